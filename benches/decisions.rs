@@ -1,4 +1,4 @@
-//! What the general orchestrator costs beside its deciders, tools and steps; and a thousand plans of five steps at once.
+//! Cost of the general orchestrator without its deciders, tools and steps, and a thousand plans of five steps at once.
 //!
 //! `cargo bench --bench decisions -- [--plans N] [--check]`
 
@@ -7,26 +7,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use callboard::agents::decide::intake::{From, IntakeOptions, Request, route};
+use callboard::agents::decide::intake::{IntakeOptions, IntakeStage, RoutingRequest, route};
 use callboard::agents::decide::limits::RISK_MAX_DEFAULT;
 use callboard::agents::decide::rules::RulesDecider;
 use callboard::agents::decide::{
-    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, Decider, Deciders,
-    MakeSteps, Point, Route, RunId, Split, StepDefinition, StepMetadata, StepPlan, Synthesis,
-    Synthesize, ToolChoice, World,
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decider, DeciderReply, Deciders,
+    DecisionPoint, MakeSteps, Route, RoutingContext, RunId, Split, StepDefinition, StepMetadata,
+    StepPlan, Synthesis, Synthesize, ToolChoice,
 };
-use callboard::agents::memory::Memory;
-use callboard::agents::peer_registry::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
+use callboard::agents::memory::DelegatedRequestLog;
+use callboard::agents::peer_registry::{
+    AddressSource, AgentConnector, FetchedCard, PeerRegistry, PeerRegistryOptions,
+};
 use callboard::agents::task::{
-    CALLS_AT_ONCE_MAX, CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
+    CONCURRENT_CALLS_MAX, CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOrchestrator,
+    TaskOrchestratorOptions,
 };
 use callboard::agents::tools::{ToolDeps, Toolbox};
-use callboard::message::surface::Converse;
+use callboard::message::capabilities::Converse;
 use callboard::message::{Content, DataClass, RawObject};
 use callboard::store::{SqlStore, StoreOptions};
 use callboard::{
-    Agent, AgentRef, ConcurrentHandler, Cx, Failure, Handlers, MemoryTasks, Message, RunnerOptions,
-    Store, SyncHandler, System, TaskRunner,
+    Agent, AgentRef, ConcurrentHandler, Context, Failure, Handlers, MemoryTaskStore, Message,
+    Store, SyncHandler, System, TaskRunner, TaskRunnerOptions,
 };
 use clap::Parser;
 use futures::future::{BoxFuture, join_all};
@@ -48,13 +51,13 @@ const STEPS: usize = 5;
 const DECISIONS: u32 = 2_000;
 /// Longest that a decision may take beside its decider.
 const OVERHEAD_MAX: Duration = Duration::from_millis(1);
-/// How often the queues are looked at.
+/// Interval for sampling the queues.
 const SAMPLED_EVERY: Duration = Duration::from_millis(100);
 const TEXT: &str = "What is the capital of France?";
 
 #[derive(Parser)]
 struct Arguments {
-    #[arg(long, default_value_t = PLANS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=CALLS_AT_ONCE_MAX as i64))]
+    #[arg(long, default_value_t = PLANS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=CONCURRENT_CALLS_MAX as i64))]
     plans: u32,
     /// Fail where a mark is missed.
     #[arg(long)]
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
 async fn all(plans: usize) -> Outcome<bool> {
     let overhead = small().await?;
     let in_memory = Store {
-        tasks: Arc::new(MemoryTasks::with_capacity(100_000)),
+        tasks: Arc::new(MemoryTaskStore::with_capacity(100_000)),
         ..Store::in_memory()
     };
     println!(
@@ -89,7 +92,7 @@ async fn all(plans: usize) -> Outcome<bool> {
     );
     let first = many("memory", in_memory, plans).await?;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let sql = SqlStore::open(&StoreOptions::sqlite(file(&folder)).clean_every(None)).await?;
+    let sql = SqlStore::open(&StoreOptions::sqlite(file(&folder)).cleanup_interval(None)).await?;
     let second = many("SQLite", sql.store(), plans).await?;
     sql.close().await;
     Ok(overhead < OVERHEAD_MAX && first && second)
@@ -101,32 +104,36 @@ fn file(folder: &TempDir) -> std::path::PathBuf {
 
 struct Nowhere;
 
-impl Connect for Nowhere {
-    fn look<'a>(&'a self, _: &'a Url, _: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
+impl AgentConnector for Nowhere {
+    fn fetch_card<'a>(
+        &'a self,
+        _: &'a Url,
+        _: AddressSource,
+    ) -> BoxFuture<'a, Result<FetchedCard, Failure>> {
         Box::pin(async { Err(Failure::unavailable("nobody is there")) })
     }
 
-    fn open(&self, _: &System, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, _: &System, _: &Url, _: AddressSource) -> Result<AgentRef, Failure> {
         Err(Failure::unavailable("nobody is there"))
     }
 }
 
-async fn toolbox(system: &System, deciders: &Arc<Deciders>) -> Outcome<(Toolbox, KnownAgents)> {
-    let options = KnownOptions {
+async fn toolbox(system: &System, deciders: &Arc<Deciders>) -> Outcome<(Toolbox, PeerRegistry)> {
+    let options = PeerRegistryOptions {
         id: ID.into(),
         name: ID.into(),
-        allow: Vec::new(),
+        allowed_origins: Vec::new(),
     };
-    let known = KnownAgents::open(
+    let known = PeerRegistry::open(
         system,
-        system.store().notes.clone(),
+        system.store().kv.clone(),
         Arc::new(Nowhere),
         options,
     )
     .await?;
     let deps = ToolDeps {
         deciders: deciders.clone(),
-        known: known.clone(),
+        peer_registry: known.clone(),
         system_prompt: String::new(),
         command: None,
     };
@@ -136,7 +143,7 @@ async fn toolbox(system: &System, deciders: &Arc<Deciders>) -> Outcome<(Toolbox,
 
 async fn orchestrator(system: &System, deciders: Arc<Deciders>) -> Outcome<AgentRef> {
     let (tools, known) = toolbox(system, &deciders).await?;
-    let options = TaskOptions {
+    let options = TaskOrchestratorOptions {
         id: ID.into(),
         name: ID.into(),
         description: String::new(),
@@ -146,20 +153,20 @@ async fn orchestrator(system: &System, deciders: Arc<Deciders>) -> Outcome<Agent
         max_risk: RISK_MAX_DEFAULT,
         cost_micro_usd_max: None,
         tools,
-        known,
-        memory: Memory::new(system.store().notes.clone(), ID, DataClass::Internal),
+        peer_registry: known,
+        memory: DelegatedRequestLog::new(system.store().kv.clone(), ID, DataClass::Internal),
         guard: None,
         system_prompt: String::new(),
         class: DataClass::Internal,
         task_ttl: TASK_TTL_DEFAULT,
-        ending: CancellationToken::new(),
+        shutdown: CancellationToken::new(),
     };
     let agent = system.spawn(TaskOrchestrator::new(options));
     system.directory().register(ID, &agent)?;
     Ok(agent)
 }
 
-/// What one decision, one intake, one action costs; in microseconds.
+/// Measures the cost of one decision, one intake and one action, in microseconds.
 #[derive(Message)]
 #[message(local, reply = [f64; 5], fallible)]
 struct Measure;
@@ -196,7 +203,7 @@ impl ConcurrentHandler<Measure> for Bench {
     fn handle(
         &mut self,
         _: Measure,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<[f64; 5], Failure>> + Send + 'static {
         let (deciders, rules, tools) = (
             self.deciders.clone(),
@@ -211,23 +218,34 @@ impl ConcurrentHandler<Measure> for Bench {
                 world: Arc::default(),
             };
             let alone = timed!(cx.ask(&rules, message.clone()).await??);
-            let run = RunId::fresh();
+            let run = RunId::random();
             let whole = timed!(deciders.decide(&cx, &run, message.clone()).await);
-            let world = Arc::new(World {
+            let world = Arc::new(RoutingContext {
                 tools: tools.list(),
                 agents: Vec::new(),
             });
-            let request = Request {
+            let request = RoutingRequest {
                 run: run.clone(),
                 text: TEXT.to_owned(),
                 history: Vec::new(),
             };
             let options = IntakeOptions::default();
-            let intake =
-                timed!(route(&deciders, &cx, &request, &world, &options, From::Clarity).await);
+            let intake = timed!(
+                route(
+                    &deciders,
+                    &cx,
+                    &request,
+                    &world,
+                    &options,
+                    IntakeStage::Clarity
+                )
+                .await
+            );
             let params = RawObject::new().with("text", TEXT);
             let tool = timed!(tools.run("echo", params.clone(), &cx).await?);
-            let said = Converse::of([Content::text(format!(":tool echo {{\"text\":\"{TEXT}\"}}"))]);
+            let said = Converse::from_content([Content::text(format!(
+                ":tool echo {{\"text\":\"{TEXT}\"}}"
+            ))]);
             let action = timed!(cx.ask(&orchestrator, said.clone()).await??);
             Ok([alone, whole, intake, tool, action])
         }
@@ -238,7 +256,7 @@ impl ConcurrentHandler<Measure> for Bench {
 async fn small() -> Outcome<Duration> {
     let system = System::start(1)?;
     let rules = system.spawn(RulesDecider::new());
-    let deciders = Arc::new(Deciders::all(
+    let deciders = Arc::new(Deciders::uniform(
         ID,
         DataClass::Internal,
         &Decider::rules(rules.clone()),
@@ -282,9 +300,9 @@ impl Agent for Planner {
 macro_rules! decides {
     ($($message:ty => $outcome:ty: $with:expr;)*) => {$(
         impl SyncHandler<$message> for Planner {
-            fn handle(&mut self, message: $message, _: &mut Cx) -> Result<Decided<$outcome>, Failure> {
+            fn handle(&mut self, message: $message, _: &mut Context) -> Result<DeciderReply<$outcome>, Failure> {
                 let with: fn(&Self, $message) -> $outcome = $with;
-                Ok(Decided::sure(with(self, message), 0.9, "always"))
+                Ok(DeciderReply::clear(with(self, message), 0.9, "always"))
             }
         }
     )*};
@@ -318,33 +336,33 @@ fn plan() -> Outcome<StepPlan> {
         step(3, &[0, 1, 2]),
         step(4, &[3]),
     ];
-    Ok(StepPlan::checked(steps)?)
+    Ok(StepPlan::try_new(steps)?)
 }
 
 /// All plans at once. False where a queue grew.
 async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
     let system = System::start(1)?;
-    system.keep_in(store)?;
+    system.set_store(store)?;
     let planner = Decider::model("planner", system.spawn(Planner { plan: plan()? }));
     let deciders = Arc::new(Deciders::new(
         ID,
         DataClass::Internal,
         |point| match point {
-            Point::Clarity
-            | Point::Split
-            | Point::Plan
-            | Point::Route
-            | Point::Tool
-            | Point::Synthesis => planner.clone(),
-            _ => Decider::nobody("nobody", "nothing goes wrong here"),
+            DecisionPoint::Clarity
+            | DecisionPoint::Split
+            | DecisionPoint::Plan
+            | DecisionPoint::Route
+            | DecisionPoint::Tool
+            | DecisionPoint::Synthesis => planner.clone(),
+            _ => Decider::unavailable("nobody", "nothing goes wrong here"),
         },
     ));
     let agent = orchestrator(&system, deciders).await?;
     let runner = TaskRunner::start(
         &system,
-        RunnerOptions {
+        TaskRunnerOptions {
             tasks_max: 256,
-            ..RunnerOptions::default()
+            ..TaskRunnerOptions::default()
         },
     );
     let before = kit::resident(std::process::id())?;
@@ -363,7 +381,9 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
         let agent = agent.clone();
         tokio::spawn(async move {
             let since = Instant::now();
-            let reply = agent.ask(Converse::of([Content::text(TEXT)])).await?;
+            let reply = agent
+                .ask(Converse::from_content([Content::text(TEXT)]))
+                .await?;
             reply
                 .map(|_| since.elapsed())
                 .map_err(|failure| -> Box<dyn std::error::Error + Send + Sync> { failure.into() })

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve as serve_agent};
 use callboard::message::ToolResult;
-use callboard::{Agent, Cx, Handlers, Message, SyncHandler, System};
-use callboard_rpc::{Access, Trust};
+use callboard::{Agent, Context, Handlers, Message, SyncHandler, System};
+use callboard_rpc::{AccessControl, UnauthenticatedAccess};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -30,11 +30,11 @@ pub enum Era {
 /// An MCP endpoint with an echo tool.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Where it listens.
+    /// Address of the server.
     pub address: SocketAddr,
     /// The path of its URL.
     pub path: &'static str,
-    /// What the echo tool is called there.
+    /// Name of the echo tool.
     pub tool: &'static str,
 }
 
@@ -50,7 +50,7 @@ pub struct Client {
     calls: u64,
 }
 
-/// What an answer must have.
+/// Required members of an answer.
 #[derive(Deserialize)]
 struct Answer<'a> {
     id: u64,
@@ -170,7 +170,7 @@ impl Caller for Client {
 /// A process that serves, ended when it is dropped.
 pub struct Process {
     child: Running,
-    /// What it serves.
+    /// Endpoint of the server.
     pub endpoint: Endpoint,
 }
 
@@ -246,7 +246,7 @@ impl Agent for EchoAgent {
 }
 
 impl SyncHandler<Echo> for EchoAgent {
-    fn handle(&mut self, Echo { text }: Echo, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, Echo { text }: Echo, _: &mut Context) -> ToolResult {
         ToolResult::text(text)
     }
 }
@@ -257,11 +257,11 @@ pub fn serve() -> Result<bool, String> {
         let system = System::start(1).map_err(|e| e.to_string())?;
         let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
         let mut options = McpServerOptions {
-            access: Access::Open(Trust::LoopbackOperator),
+            access: AccessControl::Open(UnauthenticatedAccess::LoopbackOperator),
             ..McpServerOptions::default()
         };
         options.sessions.sessions_max = 4_096;
-        options.sessions.of_principal_max = 4_096;
+        options.sessions.sessions_per_principal_max = 4_096;
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let listen = ListenOptions {
             workers,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use callboard_runtime::{Journal, Record};
+use callboard_runtime::{Journal, JournalRecord};
 use callboard_store::{SqlStore, StoreOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Rounds when `--rounds` is not given.
 const ROUNDS_DEFAULT: usize = 5;
-/// How many write at the same time, a row each.
+/// Numbers of concurrent writers, one row each.
 const PRODUCERS: [usize; 3] = [1, 64, 256];
 /// The row that the marks are for.
 const PRODUCERS_MARKED: usize = 64;
@@ -29,13 +29,13 @@ const READ_P99_MAX: Duration = Duration::from_millis(5);
 /// Before each sample is measured, and how long it is.
 const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(2);
-/// What a record's body measures, in bytes.
+/// Size of a record's body, in bytes.
 const BODY_BYTES: usize = 1024;
 /// Records a read, and the pause after each: reads are measured, not how many there can be.
 const READ_RECORDS: u64 = 16;
 const READ_EVERY: Duration = Duration::from_millis(2);
 
-/// What one sample came to.
+/// Results of one sample.
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
     appends_a_second: f64,
@@ -209,9 +209,9 @@ async fn store(producers: usize) -> Outcome<Measured> {
     let end = start + MEASURED;
     let (_, writing) = produce_all(&journal, producers, start, end);
     tokio::time::sleep_until(start.into()).await;
-    let batches_before = store.measures().batches;
+    let batches_before = store.metrics().batches;
     tokio::time::sleep_until(end.into()).await;
-    let batches = store.measures().batches - batches_before;
+    let batches = store.metrics().batches - batches_before;
     let mut latencies = Vec::new();
     for producer in writing {
         latencies.extend(producer.await??);
@@ -263,7 +263,7 @@ async fn produce(
     let mut latencies = Vec::new();
     for made in 1.. {
         let key = Some(format!("key-{made}"));
-        let record = Record {
+        let record = JournalRecord {
             stream: stream.clone(),
             key,
             body: json!({ "text": text }),
@@ -285,7 +285,7 @@ async fn produce(
     Ok(latencies)
 }
 
-/// How long reads take while others write: the 50th and the 99th percentile of all rounds.
+/// Measures read latency during writes: the 50th and 99th percentile over all rounds.
 async fn reads(rounds: usize) -> Outcome<(Duration, Duration)> {
     let mut latencies = Vec::new();
     for _ in 0..rounds {
@@ -327,7 +327,7 @@ async fn reads(rounds: usize) -> Outcome<(Duration, Duration)> {
 }
 
 async fn open(folder: &TempDir) -> Outcome<SqlStore> {
-    let options = StoreOptions::sqlite(folder.path().join("store.sqlite")).clean_every(None);
+    let options = StoreOptions::sqlite(folder.path().join("store.sqlite")).cleanup_interval(None);
     Ok(SqlStore::open(&options).await?)
 }
 

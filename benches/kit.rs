@@ -1,4 +1,5 @@
-//! What benches of servers share: rounds of calls, what a process uses, a kept HTTP connection.
+//! Shared parts of server benches: rounds of calls, resource use of a process, a persistent HTTP
+//! connection.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream as StdStream};
@@ -8,9 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long a process may take until it listens.
+/// Timeout until a process listens.
 const START_MAX: Duration = Duration::from_secs(20);
-/// What `/proc` counts CPU time in: 1/100 s on every Linux.
+/// Unit of CPU time in `/proc`: 1/100 s on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The words of the command line, without cargo's own.
@@ -30,7 +31,7 @@ pub fn ended(outcome: Result<bool, String>) -> ExitCode {
     }
 }
 
-/// What makes calls, one at a time.
+/// Maker of calls, one at a time.
 pub trait Caller {
     /// One call, its answer looked at, and how long it took from the first byte out to the last byte in.
     fn call(&mut self) -> impl Future<Output = Result<Duration, String>>;
@@ -49,14 +50,14 @@ pub async fn calls(callers: &mut [impl Caller], calls: u64) -> Result<Vec<Durati
     Ok(futures::future::try_join_all(all).await?.concat())
 }
 
-/// What one round came to.
+/// Results of one round.
 #[derive(Clone, Copy)]
 pub struct Measured {
     /// Over all connections.
     pub calls_a_second: f64,
-    /// How long half of the calls took at most.
+    /// Median latency.
     pub p50: Duration,
-    /// How long 99 of 100 calls took at most.
+    /// 99th percentile of the latency.
     pub p99: Duration,
     /// Of the server's process.
     pub cpu_us_a_call: f64,
@@ -128,7 +129,7 @@ pub fn cpu_time(process: u32) -> Result<Duration, String> {
     }
 }
 
-/// What a process has in memory, in bytes.
+/// Returns the resident memory of a process, in bytes.
 pub fn resident(process: u32) -> Result<u64, String> {
     let status = read(process, "status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -225,7 +226,7 @@ impl Http {
         }
     }
 
-    /// Where the answer's head and the answer end.
+    /// Reads an answer. Returns the ends of its head and of its body.
     async fn answer(&mut self) -> Result<(usize, usize), String> {
         let Self {
             stream, received, ..

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use callboard::message::ToolResult;
-use callboard::{Agent, AgentRef, Cx, Handlers, Message, SyncHandler, System};
-use callboard_rpc::{Incoming, Limits, Nulls, decode, encode_response};
+use callboard::{Agent, AgentRef, Context, Handlers, Message, SyncHandler, System};
+use callboard_rpc::{DecodeLimits, RpcMessage, UnusedMember, decode, encode_response};
 use clap::Parser;
 use clock::Clock;
 use rand::seq::SliceRandom;
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 
 /// Calls a round.
 const CALLS: u64 = 20_000;
-/// What a request measures, in bytes.
+/// Size of a request, in bytes.
 const REQUEST_BYTES: usize = 1024;
 /// Most of rmcp's CPU time that callboard may take.
 const OF_RMCP_MAX: f64 = 0.6;
@@ -54,7 +54,7 @@ impl Agent for Echoing {
 }
 
 impl SyncHandler<Echo> for Echoing {
-    fn handle(&mut self, Echo { text, .. }: Echo, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, Echo { text, .. }: Echo, _: &mut Context) -> ToolResult {
         ToolResult::text(text)
     }
 }
@@ -105,14 +105,14 @@ fn request() -> Vec<u8> {
     of(&text).into_bytes()
 }
 
-async fn by_callboard(agent: &AgentRef, body: &[u8], limits: &Limits) -> Option<Vec<u8>> {
+async fn by_callboard(agent: &AgentRef, body: &[u8], limits: &DecodeLimits) -> Option<Vec<u8>> {
     #[derive(Deserialize)]
     struct Params<'a> {
         name: &'a str,
         #[serde(borrow)]
         arguments: &'a RawValue,
     }
-    let Ok(Incoming::Request(request)) = decode(body, limits) else {
+    let Ok(RpcMessage::Request(request)) = decode(body, limits) else {
         return None;
     };
     let params: Params<'_> = serde_json::from_str(request.params?.get()).ok()?;
@@ -120,7 +120,11 @@ async fn by_callboard(agent: &AgentRef, body: &[u8], limits: &Limits) -> Option<
         .ask_named(params.name, params.arguments.to_owned(), None)
         .await
         .ok()?;
-    Some(encode_response(Some(&request.id), Ok(&reply), Nulls::Omit))
+    Some(encode_response(
+        Some(&request.id),
+        Ok(&reply),
+        UnusedMember::Omit,
+    ))
 }
 
 fn by_serde(body: &[u8]) -> Option<Vec<u8>> {
@@ -188,7 +192,7 @@ async fn agree(agent: &AgentRef, body: &[u8]) -> Result<(), String> {
         return Err(format!("the request has {} bytes", body.len()));
     }
     let answers = [
-        by_callboard(agent, body, &Limits::default()).await,
+        by_callboard(agent, body, &DecodeLimits::default()).await,
         by_serde(body),
         by_rmcp(body),
     ];
@@ -209,7 +213,7 @@ async fn agree(agent: &AgentRef, body: &[u8]) -> Result<(), String> {
 
 /// Measures and prints; what callboard costs, as a multiple of rmcp.
 async fn table(agent: &AgentRef, body: &[u8], rounds: u32) -> f64 {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let mut costs = [const { Vec::new() }; 3];
     let mut order = [0, 1, 2];
     for _ in 0..rounds {

@@ -1,10 +1,11 @@
-//! Somebody else's actix-web service hosts a `System`: a handler asks an agent, and the agent ends with the server.
+//! A `System` inside an existing actix-web service: a handler asks an agent, and the agent ends
+//! with the server.
 
 use std::error::Error;
 use std::time::Duration;
 
 use actix_web::{App, HttpResponse, HttpServer, Responder, web};
-use callboard::{Agent, AgentRef, Cx, Handlers, Message, SyncHandler, System};
+use callboard::{Agent, AgentRef, Context, Handlers, Message, SyncHandler, System};
 
 /// Draws the next ticket of the queue.
 #[derive(Message)]
@@ -23,7 +24,7 @@ impl Agent for Desk {
 }
 
 impl SyncHandler<DrawTicket> for Desk {
-    fn handle(&mut self, _: DrawTicket, _: &mut Cx) -> u32 {
+    fn handle(&mut self, _: DrawTicket, _: &mut Context) -> u32 {
         self.last += 1;
         self.last
     }
@@ -38,8 +39,8 @@ async fn draw(desk: web::Data<AgentRef>) -> impl Responder {
 
 #[actix_web::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The agents share this thread with whatever the service runs on it. Handlers on any worker reach them.
-    let system = System::here();
+    // The agents share this thread with the service. Handlers on any worker can reach them.
+    let system = System::on_current_arbiter();
     let desk = web::Data::new(system.spawn_with(Desk::default));
     let app = move || App::new().app_data(desk.clone()).route("/tickets", web::post().to(draw));
     let server = HttpServer::new(app).workers(2).bind(("127.0.0.1", 0))?;
@@ -47,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = server.run();
     let (handle, served) = (server.handle(), actix_web::rt::spawn(server));
 
-    // Two visitors; then it is closing time. A service that stays would only await `served`.
+    // Two visitors, then shutdown. A real service would only await `served`.
     for _ in 0..2 {
         let reply = reqwest::Client::new().post(&url).send().await?;
         println!("POST /tickets → {} {}", reply.status(), reply.text().await?);

@@ -1,32 +1,32 @@
-//! A plain tokio service hosts a `System` on two threads of its own and asks its agents from many tasks.
+//! A `System` inside a plain tokio service: two threads for agents, asked from many tasks.
 
 use std::error::Error;
 use std::time::Duration;
 
-use callboard::{Agent, ConcurrentHandler, Cx, Handlers, Message, System};
+use callboard::{Agent, ConcurrentHandler, Context, Handlers, Message, System};
 
-/// Looks a price up, in cents.
+/// Looks up a price in cents.
 #[derive(Message)]
 #[message(reply = u32, local)]
 struct Price {
     article: u32,
 }
 
-/// Stands for something slow: a database, a model, a server far away.
+/// Stand-in for something slow: a database, a model, a remote server.
 struct Shop {
     delivery: u32,
 }
 
 impl Agent for Shop {
     fn handlers(on: &mut Handlers<Self>) {
-        // Up to eight are looked up at once; the ninth waits in the mailbox.
+        // Up to eight lookups run concurrently; the ninth waits in the mailbox.
         on.concurrent::<Price>(8);
     }
 }
 
 impl ConcurrentHandler<Price> for Shop {
-    fn handle(&mut self, Price { article }: Price, _: Cx) -> impl Future<Output = u32> + Send + 'static {
-        // The state is at hand when a message begins; what the future needs of it goes along.
+    fn handle(&mut self, Price { article }: Price, _: Context) -> impl Future<Output = u32> + Send + 'static {
+        // The state is accessible only when the handler starts; the future takes a copy along.
         let delivery = self.delivery;
         async move {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,16 +1,17 @@
-//! An agent that counts: tell it, ask it, shut down. From a plain tokio `main`.
+//! A counting agent: tell, ask and shutdown from a plain tokio `main`.
 
 use std::error::Error;
 use std::time::Duration;
 
-use callboard::{Agent, Cx, Handlers, Message, SyncHandler, System};
+use callboard::{Agent, Context, Handlers, Message, SyncHandler, System};
 
-/// Adds to the count. Nothing comes back. `local`: it never leaves this process, so it needs no JSON.
+/// Adds to the count, without a reply. `local`: the message never leaves this process, so it needs
+/// no JSON.
 #[derive(Message)]
 #[message(local)]
 struct Add(u64);
 
-/// What the count is.
+/// Returns the count.
 #[derive(Message)]
 #[message(reply = u64, local)]
 struct Count;
@@ -27,20 +28,20 @@ impl Agent for Counter {
 }
 
 impl SyncHandler<Add> for Counter {
-    fn handle(&mut self, Add(n): Add, _: &mut Cx) {
+    fn handle(&mut self, Add(n): Add, _: &mut Context) {
         self.count += n;
     }
 }
 
 impl SyncHandler<Count> for Counter {
-    fn handle(&mut self, _: Count, _: &mut Cx) -> u64 {
+    fn handle(&mut self, _: Count, _: &mut Context) -> u64 {
         self.count
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // One thread of its own for the agents; this one only sends.
+    // The agents get a thread of their own; this one only sends.
     let system = System::start(1)?;
     let counter = system.spawn_with(Counter::default);
 

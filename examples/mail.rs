@@ -1,26 +1,26 @@
-//! Two agents that write to each other through a mailroom: one is told at once, the other looks when it likes.
+//! Two agents that exchange mail through a mailroom: one gets it delivered, the other fetches it.
 
 use std::error::Error;
 use std::time::Duration;
 
-use callboard::agents::mailroom::{Declared, Mailroom, MailroomOptions};
-use callboard::message::mail::Deliver;
-use callboard::{Agent, Cx, Failure, Handlers, SyncHandler, System};
+use callboard::agents::mailroom::{Mailroom, MailroomOptions, MemberDeclaration};
+use callboard::message::mail::DeliverMessage;
+use callboard::{Agent, Context, Failure, Handlers, SyncHandler, System};
 use tokio::sync::mpsc;
 
-/// Has its mail handed to it. It is delivered once this replies.
+/// Agent with delivered mail. A message counts as delivered when the handler replies.
 struct Builder {
-    told: mpsc::Sender<Deliver>,
+    told: mpsc::Sender<DeliverMessage>,
 }
 
 impl Agent for Builder {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Deliver>();
+        on.sync::<DeliverMessage>();
     }
 }
 
-impl SyncHandler<Deliver> for Builder {
-    fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
+impl SyncHandler<DeliverMessage> for Builder {
+    fn handle(&mut self, letter: DeliverMessage, _: &mut Context) -> Result<(), Failure> {
         self.told.try_send(letter).map_err(|_| Failure::unavailable("nobody takes it"))
     }
 }
@@ -32,8 +32,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let builder = system.spawn(Builder { told });
     system.directory().register("builder-agent", &builder)?;
 
-    // In a node's store mail outlives the process; here it is in memory.
-    let members = vec![Declared::new("builder").with_way("builder-agent"), Declared::new("planner")];
+    // A node's store would keep the mail; here it is in memory.
+    let members =
+        vec![MemberDeclaration::new("builder").with_delivery_agent("builder-agent"), MemberDeclaration::new("planner")];
     let mailroom = Mailroom::open(&system, MailroomOptions { members, ..MailroomOptions::default() }).await?;
     let agent = system.spawn(mailroom.clone());
 

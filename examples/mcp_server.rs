@@ -1,12 +1,13 @@
-//! An agent as an MCP server over HTTP, for clients of every revision; and a client that uses it once, so that this ends.
+//! An agent as an MCP server over HTTP for clients of every revision, and a client that calls it
+//! once.
 
 use std::error::Error;
 use std::net::TcpListener;
 use std::time::Duration;
 
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard::mcp::outbound::{ClientOptions, Endpoint, McpClient};
-use callboard::{Agent, Cx, Handlers, Message, SyncHandler, System};
+use callboard::mcp::outbound::{McpClient, McpClientOptions, ServerEndpoint};
+use callboard::{Agent, Context, Handlers, Message, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,26 +28,27 @@ impl Agent for Sums {
 }
 
 impl SyncHandler<Add> for Sums {
-    fn handle(&mut self, Add { a, b }: Add, _: &mut Cx) -> f64 {
+    fn handle(&mut self, Add { a, b }: Add, _: &mut Context) -> f64 {
         a + b
     }
 }
 
 #[actix_web::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let system = System::here();
+    let system = System::on_current_arbiter();
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let serving = serve(listener, system.spawn(Sums), McpServerOptions::default(), &ListenOptions::default())?;
     let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
     let served = actix_web::rt::spawn(serving.server);
 
-    // Whoever has an MCP client can use it now. Here a client in the same process does, once: far away, `Add` is the same.
+    // Any MCP client can use it now; here one in the same process. `Add` is the same message
+    // remotely.
     println!("the message `add` is a tool at {url}");
-    let client = McpClient::new(Endpoint::url(&url)?, ClientOptions::default())?;
+    let client = McpClient::new(ServerEndpoint::from_url(&url)?, McpClientOptions::default())?;
     let sums = system.spawn_with(move || client.clone());
     println!("1 + 2 = {}", sums.ask(Add { a: 1.0, b: 2.0 }).await?);
 
-    // A server that stays would only await `served`.
+    // A real server would only await `served`.
     println!("{:?}", system.shutdown(Duration::from_secs(1)).await);
     handle.stop(true).await;
     served.await??;

@@ -1,13 +1,14 @@
-//! A third clinic, and no code changed: its own topology file, and one entry more in the host's registry.
+//! A third clinic without code changes: its own topology file, and one more entry in the host's
+//! registry.
 //!
-//! The clinics run in this process, each with its database and its socket, so that one command shows it all; in earnest
-//! each is `callboard serve FILE`.
+//! The clinics run in this process, each with its own database and socket, so that one command
+//! shows everything. In production each is `callboard serve FILE`.
 
 use std::error::Error;
 use std::path::Path;
 
-use callboard::agents::orchestrator::Status;
-use callboard::agents::plan::{ClinicEntry, Registry};
+use callboard::agents::orchestrator::AnswerStatus;
+use callboard::agents::plan::{ClinicEntry, ClinicRegistry};
 use callboard::config::Topology;
 use callboard::{Clinics, Node};
 
@@ -19,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (files, state) = (Path::new(FILES), tempfile::tempdir()?);
     let mut nodes = Vec::new();
     for file in ["cardiology.toml", "dermatology.toml", "neurology.toml"] {
-        // Free ports, so that the example runs beside clinics that are up already.
+        // Free ports, so that the example can run beside other clinics.
         nodes.push(Node::start(&Topology::read(&files.join(file))?, state.path(), true).await?);
     }
 
@@ -35,13 +36,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         node.shutdown().await;
     }
     match answer.status() {
-        Status::Answered => Ok(()),
+        AnswerStatus::Answered => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }
 
-/// The registry with the addresses that the clinics got.
-fn found(declared: &Registry, nodes: &[Node]) -> Result<Registry, Box<dyn Error>> {
+/// Returns the registry with the actual addresses of the clinics.
+fn found(declared: &ClinicRegistry, nodes: &[Node]) -> Result<ClinicRegistry, Box<dyn Error>> {
     let mut clinics = declared.clinics().to_vec();
     for listening in nodes.iter().flat_map(Node::listeners) {
         let of = clinics
@@ -50,5 +51,5 @@ fn found(declared: &Registry, nodes: &[Node]) -> Result<Registry, Box<dyn Error>
             .ok_or("a clinic that the host doesn't know")?;
         *of = ClinicEntry { url: listening.url.clone(), ..of.clone() };
     }
-    Ok(Registry::try_from(clinics)?)
+    Ok(ClinicRegistry::try_from(clinics)?)
 }

@@ -1,10 +1,10 @@
-//! A call that says how far it has come and asks back. Whoever called answers: here, in code; over a protocol, a person.
+//! A call that reports progress and asks a question, which the caller answers in code.
 
 use std::error::Error;
 use std::time::Duration;
 
-use callboard::message::{Answer, ElicitAnswer, Elicitation, Progress, Question};
-use callboard::{Agent, CallEvent, Cx, Failure, Handler, Handlers, Message, System};
+use callboard::message::{Answer, Elicitation, ElicitationAnswer, Progress, Question};
+use callboard::{Agent, CallEvent, Context, Failure, Handler, Handlers, Message, System};
 use serde_json::json;
 
 /// Books a table for tonight.
@@ -23,11 +23,11 @@ impl Agent for Restaurant {
 }
 
 impl Handler<BookTable> for Restaurant {
-    async fn handle(&mut self, BookTable { guests }: BookTable, cx: &mut Cx) -> Result<String, Failure> {
+    async fn handle(&mut self, BookTable { guests }: BookTable, cx: &mut Context) -> Result<String, Failure> {
         cx.progress(Progress { done: 1.0, total: Some(2.0), message: Some(format!("a table for {guests} is free")) });
         let schema = json!({ "type": "object", "properties": { "hour": { "type": "integer" } } });
         let form = Elicitation::form("At what hour?", schema);
-        // The handler pauses here; the reply comes over whatever way the call came in.
+        // The handler pauses here until the caller answers.
         match cx.elicit(form).await?.content() {
             Some(content) => Ok(format!("booked at {}:00", content["hour"])),
             None => Err(Failure::rejected("no hour, no table")),
@@ -47,13 +47,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
             CallEvent::Question(pending) => {
                 let Question::Elicit(form) = &pending.question else { continue };
                 println!("question: {}", form.message());
-                pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "hour": 20 }))));
+                pending.answer(Answer::Elicit(ElicitationAnswer::accept(json!({ "hour": 20 }))));
             }
             _ => {}
         }
     }
     println!("reply: {}", call.reply().await??);
-    // Asked without a call there is nobody to answer, and the handler is told so.
+    // An ask has no caller that could answer, so the question fails.
     println!("without a caller: {:?}", restaurant.ask(BookTable { guests: 2 }).await?.map_err(|f| f.to_string()));
     system.shutdown(Duration::from_secs(1)).await;
     Ok(())

@@ -1,16 +1,16 @@
-//! A handler panics: its ask fails, a fresh agent takes over, and the messages still queued are not lost.
+//! Supervision: a handler panics, its ask fails, a new agent takes over; queued messages are kept.
 
 use std::error::Error;
 use std::time::Duration;
 
-use callboard::{Agent, Cx, Handlers, Message, SyncHandler, System};
+use callboard::{Agent, Context, Handlers, Message, SyncHandler, System};
 
-/// Writes a line on the list.
+/// Adds a line to the list.
 #[derive(Message)]
 #[message(local)]
 struct Write(&'static str);
 
-/// What is on the list.
+/// Returns the list.
 #[derive(Message)]
 #[message(reply = Vec<&'static str>, local)]
 struct Read;
@@ -27,14 +27,14 @@ impl Agent for ShoppingList {
 }
 
 impl SyncHandler<Write> for ShoppingList {
-    fn handle(&mut self, Write(line): Write, _: &mut Cx) {
+    fn handle(&mut self, Write(line): Write, _: &mut Context) {
         assert!(!line.is_empty(), "an empty line: a bug of this agent's, on purpose");
         self.lines.push(line);
     }
 }
 
 impl SyncHandler<Read> for ShoppingList {
-    fn handle(&mut self, _: Read, _: &mut Cx) -> Vec<&'static str> {
+    fn handle(&mut self, _: Read, _: &mut Context) -> Vec<&'static str> {
         self.lines.clone()
     }
 }
@@ -43,7 +43,7 @@ impl SyncHandler<Read> for ShoppingList {
 async fn main() -> Result<(), Box<dyn Error>> {
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let system = System::start(1)?;
-    // The factory makes the first agent and each one after a failure.
+    // The factory makes the first agent and each replacement.
     let list = system.prepare_with(ShoppingList::default).label("shopping list").spawn();
     list.tell(Write("milk")).await?;
     println!("before: {:?}", list.ask(Read).await?);

@@ -1,87 +1,88 @@
-//! The federated clinics: an orchestrator here, and clinics behind their own addresses.
+//! Federated clinics: a local orchestrator, and clinics in processes of their own.
 
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_clinics::orchestrator::{Answer, AskClinics, Orchestrator, OrchestratorConfig};
-use callboard_clinics::plan::{ClinicEntry, Registry, RegistryError};
+use callboard_clinics::orchestrator::{AskClinics, ClinicAnswer, Orchestrator, OrchestratorConfig};
+use callboard_clinics::plan::{ClinicEntry, ClinicRegistry, ClinicRegistryError};
 use callboard_clinics::planner::Planner;
 use callboard_clinics::router::{Router, RouterConfig};
 use callboard_clinics::verifier::Verifier;
-use callboard_guardrail::{Guardrail, OwnRule};
+use callboard_guardrail::{CustomRule, Guardrail};
 use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
 use callboard_message::{Failure, FailureKind, Principal};
-use callboard_runtime::{AgentRef, CallEvent, NameTaken, System};
+use callboard_runtime::{AgentRef, CallEvent, NameTakenError, System};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, Command};
 
 use crate::config::{ConfigError, Topology};
 use crate::examples;
-use crate::node::{LISTENING, READY};
+use crate::node::{LISTENING_PREFIX, READY_LINE};
 
-/// How long one question may take in all.
+/// Default maximum duration of one question.
 pub const QUESTION_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
-/// How long agents may take to finish when all ends.
-const SHUTDOWN: Duration = Duration::from_secs(2);
-/// One arbiter for those that wait for others, one for those that think for long: a deadline must not wait for a thought.
-const ARBITERS: usize = 2;
-const WAITING: usize = 0;
-const THINKING: usize = 1;
-/// The group that sees the clinics: they are silos, no agent else finds them.
-const GROUP: &str = "orchestrator";
+/// Maximum time for agents to finish at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Two arbiters, one for agents that wait and one for agents that compute, so that deadlines are
+/// kept.
+const ARBITER_COUNT: usize = 2;
+const WAITING_ARBITER: usize = 0;
+const COMPUTING_ARBITER: usize = 1;
+/// Directory group with access to the clinics. Agents outside it can't find them.
+const ORCHESTRATOR_GROUP: &str = "orchestrator";
 
-/// The orchestrator with its colleagues, and the clinics that it may ask.
+/// An orchestrator with its helper agents, and the clinics that it queries.
 pub struct Clinics {
     system: System,
     orchestrator: AgentRef,
-    /// Those started here; they end with this.
-    children: Vec<Child>,
+    /// Example clinics started here. They end with this value.
+    example_processes: Vec<ServeProcess>,
 }
 
-/// Why clinics can't be asked.
+/// Failure to query clinics.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClinicsError {
-    /// Correct the host's file.
+    /// The host's topology file is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Correct the `[[clinic]]` named.
+    /// A `[[clinic]]` entry is invalid.
     #[error(transparent)]
-    Registry(#[from] RegistryError),
-    /// Correct the clinic's `url`.
+    Registry(#[from] ClinicRegistryError),
+    /// A clinic's `url` is invalid.
     #[error("clinic {id}: {source}")]
     Address {
-        /// Whose.
+        /// Id of the clinic.
         id: String,
-        /// Why.
+        /// Reason.
         source: BareClientError,
     },
-    /// Add a `[[clinic]]` to the host's file.
+    /// The host's file declares no `[[clinic]]`.
     #[error("the topology declares no clinic to ask")]
     NoClinics,
-    /// Rename a clinic.
+    /// Two agents have the same name. Rename a clinic.
     #[error(transparent)]
-    Name(#[from] NameTaken),
-    /// See what the clinic's process says on standard error.
+    Name(#[from] NameTakenError),
+    /// A clinic's process failed to start. Its standard error has the reason.
     #[error("failed to start the example {example}: {why}")]
     Start {
-        /// Which example.
+        /// Name of the example.
         example: String,
-        /// What happened.
+        /// Reason.
         why: String,
     },
-    /// What the orchestrator answered in place of an answer.
+    /// The orchestrator failed to answer.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// See what the system says.
+    /// Error of the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl ClinicsError {
-    /// Whether the user's command line, question or file is at fault.
+    /// Whether the cause is the user's command line, question or file.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Config(_)
@@ -96,26 +97,27 @@ impl ClinicsError {
 }
 
 impl Clinics {
-    /// Starts the agents of a host that asks the clinics of `topology`. The clinics run elsewhere.
+    /// Starts the agents of a host that queries the clinics of `topology`. The clinics run
+    /// elsewhere.
     ///
     /// # Errors
     /// See [`ClinicsError`].
     pub fn connect(topology: Topology) -> Result<Self, ClinicsError> {
         let rules = topology.guard_rules();
-        Self::with(topology.registry, rules, Vec::new())
+        Self::build(topology.registry, rules, Vec::new())
     }
 
-    /// Starts the example clinics, each a process of its own on a free port, and a host that asks them.
+    /// Starts the example clinics, each as a process on a free port, and a host that queries them.
     ///
     /// # Errors
     /// See [`ClinicsError`].
     pub async fn start_examples() -> Result<Self, ClinicsError> {
-        let declared = Topology::parse(examples::HOST, false, std::path::Path::new(""))?;
+        let declared = Topology::parse(examples::HOST_TOPOLOGY, false, std::path::Path::new(""))?;
         let starting = declared
             .registry
             .clinics()
             .iter()
-            .map(|clinic| Child::start(&clinic.specialty));
+            .map(|clinic| ServeProcess::start_example(&clinic.specialty));
         let children = futures::future::try_join_all(starting).await?;
         let moved = |clinic: &ClinicEntry| {
             let child = children.iter().find(|child| child.agent == clinic.id);
@@ -124,7 +126,7 @@ impl Clinics {
                 ..clinic.clone()
             }
         };
-        let registry = Registry::try_from(
+        let registry = ClinicRegistry::try_from(
             declared
                 .registry
                 .clinics()
@@ -132,13 +134,13 @@ impl Clinics {
                 .map(moved)
                 .collect::<Vec<_>>(),
         )?;
-        Self::with(registry, declared.guard_rules(), children)
+        Self::build(registry, declared.guard_rules(), children)
     }
 
-    fn with(
-        registry: Registry,
-        rules: Vec<OwnRule>,
-        children: Vec<Child>,
+    fn build(
+        registry: ClinicRegistry,
+        rules: Vec<CustomRule>,
+        children: Vec<ServeProcess>,
     ) -> Result<Self, ClinicsError> {
         if registry.clinics().is_empty() {
             return Err(ClinicsError::NoClinics);
@@ -154,74 +156,74 @@ impl Clinics {
                 })
         });
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
-        let system = System::start(ARBITERS)?;
+        let system = System::start(ARBITER_COUNT)?;
         for (id, client) in clients {
             let agent = system
                 .prepare_with(move || client.clone())
                 .label(id.as_str())
-                .on(WAITING)
+                .on(WAITING_ARBITER)
                 .spawn();
             system
                 .directory()
-                .register_in(id.as_str(), &agent, [GROUP])?;
+                .register_in(id.as_str(), &agent, [ORCHESTRATOR_GROUP])?;
         }
         let guardrail = system
-            .prepare_with(move || Guardrail::with(&rules))
+            .prepare_with(move || Guardrail::with_rules(&rules))
             .label("guardrail")
-            .on(THINKING)
+            .on(COMPUTING_ARBITER)
             .spawn();
         let verifier = system
             .prepare_with(Verifier::default)
             .label("verifier")
-            .on(THINKING)
+            .on(COMPUTING_ARBITER)
             .spawn();
         let planning = registry.clone();
         let planner = system
             .prepare_with(move || Planner::new(planning.clone()))
             .label("planner")
-            .on(WAITING)
+            .on(WAITING_ARBITER)
             .spawn();
         let routing = RouterConfig::new(registry.clone(), guardrail.clone());
         let router = system
             .prepare_with(move || Router::new(routing.clone()))
             .label("router")
-            .on(WAITING)
+            .on(WAITING_ARBITER)
             .spawn();
         let config = OrchestratorConfig::new(registry, guardrail, planner, router, verifier);
         let orchestrator = system
             .prepare_with(move || Orchestrator::new(config.clone()))
             .label("orchestrator")
-            .on(WAITING)
+            .on(WAITING_ARBITER)
             .spawn();
         Ok(Self {
             system,
             orchestrator,
-            children,
+            example_processes: children,
         })
     }
 
-    /// The clinics started here: id, URL, process id.
-    pub fn started(&self) -> impl Iterator<Item = (&str, &str, u32)> {
-        self.children
+    /// Returns id, URL and process id of each clinic started here.
+    pub fn example_processes(&self) -> impl Iterator<Item = (&str, &str, u32)> {
+        self.example_processes
             .iter()
             .map(|child| (child.agent.as_str(), child.url.as_str(), child.process_id))
     }
 
-    /// The agents of the host.
+    /// Returns the system that runs the host's agents.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// Asks as the local operator. `told` gets each line of progress.
+    /// Asks a question as the local operator. `told` is called with each progress line.
     ///
     /// # Errors
-    /// Where there is no answer at all; one that was blocked is an answer.
+    /// [`ClinicsError`] if there is no answer. A blocked answer is not an error.
     pub async fn ask(
         &self,
         query: &str,
         purpose: Option<&str>,
         told: impl Fn(&str),
-    ) -> Result<Answer, ClinicsError> {
+    ) -> Result<ClinicAnswer, ClinicsError> {
         let message = AskClinics {
             query: query.to_owned(),
             purpose: purpose.map(str::to_owned),
@@ -241,23 +243,28 @@ impl Clinics {
         Ok(call.reply().await.map_err(Failure::from)??)
     }
 
-    /// Ends the agents, then the clinics started here.
+    /// Stops the agents, then the clinics started here.
     pub async fn shutdown(self) {
-        self.system.shutdown(SHUTDOWN).await;
-        futures::future::join_all(self.children.into_iter().map(Child::end)).await;
+        self.system.shutdown(SHUTDOWN_TIMEOUT).await;
+        futures::future::join_all(
+            self.example_processes
+                .into_iter()
+                .map(ServeProcess::terminate),
+        )
+        .await;
     }
 }
 
-/// How long it may take from its start until it listens.
-const START: Duration = Duration::from_secs(30);
-/// How long it may take to end before it is killed.
-const END: Duration = Duration::from_secs(5);
-/// What of this process's environment a child gets.
-const ENVIRONMENT: [&str; 4] = ["PATH", "TMPDIR", "CALLBOARD_LOG", "RUST_BACKTRACE"];
+/// Maximum time from start to listening.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time for a process to exit before it is killed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Environment variables that a child process inherits.
+const INHERITED_VARIABLES: [&str; 4] = ["PATH", "TMPDIR", "CALLBOARD_LOG", "RUST_BACKTRACE"];
 
-/// This program again, spoken to by pipes.
-pub(crate) fn own_program(command: &str, arguments: &[&str]) -> io::Result<Command> {
-    let environment = ENVIRONMENT
+/// Returns a command that runs this program with piped standard streams.
+pub(crate) fn self_command(command: &str, arguments: &[&str]) -> io::Result<Command> {
+    let environment = INHERITED_VARIABLES
         .into_iter()
         .filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut program = Command::new(std::env::current_exe()?);
@@ -268,34 +275,41 @@ pub(crate) fn own_program(command: &str, arguments: &[&str]) -> io::Result<Comma
         .envs(environment)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    // Ctrl-C at a terminal reaches its whole group; a child is ended in order instead.
+    // Ctrl-C in a terminal reaches the whole process group; a child is terminated in order instead.
     program.process_group(0);
     Ok(program)
 }
 
-/// The process. When this is dropped it ends by its lifeline, in order: killed, it would leave its data behind.
-pub(crate) struct Child {
+/// A child process of `callboard serve`. Dropping it closes its lifeline, so it exits in order; a
+/// killed process would leave its data behind.
+pub(crate) struct ServeProcess {
     agent: String,
     pub(crate) url: String,
     pub(crate) process_id: u32,
     process: tokio::process::Child,
-    /// Closes when this process ends, however it ends: then the child does too.
+    /// Closes when this process ends in any way; then the child exits.
     lifeline: ChildStdin,
 }
 
-impl Child {
-    /// Starts the example and waits until it listens.
-    pub(crate) async fn start(example: &str) -> Result<Self, ClinicsError> {
-        Self::serving(example, &[&format!("example:{example}"), "--free-ports"]).await
+impl ServeProcess {
+    /// Starts an example and waits until it listens.
+    pub(crate) async fn start_example(example: &str) -> Result<Self, ClinicsError> {
+        Self::start_serving(example, &[&format!("example:{example}"), "--free-ports"]).await
     }
 
-    /// Starts `callboard serve` with these arguments and waits until it listens. `example`: what it is, for errors.
-    pub(crate) async fn serving(example: &str, arguments: &[&str]) -> Result<Self, ClinicsError> {
+    /// Starts `callboard serve` with these arguments and waits until it listens. `example` names it
+    /// in errors.
+    pub(crate) async fn start_serving(
+        example: &str,
+        arguments: &[&str],
+    ) -> Result<Self, ClinicsError> {
         let failed = |why: String| ClinicsError::Start {
             example: example.to_owned(),
             why,
         };
-        let mut process = own_program("serve", arguments)?.arg("--lifeline").spawn()?;
+        let mut process = self_command("serve", arguments)?
+            .arg("--lifeline")
+            .spawn()?;
         let lifeline = process
             .stdin
             .take()
@@ -311,11 +325,11 @@ impl Child {
         let mut listening = None;
         let ready = async {
             while let Some(line) = lines.next_line().await? {
-                if line == READY {
+                if line == READY_LINE {
                     return Ok(listening);
                 }
                 let mut words = line.split(' ');
-                if let (Some(LISTENING), Some(agent), Some(url)) =
+                if let (Some(LISTENING_PREFIX), Some(agent), Some(url)) =
                     (words.next(), words.next(), words.next())
                 {
                     listening = Some((agent.to_owned(), url.to_owned()));
@@ -323,7 +337,7 @@ impl Child {
             }
             Ok::<_, io::Error>(None)
         };
-        match tokio::time::timeout(START, ready).await {
+        match tokio::time::timeout(START_TIMEOUT, ready).await {
             Ok(Ok(Some((agent, url)))) => Ok(Self {
                 agent,
                 url,
@@ -334,17 +348,17 @@ impl Child {
             Ok(Ok(None)) => Err(failed("it ended before it listened".into())),
             Ok(Err(error)) => Err(failed(error.to_string())),
             Err(_) => {
-                // It may have ended just now.
+                // It may have exited already.
                 let _ = process.start_kill();
-                Err(failed(format!("it didn't listen within {START:?}")))
+                Err(failed(format!("it didn't listen within {START_TIMEOUT:?}")))
             }
         }
     }
 
-    /// Lets it end in order, or kills it.
-    pub(crate) async fn end(mut self) {
+    /// Asks the process to exit, and kills it after a timeout.
+    pub(crate) async fn terminate(mut self) {
         drop(self.lifeline);
-        if tokio::time::timeout(END, self.process.wait())
+        if tokio::time::timeout(EXIT_TIMEOUT, self.process.wait())
             .await
             .is_err()
         {
@@ -352,7 +366,7 @@ impl Child {
                 agent = self.agent,
                 "clinic doesn't end in time and is killed"
             );
-            // It may have ended just now.
+            // It may have exited already.
             let _ = self.process.kill().await;
         }
     }

@@ -1,4 +1,4 @@
-//! The examples, carried in the binary so that `demo` needs no files.
+//! Files of the examples, compiled in so that `demo` needs none on disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,12 +43,12 @@ const EXAMPLES: [Example; 8] = [
     example!("three_agents", "agent3"),
 ];
 
-/// The host's file for the first two.
-pub(crate) const HOST: &str = include_str!("../examples/clinics/host.toml");
+/// Topology file of the host for the first two clinics.
+pub(crate) const HOST_TOPOLOGY: &str = include_str!("../examples/clinics/host.toml");
 
-/// Writes an example's files into `folder` and says where its topology is.
-pub(crate) fn write(name: &str, folder: &Path) -> Result<PathBuf, NodeError> {
-    let unknown = || NodeError::NoSuchExample {
+/// Writes the files of an example into `folder`. Returns the path of its topology file.
+pub(crate) fn write_example(name: &str, folder: &Path) -> Result<PathBuf, NodeError> {
+    let unknown = || NodeError::UnknownExample {
         name: name.to_owned(),
         known: EXAMPLES.map(|e| e.name).join(", "),
     };

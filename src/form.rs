@@ -1,19 +1,20 @@
-//! Forms that a person fills in line by line (MCP elicitation's subset of JSON Schema).
+//! Line-by-line forms at a terminal, for MCP elicitation's subset of JSON Schema.
 
 use std::fmt::Display;
 
-use callboard_message::{ElicitAnswer, Elicitation, assent};
+use callboard_message::{Elicitation, ElicitationAnswer, parse_yes_no};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The word that refuses a form.
-pub(crate) const DECLINE: &str = ":decline";
-/// The word that closes a form without an answer.
-pub(crate) const CANCEL: &str = ":cancel";
+/// Input that declines a form.
+pub(crate) const DECLINE_COMMAND: &str = ":decline";
+/// Input that cancels a form.
+pub(crate) const CANCEL_COMMAND: &str = ":cancel";
 
-/// Fills in a form. `alone_is_required`: the only field has to be filled in, whatever the form says. `line` is given the
-/// prompt of a field, below what is wrong with the line before it, and the number of fields. A form without fields takes
-/// one line all the same: it is declined by words that say no, else agreed to.
+/// Fills in a form. With `alone_is_required` an only field is required whatever the schema says.
+/// `line` gets the prompt of a field, with the error of the previous input above it, and the number
+/// of fields; it returns one line. A form without fields reads one line: words that mean no decline
+/// it, anything else accepts it.
 ///
 /// # Errors
 /// Those of `line`.
@@ -21,43 +22,43 @@ pub(crate) async fn fill_in<E>(
     form: &Elicitation,
     alone_is_required: bool,
     mut line: impl AsyncFnMut(String, usize) -> Result<String, E>,
-) -> Result<ElicitAnswer, E> {
+) -> Result<ElicitationAnswer, E> {
     let schema = form.0.object("requestedSchema").unwrap_or_default();
     let fields = schema.object("properties").unwrap_or_default();
     let required: Vec<String> = schema.read("required").unwrap_or_default();
     let must = alone_is_required && fields.len() == 1;
     let mut content = Map::new();
     for (name, field) in fields.iter() {
-        let field = Field::read(
+        let field = FormField::from_schema(
             name,
             field,
             must || required.iter().any(|needed| needed == name),
         );
         let mut prompt = field.prompt();
         let value = loop {
-            match field.fill(line(prompt, fields.len()).await?.trim()) {
+            match field.parse_line(line(prompt, fields.len()).await?.trim()) {
                 Ok(value) => break value,
                 Err(why) => prompt = format!("  {why}\n{}", field.prompt()),
             }
         };
         content.extend(value.map(|value| (name.to_owned(), value)));
     }
-    if fields.is_empty() && assent(&line(String::new(), 0).await?) == Some(false) {
-        return Ok(ElicitAnswer::decline());
+    if fields.is_empty() && parse_yes_no(&line(String::new(), 0).await?) == Some(false) {
+        return Ok(ElicitationAnswer::decline());
     }
-    Ok(ElicitAnswer::accept(content.into()))
+    Ok(ElicitationAnswer::accept(content.into()))
 }
 
-/// A field, as far as a person fills it in.
-struct Field {
+/// A field of a form.
+struct FormField {
     title: String,
-    told: Option<String>,
-    kind: Kind,
+    description: Option<String>,
+    kind: FieldKind,
     default: Option<Value>,
     is_required: bool,
 }
 
-enum Kind {
+enum FieldKind {
     Text {
         chars_min: u64,
         chars_max: u64,
@@ -67,99 +68,101 @@ enum Kind {
         max: f64,
         is_whole: bool,
     },
-    YesNo,
-    /// Values and what they are called.
-    One(Vec<(Value, String)>),
-    Several(Vec<(Value, String)>),
+    Boolean,
+    /// Values with their labels.
+    SingleChoice(Vec<(Value, String)>),
+    MultipleChoice(Vec<(Value, String)>),
 }
 
-impl Field {
-    fn read(name: &str, field: &RawValue, is_required: bool) -> Self {
+impl FormField {
+    fn from_schema(name: &str, field: &RawValue, is_required: bool) -> Self {
         let schema: Value = serde_json::from_str(field.get()).unwrap_or_default();
         let text = |member: &str| schema[member].as_str().map(str::to_owned);
         let number = |member: &str, otherwise: f64| schema[member].as_f64().unwrap_or(otherwise);
         let kind = match schema["type"].as_str() {
             _ if schema.get("enum").is_some() || schema.get("oneOf").is_some() => {
-                Kind::One(choices(&schema))
+                FieldKind::SingleChoice(schema_choices(&schema))
             }
-            Some("array") => Kind::Several(choices(&schema["items"])),
-            Some(kind @ ("integer" | "number")) => Kind::Number {
+            Some("array") => FieldKind::MultipleChoice(schema_choices(&schema["items"])),
+            Some(kind @ ("integer" | "number")) => FieldKind::Number {
                 min: number("minimum", f64::NEG_INFINITY),
                 max: number("maximum", f64::INFINITY),
                 is_whole: kind == "integer",
             },
-            Some("boolean") => Kind::YesNo,
-            _ => Kind::Text {
+            Some("boolean") => FieldKind::Boolean,
+            _ => FieldKind::Text {
                 chars_min: schema["minLength"].as_u64().unwrap_or(0),
                 chars_max: schema["maxLength"].as_u64().unwrap_or(u64::MAX),
             },
         };
         Self {
             title: text("title").unwrap_or_else(|| name.to_owned()),
-            told: text("description"),
+            description: text("description"),
             kind,
             default: schema.get("default").cloned(),
             is_required,
         }
     }
 
-    /// What the person sees.
+    /// Returns the prompt of the field.
     fn prompt(&self) -> String {
         let mut prompt = format!("  {}", self.title);
-        if let Some(told) = &self.told {
+        if let Some(told) = &self.description {
             prompt += &format!(" – {told}");
         }
-        if let Kind::One(choices) | Kind::Several(choices) = &self.kind {
+        if let FieldKind::SingleChoice(choices) | FieldKind::MultipleChoice(choices) = &self.kind {
             for (n, (_, called)) in choices.iter().enumerate() {
                 prompt += &format!("\n    {}) {called}", n + 1);
             }
             prompt += "\n   ";
         }
         prompt += match self.kind {
-            Kind::YesNo => " (yes/no)",
-            Kind::Several(_) => " several, with commas",
+            FieldKind::Boolean => " (yes/no)",
+            FieldKind::MultipleChoice(_) => " several, with commas",
             _ => "",
         };
         match &self.default {
-            Some(default) => prompt += &format!(" [{}]", self.called(default)),
+            Some(default) => prompt += &format!(" [{}]", self.choice_label(default)),
             None if !self.is_required => prompt += " [nothing]",
             None => {}
         }
         prompt + ": "
     }
 
-    /// A value by the name that its choice has.
-    fn called(&self, value: &Value) -> String {
+    /// Returns the label of a value.
+    fn choice_label(&self, value: &Value) -> String {
         match (&self.kind, value) {
-            (Kind::One(choices) | Kind::Several(choices), value) if !value.is_array() => {
+            (FieldKind::SingleChoice(choices) | FieldKind::MultipleChoice(choices), value)
+                if !value.is_array() =>
+            {
                 let choice = choices.iter().find(|(of, _)| of == value);
-                choice.map_or_else(|| shown(value), |(_, called)| called.clone())
+                choice.map_or_else(|| display_value(value), |(_, called)| called.clone())
             }
             (_, Value::Array(values)) => values
                 .iter()
-                .map(|v| self.called(v))
+                .map(|v| self.choice_label(v))
                 .collect::<Vec<_>>()
                 .join(", "),
-            (_, value) => shown(value),
+            (_, value) => display_value(value),
         }
     }
 
-    /// The value of a line (`None`: the field is left out), or what is wrong with it.
-    fn fill(&self, line: &str) -> Result<Option<Value>, String> {
+    /// Parses a line. `Ok(None)` leaves the field out; an error says what is wrong with the input.
+    fn parse_line(&self, line: &str) -> Result<Option<Value>, String> {
         match (line.is_empty(), &self.default) {
-            (false, _) => self.value(line).map(Some),
+            (false, _) => self.parse_value(line).map(Some),
             (true, None) if self.is_required => Err("this is needed".into()),
             (true, default) => Ok(default.clone()),
         }
     }
 
-    fn value(&self, line: &str) -> Result<Value, String> {
+    fn parse_value(&self, line: &str) -> Result<Value, String> {
         match &self.kind {
-            Kind::Text {
+            FieldKind::Text {
                 chars_min,
                 chars_max,
             } => {
-                within(
+                check_range(
                     &(line.chars().count() as u64),
                     chars_min,
                     chars_max,
@@ -167,7 +170,7 @@ impl Field {
                 )?;
                 Ok(line.into())
             }
-            Kind::Number { min, max, is_whole } => {
+            FieldKind::Number { min, max, is_whole } => {
                 let (number, value) = if *is_whole {
                     let number: i64 = line.parse().map_err(|_| "a whole number")?;
                     (number as f64, number.into())
@@ -179,22 +182,27 @@ impl Field {
                         .ok_or("a number")?;
                     (number, number.into())
                 };
-                within(&number, min, max, "").map(|()| value)
+                check_range(&number, min, max, "").map(|()| value)
             }
-            Kind::YesNo => assent(line)
+            FieldKind::Boolean => parse_yes_no(line)
                 .map(Value::from)
                 .ok_or_else(|| "yes or no".to_owned()),
-            Kind::One(choices) => choice(choices, line),
-            Kind::Several(choices) => line
+            FieldKind::SingleChoice(choices) => parse_choice(choices, line),
+            FieldKind::MultipleChoice(choices) => line
                 .split(',')
-                .map(|part| choice(choices, part.trim()))
+                .map(|part| parse_choice(choices, part.trim()))
                 .collect::<Result<Vec<_>, _>>()
                 .map(Value::from),
         }
     }
 }
 
-fn within<T: PartialOrd + Display>(value: &T, min: &T, max: &T, unit: &str) -> Result<(), String> {
+fn check_range<T: PartialOrd + Display>(
+    value: &T,
+    min: &T,
+    max: &T,
+    unit: &str,
+) -> Result<(), String> {
     match (min..=max).contains(&value) {
         true => Ok(()),
         false if value < min => Err(format!("at least {min}{unit}")),
@@ -202,8 +210,9 @@ fn within<T: PartialOrd + Display>(value: &T, min: &T, max: &T, unit: &str) -> R
     }
 }
 
-/// The values of an `enum` (with `enumNames`), or of a `oneOf` or `anyOf` of `const`s with titles.
-fn choices(schema: &Value) -> Vec<(Value, String)> {
+/// Returns the values of an `enum` (labels from `enumNames`), or of `oneOf` or `anyOf` with `const`
+/// and `title`.
+fn schema_choices(schema: &Value) -> Vec<(Value, String)> {
     let titled = schema["oneOf"]
         .as_array()
         .or_else(|| schema["anyOf"].as_array());
@@ -212,7 +221,7 @@ fn choices(schema: &Value) -> Vec<(Value, String)> {
             let value = choice.get("const")?.clone();
             let called = choice["title"]
                 .as_str()
-                .map_or_else(|| shown(&value), str::to_owned);
+                .map_or_else(|| display_value(&value), str::to_owned);
             Some((value, called))
         };
         return titled.iter().filter_map(named).collect();
@@ -221,7 +230,7 @@ fn choices(schema: &Value) -> Vec<(Value, String)> {
     let name = |n: usize, value: &Value| {
         schema["enumNames"][n]
             .as_str()
-            .map_or_else(|| shown(value), str::to_owned)
+            .map_or_else(|| display_value(value), str::to_owned)
     };
     values
         .enumerate()
@@ -229,11 +238,11 @@ fn choices(schema: &Value) -> Vec<(Value, String)> {
         .collect()
 }
 
-/// A choice by its number, its value or its name; a value goes before a number.
-fn choice(choices: &[(Value, String)], line: &str) -> Result<Value, String> {
+/// Finds a choice by value, number or label. A value precedes a number.
+fn parse_choice(choices: &[(Value, String)], line: &str) -> Result<Value, String> {
     let said = choices
         .iter()
-        .find(|(value, called)| shown(value) == line || called == line);
+        .find(|(value, called)| display_value(value) == line || called == line);
     let numbered = || {
         line.parse::<usize>()
             .ok()
@@ -244,11 +253,15 @@ fn choice(choices: &[(Value, String)], line: &str) -> Result<Value, String> {
         .ok_or_else(|| "one of the choices".to_owned())
 }
 
-fn shown(value: &Value) -> String {
+fn display_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Value::Array(values) => values.iter().map(shown).collect::<Vec<_>>().join(", "),
+        Value::Array(values) => values
+            .iter()
+            .map(display_value)
+            .collect::<Vec<_>>()
+            .join(", "),
         other => other.to_string(),
     }
 }
@@ -256,12 +269,12 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callboard_message::ElicitAction;
+    use callboard_message::ElicitationAction;
     use serde_json::json;
 
     fn filled(schema: Value, is_required: bool, line: &str) -> Result<Option<Value>, String> {
         let raw = serde_json::value::to_raw_value(&schema).unwrap();
-        Field::read("f", &raw, is_required).fill(line)
+        FormField::from_schema("f", &raw, is_required).parse_line(line)
     }
 
     /// Goal: what a person types becomes what the schema wants. Method: each kind of field, with its defaults.
@@ -302,9 +315,9 @@ mod tests {
     #[tokio::test]
     async fn empty_forms() {
         for (line, action) in [
-            ("", ElicitAction::Accept),
-            ("yes", ElicitAction::Accept),
-            ("no", ElicitAction::Decline),
+            ("", ElicitationAction::Accept),
+            ("yes", ElicitationAction::Accept),
+            ("no", ElicitationAction::Decline),
         ] {
             let typed = async |_, _| Ok::<_, ()>(line.to_owned());
             let answer = fill_in(&Elicitation::form("m", json!({})), true, typed)

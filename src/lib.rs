@@ -1,8 +1,9 @@
 //! Callboard: an actor runtime for AI agents.
 //!
-//! Every agent (in this process, behind MCP, behind A2A, a language model, a person) is one actor behind one
-//! [`AgentRef`]; every exchange may pause and ask back. This crate is the facade for those who embed it in a service of
-//! their own; the binary `callboard` is built on it too. See `examples/embed.rs`.
+//! Every agent (in this process, behind MCP, behind A2A, a language model, a person) is one actor
+//! behind one [`AgentRef`]. Every call may pause and ask a question back. This crate is the facade
+//! for embedding callboard in a service. The binary `callboard` is built on it too. See
+//! `examples/embed.rs`.
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -23,7 +24,7 @@ mod telemetry;
 #[cfg(feature = "cli")]
 mod text;
 
-/// Agents that come with callboard.
+/// Agents that are part of callboard.
 pub mod agents {
     #[cfg(feature = "guardrail")]
     pub use ::callboard_guardrail as guardrail;
@@ -34,7 +35,7 @@ pub mod agents {
     #[cfg(feature = "clinics")]
     pub use callboard_clinics::{clinic, hmcp, orchestrator, plan, planner, router, verifier};
     #[cfg(feature = "gateway")]
-    pub use callboard_gateway::{answering, bundle};
+    pub use callboard_gateway::{aggregate, question_router};
     #[cfg(feature = "orchestration")]
     pub use callboard_orchestration::{decide, memory, peer_registry, task, tools};
 }
@@ -57,5 +58,6 @@ pub use callboard_runtime::*;
 pub use clinics::{Clinics, ClinicsError};
 #[cfg(feature = "host")]
 pub use node::{
-    Listening, Node, NodeError, Orchestrated, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded,
+    AgentAddress, Node, NodeError, RELOAD_DRAIN_MAX, RELOAD_GRACE, ReloadReport,
+    RunningOrchestrator,
 };

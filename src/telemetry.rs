@@ -1,5 +1,6 @@
-//! The log: to standard error, filtered. What agents say to one another is never in it. Lines are limited where they are written
-//! (`callboard_message::log`); here the counts of suppressed ones are logged in time.
+//! Log setup: filtered output to standard error. Messages between agents are never logged. Rate
+//! limits of log lines are in `callboard_message::log`; the counts of suppressed lines are logged
+//! here at intervals.
 
 use std::io::{IsTerminal, stderr};
 
@@ -11,18 +12,18 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts the log. Where one is set already (a test, a host service), that stays.
+/// Installs the log subscriber. An existing one (of a test or a host service) is kept.
 pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|e| format!("--log {filter}: {e}"))?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal());
-    // At `debug`, a line for each message that was handled as part of a call: by whom, how long, in which trace.
+    // At `debug`, one line for each message handled within a call: handler, duration and trace.
     let log = log.with_span_events(FmtSpan::CLOSE);
-    // Where nobody reads the log, there is nobody to tell that it can't be written either.
+    // If standard error can't be written, errors of the log can't be either.
     let log = log.log_internal_errors(false);
-    let discreet = filter_fn(|about| is_discreet(about.target(), about.level()));
+    let discreet = filter_fn(|about| is_log_allowed(about.target(), about.level()));
     let _ = match json {
         true => log.json().finish().with(discreet).try_init(),
         false => log.compact().finish().with(discreet).try_init(),
@@ -40,8 +41,8 @@ pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
         .map_err(|error| format!("failed to start a thread: {error}"))
 }
 
-/// Whether a line may be in the log, whatever the filter wants. Ours hold no payload and no secret; those of the libraries
-/// below us do, from `debug` on: frames, handshakes, tokens.
-fn is_discreet(target: &str, level: &Level) -> bool {
+/// Whether a line may be logged at all, regardless of the filter. Callboard's own lines contain no
+/// payloads or secrets; those of libraries do from `debug` on (frames, handshakes, tokens).
+fn is_log_allowed(target: &str, level: &Level) -> bool {
     *level <= Level::INFO || target.starts_with("callboard")
 }

@@ -1,18 +1,19 @@
-//! Texts of others, for people: without what moves a terminal's cursor, shortened, and blocks in words.
+//! Text for terminals: control characters removed, lengths limited, content blocks described.
 
 use callboard_message::{Content, Progress};
 use serde_json::Value;
 
-/// What a server sent, without what would move a terminal's cursor, change its colours, or turn the direction of what follows.
-pub(crate) fn printable(text: &str) -> String {
+/// Removes characters from a remote text that move the cursor, change colours or change the text
+/// direction.
+pub(crate) fn strip_control_chars(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars()
         .filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || turns(*c)))
         .collect()
 }
 
-/// How far something is: the amount where there is one, and what is said of it.
-pub(crate) fn told_progress(progress: &Progress) -> String {
+/// Formats progress: the amount if known, and the message.
+pub(crate) fn format_progress(progress: &Progress) -> String {
     let said = progress.message.as_deref();
     match (progress.done, progress.total, said) {
         (0.0, None, Some(said)) => said.to_owned(),
@@ -23,36 +24,36 @@ pub(crate) fn told_progress(progress: &Progress) -> String {
     }
 }
 
-/// What people read of a value: a text as it is, else its JSON.
-pub(crate) fn told_value(value: &Value) -> String {
+/// Formats a value: a text as it is, other values as JSON.
+pub(crate) fn format_value(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The first line of a text, for lists.
+/// Returns the first line of a text, for lists.
 pub(crate) fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
 }
 
-/// A text on one line, cut to so many characters.
+/// Returns a text on one line, cut to `chars_max` characters.
 pub(crate) fn one_line(text: &str, chars_max: usize) -> String {
-    cut(
+    truncate_chars(
         &text.split_whitespace().collect::<Vec<_>>().join(" "),
         chars_max,
     )
 }
 
-/// The beginning of a text, with `…` where it goes on.
-pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+/// Returns the first `chars_max` characters of a text, with `…` if it was cut.
+pub(crate) fn truncate_chars(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
 }
 
-/// What people read of a block: its text, or what else it is.
-pub(crate) fn told(block: &Content) -> String {
+/// Formats a content block: its text, or a description of it.
+pub(crate) fn format_content(block: &Content) -> String {
     if let Some(text) = block.as_text() {
         return text;
     }
@@ -82,9 +83,12 @@ mod tests {
     /// Goal: a server can't play with the terminal. Method: an escape sequence, a bell, a carriage return, overrides of direction.
     #[test]
     fn escapes_are_taken_out() {
-        assert_eq!(printable("a\u{1b}[31mb\u{7}\rc\n\td\u{9b}"), "a[31mbc\n\td");
         assert_eq!(
-            printable("pay \u{202e}001\u{2069} \u{5d0}"),
+            strip_control_chars("a\u{1b}[31mb\u{7}\rc\n\td\u{9b}"),
+            "a[31mbc\n\td"
+        );
+        assert_eq!(
+            strip_control_chars("pay \u{202e}001\u{2069} \u{5d0}"),
             "pay 001 \u{5d0}"
         );
     }
@@ -93,14 +97,14 @@ mod tests {
     #[test]
     fn progress_is_told() {
         for (done, total, message, expect) in [
-            (0.0, None, Some("DP2"), "DP2"),
+            (0.0, None, Some("Routing"), "Routing"),
             (0.0, None, None, "0"),
             (2.0, None, Some("files"), "2  files"),
             (2.5, Some(4.0), None, "2.5 of 4"),
             (0.0, Some(4.0), Some("files"), "0 of 4  files"),
         ] {
             assert_eq!(
-                told_progress(&Progress {
+                format_progress(&Progress {
                     done,
                     total,
                     message: message.map(str::to_owned)

@@ -19,7 +19,7 @@ pub struct Client {
     calls: u64,
 }
 
-/// What an answer must have.
+/// Required members of an answer.
 #[derive(Deserialize)]
 struct Answer<'a> {
     id: u64,

@@ -28,10 +28,10 @@ const CALLS_ALONE: u64 = 6_000;
 /// Before a round is measured.
 const WARM_UP_CALLS: u64 = 2_048;
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
-/// How many times as much as the other we should do.
+/// Minimum ratio of our throughput to the other server's.
 const TIMES_MIN: f64 = 1.5;
 
-/// What one round came to, and what the server then had in memory, in bytes: every task is kept.
+/// Results of one round, and the server's memory after it, in bytes. The server keeps every task.
 type Round = (Measured, u64);
 
 #[derive(Parser)]

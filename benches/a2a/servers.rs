@@ -4,19 +4,19 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents, PATH};
-use callboard::message::surface::Converse;
+use callboard::a2a::inbound::{A2A_PATH, A2aOptions, A2aServer, NamedAgents};
+use callboard::message::capabilities::Converse;
 use callboard::message::{Failure, ToolResult};
 use callboard::rpc::serve::ListenOptions;
-use callboard::{Agent, Cx, Handlers, SyncHandler, System};
-use callboard_rpc::{Access, Trust};
+use callboard::{Agent, Context, Handlers, SyncHandler, System};
+use callboard_rpc::{AccessControl, UnauthenticatedAccess};
 
 use crate::kit::Running;
 
 /// More tasks than a round has: all are kept, as the other does.
 const TASKS_MAX: usize = 1_000_000;
 
-/// What is measured.
+/// Server under measurement.
 #[derive(Clone, Copy)]
 pub enum Server<'a> {
     /// The official Rust SDK's, by its program.
@@ -26,11 +26,11 @@ pub enum Server<'a> {
 }
 
 impl Server<'_> {
-    /// Where its JSON-RPC is.
+    /// Returns the path of its JSON-RPC endpoint.
     pub fn path(self) -> &'static str {
         match self {
             Self::Other(_) => "/",
-            Self::Ours => PATH,
+            Self::Ours => A2A_PATH,
         }
     }
 
@@ -71,7 +71,7 @@ impl Agent for Echo {
 }
 
 impl SyncHandler<Converse> for Echo {
-    fn handle(&mut self, said: Converse, _: &mut Cx) -> Result<ToolResult, Failure> {
+    fn handle(&mut self, said: Converse, _: &mut Context) -> Result<ToolResult, Failure> {
         Ok(ToolResult::text(said.texts()))
     }
 }
@@ -84,8 +84,8 @@ pub fn serve(port: u16, workers: usize) -> Result<bool, String> {
         let base = format!("http://127.0.0.1:{port}")
             .parse()
             .map_err(|_| "no URL".to_owned())?;
-        let mut options = A2aOptions::at(base);
-        options.access = Access::Open(Trust::LoopbackOperator);
+        let mut options = A2aOptions::new(base);
+        options.access = AccessControl::Open(UnauthenticatedAccess::LoopbackOperator);
         (options.tasks.tasks_max, options.tasks.owner_tasks_max) = (TASKS_MAX, TASKS_MAX);
         let server = A2aServer::new(system.spawn(Echo), options);
         let listen = ListenOptions {

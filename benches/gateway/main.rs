@@ -30,11 +30,11 @@ const IDLE_CLIENTS: usize = 1_000;
 
 /// One row of the table.
 pub struct Row {
-    /// What the clients speak.
+    /// MCP era of the clients.
     pub client: Era,
-    /// What callboard speaks to the echo server.
+    /// MCP era between callboard and the echo server.
     pub upstream: Era,
-    /// How many there are at once.
+    /// Number of concurrent clients.
     pub connections: usize,
 }
 
@@ -57,7 +57,7 @@ const ROWS: [Row; 8] = [
     row(Era::Modern, Era::Legacy, 16),
 ];
 
-/// What stands between the clients and the echo server.
+/// Gateway between the clients and the echo server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Contestant {
     /// Nothing.
@@ -81,7 +81,7 @@ impl Contestant {
     }
 }
 
-/// What a gateway has in memory, in bytes.
+/// Resident memory of a gateway, in bytes.
 #[derive(Clone, Copy)]
 pub struct Memory {
     /// Before its first client.
@@ -194,7 +194,7 @@ impl Served {
                 write(format!(
                     "[node]\nname = \"gateway\"\n\n[[upstream]]\nid = \"upstream\"\nurl = \"{url}\"\nera = \"{era}\"\n\n\
                      [[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n\
-                     trust = \"loopback_operator\"\n"
+                     anonymous = \"operator\"\n"
                 ))?;
                 let mut command = Command::new(&programs.callboard);
                 Some(Process::announced(
@@ -236,7 +236,7 @@ impl Served {
         })
     }
 
-    /// What the clients talk to.
+    /// Returns the process that the clients connect to.
     fn front(&self) -> &Process {
         self.gateway.as_ref().unwrap_or(&self.echo)
     }
@@ -259,7 +259,7 @@ async fn one_round(
     Measured::round(&mut clients, WARM_UP_CALLS, total, front.id()).await
 }
 
-/// What a gateway has in memory at the start, after load, and with idle clients.
+/// Measures a gateway's memory at the start, after load, and with idle clients.
 async fn memory(era: Era, contestant: Contestant, programs: &Arguments) -> Result<Memory, String> {
     let served = Served::start(contestant, era, programs)?;
     let (front, id) = (served.front(), served.front().id());

@@ -1,6 +1,7 @@
-//! One work by one contestant and nothing else, for `cargo xtask instructions` to run under callgrind.
+//! Runs one workload with one contestant, for `cargo xtask instructions` under callgrind.
 //!
-//! `instructions CONTESTANT WORK OPERATIONS`; without arguments it does a little of everything, as a smoke test.
+//! `instructions CONTESTANT WORK OPERATIONS`; without arguments it runs a little of everything, as
+//! a smoke test.
 
 #[macro_use]
 #[expect(
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use contest::Contestant;
 use contest::works::{self, Work};
 
-/// Operations of the smoke test.
+/// Number of operations in the smoke test.
 const SMOKE_OPERATIONS: u64 = 1_000;
 
 fn main() -> ExitCode {

@@ -1,4 +1,5 @@
-//! The works under criterion: wall clock, for people and plots. The numbers that count are `mailbox_table`'s.
+//! The workloads under criterion: wall clock time, for people and plots. Regressions are judged by
+//! `mailbox_table`.
 
 #[macro_use]
 #[expect(
@@ -13,11 +14,12 @@ use contest::Contestant;
 use contest::works::{self, Work};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-/// Most operations in one go: criterion asks for more than a machine can hold agents.
+/// Maximum number of operations in one iteration: criterion would ask for more agents than fit in
+/// memory.
 const OPERATIONS_MAX: u64 = 100_000;
-/// Wall clock a contestant and work, in seconds.
+/// Measuring time for each contestant and workload, in seconds.
 const MEASUREMENT_S: u64 = 2;
-/// Criterion's fewest: medians come from the table.
+/// Minimum that criterion allows; medians come from `mailbox_table`.
 const SAMPLES: usize = 10;
 
 fn mailbox(criterion: &mut Criterion) {

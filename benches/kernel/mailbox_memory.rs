@@ -1,6 +1,8 @@
-//! Bytes an idle agent, and allocations a tell and an ask, counted by the allocator: exact, so one run is enough.
+//! Bytes of an idle agent and allocations of a tell and an ask, counted by the allocator. Exact, so
+//! one run is enough.
 //!
-//! A binary of its own, because counting costs time. `cargo bench --bench mailbox_memory -- [--check]`
+//! A binary of its own, because counting costs time. `cargo bench --bench mailbox_memory --
+//! [--check]`
 
 #[macro_use]
 #[expect(
@@ -19,34 +21,35 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Agents among which the bytes are shared out.
+/// Number of agents over which the bytes are averaged.
 const AGENTS: usize = 10_000;
-/// Operations whose allocations are counted.
+/// Number of operations whose allocations are counted.
 const OPERATIONS: u64 = 100_000;
-/// Turns given to the runtime before memory is read, so that all agents have started and settled.
+/// Number of yields to the runtime before memory is read, so that all agents have started and
+/// settled.
 const TURNS: usize = 1_000;
 
-/// Most bytes of an agent that has answered and now waits.
+/// Maximum bytes of an agent that has answered one ask and is idle.
 const IDLE_BYTES_MAX: f64 = 1_300.0;
-/// Most allocations a tell: one box, through an erased handle; through a typed one, none.
+/// Maximum allocations of a tell: one box through an untyped handle; none through a typed one.
 const TELL_ALLOCATIONS_MAX: f64 = 1.0;
-/// Allocations that an ask may add to a tell's.
+/// Maximum additional allocations of an ask over a tell.
 const ASK_ALLOCATIONS_MORE_MAX: f64 = 1.0;
-/// Allowance for what is allocated now and then (a timer, a grown queue), in allocations an operation.
+/// Tolerance for occasional allocations (a timer, a grown queue), in allocations an operation.
 const NOW_AND_THEN: f64 = 0.02;
 
-/// The way in that must not allocate at all.
+/// Contestant that must not allocate at all.
 const OURS_TYPED: &str = "callboard typed";
 
 struct Memory {
     name: &'static str,
-    /// Bytes of an agent that was spawned and has had no message.
+    /// Bytes of an agent that was spawned and has received no message.
     dormant: f64,
     /// Bytes of an agent that has answered one ask.
     idle: f64,
-    /// Allocations a tell.
+    /// Allocations of a tell.
     tell: f64,
-    /// Allocations an ask.
+    /// Allocations of an ask.
     ask: f64,
 }
 
@@ -119,7 +122,7 @@ fn shortfalls(rows: &[Memory]) -> Vec<String> {
     failures
 }
 
-/// Live bytes that an agent adds, its handle apart.
+/// Returns the live bytes that an agent adds, without its handle.
 fn bytes_an_agent<C: Contestant>(asked: bool) -> f64 {
     C::block_on(async {
         let contestant = C::start().await;
@@ -144,7 +147,8 @@ fn bytes_an_agent<C: Contestant>(asked: bool) -> f64 {
     })
 }
 
-/// Allocations an operation: those of twice the operations less those of once, which takes set-up out.
+/// Returns the allocations of an operation: those of twice the operations minus those of once, to
+/// exclude set-up.
 fn allocations<C: Contestant>(work: Work) -> f64 {
     let count = |operations| {
         let region = Region::new(ALLOCATOR);

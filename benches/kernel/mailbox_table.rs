@@ -1,4 +1,5 @@
-//! The table that counts: CPU time of each contestant, as a multiple of bare tokio's in the same run.
+//! Table of each contestant's CPU time as a multiple of bare tokio's in the same run. The benchmark
+//! by which regressions are judged.
 //!
 //! `cargo bench --bench mailbox_table -- [--rounds N] [--only WORK] [--check]`
 
@@ -13,19 +14,19 @@ use contest::works::{self, Work};
 use contest::{Contestant, OURS, OURS_PINNED};
 use rand::seq::SliceRandom;
 
-/// Rounds when `--rounds` is not given: each does every work once with every contestant.
+/// Default number of rounds. Each runs every workload once with every contestant.
 const ROUNDS_DEFAULT: usize = 15;
-/// A tell must be at least this much cheaper than ractor's and kameo's.
+/// Minimum factor by which a tell must be cheaper than ractor's and kameo's.
 const CHEAPER_MIN: f64 = 5.0;
 
-/// One row: a work and what the contestant on trial must reach.
+/// Row of the table: a workload and the targets for our contestant.
 struct Row {
     work: Work,
     title: &'static str,
     operations: u64,
-    /// Most CPU time, as a multiple of the first contestant's.
+    /// Maximum CPU time, as a multiple of the first contestant's.
     must: f64,
-    /// What would be better still.
+    /// Desired CPU time, as a multiple of the first contestant's.
     stretch: f64,
 }
 
@@ -75,7 +76,7 @@ const fn row(work: Work, title: &'static str, operations: u64, must: f64, stretc
     }
 }
 
-/// A contestant: its name and how it does a work with so many operations.
+/// Contestant: its name and the function that runs a workload with a number of operations.
 struct Entry {
     name: &'static str,
     run: fn(Work, u64) -> Sample,
@@ -132,7 +133,7 @@ fn arguments() -> Result<Arguments, String> {
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
-            // Cargo adds it to every bench binary.
+            // Cargo passes it to every bench binary.
             "--bench" => {}
             "--check" => parsed.check = true,
             "--rounds" => {
@@ -159,8 +160,8 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
-/// CPU nanoseconds an operation: `[row][contestant][round]`. The order is shuffled anew each round, so that a noisy
-/// minute hits all contestants alike.
+/// Returns CPU nanoseconds an operation: `[row][contestant][round]`. The order is shuffled in each
+/// round, so that a noisy minute affects all contestants alike.
 fn measure(rows: &[&Row], entries: &[Entry], rounds: usize) -> Vec<Vec<Vec<f64>>> {
     let mut samples = vec![vec![Vec::with_capacity(rounds); entries.len()]; rows.len()];
     let mut order: Vec<usize> = (0..entries.len()).collect();
@@ -177,7 +178,7 @@ fn measure(rows: &[&Row], entries: &[Entry], rounds: usize) -> Vec<Vec<Vec<f64>>
     samples
 }
 
-/// Prints the table and returns what fell short.
+/// Prints the table and returns the missed targets.
 fn report(rows: &[&Row], entries: &[Entry], samples: &[Vec<Vec<f64>>]) -> Vec<String> {
     let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
     println!(
@@ -213,7 +214,7 @@ fn shortfalls(row: &Row, names: &[&str], medians: &[f64]) -> Vec<String> {
             .find(|(n, _)| **n == name)
             .map(|(_, median)| *median)
     };
-    // Handled in place, an ask says nothing of the queue: there the pinned one must pass too.
+    // Asks handled inline say nothing about the queue, so the pinned variant must pass as well.
     let on_trial: &[&str] = match row.work {
         Work::Ask | Work::AskMany | Work::FanOut => &[OURS, OURS_PINNED],
         _ => &[OURS],
@@ -247,7 +248,7 @@ fn shortfalls(row: &Row, names: &[&str], medians: &[f64]) -> Vec<String> {
     failures
 }
 
-/// Median of at least one value.
+/// Returns the median of at least one value.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

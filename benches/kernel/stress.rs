@@ -1,6 +1,6 @@
-//! More load than there is room for: what is held, what is refused, how long the rest waits.
+//! Overload: number of messages held and rejected, and the waiting time of the rest.
 //!
-//! `cargo bench --bench stress`. Times are wall clock, so they are for people, not for a gate.
+//! `cargo bench --bench stress`. Times are wall clock time: for people, not for a gate.
 
 #[macro_use]
 #[expect(dead_code, reason = "the works are for the other benches")]
@@ -18,13 +18,13 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// How much more is offered than there is capacity.
+/// Factor by which the load exceeds the capacity.
 const OVERLOAD: u32 = 10;
-/// How long the slow consumer is flooded.
+/// Time for which the slow consumer is flooded.
 const FLOOD: Duration = Duration::from_secs(3);
-/// Senders to one agent.
+/// Number of senders to one agent.
 const SENDERS: usize = 1_000;
-/// Asks a sender, one after the other.
+/// Number of sequential asks of each sender.
 const ASKS: usize = 200;
 
 fn main() {
@@ -53,7 +53,7 @@ fn live_bytes(region: &Region<'_, System>) -> isize {
     change.bytes_allocated as isize - change.bytes_deallocated as isize
 }
 
-/// Offers without ever letting the agent run in between: what is held is the true bound.
+/// Offers messages without letting the agent run in between, so the number held is the true bound.
 fn burst<C: Contestant>() {
     C::block_on(async {
         let contestant = C::start().await;
@@ -144,7 +144,7 @@ fn crowd<C: Contestant>() {
     });
 }
 
-/// The value below which `share` of the sorted values lie; zero of none.
+/// Returns the value below which `share` of the sorted values lie; zero for an empty slice.
 fn percentile(sorted: &[Duration], share: f64) -> Duration {
     let index = (sorted.len() as f64 * share).ceil() as usize;
     sorted

@@ -24,9 +24,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How many send at the same time, a row each.
+/// Numbers of concurrent senders, one row each.
 const SENDERS: [usize; 3] = [1, 16, 64];
-/// How long each row is measured, and the open loop lasts, when `--seconds` isn't given.
+/// Default of `--seconds`: duration of each row and of the open loop.
 const SECONDS_DEFAULT: u64 = 10;
 /// Recipients of a broadcast, and how many are sent.
 const RECIPIENTS: usize = 1_000;
@@ -40,9 +40,9 @@ const BEFORE: u64 = 100_000;
 const GROWS_MAX: u64 = 32 * 1024 * 1024;
 /// A message's text, in bytes.
 const TEXT_BYTES: usize = 256;
-/// How long what was accepted may take to arrive, before the bench gives up.
+/// Timeout for the arrival of accepted messages.
 const ARRIVES: Duration = Duration::from_secs(60);
-/// How long `--million` may take.
+/// Maximum duration of `--million`.
 const MILLION_TAKES_MAX: Duration = Duration::from_secs(20 * 60);
 
 #[derive(Parser)]
@@ -160,7 +160,7 @@ fn is_accepted(success: bool) -> Outcome {
     }
 }
 
-/// How long each broadcast took to be accepted, and until all had it.
+/// Measures for each broadcast the time to acceptance, and to arrival at all recipients.
 async fn broadcasts() -> Outcome<(Vec<Duration>, Vec<Duration>)> {
     let mut room = Room::open(RECIPIENTS, false).await?;
     let chief = room.mailbox("chief").await?;

@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use callboard::agents::mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
-use callboard::message::mail::Deliver;
+use callboard::agents::mailroom::{Mailbox, Mailroom, MailroomOptions, MemberDeclaration};
+use callboard::message::mail::DeliverMessage;
 use callboard::store::{Retention, SqlStore, StoreOptions};
-use callboard::{Agent, Cx, Failure, Handlers, Store, SyncHandler, System};
+use callboard::{Agent, Context, Failure, Handlers, Store, SyncHandler, System};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -17,12 +17,12 @@ use crate::stamps::Stamps;
 
 /// So that no bound of a sender is what is measured.
 const RATE: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
-/// What may have come in and not been looked at: all of an open loop of a minute and more.
+/// Capacity for messages not looked at yet: an open loop of a minute and more.
 const GOT_MAX: usize = 1 << 17;
-/// How long what runs may take to end.
+/// Timeout for the end of all that runs.
 const END: Duration = Duration::from_secs(10);
 
-/// Who got what, and when its handler ran.
+/// Recipient, message id, and time of its handler.
 pub type Got = (String, String, Instant);
 
 /// Takes what comes for one agent.
@@ -32,12 +32,12 @@ struct Receiver {
 
 impl Agent for Receiver {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Deliver>();
+        on.sync::<DeliverMessage>();
     }
 }
 
-impl SyncHandler<Deliver> for Receiver {
-    fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
+impl SyncHandler<DeliverMessage> for Receiver {
+    fn handle(&mut self, letter: DeliverMessage, _: &mut Context) -> Result<(), Failure> {
         let now = Instant::now();
         self.got
             .try_send((letter.message_id, letter.to, now))
@@ -51,7 +51,7 @@ pub struct Room {
     pub mailroom: Mailroom,
     agent: callboard::AgentRef,
     pub stamps: Arc<Stamps>,
-    /// What comes in, of all.
+    /// Receiver of all deliveries.
     pub got: mpsc::Receiver<Got>,
     store: SqlStore,
     /// The file, until the end.
@@ -68,18 +68,18 @@ impl Room {
             true => options
                 .retention(Retention {
                     tasks: nothing,
-                    inbox: nothing,
+                    mail_bodies: nothing,
                     audit: nothing,
                     streams: nothing,
                 })
-                .clean_every(Some(Duration::from_secs(1))),
-            false => options.clean_every(None),
+                .cleanup_interval(Some(Duration::from_secs(1))),
+            false => options.cleanup_interval(None),
         };
         let store = SqlStore::open(&options).await?;
         let system = System::start(1)?;
         let parts = store.store();
         let stamps = Stamps::new(parts.mail.clone());
-        system.keep_in(Store {
+        system.set_store(Store {
             mail: stamps.clone(),
             ..parts
         })?;
@@ -92,12 +92,12 @@ impl Room {
                 .label(id.as_str())
                 .spawn();
             system.directory().register(id.as_str(), &agent)?;
-            members.push(Declared::new(&*id).with_way(&*id));
+            members.push(MemberDeclaration::new(&*id).with_delivery_agent(&*id));
         }
         let options = MailroomOptions {
             members,
-            messages_a_second: RATE,
-            broadcasts_a_minute: RATE,
+            messages_per_second: RATE,
+            broadcasts_per_minute: RATE,
             ..MailroomOptions::default()
         };
         let mailroom = Mailroom::open(&system, options).await?;
@@ -131,7 +131,7 @@ impl Room {
     }
 }
 
-/// What senders noted, each by itself.
+/// Latencies noted by the senders.
 #[derive(Clone, Default)]
 pub struct Noted(Arc<Mutex<Vec<Duration>>>);
 

@@ -6,19 +6,19 @@ use std::time::Instant;
 
 use callboard::message::mail::AgentLogRow;
 use callboard::{
-    JournalError, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter,
-    StoredEvent, async_trait,
+    JournalError, MailCopy, MailHistoryPage, MailMessage, MailMessageFilter, MailMessageWithCopy,
+    MailStore, NewMailMessage, ReceiptUpdate, StoredMailEvent, async_trait,
 };
 use parking_lot::Mutex;
 
-/// What another keeps; the moment at which it had committed a letter is noted, by the letter's id.
+/// Mail store that wraps another and notes the time of each commit by message id.
 pub struct Stamps {
-    mail: Arc<dyn Mail>,
+    mail: Arc<dyn MailStore>,
     accepted: Mutex<HashMap<String, Instant>>,
 }
 
 impl Stamps {
-    pub fn new(mail: Arc<dyn Mail>) -> Arc<Self> {
+    pub fn new(mail: Arc<dyn MailStore>) -> Arc<Self> {
         Arc::new(Self {
             mail,
             accepted: Mutex::default(),
@@ -32,57 +32,60 @@ impl Stamps {
 }
 
 #[async_trait]
-impl Mail for Stamps {
-    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+impl MailStore for Stamps {
+    async fn post(&self, new: NewMailMessage) -> Result<Arc<MailMessage>, JournalError> {
         let letter = self.mail.post(new).await?;
         let now = Instant::now();
         self.accepted.lock().insert(letter.new.id.clone(), now);
         Ok(letter)
     }
 
-    async fn spread(
+    async fn fan_out(
         &self,
         letter: u64,
         to: u32,
         delivered: Vec<String>,
     ) -> Result<(), JournalError> {
-        self.mail.spread(letter, to, delivered).await
+        self.mail.fan_out(letter, to, delivered).await
     }
 
-    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
-        self.mail.unspread(letters_max).await
+    async fn pending_fan_out(
+        &self,
+        letters_max: usize,
+    ) -> Result<Vec<Arc<MailMessage>>, JournalError> {
+        self.mail.pending_fan_out(letters_max).await
     }
 
-    async fn mark(
+    async fn update_receipts(
         &self,
         marks: Vec<(String, u64)>,
-        mark: Mark,
+        mark: ReceiptUpdate,
     ) -> Result<Vec<(String, u64)>, JournalError> {
-        self.mail.mark(marks, mark).await
+        self.mail.update_receipts(marks, mark).await
     }
 
-    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
-        self.mail.tried(recipient, letter).await
+    async fn count_attempt(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
+        self.mail.count_attempt(recipient, letter).await
     }
 
-    async fn open(
+    async fn list_open(
         &self,
         recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> Result<Vec<LetterOpen>, JournalError> {
+    ) -> Result<Vec<MailMessageWithCopy>, JournalError> {
         self.mail
-            .open(recipient, after, undelivered, letters_max)
+            .list_open(recipient, after, undelivered, letters_max)
             .await
     }
 
-    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
-        self.mail.waiting().await
+    async fn unread_counts(&self) -> Result<HashMap<String, u64>, JournalError> {
+        self.mail.unread_counts().await
     }
 
-    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
-        self.mail.letter(id).await
+    async fn message(&self, id: &str) -> Result<Option<Arc<MailMessage>>, JournalError> {
+        self.mail.message(id).await
     }
 
     async fn receipts(
@@ -96,10 +99,10 @@ impl Mail for Stamps {
 
     async fn history(
         &self,
-        filter: LetterFilter,
+        filter: MailMessageFilter,
         before: u64,
         letters_max: usize,
-    ) -> Result<LetterPage, JournalError> {
+    ) -> Result<MailHistoryPage, JournalError> {
         self.mail.history(filter, before, letters_max).await
     }
 
@@ -107,7 +110,7 @@ impl Mail for Stamps {
         &self,
         after: u64,
         events_max: usize,
-    ) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+    ) -> Result<Vec<(u64, StoredMailEvent)>, JournalError> {
         self.mail.events(after, events_max).await
     }
 
@@ -115,16 +118,16 @@ impl Mail for Stamps {
         self.mail.last_event().await
     }
 
-    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
-        self.mail.tell(event).await
+    async fn append_event(&self, event: StoredMailEvent) -> Result<u64, JournalError> {
+        self.mail.append_event(event).await
     }
 
-    async fn logs(
+    async fn log_rows(
         &self,
         agent: Option<&str>,
         after: u64,
         rows_max: usize,
     ) -> Result<Vec<AgentLogRow>, JournalError> {
-        self.mail.logs(agent, after, rows_max).await
+        self.mail.log_rows(agent, after, rows_max).await
     }
 }

@@ -1,19 +1,20 @@
-//! An agent that talks, and asks back in mid-call: what it does, the key of the message that it hears last says.
+//! Agent for the A2A conformance kit. The prefix of a message's id selects its behaviour.
 
 use std::time::Duration;
 
-use callboard::message::surface::{Converse, SAID};
+use callboard::message::capabilities::{Converse, SOURCE_MESSAGE_META_KEY};
 use callboard::message::{
-    Artifact, Content, Elicitation, Failure, Progress, RawObject, ResourceContent, SAID_AT_ONCE, SHOWN, ToolResult,
+    ARTIFACTS_SENT_META_KEY, Artifact, Content, DIRECT_MESSAGE_META_KEY, Elicitation, Failure, Progress, RawObject,
+    ResourceContent, ToolResult,
 };
-use callboard::{Agent, ConcurrentHandler, Cx, Handlers};
+use callboard::{Agent, ConcurrentHandler, Context, Handlers};
 use serde_json::json;
 
-/// Most conversations at the same time.
+/// Maximum number of concurrent conversations.
 const AT_ONCE_MAX: u32 = 1024;
-/// How long it works before it asks, where nothing else is wanted: long enough to be seen working.
+/// Default delay before a question, long enough for a client to see the working state.
 const WORK: Duration = Duration::from_secs(3);
-/// Twice as long as the kit waits for an event.
+/// Delay of twice the kit's timeout for an event.
 const LONG: Duration = Duration::from_secs(4);
 
 pub struct Conversing;
@@ -25,7 +26,11 @@ impl Agent for Conversing {
 }
 
 impl ConcurrentHandler<Converse> for Conversing {
-    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        said: Converse,
+        cx: Context,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let mut part = Part::of(&said.key());
             if matches!(part, Part::Work | Part::Linger) {
@@ -42,46 +47,46 @@ impl ConcurrentHandler<Converse> for Conversing {
     }
 }
 
-/// Tells the caller that it is at work.
-fn working(cx: &Cx) {
+/// Reports the working state to the caller.
+fn working(cx: &Context) {
     cx.progress(Progress { done: 0.0, total: None, message: Some("working".to_owned()) });
 }
 
-/// The key of the message that answers.
-async fn answered(cx: &Cx) -> Result<String, Failure> {
+/// Asks the caller, and returns the key of the answering message.
+async fn answered(cx: &Context) -> Result<String, Failure> {
     let whatever = json!({ "type": "object", "properties": {} });
     let answer = cx.elicit(Elicitation::form("What else?", whatever)).await?;
-    let said: Option<RawObject> = answer.0.object("_meta").and_then(|meta| meta.object(SAID));
+    let said: Option<RawObject> = answer.0.object("_meta").and_then(|meta| meta.object(SOURCE_MESSAGE_META_KEY));
     Ok(said.and_then(|said| said.text("key")).unwrap_or_default())
 }
 
-/// A part.
+/// A behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Works for a while, then asks.
+    /// Works for a while, then asks a question.
     Work,
-    /// Asks at once.
+    /// Asks a question at once.
     Ask,
-    /// Works for long.
+    /// Works for [`LONG`].
     Linger,
-    /// Doesn't want to.
+    /// Rejects the request.
     Reject,
-    /// Is done, and has nothing to show.
+    /// Completes without a result.
     End,
-    /// Says something, in place of a task.
+    /// Replies with a message in place of a task.
     Answer(&'static str),
-    /// Ends with a text, a file, an address of a file, a value.
+    /// Completes with a text, a file, a file URL or a value as artifact.
     Text(&'static str),
     File,
     Link,
     Data,
-    /// Shows a text, a file, a text in pieces; then ends.
+    /// Sends a text, a file or a text in chunks as artifacts while working, then completes.
     ShowText(&'static str),
     ShowFile,
     ShowPieces,
 }
 
-/// The longer beginning before the shorter.
+/// Behaviours by prefix. A longer prefix precedes a shorter one.
 const PARTS: [(&str, Part); 16] = [
     ("tck-stream-artifact-chunked", Part::ShowPieces),
     ("tck-stream-artifact-file", Part::ShowFile),
@@ -97,13 +102,13 @@ const PARTS: [(&str, Part); 16] = [
     ("tck-message-response", Part::Answer("Direct message response")),
     ("tck-input-required", Part::Ask),
     ("tck-reject-task", Part::Reject),
-    // `tck-complete-task`, and all that the features say nothing of.
+    // `tck-complete-task`, and ids that the kit's scenarios don't define.
     ("tck-", Part::Text("Hello from TCK")),
     ("test-resubscribe-message-id", Part::Linger),
 ];
 
 impl Part {
-    /// The part for a message of this key.
+    /// Returns the behaviour for a message key.
     fn of(key: &str) -> Self {
         PARTS.iter().find(|(begin, _)| key.starts_with(begin)).map_or(Self::Work, |(_, part)| *part)
     }
@@ -111,29 +116,29 @@ impl Part {
 
 const TYPE: &str = "text/plain";
 
-/// Plays a part to its end.
-fn play(part: Part, cx: &Cx) -> Result<ToolResult, Failure> {
+/// Runs a behaviour to its end.
+fn play(part: Part, cx: &Context) -> Result<ToolResult, Failure> {
     Ok(match part {
         Part::Reject => return Err(Failure::rejected("rejected")),
-        Part::Answer(text) => noted(ToolResult::text(text), SAID_AT_ONCE),
+        Part::Answer(text) => noted(ToolResult::text(text), DIRECT_MESSAGE_META_KEY),
         Part::Text(text) => ToolResult::text(text),
-        Part::File => ToolResult::of([file()]),
-        Part::Link => ToolResult::of([link()]),
-        Part::Data => ToolResult::of([]).structured(json!({ "key": "value", "count": 42 })),
+        Part::File => ToolResult::from_content([file()]),
+        Part::Link => ToolResult::from_content([link()]),
+        Part::Data => ToolResult::from_content([]).with_structured_content(json!({ "key": "value", "count": 42 })),
         Part::ShowText(text) => show(cx, [Artifact::new("shown", [Content::text(text)])]),
         Part::ShowFile => show(cx, [Artifact::new("shown", [file()])]),
         Part::ShowPieces => {
-            let piece = |text, last| Artifact::new("shown", [Content::text(text)]).appended(last);
+            let piece = |text, last| Artifact::new("shown", [Content::text(text)]).appending(last);
             show(cx, [piece("chunk-1 ", false), piece("chunk-2", true)])
         }
-        Part::Work | Part::Linger | Part::Ask | Part::End => ToolResult::of([]),
+        Part::Work | Part::Linger | Part::Ask | Part::End => ToolResult::from_content([]),
     })
 }
 
-fn show<const N: usize>(cx: &Cx, artifacts: [Artifact; N]) -> ToolResult {
+fn show<const N: usize>(cx: &Context, artifacts: [Artifact; N]) -> ToolResult {
     working(cx);
     artifacts.into_iter().for_each(|artifact| cx.artifact(artifact));
-    noted(ToolResult::of([]), SHOWN)
+    noted(ToolResult::from_content([]), ARTIFACTS_SENT_META_KEY)
 }
 
 fn noted(ToolResult(body): ToolResult, what: &str) -> ToolResult {

@@ -1,5 +1,5 @@
-//! The agent that the official kit of A2A wants to find: all versions of A2A at `http://127.0.0.1:$PORT`, until it is ended. With
-//! the feature `grpc` its card says where that is.
+//! Server for the official A2A conformance kit: all versions of A2A at `http://127.0.0.1:$PORT`,
+//! until it is terminated. With the feature `grpc` its card contains the gRPC address.
 
 mod agent;
 
@@ -10,23 +10,23 @@ use std::time::Duration;
 use callboard::System;
 use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents, serve};
 use callboard::rpc::serve::ListenOptions;
-use callboard::rpc::{Access, Trust};
+use callboard::rpc::{AccessControl, UnauthenticatedAccess};
 
-/// Longest that a call of the kit's may take, its questions included.
+/// Maximum duration of a call from the kit, questions included.
 const CALL_DEADLINE: Duration = Duration::from_secs(600);
 
 #[actix_web::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let port: u16 = std::env::var("PORT")?.parse()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-    let mut options = A2aOptions::at(format!("http://{}", listener.local_addr()?).parse()?);
-    options.info.name = "kit".to_owned();
-    options.access = Access::Open(Trust::LoopbackOperator);
+    let mut options = A2aOptions::new(format!("http://{}", listener.local_addr()?).parse()?);
+    options.agent.name = "kit".to_owned();
+    options.access = AccessControl::Open(UnauthenticatedAccess::LoopbackOperator);
     options.call_deadline = CALL_DEADLINE;
-    // The kit of 1.0 begins several tasks with one message, word for word.
-    options.tasks.repeat_within = Duration::ZERO;
-    // The kit's own webhook.
-    options.push.allow = vec!["127.0.0.0/8".parse()?];
+    // The kit of 1.0 starts several tasks with identical messages.
+    options.tasks.idempotency_window = Duration::ZERO;
+    // The kit's webhook is on loopback.
+    options.push.allowed_networks = vec!["127.0.0.0/8".parse()?];
     #[cfg(feature = "grpc")]
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     #[cfg(feature = "grpc")]

@@ -1,18 +1,21 @@
-//! MCP of 2025-06-18 over standard input and output, by hand: one tool, which asks its caller's model in mid-call.
+//! A minimal MCP server of 2025-06-18 on standard streams, with one tool that requests sampling
+//! during a call.
 
 use std::error::Error;
 use std::io::{BufRead, stdin};
 
 use serde_json::{Value, json};
 
-/// A line a message. It asks under an id that is a string, while a call is open.
+/// Reads one message per line. While a call is open it sends a request with a string id.
 pub fn run() -> Result<(), Box<dyn Error>> {
     let mut lines = stdin().lock().lines();
     while let Some(line) = lines.next() {
         let request: Value = serde_json::from_str(&line?)?;
         let result = match request["method"].as_str() {
-            Some("initialize") => json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
-                "serverInfo": { "name": "analysis", "version": "1.0.0" } }),
+            Some("initialize") => {
+                json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "analysis", "version": "1.0.0" } })
+            }
             Some("tools/list") => {
                 json!({ "tools": [{ "name": "complex_analysis_tool", "inputSchema": { "type": "object" } }] })
             }

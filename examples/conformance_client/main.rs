@@ -1,5 +1,5 @@
-//! The client that the official MCP suite tests: it does what each scenario wants by asking an agent. The suite names
-//! the scenario in the environment and gives the server's URL as the last argument.
+//! Client for the official MCP conformance suite: it runs each scenario by asking an agent. The
+//! suite names the scenario in the environment and passes the server's URL as the last argument.
 
 mod auth;
 
@@ -8,9 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
-use callboard::message::surface::{CallTool, GetPrompt, ListPrompts, ListResources, ListTools, ReadResource};
-use callboard::message::{Answer, ElicitAnswer, Failure, Question, RawObject, RootsAnswer, SampleAnswer};
+use callboard::mcp::outbound::{Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint};
+use callboard::message::capabilities::{CallTool, GetPrompt, ListPrompts, ListResources, ListTools, ReadResource};
+use callboard::message::{Answer, ElicitationAnswer, Failure, Question, RawObject, RootsAnswer, SamplingAnswer};
 use callboard::{AgentRef, CallEvent, Message, System};
 use serde_json::{Map, Value, json};
 
@@ -23,11 +23,11 @@ async fn main() -> Outcome<()> {
     let context: Value = serde_json::from_str(&env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or("{}".into()))?;
     let is_modern = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").is_ok_and(|version| *version >= *"2026");
     let era = EraChoice::Only(if is_modern { Era::Modern } else { Era::Legacy });
-    let mut options = ClientOptions { era, ..ClientOptions::default() };
+    let mut options = McpClientOptions { era, ..McpClientOptions::default() };
     if scenario.starts_with("auth/") {
         options.authorizer = Some(Arc::new(auth::authorizer(&url, &scenario, &context)?));
     }
-    let client = McpClient::new(Endpoint::url(&url)?, options)?;
+    let client = McpClient::new(ServerEndpoint::from_url(&url)?, options)?;
     let system = System::start(1)?;
     let done = play(&system.spawn_with(move || client.clone()), &scenario, &context).await;
     system.shutdown(Duration::from_secs(1)).await;
@@ -38,9 +38,9 @@ async fn play(server: &AgentRef, scenario: &str, context: &Value) -> Outcome<()>
     let tools: Vec<RawObject> = call(server, ListTools::default()).await?.read("tools").unwrap_or_default();
     if scenario == "http-standard-headers" {
         call(server, ListResources::default()).await?;
-        call(server, ReadResource(RawObject::of("uri", "file:///path/to/file%20name.txt"))).await?;
+        call(server, ReadResource(RawObject::single("uri", "file:///path/to/file%20name.txt"))).await?;
         call(server, ListPrompts::default()).await?;
-        call(server, GetPrompt(RawObject::of("name", "test_prompt"))).await?;
+        call(server, GetPrompt(RawObject::single("name", "test_prompt"))).await?;
     }
     let schema = tools.first().and_then(|tool| tool.get("inputSchema"));
     let arguments = json!({ "a": 2, "b": 3, "region": "eu", "schema": schema });
@@ -67,9 +67,11 @@ async fn call<T, M: Message<Reply = Result<T, Failure>>>(server: &AgentRef, mess
 
 fn answer(question: &Question) -> Answer {
     match question {
-        Question::Elicit(form) => Answer::Elicit(ElicitAnswer::accept(defaults(&form.schema().unwrap_or_default()))),
-        Question::Sample(_) => Answer::Sample(SampleAnswer::text("none", "No.", Some("endTurn"))),
-        _ => Answer::Roots(RootsAnswer::of(Vec::new())),
+        Question::Elicit(form) => {
+            Answer::Elicit(ElicitationAnswer::accept(defaults(&form.schema().unwrap_or_default())))
+        }
+        Question::Sample(_) => Answer::Sample(SamplingAnswer::text("none", "No.", Some("endTurn"))),
+        _ => Answer::Roots(RootsAnswer::from_roots(Vec::new())),
     }
 }
 

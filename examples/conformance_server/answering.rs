@@ -1,9 +1,11 @@
-//! Tools that answer by themselves: with content, with changes, after a while.
+//! Tools that answer without asking the caller: content, notifications, delays.
 
 use std::time::Duration;
 
-use callboard::message::{Change, Content, Log, LogLevel, Progress, RawObject, ResourceContent, ToolResult};
-use callboard::{ConcurrentHandler, Cx, Handlers, Message, SyncHandler};
+use callboard::message::{
+    CapabilityChange, Content, LogLevel, LogMessage, Progress, RawObject, ResourceContent, ToolResult,
+};
+use callboard::{ConcurrentHandler, Context, Handlers, Message, SyncHandler};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
@@ -31,73 +33,77 @@ pub fn register(on: &mut Handlers<Fixture>) {
 
 const SILENCE: &[u8] = include_bytes!("silence.wav");
 
-/// Answers a sentence.
+/// Returns a text.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_simple_text", reply = ToolResult)]
 struct SimpleText;
 
 impl SyncHandler<SimpleText> for Fixture {
-    fn handle(&mut self, _: SimpleText, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, _: SimpleText, _: &mut Context) -> ToolResult {
         ToolResult::text("This is a simple text response for testing.")
     }
 }
 
-/// Answers a picture.
+/// Returns an image.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_image_content", reply = ToolResult)]
 struct ImageContent;
 
 impl SyncHandler<ImageContent> for Fixture {
-    fn handle(&mut self, _: ImageContent, _: &mut Cx) -> ToolResult {
-        ToolResult::of([Content::image(PIXEL, "image/png")])
+    fn handle(&mut self, _: ImageContent, _: &mut Context) -> ToolResult {
+        ToolResult::from_content([Content::image(PIXEL, "image/png")])
     }
 }
 
-/// Answers a sound.
+/// Returns audio.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_audio_content", reply = ToolResult)]
 struct AudioContent;
 
 impl SyncHandler<AudioContent> for Fixture {
-    fn handle(&mut self, _: AudioContent, _: &mut Cx) -> ToolResult {
-        ToolResult::of([Content::audio(SILENCE, "audio/wav")])
+    fn handle(&mut self, _: AudioContent, _: &mut Context) -> ToolResult {
+        ToolResult::from_content([Content::audio(SILENCE, "audio/wav")])
     }
 }
 
-/// Fails, always.
+/// Always fails.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_error_handling", reply = ToolResult)]
 struct ErrorHandling;
 
 impl SyncHandler<ErrorHandling> for Fixture {
-    fn handle(&mut self, _: ErrorHandling, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, _: ErrorHandling, _: &mut Context) -> ToolResult {
         ToolResult::error("This tool intentionally returns an error for testing")
     }
 }
 
-/// Answers a resource.
+/// Returns an embedded resource.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_embedded_resource", reply = ToolResult)]
 struct EmbeddedResource;
 
 impl SyncHandler<EmbeddedResource> for Fixture {
-    fn handle(&mut self, _: EmbeddedResource, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, _: EmbeddedResource, _: &mut Context) -> ToolResult {
         let text = "This is an embedded resource content.";
-        ToolResult::of([Content::resource(ResourceContent::text("test://embedded-resource", "text/plain", text))])
+        ToolResult::from_content([Content::resource(ResourceContent::text(
+            "test://embedded-resource",
+            "text/plain",
+            text,
+        ))])
     }
 }
 
-/// Answers text, a picture and a resource.
+/// Returns text, an image and a resource.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_multiple_content_types", reply = ToolResult)]
 struct MultipleContentTypes;
 
 impl SyncHandler<MultipleContentTypes> for Fixture {
-    fn handle(&mut self, _: MultipleContentTypes, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, _: MultipleContentTypes, _: &mut Context) -> ToolResult {
         let json = r#"{"test":"data","value":123}"#;
         let resource = ResourceContent::text("test://mixed-content-resource", "application/json", json);
         let text = Content::text("Multiple content types test:");
-        ToolResult::of([text, Content::image(PIXEL, "image/png"), Content::resource(resource)])
+        ToolResult::from_content([text, Content::image(PIXEL, "image/png"), Content::resource(resource)])
     }
 }
 
@@ -117,36 +123,36 @@ impl JsonSchema for Schema2020 {
 }
 
 impl SyncHandler<Schema2020> for Fixture {
-    fn handle(&mut self, Schema2020(contact): Schema2020, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, Schema2020(contact): Schema2020, _: &mut Context) -> ToolResult {
         ToolResult::text(format!("{} members", contact.len()))
     }
 }
 
-/// Tells that the tools changed.
+/// Reports that the list of tools changed.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_trigger_tool_change", reply = ToolResult)]
 struct ChangeTools;
 
 impl SyncHandler<ChangeTools> for Fixture {
-    fn handle(&mut self, _: ChangeTools, cx: &mut Cx) -> ToolResult {
-        cx.changed(Change::Tools);
+    fn handle(&mut self, _: ChangeTools, cx: &mut Context) -> ToolResult {
+        cx.notify_changed(CapabilityChange::Tools);
         ToolResult::text("told")
     }
 }
 
-/// Tells that the prompts changed.
+/// Reports that the list of prompts changed.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_trigger_prompt_change", reply = ToolResult)]
 struct ChangePrompts;
 
 impl SyncHandler<ChangePrompts> for Fixture {
-    fn handle(&mut self, _: ChangePrompts, cx: &mut Cx) -> ToolResult {
-        cx.changed(Change::Prompts);
+    fn handle(&mut self, _: ChangePrompts, cx: &mut Context) -> ToolResult {
+        cx.notify_changed(CapabilityChange::Prompts);
         ToolResult::text("told")
     }
 }
 
-/// Answers the region, by which a gateway may have routed the call.
+/// Returns the region, by which a gateway may have routed the call.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_header_parameter", reply = ToolResult)]
 struct Routed {
@@ -156,23 +162,23 @@ struct Routed {
 }
 
 impl SyncHandler<Routed> for Fixture {
-    fn handle(&mut self, Routed { region }: Routed, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, Routed { region }: Routed, _: &mut Context) -> ToolResult {
         ToolResult::text(region)
     }
 }
 
 const STEP: Duration = Duration::from_millis(50);
 
-/// Logs three lines.
+/// Writes three log lines.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_tool_with_logging", reply = ToolResult)]
 struct WithLogging;
 
 impl ConcurrentHandler<WithLogging> for Fixture {
-    fn handle(&mut self, _: WithLogging, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+    fn handle(&mut self, _: WithLogging, cx: Context) -> impl Future<Output = ToolResult> + Send + 'static {
         async move {
             for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-                cx.log(Log::new(LogLevel::Info, "conformance", line));
+                cx.log(LogMessage::new(LogLevel::Info, "conformance", line));
                 sleep(STEP).await;
             }
             ToolResult::text("Tool with logging executed successfully")
@@ -180,13 +186,13 @@ impl ConcurrentHandler<WithLogging> for Fixture {
     }
 }
 
-/// Tells its progress three times.
+/// Reports progress three times.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_tool_with_progress", reply = ToolResult)]
 struct WithProgress;
 
 impl ConcurrentHandler<WithProgress> for Fixture {
-    fn handle(&mut self, _: WithProgress, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+    fn handle(&mut self, _: WithProgress, cx: Context) -> impl Future<Output = ToolResult> + Send + 'static {
         async move {
             for done in [0.0, 50.0, 100.0] {
                 cx.progress(Progress { done, total: Some(100.0), message: None });
@@ -197,27 +203,27 @@ impl ConcurrentHandler<WithProgress> for Fixture {
     }
 }
 
-/// Greets, at once.
+/// Greets a person.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult)]
 struct Greet {
-    /// Whom.
+    /// Name of the person.
     name: String,
 }
 
 impl SyncHandler<Greet> for Fixture {
-    fn handle(&mut self, Greet { name }: Greet, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, Greet { name }: Greet, _: &mut Context) -> ToolResult {
         ToolResult::text(format!("Hello, {name}!"))
     }
 }
 
-/// Takes so many seconds.
+/// Waits for some seconds.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, task = "optional")]
 struct SlowCompute {
-    /// How long.
+    /// Duration in seconds.
     seconds: f64,
-    /// What it is called in the reply.
+    /// Label in the reply.
     #[serde(default)]
     label: String,
 }
@@ -226,7 +232,7 @@ impl ConcurrentHandler<SlowCompute> for Fixture {
     fn handle(
         &mut self,
         SlowCompute { seconds, label }: SlowCompute,
-        _: Cx,
+        _: Context,
     ) -> impl Future<Output = ToolResult> + Send + 'static {
         async move {
             sleep(Duration::try_from_secs_f64(seconds).unwrap_or_default()).await;
@@ -235,16 +241,16 @@ impl ConcurrentHandler<SlowCompute> for Fixture {
     }
 }
 
-/// Longer than the server keeps a stream open: the caller fetches the reply by another.
+/// Longer than the server keeps a stream open, so that the client has to reconnect for the reply.
 const RECONNECTION: Duration = Duration::from_secs(1);
 
-/// Takes so long that the caller has to connect again.
+/// Takes so long that the client has to reconnect.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_reconnection", reply = ToolResult)]
 struct Reconnection;
 
 impl ConcurrentHandler<Reconnection> for Fixture {
-    fn handle(&mut self, _: Reconnection, _: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+    fn handle(&mut self, _: Reconnection, _: Context) -> impl Future<Output = ToolResult> + Send + 'static {
         async move {
             sleep(RECONNECTION).await;
             ToolResult::text("Reconnection test completed successfully")
@@ -252,13 +258,13 @@ impl ConcurrentHandler<Reconnection> for Fixture {
     }
 }
 
-/// Works for a second, in vain.
+/// Works for a second, then fails.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, task = "required")]
 struct FailingJob;
 
 impl ConcurrentHandler<FailingJob> for Fixture {
-    fn handle(&mut self, _: FailingJob, _: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+    fn handle(&mut self, _: FailingJob, _: Context) -> impl Future<Output = ToolResult> + Send + 'static {
         async move {
             sleep(Duration::from_secs(1)).await;
             ToolResult::error("the job failed")

@@ -1,14 +1,14 @@
-//! Tools that ask whoever called.
+//! Tools that ask the caller questions.
 
-use callboard::message::{ElicitAnswer, Elicitation, Failure, Log, LogLevel, Sample, ToolResult};
-use callboard::{ConcurrentHandler, Cx, Handlers, Message, SyncHandler};
+use callboard::message::{Elicitation, ElicitationAnswer, Failure, LogLevel, LogMessage, SamplingRequest, ToolResult};
+use callboard::{ConcurrentHandler, Context, Handlers, Message, SyncHandler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{AT_ONCE_MAX, Fixture};
 
-/// What a tool answers, or why it doesn't.
+/// Result of a tool.
 type Outcome = Result<ToolResult, Failure>;
 
 pub fn register(on: &mut Handlers<Fixture>) {
@@ -33,32 +33,32 @@ pub fn register(on: &mut Handlers<Fixture>) {
         .concurrent::<ToolWithTask>(AT_ONCE_MAX);
 }
 
-/// Asks for a text and waits for it. Whoever can't be asked live answers under `key`.
-pub async fn form(cx: &Cx, key: &str, message: &str, field: &str) -> Result<String, Failure> {
+/// Asks for a text and waits for the answer. In the modern era the answer arrives under `key`.
+pub async fn form(cx: &Context, key: &str, message: &str, field: &str) -> Result<String, Failure> {
     let schema = json!({ "type": "object", "properties": { field: { "type": "string" } }, "required": [field] });
-    let answer = cx.elicit(Elicitation::form(message, schema).key(key)).await?;
+    let answer = cx.elicit(Elicitation::form(message, schema).with_key(key)).await?;
     let text = answer.content().and_then(|content| content[field].as_str().map(str::to_owned));
     text.ok_or_else(|| Failure::rejected(format!("{message} Nobody said.")))
 }
 
-/// What a person did, for a reader.
-fn told(answer: &ElicitAnswer) -> String {
+/// Describes the answer to an elicitation.
+fn told(answer: &ElicitationAnswer) -> String {
     let action = answer.0.text("action").unwrap_or_default();
     format!("action={action}, content={}", answer.content().unwrap_or(json!({})))
 }
 
-/// Hands a prompt to the caller's model.
+/// Requests sampling from the caller's model.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_sampling", reply = ToolResult, fallible)]
 struct Sampling {
-    /// The prompt.
+    /// Prompt of the sampling request.
     prompt: String,
 }
 
 impl ConcurrentHandler<Sampling> for Fixture {
-    fn handle(&mut self, Sampling { prompt }: Sampling, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, Sampling { prompt }: Sampling, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
-            let written = cx.sample(Sample::prompt(prompt, 100)).await?.written();
+            let written = cx.sample(SamplingRequest::prompt(prompt, 100)).await?.written_text();
             Ok(ToolResult::text(format!("LLM response: {}", written.unwrap_or_default())))
         }
     }
@@ -68,12 +68,12 @@ impl ConcurrentHandler<Sampling> for Fixture {
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_elicitation", reply = ToolResult, fallible)]
 struct Asking {
-    /// What the person reads.
+    /// Message to the person.
     message: String,
 }
 
 impl ConcurrentHandler<Asking> for Fixture {
-    fn handle(&mut self, Asking { message }: Asking, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, Asking { message }: Asking, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let username = json!({ "type": "string", "description": "User's response" });
             let email = json!({ "type": "string", "description": "User's email address" });
@@ -85,13 +85,13 @@ impl ConcurrentHandler<Asking> for Fixture {
     }
 }
 
-/// Asks with a form that is filled in already.
+/// Asks with a form that has defaults.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_elicitation_sep1034_defaults", reply = ToolResult, fallible)]
 struct Defaults;
 
 impl ConcurrentHandler<Defaults> for Fixture {
-    fn handle(&mut self, _: Defaults, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: Defaults, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         let fields = json!({
             "name": { "type": "string", "default": "John Doe" },
             "age": { "type": "integer", "default": 30 },
@@ -103,13 +103,13 @@ impl ConcurrentHandler<Defaults> for Fixture {
     }
 }
 
-/// Asks for one and for several of a list, with titles and without.
+/// Asks for one and for several choices, with and without titles.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_elicitation_sep1330_enums", reply = ToolResult, fallible)]
 struct Choices;
 
 impl ConcurrentHandler<Choices> for Fixture {
-    fn handle(&mut self, _: Choices, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: Choices, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         let plain = json!(["option1", "option2", "option3"]);
         let choice = |value: &str, title: &str| json!({ "const": value, "title": title });
         let titled = [choice("value1", "First"), choice("value2", "Second"), choice("value3", "Third")];
@@ -125,7 +125,7 @@ impl ConcurrentHandler<Choices> for Fixture {
     }
 }
 
-async fn ask(cx: Cx, message: &'static str, fields: Value) -> Outcome {
+async fn ask(cx: Context, message: &'static str, fields: Value) -> Outcome {
     let answer = cx.elicit(Elicitation::form(message, json!({ "type": "object", "properties": fields }))).await?;
     Ok(ToolResult::text(format!("Elicitation completed: {}", told(&answer))))
 }
@@ -136,7 +136,7 @@ async fn ask(cx: Cx, message: &'static str, fields: Value) -> Outcome {
 struct AskName;
 
 impl ConcurrentHandler<AskName> for Fixture {
-    fn handle(&mut self, _: AskName, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: AskName, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let name = form(&cx, "user_name", "What is your name?", "name").await?;
             Ok(ToolResult::text(format!("Hello, {name}!")))
@@ -150,24 +150,24 @@ impl ConcurrentHandler<AskName> for Fixture {
 struct AskModel;
 
 impl ConcurrentHandler<AskModel> for Fixture {
-    fn handle(&mut self, _: AskModel, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: AskModel, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let written = cx
-                .sample(Sample::prompt("What is the capital of France?", 100).key("capital_question"))
+                .sample(SamplingRequest::prompt("What is the capital of France?", 100).with_key("capital_question"))
                 .await?
-                .written();
+                .written_text();
             Ok(ToolResult::text(written.unwrap_or_default()))
         }
     }
 }
 
-/// Asks which folders the caller lends.
+/// Asks for the caller's roots.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_input_required_result_list_roots", reply = ToolResult, fallible)]
 struct AskFolders;
 
 impl ConcurrentHandler<AskFolders> for Fixture {
-    fn handle(&mut self, _: AskFolders, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: AskFolders, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let roots = cx.roots().await?.roots();
             let uris: Vec<_> = roots.into_iter().map(|root| root.uri).collect();
@@ -182,29 +182,29 @@ impl ConcurrentHandler<AskFolders> for Fixture {
 struct Confirm;
 
 impl ConcurrentHandler<Confirm> for Fixture {
-    fn handle(&mut self, _: Confirm, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: Confirm, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         confirm(cx)
     }
 }
 
-/// Asks for a confirmation; an answer with another's state is refused.
+/// Asks for a confirmation; an answer with a foreign state token is rejected.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_input_required_result_tampered_state", reply = ToolResult, fallible)]
 struct Sealed;
 
 impl ConcurrentHandler<Sealed> for Fixture {
-    fn handle(&mut self, _: Sealed, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: Sealed, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         confirm(cx)
     }
 }
 
-/// Asks twice, one question after the other.
+/// Asks two questions in sequence.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_input_required_result_multi_round", reply = ToolResult, fallible)]
 struct TwoSteps;
 
 impl ConcurrentHandler<TwoSteps> for Fixture {
-    fn handle(&mut self, _: TwoSteps, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: TwoSteps, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let name = form(&cx, "step1", "Step 1: What is your name?", "name").await?;
             let color = form(&cx, "step2", "Step 2: What is your favorite color?", "color").await?;
@@ -213,39 +213,39 @@ impl ConcurrentHandler<TwoSteps> for Fixture {
     }
 }
 
-async fn confirm(cx: Cx) -> Outcome {
+async fn confirm(cx: Context) -> Outcome {
     let schema = json!({ "type": "object", "properties": { "ok": { "type": "boolean" } } });
-    let answer = cx.elicit(Elicitation::form("Please confirm", schema).key("confirm")).await?;
+    let answer = cx.elicit(Elicitation::form("Please confirm", schema).with_key("confirm")).await?;
     Ok(ToolResult::text(format!("state-ok: {}", told(&answer))))
 }
 
-/// Asks a person, a model, and for folders, all at once.
+/// Asks a person and a model, and requests roots, all concurrently.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_input_required_result_multiple_inputs", reply = ToolResult, fallible)]
 struct AskAll;
 
 impl ConcurrentHandler<AskAll> for Fixture {
-    fn handle(&mut self, _: AskAll, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: AskAll, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let name = form(&cx, "user_name", "What is your name?", "name");
-            let greeting = cx.sample(Sample::prompt("Generate a greeting", 50).key("greeting"));
+            let greeting = cx.sample(SamplingRequest::prompt("Generate a greeting", 50).with_key("greeting"));
             let (name, greeting, roots) = futures::try_join!(name, greeting, cx.roots())?;
-            let greeting = greeting.written().unwrap_or_default();
+            let greeting = greeting.written_text().unwrap_or_default();
             Ok(ToolResult::text(format!("{greeting} {name}, of {} folders", roots.roots().len())))
         }
     }
 }
 
-/// Asks a model or a person, whichever the caller has.
+/// Asks a model or a person, depending on the caller's capabilities.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_input_required_result_capabilities", reply = ToolResult, fallible)]
 struct AskAble;
 
 impl ConcurrentHandler<AskAble> for Fixture {
-    fn handle(&mut self, _: AskAble, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: AskAble, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
-            if cx.abilities().sampling() {
-                let written = cx.sample(Sample::prompt("Generate a greeting", 50)).await?.written();
+            if cx.caller_capabilities().has_sampling() {
+                let written = cx.sample(SamplingRequest::prompt("Generate a greeting", 50)).await?.written_text();
                 return Ok(ToolResult::text(written.unwrap_or_default()));
             }
             form(&cx, "user_name", "What is your name?", "name").await.map(ToolResult::text)
@@ -253,15 +253,15 @@ impl ConcurrentHandler<AskAble> for Fixture {
     }
 }
 
-/// Needs the caller's model.
+/// Requires the caller's model.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_missing_capability", reply = ToolResult, fallible)]
 struct NeedsModel;
 
 impl ConcurrentHandler<NeedsModel> for Fixture {
-    fn handle(&mut self, _: NeedsModel, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: NeedsModel, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
-            let written = cx.sample(Sample::prompt("Generate a greeting", 50)).await?.written();
+            let written = cx.sample(SamplingRequest::prompt("Generate a greeting", 50)).await?.written_text();
             Ok(ToolResult::text(written.unwrap_or_default()))
         }
     }
@@ -273,28 +273,28 @@ impl ConcurrentHandler<NeedsModel> for Fixture {
 struct Streaming;
 
 impl ConcurrentHandler<Streaming> for Fixture {
-    fn handle(&mut self, _: Streaming, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: Streaming, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move { form(&cx, "user_name", "What is your name?", "name").await.map(ToolResult::text) }
     }
 }
 
-/// Logs a line, for callers who want to see it.
+/// Writes a log line.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_logging_tool", reply = ToolResult)]
 struct Logging;
 
 impl SyncHandler<Logging> for Fixture {
-    fn handle(&mut self, _: Logging, cx: &mut Cx) -> ToolResult {
-        cx.log(Log::new(LogLevel::Info, "conformance", "a line"));
+    fn handle(&mut self, _: Logging, cx: &mut Context) -> ToolResult {
+        cx.log(LogMessage::new(LogLevel::Info, "conformance", "a line"));
         ToolResult::text("logged")
     }
 }
 
-/// Deletes a file once a person has confirmed it.
+/// Deletes a file after a person has confirmed it.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible, task = "optional")]
 struct ConfirmDelete {
-    /// Which.
+    /// Name of the file.
     filename: String,
 }
 
@@ -302,7 +302,7 @@ impl ConcurrentHandler<ConfirmDelete> for Fixture {
     fn handle(
         &mut self,
         ConfirmDelete { filename }: ConfirmDelete,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let schema = json!({ "type": "object", "properties": { "confirm": { "type": "boolean" } } });
@@ -312,13 +312,13 @@ impl ConcurrentHandler<ConfirmDelete> for Fixture {
     }
 }
 
-/// Asks for two names at once.
+/// Asks for two names concurrently.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible, task = "optional")]
 struct MultiInput;
 
 impl ConcurrentHandler<MultiInput> for Fixture {
-    fn handle(&mut self, _: MultiInput, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: MultiInput, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let (first, second) =
                 (form(&cx, "first", "First name?", "name"), form(&cx, "second", "Second name?", "name"));
@@ -328,13 +328,13 @@ impl ConcurrentHandler<MultiInput> for Fixture {
     }
 }
 
-/// Is refused by the protocol's own word, not by the tool's.
+/// Fails with a protocol error, not a tool error.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible, task = "optional")]
 struct ProtocolErrorJob;
 
 impl SyncHandler<ProtocolErrorJob> for Fixture {
-    fn handle(&mut self, _: ProtocolErrorJob, _: &mut Cx) -> Outcome {
+    fn handle(&mut self, _: ProtocolErrorJob, _: &mut Context) -> Outcome {
         Err(Failure::denied("the job may not run"))
     }
 }
@@ -345,7 +345,7 @@ impl SyncHandler<ProtocolErrorJob> for Fixture {
 struct ToolWithTask;
 
 impl ConcurrentHandler<ToolWithTask> for Fixture {
-    fn handle(&mut self, _: ToolWithTask, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(&mut self, _: ToolWithTask, cx: Context) -> impl Future<Output = Outcome> + Send + 'static {
         async move {
             let name = form(&cx, "user_name", "What is your name?", "name").await?;
             Ok(ToolResult::text(format!("Hello, {name}!")))

@@ -1,11 +1,11 @@
 //! Resources and prompts.
 
-use callboard::message::surface::{
-    Complete, CompleteResult, GetPrompt, GetPromptResult, ListPrompts, ListResourceTemplates, ListResources,
+use callboard::message::capabilities::{
+    CompleteArgument, CompleteResult, GetPrompt, GetPromptResult, ListPrompts, ListResourceTemplates, ListResources,
     ReadResource, ReadResourceResult,
 };
 use callboard::message::{Content, Failure, RawObject, ResourceContent, Speaker};
-use callboard::{ConcurrentHandler, Cx, Handlers, SyncHandler};
+use callboard::{ConcurrentHandler, Context, Handlers, SyncHandler};
 use serde_json::json;
 
 use crate::questions::form;
@@ -17,31 +17,31 @@ pub fn register(on: &mut Handlers<Fixture>) {
         .sync::<ReadResource>()
         .sync::<ListPrompts>()
         .concurrent::<GetPrompt>(AT_ONCE_MAX)
-        .sync::<Complete>();
+        .sync::<CompleteArgument>();
 }
 
 impl SyncHandler<ListResources> for Fixture {
-    fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListResources, _: &mut Context) -> Result<RawObject, Failure> {
         let resource = |name: &str, mime_type: &str| {
             let uri = format!("test://{name}");
             json!({ "uri": uri, "name": name, "description": "A resource for testing", "mimeType": mime_type })
         };
         let text = [resource("static-text", "text/plain"), resource("watched-resource", "text/plain")];
         let all: Vec<_> = text.into_iter().chain([resource("static-binary", "image/png")]).collect();
-        Ok(RawObject::of("resources", all))
+        Ok(RawObject::single("resources", all))
     }
 }
 
 impl SyncHandler<ListResourceTemplates> for Fixture {
-    fn handle(&mut self, _: ListResourceTemplates, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListResourceTemplates, _: &mut Context) -> Result<RawObject, Failure> {
         let address = "test://template/{id}/data";
         let family = json!({ "uriTemplate": address, "name": "template", "description": "Data by id" });
-        Ok(RawObject::of("resourceTemplates", [family]))
+        Ok(RawObject::single("resourceTemplates", [family]))
     }
 }
 
 impl SyncHandler<ReadResource> for Fixture {
-    fn handle(&mut self, wanted: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
+    fn handle(&mut self, wanted: ReadResource, _: &mut Context) -> Result<ReadResourceResult, Failure> {
         let uri = wanted.uri();
         let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
         let content = match (&*uri, id) {
@@ -56,12 +56,12 @@ impl SyncHandler<ReadResource> for Fixture {
             }
             _ => return Err(Failure::not_found(format!("there is no resource {uri}"))),
         };
-        Ok(ReadResourceResult::of([content]))
+        Ok(ReadResourceResult::from_contents([content]))
     }
 }
 
 impl SyncHandler<ListPrompts> for Fixture {
-    fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListPrompts, _: &mut Context) -> Result<RawObject, Failure> {
         serde_json::from_str(include_str!("prompts.json")).map_err(|e| Failure::internal(e.to_string()))
     }
 }
@@ -70,13 +70,15 @@ impl ConcurrentHandler<GetPrompt> for Fixture {
     fn handle(
         &mut self,
         wanted: GetPrompt,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<GetPromptResult, Failure>> + Send + 'static {
-        async move { Ok(GetPromptResult::of(blocks(wanted, cx).await?.into_iter().map(|block| (Speaker::User, block)))) }
+        async move {
+            Ok(GetPromptResult::from_turns(blocks(wanted, cx).await?.into_iter().map(|block| (Speaker::User, block))))
+        }
     }
 }
 
-async fn blocks(wanted: GetPrompt, cx: Cx) -> Result<Vec<Content>, Failure> {
+async fn blocks(wanted: GetPrompt, cx: Context) -> Result<Vec<Content>, Failure> {
     let argument = |name: &str| wanted.argument(name).ok_or_else(|| Failure::invalid(format!("{name} is missing")));
     let text = |text: &str| Content::text(text);
     Ok(match &*wanted.name() {
@@ -98,9 +100,9 @@ async fn blocks(wanted: GetPrompt, cx: Cx) -> Result<Vec<Content>, Failure> {
     })
 }
 
-impl SyncHandler<Complete> for Fixture {
-    fn handle(&mut self, begun: Complete, _: &mut Cx) -> Result<CompleteResult, Failure> {
+impl SyncHandler<CompleteArgument> for Fixture {
+    fn handle(&mut self, begun: CompleteArgument, _: &mut Context) -> Result<CompleteResult, Failure> {
         let words = ["paris", "park", "party", "test1", "test2"].map(str::to_owned);
-        Ok(CompleteResult::of(words.into_iter().filter(|word| word.starts_with(&begun.typed()))))
+        Ok(CompleteResult::from_values(words.into_iter().filter(|word| word.starts_with(&begun.typed_value()))))
     }
 }

@@ -1,4 +1,4 @@
-//! One target under libFuzzer: the one that `FUZZ_TARGET` names.
+//! Runs one target under libFuzzer. The environment variable `FUZZ_TARGET` names it.
 
 #![no_main]
 

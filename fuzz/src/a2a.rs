@@ -1,15 +1,16 @@
-//! A2A's types: what is read in any dialect is read again as the same after it was written, and is read in every other.
+//! A2A types: input that one dialect reads is unchanged after it was written and read again, and is
+//! readable in every other.
 
-use callboard_a2a::wire::{SendMessageResponse, StreamResponse, Wire};
+use callboard_a2a::wire::{SendMessageResponse, StreamResponse, WireType};
 use callboard_a2a::{A2aError, Dialect};
-use callboard_rpc::{Limits, check};
+use callboard_rpc::{DecodeLimits, check_json};
 use serde_json::value::RawValue;
 
 const DIALECTS: [Dialect; 4] = [Dialect::V10, Dialect::V03, Dialect::V03Rest, Dialect::V01];
-/// Longest text of an error: it can't grow with the input.
+/// Maximum length of an error's text, in characters: it can't grow with the input.
 const ERROR_CHARS_MAX: usize = 400;
 
-/// The bytes are taken for the parameters of each operation.
+/// Reads the bytes as the parameters of each operation.
 pub fn request(bytes: &[u8]) {
     let Some(raw) = raw(bytes) else { return };
     let params = Some(&*raw);
@@ -53,7 +54,7 @@ pub fn request(bytes: &[u8]) {
     }
 }
 
-/// The bytes are taken for what a server answers.
+/// Reads the bytes as the response of a server.
 pub fn answer(bytes: &[u8]) {
     let Some(raw) = raw(bytes) else { return };
     for dialect in DIALECTS {
@@ -71,14 +72,14 @@ pub fn answer(bytes: &[u8]) {
         }
         if let Some(event) = read(dialect.read_event(&raw)) {
             stable(&event);
-            // A message of 0.1 is a task, which needs an id.
+            // A message of 0.1 is read as a task, which requires an id.
             let is_bare = matches!(&event, StreamResponse::Message(m) if m.message_id.is_empty() && m.task_id.is_empty());
             for other in DIALECTS
                 .into_iter()
                 .filter(|other| !(is_bare && *other == Dialect::V01))
             {
                 other
-                    .read_event(&other.events().write(&event, true))
+                    .read_event(&other.event_writer().write(&event, true))
                     .expect("what is written is an event");
             }
         }
@@ -98,7 +99,7 @@ pub fn answer(bytes: &[u8]) {
     }
 }
 
-/// The bytes are taken for a card.
+/// Reads the bytes as an agent card.
 pub fn card(bytes: &[u8]) {
     let Some(raw) = raw(bytes) else { return };
     let Some(card) = read(Dialect::read_card(&raw)) else {
@@ -116,9 +117,9 @@ pub fn card(bytes: &[u8]) {
     }
 }
 
-/// As servers and clients do: checked first.
+/// Checks the bytes and returns them as raw JSON, as servers and clients do.
 fn raw(bytes: &[u8]) -> Option<Box<RawValue>> {
-    let text = check(bytes, &Limits::default()).ok()?;
+    let text = check_json(bytes, &DecodeLimits::default()).ok()?;
     Some(RawValue::from_string(text.to_owned()).expect("it was checked"))
 }
 
@@ -127,7 +128,7 @@ fn read<T>(read: Result<T, A2aError>) -> Option<T> {
         .ok()
 }
 
-fn stable<T: Wire>(value: &T) {
+fn stable<T: WireType>(value: &T) {
     let written = value.to_json();
     let again = T::from_raw(&value.to_raw()).expect("what is written is read");
     assert_eq!(again.to_json(), written);

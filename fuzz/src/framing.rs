@@ -1,8 +1,8 @@
-//! Framings: the same events and lines however the bytes were cut, each within the limits, and the same after they are
-//! written again.
+//! Framings: the same events and lines however the bytes are split, each within the limits, and the
+//! same after they are written again.
 
 use callboard_rpc::{
-    Line, LineDecoder, SseDecoder, SseError, SseEvent, SseLimits, encode_event, encode_line,
+    DecodedLine, LineDecoder, SseDecoder, SseError, SseEvent, SseLimits, encode_event, encode_line,
 };
 
 const LINE_BYTES_MAX: usize = 64;
@@ -30,7 +30,7 @@ pub fn sse(bytes: &[u8]) {
                 .sum::<usize>();
             assert!(event.data.len() + names <= limits.event_bytes_max);
             let again = events([encode_event(event).as_slice()], &SseLimits::default());
-            // What can't be written is left out, and an empty name is none.
+            // The encoder omits values that can't be written, and an empty name counts as none.
             let id = event
                 .id
                 .clone()
@@ -51,7 +51,7 @@ pub fn sse(bytes: &[u8]) {
             );
         }
     }
-    // Whatever stands in an event, it stays one.
+    // An event stays one event, whatever its text is.
     let text = String::from_utf8_lossy(bytes).into_owned();
     let forged = SseEvent {
         event: Some(text.clone()),
@@ -74,16 +74,18 @@ pub fn lines(bytes: &[u8]) {
             );
         }
         for line in &whole {
-            let Line::Whole(line) = line else { continue };
+            let DecodedLine::Whole(line) = line else {
+                continue;
+            };
             assert!((1..=max).contains(&line.len()));
             let again = cut([encode_line(line.to_vec()).as_slice()], usize::MAX);
             assert_eq!(again.len(), 1, "a line that is written is one line");
         }
-        assert!(max < usize::MAX || !whole.contains(&Line::TooLong));
+        assert!(max < usize::MAX || !whole.contains(&DecodedLine::TooLong));
     }
 }
 
-/// Sizes of chunks: one byte, and one that the input itself says.
+/// Returns the sizes of chunks: one byte, and one that the input determines.
 fn steps(bytes: &[u8]) -> [usize; 2] {
     [1, 2 + bytes.last().map_or(0, |byte| usize::from(*byte))]
 }
@@ -107,7 +109,7 @@ fn events<'a>(
     (events, Ok(()))
 }
 
-fn cut<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, line_bytes_max: usize) -> Vec<Line> {
+fn cut<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, line_bytes_max: usize) -> Vec<DecodedLine> {
     let mut decoder = LineDecoder::new(line_bytes_max);
     let mut lines = Vec::new();
     for chunk in chunks {

@@ -1,23 +1,24 @@
-//! What every decoder promises for any bytes: a function a decoder, which panics where a promise is broken.
+//! Properties that every decoder must keep for any bytes: one function a decoder, which panics if a
+//! property is violated.
 //!
-//! Tests hold them against a corpus and its mutations on any compiler; `cargo xtask fuzz` does so at length, and hands
-//! them to libFuzzer where there is one. Beside these promises: no panic, no loop without end, no memory beyond the
-//! limits.
+//! The tests check them with a corpus and its mutations on any compiler. `cargo xtask fuzz` does so
+//! for longer, with libFuzzer if it is installed. In addition no decoder may panic, loop without
+//! end, or use memory beyond its limits.
 
 mod a2a;
 mod framing;
 mod message;
 mod places;
 
-/// One decoder's promises.
+/// A fuzz target: the properties of one decoder.
 pub struct Target {
-    /// Also the name of its directory in `corpus/`.
+    /// Name of the target and of its directory in `corpus/`.
     pub name: &'static str,
-    /// Panics if a promise is broken for these bytes.
+    /// Checks the properties for these bytes. Panics if one is violated.
     pub run: fn(&[u8]),
 }
 
-/// All targets. (A WebSocket's text is one message: `envelope`.)
+/// All targets. Texts of a WebSocket are single messages, which `envelope` covers.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "a2a_answer",
@@ -65,5 +66,5 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Where the corpus lies: a directory a target, a file an input.
+/// Path of the corpus: a directory for each target with a file for each input.
 pub const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");

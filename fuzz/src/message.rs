@@ -1,14 +1,16 @@
-//! Messages: read as serde_json reads them or refused, and the same after they are written again.
+//! JSON-RPC messages: read as serde_json reads them or rejected, and unchanged after they are
+//! written again.
 
 use callboard_rpc::{
-    Body, DecodeError, Id, Incoming, Limits, Nulls, Refusal, RpcError, decode, decode_body,
-    encode_batch, encode_notification, encode_request, encode_response,
+    DecodeError, DecodeFailure, DecodeLimits, RequestId, RpcBody, RpcError, RpcMessage,
+    UnusedMember, decode, decode_body, encode_batch, encode_notification, encode_request,
+    encode_response,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Small ones, so that short inputs meet them.
-const TIGHT: Limits = Limits {
+/// Small limits, so that short inputs reach them.
+const TIGHT: DecodeLimits = DecodeLimits {
     body_bytes_max: 200,
     depth_max: 4,
     keys_max: 6,
@@ -18,22 +20,22 @@ const TIGHT: Limits = Limits {
     batch_entries_max: 3,
 };
 
-/// Longest text of an error: it can't grow with the input.
+/// Maximum length of an error's text, in characters: it can't grow with the input.
 const ERROR_CHARS_MAX: usize = 200;
 
 pub fn envelope(bytes: &[u8]) {
-    let read = decode(bytes, &Limits::default());
+    let read = decode(bytes, &DecodeLimits::default());
     match &read {
         Ok(message) => {
             assert!(
                 serde_json::from_slice::<Value>(bytes).is_ok(),
                 "accepted what serde_json refuses"
             );
-            written_again(message, &Limits::default());
+            written_again(message, &DecodeLimits::default());
         }
-        Err(refusal) => refused(refusal, &Limits::default()),
+        Err(refusal) => refused(refusal, &DecodeLimits::default()),
     }
-    // Tighter limits refuse more, and change nothing in what they let pass.
+    // Tighter limits reject more, but don't change what they accept.
     match (decode(bytes, &TIGHT), &read) {
         (Ok(tight), Ok(loose)) => assert_eq!(rewrite(&tight), rewrite(loose)),
         (Ok(_), Err(_)) => panic!("tighter limits accepted more"),
@@ -42,16 +44,16 @@ pub fn envelope(bytes: &[u8]) {
 }
 
 pub fn batch(bytes: &[u8]) {
-    for limits in [Limits::default(), TIGHT] {
+    for limits in [DecodeLimits::default(), TIGHT] {
         let one = decode(bytes, &limits);
         match decode_body(bytes, &limits) {
-            Ok(Body::One(message)) => {
+            Ok(RpcBody::One(message)) => {
                 assert_eq!(
                     rewrite(&message),
                     rewrite(&one.expect("the same, read as one"))
                 );
             }
-            Ok(Body::Batch(entries)) => {
+            Ok(RpcBody::Batch(entries)) => {
                 assert!((1..=limits.batch_entries_max).contains(&entries.len()));
                 assert_eq!(
                     one.expect_err("a batch is no message").error,
@@ -63,7 +65,8 @@ pub fn batch(bytes: &[u8]) {
                     .for_each(|refusal| refused(refusal, &limits));
                 let messages: Vec<Vec<u8>> = entries.iter().flatten().map(rewrite).collect();
                 if let Some(again) = encode_batch(&messages) {
-                    let Ok(Body::Batch(read)) = decode_body(&again, &Limits::default()) else {
+                    let Ok(RpcBody::Batch(read)) = decode_body(&again, &DecodeLimits::default())
+                    else {
                         panic!("not a batch")
                     };
                     assert_eq!(
@@ -80,7 +83,7 @@ pub fn batch(bytes: &[u8]) {
     }
 }
 
-/// The bytes are taken for an id.
+/// Reads the bytes as a request id.
 pub fn id(bytes: &[u8]) {
     let body = [
         b"{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"id\":",
@@ -88,8 +91,8 @@ pub fn id(bytes: &[u8]) {
         b"}",
     ]
     .concat();
-    let limits = Limits::default();
-    let Ok(Incoming::Request(request)) = decode(&body, &limits) else {
+    let limits = DecodeLimits::default();
+    let Ok(RpcMessage::Request(request)) = decode(&body, &limits) else {
         return;
     };
     let id = request.id;
@@ -106,21 +109,21 @@ pub fn id(bytes: &[u8]) {
             serde_json::from_str::<String>(id.as_json()).ok().as_deref(),
             Some(text)
         );
-        assert_eq!(Id::text(text), id);
+        assert_eq!(RequestId::text(text), id);
     }
-    let answer = encode_response(Some(&id), Err(&RpcError::new(1, "")), Nulls::Omit);
-    let Ok(Incoming::Response(response)) = decode(&answer, &limits) else {
+    let answer = encode_response(Some(&id), Err(&RpcError::new(1, "")), UnusedMember::Omit);
+    let Ok(RpcMessage::Response(response)) = decode(&answer, &limits) else {
         panic!("no response")
     };
     let echoed = response.id.expect("an id");
     assert_eq!((echoed.as_json(), &echoed), (id.as_json(), &id));
 }
 
-fn written_again(message: &Incoming<'_>, limits: &Limits) {
+fn written_again(message: &RpcMessage<'_>, limits: &DecodeLimits) {
     let bytes = rewrite(message);
     let read = decode(
         &bytes,
-        &Limits {
+        &DecodeLimits {
             body_bytes_max: usize::MAX,
             ..*limits
         },
@@ -130,9 +133,9 @@ fn written_again(message: &Incoming<'_>, limits: &Limits) {
     assert!(format!("{message:?}").len() < ERROR_CHARS_MAX + limits.id_bytes_max);
 }
 
-fn rewrite(message: &Incoming<'_>) -> Vec<u8> {
+fn rewrite(message: &RpcMessage<'_>) -> Vec<u8> {
     match message {
-        Incoming::Request(request) => match request.params {
+        RpcMessage::Request(request) => match request.params {
             Some(params) => encode_request(&request.id, &request.method, params),
             None => encode_request(
                 &request.id,
@@ -140,18 +143,18 @@ fn rewrite(message: &Incoming<'_>) -> Vec<u8> {
                 &RawValue::from_string("[]".into()).expect("JSON"),
             ),
         },
-        Incoming::Notification(notification) => {
+        RpcMessage::Notification(notification) => {
             encode_notification(&notification.method, notification.params)
         }
-        Incoming::Response(response) => encode_response(
+        RpcMessage::Response(response) => encode_response(
             response.id.as_ref(),
             response.outcome.as_ref().copied(),
-            Nulls::Omit,
+            UnusedMember::Omit,
         ),
     }
 }
 
-fn refused(refusal: &Refusal, limits: &Limits) {
+fn refused(refusal: &DecodeFailure, limits: &DecodeLimits) {
     let error = RpcError::from(refusal);
     assert!([-32700, -32600, -32602].contains(&error.code));
     assert!(error.message.len() < ERROR_CHARS_MAX);
@@ -162,8 +165,8 @@ fn refused(refusal: &Refusal, limits: &Limits) {
             .is_none_or(|id| id.as_json().len() <= limits.id_bytes_max)
     );
     decode(
-        &encode_response(refusal.id.as_ref(), Err(&error), Nulls::Omit),
-        &Limits::default(),
+        &encode_response(refusal.id.as_ref(), Err(&error), UnusedMember::Omit),
+        &DecodeLimits::default(),
     )
     .expect("an answer");
 }

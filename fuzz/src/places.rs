@@ -1,6 +1,8 @@
-//! Key files, names of this machine, and places to connect to.
+//! Key files, host names of this machine, and URLs for outgoing connections.
 
-use callboard_rpc::{AllowedHosts, AllowedOrigins, Egress, KEYS_IN_FILE_MAX, KeyStore, Reach};
+use callboard_rpc::{
+    AddressScope, AllowedHosts, AllowedOrigins, EgressPolicy, KEYS_IN_FILE_MAX, KeyStore,
+};
 use url::{Host, Url};
 
 pub fn keys(bytes: &[u8]) {
@@ -9,12 +11,13 @@ pub fn keys(bytes: &[u8]) {
             assert!(store.list().len() <= KEYS_IN_FILE_MAX);
             assert!(store.list().iter().all(|key| !key.name.is_empty()));
         }
-        // Where, not what: somebody may have put a key into it.
+        // The error names the position, not the content, which may be a key.
         Err(error) => assert!(error.to_string().len() < 120),
     }
 }
 
-/// What passes for a name of this machine leads to this machine, to a browser too.
+/// Checks that host names and origins accepted as this machine's are loopback addresses, also for a
+/// browser.
 pub fn host(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -38,29 +41,32 @@ pub fn host(bytes: &[u8]) {
             "{text:?} is elsewhere"
         );
     }
-    if let Ok(hosts) = AllowedHosts::default().with(text) {
+    if let Ok(hosts) = AllowedHosts::default().with_host(text) {
         assert!(
             hosts.allows(text) || !text.contains(':'),
             "{text:?} doesn't allow itself"
         );
-        assert!(!hosts.allows("evil.example") || text.starts_with("evil.example"));
+        let is_evil = text.to_ascii_lowercase().starts_with("evil.example");
+        assert!(!hosts.allows("evil.example") || is_evil);
     }
 }
 
-/// What may be requested is no address of this machine or network, read twice or once.
+/// Checks that an accepted URL isn't an internal address, also after it is parsed again.
 pub fn url(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let egress = Egress::public();
-    let Ok(url) = egress.read(text) else { return };
+    let egress = EgressPolicy::public_internet();
+    let Ok(url) = egress.parse_url(text) else {
+        return;
+    };
     let again = egress
-        .read(url.as_str())
+        .parse_url(url.as_str())
         .expect("what may be requested may be again");
     assert_eq!(again, url);
     match url.host().expect("a host") {
-        Host::Ipv4(ip) => assert_eq!(Reach::of(ip.into()), Reach::Public),
-        Host::Ipv6(ip) => assert_eq!(Reach::of(ip.into()), Reach::Public),
+        Host::Ipv4(ip) => assert_eq!(AddressScope::of(ip.into()), AddressScope::Public),
+        Host::Ipv6(ip) => assert_eq!(AddressScope::of(ip.into()), AddressScope::Public),
         Host::Domain(name) => assert_ne!(
             name.trim_end_matches('.').rsplit('.').next(),
             Some("localhost")

@@ -6,20 +6,20 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use secrecy::SecretString;
 
 use super::CommandError;
-use crate::config::SECONDS_A_DAY;
+use crate::config::SECONDS_PER_DAY;
 
-/// A span as people write it: a number and `s`, `m`, `h` or `d`.
+/// Parses a duration: a number and `s`, `m`, `h` or `d`.
 ///
 /// # Errors
-/// What is expected.
-pub(super) fn span(text: &str) -> Result<Duration, String> {
+/// Text that describes the expected form.
+pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
     let wanted = || "write a number and s, m, h or d, for example 2h".to_owned();
     let unit = text.chars().next_back().ok_or_else(wanted)?;
     let seconds = match unit {
         's' => 1,
         'm' => 60,
         'h' => 3_600,
-        'd' => SECONDS_A_DAY,
+        'd' => SECONDS_PER_DAY,
         _ => return Err(wanted()),
     };
     let number: u64 = text
@@ -34,7 +34,7 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads one of these names.
-pub(super) fn one_of<T: Clone + Send + Sync + 'static>(
+pub(super) fn one_of_names<T: Clone + Send + Sync + 'static>(
     all: impl IntoIterator<Item = (&'static str, T)>,
 ) -> impl TypedValueParser<Value = T> {
     let all: Vec<_> = all.into_iter().collect();
@@ -46,8 +46,8 @@ pub(super) fn one_of<T: Clone + Send + Sync + 'static>(
     })
 }
 
-/// What requests to somebody else's server carry.
-#[derive(Debug, Default, clap::Args)]
+/// Headers and bearer token for requests to a server.
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct CredentialArguments {
     /// A header for each HTTP request.
     #[arg(long = "header", value_name = "NAME: VALUE")]
@@ -59,7 +59,7 @@ pub(super) struct CredentialArguments {
 
 impl CredentialArguments {
     /// Adds each header to `options`.
-    pub(super) fn headers<O, E>(
+    pub(super) fn add_headers<O, E>(
         &self,
         options: O,
         add: impl Fn(O, &str, &SecretString) -> Result<O, E>,
@@ -78,7 +78,7 @@ impl CredentialArguments {
         })
     }
 
-    pub(super) fn bearer(&self) -> Result<Option<SecretString>, CommandError> {
+    pub(super) fn bearer_token(&self) -> Result<Option<SecretString>, CommandError> {
         let Some(name) = &self.bearer_env else {
             return Ok(None);
         };
@@ -93,13 +93,13 @@ impl CredentialArguments {
 mod tests {
     use std::time::Duration;
 
-    use super::span;
+    use super::parse_span;
 
     /// Goal: a span is read exactly, or refused. Method: rows.
     #[test]
     fn spans() {
         for (text, seconds) in [("90s", 90), ("5m", 300), ("2h", 7_200), ("7d", 604_800)] {
-            assert_eq!(span(text), Ok(Duration::from_secs(seconds)));
+            assert_eq!(parse_span(text), Ok(Duration::from_secs(seconds)));
         }
         for wrong in [
             "",
@@ -112,7 +112,7 @@ mod tests {
             "99999999999999999999d",
             "9999999999999999999d",
         ] {
-            assert!(span(wrong).is_err(), "{wrong}");
+            assert!(parse_span(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -7,75 +7,76 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::RawObject;
-use callboard_message::time::rfc3339;
+use callboard_message::time::format_rfc3339;
 use callboard_store::{
-    AuditFilter, AuditLine, ChainReport, ExportError, VerifyOptions, verify_export,
+    AuditFilter, AuditLine, AuditVerifyOptions, ChainReport, ExportError, verify_export,
 };
 use serde_json::json;
 
-use super::arguments::span;
-use super::show::{self, Rows};
+use super::arguments::parse_span;
+use super::output::{self, RowPrinter};
 use super::store::StoreArguments;
-use super::{CommandError, EXIT_ANSWERED, EXIT_BLOCKED, Outcome};
+use super::{CommandError, CommandResult, EXIT_ANSWERED, EXIT_BLOCKED};
 
-/// Stands for standard output.
+/// File name that stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum AuditCommand {
-    /// Check every entry, and name the first of each chain that was changed, removed, moved or added. Exit code: 0 all is
-    /// whole, 2 usage, 3 something isn't, 4 it couldn't be read.
+    /// Verify every entry, and report the first of each chain that was changed, removed, moved or
+    /// added. Exit code: 0 intact, 2 usage, 3 damaged, 4 unreadable.
     Verify {
         #[command(flatten)]
         store: StoreArguments,
         #[command(flatten)]
-        with: With,
-        /// The public keys that count, best a copy from elsewhere. Without it, those beside the store's key.
+        with: VerifyArguments,
+        /// File of trusted public keys, preferably a copy stored elsewhere. The default is the file
+        /// beside the store's key.
         #[arg(long, value_name = "FILE")]
         public_key: Option<PathBuf>,
     },
-    /// Check a file that `audit export` made, without the store. Exit codes as those of `verify`.
+    /// Verify a file from `audit export` without the store. Exit codes as for `verify`.
     VerifyExport {
-        /// The file.
+        /// Exported file.
         file: PathBuf,
         #[command(flatten)]
-        with: With,
-        /// The public keys that count, best a copy from elsewhere.
+        with: VerifyArguments,
+        /// File of trusted public keys, preferably a copy stored elsewhere.
         #[arg(long, value_name = "FILE")]
         public_key: PathBuf,
     },
-    /// Show the newest entries, oldest first.
+    /// Print the newest entries, oldest first.
     Show {
         #[command(flatten)]
         store: StoreArguments,
-        /// Only of this event, for example `denied`.
+        /// Only entries of this event, for example `denied`.
         #[arg(long)]
         event: Option<String>,
-        /// Only about this agent.
+        /// Only entries about this agent.
         #[arg(long)]
         agent: Option<String>,
-        /// Only with this principal behind them.
+        /// Only entries caused by this principal.
         #[arg(long, value_name = "ID")]
         principal: Option<String>,
-        /// Only of this call.
+        /// Only entries of this call.
         #[arg(long, value_name = "ID")]
         call: Option<String>,
-        /// Only of this chain: a writer's name.
+        /// Only entries of this chain (the name of its writer).
         #[arg(long)]
         chain: Option<String>,
-        /// Only so old, for example `2h` or `7d`.
-        #[arg(long, value_name = "SPAN", value_parser = span)]
+        /// Only entries up to this age, for example `2h` or `7d`.
+        #[arg(long, value_name = "SPAN", value_parser = parse_span)]
         since: Option<Duration>,
-        /// So many, at most 1000. Without it, 100.
+        /// Maximum number of entries, at most 1000. The default is 100.
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
-        /// Print each entry as it is kept: a JSON object a line.
+        /// Print each entry as stored, one JSON object a line.
         #[arg(long)]
         json: bool,
     },
-    /// Write all chains with their checkpoints to a file, which must not be there, or to standard output (`-`).
+    /// Export all chains with their checkpoints to a new file, or to standard output (`-`).
     Export {
-        /// The file.
+        /// File to create.
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
@@ -83,23 +84,23 @@ pub(super) enum AuditCommand {
     },
 }
 
-/// What a chain is checked with.
+/// Options of `callboard audit verify`.
 #[derive(Debug, clap::Args)]
-pub(super) struct With {
-    /// Only this chain: a writer's name.
+pub(super) struct VerifyArguments {
+    /// Only this chain (the name of its writer).
     #[arg(long)]
     chain: Option<String>,
-    /// The anchor, best a copy from elsewhere: it knows of entries that were cut off.
+    /// Anchor file, preferably a copy stored elsewhere. With it, removed last entries are detected.
     #[arg(long, value_name = "FILE")]
     anchor: Option<PathBuf>,
-    /// Print a JSON object for each chain and nothing else.
+    /// Print one JSON object for each chain and nothing else.
     #[arg(long)]
     json: bool,
 }
 
-impl With {
-    fn options(self, public_keys: Option<PathBuf>) -> VerifyOptions {
-        VerifyOptions {
+impl VerifyArguments {
+    fn verify_options(self, public_keys: Option<PathBuf>) -> AuditVerifyOptions {
+        AuditVerifyOptions {
             chain: self.chain,
             anchor: self.anchor,
             public_keys,
@@ -107,18 +108,18 @@ impl With {
     }
 }
 
-/// Does it, and says how it ended.
-pub(super) async fn run(command: AuditCommand) -> Outcome {
+/// Runs `callboard audit`.
+pub(super) async fn run(command: AuditCommand) -> CommandResult {
     match command {
         AuditCommand::Verify {
             store,
             with,
             public_key,
         } => {
-            let (json, options) = (with.json, with.options(public_key));
-            tell(
+            let (json, options) = (with.json, with.verify_options(public_key));
+            print_reports(
                 &store
-                    .visit(async |visitor| visitor.verify_audit(&options).await)
+                    .with_store(async |visitor| visitor.verify_audit(&options).await)
                     .await?,
                 json,
             )
@@ -128,9 +129,9 @@ pub(super) async fn run(command: AuditCommand) -> Outcome {
             with,
             public_key,
         } => {
-            let from = File::open(&file).map_err(|e| cannot("read", &file, &e))?;
-            let (json, options) = (with.json, with.options(Some(public_key)));
-            tell(&verify_export(BufReader::new(from), &options)?, json)
+            let from = File::open(&file).map_err(|e| file_error("read", &file, &e))?;
+            let (json, options) = (with.json, with.verify_options(Some(public_key)));
+            print_reports(&verify_export(BufReader::new(from), &options)?, json)
         }
         AuditCommand::Show {
             store,
@@ -157,23 +158,23 @@ pub(super) async fn run(command: AuditCommand) -> Outcome {
                 entries_max: limit,
             };
             let lines = store
-                .visit(async |visitor| visitor.audit_lines(&filter).await)
+                .with_store(async |visitor| visitor.audit_lines(&filter).await)
                 .await?;
-            Rows::begin(
+            RowPrinter::with_heading(
                 json,
                 "AT\tENTRY\tEVENT\tAGENT\tMESSAGE\tPEER\tPRINCIPAL\tOUTCOME",
             )?;
             for line in lines {
-                show::raw(if json { line.line } else { described(&line) })?;
+                output::print_raw(if json { line.line } else { entry_row(&line) })?;
             }
             Ok(EXIT_ANSWERED)
         }
-        AuditCommand::Export { file, store } => export(&file, &store).await,
+        AuditCommand::Export { file, store } => export_chains(&file, &store).await,
     }
 }
 
-/// Prints a line for each chain; blocked unless all are whole.
-fn tell(reports: &[ChainReport], as_json: bool) -> Outcome {
+/// Prints a line for each chain. Returns [`EXIT_BLOCKED`] unless all are intact.
+fn print_reports(reports: &[ChainReport], as_json: bool) -> CommandResult {
     for report in reports {
         let ChainReport {
             chain,
@@ -191,10 +192,11 @@ fn tell(reports: &[ChainReport], as_json: bool) -> Outcome {
             "chain": chain, "ok": fault.is_none(), "first": first, "last": last, "checkpoints": checkpoints,
             "signed_up_to": signed_up_to, "fault": fault,
         });
-        Rows::plain(as_json).row(&object, || plain(&report.to_string()))?;
+        RowPrinter::without_heading(as_json)
+            .print_row(&object, || escape_control_chars(&report.to_string()))?;
     }
     if reports.is_empty() && !as_json {
-        show::line("there is no chain")?;
+        output::print_line("there is no chain")?;
     }
     let is_whole = reports.iter().all(|report| report.fault.is_none());
     Ok(if is_whole {
@@ -204,13 +206,14 @@ fn tell(reports: &[ChainReport], as_json: bool) -> Outcome {
     })
 }
 
-fn described(entry: &AuditLine) -> String {
+fn entry_row(entry: &AuditLine) -> String {
     let object: RawObject = serde_json::from_str(&entry.line).unwrap_or_default();
-    let cell = |text: Option<String>| text.map_or("-".to_owned(), |text| plain(&text));
+    let cell =
+        |text: Option<String>| text.map_or("-".to_owned(), |text| escape_control_chars(&text));
     let member = |name: &str| cell(object.text(name));
     let columns = [
-        rfc3339(entry.at),
-        plain(&format!("{}:{}", entry.chain, entry.number)),
+        format_rfc3339(entry.at),
+        escape_control_chars(&format!("{}:{}", entry.chain, entry.number)),
         member("event"),
         member("agent"),
         member("message"),
@@ -221,8 +224,8 @@ fn described(entry: &AuditLine) -> String {
     columns.join("\t")
 }
 
-/// Names are others' words: none of them moves a terminal's cursor or makes a column.
-fn plain(text: &str) -> String {
+/// Escapes a name for a table cell: without control characters and tabs.
+fn escape_control_chars(text: &str) -> String {
     let shown = |c: char| {
         if c.is_control() {
             c.escape_default().collect()
@@ -233,7 +236,7 @@ fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-async fn export(file: &Path, store: &StoreArguments) -> Outcome {
+async fn export_chains(file: &Path, store: &StoreArguments) -> CommandResult {
     let mut out: Box<dyn Write + Send> = match file.to_str() {
         Some(STANDARD_OUTPUT) => Box::new(stdout()),
         _ => {
@@ -243,30 +246,33 @@ async fn export(file: &Path, store: &StoreArguments) -> Outcome {
                 .create_new(true)
                 .mode(0o600)
                 .open(file);
-            Box::new(new.map_err(|e| cannot("make", file, &e))?)
+            Box::new(new.map_err(|e| file_error("make", file, &e))?)
         }
     };
-    let exported = store.visit(async |visitor| {
+    let exported = store.with_store(async |visitor| {
         match visitor.export_audit(&mut BufWriter::new(&mut out)).await {
-            Err(ExportError::Io(error)) => Err(cannot("write", file, &error)),
+            Err(ExportError::Io(error)) => Err(file_error("write", file, &error)),
             exported => Ok(exported?),
         }
     });
-    show::aside(format_args!("exported {} entries", exported.await?));
+    output::print_note(format_args!("exported {} entries", exported.await?));
     Ok(EXIT_ANSWERED)
 }
 
-fn cannot(what: &str, file: &Path, error: &std::io::Error) -> CommandError {
+fn file_error(what: &str, file: &Path, error: &std::io::Error) -> CommandError {
     CommandError::failed(format_args!("failed to {what} {}: {error}", file.display()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::escape_control_chars;
 
     /// Goal: what others named can't write to a terminal. Method: an escape sequence, a tab, a line break.
     #[test]
     fn names_stay_in_their_column() {
-        assert_eq!(plain("a\u{1b}[2J\tb\nç"), "a\\u{1b}[2J\\tb\\nç");
+        assert_eq!(
+            escape_control_chars("a\u{1b}[2J\tb\nç"),
+            "a\\u{1b}[2J\\tb\\nç"
+        );
     }
 }

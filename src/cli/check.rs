@@ -5,87 +5,95 @@ use std::path::Path;
 use std::time::Duration;
 
 use annotate_snippets::{AnnotationKind, Level as Heading, Renderer, Snippet};
-use callboard_mcp::outbound::{ClientOptions, Revision};
-use callboard_message::surface::ListTools;
+use callboard_mcp::outbound::{McpClientOptions, Revision};
+use callboard_message::capabilities::ListTools;
 use serde_json::{Value, json};
 
-use super::mcp::Server;
-use super::{CheckArguments, CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, Outcome, show};
-use crate::config::{Checked, Level, Problem, Topology, UpstreamDeclaration, UpstreamError};
+use super::mcp::ServerConnection;
+use super::{
+    CheckArguments, CommandError, CommandResult, EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, output,
+};
+use crate::config::{
+    CheckReport, ConfigProblem, Severity, Topology, UpstreamDeclaration, UpstreamError,
+};
 
-/// How long one server may take to say what it has.
-const WITHIN: Duration = Duration::from_secs(30);
+/// Timeout of the queries to one upstream.
+const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Checks, and says how it ended.
+/// Runs `callboard check`.
 pub(super) async fn run(
     CheckArguments {
         topology: file,
         json,
         connect,
     }: CheckArguments,
-) -> Outcome {
+) -> CommandResult {
     let checked = Topology::check(&file)?;
     let upstreams = checked
         .topology
         .iter()
         .filter(|_| connect)
         .flat_map(|topology| &topology.upstreams);
-    let found = futures::future::join_all(upstreams.map(Found::ask)).await;
-    show::raw(match json {
+    let found = futures::future::join_all(upstreams.map(UpstreamReport::query)).await;
+    output::print_raw(match json {
         true => as_json(&file, &checked, &found),
-        false => for_people(&file, &checked, &found),
+        false => as_text(&file, &checked, &found),
     })?;
     Ok(match checked.topology {
         None => EXIT_USAGE,
-        Some(_) if found.iter().all(|found| found.seen.is_ok()) => EXIT_ANSWERED,
+        Some(_) if found.iter().all(|found| found.result.is_ok()) => EXIT_ANSWERED,
         Some(_) => EXIT_FAILED,
     })
 }
 
-/// What one upstream says.
-struct Found {
+/// Report on one upstream.
+struct UpstreamReport {
     id: String,
     /// The revision, and how many tools it has, or why neither is known.
-    seen: Result<(String, usize), String>,
+    result: Result<(String, usize), String>,
 }
 
-impl Found {
-    async fn ask(upstream: &UpstreamDeclaration) -> Self {
+impl UpstreamReport {
+    async fn query(upstream: &UpstreamDeclaration) -> Self {
         let asked = async {
             let wrong = |error: UpstreamError| CommandError::usage(error.why);
-            let options = ClientOptions {
+            let options = McpClientOptions {
                 listen: false,
                 ..upstream.client_options().map_err(wrong)?
             };
-            let server = Server::new(upstream.endpoint().map_err(wrong)?, options, WITHIN)?;
-            let tools = server.list::<ListTools>("tools").await;
-            let revision = server.revision().await;
-            server.end().await;
+            let server = ServerConnection::new(
+                upstream.endpoint().map_err(wrong)?,
+                options,
+                UPSTREAM_TIMEOUT,
+            )?;
+            let tools = server.list_items::<ListTools>("tools").await;
+            let revision = server.protocol_revision().await;
+            server.close().await;
             Ok((revision, tools?.len()))
         };
         let seen: Result<_, CommandError> = asked.await;
         Self {
             id: upstream.id.clone(),
-            seen: seen.map_err(|error| error.message),
+            result: seen.map_err(|error| error.message),
         }
     }
 
     fn as_json(&self) -> Value {
-        match &self.seen {
+        match &self.result {
             Ok((revision, tools)) => {
-                json!({ "id": self.id, "era": era(revision), "revision": revision, "tools": tools })
+                json!({ "id": self.id, "era": era_of(revision), "revision": revision, "tools": tools })
             }
             Err(why) => json!({ "id": self.id, "why": why }),
         }
     }
 
     /// A line below others.
-    fn in_words(&self, width: usize) -> String {
-        let told = match &self.seen {
+    fn as_text(&self, width: usize) -> String {
+        let told = match &self.result {
             Ok((revision, tools)) => format!(
                 "{} era, {revision}, {}",
-                era(revision),
-                counted(*tools, "tool")
+                era_of(revision),
+                pluralize(*tools, "tool")
             ),
             Err(why) => format!("away: {why}"),
         };
@@ -93,7 +101,7 @@ impl Found {
     }
 }
 
-fn era(revision: &str) -> &'static str {
+fn era_of(revision: &str) -> &'static str {
     if revision > Revision::LATEST_LEGACY.as_str() {
         "modern"
     } else {
@@ -101,18 +109,18 @@ fn era(revision: &str) -> &'static str {
     }
 }
 
-fn as_json(file: &Path, checked: &Checked, found: &[Found]) -> String {
+fn as_json(file: &Path, checked: &CheckReport, found: &[UpstreamReport]) -> String {
     let ok = checked.topology.is_some();
     let mut object =
         json!({ "file": file.display().to_string(), "ok": ok, "problems": checked.problems });
     if !found.is_empty() {
-        object["upstreams"] = found.iter().map(Found::as_json).collect();
+        object["upstreams"] = found.iter().map(UpstreamReport::as_json).collect();
     }
     object.to_string()
 }
 
 /// Each mistake with the line that it is in, then how many there are.
-fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
+fn as_text(file: &Path, checked: &CheckReport, found: &[UpstreamReport]) -> String {
     let renderer = if stdout().is_terminal() {
         Renderer::styled()
     } else {
@@ -121,7 +129,7 @@ fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
     let drawn = checked
         .problems
         .iter()
-        .map(|problem| drawn(file, &checked.text, problem, &renderer) + "\n\n");
+        .map(|problem| render_problem(file, &checked.text, problem, &renderer) + "\n\n");
     let mut out: String = drawn.collect();
     let count = |level| {
         checked
@@ -130,17 +138,17 @@ fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
             .filter(|problem| problem.level == level)
             .count()
     };
-    let (errors, warnings) = (count(Level::Error), count(Level::Warning));
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     out.push_str(&match &checked.topology {
         Some(topology) => format!(
             "{} can be used: {}, {}, {}, {}{}",
             file.display(),
-            counted(topology.agents.len(), "agent"),
-            counted(topology.upstreams.len(), "upstream"),
-            counted(topology.servers.len(), "server"),
-            counted(topology.listeners.len(), "listener"),
+            pluralize(topology.agents.len(), "agent"),
+            pluralize(topology.upstreams.len(), "upstream"),
+            pluralize(topology.servers.len(), "server"),
+            pluralize(topology.listeners.len(), "listener"),
             if warnings > 0 {
-                format!("; {}", counted(warnings, "warning"))
+                format!("; {}", pluralize(warnings, "warning"))
             } else {
                 String::new()
             },
@@ -149,8 +157,8 @@ fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
             format!(
                 "{} can't be used: {}, {}",
                 file.display(),
-                counted(errors, "error"),
-                counted(warnings, "warning")
+                pluralize(errors, "error"),
+                pluralize(warnings, "warning")
             )
         }
     });
@@ -159,17 +167,17 @@ fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
         .map(|found| found.id.chars().count())
         .max()
         .unwrap_or_default();
-    out.extend(found.iter().map(|found| found.in_words(width)));
+    out.extend(found.iter().map(|found| found.as_text(width)));
     out
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn pluralize(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The text with stars in place of what may be secret, byte for byte, so that places in it stay where they are: whoever is shown
 /// a mistake may be looked over the shoulder, or be a log.
-fn without_secrets(text: &str) -> String {
+fn mask_secrets(text: &str) -> String {
     const NAMES: [&str; 8] = [
         "key",
         "token",
@@ -202,13 +210,13 @@ fn without_secrets(text: &str) -> String {
     text.split_inclusive('\n').map(stars).collect()
 }
 
-fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> String {
+fn render_problem(file: &Path, text: &str, problem: &ConfigProblem, renderer: &Renderer) -> String {
     let heading = match problem.level {
-        Level::Error => Heading::ERROR,
-        Level::Warning => Heading::WARNING,
+        Severity::Error => Heading::ERROR,
+        Severity::Warning => Heading::WARNING,
     };
     let path = file.display().to_string();
-    let shown = without_secrets(text);
+    let shown = mask_secrets(text);
     let mut group = match &problem.span {
         Some(span) => {
             // The first line of what spans several is enough.
@@ -259,7 +267,7 @@ mod tests {
             ("bind = \"127.0.0.1:1\"", "bind = \"127.0.0.1:1\""),
             ("[[listener]]", "[[listener]]"),
         ] {
-            let told = without_secrets(line);
+            let told = mask_secrets(line);
             assert_eq!(told, shown);
             assert_eq!(told.len(), line.len(), "{line}");
         }

@@ -5,41 +5,41 @@ use std::path::PathBuf;
 use callboard_rpc::{KeyEntry, KeyStore};
 use secrecy::ExposeSecret;
 
-use super::{CommandError, EXIT_ANSWERED, KeysAction, KeysArguments, Outcome, show};
+use super::{CommandError, CommandResult, EXIT_ANSWERED, KeysAction, KeysArguments, output};
 use crate::config::Topology;
 
-/// Makes, lists or revokes a key.
+/// Runs `callboard keys`.
 pub(super) fn run(
     KeysArguments {
         keys,
         topology,
         action,
     }: KeysArguments,
-) -> Outcome {
-    let file = keys.map_or_else(|| file(topology), Ok)?;
+) -> CommandResult {
+    let file = keys.map_or_else(|| key_file(topology), Ok)?;
     match action {
         KeysAction::Add { name, scope } => {
             let key = KeyStore::load_or_new(file)?.add(&name, scope)?;
             // The key alone on standard output, so that it can go straight to where it is kept.
-            show::line(key.expose_secret())?;
-            show::progress(format_args!(
+            output::print_line(key.expose_secret())?;
+            output::print_progress(format_args!(
                 "this is the only time that the key of {name} is shown"
             ));
         }
         KeysAction::List => {
             for key in KeyStore::load(file)?.list() {
-                show::line(described(key))?;
+                output::print_line(key_row(key))?;
             }
         }
         KeysAction::Revoke { name } => {
             KeyStore::load(file)?.revoke(&name)?;
-            show::progress(format_args!("the key of {name} counts no more"));
+            output::print_progress(format_args!("the key of {name} counts no more"));
         }
     }
     Ok(EXIT_ANSWERED)
 }
 
-fn described(key: &KeyEntry) -> String {
+fn key_row(key: &KeyEntry) -> String {
     let state = if key.is_revoked() { "revoked" } else { "valid" };
     [&*key.name, state]
         .into_iter()
@@ -48,8 +48,8 @@ fn described(key: &KeyEntry) -> String {
         .join("	")
 }
 
-/// The key file that the topology's listeners name.
-fn file(topology: Option<PathBuf>) -> Result<PathBuf, CommandError> {
+/// Returns the key file that the topology's listeners use.
+fn key_file(topology: Option<PathBuf>) -> Result<PathBuf, CommandError> {
     let none =
         "which key file? Say --keys FILE, or --topology FILE for one whose listeners name it";
     let topology = Topology::read(&topology.ok_or_else(|| CommandError::usage(none))?)?;

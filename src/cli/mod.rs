@@ -1,18 +1,20 @@
-//! The command line: what can be asked for, and how each command ends.
+//! The command line: arguments, dispatch and exit codes.
 
 mod a2a;
+mod address;
+mod agents;
 mod arguments;
+mod ask;
 mod audit;
 mod check;
 mod demo;
 mod eval;
 mod keys;
+mod mail;
 mod mcp;
-mod msg;
+mod output;
 mod repl;
-mod send;
 mod serve;
-mod show;
 mod store;
 mod tasks;
 
@@ -21,156 +23,149 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use callboard_a2a::outbound::{PeerError, RemoteError};
+use callboard_a2a::outbound::{A2aClientError, RemoteOptionsError};
 use callboard_mcp::outbound::auth::AuthError;
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::KeyError;
 use callboard_runtime::{JournalError, TaskError};
 use callboard_store::{DirectoryError, ExportError, StoreError};
 use clap::{Parser, Subcommand};
-use eval::CaseError;
+use eval::EvalCaseError;
 
 use crate::clinics::ClinicsError;
 use crate::config::ConfigError;
-use crate::node::{NodeError, in_full};
-use crate::repl::Signals;
+use crate::node::{NodeError, error_with_sources};
+use crate::repl::ProcessSignals;
 
-/// Answered.
+/// Exit code: answered, or done.
 pub const EXIT_ANSWERED: u8 = 0;
-/// The command line or a file named on it is wrong. (clap's own code.)
+/// Exit code: the command line, or a file named on it, is wrong. The same as clap's own.
 pub const EXIT_USAGE: u8 = 2;
-/// A guard or the verifier stopped it.
+/// Exit code: blocked by a guardrail or the verifier, refused by a mail listener (HTTP 422 or 429), or
+/// an audit chain that isn't intact.
 pub const EXIT_BLOCKED: u8 = 3;
-/// It didn't work.
+/// Exit code: failed.
 pub const EXIT_FAILED: u8 = 4;
-/// An agent asks something, and nobody was there to answer: go on with its task.
+/// Exit code: an agent needs an answer that was not given. Its task can be continued.
 pub const EXIT_INPUT_REQUIRED: u8 = 5;
 
 /// An actor runtime for AI agents.
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 100, arg_required_else_help = true)]
 pub struct Arguments {
-    /// What to log to standard error, for example `info` or `callboard_runtime=debug`. Never holds what agents say.
-    /// Without it, warnings; of `ask` and `demo`, which tell what happens themselves, errors only.
+    /// Log filter for standard error, for example `info` or `callboard_runtime=debug`. Logs never
+    /// contain messages. The default is `warn` for `serve` and `stdio`, else `error`.
     #[arg(long, global = true, env = "CALLBOARD_LOG", value_name = "FILTER")]
     log: Option<String>,
-    /// Log lines as JSON.
+    /// Write log lines as JSON.
     #[arg(long, global = true)]
     log_json: bool,
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// Run the main job: two clinics as processes of their own, a question that is answered and one that is blocked.
+enum CliCommand {
+    /// Show the clinics at work: two clinics in processes of their own, one question answered and one blocked.
     Demo(demo::DemoArguments),
-    /// Ask the clinics a question. Exit code: 0 answered, 2 usage, 3 blocked, 4 failed.
-    Ask(AskArguments),
-    /// Talk to an agent at a terminal or through a pipe: the one of a file, one elsewhere, or one of its own.
+    /// Ask a question and wait for the answer: of the clinics, or with `--to` of any agent. Exit code: 0 answered, 2 usage,
+    /// 3 blocked, 4 failed, 5 the agent needs an answer first.
+    Ask(ask::AskArguments),
+    /// Talk to an agent at a terminal or through a pipe: one of a topology file, a remote one, or a default one.
     Repl(repl::ReplArguments),
-    /// Say one thing to an agent, print what it answers and end. Exit code: 0 answered, 2 usage, 3 blocked, 4 failed, 5 it asks.
-    Send(send::SendArguments),
-    /// Measure how well decisions are made.
+    /// List agents: those that a topology file declares, or those that are served at an address.
+    Agents(agents::AgentsArguments),
+    /// Send and read durable messages at a node's mail listener, and list its members.
+    #[command(subcommand)]
+    Mail(mail::MailCommand),
+    /// Measure the quality of routing decisions.
     #[command(subcommand)]
     Eval(eval::EvalCommand),
-    /// Start what a topology file declares, until interrupted.
+    /// Run the agents and listeners of a topology file until interrupted.
     Serve(ServeArguments),
-    /// Find everything that is wrong with a topology file. Exit code: 0 nothing, or warnings only, 2 errors.
+    /// Report all errors and warnings in a topology file. Exit code: 0 none or warnings only, 2 errors.
     Check(CheckArguments),
-    /// Look at an A2A agent, talk to it, and follow its tasks.
+    /// Inspect a remote A2A agent, send it messages, and follow its tasks.
     #[command(subcommand)]
     A2a(a2a::A2aCommand),
-    /// Look at an MCP server, or use one of its tools.
+    /// Inspect an MCP server, or call one of its tools.
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
-    /// Write to agents and read what they write, at a node's mail listener.
-    #[command(subcommand)]
-    Msg(msg::MsgCommand),
-    /// See who has mail at a node's mail listener: state, way, mailbox.
-    Agents(msg::read::AgentsArguments),
-    /// Serve what a topology file declares to one MCP client over standard input and output.
+    /// Serve the agents of a topology file to one MCP client over standard input and output.
     Stdio(StdioArguments),
-    /// Look at what a node works on and has worked on, also beside it, or end it.
+    /// List, show and cancel tasks in a node's store, also while the node runs.
     #[command(subcommand)]
     Tasks(tasks::TasksCommand),
-    /// Copy a node's store to a file, also while it runs. The file must not be there; it is a store itself: to restore, use it
-    /// as one.
-    Backup(store::FileArguments),
-    /// Write the directory of agents that a node's store has to a file, or read one into it.
+    /// Copy a node's store to a new file, also while the node runs. The copy is a store itself: to restore, use it as one.
+    Backup(store::StoreFileArguments),
+    /// Export the directory of agents of a node's store to a file, or import one.
     #[command(subcommand)]
     Directory(store::DirectoryCommand),
-    /// Check a node's audit, look into it or copy it, also beside the node.
+    /// Verify, show or export a node's audit log, also while the node runs.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Make, list and revoke the keys with which peers show who they are.
+    /// Create, list and revoke API keys for clients.
     Keys(KeysArguments),
-}
-
-#[derive(Debug, clap::Args)]
-struct AskArguments {
-    /// The question, in English or Portuguese.
-    query: String,
-    /// The host's file with the clinics to ask (TOML or YAML). Without it the example clinics are started and ended.
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
-    /// Why it is asked, for example `treatment`: clinics show identities for an allowed purpose only.
-    #[arg(long)]
-    purpose: Option<String>,
-    /// Print one JSON object and nothing else.
-    #[arg(long)]
-    json: bool,
+    /// Old name of `ask --to`.
+    #[command(hide = true)]
+    Send(ask::SendArguments),
+    /// Old name of `mail`.
+    #[command(subcommand, hide = true)]
+    Msg(mail::MailCommand),
 }
 
 #[derive(Debug, clap::Args)]
 struct ServeArguments {
-    /// The topology file (TOML or YAML), or `example:NAME` for one that comes with callboard.
+    /// Topology file (TOML or YAML), or `example:NAME` for one that comes with callboard.
     #[arg(value_name = "FILE")]
     topology: String,
-    /// Where agents keep their data. Without it, beside the file; an example's is thrown away at the end.
+    /// Folder for the agents' data. The default is the file's own folder; data of an example is
+    /// deleted at the end.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Listen on free ports in place of those declared.
+    /// Listen on free ports instead of the declared ones.
     #[arg(long)]
     free_ports: bool,
-    /// End when standard input closes: a child of another process must not outlive it.
+    /// Stop when standard input closes, so that a child process does not outlive its parent.
     #[arg(long)]
     lifeline: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct CheckArguments {
-    /// The topology file (TOML or YAML).
+    /// Topology file (TOML or YAML).
     #[arg(value_name = "FILE")]
     topology: PathBuf,
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
-    /// Connect to each upstream, and say which revision it speaks and how many tools it has, or why not. Exit code 4 where
-    /// one is away.
+    /// Connect to each upstream and report its MCP revision and number of tools, or the error. Exit
+    /// code 4 if one is unreachable.
     #[arg(long)]
     connect: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct StdioArguments {
-    /// The topology file (TOML or YAML), or `example:NAME` for one that comes with callboard. Its listeners stay closed.
+    /// Topology file (TOML or YAML), or `example:NAME` for one that comes with callboard. Its
+    /// listeners stay closed.
     #[arg(value_name = "FILE")]
     topology: String,
-    /// Which of its agents; without it, all of them as one.
+    /// Agent to serve. May be repeated. Without it, all agents are served as one.
     #[arg(long, value_name = "ID")]
     agent: Vec<String>,
-    /// Where agents keep their data. Without it, beside the file; an example's is thrown away at the end.
+    /// Folder for the agents' data. The default is the file's own folder; data of an example is
+    /// deleted at the end.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 struct KeysArguments {
-    /// The key file. Without it, the one that the topology's listeners name.
+    /// Key file. Without it, the one that the topology's listeners use.
     #[arg(long, value_name = "FILE", global = true)]
     keys: Option<PathBuf>,
-    /// The topology file whose listeners name the key file.
+    /// Topology file whose listeners name the key file.
     #[arg(long, value_name = "FILE", global = true)]
     topology: Option<PathBuf>,
     #[command(subcommand)]
@@ -179,105 +174,123 @@ struct KeysArguments {
 
 #[derive(Debug, Subcommand)]
 enum KeysAction {
-    /// Make a key and show it, this once.
+    /// Create a key and print it. It can't be printed again.
     Add {
-        /// Names the key, and whoever has it.
+        /// Name of the key and of its bearer.
         name: String,
-        /// What its bearer may do, in the words of the agents, for example `patient.identity`. May be repeated.
+        /// Scope that the key grants, for example `patient.identity`. May be repeated.
         #[arg(long, value_name = "SCOPE")]
         scope: Vec<String>,
     },
-    /// Show the keys' names, states and scopes, never the keys.
+    /// List names, states and scopes of the keys, never the keys themselves.
     List,
-    /// Make a key count no more.
+    /// Revoke a key.
     Revoke {
-        /// The key's name.
+        /// Name of the key.
         name: String,
     },
 }
 
-/// Runs a command to its end.
+/// Runs a command and returns its exit code.
 pub fn run(arguments: Arguments) -> ExitCode {
-    let log_default = if matches!(arguments.command, Command::Serve(_) | Command::Stdio(_)) {
+    let log_default = if matches!(
+        arguments.command,
+        CliCommand::Serve(_) | CliCommand::Stdio(_)
+    ) {
         "warn"
     } else {
         "error"
     };
     let log = arguments.log.as_deref().unwrap_or(log_default);
     if let Err(error) = crate::telemetry::start(log, arguments.log_json) {
-        show::complain(error);
+        output::print_error(error);
         return ExitCode::from(EXIT_USAGE);
     }
-    let done = actix_web::rt::System::new().block_on(act(arguments.command));
+    let done = actix_web::rt::System::new().block_on(dispatch(arguments.command));
     let code = done.unwrap_or_else(|error| {
-        show::complain(&error.message);
+        output::print_error(&error.message);
         error.exit_code
     });
     callboard_message::log::report_suppressed();
     ExitCode::from(code)
 }
 
-async fn act(command: Command) -> Outcome {
+async fn dispatch(command: CliCommand) -> CommandResult {
     match command {
-        Command::Demo(arguments) => demo::run(arguments).await,
-        Command::Ask(arguments) => send::run_ask(arguments).await,
-        Command::Repl(arguments) => repl::run(arguments).await,
-        Command::Send(arguments) => send::run(arguments).await,
-        Command::Eval(command) => eval::run(command).await,
-        Command::Serve(arguments) => serve::run(arguments).await,
-        Command::Check(arguments) => check::run(arguments).await,
-        Command::A2a(command) => a2a::run(command).await,
-        Command::Mcp(command) => mcp::run(command).await,
-        Command::Msg(command) => msg::run(command).await,
-        Command::Agents(arguments) => msg::read::run_agents(arguments).await,
-        Command::Stdio(arguments) => serve::stdio(arguments).await,
-        Command::Tasks(command) => tasks::run(command).await,
-        Command::Backup(arguments) => store::backup(arguments).await,
-        Command::Directory(command) => store::directory(command).await,
-        Command::Audit(command) => audit::run(command).await,
-        Command::Keys(arguments) => keys::run(arguments),
+        CliCommand::Demo(arguments) => demo::run(arguments).await,
+        CliCommand::Ask(arguments) => ask::run(arguments).await,
+        CliCommand::Repl(arguments) => repl::run(arguments).await,
+        CliCommand::Agents(arguments) => agents::run(arguments).await,
+        CliCommand::Mail(command) => mail::run(command).await,
+        CliCommand::Eval(command) => eval::run(command).await,
+        CliCommand::Serve(arguments) => serve::run(arguments).await,
+        CliCommand::Check(arguments) => check::run(arguments).await,
+        CliCommand::A2a(command) => a2a::run(command).await,
+        CliCommand::Mcp(command) => mcp::run(command).await,
+        CliCommand::Stdio(arguments) => serve::run_stdio(arguments).await,
+        CliCommand::Tasks(command) => tasks::run(command).await,
+        CliCommand::Backup(arguments) => store::backup(arguments).await,
+        CliCommand::Directory(command) => store::run_directory(command).await,
+        CliCommand::Audit(command) => audit::run(command).await,
+        CliCommand::Keys(arguments) => keys::run(arguments),
+        CliCommand::Send(arguments) => {
+            print_renamed("send ADDRESS", "ask --to ADDRESS");
+            ask::run_send(arguments).await
+        }
+        CliCommand::Msg(command) => {
+            print_renamed("msg", "mail");
+            mail::run(command).await
+        }
     }
 }
 
-/// Does the work, unless the user or the system wants the process to end first.
-async fn unless_interrupted<T>(
+/// Warns that a command has a new name.
+fn print_renamed(old: &str, new: &str) {
+    output::print_error(format_args!(
+        "warning: `callboard {old}` is now `callboard {new}`; the next release drops the old name"
+    ));
+}
+
+/// Runs `work` unless a signal interrupts it. Fails with "interrupted" then.
+async fn run_until_interrupted<T>(
     work: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
     tokio::select! {
         outcome = work => outcome,
-        () = interrupted() => Err(CommandError::failed("interrupted")),
+        () = wait_for_interrupt() => Err(CommandError::failed("interrupted")),
     }
 }
 
-/// Ends when the user or the system wants the process to. Listens from the call on, also before it is awaited: within a
-/// tokio runtime only.
-fn interrupted() -> impl Future<Output = ()> {
-    let signals = Signals::listen()
+/// Waits for SIGINT or SIGTERM. Signals count from the call on, before the future is polled. Must
+/// be called within a tokio runtime.
+fn wait_for_interrupt() -> impl Future<Output = ()> {
+    let signals = ProcessSignals::listen()
         .inspect_err(|error| tracing::warn!(%error, "failed to listen for signals"))
         .ok();
     async {
         match signals {
-            Some(mut signals) => drop(signals.next().await),
+            Some(mut signals) => drop(signals.next_signal().await),
             None => std::future::pending().await,
         }
     }
 }
 
-/// Statuses of a mail listener that are its verdict on what was asked: no key, not allowed, wrong, too often.
-const REFUSED: [u16; 4] = [401, 403, 422, 429];
+/// HTTP statuses with which a mail listener refuses a request: no key, not allowed, invalid, rate
+/// limited.
+const REFUSED_STATUSES: [u16; 4] = [401, 403, 422, 429];
 
-/// Why a command failed.
+/// Failure of a command, with its exit code.
 #[derive(Debug)]
 struct CommandError {
     message: String,
     exit_code: u8,
 }
 
-/// Exit code of a command that came to its end.
-type Outcome = Result<u8, CommandError>;
+/// Exit code of a completed command, or its failure.
+type CommandResult = Result<u8, CommandError>;
 
 impl CommandError {
-    /// The command line, or a file named there, is wrong.
+    /// Creates a usage error.
     fn usage(why: impl Display) -> Self {
         Self {
             exit_code: EXIT_USAGE,
@@ -285,7 +298,7 @@ impl CommandError {
         }
     }
 
-    /// A file named on the command line is wrong.
+    /// Creates a usage error about a file.
     fn file(path: &Path, why: impl Display) -> Self {
         Self::usage(format_args!("{}: {why}", path.display()))
     }
@@ -298,15 +311,15 @@ impl CommandError {
     }
 }
 
-/// An error that ends a command.
-trait Ends: Display {
-    /// Whether the command line, or a file named there, is wrong.
+/// Error that ends a command.
+trait ExitError: Display {
+    /// Returns whether the command line, or a file named on it, is the cause.
     fn is_usage(&self) -> bool {
         true
     }
 }
 
-impl<E: Ends> From<E> for CommandError {
+impl<E: ExitError> From<E> for CommandError {
     fn from(error: E) -> Self {
         if error.is_usage() {
             Self::usage(error)
@@ -316,43 +329,43 @@ impl<E: Ends> From<E> for CommandError {
     }
 }
 
-impl Ends for JournalError {
+impl ExitError for JournalError {
     fn is_usage(&self) -> bool {
         false
     }
 }
 
-impl Ends for TaskError {
+impl ExitError for TaskError {
     fn is_usage(&self) -> bool {
         false
     }
 }
 
-impl Ends for ConfigError {}
-impl Ends for callboard_mcp::outbound::ClientError {}
-impl Ends for AuthError {}
-impl Ends for CaseError {}
-impl Ends for RemoteError {}
+impl ExitError for ConfigError {}
+impl ExitError for callboard_mcp::outbound::McpClientError {}
+impl ExitError for AuthError {}
+impl ExitError for EvalCaseError {}
+impl ExitError for RemoteOptionsError {}
 
-impl Ends for NodeError {
+impl ExitError for NodeError {
     fn is_usage(&self) -> bool {
         self.is_usage()
     }
 }
 
-impl Ends for ClinicsError {
+impl ExitError for ClinicsError {
     fn is_usage(&self) -> bool {
         self.is_usage()
     }
 }
 
-impl Ends for KeyError {
+impl ExitError for KeyError {
     fn is_usage(&self) -> bool {
         !matches!(self, Self::Io { .. } | Self::Random)
     }
 }
 
-impl Ends for DirectoryError {
+impl ExitError for DirectoryError {
     fn is_usage(&self) -> bool {
         !matches!(self, Self::Journal(_))
     }
@@ -366,7 +379,7 @@ impl From<io::Error> for CommandError {
 
 impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
-        let why = in_full(&error);
+        let why = error_with_sources(&error);
         if matches!(error, StoreError::Url(_)) {
             Self::usage(why)
         } else {
@@ -385,12 +398,14 @@ impl From<ExportError> for CommandError {
     }
 }
 
-impl From<callboard_mail::ClientError> for CommandError {
-    fn from(error: callboard_mail::ClientError) -> Self {
-        use callboard_mail::ClientError;
+impl From<callboard_mail::MailClientError> for CommandError {
+    fn from(error: callboard_mail::MailClientError) -> Self {
+        use callboard_mail::MailClientError;
         let exit_code = match &error {
-            ClientError::Address | ClientError::Key => EXIT_USAGE,
-            ClientError::Refused { status, .. } if REFUSED.contains(status) => EXIT_BLOCKED,
+            MailClientError::InvalidAddress | MailClientError::InvalidKey => EXIT_USAGE,
+            MailClientError::Refused { status, .. } if REFUSED_STATUSES.contains(status) => {
+                EXIT_BLOCKED
+            }
             _ => EXIT_FAILED,
         };
         Self {
@@ -400,8 +415,8 @@ impl From<callboard_mail::ClientError> for CommandError {
     }
 }
 
-impl From<PeerError> for CommandError {
-    fn from(error: PeerError) -> Self {
+impl From<A2aClientError> for CommandError {
+    fn from(error: A2aClientError) -> Self {
         Failure::from(error).into()
     }
 }

@@ -3,44 +3,46 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use super::serve::{self, Start};
-use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED};
+use super::address::Address;
+use super::serve::{self, LoadedTopology};
+use super::{CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED};
 use crate::config::{
-    BIDIRECTIONAL_PORT_DEFAULT, Listener, OrchestratorDeclaration, Protocol, StoreDeclaration,
-    Topology,
+    BIDIRECTIONAL_PORT_DEFAULT, ListenerDeclaration, ListenerProtocol, OrchestratorDeclaration,
+    StoreDeclaration, Topology,
 };
 use crate::node::{Node, NodeError};
-use crate::repl::{self, Ended, Setup};
+use crate::repl::{self, ReplOptions, ReplOutcome};
 
-/// The lines that were typed, beside the store.
+/// File beside the store with typed lines.
 const HISTORY_FILE: &str = "repl_history";
-/// Endings of names that are a file's, whether it is there or not.
-const FILE_ENDINGS: [&str; 3] = ["toml", "yaml", "yml"];
-/// The agent that no file declares: one of the bidirectional agent's files, with all that it can. Its model is asked with the key
-/// that a variable holds; without one rules decide.
-const OWN: &str =
+/// Topology used without a file: a bidirectional agent with all features. Its model needs a key in
+/// an environment variable; without one, rules decide.
+const DEFAULT_TOPOLOGY: &str =
     "experimental_clarification = true\nexperimental_decomposition = true\n[mode]\nrepl = true\n";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ReplArguments {
-    /// A topology file, `example:NAME`, or the address of an agent elsewhere to connect to. Without it, an agent of its own.
+    /// Topology file, `example:NAME`, or address of a remote agent to connect to. Without it, a
+    /// default agent runs in this process.
     #[arg(value_name = "CONFIG|ADDRESS")]
     target: Option<String>,
-    /// Which orchestrator of the file; without it, the first.
+    /// Orchestrator of the file. The default is the first.
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// Listen on this port from the start.
+    /// Port to listen on from the start.
     #[arg(long, value_name = "PORT")]
     listen: Option<u16>,
-    /// Where agents keep their data. Without it, beside the file; without a file, in memory.
+    /// Folder for the agents' data. The default is the file's own folder; without a file, data is
+    /// kept in memory.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Say this, print the answer and end. Exit code: 0 answered, 4 failed, 5 the agent asks and nobody answered.
+    /// Send this text, print the answer and end. Exit code: 0 answered, 4 failed, 5 the agent needs
+    /// an answer first.
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
 }
 
-/// Runs it.
+/// Runs `callboard repl`.
 pub(super) async fn run(
     ReplArguments {
         target,
@@ -49,121 +51,138 @@ pub(super) async fn run(
         state,
         message,
     }: ReplArguments,
-) -> super::Outcome {
-    let embedded = Embedded::choose(target.as_deref(), agent, state.as_deref())?;
-    let setup = Setup {
+) -> super::CommandResult {
+    let embedded = EmbeddedNode::resolve(target.as_deref(), agent, state.as_deref())?;
+    let setup = ReplOptions {
         listen,
         message,
-        ..embedded.setup()?
+        ..embedded.repl_options()?
     };
-    embedded.start.warn();
-    Ok(match repl::run(embedded.node().await?, setup).await? {
-        Ended::Answered => EXIT_ANSWERED,
-        Ended::Failed => EXIT_FAILED,
-        Ended::Asks => EXIT_INPUT_REQUIRED,
-    })
+    embedded.loaded.print_warnings();
+    Ok(
+        match repl::run_repl(embedded.start_node().await?, setup).await? {
+            ReplOutcome::Answered => EXIT_ANSWERED,
+            ReplOutcome::Failed => EXIT_FAILED,
+            ReplOutcome::InputRequired => EXIT_INPUT_REQUIRED,
+        },
+    )
 }
 
-/// A node of this process, and the orchestrator of it that is talked to.
-pub(super) struct Embedded {
-    start: Start,
-    /// Whether there is a folder for its data.
-    is_kept: bool,
-    /// Which orchestrator; without it, the first.
+/// Node in this process, and the orchestrator that answers.
+pub(super) struct EmbeddedNode {
+    loaded: LoadedTopology,
+    /// Whether the node has a folder for its data.
+    has_data_folder: bool,
+    /// Chosen orchestrator; `None`: the first.
     agent: Option<String>,
-    /// Where to connect to first.
+    /// Address to connect to at the start.
     connect: Option<String>,
 }
 
-impl Embedded {
-    /// What `target` names: a file that is there, else an address. `agent`: which orchestrator of the file.
+impl EmbeddedNode {
+    /// Loads the topology that `target` names, or the default one if `target` is remote or absent. `agent` is the id of an
+    /// orchestrator in it.
     ///
     /// # Errors
-    /// The file is of no use.
-    pub(super) fn choose(
+    /// Usage error if `target` is neither a file nor an address, or if the file can't be used.
+    pub(super) fn resolve(
         target: Option<&str>,
         agent: Option<String>,
         state: Option<&Path>,
-    ) -> Result<Self, NodeError> {
-        let file = target.filter(|target| is_file(target));
+    ) -> Result<Self, CommandError> {
+        let (file, connect) = match target.map(Address::parse).transpose()? {
+            Some(Address::File(file)) => (Some(file), None),
+            Some(Address::Remote(typed)) => (None, Some(typed)),
+            None => (None, None),
+        };
         let is_kept = file.is_some() || state.is_some();
         let start = match file {
-            Some(file) => serve::read(file, state)?,
+            Some(file) => serve::load_topology(&file, state)?,
             None => {
-                let mut topology = Topology::parse(OWN, false, Path::new(""))?;
+                let mut topology = Topology::parse(DEFAULT_TOPOLOGY, false, Path::new(""))?;
                 if state.is_none() {
-                    topology.declare(StoreDeclaration::in_memory());
+                    topology.add_section_if_absent(StoreDeclaration::in_memory());
                 }
-                Start::of(topology, state.unwrap_or(Path::new("")))
+                LoadedTopology::without_file(topology, state.unwrap_or(Path::new("")))
             }
         };
-        let connect = target.filter(|_| file.is_none()).map(str::to_owned);
         Ok(Self {
-            start,
-            is_kept,
+            loaded: start,
+            has_data_folder: is_kept,
             agent,
             connect,
         })
     }
 
-    /// The orchestrator that is talked to.
+    /// Returns the chosen orchestrator; without a choice, the first.
     ///
     /// # Errors
-    /// There is none.
-    pub(super) fn declared(&self) -> Result<&OrchestratorDeclaration, NodeError> {
+    /// [`NodeError::NoOrchestrator`] if there is none.
+    pub(super) fn orchestrator(&self) -> Result<&OrchestratorDeclaration, NodeError> {
         let is_wanted = |declared: &&OrchestratorDeclaration| {
             self.agent
                 .as_ref()
                 .is_none_or(|wanted| declared.id == *wanted)
         };
-        let declared = self.start.topology.agents().find(is_wanted);
+        let declared = self.loaded.topology.agents_of_kind().find(is_wanted);
         declared.ok_or_else(|| NodeError::NoOrchestrator {
             id: self.agent.clone(),
         })
     }
 
-    /// Starts it, with its listeners closed. On an actix arbiter.
+    /// Returns the chosen orchestrator; without a choice, the only one.
+    ///
+    /// # Errors
+    /// Usage error if there is none, or if there are several and none is chosen.
+    pub(super) fn only_orchestrator(
+        &self,
+        file: &str,
+    ) -> Result<&OrchestratorDeclaration, CommandError> {
+        let declared = self
+            .loaded
+            .topology
+            .agents_of_kind()
+            .map(|declared: &OrchestratorDeclaration| &*declared.id);
+        let ids: Vec<&str> = declared.collect();
+        if self.agent.is_none() && ids.len() > 1 {
+            let (first, all) = (ids.first().copied().unwrap_or_default(), ids.join(", "));
+            return Err(CommandError::usage(format_args!(
+                "{file} declares several orchestrators ({all}): choose one, for example ask --to {file} --agent {first}"
+            )));
+        }
+        Ok(self.orchestrator()?)
+    }
+
+    /// Starts the node with its listeners closed. Must be called on an actix arbiter.
     ///
     /// # Errors
     /// See [`NodeError`].
-    pub(super) async fn node(&self) -> Result<Node, NodeError> {
-        Node::start_embedded(&self.start.topology, &self.start.state).await
+    pub(super) async fn start_node(&self) -> Result<Node, NodeError> {
+        Node::start_embedded(&self.loaded.topology, &self.loaded.state).await
     }
 
-    fn setup(&self) -> Result<Setup<'_>, NodeError> {
-        let Start {
+    fn repl_options(&self) -> Result<ReplOptions<'_>, NodeError> {
+        let LoadedTopology {
             topology, state, ..
-        } = &self.start;
+        } = &self.loaded;
         let mode = topology.mode.clone().unwrap_or_default();
-        let is_a2a = |listener: &&Listener| listener.protocol == Protocol::A2a;
+        let is_a2a = |listener: &&ListenerDeclaration| listener.protocol == ListenerProtocol::A2a;
         let bind = topology
             .listeners
             .iter()
             .find(is_a2a)
             .map(|listener| listener.bind);
-        Ok(Setup {
+        Ok(ReplOptions {
             topology,
-            agent: self.declared()?,
+            agent: self.orchestrator()?,
             bind: bind.unwrap_or((Ipv4Addr::LOCALHOST, BIDIRECTIONAL_PORT_DEFAULT).into()),
             connect: self.connect.clone().or(mode.target_url.clone()),
             mode,
-            history: self.is_kept.then(|| state.join(HISTORY_FILE)),
+            history: self.has_data_folder.then(|| state.join(HISTORY_FILE)),
             listen: None,
             message: None,
         })
     }
-}
-
-/// Whether a file is meant: one that is there, an example, or what is named like one.
-pub(super) fn is_file(target: &str) -> bool {
-    let path = Path::new(target);
-    let ending = path
-        .extension()
-        .and_then(|ending| ending.to_str())
-        .unwrap_or_default();
-    target.starts_with("example:")
-        || path.is_file()
-        || (!target.contains("://") && FILE_ENDINGS.contains(&ending))
 }
 
 #[cfg(test)]
@@ -173,35 +192,50 @@ mod tests {
     /// Goal: the agent without a file is one that can be talked to. Method: choose it, alone and with somebody to connect to.
     #[test]
     fn the_own_agent_is_sound() {
-        let own = Embedded::choose(None, None, None).unwrap();
-        let setup = own.setup().unwrap();
+        let own = EmbeddedNode::resolve(None, None, None).unwrap();
+        let setup = own.repl_options().unwrap();
         assert_eq!(
             (&*setup.agent.id, setup.agent.name()),
             ("bidirectional-agent", "Bidirectional A2A Agent")
         );
         assert_eq!(setup.bind, "127.0.0.1:8080".parse().unwrap());
-        let connecting = Embedded::choose(Some("localhost:8081"), None, None).unwrap();
+        let connecting = EmbeddedNode::resolve(Some("localhost:8081"), None, None).unwrap();
         assert_eq!(connecting.connect.as_deref(), Some("localhost:8081"));
-        let other = Embedded::choose(None, Some("other".to_owned()), None).unwrap();
-        let wrong = other.declared().err().unwrap();
+        let other = EmbeddedNode::resolve(None, Some("other".to_owned()), None).unwrap();
+        let wrong = other.orchestrator().err().unwrap();
         assert!(wrong.is_usage(), "{wrong}");
     }
 
-    /// Goal: what is there is a file, what isn't is an address, and a file that is missing isn't taken for one. Method: rows.
+    /// Goal: one of several orchestrators is chosen, not guessed. Method: a file with two, without a choice and with each.
     #[test]
-    fn files_and_addresses() {
+    fn several_orchestrators_need_a_choice() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("localhost");
-        std::fs::write(&file, "").unwrap();
-        for (target, is) in [
-            (file.to_str().unwrap(), true),
-            ("example:agent1", true),
-            ("missing.toml", true),
-            ("localhost:8080", false),
-            ("http://agent.example/card.toml", false),
-            ("agent2", false),
-        ] {
-            assert_eq!(is_file(target), is, "{target}");
+        let file = folder.path().join("two.toml");
+        let agent = |id: &str| format!("[[agent]]\nkind = \"orchestrator\"\nid = \"{id}\"\n");
+        std::fs::write(
+            &file,
+            format!("[node]\nname = \"n\"\n{}{}", agent("a"), agent("b")),
+        )
+        .unwrap();
+        let file = file.to_str().unwrap();
+        let chosen = |id: Option<&str>| {
+            EmbeddedNode::resolve(Some(file), id.map(str::to_owned), None).unwrap()
+        };
+        let refused = chosen(None)
+            .only_orchestrator("two.toml")
+            .err()
+            .unwrap()
+            .message;
+        assert!(
+            refused.contains("(a, b)") && refused.contains("--agent a"),
+            "{refused}"
+        );
+        for id in ["a", "b"] {
+            assert_eq!(
+                chosen(Some(id)).only_orchestrator("two.toml").unwrap().id,
+                id
+            );
         }
+        assert!(chosen(Some("c")).only_orchestrator("two.toml").is_err());
     }
 }

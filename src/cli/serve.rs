@@ -4,49 +4,51 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use callboard_mcp::inbound::{InboundOptions, Info, StdioOptions, serve_stdio};
+use callboard_mcp::inbound::{InboundOptions, ServerDescription, StdioOptions, serve_stdio};
 use callboard_runtime::AgentRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, SimplexStream, WriteHalf, simplex};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{EXIT_ANSWERED, Outcome, ServeArguments, StdioArguments, interrupted, show};
-use crate::config::{ConfigError, Problem, StoreDeclaration, Topology};
+use super::{
+    CommandResult, EXIT_ANSWERED, ServeArguments, StdioArguments, output, wait_for_interrupt,
+};
+use crate::config::{ConfigError, ConfigProblem, StoreDeclaration, Topology};
 use crate::examples;
-use crate::node::{LISTENING, Listening, Node, NodeError, READY, Watch};
+use crate::node::{AgentAddress, LISTENING_PREFIX, Node, NodeError, READY_LINE, TopologyWatcher};
 
-/// The last line of a reload, after a line for each listener.
-const RELOADED: &str = "reloaded";
-/// Serves until interrupted.
-pub(super) async fn run(arguments: ServeArguments) -> Outcome {
-    let start = read(&arguments.topology, arguments.state.as_deref())?;
+/// Last line printed by a reload, after a line for each listener.
+const RELOADED_LINE: &str = "reloaded";
+/// Runs `callboard serve` until interrupted.
+pub(super) async fn run(arguments: ServeArguments) -> CommandResult {
+    let start = load_topology(&arguments.topology, arguments.state.as_deref())?;
     if start.topology.listeners.is_empty() {
         return Err(NodeError::NothingToServe {
             path: arguments.topology.into(),
         }
         .into());
     }
-    start.warn();
-    let lifeline = arguments.lifeline.then(lifeline);
-    serve(&start, arguments.free_ports, lifeline).await?;
+    start.print_warnings();
+    let lifeline = arguments.lifeline.then(watch_stdin_close);
+    serve_until_stopped(&start, arguments.free_ports, lifeline).await?;
     Ok(EXIT_ANSWERED)
 }
 
-/// A topology, and where its agents keep their data.
-pub(super) struct Start {
+/// Topology with the folder for its agents' data.
+pub(super) struct LoadedTopology {
     pub(super) topology: Topology,
     pub(super) state: PathBuf,
-    /// The file, where it is one of the user's.
+    /// Path of the file; `None` for examples and the default topology.
     file: Option<PathBuf>,
-    /// What is wrong with it all the same.
-    warnings: Vec<Problem>,
-    /// Removed at the end.
+    /// Warnings of the file.
+    warnings: Vec<ConfigProblem>,
+    /// Scratch folder, deleted at the end.
     _scratch: Option<tempfile::TempDir>,
 }
 
-impl Start {
-    /// One that no file of the user's declares.
-    pub(super) fn of(topology: Topology, state: &Path) -> Self {
+impl LoadedTopology {
+    /// Creates one for a topology without a file.
+    pub(super) fn without_file(topology: Topology, state: &Path) -> Self {
         Self {
             topology,
             state: state.to_owned(),
@@ -56,28 +58,28 @@ impl Start {
         }
     }
 
-    /// Says what is wrong with the file and doesn't keep it from being used: a line each, nothing of its text (a key may be there).
-    pub(super) fn warn(&self) {
+    /// Prints the file's warnings, one a line, without values from it: they may be keys.
+    pub(super) fn print_warnings(&self) {
         let file = self.file.as_deref().unwrap_or(Path::new("")).display();
         for warning in &self.warnings {
-            show::complain(format_args!("warning: {file}: {warning}"));
+            output::print_error(format_args!("warning: {file}: {warning}"));
         }
     }
 }
 
 /// Reads a topology file, or an example that comes with callboard.
-pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError> {
+pub(super) fn load_topology(file: &str, state: Option<&Path>) -> Result<LoadedTopology, NodeError> {
     if let Some(name) = file.strip_prefix("example:") {
         let scratch = tempfile::Builder::new()
             .prefix("callboard-")
             .tempdir()
             .map_err(NodeError::Scratch)?;
-        let file = examples::write(name, scratch.path())?;
+        let file = examples::write_example(name, scratch.path())?;
         let mut topology = Topology::read(&file)?;
         // An example leaves nothing behind.
-        topology.declare(StoreDeclaration::in_memory());
-        let start = Start::of(topology, state.unwrap_or(scratch.path()));
-        return Ok(Start {
+        topology.add_section_if_absent(StoreDeclaration::in_memory());
+        let start = LoadedTopology::without_file(topology, state.unwrap_or(scratch.path()));
+        return Ok(LoadedTopology {
             _scratch: Some(scratch),
             ..start
         });
@@ -85,49 +87,49 @@ pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError>
     let file = Path::new(file);
     let state = state.or(file.parent()).unwrap_or(Path::new(""));
     let (topology, warnings) = Topology::read_with_warnings(file)?;
-    Ok(Start {
+    Ok(LoadedTopology {
         file: Some(file.to_owned()),
         warnings,
-        ..Start::of(topology, state)
+        ..LoadedTopology::without_file(topology, state)
     })
 }
 
-async fn serve(
-    Start {
+async fn serve_until_stopped(
+    LoadedTopology {
         topology,
         state,
         file,
         ..
-    }: &Start,
+    }: &LoadedTopology,
     free_ports: bool,
     lifeline: Option<oneshot::Receiver<()>>,
 ) -> Result<(), NodeError> {
     // Listens before anybody can know that it runs.
-    let stop = interrupted();
-    let watch = file.as_deref().map(Watch::of).transpose()?;
+    let stop = wait_for_interrupt();
+    let watch = file.as_deref().map(TopologyWatcher::new).transpose()?;
     let mut node = Node::start(topology, state, free_ports).await?;
-    let announced = show::unless_closed(announce(&node, READY));
+    let announced = output::ignore_broken_pipe(print_addresses(&node, READY_LINE));
     if announced.is_ok() {
         tokio::select! {
             () = stop => {}
-            () = cut(lifeline) => {}
-            () = follow(watch, &mut node) => {}
+            () = wait_for_close(lifeline) => {}
+            () = reload_on_change(watch, &mut node) => {}
         }
     }
     node.shutdown().await;
     Ok(announced?)
 }
 
-/// Goes on with each new version of the file that can be used. Doesn't end.
-async fn follow(watch: Option<Watch>, node: &mut Node) {
+/// Reloads the topology whenever the file changes. Never returns.
+async fn reload_on_change(watch: Option<TopologyWatcher>, node: &mut Node) {
     let Some(mut watch) = watch else {
         return std::future::pending().await;
     };
     loop {
-        watch.changed().await;
-        match reload(watch.path(), node).await {
+        watch.wait_for_change().await;
+        match reload_node(watch.path(), node).await {
             // Where nobody reads what is listened on, it is listened on all the same.
-            Ok(()) => drop(announce(node, RELOADED)),
+            Ok(()) => drop(print_addresses(node, RELOADED_LINE)),
             Err(error) => {
                 tracing::error!(%error, "the topology isn't reloaded, the old one goes on");
             }
@@ -135,37 +137,38 @@ async fn follow(watch: Option<Watch>, node: &mut Node) {
     }
 }
 
-async fn reload(file: &Path, node: &mut Node) -> Result<(), NodeError> {
+async fn reload_node(file: &Path, node: &mut Node) -> Result<(), NodeError> {
     let checked = Topology::check(file)?;
     for problem in &checked.problems {
         tracing::warn!(%problem, "in the topology");
     }
     let topology = checked
         .topology
-        .ok_or_else(|| ConfigError::mistakes(file, checked.problems))?;
+        .ok_or_else(|| ConfigError::invalid(file, checked.problems))?;
     let done = node.reload(&topology).await?;
     tracing::info!(?done, "the topology was reloaded");
     Ok(())
 }
 
-fn announce(node: &Node, last: &str) -> io::Result<()> {
+fn print_addresses(node: &Node, last: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for Listening { agent, url } in node.listeners() {
-        writeln!(out, "{LISTENING} {agent} {url}")?;
+    for AgentAddress { agent, url } in node.listeners() {
+        writeln!(out, "{LISTENING_PREFIX} {agent} {url}")?;
     }
     writeln!(out, "{last}")?;
     out.flush()
 }
 
-async fn cut(lifeline: Option<oneshot::Receiver<()>>) {
+async fn wait_for_close(lifeline: Option<oneshot::Receiver<()>>) {
     match lifeline {
         Some(lifeline) => drop(lifeline.await),
         None => std::future::pending().await,
     }
 }
 
-/// Ends when standard input does. A thread of its own, for a blocked read can't be given up.
-fn lifeline() -> oneshot::Receiver<()> {
+/// Waits for the end of standard input. Reads in a thread of its own, because a blocked read can't
+/// be cancelled.
+fn watch_stdin_close() -> oneshot::Receiver<()> {
     let (cut, is_cut) = oneshot::channel();
     std::thread::spawn(move || {
         let mut input = io::stdin().lock();
@@ -175,29 +178,29 @@ fn lifeline() -> oneshot::Receiver<()> {
     is_cut
 }
 
-/// What may be on its way between a standard stream and its reader here, in bytes.
-const PIPE_BYTES: usize = 64 * 1024;
-/// How long the last answers may take to be written at the end.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Size of the buffer between a standard stream and the server, in bytes.
+const PIPE_BUFFER_BYTES: usize = 64 * 1024;
+/// Limit for writing the last answers at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves until the client closes its side, or somebody interrupts.
-pub(super) async fn stdio(arguments: StdioArguments) -> Outcome {
-    serve_one(
-        &read(&arguments.topology, arguments.state.as_deref())?,
+/// Runs `callboard stdio` until the client closes its side or a signal arrives.
+pub(super) async fn run_stdio(arguments: StdioArguments) -> CommandResult {
+    serve_stdio_node(
+        &load_topology(&arguments.topology, arguments.state.as_deref())?,
         &arguments.agent,
     )
     .await?;
     Ok(EXIT_ANSWERED)
 }
 
-async fn serve_one(
-    Start {
+async fn serve_stdio_node(
+    LoadedTopology {
         topology, state, ..
-    }: &Start,
+    }: &LoadedTopology,
     wanted: &[String],
 ) -> Result<(), NodeError> {
-    let stop = interrupted();
-    let declared = topology.ids();
+    let stop = wait_for_interrupt();
+    let declared = topology.servable_ids();
     if declared.is_empty() {
         return Err(ConfigError::NoAgents.into());
     }
@@ -221,7 +224,7 @@ async fn serve_one(
         &*topology.name
     };
     let node = Node::start_agents(topology, state).await?;
-    let served = match node.as_one(&ids) {
+    let served = match node.aggregate(&ids) {
         Ok(agent) => over_standard_streams(agent, name, stop)
             .await
             .map_err(NodeError::Io),
@@ -236,9 +239,9 @@ async fn over_standard_streams(
     name: &str,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let info = Info {
+    let info = ServerDescription {
         name: name.to_owned(),
-        ..Info::default()
+        ..ServerDescription::default()
     };
     let inbound = InboundOptions {
         info,
@@ -255,19 +258,20 @@ async fn over_standard_streams(
     };
     // The thread that writes ends once it has written all: this says that no more comes.
     let _ = output.shutdown().await;
-    match tokio::time::timeout(LAST_WORDS, written).await {
-        Ok(Ok(outcome)) => served.and(show::unless_closed(outcome)),
+    match tokio::time::timeout(FLUSH_TIMEOUT, written).await {
+        Ok(Ok(outcome)) => served.and(output::ignore_broken_pipe(outcome)),
         // Nobody reads: whoever started this has other means to end it.
         Ok(Err(_)) | Err(_) => served,
     }
 }
 
-/// Standard input, read by a thread of its own: a blocked read can't be given up, and must hold up no end.
+/// Returns standard input as an async stream. A thread of its own reads it, because a blocked read
+/// can't be cancelled.
 fn standard_input() -> tokio::io::ReadHalf<SimplexStream> {
-    let (reader, mut writer) = simplex(PIPE_BYTES);
+    let (reader, mut writer) = simplex(PIPE_BUFFER_BYTES);
     let runtime = Handle::current();
     std::thread::spawn(move || {
-        let (mut input, mut chunk) = (io::stdin().lock(), vec![0; PIPE_BYTES]);
+        let (mut input, mut chunk) = (io::stdin().lock(), vec![0; PIPE_BUFFER_BYTES]);
         // An error ends the stream like its end does.
         while let Ok(bytes @ 1..) = input.read(&mut chunk) {
             let read = chunk.get(..bytes).unwrap_or_default();
@@ -280,13 +284,14 @@ fn standard_input() -> tokio::io::ReadHalf<SimplexStream> {
     reader
 }
 
-/// Standard output, written by a thread of its own, and how that ended.
+/// Returns standard output as an async stream, and the outcome of writing it. A thread of its own
+/// writes.
 fn standard_output() -> (WriteHalf<SimplexStream>, oneshot::Receiver<io::Result<()>>) {
-    let (mut reader, writer) = simplex(PIPE_BYTES);
+    let (mut reader, writer) = simplex(PIPE_BUFFER_BYTES);
     let (done, written) = oneshot::channel();
     let runtime = Handle::current();
     std::thread::spawn(move || {
-        let (mut output, mut chunk) = (io::stdout().lock(), vec![0; PIPE_BYTES]);
+        let (mut output, mut chunk) = (io::stdout().lock(), vec![0; PIPE_BUFFER_BYTES]);
         let outcome = loop {
             let ready = match runtime.block_on(reader.read(&mut chunk)) {
                 Ok(0) => break Ok(()),

@@ -1,4 +1,4 @@
-//! The store that a command is about (`--topology FILE [--state DIR]` or `--store URL`), `callboard backup` and
+//! Choice of a store (`--topology FILE [--state DIR]` or `--store URL`), `callboard backup` and
 //! `callboard directory`.
 
 use std::fs::File;
@@ -6,21 +6,22 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use callboard_store::{
-    DIRECTORY_FILE_BYTES_MAX, SqlStore, StoreOptions, Visitor, export_directory, import_directory,
+    DIRECTORY_FILE_BYTES_MAX, ReadOnlyStore, SqlStore, StoreOptions, export_directory,
+    import_directory,
 };
 use secrecy::SecretString;
 use tempfile::NamedTempFile;
 
-use super::{CommandError, EXIT_ANSWERED, Outcome, show};
+use super::{CommandError, CommandResult, EXIT_ANSWERED, output};
 use crate::config::{StoreDeclaration, Topology};
 
-/// The variable with the password of a Postgres store that `--store` names.
+/// Environment variable with the password of a Postgres store named by `--store`.
 const PASSWORD_VARIABLE: &str = "CALLBOARD_STORE_PASSWORD";
 
-/// Which store.
+/// Choice of a store.
 #[derive(Debug, clap::Args)]
 pub(super) struct StoreArguments {
-    /// The node's topology file (TOML or YAML).
+    /// Topology file of the node (TOML or YAML).
     #[arg(
         long,
         value_name = "FILE",
@@ -28,21 +29,21 @@ pub(super) struct StoreArguments {
         conflicts_with = "store"
     )]
     topology: Option<PathBuf>,
-    /// Where the node's agents keep their data. Without it, beside the file.
+    /// Folder of the node's data. The default is the file's own folder.
     #[arg(long, value_name = "DIR", requires = "topology")]
     state: Option<PathBuf>,
-    /// The store itself, in place of a topology: sqlite:FILE or postgres://USER@HOST/DATABASE (its password in
-    /// CALLBOARD_STORE_PASSWORD).
+    /// URL of the store, instead of a topology file: sqlite:FILE or postgres://USER@HOST/DATABASE.
+    /// The password is read from CALLBOARD_STORE_PASSWORD.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 }
 
 impl StoreArguments {
-    /// How the store is opened.
+    /// Returns the options for opening the store.
     ///
     /// # Errors
-    /// The topology is none, or its store is none.
-    fn options(&self) -> Result<StoreOptions, CommandError> {
+    /// Usage error if the topology is invalid or its store is in memory.
+    fn store_options(&self) -> Result<StoreOptions, CommandError> {
         if let Some(url) = &self.store {
             let password = std::env::var(PASSWORD_VARIABLE)
                 .ok()
@@ -57,32 +58,34 @@ impl StoreArguments {
             .or(file.parent())
             .unwrap_or(Path::new(""));
         let declared: StoreDeclaration = topology.section().cloned().unwrap_or_default();
-        declared.options(&topology.name, state)?.ok_or_else(|| {
-            CommandError::usage("the node keeps in memory: there is no store to look into")
-        })
+        declared
+            .store_options(&topology.name, state)?
+            .ok_or_else(|| {
+                CommandError::usage("the node keeps in memory: there is no store to look into")
+            })
     }
 
-    /// Does `work` with the store, also beside the node that has it open.
+    /// Runs `work` with the opened store, which a running node may have open too.
     ///
     /// # Errors
-    /// There is none, it can't be read, or the work fails.
-    pub(super) async fn visit<T, E>(
+    /// Fails if the store is missing or unreadable, or if `work` fails.
+    pub(super) async fn with_store<T, E>(
         &self,
-        work: impl AsyncFnOnce(&Visitor) -> Result<T, E>,
+        work: impl AsyncFnOnce(&ReadOnlyStore) -> Result<T, E>,
     ) -> Result<T, CommandError>
     where
         CommandError: From<E>,
     {
-        let visitor = SqlStore::visit(&self.options()?).await?;
+        let visitor = SqlStore::open_read_only(&self.store_options()?).await?;
         let done = work(&visitor).await;
         visitor.close().await;
         Ok(done?)
     }
 }
 
-/// A file, and the store that is written to it or read from it.
+/// File to write or read, and the store.
 #[derive(Debug, clap::Args)]
-pub(super) struct FileArguments {
+pub(super) struct StoreFileArguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -91,17 +94,20 @@ pub(super) struct FileArguments {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum DirectoryCommand {
-    /// Write the agents of the directory to a file: JSON, with what is said of each as it came. `-` is standard output; an
-    /// export never writes over a file.
-    Export(FileArguments),
-    /// Put each agent of such a file (`-`: standard input) into the directory. Others that are there stay.
-    Import(FileArguments),
+    /// Write the directory to a new JSON file, or to standard output (`-`). Descriptions are
+    /// exported unchanged.
+    Export(StoreFileArguments),
+    /// Add the agents of an exported file (`-`: standard input) to the directory. Other agents
+    /// stay.
+    Import(StoreFileArguments),
 }
 
-/// Copies the store, and says what was copied.
-pub(super) async fn backup(FileArguments { file, store }: FileArguments) -> Outcome {
+/// Copies the store and prints a summary.
+pub(super) async fn backup(
+    StoreFileArguments { file, store }: StoreFileArguments,
+) -> CommandResult {
     let report = store
-        .visit(async |visitor| visitor.backup(&file).await)
+        .with_store(async |visitor| visitor.backup(&file).await)
         .await?;
     let chains: Vec<_> = report
         .chains
@@ -113,7 +119,7 @@ pub(super) async fn backup(FileArguments { file, store }: FileArguments) -> Outc
     } else {
         format!("audit up to {}", chains.join(", "))
     };
-    show::line(format_args!(
+    output::print_line(format_args!(
         "backed up to {}: {} bytes, {audit}",
         file.display(),
         report.bytes
@@ -121,26 +127,26 @@ pub(super) async fn backup(FileArguments { file, store }: FileArguments) -> Outc
     Ok(EXIT_ANSWERED)
 }
 
-/// Writes the directory of agents to a file, or reads it from one.
-pub(super) async fn directory(command: DirectoryCommand) -> Outcome {
+/// Exports the directory to a file, or imports it from one.
+pub(super) async fn run_directory(command: DirectoryCommand) -> CommandResult {
     let wrong =
         |file: &Path, error| CommandError::failed(format_args!("{}: {error}", file.display()));
     match command {
-        DirectoryCommand::Export(FileArguments { file, store }) => {
+        DirectoryCommand::Export(StoreFileArguments { file, store }) => {
             let text = store
-                .visit(async |visitor| export_directory(&*visitor.notes()).await)
+                .with_store(async |visitor| export_directory(&*visitor.notes()).await)
                 .await?;
-            match is_standard(&file) {
-                true => show::raw(text)?,
-                false => write(&file, &text).map_err(|error| wrong(&file, error))?,
+            match is_standard_stream(&file) {
+                true => output::print_raw(text)?,
+                false => write_new_file(&file, &text).map_err(|error| wrong(&file, error))?,
             }
         }
-        DirectoryCommand::Import(FileArguments { file, store }) => {
-            let text = read(&file).map_err(|error| wrong(&file, error))?;
+        DirectoryCommand::Import(StoreFileArguments { file, store }) => {
+            let text = read_file(&file).map_err(|error| wrong(&file, error))?;
             let imported = store
-                .visit(async |visitor| import_directory(&*visitor.notes(), &text).await)
+                .with_store(async |visitor| import_directory(&*visitor.notes(), &text).await)
                 .await?;
-            show::line(format_args!(
+            output::print_line(format_args!(
                 "{} new, {} changed, {} the same",
                 imported.new, imported.changed, imported.same
             ))?;
@@ -149,15 +155,15 @@ pub(super) async fn directory(command: DirectoryCommand) -> Outcome {
     Ok(EXIT_ANSWERED)
 }
 
-fn is_standard(file: &Path) -> bool {
+fn is_standard_stream(file: &Path) -> bool {
     file == Path::new("-")
 }
 
-fn read(file: &Path) -> io::Result<String> {
+fn read_file(file: &Path) -> io::Result<String> {
     // One more than is taken: a file that is too large is told so, and not read to its end.
     let bytes_max = DIRECTORY_FILE_BYTES_MAX as u64 + 1;
     let mut text = String::new();
-    match is_standard(file) {
+    match is_standard_stream(file) {
         true => io::stdin()
             .lock()
             .take(bytes_max)
@@ -169,8 +175,8 @@ fn read(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The file is there whole, or not at all.
-fn write(file: &Path, text: &str) -> io::Result<()> {
+/// Writes a file atomically: whole, or not at all.
+fn write_new_file(file: &Path, text: &str) -> io::Result<()> {
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())

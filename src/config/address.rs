@@ -1,8 +1,8 @@
-//! Addresses in topologies: URLs, and ranges of networks.
+//! URLs and network ranges in topologies.
 
 use std::fmt;
 
-use callboard_rpc::Network;
+use callboard_rpc::IpNetwork;
 use serde::Deserialize;
 use url::Url;
 
@@ -12,13 +12,13 @@ use url::Url;
 pub struct WebUrl(Url);
 
 impl WebUrl {
-    /// The URL.
+    /// Returns the URL.
     pub fn url(&self) -> &Url {
         &self.0
     }
 }
 
-// A query may be a secret.
+// The query may contain a secret.
 impl fmt::Debug for WebUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.origin().ascii_serialization())
@@ -42,23 +42,23 @@ impl TryFrom<String> for WebUrl {
     }
 }
 
-/// A range of addresses, as [`Network`] reads it.
+/// A range of IP addresses in CIDR notation, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Range(Network);
+pub struct NetworkRange(IpNetwork);
 
-impl Range {
-    /// The range.
-    pub fn network(self) -> Network {
+impl NetworkRange {
+    /// Returns the range.
+    pub fn network(self) -> IpNetwork {
         self.0
     }
 }
 
-impl TryFrom<String> for Range {
+impl TryFrom<String> for NetworkRange {
     type Error = &'static str;
 
     fn try_from(written: String) -> Result<Self, Self::Error> {
-        // The error of a network repeats what is written.
+        // The parser's own error repeats the input.
         let network = written.parse().map(Self);
         network
             .map_err(|_| "write an address, or an address / its leading bits with all others zero")

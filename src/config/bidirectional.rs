@@ -1,63 +1,63 @@
-//! The bidirectional agent's file, read as a topology: one orchestrator behind one listener.
+//! Translation of a bidirectional agent's file into a topology: one orchestrator behind one A2A
+//! listener.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use callboard_message::DataClass;
-use callboard_models::{ModelConfig, Remote, ScriptedConfig};
+use callboard_models::{ModelConfig, RemoteModelConfig, ScriptedConfig};
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::Entry;
+use super::ParsedDeclaration;
 use super::address::WebUrl;
 use super::decode::decode_as;
-use super::kinds::{AgentKind, EXECUTE_COMMAND, ModelDeclaration, OrchestratorDeclaration};
-use super::listener::Listener;
-use super::problem::{Level, Problems};
-use super::tree::{Key, Tree, Value};
+use super::kinds::{AgentDeclaration, EXECUTE_COMMAND, ModelDeclaration, OrchestratorDeclaration};
+use super::listener::ListenerDeclaration;
+use super::problem::{ProblemCollector, Severity};
+use super::tree::{ConfigTree, ConfigValue, SpannedKey};
 
-/// The agent's id where the file has none.
+/// Default id of the agent.
 pub const BIDIRECTIONAL_ID_DEFAULT: &str = "bidirectional-agent";
-/// Its name where the file has none.
+/// Default name of the agent.
 pub const BIDIRECTIONAL_NAME_DEFAULT: &str = "Bidirectional A2A Agent";
-/// Where it listens where the file doesn't say.
+/// Default port of the listener.
 pub const BIDIRECTIONAL_PORT_DEFAULT: u16 = 8_080;
-/// The model of a file that has a key.
+/// Default model, used if there is an API key.
 pub const CLAUDE_MODEL_DEFAULT: &str = "claude-sonnet-4-5";
-/// The variables that may hold its key, the first that is set.
+/// Environment variables for the API key; the first one set is used.
 pub const CLAUDE_KEY_VARIABLES: [&str; 2] = ["CLAUDE_API_KEY", "ANTHROPIC_API_KEY"];
-/// The id of its model.
 const MODEL_ID: &str = "claude";
-/// The sections of such a file, beside those at the top level.
+/// Tables of such a file, in addition to keys at the top level.
 const SECTIONS: [&str; 6] = ["server", "client", "llm", "mode", "tools", "scripted"];
-/// What tells it from others: one of these, and no `[node]`.
-const SIGNS: [&str; 3] = ["mode", "llm", "client"];
-/// Switches, which may stand at the top level, in `[mode]` or in `[llm]`.
+/// Tables that identify such a file, if there is no `[node]`.
+const MARKER_SECTIONS: [&str; 3] = ["mode", "llm", "client"];
+/// Switches, allowed at the top level, in `[mode]` and in `[llm]`.
 const SWITCHES: [&str; 4] = [
     "experimental_clarification",
     "experimental_decomposition",
     "experimental_decompose",
     "max_risk",
 ];
-/// The old name of one of them, and the one that it has.
-const RENAMED: (&str, &str) = ("experimental_decompose", "experimental_decomposition");
+/// Old and new name of a renamed switch.
+const RENAMED_SWITCH: (&str, &str) = ("experimental_decompose", "experimental_decomposition");
 
-/// How such a file's agent is talked to by a person.
+/// REPL settings of a bidirectional agent's file.
 #[derive(Debug, Clone, Default)]
-pub struct ModeDeclaration {
-    /// Whether that is what the file is for; `serve` doesn't care.
+pub struct ReplDeclaration {
+    /// Whether the file is meant for the REPL. `serve` ignores it.
     pub repl: bool,
-    /// Where what was typed and printed is kept.
+    /// Log file of the REPL's input and output.
     pub repl_log_file: Option<PathBuf>,
-    /// The word of the prompt.
+    /// Name in the prompt.
     pub prompt: Option<String>,
-    /// The agent to connect to at the start.
+    /// URL of the agent to connect to at start.
     pub target_url: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Server {
+struct ServerSection {
     port: Option<u16>,
     bind_address: Option<IpAddr>,
     agent_id: Option<String>,
@@ -67,13 +67,13 @@ struct Server {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Client {
+struct ClientSection {
     target_url: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Llm {
+struct LlmSection {
     claude_api_key: Option<SecretString>,
     system_prompt: Option<String>,
     model: Option<String>,
@@ -81,7 +81,7 @@ struct Llm {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Mode {
+struct ModeSection {
     repl: Option<bool>,
     repl_log_file: Option<PathBuf>,
     prompt: Option<String>,
@@ -89,7 +89,7 @@ struct Mode {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Tools {
+struct ToolsSection {
     enabled: Option<Vec<String>>,
     agent_directory_path: Option<PathBuf>,
     agent_directory_allow: Vec<String>,
@@ -97,51 +97,55 @@ struct Tools {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Switches {
+struct SwitchesSection {
     experimental_clarification: bool,
     experimental_decomposition: bool,
     max_risk: Option<f64>,
 }
 
-/// The same in our words.
-pub(super) struct Translated {
+/// The translated file.
+pub(super) struct TranslatedTopology {
     pub(super) name: String,
-    pub(super) mode: ModeDeclaration,
-    pub(super) agents: Vec<Entry<Box<dyn AgentKind>>>,
-    pub(super) listener: Entry<Listener>,
+    pub(super) mode: ReplDeclaration,
+    pub(super) agents: Vec<ParsedDeclaration<Box<dyn AgentDeclaration>>>,
+    pub(super) listener: ParsedDeclaration<ListenerDeclaration>,
 }
 
-/// Whether it is such a file.
-pub(super) fn is_one(root: &Tree) -> bool {
+/// Whether `root` is a bidirectional agent's file.
+pub(super) fn is_bidirectional(root: &ConfigTree) -> bool {
     let has = |name: &&str| root.get(name).is_some();
-    let port = root.at(&["server", "port"]).is_some();
-    !has(&"node") && !has(&"external_mcp") && (port || SIGNS.iter().any(has))
+    let port = root.at_path(&["server", "port"]).is_some();
+    !has(&"node") && !has(&"external_mcp") && (port || MARKER_SECTIONS.iter().any(has))
 }
 
-/// The names that such a file may have at its top level.
-pub(super) fn is_known(name: &str) -> bool {
+/// Whether such a file may have this key at its top level.
+pub(super) fn is_known_section(name: &str) -> bool {
     SECTIONS.contains(&name) || SWITCHES.contains(&name)
 }
 
-/// Takes what it says out of `root`. `None` where it can't be read; that is reported.
+/// Translates the file, and removes the translated sections from `root`. Returns `None` after
+/// problems that prevent it.
 pub(super) fn translate(
-    root: &mut Tree,
+    root: &mut ConfigTree,
     folder: &Path,
-    problems: &mut Problems<'_>,
-) -> Option<Translated> {
+    problems: &mut ProblemCollector<'_>,
+) -> Option<TranslatedTopology> {
     let fingerprint = root.fingerprint();
-    let mut switches = switches(root, problems);
-    let mut take = |name: &str| root.take(name).map_or_else(Tree::empty, |(_, tree)| tree);
+    let mut switches = collect_switches(root, problems);
+    let mut take = |name: &str| {
+        root.take(name)
+            .map_or_else(ConfigTree::empty, |(_, tree)| tree)
+    };
     let [mut server, mut client, mut llm, mut mode, mut tools] =
         ["server", "client", "llm", "mode", "tools"].map(&mut take);
     let scripted = root.take("scripted").map(|(_, tree)| tree);
     let parts = (
-        decode_as::<Server>(&mut server, "[server]", Level::Warning, problems),
-        decode_as::<Client>(&mut client, "[client]", Level::Warning, problems),
-        decode_as::<Llm>(&mut llm, "[llm]", Level::Warning, problems),
-        decode_as::<Mode>(&mut mode, "[mode]", Level::Warning, problems),
-        decode_as::<Tools>(&mut tools, "[tools]", Level::Warning, problems),
-        decode_as::<Switches>(&mut switches, "the switches", Level::Warning, problems),
+        decode_as::<ServerSection>(&mut server, "[server]", Severity::Warning, problems),
+        decode_as::<ClientSection>(&mut client, "[client]", Severity::Warning, problems),
+        decode_as::<LlmSection>(&mut llm, "[llm]", Severity::Warning, problems),
+        decode_as::<ModeSection>(&mut mode, "[mode]", Severity::Warning, problems),
+        decode_as::<ToolsSection>(&mut tools, "[tools]", Severity::Warning, problems),
+        decode_as::<SwitchesSection>(&mut switches, "the switches", Severity::Warning, problems),
     );
     let (
         Some(server_said),
@@ -158,9 +162,9 @@ pub(super) fn translate(
         .agent_id
         .clone()
         .unwrap_or_else(|| BIDIRECTIONAL_ID_DEFAULT.to_owned());
-    let model = model(&llm_said, &llm, scripted, problems);
-    let listener = listener(&server_said, &server, &id, problems);
-    let mut defaults = Tree::of_texts(&server.span, [("id", &id)]);
+    let model = model_config(&llm_said, &llm, scripted, problems);
+    let listener = listener_declaration(&server_said, &server, &id, problems);
+    let mut defaults = ConfigTree::table_of_texts(&server.span, [("id", &id)]);
     let declared = OrchestratorDeclaration {
         name: Some(
             server_said
@@ -174,12 +178,17 @@ pub(super) fn translate(
         max_risk: switched.max_risk,
         system_prompt: llm_said.system_prompt,
         class: DataClass::Personal,
-        ..decode_as(&mut defaults, "an orchestrator", Level::Warning, problems)?
+        ..decode_as(
+            &mut defaults,
+            "an orchestrator",
+            Severity::Warning,
+            problems,
+        )?
     };
-    let mut declared = enabled(declared, tools_said, &tools, problems);
-    declared.resolve(folder);
-    let tree = as_ours(&server, &tools, &switches);
-    let entry = |value: Box<dyn AgentKind>, tree| Entry {
+    let mut declared = enable_tools(declared, tools_said, &tools, problems);
+    declared.resolve_paths(folder);
+    let tree = orchestrator_tree(&server, &tools, &switches);
+    let entry = |value: Box<dyn AgentDeclaration>, tree| ParsedDeclaration {
         value,
         tree,
         fingerprint,
@@ -194,16 +203,16 @@ pub(super) fn translate(
         )
     });
     let orchestrator = entry(Box::new(declared), tree);
-    Some(Translated {
+    Some(TranslatedTopology {
         name: id,
-        mode: ModeDeclaration {
+        mode: ReplDeclaration {
             repl: mode.repl.unwrap_or(true),
             repl_log_file: mode.repl_log_file.map(|file| folder.join(file)),
             prompt: mode.prompt,
             target_url: client.target_url,
         },
         agents: model.into_iter().chain([orchestrator]).collect(),
-        listener: Entry {
+        listener: ParsedDeclaration {
             value: listener,
             tree: server,
             fingerprint,
@@ -211,23 +220,23 @@ pub(super) fn translate(
     })
 }
 
-/// The switches from wherever they stand, as one table.
-fn switches(root: &mut Tree, problems: &mut Problems<'_>) -> Tree {
-    let mut found: Vec<(Key, Tree)> = Vec::new();
+/// Collects the switches from all places into one table. Reports contradictions.
+fn collect_switches(root: &mut ConfigTree, problems: &mut ProblemCollector<'_>) -> ConfigTree {
+    let mut found: Vec<(SpannedKey, ConfigTree)> = Vec::new();
     let places = [None, Some("mode"), Some("llm")];
     for place in places {
         for name in SWITCHES {
             let section = match place {
                 None => Some(&mut *root),
-                Some(section) => root.step_mut(&super::tree::Step::Key(section.to_owned())),
+                Some(section) => root.child_mut(&super::tree::PathStep::Key(section.to_owned())),
             };
             let Some((mut key, value)) = section.and_then(|section| section.take(name)) else {
                 continue;
             };
-            if name == RENAMED.0 {
-                let message = format!("`{}` is called `{}`", RENAMED.0, RENAMED.1);
+            if name == RENAMED_SWITCH.0 {
+                let message = format!("`{}` is called `{}`", RENAMED_SWITCH.0, RENAMED_SWITCH.1);
                 problems.warning(Some(key.span.clone()), message);
-                key.name = RENAMED.1.to_owned();
+                key.name = RENAMED_SWITCH.1.to_owned();
             }
             match found.iter().find(|(other, _)| other.name == key.name) {
                 Some((other, same)) if same.fingerprint() != value.fingerprint() => {
@@ -239,21 +248,21 @@ fn switches(root: &mut Tree, problems: &mut Problems<'_>) -> Tree {
             }
         }
     }
-    Tree::new(0..0, Value::Table(found))
+    ConfigTree::new(0..0, ConfigValue::Table(found))
 }
 
-/// The model that answers: written answers, or Claude where there is a key.
-fn model(
-    said: &Llm,
-    llm: &Tree,
-    scripted: Option<Tree>,
-    problems: &mut Problems<'_>,
+/// Returns the model: scripted answers, or Claude if there is an API key.
+fn model_config(
+    said: &LlmSection,
+    llm: &ConfigTree,
+    scripted: Option<ConfigTree>,
+    problems: &mut ProblemCollector<'_>,
 ) -> Option<ModelConfig> {
     if let Some(mut tree) = scripted {
-        return decode_as::<ScriptedConfig>(&mut tree, "[scripted]", Level::Warning, problems)
+        return decode_as::<ScriptedConfig>(&mut tree, "[scripted]", Severity::Warning, problems)
             .map(ModelConfig::Scripted);
     }
-    let mut remote = Remote::new(
+    let mut remote = RemoteModelConfig::new(
         said.model
             .clone()
             .unwrap_or_else(|| CLAUDE_MODEL_DEFAULT.to_owned()),
@@ -273,17 +282,22 @@ fn model(
     Some(ModelConfig::Anthropic(remote))
 }
 
-fn listener(said: &Server, server: &Tree, id: &str, problems: &mut Problems<'_>) -> Listener {
+fn listener_declaration(
+    said: &ServerSection,
+    server: &ConfigTree,
+    id: &str,
+    problems: &mut ProblemCollector<'_>,
+) -> ListenerDeclaration {
     let port = said.port.unwrap_or(BIDIRECTIONAL_PORT_DEFAULT);
     let address = said.bind_address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
-    let mut listener = Listener::a2a(SocketAddr::new(address, port));
+    let mut listener = ListenerDeclaration::a2a_default(SocketAddr::new(address, port));
     listener.agent = Some(id.to_owned());
     if !address.is_loopback() {
         let message =
             format!("anybody who reaches {address} may use this agent: nobody needs a key");
         let help = "write 127.0.0.1, or declare a [[listener]] with `keys` in a file with a [node]"
             .to_owned();
-        problems.warning_with(server.place("bind_address"), message, Some(help));
+        problems.warning_with(server.span_of("bind_address"), message, Some(help));
         listener.open = true;
     }
     if address.is_unspecified() {
@@ -292,11 +306,11 @@ fn listener(said: &Server, server: &Tree, id: &str, problems: &mut Problems<'_>)
     listener
 }
 
-fn enabled(
+fn enable_tools(
     mut declared: OrchestratorDeclaration,
-    said: Tools,
-    tools: &Tree,
-    problems: &mut Problems<'_>,
+    said: ToolsSection,
+    tools: &ConfigTree,
+    problems: &mut ProblemCollector<'_>,
 ) -> OrchestratorDeclaration {
     if let Some(mut enabled) = said.enabled {
         if enabled.iter().any(|tool| tool == EXECUTE_COMMAND) {
@@ -304,36 +318,36 @@ fn enabled(
             let message = format!(
                 "`{EXECUTE_COMMAND}` stays off: this file can't say which programs it may run"
             );
-            problems.warning_with(tools.place("enabled"), message, Some(help.to_owned()));
+            problems.warning_with(tools.span_of("enabled"), message, Some(help.to_owned()));
             enabled.retain(|tool| tool != EXECUTE_COMMAND);
         }
         declared.tools = enabled;
     }
-    declared.directory.import = said.agent_directory_path;
-    declared.directory.allow = said.agent_directory_allow;
+    declared.registry.import = said.agent_directory_path;
+    declared.registry.allow = said.agent_directory_allow;
     declared
 }
 
-/// Where what was said of the orchestrator stands, by our names for it.
-fn as_ours(server: &Tree, tools: &Tree, switches: &Tree) -> Tree {
+/// Returns the tree of the orchestrator's keys, with their positions in the file.
+fn orchestrator_tree(server: &ConfigTree, tools: &ConfigTree, switches: &ConfigTree) -> ConfigTree {
     let names = [
         ("id", server.get("agent_id")),
         ("name", server.get("agent_name")),
         ("tools", tools.get("enabled")),
         ("max_risk", switches.get("max_risk")),
     ];
-    let member = |(name, tree): (&str, Option<&Tree>)| {
+    let member = |(name, tree): (&str, Option<&ConfigTree>)| {
         let tree = tree?.clone();
         Some((
-            Key {
+            SpannedKey {
                 span: tree.span.clone(),
                 name: name.to_owned(),
             },
             tree,
         ))
     };
-    Tree::new(
+    ConfigTree::new(
         server.span.clone(),
-        Value::Table(names.into_iter().filter_map(member).collect()),
+        ConfigValue::Table(names.into_iter().filter_map(member).collect()),
     )
 }

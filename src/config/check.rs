@@ -1,54 +1,60 @@
-//! Whether what a file declares fits together (ids, names that point to them, addresses, who answers what), and whether this
-//! machine has what it names. What concerns a kind of agent is in [`super::kinds`].
+//! Checks of references between declarations (ids, addresses, routing) and of what the machine
+//! provides. Checks of one agent kind are in [`super::kinds`].
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use callboard_clinics::plan::Registry;
-use callboard_gateway::answering::Answerer;
+use callboard_clinics::plan::ClinicRegistry;
+use callboard_gateway::question_router::Answerer;
 use callboard_rpc::{AllowedHosts, AllowedOrigins};
 
-use super::kinds::{MailroomDeclaration, Reach};
-use super::listener::{Listener, Speaks, Trust, clash, fits_into_a_path};
-use super::problem::{Problems, check_key_file};
-use super::tree::Tree;
-use super::{Entry, Names, RoutingDeclaration, Sections};
+use super::kinds::{MailroomDeclaration, Reachability};
+use super::listener::{
+    AnonymousAccess, ListenerDeclaration, ServedProtocol, addresses_conflict, is_path_segment,
+};
+use super::problem::{ProblemCollector, check_key_file};
+use super::tree::ConfigTree;
+use super::{DeclaredNames, ParsedDeclaration, ParsedSections, RoutingDeclaration};
 
-/// Reports what doesn't fit together, and gives the registry of clinics.
-pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
-    let names = Names::of(sections, problems);
+/// Reports inconsistencies between declarations. Returns the clinic registry if it is valid.
+pub(super) fn check_references(
+    sections: &ParsedSections,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<ClinicRegistry> {
+    let names = DeclaredNames::collect(sections, problems);
     for (agent, tree) in sections.agents() {
         agent.check(tree, &names, problems);
     }
-    for Entry { value, tree, .. } in &sections.tables {
+    for ParsedDeclaration { value, tree, .. } in &sections.tables {
         value.check(tree, &names, problems);
     }
-    let mut checking = Checking {
+    let mut checking = ReferenceChecker {
         sections,
         names,
         problems,
     };
-    checking.members();
-    checking.listeners();
-    // A name that leads nowhere would make a second mistake of what it was to lead to.
+    checking.check_members();
+    checking.check_listeners();
+    // A dangling reference would cause a second, misleading problem.
     if !checking.problems.has_errors() {
-        checking.unreached();
+        checking.warn_unreachable();
     }
-    registry(sections, problems)
+    build_registry(sections, problems)
 }
 
-struct Checking<'a, 'p, 't> {
-    sections: &'a Sections,
-    names: Names<'a>,
-    problems: &'p mut Problems<'t>,
+struct ReferenceChecker<'a, 'p, 't> {
+    sections: &'a ParsedSections,
+    names: DeclaredNames<'a>,
+    problems: &'p mut ProblemCollector<'t>,
 }
 
-impl<'a> Checking<'a, '_, '_> {
-    fn members(&mut self) {
+impl<'a> ReferenceChecker<'a, '_, '_> {
+    fn check_members(&mut self) {
         for entry in &self.sections.servers {
-            if let (true, Some(span)) =
-                (entry.value.members.is_empty(), entry.tree.place("members"))
-            {
+            if let (true, Some(span)) = (
+                entry.value.members.is_empty(),
+                entry.tree.span_of("members"),
+            ) {
                 self.problems.error(
                     Some(span),
                     format!("the server {} has no members", entry.value.id),
@@ -56,7 +62,7 @@ impl<'a> Checking<'a, '_, '_> {
             }
             let mut seen = HashSet::new();
             for (at, member) in entry.value.members.iter().enumerate() {
-                let span = entry.tree.item_place("members", at);
+                let span = entry.tree.item_span("members", at);
                 if !seen.insert(member) {
                     self.problems
                         .error(span, format!("{member} is a member twice"));
@@ -70,43 +76,47 @@ impl<'a> Checking<'a, '_, '_> {
                         "the server {} has the member {member}, which isn't declared",
                         entry.value.id
                     );
-                    self.problems
-                        .unknown(span, message, member, self.names.agents.keys().copied());
+                    self.problems.unknown_name(
+                        span,
+                        message,
+                        member,
+                        self.names.agents.keys().copied(),
+                    );
                 }
             }
         }
     }
 
-    fn listeners(&mut self) {
+    fn check_listeners(&mut self) {
         let mut bound: Vec<SocketAddr> = Vec::new();
         for entry in &self.sections.listeners {
             let (listener, tree) = (&entry.value, &entry.tree);
             let bind = listener.bind;
-            for (key, why) in listener.mistakes(tree) {
-                if let Some(span) = tree.place(key) {
+            for (key, why) in listener.key_errors(tree) {
+                if let Some(span) = tree.span_of(key) {
                     self.problems
                         .error(Some(span), format!("the listener on {bind}: {why}"));
                 }
             }
-            for (key, wanted) in listener.wants() {
-                if bound.iter().any(|other| clash(*other, wanted)) {
+            for (key, wanted) in listener.bind_addresses() {
+                if bound.iter().any(|other| addresses_conflict(*other, wanted)) {
                     self.problems
-                        .error(tree.place(key), format!("two listeners want {wanted}"));
+                        .error(tree.span_of(key), format!("two listeners want {wanted}"));
                 }
                 bound.push(wanted);
             }
-            self.behind(listener, tree);
-            self.mail(listener, tree);
+            self.check_targets(listener, tree);
+            self.check_mail(listener, tree);
             let hosts = listener.hosts.iter().map(|host| {
                 AllowedHosts::default()
-                    .with(host)
+                    .with_host(host)
                     .err()
                     .map(|e| e.to_string())
             });
             let origins = listener.origins.iter();
             let origins = origins.map(|origin| {
                 AllowedOrigins::default()
-                    .with(origin)
+                    .with_origin(origin)
                     .err()
                     .map(|e| e.to_string())
             });
@@ -115,7 +125,7 @@ impl<'a> Checking<'a, '_, '_> {
             {
                 if let Some(why) = why {
                     self.problems.error(
-                        tree.item_place(key, at),
+                        tree.item_span(key, at),
                         format!("the listener on {bind}: {why}"),
                     );
                 }
@@ -123,18 +133,18 @@ impl<'a> Checking<'a, '_, '_> {
         }
     }
 
-    /// Whom a listener leads to.
-    fn behind(&mut self, listener: &Listener, tree: &Tree) {
+    /// Reports ids behind a listener that are unknown, repeated or unfit for a URL path.
+    fn check_targets(&mut self, listener: &ListenerDeclaration, tree: &ConfigTree) {
         let bind = listener.bind;
-        let one = listener.agent.iter().map(|id| (id, tree.place("agent")));
+        let one = listener.agent.iter().map(|id| (id, tree.span_of("agent")));
         let several = listener
             .agents
             .iter()
             .enumerate()
-            .map(|(at, id)| (id, tree.item_place("agents", at)));
+            .map(|(at, id)| (id, tree.item_span("agents", at)));
         let mut seen = HashSet::new();
         for (id, span) in one.chain(several) {
-            if self.names.unread.contains(&**id) {
+            if self.names.unreadable_ids.contains(&**id) {
                 continue;
             }
             let served = self
@@ -146,19 +156,23 @@ impl<'a> Checking<'a, '_, '_> {
             if !served.clone().any(|known| known == id) {
                 let message =
                     format!("the listener on {bind} is for agent {id}, which isn't declared");
-                self.problems.unknown(span.clone(), message, id, served);
-            } else if listener.speaks() != Speaks::Bare && !fits_into_a_path(id) {
-                self.problems.error(span.clone(), unfit(bind, id));
+                self.problems
+                    .unknown_name(span.clone(), message, id, served);
+            } else if listener.served_protocol() != ServedProtocol::Bare && !is_path_segment(id) {
+                self.problems
+                    .error(span.clone(), unfit_id_message(bind, id));
             }
             if !seen.insert(id) {
                 self.problems
                     .error(span, format!("the listener on {bind}: {id} is there twice"));
             }
         }
-        if listener.speaks() != Speaks::Bare && listener.named().next().is_none() {
+        if listener.served_protocol() != ServedProtocol::Bare
+            && listener.named_ids().next().is_none()
+        {
             if self.names.agents.is_empty()
                 && self.names.servers.is_empty()
-                && self.names.unread.is_empty()
+                && self.names.unreadable_ids.is_empty()
             {
                 let message = format!("the listener on {bind}: there is no agent to serve");
                 self.problems.error(Some(tree.span.clone()), message);
@@ -167,21 +181,26 @@ impl<'a> Checking<'a, '_, '_> {
                 .names
                 .agents
                 .keys()
-                .filter(|id| !fits_into_a_path(id))
+                .filter(|id| !is_path_segment(id))
                 .collect();
             all.sort_unstable();
             for id in all {
                 self.problems
-                    .error(Some(tree.span.clone()), unfit(bind, id));
+                    .error(Some(tree.span.clone()), unfit_id_message(bind, id));
             }
         }
     }
 
-    /// Whether mail and the listener fit together.
-    fn mail(&mut self, listener: &Listener, tree: &Tree) {
+    /// Reports mail listeners that don't lead to a mailroom, and mailroom listeners without
+    /// authentication.
+    fn check_mail(&mut self, listener: &ListenerDeclaration, tree: &ConfigTree) {
         let bind = listener.bind;
-        let leads_to_one = |id: &str| self.names.agent::<MailroomDeclaration>(id).is_some();
-        if listener.speaks() == Speaks::Mail
+        let leads_to_one = |id: &str| {
+            self.names
+                .agent_of_kind::<MailroomDeclaration>(id)
+                .is_some()
+        };
+        if listener.served_protocol() == ServedProtocol::Mail
             && let Some(id) = listener
                 .agent
                 .as_deref()
@@ -190,28 +209,31 @@ impl<'a> Checking<'a, '_, '_> {
             let message = format!("the listener on {bind}: {id} is no mailroom");
             let known = self
                 .names
-                .all::<MailroomDeclaration>()
+                .agents_of_kind::<MailroomDeclaration>()
                 .map(|declared| &*declared.id);
             self.problems
-                .unknown(tree.place("agent"), message, id, known);
+                .unknown_name(tree.span_of("agent"), message, id, known);
         }
-        let is_in_front = listener.named().any(leads_to_one);
-        if is_in_front && listener.keys.is_none() && listener.trust == Trust::Anonymous {
+        let is_in_front = listener.named_ids().any(leads_to_one);
+        if is_in_front
+            && listener.keys.is_none()
+            && listener.anonymous != Some(AnonymousAccess::Operator)
+        {
             let message = format!(
-                "the listener on {bind}: who has mail comes with a key, and nobody has one here"
+                "the listener on {bind}: members of a mailroom need a key, and it has no `keys`"
             );
-            let help = Some(
-                "write `keys`, or `trust = \"loopback_operator\"` for yourself alone".to_owned(),
-            );
+            let help =
+                Some("write `keys`, or `anonymous = \"operator\"` for yourself alone".to_owned());
             self.problems
-                .warning_with(tree.place("agent"), message, help);
+                .warning_with(tree.span_of("agent"), message, help);
         }
     }
 
-    /// What nobody can come to. A file without listeners is for `callboard stdio`, which leads to all.
-    fn unreached(&mut self) {
+    /// Warns of agents that no listener reaches. A file without listeners is for `callboard stdio`,
+    /// which reaches all.
+    fn warn_unreachable(&mut self) {
         let sections = self.sections;
-        let leads_to_all = |listener: &Listener| listener.named().next().is_none();
+        let leads_to_all = |listener: &ListenerDeclaration| listener.named_ids().next().is_none();
         if sections.listeners.is_empty()
             || sections
                 .listeners
@@ -223,14 +245,18 @@ impl<'a> Checking<'a, '_, '_> {
         let mut reached: HashSet<&str> = sections
             .listeners
             .iter()
-            .flat_map(|entry| entry.value.named())
+            .flat_map(|entry| entry.value.named_ids())
             .collect();
         for entry in &sections.servers {
             if reached.contains(&*entry.value.id) {
                 reached.extend(entry.value.members.iter().map(String::as_str));
             }
         }
-        reached.extend(sections.agents().flat_map(|(agent, _)| agent.leads_to()));
+        reached.extend(
+            sections
+                .agents()
+                .flat_map(|(agent, _)| agent.reachable_ids()),
+        );
         let order = sections
             .table::<RoutingDeclaration>()
             .map(|routing| &routing.sampling.order);
@@ -245,7 +271,7 @@ impl<'a> Checking<'a, '_, '_> {
         );
         let agents = sections
             .agents()
-            .filter(|(agent, _)| agent.reach() == Reach::Listeners);
+            .filter(|(agent, _)| agent.reachability() == Reachability::Listeners);
         let agents = agents.map(|(agent, tree)| (agent.id(), tree));
         let servers = sections
             .servers
@@ -255,7 +281,7 @@ impl<'a> Checking<'a, '_, '_> {
             .chain(servers)
             .filter(|(id, _)| !reached.contains(id))
         {
-            if let Some(span) = tree.place("id") {
+            if let Some(span) = tree.span_of("id") {
                 self.problems
                     .warning(Some(span), format!("no listener leads to {id}"));
             }
@@ -263,13 +289,16 @@ impl<'a> Checking<'a, '_, '_> {
     }
 }
 
-fn unfit(bind: SocketAddr, id: &str) -> String {
+fn unfit_id_message(bind: SocketAddr, id: &str) -> String {
     format!(
         "the listener on {bind}: the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ ."
     )
 }
 
-fn registry(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
+fn build_registry(
+    sections: &ParsedSections,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<ClinicRegistry> {
     let clinics = |count: usize| {
         sections
             .clinics
@@ -278,12 +307,12 @@ fn registry(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry
             .map(|entry| entry.value.clone())
             .collect::<Vec<_>>()
     };
-    match Registry::try_from(clinics(sections.clinics.len())) {
+    match ClinicRegistry::try_from(clinics(sections.clinics.len())) {
         Ok(registry) => Some(registry),
         Err(error) => {
-            // The first with which it can't be any more.
+            // The first clinic that makes the registry invalid.
             let first = (1..=sections.clinics.len())
-                .find(|count| Registry::try_from(clinics(*count)).is_err());
+                .find(|count| ClinicRegistry::try_from(clinics(*count)).is_err());
             let entry = first.and_then(|count| sections.clinics.get(count - 1));
             problems.error(
                 entry.map(|entry| entry.tree.span.clone()),
@@ -294,8 +323,8 @@ fn registry(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry
     }
 }
 
-/// Reports what isn't there.
-pub(super) fn check_machine(sections: &Sections, problems: &mut Problems<'_>) {
+/// Reports key files, variables and programs that this machine lacks.
+pub(super) fn check_machine(sections: &ParsedSections, problems: &mut ProblemCollector<'_>) {
     for (agent, tree) in sections.agents() {
         agent.check_machine(tree, problems);
     }
@@ -306,15 +335,15 @@ pub(super) fn check_machine(sections: &Sections, problems: &mut Problems<'_>) {
                 keys.display()
             );
             let message = format!("there is no key file {}", keys.display());
-            problems.error_with(entry.tree.place("keys"), message, Some(help));
+            problems.error_with(entry.tree.span_of("keys"), message, Some(help));
         }
         check_key_file(
             entry.value.signing_key.as_deref(),
-            entry.tree.place("signing_key"),
+            entry.tree.span_of("signing_key"),
             problems,
         );
     }
-    for Entry { value, tree, .. } in &sections.tables {
+    for ParsedDeclaration { value, tree, .. } in &sections.tables {
         value.check_machine(tree, problems);
     }
 }

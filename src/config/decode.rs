@@ -1,5 +1,5 @@
-//! A [`Tree`] as any type that serde can read, with every mistake in it, each at its place: a value that is wrong or
-//! missing is reported, put right for the time being, and the reading begins again.
+//! Deserialization of a [`ConfigTree`] that reports all problems with their positions. A wrong or
+//! missing value is reported and replaced by a placeholder; then deserialization starts again.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,48 +12,50 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::problem::{
-    Level, PROBLEMS_MAX, Problems, closest, did_you_mean, in_words, kind_of, one_of,
+    PROBLEMS_MAX, ProblemCollector, Severity, closest_name, describe_expected, describe_found,
+    known_names_help, suggestion,
 };
-use super::tree::{Key, Step, Tree, Value};
+use super::tree::{ConfigTree, ConfigValue, PathStep, SpannedKey};
 
-/// Reads `tree` as a `T`. What is wrong is reported, and repaired in `tree`; `None` where nothing can be made of it.
-/// `what` names the table in messages.
+/// Deserializes `tree` as a `T`. Problems are reported and repaired in `tree`. Returns `None` if
+/// that fails. `what` names the table in messages.
 pub(super) fn decode<T: DeserializeOwned>(
-    tree: &mut Tree,
+    tree: &mut ConfigTree,
     what: &str,
-    problems: &mut Problems<'_>,
+    problems: &mut ProblemCollector<'_>,
 ) -> Option<T> {
-    decode_as(tree, what, Level::Error, problems)
+    decode_as(tree, what, Severity::Error, problems)
 }
 
-/// As [`decode`]. `unknown`: how grave an unknown key is; a file that another program wrote may have some.
+/// Deserializes like [`decode`]. `unknown` is the severity of unknown keys: files of other programs
+/// may have some.
 pub(super) fn decode_as<T: DeserializeOwned>(
-    tree: &mut Tree,
+    tree: &mut ConfigTree,
     what: &str,
-    unknown: Level,
-    problems: &mut Problems<'_>,
+    unknown: Severity,
+    problems: &mut ProblemCollector<'_>,
 ) -> Option<T> {
-    // Keys that others were written in place of, or that were wrong: they aren't missing as well.
-    let mut meant: Vec<(Vec<Step>, String)> = Vec::new();
+    // Keys that were misspelt or have a wrong value. They are not reported as missing too.
+    let mut meant: Vec<(Vec<PathStep>, String)> = Vec::new();
     for _ in 0..=PROBLEMS_MAX {
-        let mut mistake = match T::deserialize(Reader(tree)) {
+        let mut mistake = match T::deserialize(TreeDeserializer(tree)) {
             Ok(value) => return Some(value),
             Err(mistake) => mistake,
         };
         mistake.path.reverse();
         match &mistake.kind {
-            Kind::UnknownKey { name, known } => {
+            TreeDecodeErrorKind::UnknownKey { name, known } => {
                 let table = mistake
                     .path
                     .split_last()
                     .map(|(_, table)| table.to_vec())
                     .unwrap_or_default();
                 meant.extend(
-                    closest(name, known.iter().copied()).map(|key| (table, key.to_owned())),
+                    closest_name(name, known.iter().copied()).map(|key| (table, key.to_owned())),
                 );
                 mistake.report(tree, what, unknown, problems);
             }
-            Kind::Missing(name)
+            TreeDecodeErrorKind::MissingKey(name)
                 if meant
                     .iter()
                     .any(|(table, key)| key == name && *table == mistake.path) => {}
@@ -62,7 +64,7 @@ pub(super) fn decode_as<T: DeserializeOwned>(
                 let place = mistake
                     .path
                     .split_last()
-                    .and_then(|(last, table)| Some((table, last.key()?)));
+                    .and_then(|(last, table)| Some((table, last.key_name()?)));
                 meant.extend(place.map(|(table, key)| (table.to_vec(), key.to_owned())));
             }
         }
@@ -73,15 +75,16 @@ pub(super) fn decode_as<T: DeserializeOwned>(
     None
 }
 
-/// What is wrong with a value, and the way to it, last step first while it is made.
+/// A deserialization error and the path to its value. The last step comes first while the path is
+/// built.
 #[derive(Debug)]
-struct Mistake {
-    kind: Kind,
-    path: Vec<Step>,
+struct TreeDecodeError {
+    kind: TreeDecodeErrorKind,
+    path: Vec<PathStep>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum TreeDecodeErrorKind {
     UnknownKey {
         name: String,
         known: &'static [&'static str],
@@ -90,102 +93,111 @@ enum Kind {
         name: String,
         known: &'static [&'static str],
     },
-    Missing(&'static str),
-    Wrong(String),
+    MissingKey(&'static str),
+    InvalidValue(String),
 }
 
-impl Mistake {
-    fn wrong(message: impl Into<String>) -> Self {
+impl TreeDecodeError {
+    fn from_message(message: impl Into<String>) -> Self {
         Self {
-            kind: Kind::Wrong(message.into()),
+            kind: TreeDecodeErrorKind::InvalidValue(message.into()),
             path: Vec::new(),
         }
     }
 
-    fn within(mut self, step: Step) -> Self {
+    fn with_parent(mut self, step: PathStep) -> Self {
         self.path.push(step);
         self
     }
 
-    fn in_key(self, key: &Key) -> Self {
-        self.within(Step::Key(key.name.clone()))
+    fn with_parent_key(self, key: &SpannedKey) -> Self {
+        self.with_parent(PathStep::Key(key.name.clone()))
     }
 
-    fn report(&self, tree: &Tree, what: &str, unknown: Level, problems: &mut Problems<'_>) {
-        let (mut at, mut key): (&Tree, Option<Range<usize>>) = (tree, None);
+    fn report(
+        &self,
+        tree: &ConfigTree,
+        what: &str,
+        unknown: Severity,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        let (mut at, mut key): (&ConfigTree, Option<Range<usize>>) = (tree, None);
         for step in &self.path {
             let next = match step {
-                Step::Key(name) => {
+                PathStep::Key(name) => {
                     key = at.key_span(name);
                     at.get(name)
                 }
-                Step::Item(place) => at.items().get(*place),
+                PathStep::Item(place) => at.items().get(*place),
             };
             let Some(next) = next else { break };
             at = next;
         }
-        if at.is_repaired() {
+        if at.is_placeholder() {
             return;
         }
-        let within = match self.path.iter().rev().find_map(|step| step.key()) {
-            Some(name) if !matches!(self.kind, Kind::UnknownKey { .. }) => format!("`{name}`"),
+        let within = match self.path.iter().rev().find_map(|step| step.key_name()) {
+            Some(name) if !matches!(self.kind, TreeDecodeErrorKind::UnknownKey { .. }) => {
+                format!("`{name}`")
+            }
             _ => what.to_owned(),
         };
         match &self.kind {
-            Kind::UnknownKey { name, known } => {
-                let help = did_you_mean(name, known.iter().copied()).or_else(|| one_of(known));
+            TreeDecodeErrorKind::UnknownKey { name, known } => {
+                let help =
+                    suggestion(name, known.iter().copied()).or_else(|| known_names_help(known));
                 problems.add(unknown, key, format!("{what} has no key `{name}`"), help);
             }
-            Kind::UnknownName { name, known } => {
-                problems.not_among(
+            TreeDecodeErrorKind::UnknownName { name, known } => {
+                problems.not_one_of(
                     Some(at.span.clone()),
                     format!("{within} can't be `{name}`"),
                     name,
                     known,
                 );
             }
-            Kind::Missing(name) => {
+            TreeDecodeErrorKind::MissingKey(name) => {
                 problems.error(Some(at.span.clone()), format!("{within} lacks `{name}`"));
             }
-            Kind::Wrong(message) => {
+            TreeDecodeErrorKind::InvalidValue(message) => {
                 problems.error(Some(at.span.clone()), format!("{within}: {message}"))
             }
         }
     }
 
-    /// Makes the tree such that the same mistake isn't found again; false where that can't be.
-    fn repair(mut self, tree: &mut Tree) -> bool {
+    /// Changes the tree so that this error can't occur again. Returns false if that is impossible.
+    fn repair(mut self, tree: &mut ConfigTree) -> bool {
         match self.kind {
-            Kind::UnknownKey { .. } => return remove(tree, &self.path),
-            Kind::Missing(name) => {
-                let Some(table) = follow(tree, &self.path) else {
+            TreeDecodeErrorKind::UnknownKey { .. } => return remove_at_path(tree, &self.path),
+            TreeDecodeErrorKind::MissingKey(name) => {
+                let Some(table) = value_at_path(tree, &self.path) else {
                     return false;
                 };
-                if let Value::Table(members) = &mut table.value {
+                if let ConfigValue::Table(members) = &mut table.value {
                     let span = table.span.clone();
                     members.push((
-                        Key {
+                        SpannedKey {
                             span: span.clone(),
                             name: name.to_owned(),
                         },
-                        Tree::new(span, Value::Anything),
+                        ConfigTree::new(span, ConfigValue::Placeholder),
                     ));
                     return true;
                 }
             }
-            Kind::UnknownName { .. } | Kind::Wrong(_) => {
-                let Some(wrong) = follow(tree, &self.path) else {
+            TreeDecodeErrorKind::UnknownName { .. } | TreeDecodeErrorKind::InvalidValue(_) => {
+                let Some(wrong) = value_at_path(tree, &self.path) else {
                     return false;
                 };
-                if !wrong.is_repaired() {
-                    wrong.value = Value::Anything;
+                if !wrong.is_placeholder() {
+                    wrong.value = ConfigValue::Placeholder;
                     return true;
                 }
             }
         }
-        // Nothing can stand in for it: then nothing is there, or what it is a part of isn't.
+        // No placeholder fits: remove the value, or else the nearest parent that can be removed.
         while !self.path.is_empty() {
-            if remove(tree, &self.path) {
+            if remove_at_path(tree, &self.path) {
                 return true;
             }
             self.path.pop();
@@ -194,8 +206,8 @@ impl Mistake {
     }
 }
 
-impl Step {
-    fn key(&self) -> Option<&str> {
+impl PathStep {
+    fn key_name(&self) -> Option<&str> {
         if let Self::Key(name) = self {
             Some(name)
         } else {
@@ -204,59 +216,62 @@ impl Step {
     }
 }
 
-fn follow<'a>(tree: &'a mut Tree, path: &[Step]) -> Option<&'a mut Tree> {
-    path.iter().try_fold(tree, |tree, step| tree.step_mut(step))
+fn value_at_path<'a>(tree: &'a mut ConfigTree, path: &[PathStep]) -> Option<&'a mut ConfigTree> {
+    path.iter()
+        .try_fold(tree, |tree, step| tree.child_mut(step))
 }
 
-fn remove(tree: &mut Tree, path: &[Step]) -> bool {
+fn remove_at_path(tree: &mut ConfigTree, path: &[PathStep]) -> bool {
     let Some((last, before)) = path.split_last() else {
         return false;
     };
-    follow(tree, before).is_some_and(|tree| tree.remove(last))
+    value_at_path(tree, before).is_some_and(|tree| tree.remove(last))
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for TreeDecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::UnknownKey { name, .. } => write!(f, "unknown key `{name}`"),
-            Kind::UnknownName { name, .. } => write!(f, "unknown name `{name}`"),
-            Kind::Missing(name) => write!(f, "`{name}` is missing"),
-            Kind::Wrong(message) => f.write_str(message),
+            TreeDecodeErrorKind::UnknownKey { name, .. } => write!(f, "unknown key `{name}`"),
+            TreeDecodeErrorKind::UnknownName { name, .. } => write!(f, "unknown name `{name}`"),
+            TreeDecodeErrorKind::MissingKey(name) => write!(f, "`{name}` is missing"),
+            TreeDecodeErrorKind::InvalidValue(message) => f.write_str(message),
         }
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for TreeDecodeError {}
 
-impl de::Error for Mistake {
+impl de::Error for TreeDecodeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::wrong(message.to_string())
+        Self::from_message(message.to_string())
     }
 
-    // Not the value itself: it may be a secret.
+    // The value is left out: it may be a secret.
     fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::wrong(format!(
+        Self::from_message(format!(
             "it must be {}, not {}",
-            in_words(expected),
-            kind_of(&found)
+            describe_expected(expected),
+            describe_found(&found)
         ))
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
         match found {
-            de::Unexpected::Signed(number) => {
-                Self::wrong(format!("it must be {}, not {number}", in_words(expected)))
-            }
-            de::Unexpected::Unsigned(number) => {
-                Self::wrong(format!("it must be {}, not {number}", in_words(expected)))
-            }
-            _ => Self::wrong(format!("it must be {}", in_words(expected))),
+            de::Unexpected::Signed(number) => Self::from_message(format!(
+                "it must be {}, not {number}",
+                describe_expected(expected)
+            )),
+            de::Unexpected::Unsigned(number) => Self::from_message(format!(
+                "it must be {}, not {number}",
+                describe_expected(expected)
+            )),
+            _ => Self::from_message(format!("it must be {}", describe_expected(expected))),
         }
     }
 
     fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
         Self {
-            kind: Kind::UnknownName {
+            kind: TreeDecodeErrorKind::UnknownName {
                 name: name.to_owned(),
                 known,
             },
@@ -266,7 +281,7 @@ impl de::Error for Mistake {
 
     fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
         Self {
-            kind: Kind::UnknownKey {
+            kind: TreeDecodeErrorKind::UnknownKey {
                 name: name.to_owned(),
                 known,
             },
@@ -276,22 +291,22 @@ impl de::Error for Mistake {
 
     fn missing_field(name: &'static str) -> Self {
         Self {
-            kind: Kind::Missing(name),
+            kind: TreeDecodeErrorKind::MissingKey(name),
             path: Vec::new(),
         }
     }
 }
 
-struct Reader<'a>(&'a Tree);
+struct TreeDeserializer<'a>(&'a ConfigTree);
 
-impl Reader<'_> {
-    /// Reads what is there, or has `repaired` stand for what was wrong.
-    fn or<'de, V: Visitor<'de>>(
+impl TreeDeserializer<'_> {
+    /// Deserializes the value. A placeholder is read as `repaired`.
+    fn deserialize_or<'de, V: Visitor<'de>>(
         self,
         visitor: V,
-        repaired: impl FnOnce(V) -> Result<V::Value, Mistake>,
-    ) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() {
+        repaired: impl FnOnce(V) -> Result<V::Value, TreeDecodeError>,
+    ) -> Result<V::Value, TreeDecodeError> {
+        if self.0.is_placeholder() {
             repaired(visitor)
         } else {
             self.deserialize_any(visitor)
@@ -299,24 +314,24 @@ impl Reader<'_> {
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'_> {
-    type Error = Mistake;
+impl<'de> Deserializer<'de> for TreeDeserializer<'_> {
+    type Error = TreeDecodeError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
         match &self.0.value {
-            Value::Null | Value::Anything => visitor.visit_unit(),
-            Value::Bool(yes) => visitor.visit_bool(*yes),
-            Value::Integer(number) => visitor.visit_i64(*number),
-            Value::Float(number) => visitor.visit_f64(*number),
-            Value::Text(text) => visitor.visit_str(text),
-            Value::List(items) => visitor.visit_seq(Items { items, next: 0 }),
-            Value::Table(members) => visitor.visit_map(Members { members, next: 0 }),
+            ConfigValue::Null | ConfigValue::Placeholder => visitor.visit_unit(),
+            ConfigValue::Bool(yes) => visitor.visit_bool(*yes),
+            ConfigValue::Integer(number) => visitor.visit_i64(*number),
+            ConfigValue::Float(number) => visitor.visit_f64(*number),
+            ConfigValue::Text(text) => visitor.visit_str(text),
+            ConfigValue::List(items) => visitor.visit_seq(ListAccess { items, next: 0 }),
+            ConfigValue::Table(members) => visitor.visit_map(TableAccess { members, next: 0 }),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
         match &self.0.value {
-            Value::Null | Value::Anything => visitor.visit_none(),
+            ConfigValue::Null | ConfigValue::Placeholder => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -325,46 +340,46 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Mistake> {
+    ) -> Result<V::Value, TreeDecodeError> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.or(visitor, |visitor| visitor.visit_bool(false))
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
+        self.deserialize_or(visitor, |visitor| visitor.visit_bool(false))
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.or(visitor, |visitor| visitor.visit_u64(1))
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
+        self.deserialize_or(visitor, |visitor| visitor.visit_u64(1))
     }
 
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.or(visitor, |visitor| visitor.visit_f64(1.0))
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
+        self.deserialize_or(visitor, |visitor| visitor.visit_f64(1.0))
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
         self.deserialize_u64(visitor)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.or(visitor, |visitor| visitor.visit_str(""))
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
+        self.deserialize_or(visitor, |visitor| visitor.visit_str(""))
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
         self.deserialize_string(visitor)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.or(visitor, |visitor| {
-            visitor.visit_seq(Items {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
+        self.deserialize_or(visitor, |visitor| {
+            visitor.visit_seq(ListAccess {
                 items: &[],
                 next: 0,
             })
         })
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.or(visitor, |visitor| {
-            visitor.visit_map(Members {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TreeDecodeError> {
+        self.deserialize_or(visitor, |visitor| {
+            visitor.visit_map(TableAccess {
                 members: &[],
                 next: 0,
             })
@@ -376,7 +391,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Mistake> {
+    ) -> Result<V::Value, TreeDecodeError> {
         self.deserialize_map(visitor)
     }
 
@@ -385,20 +400,22 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _: &'static str,
         names: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Mistake> {
+    ) -> Result<V::Value, TreeDecodeError> {
         match &self.0.value {
-            Value::Text(name) => visitor.visit_enum(name.as_str().into_deserializer()),
-            Value::Anything => visitor.visit_enum(
+            ConfigValue::Text(name) => visitor.visit_enum(name.as_str().into_deserializer()),
+            ConfigValue::Placeholder => visitor.visit_enum(
                 names
                     .first()
                     .copied()
                     .unwrap_or_default()
                     .into_deserializer(),
             ),
-            Value::Table(members) if let [(key, value)] = members.as_slice() => {
-                visitor.visit_enum(Variant(key, value))
+            ConfigValue::Table(members) if let [(key, value)] = members.as_slice() => {
+                visitor.visit_enum(TableVariantAccess(key, value))
             }
-            _ => Err(Mistake::wrong(one_of(names).unwrap_or_default())),
+            _ => Err(TreeDecodeError::from_message(
+                known_names_help(names).unwrap_or_default(),
+            )),
         }
     }
 
@@ -408,99 +425,115 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 }
 
-struct Items<'a> {
-    items: &'a [Tree],
+struct ListAccess<'a> {
+    items: &'a [ConfigTree],
     next: usize,
 }
 
-impl<'de> SeqAccess<'de> for Items<'_> {
-    type Error = Mistake;
+impl<'de> SeqAccess<'de> for ListAccess<'_> {
+    type Error = TreeDecodeError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Mistake> {
+    ) -> Result<Option<T::Value>, TreeDecodeError> {
         let Some(item) = self.items.get(self.next) else {
             return Ok(None);
         };
         let at = self.next;
         self.next += 1;
-        seed.deserialize(Reader(item))
+        seed.deserialize(TreeDeserializer(item))
             .map(Some)
-            .map_err(|mistake| mistake.within(Step::Item(at)))
+            .map_err(|mistake| mistake.with_parent(PathStep::Item(at)))
     }
 }
 
-struct Members<'a> {
-    members: &'a [(Key, Tree)],
+struct TableAccess<'a> {
+    members: &'a [(SpannedKey, ConfigTree)],
     next: usize,
 }
 
-impl<'de> MapAccess<'de> for Members<'_> {
-    type Error = Mistake;
+impl<'de> MapAccess<'de> for TableAccess<'_> {
+    type Error = TreeDecodeError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Mistake> {
+    ) -> Result<Option<K::Value>, TreeDecodeError> {
         let Some((key, _)) = self.members.get(self.next) else {
             return Ok(None);
         };
-        let name: StringDeserializer<Mistake> = key.name.clone().into_deserializer();
+        let name: StringDeserializer<TreeDecodeError> = key.name.clone().into_deserializer();
         seed.deserialize(name)
             .map(Some)
-            .map_err(|mistake| mistake.in_key(key))
+            .map_err(|mistake| mistake.with_parent_key(key))
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(
+        &mut self,
+        seed: V,
+    ) -> Result<V::Value, TreeDecodeError> {
         let (key, value) = self
             .members
             .get(self.next)
-            .ok_or_else(|| Mistake::wrong("a value was read before its key"))?;
+            .ok_or_else(|| TreeDecodeError::from_message("a value was read before its key"))?;
         self.next += 1;
-        seed.deserialize(Reader(value))
-            .map_err(|mistake| mistake.in_key(key))
+        seed.deserialize(TreeDeserializer(value))
+            .map_err(|mistake| mistake.with_parent_key(key))
     }
 }
 
-/// A variant with something in it: a table of one member.
-struct Variant<'a>(&'a Key, &'a Tree);
+/// An enum variant with content: a table of one member.
+struct TableVariantAccess<'a>(&'a SpannedKey, &'a ConfigTree);
 
-impl<'de> EnumAccess<'de> for Variant<'_> {
-    type Error = Mistake;
+impl<'de> EnumAccess<'de> for TableVariantAccess<'_> {
+    type Error = TreeDecodeError;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Mistake> {
-        let name: StringDeserializer<Mistake> = self.0.name.clone().into_deserializer();
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Self), TreeDecodeError> {
+        let name: StringDeserializer<TreeDecodeError> = self.0.name.clone().into_deserializer();
         Ok((seed.deserialize(name)?, self))
     }
 }
 
-impl<'de> VariantAccess<'de> for Variant<'_> {
-    type Error = Mistake;
+impl<'de> VariantAccess<'de> for TableVariantAccess<'_> {
+    type Error = TreeDecodeError;
 
-    fn unit_variant(self) -> Result<(), Mistake> {
-        Err(Mistake::wrong(format!("`{}` stands alone", self.0.name)))
+    fn unit_variant(self) -> Result<(), TreeDecodeError> {
+        Err(TreeDecodeError::from_message(format!(
+            "`{}` stands alone",
+            self.0.name
+        )))
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Mistake> {
-        seed.deserialize(Reader(self.1))
-            .map_err(|mistake| mistake.in_key(self.0))
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<T::Value, TreeDecodeError> {
+        seed.deserialize(TreeDeserializer(self.1))
+            .map_err(|mistake| mistake.with_parent_key(self.0))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Mistake> {
-        Reader(self.1)
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, TreeDecodeError> {
+        TreeDeserializer(self.1)
             .deserialize_any(visitor)
-            .map_err(|mistake| mistake.in_key(self.0))
+            .map_err(|mistake| mistake.with_parent_key(self.0))
     }
 
     fn struct_variant<V: Visitor<'de>>(
         self,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Mistake> {
-        Reader(self.1)
+    ) -> Result<V::Value, TreeDecodeError> {
+        TreeDeserializer(self.1)
             .deserialize_map(visitor)
-            .map_err(|mistake| mistake.in_key(self.0))
+            .map_err(|mistake| mistake.with_parent_key(self.0))
     }
 }

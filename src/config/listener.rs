@@ -1,113 +1,122 @@
-//! Where peers come in.
+//! Listener declarations (`[[listener]]`): addresses, protocols and access rules.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
 use url::Host;
 
-use super::address::{Range, WebUrl};
-use super::tree::Tree;
+use super::address::{NetworkRange, WebUrl};
+use super::tree::ConfigTree;
 
-/// A socket in front of agents.
+/// A socket in front of agents (`[[listener]]`).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listener {
-    /// The protocol spoken.
-    pub protocol: Protocol,
-    /// Its dialect; MCP has two, A2A none, for each call says its own, and mail none.
-    pub dialect: Option<Dialect>,
-    /// Where to listen; port 0 is a free one.
+pub struct ListenerDeclaration {
+    /// Protocol of the listener.
+    pub protocol: ListenerProtocol,
+    /// Dialect of MCP. Required for MCP without the bare mode, and refused for other protocols.
+    pub dialect: Option<ListenerDialect>,
+    /// Address to listen on. Port 0 picks a free port.
     pub bind: SocketAddr,
-    /// The id of an agent, upstream or virtual server.
+    /// Id of the agent, upstream or virtual server to serve.
     pub agent: Option<String>,
-    /// The ids of several, but for [`Dialect::Bare`] and [`Protocol::Mail`]. Neither this nor `agent` is all agents and upstreams of the file.
+    /// Ids of several agents to serve. Refused for the bare dialect and [`ListenerProtocol::Mail`].
+    /// If both this and `agent` are absent, all agents and upstreams of the file are served.
     #[serde(default)]
     pub agents: Vec<String>,
-    /// What a peer without a credential is.
-    #[serde(default)]
-    pub trust: Trust,
-    /// The key file: every request must have one of its keys. Relative to the topology file.
+    /// Access of clients without a credential. Default: [`AnonymousAccess::Guest`] on loopback
+    /// addresses without `keys`, else [`AnonymousAccess::Denied`]; see [`Self::anonymous_access`].
+    pub anonymous: Option<AnonymousAccess>,
+    /// Key file, relative to the topology file. If set, every request needs one of its keys.
     pub keys: Option<PathBuf>,
-    /// Names (`Host`) under which this machine may be reached, beside its own.
+    /// Accepted `Host` names, in addition to this machine's own.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Web pages (`Origin`) that may send requests, beside this machine's own.
+    /// Accepted `Origin` values, in addition to this machine's own.
     #[serde(default)]
     pub origins: Vec<String>,
-    /// Transports beside streamable HTTP.
+    /// Compatibility transports, in addition to streamable HTTP.
     #[serde(default)]
     pub compat: Vec<CompatTransport>,
-    /// Most bytes of one message; [`callboard_rpc::BODY_BYTES_MAX_DEFAULT`] where it isn't said.
+    /// Maximum size of one message in bytes. Default: [`callboard_rpc::BODY_BYTES_MAX_DEFAULT`],
+    /// less for mail.
     pub body_bytes_max: Option<NonZeroUsize>,
-    /// How many seconds a call may take, questions included; the dialect's default where it isn't said.
+    /// Maximum duration of a call in seconds, questions included. The default depends on the
+    /// protocol.
     pub call_deadline_s: Option<NonZeroU64>,
-    /// Where others reach it, for A2A's cards; where it isn't said, the address that it listens on.
+    /// URL in A2A agent cards under which clients reach the listener. Default: the address that it
+    /// listens on.
     pub public_url: Option<WebUrl>,
-    /// Where A2A is spoken over gRPC too; port 0 is a free one. Needs the feature `grpc`.
+    /// Address for A2A over gRPC; port 0 picks a free one. Needs the feature `grpc`.
     pub grpc_bind: Option<SocketAddr>,
-    /// Where others reach that, for A2A's cards, as gRPC's clients want it (`host:port`); where it isn't said, the address
-    /// that it listens on.
+    /// gRPC target (`host:port`) in agent cards. Default: the address that `grpc_bind` listens on.
     pub grpc_target: Option<String>,
-    /// Networks that A2A's webhooks may be in, beside the public internet.
+    /// Networks in which A2A webhooks are allowed, in addition to the public internet.
     #[serde(default)]
-    pub push_allow: Vec<Range>,
-    /// The key that A2A's cards are signed with. Relative to the topology file.
+    pub push_allow: Vec<NetworkRange>,
+    /// Key file for signing A2A agent cards, relative to the topology file.
     pub signing_key: Option<PathBuf>,
-    /// Whether who has a key may read the card of what keys are needed for; by default, where there are `keys`.
+    /// Whether authenticated clients may fetch the extended agent card. Default: true if `keys` is
+    /// set.
     pub extended_card: Option<bool>,
-    /// Whether who has no key sees the list of A2A's tasks that were begun without one, there or at another listener where this holds;
-    /// where it isn't said, see [`Listener::lists_anonymous`].
-    pub list_anonymous: Option<bool>,
-    /// For how many seconds a message of A2A's that comes again is answered by the task that it began; 0: never.
-    pub repeat_s: Option<u64>,
-    /// Who provides the agents, in A2A's cards.
+    /// Whether clients without a key may list A2A tasks that were started without one, at this or
+    /// another such listener. Default: true for guests of a listener on loopback addresses without
+    /// `public_url`, `hosts` and `grpc_target`.
+    pub anonymous_task_listing: Option<bool>,
+    /// Time in seconds for which a repeated A2A message is answered by the task that it started. 0
+    /// disables it.
+    pub idempotency_window_s: Option<u64>,
+    /// Provider in A2A agent cards.
     pub provider: Option<ProviderDeclaration>,
-    /// The agents' version, in A2A's cards.
+    /// Agent version in A2A agent cards. Default: callboard's.
     pub version: Option<String>,
-    /// Where they are described, in A2A's cards.
+    /// Documentation URL in A2A agent cards.
     pub documentation_url: Option<WebUrl>,
-    /// Their picture, in A2A's cards.
+    /// Icon URL in A2A agent cards.
     pub icon_url: Option<WebUrl>,
-    /// Whether anybody who reaches it may use it, also from beyond this machine. Not a key of the file: it comes of another
-    /// document's words.
+    /// Whether anonymous clients are served on non-loopback addresses too. Not a key of the file: a
+    /// bidirectional agent's file sets it by its bind address.
     #[serde(skip)]
     pub open: bool,
 }
 
-/// Who provides an agent, in its card.
+/// Provider of an agent, in its A2A card.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderDeclaration {
-    /// The organization's name.
+    /// Name of the organization.
     pub organization: String,
-    /// Its address.
+    /// URL of the organization.
     pub url: WebUrl,
 }
 
-/// A transport that isn't MCP's any more, or never was.
+/// A transport outside the current MCP specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompatTransport {
-    /// WebSocket.
+    /// MCP over WebSocket.
     Websocket,
-    /// HTTP+SSE, of 2024-11-05.
+    /// HTTP+SSE of MCP 2024-11-05.
     Sse,
-    /// One JSON-RPC `tools/call` a POST, without handshake or session, in place of all else: see [`Dialect::Bare`].
+    /// One JSON-RPC `tools/call` for each POST, without handshake or session, in place of MCP. See
+    /// [`ServedProtocol::Bare`].
     Bare,
 }
 
-impl Listener {
-    /// One of A2A at `bind`, all else by default.
-    pub(super) fn a2a(bind: SocketAddr) -> Self {
+impl ListenerDeclaration {
+    /// Returns an A2A listener at `bind` with default settings.
+    pub(super) fn a2a_default(bind: SocketAddr) -> Self {
         Self {
-            protocol: Protocol::A2a,
+            protocol: ListenerProtocol::A2a,
             dialect: None,
             bind,
             agent: None,
             agents: Vec::new(),
-            trust: Trust::default(),
+            anonymous: None,
             keys: None,
             hosts: Vec::new(),
             origins: Vec::new(),
@@ -120,8 +129,8 @@ impl Listener {
             push_allow: Vec::new(),
             signing_key: None,
             extended_card: None,
-            list_anonymous: None,
-            repeat_s: None,
+            anonymous_task_listing: None,
+            idempotency_window_s: None,
             provider: None,
             version: None,
             documentation_url: None,
@@ -130,51 +139,60 @@ impl Listener {
         }
     }
 
-    /// What is spoken there.
-    pub fn speaks(&self) -> Speaks {
+    /// Returns the protocol that is served.
+    pub fn served_protocol(&self) -> ServedProtocol {
         match self.protocol {
-            Protocol::A2a => Speaks::A2a,
-            Protocol::Mail => Speaks::Mail,
-            Protocol::Mcp if self.is_bare() => Speaks::Bare,
-            Protocol::Mcp => Speaks::Mcp,
+            ListenerProtocol::A2a => ServedProtocol::A2a,
+            ListenerProtocol::Mail => ServedProtocol::Mail,
+            ListenerProtocol::Mcp if self.is_bare() => ServedProtocol::Bare,
+            ListenerProtocol::Mcp => ServedProtocol::Mcp,
         }
     }
 
-    /// Whether its MCP is the bare dialect: by `compat`, or by the older key `dialect`.
+    /// Whether the listener serves the bare dialect of MCP.
     pub(crate) fn is_bare(&self) -> bool {
-        self.dialect == Some(Dialect::Bare) || self.compat.contains(&CompatTransport::Bare)
+        self.compat.contains(&CompatTransport::Bare)
     }
 
-    /// What is spoken there needs, or hasn't got: the key at fault, and why. `tree` is its table.
-    pub(super) fn mistakes(&self, tree: &Tree) -> Vec<(&'static str, &'static str)> {
+    /// Returns the access of clients without a credential. With `keys` it is denied. Without a
+    /// declaration, clients are guests if all addresses are loopback ones, and denied otherwise.
+    pub fn anonymous_access(&self) -> AnonymousAccess {
+        match self.anonymous {
+            _ if self.keys.is_some() => AnonymousAccess::Denied,
+            Some(access) => access,
+            None if self.is_loopback_only() || self.open => AnonymousAccess::Guest,
+            None => AnonymousAccess::Denied,
+        }
+    }
+
+    fn is_loopback_only(&self) -> bool {
+        self.bind_addresses()
+            .all(|(_, address)| address.ip().is_loopback())
+    }
+
+    /// Returns invalid keys, each with a reason. `tree` is the listener's table.
+    pub(super) fn key_errors(&self, tree: &ConfigTree) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
-        let is_set = |key: &&str| tree.get(key).is_some_and(|value| !value.is_nothing());
+        let is_set = |key: &&str| tree.get(key).is_some_and(|value| !value.is_empty());
         match (self.protocol, self.dialect) {
-            (Protocol::Mcp, None) if !self.is_bare() => wrong.push((
-                "dialect",
-                "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\"",
-            )),
-            (Protocol::A2a, Some(_)) => wrong.push((
-                "dialect",
-                "the protocol \"a2a\" has no dialects: leave it out",
-            )),
-            (Protocol::Mail, Some(_)) => wrong.push((
-                "dialect",
-                "the protocol \"mail\" has no dialects: leave it out",
-            )),
+            (ListenerProtocol::Mcp, None) if !self.is_bare() => {
+                wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: write `dialect = \"mcp\"`, or `compat = [\"bare\"]`"))
+            }
+            (ListenerProtocol::A2a, Some(_)) => wrong.push(("dialect", "the protocol \"a2a\" has no dialects: leave it out")),
+            (ListenerProtocol::Mail, Some(_)) => wrong.push(("dialect", "the protocol \"mail\" has no dialects: leave it out")),
             _ => {}
         }
-        let speaks = self.speaks();
-        if speaks == Speaks::Bare {
+        let speaks = self.served_protocol();
+        if speaks == ServedProtocol::Bare {
             if self.agent.is_none() {
-                wrong.push(("dialect", "the dialect \"bare\" needs `agent`"));
+                wrong.push(("compat", "the dialect \"bare\" needs `agent`"));
             }
             let why = "`agents`, `keys`, `hosts`, `origins` and other `compat` are for the dialect \"mcp\"";
             let has_other = self
                 .compat
                 .iter()
                 .any(|transport| *transport != CompatTransport::Bare);
-            let not_bare = NOT_BARE
+            let not_bare = KEYS_NOT_BARE
                 .into_iter()
                 .filter(is_set)
                 .chain(has_other.then_some("compat"));
@@ -183,45 +201,58 @@ impl Listener {
             if self.agent.is_some() && !self.agents.is_empty() {
                 wrong.push(("agents", "write `agent` or `agents`, not both"));
             }
-            if self.keys.is_some() && self.trust != Trust::Anonymous {
-                wrong.push((
-                    "trust",
-                    "with `keys` nobody comes in without one: leave `trust` out",
-                ));
+            match self.anonymous {
+                Some(AnonymousAccess::Guest | AnonymousAccess::Operator) if self.keys.is_some() => {
+                    wrong.push((
+                        "anonymous",
+                        "with `keys` every request needs one of them: leave `anonymous` out",
+                    ));
+                }
+                _ => {}
             }
         }
-        if speaks == Speaks::Mail {
-            wrong.extend(self.mistakes_of_mail());
+        if speaks == ServedProtocol::Mail {
+            wrong.extend(self.mail_key_errors());
         }
-        if speaks == Speaks::A2a {
-            wrong.extend(self.mistakes_of_a2a());
+        if speaks == ServedProtocol::A2a {
+            wrong.extend(self.a2a_key_errors());
         } else {
             wrong.extend(
-                ONLY_A2A
+                A2A_KEYS
                     .into_iter()
                     .filter(is_set)
                     .map(|key| (key, "this is for the protocol \"a2a\"")),
             );
         }
-        if self.trust == Trust::LoopbackOperator {
+        if self.keys.is_none()
+            && self.anonymous == Some(AnonymousAccess::Denied)
+            && self.is_loopback_only()
+        {
+            wrong.push((
+                "anonymous",
+                "every request would be refused: write `keys`, or leave `anonymous` out",
+            ));
+        }
+        let is_operator = self.anonymous == Some(AnonymousAccess::Operator);
+        if is_operator {
             wrong.extend(
-                REACHED_BY_PROXY
+                PROXY_KEYS
                     .into_iter()
                     .filter(is_set)
-                    .map(|key| (key, OPERATOR_BEHIND_PROXY)),
+                    .map(|key| (key, OPERATOR_PROXY_MESSAGE)),
             );
         }
         for (key, _) in self
-            .wants()
+            .bind_addresses()
             .filter(|(_, address)| !address.ip().is_loopback())
         {
-            if self.trust == Trust::LoopbackOperator {
+            if is_operator {
                 wrong.push((
                     key,
                     "this is not a loopback address: peers there can't be the operator",
                 ));
-            } else if speaks == Speaks::Bare {
-                wrong.push((key, BARE_BEYOND_LOOPBACK));
+            } else if speaks == ServedProtocol::Bare {
+                wrong.push((key, BARE_LOOPBACK_MESSAGE));
             } else if self.keys.is_none() && !self.open {
                 wrong.push((
                     key,
@@ -232,21 +263,20 @@ impl Listener {
         wrong
     }
 
-    /// Whether a proxy may pass requests on to it: one of [`REACHED_BY_PROXY`] is set.
+    /// Whether the listener may be reached through a proxy: one of [`PROXY_KEYS`] is set.
     pub(crate) fn is_behind_proxy(&self) -> bool {
         self.public_url.is_some() || !self.hosts.is_empty() || self.grpc_target.is_some()
     }
 
-    /// Whether all who come in without a key are taken for one party, which sees the list of its tasks: as the file says, else where
-    /// nobody has a key and nobody comes from beyond this machine, by itself or by way of a proxy.
+    /// Whether anonymous clients may list anonymous tasks. Default: only guests of a listener on
+    /// loopback addresses without a declared proxy may.
     pub(crate) fn lists_anonymous(&self) -> bool {
-        let is_of_this_machine =
-            self.wants().all(|(_, address)| address.ip().is_loopback()) && !self.is_behind_proxy();
-        self.list_anonymous
-            .unwrap_or(is_of_this_machine && self.keys.is_none() && self.trust == Trust::Anonymous)
+        let is_local = self.is_loopback_only() && !self.is_behind_proxy();
+        self.anonymous_task_listing
+            .unwrap_or(is_local && self.anonymous_access() == AnonymousAccess::Guest)
     }
 
-    fn mistakes_of_mail(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    fn mail_key_errors(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let wrong = [
             (
                 "agent",
@@ -270,22 +300,23 @@ impl Listener {
             .map(|(key, _, why)| (key, why))
     }
 
-    fn mistakes_of_a2a(&self) -> Vec<(&'static str, &'static str)> {
+    fn a2a_key_errors(&self) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
         if !self.compat.is_empty() {
             wrong.push(("compat", "`compat` is for the dialect \"mcp\""));
         }
-        if self.extended_card == Some(true) && self.keys.is_none() && self.trust == Trust::Anonymous
-        {
+        let is_operator = self.anonymous == Some(AnonymousAccess::Operator);
+        if self.extended_card == Some(true) && self.keys.is_none() && !is_operator {
             wrong.push((
                 "extended_card",
                 "nobody has a key to read it with: write `keys` too",
             ));
         }
-        if self.list_anonymous == Some(true)
-            && (self.keys.is_some() || self.trust != Trust::Anonymous)
-        {
-            wrong.push(("list_anonymous", "nobody is anonymous there: leave it out"));
+        if self.anonymous_task_listing == Some(true) && (self.keys.is_some() || is_operator) {
+            wrong.push((
+                "anonymous_task_listing",
+                "nobody is anonymous there: leave it out",
+            ));
         }
         if self
             .public_url
@@ -297,11 +328,11 @@ impl Listener {
         if self.bind.ip().is_unspecified() && self.public_url.is_none() {
             wrong.push(("bind", "cards can't give this address: write `public_url`"));
         }
-        wrong.extend(self.mistakes_of_grpc());
+        wrong.extend(self.grpc_key_errors());
         wrong
     }
 
-    fn mistakes_of_grpc(&self) -> Vec<(&'static str, &'static str)> {
+    fn grpc_key_errors(&self) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
         let Some(bind) = self.grpc_bind else {
             if self.grpc_target.is_some() {
@@ -336,18 +367,18 @@ impl Listener {
         wrong
     }
 
-    /// The addresses that it wants, each with its key.
-    pub(super) fn wants(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    /// Returns the declared addresses, each with its key.
+    pub(super) fn bind_addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         std::iter::once(("bind", self.bind)).chain(self.grpc_bind.map(|bind| ("grpc_bind", bind)))
     }
 
-    /// The ids that it names.
-    pub(super) fn named(&self) -> impl Iterator<Item = &str> {
+    /// Returns the ids of the agents that the listener names.
+    pub(super) fn named_ids(&self) -> impl Iterator<Item = &str> {
         self.agent.iter().chain(&self.agents).map(String::as_str)
     }
 
-    /// Paths as this process sees them.
-    pub(super) fn resolve(&mut self, folder: &Path) {
+    /// Resolves relative paths against `folder`.
+    pub(super) fn resolve_paths(&mut self, folder: &Path) {
         for path in [&mut self.keys, &mut self.signing_key]
             .into_iter()
             .flatten()
@@ -357,28 +388,28 @@ impl Listener {
     }
 }
 
-/// Keys that the bare dialect hasn't got.
-const NOT_BARE: [&str; 4] = ["agents", "keys", "hosts", "origins"];
-/// Keys of A2A alone.
-const ONLY_A2A: [&str; 12] = [
+/// Keys that are invalid in the bare dialect.
+const KEYS_NOT_BARE: [&str; 4] = ["agents", "keys", "hosts", "origins"];
+/// Keys for the protocol A2A only.
+const A2A_KEYS: [&str; 12] = [
     "public_url",
     "grpc_bind",
     "grpc_target",
     "push_allow",
     "signing_key",
     "extended_card",
-    "list_anonymous",
-    "repeat_s",
+    "anonymous_task_listing",
+    "idempotency_window_s",
     "provider",
     "version",
     "documentation_url",
     "icon_url",
 ];
-/// Keys that declare that others reach it by another address or name, by way of a proxy.
-const REACHED_BY_PROXY: [&str; 3] = ["public_url", "hosts", "grpc_target"];
-const OPERATOR_BEHIND_PROXY: &str = "whoever comes by this address or name comes through a proxy and would be the operator: \
-                                     write `keys` in place of `trust = \"loopback_operator\"`";
-const BARE_BEYOND_LOOPBACK: &str = "this is not a loopback address, and the dialect \"bare\" has no credentials: bind a loopback \
+/// Keys that declare a proxy in front of the listener.
+const PROXY_KEYS: [&str; 3] = ["public_url", "hosts", "grpc_target"];
+const OPERATOR_PROXY_MESSAGE: &str = "requests to this address or name come through a proxy, and their senders would be the operator: \
+                                     write `keys` in place of `anonymous = \"operator\"`";
+const BARE_LOOPBACK_MESSAGE: &str = "this is not a loopback address, and the dialect \"bare\" has no credentials: bind a loopback \
                                     address, or write the dialect \"mcp\" and `keys`";
 
 fn is_host_and_port(target: &str) -> bool {
@@ -387,23 +418,23 @@ fn is_host_and_port(target: &str) -> bool {
         .is_some_and(|(host, port)| Host::parse(host).is_ok() && port.parse::<NonZeroU16>().is_ok())
 }
 
-/// What is spoken on a socket.
+/// Protocol served on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaks {
-    /// MCP, in its bare dialect.
+pub enum ServedProtocol {
+    /// The bare dialect of MCP: one JSON-RPC `tools/call` for each POST.
     Bare,
-    /// MCP.
+    /// MCP, both eras.
     Mcp,
-    /// A2A, in all its versions.
+    /// A2A, all versions, chosen by the request.
     A2a,
-    /// Agent mail.
+    /// Agent mail over HTTP and WebSocket.
     Mail,
 }
 
-/// A protocol for listeners.
+/// Protocol of a listener, as declared (`protocol`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol {
+pub enum ListenerProtocol {
     /// Model Context Protocol.
     Mcp,
     /// Agent2Agent.
@@ -412,36 +443,67 @@ pub enum Protocol {
     Mail,
 }
 
-/// A dialect of MCP.
+/// Dialect of MCP, as declared (`dialect`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Dialect {
-    /// One JSON-RPC `tools/call` a POST, without handshake or session.
-    Bare,
-    /// All of it, both eras, over streamable HTTP.
+pub enum ListenerDialect {
+    /// MCP of both eras over streamable HTTP.
     Mcp,
 }
 
-/// What a peer without a credential is taken for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Trust {
-    /// Nobody in particular.
-    #[default]
-    Anonymous,
-    /// The local operator: for development, on loopback addresses only.
-    LoopbackOperator,
+/// Access of clients without a credential (`anonymous`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnonymousAccess {
+    /// Served as an anonymous principal (`"guest"`).
+    Guest,
+    /// Served as the local operator (`"operator"`). For development, on loopback addresses only.
+    Operator,
+    /// Refused (`false`): every request needs a key.
+    Denied,
 }
 
-/// Whether two listeners can't both have their address.
-pub(super) fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+impl<'de> Deserialize<'de> for AnonymousAccess {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnonymousAccessVisitor)
+    }
+}
+
+struct AnonymousAccessVisitor;
+
+impl Visitor<'_> for AnonymousAccessVisitor {
+    type Value = AnonymousAccess;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"guest\", \"operator\" or false")
+    }
+
+    fn visit_bool<E: de::Error>(self, is_allowed: bool) -> Result<AnonymousAccess, E> {
+        // `true` doesn't say which principal the client gets.
+        if is_allowed {
+            Err(E::invalid_value(Unexpected::Bool(true), &self))
+        } else {
+            Ok(AnonymousAccess::Denied)
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<AnonymousAccess, E> {
+        match name {
+            "guest" => Ok(AnonymousAccess::Guest),
+            "operator" => Ok(AnonymousAccess::Operator),
+            _ => Err(E::unknown_variant(name, &["guest", "operator"])),
+        }
+    }
+}
+
+/// Whether two listeners can't both bind their addresses.
+pub(super) fn addresses_conflict(one: SocketAddr, other: SocketAddr) -> bool {
     let same_machine =
         one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() != 0 && one.port() == other.port() && same_machine
 }
 
-/// Whether an id can be a part of a URL's path.
-pub(super) fn fits_into_a_path(id: &str) -> bool {
+/// Whether an id can be a segment of a URL path.
+pub(super) fn is_path_segment(id: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !id.is_empty() && !id.chars().all(|c| c == '.') && id.chars().all(is_fine)
 }

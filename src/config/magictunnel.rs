@@ -1,18 +1,18 @@
-//! MagicTunnel's `external_mcp:`, read as upstreams and routing.
+//! Translation of MagicTunnel's `external_mcp` section into upstreams and routing.
 
 use serde::Deserialize;
 
 use super::decode::decode_as;
-use super::problem::{Level, Problems};
-use super::tree::{Key, Tree, Value};
+use super::problem::{ProblemCollector, Severity};
+use super::tree::{ConfigTree, ConfigValue, SpannedKey};
 use super::yes;
 
-/// The node's name where such a file has no `node`.
+/// Default node name of such a file.
 pub(super) const NAME_DEFAULT: &str = "magictunnel";
-/// Where such a file listens that declares no listener.
+/// Default listener address of such a file.
 const BIND_DEFAULT: &str = "127.0.0.1:3001";
 
-/// The switches; what else is in it are trees.
+/// Scalar keys of the section.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExternalSwitches {
@@ -20,28 +20,31 @@ struct ExternalSwitches {
     enabled: bool,
 }
 
-/// The same in our words.
+/// The translated section.
 pub(super) struct ExternalTopology {
-    /// As of `[[upstream]]`.
-    pub(super) upstreams: Vec<Tree>,
-    /// As `[routing]`.
-    pub(super) routing: Option<Tree>,
+    /// Tables of `[[upstream]]`.
+    pub(super) upstreams: Vec<ConfigTree>,
+    /// Table of `[routing]`.
+    pub(super) routing: Option<ConfigTree>,
 }
 
-/// Reads `external_mcp`. Its servers speak the dialect of MagicTunnel unless they say otherwise.
-pub(super) fn translate(mut tree: Tree, problems: &mut Problems<'_>) -> ExternalTopology {
+/// Translates `external_mcp`. Servers get `dialect = "magictunnel"` unless they declare another.
+pub(super) fn translate(
+    mut tree: ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> ExternalTopology {
     const WHAT: &str = "`external_mcp`";
     let mut translated = ExternalTopology {
         upstreams: Vec::new(),
         routing: None,
     };
-    if !matches!(tree.value, Value::Table(_)) {
+    if !matches!(tree.value, ConfigValue::Table(_)) {
         problems.error(Some(tree.span), format!("{WHAT} must be a table"));
         return translated;
     }
     let servers = tree.take("servers");
     let routing = tree.take("external_routing");
-    let switches = decode_as::<ExternalSwitches>(&mut tree, WHAT, Level::Warning, problems);
+    let switches = decode_as::<ExternalSwitches>(&mut tree, WHAT, Severity::Warning, problems);
     if switches.is_some_and(|switches| !switches.enabled) {
         return translated;
     }
@@ -49,7 +52,7 @@ pub(super) fn translate(mut tree: Tree, problems: &mut Problems<'_>) -> External
     let Some((_, servers)) = servers else {
         return translated;
     };
-    let Value::Table(servers) = servers.value else {
+    let ConfigValue::Table(servers) = servers.value else {
         problems.error(
             Some(servers.span),
             "`servers` must be a table, its keys the servers' names",
@@ -58,13 +61,17 @@ pub(super) fn translate(mut tree: Tree, problems: &mut Problems<'_>) -> External
     };
     translated.upstreams = servers
         .into_iter()
-        .filter_map(|(name, server)| upstream(name, server, problems))
+        .filter_map(|(name, server)| upstream_tree(name, server, problems))
         .collect();
     translated
 }
 
-fn upstream(name: Key, mut server: Tree, problems: &mut Problems<'_>) -> Option<Tree> {
-    let Value::Table(members) = &mut server.value else {
+fn upstream_tree(
+    name: SpannedKey,
+    mut server: ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<ConfigTree> {
+    let ConfigValue::Table(members) = &mut server.value else {
         problems.error(
             Some(server.span),
             format!("the server `{}` must be a table", name.name),
@@ -78,10 +85,10 @@ fn upstream(name: Key, mut server: Tree, problems: &mut Problems<'_>) -> Option<
         );
         members.retain(|(key, _)| key.name != "id");
     }
-    let Tree {
-        value: Value::Table(mut all),
+    let ConfigTree {
+        value: ConfigValue::Table(mut all),
         ..
-    } = Tree::of_texts(&name.span, [("id", &name.name), ("dialect", "magictunnel")])
+    } = ConfigTree::table_of_texts(&name.span, [("id", &name.name), ("dialect", "magictunnel")])
     else {
         return None;
     };
@@ -90,9 +97,9 @@ fn upstream(name: Key, mut server: Tree, problems: &mut Problems<'_>) -> Option<
     Some(server)
 }
 
-/// The listener of a file that declares none.
-pub(super) fn listener() -> Tree {
-    Tree::of_texts(
+/// Returns the listener of a file that declares none.
+pub(super) fn default_listener() -> ConfigTree {
+    ConfigTree::table_of_texts(
         &(0..0),
         [
             ("protocol", "mcp"),

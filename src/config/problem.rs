@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and why one can't be used.
+//! Problems of a topology file with their positions, and the error type of reading one.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -7,38 +7,38 @@ use std::{fmt, io};
 
 use serde::{Serialize, de};
 
-/// Most mistakes of one file that are told; what follows is counted.
+/// Maximum number of problems reported for one file. Further ones are only counted.
 pub const PROBLEMS_MAX: usize = 100;
 
-/// How bad it is.
+/// Severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Nothing starts with it.
+pub enum Severity {
+    /// The file can't be used.
     Error,
-    /// It starts, and something won't be as it was meant.
+    /// The file can be used, but part of it has no effect or an unintended one.
     Warning,
 }
 
-/// One mistake.
+/// A problem of a topology file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// How bad it is.
-    pub level: Level,
-    /// Where, in bytes of the text; `None` where it is nowhere in particular.
+pub struct ConfigProblem {
+    /// Severity.
+    pub level: Severity,
+    /// Byte range in the text; `None` if the problem has no position.
     #[serde(skip)]
     pub span: Option<Range<usize>>,
-    /// Where: the line, from 1; 0 without a place.
+    /// Line, from 1; 0 without a position.
     pub line: usize,
-    /// Where: the column in characters, from 1; 0 without a place.
+    /// Column in characters, from 1; 0 without a position.
     pub column: usize,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// What to do, where that isn't plain.
+    /// Advice on how to fix it, where there is any.
     pub help: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         if let Some(help) = &self.help {
@@ -51,25 +51,25 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong with a text.
+/// Collects the problems of one text, up to [`PROBLEMS_MAX`].
 #[derive(Debug)]
-pub(crate) struct Problems<'a> {
+pub(crate) struct ProblemCollector<'a> {
     text: &'a str,
-    found: Vec<Problem>,
-    left_out: usize,
+    found: Vec<ConfigProblem>,
+    omitted_count: usize,
 }
 
-impl<'a> Problems<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
+impl<'a> ProblemCollector<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
         Self {
             text,
             found: Vec::new(),
-            left_out: 0,
+            omitted_count: 0,
         }
     }
 
     pub(super) fn error(&mut self, span: Option<Range<usize>>, message: impl Into<String>) {
-        self.add(Level::Error, span, message.into(), None);
+        self.add(Severity::Error, span, message.into(), None);
     }
 
     pub(super) fn error_with(
@@ -78,34 +78,36 @@ impl<'a> Problems<'a> {
         message: impl Into<String>,
         help: Option<String>,
     ) {
-        self.add(Level::Error, span, message.into(), help);
+        self.add(Severity::Error, span, message.into(), help);
     }
 
-    /// An error about a name that isn't among those `known`.
-    pub(super) fn unknown<'k>(
+    /// Reports an unknown name as an error, with the most similar of the `known` ones as a
+    /// suggestion.
+    pub(super) fn unknown_name<'k>(
         &mut self,
         span: Option<Range<usize>>,
         message: impl Into<String>,
         written: &str,
         known: impl IntoIterator<Item = &'k str>,
     ) {
-        self.error_with(span, message, did_you_mean(written, known));
+        self.error_with(span, message, suggestion(written, known));
     }
 
-    /// The same, with a list of those `known` where none is like it.
-    pub(super) fn not_among(
+    /// Reports an unknown name like [`Self::unknown_name`]; without a similar name the help lists
+    /// all `known` ones.
+    pub(super) fn not_one_of(
         &mut self,
         span: Option<Range<usize>>,
         message: impl Into<String>,
         written: &str,
         known: &[&str],
     ) {
-        let help = did_you_mean(written, known.iter().copied()).or_else(|| one_of(known));
+        let help = suggestion(written, known.iter().copied()).or_else(|| known_names_help(known));
         self.error_with(span, message, help);
     }
 
     pub(super) fn warning(&mut self, span: Option<Range<usize>>, message: impl Into<String>) {
-        self.add(Level::Warning, span, message.into(), None);
+        self.add(Severity::Warning, span, message.into(), None);
     }
 
     pub(super) fn warning_with(
@@ -114,26 +116,26 @@ impl<'a> Problems<'a> {
         message: impl Into<String>,
         help: Option<String>,
     ) {
-        self.add(Level::Warning, span, message.into(), help);
+        self.add(Severity::Warning, span, message.into(), help);
     }
 
     pub(super) fn add(
         &mut self,
-        level: Level,
+        level: Severity,
         span: Option<Range<usize>>,
         message: String,
         help: Option<String>,
     ) {
         if self.found.len() >= PROBLEMS_MAX {
-            self.left_out += 1;
+            self.omitted_count += 1;
             return;
         }
-        // A table made of headers has no place of its own.
+        // TOML tables that exist only as parts of header names have no position.
         let span = span.filter(|span| span.end > 0 && span.start <= self.text.len());
         let (line, column) = span
             .as_ref()
-            .map_or((0, 0), |span| place(self.text, span.start));
-        let problem = Problem {
+            .map_or((0, 0), |span| line_and_column(self.text, span.start));
+        let problem = ConfigProblem {
             level,
             span,
             line,
@@ -149,17 +151,17 @@ impl<'a> Problems<'a> {
     pub(super) fn has_errors(&self) -> bool {
         self.found
             .iter()
-            .any(|problem| problem.level == Level::Error)
+            .any(|problem| problem.level == Severity::Error)
     }
 
-    /// In the order of the text.
-    pub(super) fn into_sorted(mut self) -> Vec<Problem> {
+    /// Returns the problems in file order, and the count of omitted ones as a last error.
+    pub(super) fn into_sorted(mut self) -> Vec<ConfigProblem> {
         self.found
             .sort_by_key(|problem| (problem.line == 0, problem.line, problem.column));
-        if self.left_out > 0 {
-            let message = format!("there are {} more", self.left_out);
-            self.found.push(Problem {
-                level: Level::Error,
+        if self.omitted_count > 0 {
+            let message = format!("there are {} more", self.omitted_count);
+            self.found.push(ConfigProblem {
+                level: Severity::Error,
                 span: None,
                 line: 0,
                 column: 0,
@@ -171,8 +173,8 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// The line and column (in characters) of a byte, from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
+/// Returns line and column (in characters) of a byte offset, from 1.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = (0..=at.min(text.len()))
         .rev()
         .find_map(|at| text.get(..at))
@@ -182,25 +184,25 @@ fn place(text: &str, at: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// What was meant, of what there is: for a name that is close to one of them.
-pub(super) fn did_you_mean<'a>(
+/// Returns "did you mean …" for the most similar known name.
+pub(super) fn suggestion<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    closest(written, known).map(|name| format!("did you mean `{name}`?"))
+    closest_name(written, known).map(|name| format!("did you mean `{name}`?"))
 }
 
-/// The names that there are.
-pub(super) fn one_of(known: &[&str]) -> Option<String> {
+/// Returns a list of the known names as help text; `None` if there are none.
+pub(super) fn known_names_help(known: &[&str]) -> Option<String> {
     (!known.is_empty()).then(|| format!("there are `{}`", known.join("`, `")))
 }
 
-/// The name that is close to what is written.
-pub(crate) fn closest<'a>(
+/// Returns the most similar known name, if its similarity is at least 0.75.
+pub(crate) fn closest_name<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    /// How alike two names must be, of 1.
+    /// Minimum Jaro–Winkler similarity of a suggestion, 0 to 1.
     const ALIKE_MIN: f64 = 0.75;
     let alike = known
         .into_iter()
@@ -211,65 +213,65 @@ pub(crate) fn closest<'a>(
     best.map(|(_, name)| name)
 }
 
-/// Why a topology can't be used; each names the place to change.
+/// Failure to use a topology. Each variant says what to correct.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Check the path and its permissions.
+    /// The file can't be read or isn't UTF-8. Check the path and its permissions.
     #[error("failed to read {path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Split the file.
+    /// The file is larger than [`super::TOPOLOGY_BYTES_MAX`]. Split it.
     #[error("{path} has more than {} bytes", super::TOPOLOGY_BYTES_MAX)]
     TooLarge {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Correct what is named.
+    /// The file has errors.
     #[error("{}: {}", .path.display(), summary(.problems))]
-    Mistakes {
-        /// The file.
+    Invalid {
+        /// Path of the file.
         path: PathBuf,
-        /// All that is wrong with it; at least one is an error.
-        problems: Vec<Problem>,
+        /// Its problems; at least one is an error.
+        problems: Vec<ConfigProblem>,
     },
-    /// Name one that is declared.
+    /// A requested agent isn't declared.
     #[error("there is no agent {agent} in the topology")]
     UnknownAgent {
-        /// Who was asked for.
+        /// The requested id.
         agent: String,
     },
-    /// Add an `[[agent]]` or an `[[upstream]]`.
+    /// No agent or upstream is declared.
     #[error("the topology declares no agent")]
     NoAgents,
-    /// Correct the listener.
+    /// A listener can't be configured as declared.
     #[error("the listener on {bind}: {why}")]
     Listener {
-        /// Where it would listen.
+        /// Its address.
         bind: SocketAddr,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
     },
 }
 
 impl ConfigError {
-    pub(crate) fn mistakes(path: &Path, problems: Vec<Problem>) -> Self {
-        Self::Mistakes {
+    pub(crate) fn invalid(path: &Path, problems: Vec<ConfigProblem>) -> Self {
+        Self::Invalid {
             path: path.to_owned(),
             problems,
         }
     }
 }
 
-/// The first error, and how many more there are.
-fn summary(problems: &[Problem]) -> String {
+/// Returns the first error and the number of others.
+fn summary(problems: &[ConfigProblem]) -> String {
     let errors: Vec<_> = problems
         .iter()
-        .filter(|problem| problem.level == Level::Error)
+        .filter(|problem| problem.level == Severity::Error)
         .collect();
     match errors.as_slice() {
         [] => "it can't be used".to_owned(),
@@ -281,8 +283,8 @@ fn summary(problems: &[Problem]) -> String {
     }
 }
 
-/// What serde calls by the name of a type.
-pub(super) fn in_words(expected: &dyn de::Expected) -> String {
+/// Translates serde's description of an expected type into words of the file format.
+pub(super) fn describe_expected(expected: &dyn de::Expected) -> String {
     let expected = expected.to_string();
     let is_type = |kind: char| {
         expected.starts_with(kind) && expected.chars().skip(1).all(|c| c.is_ascii_digit())
@@ -301,7 +303,7 @@ pub(super) fn in_words(expected: &dyn de::Expected) -> String {
     }
 }
 
-pub(super) fn kind_of(found: &de::Unexpected<'_>) -> &'static str {
+pub(super) fn describe_found(found: &de::Unexpected<'_>) -> &'static str {
     match found {
         de::Unexpected::Bool(_) => "true or false",
         de::Unexpected::Unsigned(_) | de::Unexpected::Signed(_) => "a whole number",
@@ -314,26 +316,30 @@ pub(super) fn kind_of(found: &de::Unexpected<'_>) -> &'static str {
     }
 }
 
-/// An error unless the variable is there.
-pub(super) fn is_set(name: &str, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
+/// Reports an error unless the environment variable is set.
+pub(super) fn check_variable(
+    name: &str,
+    span: Option<Range<usize>>,
+    problems: &mut ProblemCollector<'_>,
+) {
     if std::env::var_os(name).is_none() {
-        problems.error(span, format!("there is no {}", variable(name)));
+        problems.error(span, format!("there is no {}", variable_for_message(name)));
     }
 }
 
-/// The file of a program in `PATH`.
-pub(super) fn in_path(program: &str) -> Option<PathBuf> {
+/// Returns the path of a program found in `PATH`.
+pub(super) fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
 }
 
-/// An error unless the key file is there, where one is named.
+/// Reports an error if a key file is named and missing.
 pub(super) fn check_key_file(
     file: Option<&Path>,
     span: Option<Range<usize>>,
-    problems: &mut Problems<'_>,
+    problems: &mut ProblemCollector<'_>,
 ) {
     if let Some(file) = file.filter(|file| !file.is_file()) {
         problems.error(span, format!("there is no key file {}", file.display()));
@@ -341,7 +347,7 @@ pub(super) fn check_key_file(
 }
 
 /// A variable as a message may name it: what can't be a name may be the secret itself, put in the wrong place.
-pub(super) fn variable(name: &str) -> String {
+pub(super) fn variable_for_message(name: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match !name.is_empty() && name.len() <= 64 && name.chars().all(is_name) {
         true => format!("variable {name}"),
@@ -351,15 +357,19 @@ pub(super) fn variable(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::variable;
+    use super::variable_for_message;
 
     /// Goal: a secret in a name's place isn't repeated. Method: a name, and what can't be one.
     #[test]
     fn secrets_are_not_repeated() {
-        assert_eq!(variable("OPENAI_API_KEY"), "variable OPENAI_API_KEY");
+        assert_eq!(
+            variable_for_message("OPENAI_API_KEY"),
+            "variable OPENAI_API_KEY"
+        );
         for secret in ["sk-proj-1234", "", "a b", &"A".repeat(65)] {
             assert!(
-                !variable(secret).contains("sk-") && !variable(secret).contains("AAAA"),
+                !variable_for_message(secret).contains("sk-")
+                    && !variable_for_message(secret).contains("AAAA"),
                 "{secret}"
             );
         }

@@ -1,16 +1,17 @@
-//! What a text comes to, and every mistake in it.
+//! Tests of topology parsing and of each problem that it reports.
 
 mod bidirectional;
 mod frozen;
 mod mail;
 mod orchestrator;
+mod renamed;
 
 use std::path::Path;
 
-use super::{Level, Problem, Speaks, Topology, parse};
+use super::{ConfigProblem, ServedProtocol, Severity, Topology, parse_topology};
 
-fn problems(text: &str, is_yaml: bool) -> Vec<Problem> {
-    parse(text, is_yaml, Path::new("/nowhere"), true).1
+fn problems(text: &str, is_yaml: bool) -> Vec<ConfigProblem> {
+    parse_topology(text, is_yaml, Path::new("/nowhere"), true).1
 }
 
 /// `line:column message` of each.
@@ -36,31 +37,33 @@ fn toml_and_yaml_are_one() {
         format!("{:?}", one.upstreams),
         format!("{:?}", other.upstreams)
     );
-    assert_eq!(one.prints.agents, other.prints.agents);
+    assert_eq!(one.fingerprints.agents, other.fingerprints.agents);
     let changed = toml.replace("0x10", "17");
     assert_ne!(
         Topology::parse(&changed, false, Path::new(""))
             .unwrap()
-            .prints
+            .fingerprints
             .agents,
-        one.prints.agents
+        one.fingerprints.agents
     );
 }
 
-/// Goal: the bare dialect is a compatibility mode of MCP, and the older key says the same. Method: each notation, and MCP.
+/// Goal: the bare dialect is a compatibility mode of MCP. Method: each notation, and MCP.
 #[test]
 fn the_bare_dialect_is_a_mode() {
     for (keys, speaks) in [
-        ("compat = [\"bare\"]", Speaks::Bare),
-        ("dialect = \"mcp\"\ncompat = [\"bare\"]", Speaks::Bare),
-        ("dialect = \"bare\"", Speaks::Bare),
-        ("dialect = \"mcp\"", Speaks::Mcp),
+        ("compat = [\"bare\"]", ServedProtocol::Bare),
+        (
+            "dialect = \"mcp\"\ncompat = [\"bare\"]",
+            ServedProtocol::Bare,
+        ),
+        ("dialect = \"mcp\"", ServedProtocol::Mcp),
     ] {
         let text = format!(
             "{NODE}[[upstream]]\nid = \"a\"\ncommand = [\"x\"]\n[[listener]]\nprotocol = \"mcp\"\nbind = \"127.0.0.1:0\"\nagent = \"a\"\n{keys}\n"
         );
         let topology = Topology::parse(&text, false, Path::new("")).unwrap();
-        assert_eq!(topology.listeners[0].speaks(), speaks, "{keys}");
+        assert_eq!(topology.listeners[0].served_protocol(), speaks, "{keys}");
     }
 }
 
@@ -110,8 +113,9 @@ fn places_count_characters() {
     );
 }
 
-/// Goal: texts that can't be read end in a place, not in a panic or in no end. Method: rows; nesting, aliases that repeat
-/// aliases, a second document, keys twice, far too deep.
+/// Goal: unreadable texts are reported with a position, without a panic or an endless loop. Method:
+/// rows: syntax errors, nesting, aliases that repeat aliases, a second document, repeated keys,
+/// excessive depth.
 #[test]
 fn unreadable_texts() {
     let aliases = (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, n| {
@@ -141,18 +145,18 @@ fn unreadable_texts() {
         assert!(
             found
                 .iter()
-                .any(|p| p.level == Level::Error && p.message.contains(wanted)),
+                .any(|p| p.level == Severity::Error && p.message.contains(wanted)),
             "{wanted}: {found:?}"
         );
     }
-    // Both of two lines that can't be read.
+    // Both syntax errors are reported.
     assert_eq!(
         problems("[node\nname = \"n\"\n[[upstream]]\nid =\n", false).len(),
         2
     );
 }
 
-/// Goal: no file is told in more than a screenful of mistakes. Method: one more than the bound.
+/// Goal: the number of reported problems is bounded. Method: one more than the limit.
 #[test]
 fn mistakes_are_bounded() {
     let text: String = (0..=super::PROBLEMS_MAX)
@@ -163,7 +167,7 @@ fn mistakes_are_bounded() {
     assert_eq!(found.last().unwrap().message, "there are 1 more");
 }
 
-/// Goal: how an upstream is reached fits together. Method: rows.
+/// Goal: keys of an upstream's endpoint that contradict each other are reported. Method: rows.
 #[test]
 fn endpoints() {
     for (lines, wanted) in [
@@ -187,8 +191,8 @@ fn endpoints() {
         ),
         ("url = \"ftp://x/\"", "not an http"),
         (
-            "url = \"http://x/\"\nset = { A = \"b\" }",
-            "`set` is for upstreams with a `command`",
+            "url = \"http://x/\"\nenv = { A = \"b\" }",
+            "`env` is for upstreams with a `command`",
         ),
         (
             "command = [\"sh\"]\nbearer_env = \"HOME\"",
@@ -203,7 +207,7 @@ fn endpoints() {
             "there is no program no-such-program in PATH",
         ),
         (
-            "command = [\"sh\"]\ndirectory = \"no_such\"",
+            "command = [\"sh\"]\nworking_directory = \"no_such\"",
             "there is no folder",
         ),
         ("url = \"http://x/\"\ncalls_max = 0", "must be 1 at least"),
@@ -220,16 +224,14 @@ fn endpoints() {
     }
 }
 
-/// Goal: who answers fits together: no model for a person's question, nobody who isn't there. Method: rows.
+/// Goal: routing that can't work is reported: models for elicitations, unknown answerers. Method:
+/// rows.
 #[test]
 fn answerers() {
     let upstream = "[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\nsupports_sampling = true\n";
     let model = "[[agent]]\nkind = \"model\"\nid = \"m\"\nprovider = \"echo\"\n";
     for (lines, wanted) in [
-        (
-            "elicitation.default_strategy = \"magictunnel_handled\"",
-            "for a person",
-        ),
+        ("elicitation.default_strategy = \"models\"", "for a person"),
         (
             "elicitation.server_strategies = { a = \"parallel\" }",
             "for a person",
@@ -264,9 +266,7 @@ fn answerers() {
         );
     }
     let without = told(
-        &format!(
-            "{NODE}{upstream}[routing]\nsampling.default_strategy = \"magictunnel_handled\"\n"
-        ),
+        &format!("{NODE}{upstream}[routing]\nsampling.default_strategy = \"models\"\n"),
         false,
     );
     assert!(
@@ -275,8 +275,8 @@ fn answerers() {
     );
 }
 
-/// Goal: names that lead nowhere are told with what was meant, and what nothing leads to is a warning. Method: a topology
-/// of several members.
+/// Goal: unknown names are reported with a suggestion, and unreachable agents with a warning.
+/// Method: a topology of several members.
 #[test]
 fn names_lead_somewhere() {
     let text = format!(
@@ -311,7 +311,8 @@ fn names_lead_somewhere() {
     assert_eq!(found.len(), 6, "{found:?}");
 }
 
-/// Goal: whoever writes guard rules is told where none of them holds. Method: the same rules, with each guard and without one.
+/// Goal: guard rules that apply nowhere are reported. Method: the same rules, with each guard and
+/// without one.
 #[test]
 fn guard_rules_without_a_guard() {
     let rules = "guard_rules = [{ id = \"site.x\", phrases = [\"x\"] }]\n";
@@ -334,7 +335,8 @@ fn guard_rules_without_a_guard() {
     }
 }
 
-/// Goal: a store that can't be meant is told at its place, and a password in a URL isn't repeated. Method: one mistake each.
+/// Goal: invalid store settings are reported at their position, and a password in a URL isn't
+/// repeated. Method: one mistake each.
 #[test]
 fn stores() {
     let told = |section: &str| told(&format!("{NODE}[store]\n{section}\n"), false);
@@ -387,7 +389,7 @@ fn stores() {
     );
 }
 
-/// Goal: a listener in A2A has what it needs, and no other protocol has what is its own. Method: rows.
+/// Goal: an A2A listener requires its keys, and other protocols reject them. Method: rows.
 #[test]
 fn listeners_of_a2a() {
     let told = |lines: &str| {
@@ -399,7 +401,7 @@ fn listeners_of_a2a() {
         )
     };
     let here = "bind = \"127.0.0.1:7100\"";
-    let all = "public_url = \"https://agents.example/base\"\npush_allow = [\"127.0.0.0/8\", \"::1\"]\nversion = \"2\"\nlist_anonymous = true\nrepeat_s = 0\n\
+    let all = "public_url = \"https://agents.example/base\"\npush_allow = [\"127.0.0.0/8\", \"::1\"]\nversion = \"2\"\nanonymous_task_listing = true\nidempotency_window_s = 0\n\
                provider = { organization = \"o\", url = \"https://o.example\" }\nicon_url = \"https://o.example/i.png\"\n";
     assert_eq!(told(&format!("protocol = \"a2a\"\n{here}\n{all}")), [""; 0]);
     assert_eq!(
@@ -425,11 +427,11 @@ fn listeners_of_a2a() {
             "nobody has a key",
         ),
         (
-            "protocol = \"a2a\"\nlist_anonymous = true\ntrust = \"loopback_operator\"",
+            "protocol = \"a2a\"\nanonymous_task_listing = true\nanonymous = \"operator\"",
             "nobody is anonymous there",
         ),
         (
-            "protocol = \"a2a\"\nlist_anonymous = true\nkeys = \"k\"",
+            "protocol = \"a2a\"\nanonymous_task_listing = true\nkeys = \"k\"",
             "nobody is anonymous there",
         ),
         (
@@ -468,20 +470,20 @@ fn listeners_of_a2a() {
         ("grpc_bind = \"0.0.0.0:7200\"", "write `grpc_target`"),
         ("grpc_bind = \"10.0.0.1:7200\"", "keys are needed"),
         (
-            "grpc_bind = \"10.0.0.1:7200\"\ntrust = \"loopback_operator\"",
+            "grpc_bind = \"10.0.0.1:7200\"\nanonymous = \"operator\"",
             "can't be the operator",
         ),
         (
-            "grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:1\"\ntrust = \"loopback_operator\"",
+            "grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:1\"\nanonymous = \"operator\"",
             "would be the operator",
         ),
         (
-            "public_url = \"https://x/\"\ntrust = \"loopback_operator\"",
-            "8:14 the listener on 127.0.0.1:7100: whoever comes",
+            "public_url = \"https://x/\"\nanonymous = \"operator\"",
+            "8:14 the listener on 127.0.0.1:7100: requests to this address",
         ),
         (
-            "hosts = [\"x.example\"]\ntrust = \"loopback_operator\"",
-            "write `keys` in place of `trust",
+            "hosts = [\"x.example\"]\nanonymous = \"operator\"",
+            "write `keys` in place of `anonymous",
         ),
         (
             "grpc_bind = \"127.0.0.1:7100\"",
@@ -510,21 +512,21 @@ fn listeners_of_a2a() {
     );
 }
 
-/// Goal: the anonymous are one party where nobody comes from elsewhere and nobody has a key, unless the file says otherwise. Method:
-/// rows.
+/// Goal: anonymous tasks can be listed by default only on listeners that other machines and proxies
+/// don't reach and that need no keys. Method: rows.
 #[test]
 fn who_lists_the_tasks_of_the_anonymous() {
     for (lines, lists) in [
         ("bind = \"127.0.0.1:7100\"", true),
         ("bind = \"[::1]:7100\"", true),
-        ("bind = \"127.0.0.1:7100\"\nlist_anonymous = false", false),
-        ("bind = \"127.0.0.1:7100\"\nkeys = \"k\"", false),
         (
-            "bind = \"127.0.0.1:7100\"\ntrust = \"loopback_operator\"",
+            "bind = \"127.0.0.1:7100\"\nanonymous_task_listing = false",
             false,
         ),
+        ("bind = \"127.0.0.1:7100\"\nkeys = \"k\"", false),
+        ("bind = \"127.0.0.1:7100\"\nanonymous = \"operator\"", false),
         ("bind = \"10.0.0.1:7100\"\nkeys = \"k\"", false),
-        // Whoever comes by the proxy.
+        // Clients come through the proxy.
         (
             "bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"",
             false,
@@ -534,7 +536,7 @@ fn who_lists_the_tasks_of_the_anonymous() {
             false,
         ),
         (
-            "bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"\nlist_anonymous = true",
+            "bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"\nanonymous_task_listing = true",
             true,
         ),
     ] {
@@ -546,7 +548,8 @@ fn who_lists_the_tasks_of_the_anonymous() {
     }
 }
 
-/// Goal: whatever is served by name can say what it is for; a way of mail, which isn't, can't. Method: one of each.
+/// Goal: everything that is served by name may have a description; mail delivery agents may not.
+/// Method: one of each.
 #[test]
 fn descriptions() {
     let text = format!(
@@ -562,12 +565,12 @@ fn descriptions() {
         assert_eq!(topology.description(id), Some(&*format!("of {id}")));
     }
     assert_eq!(topology.description("other"), None);
-    // Nothing begins anew for it but what has it of its own.
+    // A changed description changes only fingerprints of agents that use it themselves.
     let other = Topology::parse(&text.replace("\"of ", "\"for "), false, Path::new("")).unwrap();
     assert_eq!(other.description("u"), Some("for u"));
     for id in ["u", "m", "r", "o", "s"] {
         assert_eq!(
-            other.prints.agents[id] == topology.prints.agents[id],
+            other.fingerprints.agents[id] == topology.fingerprints.agents[id],
             id != "o",
             "{id}"
         );
@@ -582,8 +585,8 @@ fn descriptions() {
     assert!(of_way.contains("has no key `description`"), "{of_way}");
 }
 
-/// Goal: who built callboard without gRPC is told where the file wants it. Method: a listener that does, with the feature and
-/// without.
+/// Goal: a file that needs gRPC is rejected if callboard is built without it. Method: a listener
+/// with gRPC, with the feature and without.
 #[test]
 fn grpc_is_a_feature() {
     let lines = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\n  grpc_bind = \"[::1]:7200\"\ngrpc_target = \"agents.example:443\"\n";
@@ -602,14 +605,14 @@ fn grpc_is_a_feature() {
     );
 }
 
-/// Goal: what is declared of an A2A listener holds for one at another address too, gRPC included, but not how others reach it.
-/// Method: rows of addresses.
+/// Goal: `a2a_listener` keeps the declared keys at another address, gRPC included, but not the
+/// public URL. Method: rows of addresses.
 #[test]
 fn a_listener_elsewhere() {
     let lines = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\npublic_url = \"https://x/\"\nversion = \"2\"\n\
          [[agent]]\nkind = \"a2a\"\nid = \"far\"\nurl = \"https://far.example/agent\"\n";
     let mut topology = Topology::parse(&format!("{NODE}{lines}"), false, Path::new("")).unwrap();
-    // As it is read where callboard speaks gRPC.
+    // As parsed with the feature `grpc`.
     topology.listeners[0].grpc_bind = Some("127.0.0.1:7200".parse().unwrap());
     topology.listeners[0].grpc_target = Some("x:443".to_owned());
     for (bind, url, grpc, target) in [
@@ -648,7 +651,8 @@ fn a_listener_elsewhere() {
     }
 }
 
-/// Goal: an agent elsewhere that speaks A2A is declared in full, and what doesn't fit is told at its place. Method: rows.
+/// Goal: a remote A2A agent can be declared in full, and contradictions are reported at their
+/// position. Method: rows.
 #[test]
 fn agents_that_speak_a2a() {
     let agent = "[[agent]]\nkind = \"a2a\"\nid = \"far\"\n";

@@ -1,5 +1,5 @@
-//! A topology's text as a tree that knows where each value stands. TOML and YAML both come to this, and all that follows
-//! needs to know only one of them.
+//! Syntax tree of a topology with the source position of each value. TOML and YAML are both parsed
+//! into it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,71 +9,77 @@ use std::ops::Range;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use toml::de::{DeTable, DeValue};
 
-use super::problem::Problems;
+use super::problem::ProblemCollector;
 
-/// Deepest nesting of a topology, in tables and lists.
+/// Maximum nesting depth of tables and lists in a YAML file.
 const DEPTH_MAX: usize = 32;
 
-/// A value and its place, in bytes of the text.
+/// A value with its byte range in the text.
 #[derive(Debug, Clone)]
-pub(crate) struct Tree {
+pub(crate) struct ConfigTree {
     pub(super) span: Range<usize>,
-    pub(super) value: Value,
+    pub(super) value: ConfigValue,
 }
 
-/// What stands there.
+/// Content of a value.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(super) enum ConfigValue {
     Null,
     Bool(bool),
     Integer(i64),
     Float(f64),
     Text(String),
-    List(Vec<Tree>),
-    Table(Vec<(Key, Tree)>),
-    /// In place of a value that is missing or wrong, and was reported: reads as any type, so that what else is wrong
-    /// shows too.
-    Anything,
+    List(Vec<ConfigTree>),
+    Table(Vec<(SpannedKey, ConfigTree)>),
+    /// Stand-in for a missing or wrong value that was reported. It deserializes as any type, so
+    /// that further problems are found.
+    Placeholder,
 }
 
-/// A key and its place.
+/// A key with its byte range in the text.
 #[derive(Debug, Clone)]
-pub(super) struct Key {
+pub(super) struct SpannedKey {
     pub(super) span: Range<usize>,
     pub(super) name: String,
 }
 
-/// A step to a value further in.
+/// One step of a path into the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Key(String),
     Item(usize),
 }
 
-impl Tree {
-    pub(super) fn new(span: Range<usize>, value: Value) -> Self {
+impl ConfigTree {
+    pub(super) fn new(span: Range<usize>, value: ConfigValue) -> Self {
         Self { span, value }
     }
 
-    /// A table with nothing in it, for what a file leaves out.
+    /// Returns an empty table, for a section that the file omits.
     pub(super) fn empty() -> Self {
-        Self::new(0..0, Value::Table(Vec::new()))
+        Self::new(0..0, ConfigValue::Table(Vec::new()))
     }
 
-    /// A table of texts, all of this place.
-    pub(super) fn of_texts<const N: usize>(span: &Range<usize>, texts: [(&str, &str); N]) -> Self {
+    /// Returns a table of texts, all with the same position.
+    pub(super) fn table_of_texts<const N: usize>(
+        span: &Range<usize>,
+        texts: [(&str, &str); N],
+    ) -> Self {
         let member = |(name, text): (&str, &str)| {
-            let key = Key {
+            let key = SpannedKey {
                 span: span.clone(),
                 name: name.to_owned(),
             };
-            (key, Self::new(span.clone(), Value::Text(text.to_owned())))
+            (
+                key,
+                Self::new(span.clone(), ConfigValue::Text(text.to_owned())),
+            )
         };
-        Self::new(span.clone(), Value::Table(texts.map(member).into()))
+        Self::new(span.clone(), ConfigValue::Table(texts.map(member).into()))
     }
 
-    pub(super) fn members(&self) -> &[(Key, Tree)] {
-        if let Value::Table(members) = &self.value {
+    pub(super) fn members(&self) -> &[(SpannedKey, ConfigTree)] {
+        if let ConfigValue::Table(members) = &self.value {
             members
         } else {
             &[]
@@ -81,7 +87,7 @@ impl Tree {
     }
 
     pub(super) fn items(&self) -> &[Self] {
-        if let Value::List(items) = &self.value {
+        if let ConfigValue::List(items) = &self.value {
             items
         } else {
             &[]
@@ -89,7 +95,7 @@ impl Tree {
     }
 
     pub(super) fn text(&self) -> Option<&str> {
-        if let Value::Text(text) = &self.value {
+        if let ConfigValue::Text(text) = &self.value {
             Some(text)
         } else {
             None
@@ -103,40 +109,41 @@ impl Tree {
             .map(|(_, value)| value)
     }
 
-    /// Takes a member out.
-    pub(super) fn take(&mut self, name: &str) -> Option<(Key, Self)> {
-        let Value::Table(members) = &mut self.value else {
+    /// Removes a member and returns it.
+    pub(super) fn take(&mut self, name: &str) -> Option<(SpannedKey, Self)> {
+        let ConfigValue::Table(members) = &mut self.value else {
             return None;
         };
         let at = members.iter().position(|(key, _)| key.name == name)?;
         Some(members.remove(at))
     }
 
-    /// The value at the end of a path of names.
-    pub(super) fn at(&self, names: &[&str]) -> Option<&Self> {
+    /// Returns the value at a path of keys.
+    pub(super) fn at_path(&self, names: &[&str]) -> Option<&Self> {
         names.iter().try_fold(self, |tree, name| tree.get(name))
     }
 
-    /// Span of a member, else of this table; `None` where what is there was reported already, so that nothing more is said of it.
-    pub(super) fn place(&self, name: &str) -> Option<Range<usize>> {
-        self.place_at(&[name])
+    /// Returns the span of a member, or of this table if there is none; `None` if the member was
+    /// reported before.
+    pub(super) fn span_of(&self, name: &str) -> Option<Range<usize>> {
+        self.span_at_path(&[name])
     }
 
-    /// The same, of the value at the end of a path of names.
-    pub(super) fn place_at(&self, names: &[&str]) -> Option<Range<usize>> {
-        match self.at(names) {
-            Some(found) if found.is_repaired() => None,
+    /// Returns the span of the value at a path of keys, like [`Self::span_of`].
+    pub(super) fn span_at_path(&self, names: &[&str]) -> Option<Range<usize>> {
+        match self.at_path(names) {
+            Some(found) if found.is_placeholder() => None,
             found => Some(found.unwrap_or(self).span.clone()),
         }
     }
 
-    /// Span of an item of a list.
-    pub(super) fn item_place(&self, key: &str, at: usize) -> Option<Range<usize>> {
+    /// Returns the span of a list item, or of the list.
+    pub(super) fn item_span(&self, key: &str, at: usize) -> Option<Range<usize>> {
         let item = self.get(key).and_then(|list| list.items().get(at));
-        item.map_or_else(|| self.place(key), |item| Some(item.span.clone()))
+        item.map_or_else(|| self.span_of(key), |item| Some(item.span.clone()))
     }
 
-    /// Where a member's name stands.
+    /// Returns the span of a key.
     pub(super) fn key_span(&self, name: &str) -> Option<Range<usize>> {
         self.members()
             .iter()
@@ -144,36 +151,36 @@ impl Tree {
             .map(|(key, _)| key.span.clone())
     }
 
-    /// Whether it stands for something that was reported already.
-    pub(super) fn is_repaired(&self) -> bool {
-        matches!(self.value, Value::Anything)
+    /// Whether this stands for a value that was reported before.
+    pub(super) fn is_placeholder(&self) -> bool {
+        matches!(self.value, ConfigValue::Placeholder)
     }
 
-    /// Whether it reads as nothing: null, an empty list, or what was reported already.
-    pub(super) fn is_nothing(&self) -> bool {
+    /// Whether the value is null, an empty list, or a placeholder.
+    pub(super) fn is_empty(&self) -> bool {
         match &self.value {
-            Value::Null | Value::Anything => true,
-            Value::List(items) => items.is_empty(),
+            ConfigValue::Null | ConfigValue::Placeholder => true,
+            ConfigValue::List(items) => items.is_empty(),
             _ => false,
         }
     }
 
-    pub(super) fn step_mut(&mut self, step: &Step) -> Option<&mut Self> {
+    pub(super) fn child_mut(&mut self, step: &PathStep) -> Option<&mut Self> {
         match (&mut self.value, step) {
-            (Value::Table(members), Step::Key(name)) => members
+            (ConfigValue::Table(members), PathStep::Key(name)) => members
                 .iter_mut()
                 .find(|(key, _)| key.name == *name)
                 .map(|(_, value)| value),
-            (Value::List(items), Step::Item(at)) => items.get_mut(*at),
+            (ConfigValue::List(items), PathStep::Item(at)) => items.get_mut(*at),
             _ => None,
         }
     }
 
-    /// Takes away what a step leads to; whether it was there.
-    pub(super) fn remove(&mut self, step: &Step) -> bool {
+    /// Removes the value at a step. Returns whether there was one.
+    pub(super) fn remove(&mut self, step: &PathStep) -> bool {
         match (&mut self.value, step) {
-            (Value::Table(_), Step::Key(name)) => self.take(name).is_some(),
-            (Value::List(items), Step::Item(at)) if *at < items.len() => {
+            (ConfigValue::Table(_), PathStep::Key(name)) => self.take(name).is_some(),
+            (ConfigValue::List(items), PathStep::Item(at)) if *at < items.len() => {
                 items.remove(*at);
                 true
             }
@@ -181,18 +188,18 @@ impl Tree {
         }
     }
 
-    /// The same for the same values, wherever they stand and in whatever order a table has them. Tells nothing of them.
+    /// Returns a hash of the values, independent of positions and of the order of keys.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_into(&mut hasher);
         hasher.finish()
     }
 
-    /// The same, whatever the member of that name is.
+    /// Returns the fingerprint without the member `name`.
     pub(super) fn fingerprint_without(&mut self, name: &str) -> u64 {
         let left_out = self.take(name);
         let fingerprint = self.fingerprint();
-        if let (Some(left_out), Value::Table(members)) = (left_out, &mut self.value) {
+        if let (Some(left_out), ConfigValue::Table(members)) = (left_out, &mut self.value) {
             members.push(left_out);
         }
         fingerprint
@@ -200,16 +207,16 @@ impl Tree {
 
     fn hash_into(&self, hasher: &mut DefaultHasher) {
         match &self.value {
-            Value::Null | Value::Anything => 0_u8.hash(hasher),
-            Value::Bool(yes) => (1_u8, yes).hash(hasher),
-            Value::Integer(number) => (2_u8, number).hash(hasher),
-            Value::Float(number) => (3_u8, number.to_bits()).hash(hasher),
-            Value::Text(text) => (4_u8, text).hash(hasher),
-            Value::List(items) => {
+            ConfigValue::Null | ConfigValue::Placeholder => 0_u8.hash(hasher),
+            ConfigValue::Bool(yes) => (1_u8, yes).hash(hasher),
+            ConfigValue::Integer(number) => (2_u8, number).hash(hasher),
+            ConfigValue::Float(number) => (3_u8, number.to_bits()).hash(hasher),
+            ConfigValue::Text(text) => (4_u8, text).hash(hasher),
+            ConfigValue::List(items) => {
                 (5_u8, items.len()).hash(hasher);
                 items.iter().for_each(|item| item.hash_into(hasher));
             }
-            Value::Table(members) => {
+            ConfigValue::Table(members) => {
                 let mut members: Vec<_> = members
                     .iter()
                     .map(|(key, value)| (&key.name, value))
@@ -225,19 +232,23 @@ impl Tree {
     }
 }
 
-/// Most values of a YAML file, with those that its aliases repeat.
+/// Maximum number of values in a YAML file, including repetitions by aliases.
 const YAML_VALUES_MAX: usize = 50_000;
 
-/// Reads a text; what can't be read is reported, and what can is the result.
-pub(super) fn read(text: &str, is_yaml: bool, problems: &mut Problems<'_>) -> Option<Tree> {
+/// Parses a text. Syntax errors are reported; the result is the readable part.
+pub(super) fn parse_tree(
+    text: &str,
+    is_yaml: bool,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<ConfigTree> {
     if is_yaml {
-        yaml(text, problems)
+        parse_yaml(text, problems)
     } else {
-        Some(toml(text, problems))
+        Some(parse_toml(text, problems))
     }
 }
 
-fn toml(text: &str, problems: &mut Problems<'_>) -> Tree {
+fn parse_toml(text: &str, problems: &mut ProblemCollector<'_>) -> ConfigTree {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         problems.error(
@@ -246,61 +257,64 @@ fn toml(text: &str, problems: &mut Problems<'_>) -> Tree {
         );
     }
     let span = table.span();
-    toml_table(table.into_inner(), span)
+    table_from_toml(table.into_inner(), span)
 }
 
-fn toml_table(table: DeTable<'_>, span: Range<usize>) -> Tree {
+fn table_from_toml(table: DeTable<'_>, span: Range<usize>) -> ConfigTree {
     let member = |(key, value): (toml::Spanned<Cow<'_, str>>, toml::Spanned<DeValue<'_>>)| {
-        let key = Key {
+        let key = SpannedKey {
             span: key.span(),
             name: key.into_inner().into_owned(),
         };
         let span = value.span();
-        (key, toml_value(value.into_inner(), span))
+        (key, value_from_toml(value.into_inner(), span))
     };
     let mut members: Vec<_> = table.into_iter().map(member).collect();
-    // As they are written: what is reported first is what stands first.
+    // File order, so that problems are reported in that order.
     members.sort_by_key(|(key, _)| key.span.start);
-    Tree::new(span, Value::Table(members))
+    ConfigTree::new(span, ConfigValue::Table(members))
 }
 
-fn toml_value(value: DeValue<'_>, span: Range<usize>) -> Tree {
+fn value_from_toml(value: DeValue<'_>, span: Range<usize>) -> ConfigTree {
     let value = match value {
-        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::String(text) => ConfigValue::Text(text.into_owned()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) => Value::Integer(number),
-            Err(_) => Value::Text(number.as_str().to_owned()),
+            Ok(number) => ConfigValue::Integer(number),
+            Err(_) => ConfigValue::Text(number.as_str().to_owned()),
         },
-        DeValue::Float(number) => number.as_str().parse().map_or(Value::Null, Value::Float),
-        DeValue::Boolean(yes) => Value::Bool(yes),
-        DeValue::Datetime(time) => Value::Text(time.to_string()),
+        DeValue::Float(number) => number
+            .as_str()
+            .parse()
+            .map_or(ConfigValue::Null, ConfigValue::Float),
+        DeValue::Boolean(yes) => ConfigValue::Bool(yes),
+        DeValue::Datetime(time) => ConfigValue::Text(time.to_string()),
         DeValue::Array(items) => {
             let item = |item: toml::Spanned<DeValue<'_>>| {
                 let span = item.span();
-                toml_value(item.into_inner(), span)
+                value_from_toml(item.into_inner(), span)
             };
-            Value::List(items.into_iter().map(item).collect())
+            ConfigValue::List(items.into_iter().map(item).collect())
         }
-        DeValue::Table(table) => return toml_table(table, span),
+        DeValue::Table(table) => return table_from_toml(table, span),
     };
-    Tree::new(span, value)
+    ConfigTree::new(span, value)
 }
 
-/// A table or list that isn't finished.
-struct Open {
+/// A table or list that isn't closed yet.
+struct OpenCollection {
     start: usize,
     anchor: usize,
-    holds: Holds,
+    items: CollectionItems,
 }
 
-enum Holds {
-    List(Vec<Tree>),
-    /// The members so far, and the key whose value comes next.
-    Table(Vec<(Key, Tree)>, Option<Key>),
+enum CollectionItems {
+    List(Vec<ConfigTree>),
+    /// Members so far, and the key of the next value.
+    Table(Vec<(SpannedKey, ConfigTree)>, Option<SpannedKey>),
 }
 
-fn yaml(text: &str, problems: &mut Problems<'_>) -> Option<Tree> {
-    // The parser counts characters.
+fn parse_yaml(text: &str, problems: &mut ProblemCollector<'_>) -> Option<ConfigTree> {
+    // The parser counts characters, not bytes.
     let starts: Option<Vec<usize>> =
         (!text.is_ascii()).then(|| text.char_indices().map(|(at, _)| at).collect());
     let byte = |at: usize| {
@@ -309,8 +323,11 @@ fn yaml(text: &str, problems: &mut Problems<'_>) -> Option<Tree> {
             .map_or(at, |starts| starts.get(at).copied().unwrap_or(text.len()))
     };
     let bytes = |span: Span| byte(span.start.index())..byte(span.end.index());
-    let (mut open, mut anchors, mut root) =
-        (Vec::<Open>::new(), HashMap::<usize, Tree>::new(), None);
+    let (mut open, mut anchors, mut root) = (
+        Vec::<OpenCollection>::new(),
+        HashMap::<usize, ConfigTree>::new(),
+        None,
+    );
     let (mut values, mut documents) = (0_usize, 0_usize);
     for event in Parser::new_from_str(text) {
         let (event, span) = match event {
@@ -331,45 +348,45 @@ fn yaml(text: &str, problems: &mut Problems<'_>) -> Option<Tree> {
                 continue;
             }
             Event::SequenceStart(anchor, _) => {
-                open.push(Open {
+                open.push(OpenCollection {
                     start: span.start,
                     anchor,
-                    holds: Holds::List(Vec::new()),
+                    items: CollectionItems::List(Vec::new()),
                 });
                 None
             }
             Event::MappingStart(anchor, _) => {
-                open.push(Open {
+                open.push(OpenCollection {
                     start: span.start,
                     anchor,
-                    holds: Holds::Table(Vec::new(), None),
+                    items: CollectionItems::Table(Vec::new(), None),
                 });
                 None
             }
             Event::Scalar(scalar, style, anchor, tag) => {
                 values += 1;
                 Some((
-                    Tree::new(span.clone(), scalar_value(scalar, style, tag.as_deref())),
+                    ConfigTree::new(span.clone(), scalar_value(scalar, style, tag.as_deref())),
                     anchor,
                 ))
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 values += 1;
                 let Some(ended) = open.pop() else { continue };
-                let value = match ended.holds {
-                    Holds::List(items) => Value::List(items),
-                    Holds::Table(members, _) => Value::Table(members),
+                let value = match ended.items {
+                    CollectionItems::List(items) => ConfigValue::List(items),
+                    CollectionItems::Table(members, _) => ConfigValue::Table(members),
                 };
                 Some((
-                    Tree::new(ended.start..span.end.max(ended.start + 1), value),
+                    ConfigTree::new(ended.start..span.end.max(ended.start + 1), value),
                     ended.anchor,
                 ))
             }
             Event::Alias(anchor) => {
                 let repeated = anchors.get(&anchor).cloned();
-                values += repeated.as_ref().map_or(1, count);
+                values += repeated.as_ref().map_or(1, count_values);
                 Some((
-                    repeated.unwrap_or_else(|| Tree::new(span.clone(), Value::Null)),
+                    repeated.unwrap_or_else(|| ConfigTree::new(span.clone(), ConfigValue::Null)),
                     0,
                 ))
             }
@@ -390,51 +407,57 @@ fn yaml(text: &str, problems: &mut Problems<'_>) -> Option<Tree> {
         if anchor > 0 {
             anchors.insert(anchor, tree.clone());
         }
-        match open.last_mut().map(|open| &mut open.holds) {
+        match open.last_mut().map(|open| &mut open.items) {
             None => root = Some(tree),
-            Some(Holds::List(items)) => items.push(tree),
-            Some(Holds::Table(members, key)) => match key.take() {
+            Some(CollectionItems::List(items)) => items.push(tree),
+            Some(CollectionItems::Table(members, key)) => match key.take() {
                 Some(key) if members.iter().any(|(other, _)| other.name == key.name) => {
                     problems.error(Some(key.span), format!("`{}` is there twice", key.name));
                 }
                 Some(key) => members.push((key, tree)),
-                None => *key = Some(as_key(tree, problems)),
+                None => *key = Some(key_from_scalar(tree, problems)),
             },
         }
     }
-    Some(root.unwrap_or_else(Tree::empty))
+    Some(root.unwrap_or_else(ConfigTree::empty))
 }
 
-fn count(tree: &Tree) -> usize {
+fn count_values(tree: &ConfigTree) -> usize {
     match &tree.value {
-        Value::List(items) => 1 + items.iter().map(count).sum::<usize>(),
-        Value::Table(members) => 1 + members.iter().map(|(_, value)| count(value)).sum::<usize>(),
+        ConfigValue::List(items) => 1 + items.iter().map(count_values).sum::<usize>(),
+        ConfigValue::Table(members) => {
+            1 + members
+                .iter()
+                .map(|(_, value)| count_values(value))
+                .sum::<usize>()
+        }
         _ => 1,
     }
 }
 
-fn as_key(tree: Tree, problems: &mut Problems<'_>) -> Key {
+fn key_from_scalar(tree: ConfigTree, problems: &mut ProblemCollector<'_>) -> SpannedKey {
     let name = match tree.value {
-        Value::Text(text) => text,
-        Value::Bool(yes) => yes.to_string(),
-        Value::Integer(number) => number.to_string(),
-        Value::Float(number) => number.to_string(),
+        ConfigValue::Text(text) => text,
+        ConfigValue::Bool(yes) => yes.to_string(),
+        ConfigValue::Integer(number) => number.to_string(),
+        ConfigValue::Float(number) => number.to_string(),
         _ => {
             problems.error(Some(tree.span.clone()), "a key must be a text");
             String::new()
         }
     };
-    Key {
+    SpannedKey {
         span: tree.span,
         name,
     }
 }
 
-/// The core schema of YAML 1.2 (10.3.2): only plain scalars are anything but text.
-fn scalar_value(scalar: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -> Value {
+/// Returns a scalar by the core schema of YAML 1.2 (10.3.2): only plain scalars can be other than
+/// text.
+fn scalar_value(scalar: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -> ConfigValue {
     let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
     if style != ScalarStyle::Plain || is_text {
-        return Value::Text(scalar.into_owned());
+        return ConfigValue::Text(scalar.into_owned());
     }
     let number = || {
         let radix = [("0x", 16), ("0o", 8)]
@@ -447,15 +470,15 @@ fn scalar_value(scalar: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -> 
     let is_float =
         || scalar.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
     match &*scalar {
-        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "true" | "True" | "TRUE" => Value::Bool(true),
-        "false" | "False" | "FALSE" => Value::Bool(false),
+        "" | "~" | "null" | "Null" | "NULL" => ConfigValue::Null,
+        "true" | "True" | "TRUE" => ConfigValue::Bool(true),
+        "false" | "False" | "FALSE" => ConfigValue::Bool(false),
         text => match number() {
-            Some(number) => Value::Integer(number),
+            Some(number) => ConfigValue::Integer(number),
             None if is_float() => text
                 .parse()
-                .map_or_else(|_| Value::Text(text.to_owned()), Value::Float),
-            None => Value::Text(text.to_owned()),
+                .map_or_else(|_| ConfigValue::Text(text.to_owned()), ConfigValue::Float),
+            None => ConfigValue::Text(text.to_owned()),
         },
     }
 }

@@ -1,9 +1,9 @@
-//! A2A over gRPC, beside a listener over HTTP: what of it depends on the feature `grpc`.
+//! A2A over gRPC beside an HTTP listener. Everything that depends on the feature `grpc` is here.
 
 use std::net::{SocketAddr, TcpListener};
 
 #[cfg(feature = "grpc")]
-use callboard_a2a::grpc::GrpcServing;
+use callboard_a2a::grpc::BoundGrpcServer;
 use callboard_a2a::inbound::{A2aServer, NamedAgents};
 use callboard_rpc::serve::ListenOptions;
 
@@ -15,16 +15,16 @@ fn serve(
     all: A2aServer,
     named: NamedAgents,
     listen: &ListenOptions,
-) -> Result<GrpcServing, NodeError> {
+) -> Result<BoundGrpcServer, NodeError> {
     Ok(callboard_a2a::grpc::serve(socket, all, named, listen)?)
 }
 
-/// There is none.
+/// Placeholder without the feature.
 #[cfg(not(feature = "grpc"))]
-enum GrpcServing {}
+enum BoundGrpcServer {}
 
 #[cfg(not(feature = "grpc"))]
-impl GrpcServing {
+impl BoundGrpcServer {
     async fn stop(self) {
         match self {}
     }
@@ -36,10 +36,10 @@ fn serve(
     _: A2aServer,
     _: NamedAgents,
     _: &ListenOptions,
-) -> Result<GrpcServing, NodeError> {
+) -> Result<BoundGrpcServer, NodeError> {
     use crate::config::ConfigError;
 
-    // No topology comes to it: the check says so before.
+    // Unreachable from a topology: its check reports `grpc_bind` without the feature.
     let why = "this callboard speaks no gRPC".to_owned();
     Err(ConfigError::Listener {
         bind: socket.local_addr()?,
@@ -48,19 +48,20 @@ fn serve(
     .into())
 }
 
-/// A socket for gRPC that is open, and what serves on it.
-pub(super) struct Grpc {
-    /// As it was declared.
+/// An open gRPC socket and its server.
+pub(super) struct GrpcListener {
+    /// Declared address.
     pub(super) bind: SocketAddr,
-    /// The socket itself, so that another server can take it over.
+    /// The socket, so that another server can take it over.
     pub(super) socket: TcpListener,
-    /// Where it listens.
+    /// Actual address.
     pub(super) address: SocketAddr,
-    serving: GrpcServing,
+    serving: BoundGrpcServer,
 }
 
-impl Grpc {
-    /// Serves those of an HTTP listener on `socket`, which was declared to be at `bind`: all as one, and each as a tenant.
+impl GrpcListener {
+    /// Serves the agents of an HTTP listener on `socket`, declared as `bind`: all as one agent, and
+    /// each as a tenant.
     pub(super) fn open(
         bind: SocketAddr,
         socket: TcpListener,
@@ -76,7 +77,7 @@ impl Grpc {
         })
     }
 
-    /// Takes no more calls, and ends once those that run have ended, within the drain time.
+    /// Stops accepting calls, and returns when running ones have ended or the drain time is over.
     pub(super) async fn close(self) {
         drop(self.socket);
         self.serving.stop().await;

@@ -1,81 +1,80 @@
-//! The sockets of a node, and the servers of MCP and A2A behind them.
+//! Sockets of a node and the MCP, A2A and mail servers on them.
 
-use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::web::ServiceConfig;
-use callboard_a2a::card::SigningKey;
 use callboard_a2a::inbound as a2a;
-use callboard_a2a::inbound::{A2aOptions, A2aServer, PushOptions};
-use callboard_a2a::wire::AgentProvider;
+
 use callboard_mail::inbound::{MailServer, MailServerOptions};
 use callboard_mcp::inbound as mcp;
 use callboard_mcp::inbound::{
-    self, Compat, InboundOptions, McpServer, McpServerOptions, TaskStore,
+    self, CompatOptions, InboundOptions, McpServer, McpServerOptions, McpTaskStore,
 };
-use callboard_rpc::serve::{ListenOptions, Named, Serving};
-use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, KeyRing, Limits};
+use callboard_rpc::serve::{BoundServer, ListenOptions, ServerRegistry};
 use callboard_runtime::AgentRef;
-use secrecy::SecretString;
-use url::Url;
 
-use super::front::{Front, Left, Place, Served, Who};
-use super::grpc::Grpc;
-use super::{Listening, Node, NodeError};
-use crate::config::{CompatTransport, ConfigError, Listener, Speaks, Topology, Trust};
+use super::a2a_server::A2aProtocol;
+use super::grpc::GrpcListener;
+use super::listener_options::{AccessConfig, access_config, request_limits};
+use super::listener_servers::{
+    ListenerContext, ListenerServers, ProtocolServer, RetiredServers, ServedAgents,
+};
+use super::{AgentAddress, Node, NodeError};
+use crate::config::{CompatTransport, ConfigError, ListenerDeclaration, ServedProtocol, Topology};
 
-/// Most threads that serve the connections of one listener.
-const WORKERS_MAX: usize = 4;
+/// Maximum number of threads that serve connections of one listener.
+const LISTENER_WORKERS_MAX: usize = 4;
 
-/// One thread a core: whoever accepted a call does all of it, up to the request that goes to an upstream.
-fn listening() -> ListenOptions {
+/// Returns options with one thread per core: the accepting thread handles a call up to the request
+/// to an upstream.
+fn listen_options() -> ListenOptions {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     ListenOptions {
-        workers: cores.min(WORKERS_MAX),
+        workers: cores.min(LISTENER_WORKERS_MAX),
         ..ListenOptions::default()
     }
 }
 
-/// The sockets of a listener, before anybody serves on them.
-pub(super) struct Sockets {
+/// Bound sockets of a listener without a server.
+pub(super) struct ListenerSockets {
     http: TcpListener,
     grpc: Option<TcpListener>,
 }
 
-/// A socket that is open.
-pub(super) struct Open {
-    /// As it was declared.
+/// An open listener.
+pub(super) struct OpenListener {
+    /// Declared address.
     pub(super) bind: SocketAddr,
-    print: u64,
-    /// The socket itself, so that another server can take it over.
+    fingerprint: u64,
+    /// The socket, so that another server can take it over.
     socket: TcpListener,
     handle: ServerHandle,
-    behind: Behind,
-    /// Beside A2A over HTTP.
-    grpc: Option<Grpc>,
-    addresses: Vec<Listening>,
-    /// As others reach it, where that is another address.
-    public: Option<String>,
+    server: ServerKind,
+    /// gRPC server beside A2A over HTTP.
+    grpc: Option<GrpcListener>,
+    addresses: Vec<AgentAddress>,
+    /// Declared public URL.
+    public_url: Option<String>,
 }
 
-enum Behind {
-    /// In the bare dialect.
+enum ServerKind {
+    /// The bare dialect of MCP.
     Bare(McpServer),
-    Mcp(Front<Mcp>),
-    A2a(Front<A2a>),
+    Mcp(ListenerServers<McpProtocol>),
+    A2a(ListenerServers<A2aProtocol>),
     Mail(MailServer),
 }
 
-impl Open {
-    pub(super) fn addresses(&self) -> &[Listening] {
+impl OpenListener {
+    pub(super) fn addresses(&self) -> &[AgentAddress] {
         &self.addresses
     }
 
-    /// Where the agent of that id is reached over A2A, and whether that is from this machine alone.
-    pub(super) fn reached(&self, id: &str) -> Option<(String, bool)> {
-        let Behind::A2a(_) = self.behind else {
+    /// Returns the A2A URL of the agent `id`, and whether it is reachable from this machine only.
+    pub(super) fn a2a_address_of(&self, id: &str) -> Option<(String, bool)> {
+        let ServerKind::A2a(_) = self.server else {
             return None;
         };
         let address = self.socket.local_addr().ok()?;
@@ -83,7 +82,7 @@ impl Open {
             .addresses
             .iter()
             .find(|listening| listening.agent == id)?;
-        let url = match &self.public {
+        let url = match &self.public_url {
             Some(public) => listening
                 .url
                 .replacen(&format!("http://{address}"), public, 1),
@@ -92,29 +91,31 @@ impl Open {
         Some((url, address.ip().is_loopback()))
     }
 
-    /// Takes no new connections: another server does, on the same sockets.
-    pub(super) async fn pause(&self) {
+    /// Stops accepting connections; another server does so on the same sockets.
+    pub(super) async fn stop_accepting(&self) {
         self.handle.pause().await;
     }
 
-    /// Ends after `grace`. Stopped at once it would drop connections that it has accepted and not looked at.
-    pub(super) async fn hand_over(self, grace: impl Future<Output = ()>) {
+    /// Closes the listener after `grace`. An immediate close would drop accepted connections whose
+    /// request hasn't been read.
+    pub(super) async fn close_after(self, grace: impl Future<Output = ()>) {
         grace.await;
         self.close().await;
     }
 
-    /// Takes no new connections, and ends once what runs has ended, within the drain time.
+    /// Stops accepting connections, and returns when running requests have ended or the drain time
+    /// is over.
     pub(super) async fn close(self) {
         let Self {
             socket,
             handle,
-            behind,
+            server: behind,
             grpc,
             ..
         } = self;
         drop(socket);
-        // Event sockets don't end by themselves.
-        if let Behind::Mail(server) = &behind {
+        // WebSockets of events don't end by themselves.
+        if let ServerKind::Mail(server) = &behind {
             server.stop().await;
         }
         let grpc = async {
@@ -124,179 +125,192 @@ impl Open {
         };
         tokio::join!(handle.stop(true), grpc);
         match behind {
-            Behind::Bare(_) | Behind::Mail(_) => {}
-            Behind::Mcp(front) => front.end(),
-            Behind::A2a(front) => front.end(),
+            ServerKind::Bare(_) | ServerKind::Mail(_) => {}
+            ServerKind::Mcp(front) => front.close(),
+            ServerKind::A2a(front) => front.close(),
         }
     }
 
-    /// The agent that was made to stand for all that are behind it.
+    /// Returns the aggregate that was created for the listener, if any.
     pub(super) fn bundle(&self) -> Option<AgentRef> {
-        match &self.behind {
-            Behind::Bare(_) | Behind::Mail(_) => None,
-            Behind::Mcp(front) => front.bundle(),
-            Behind::A2a(front) => front.bundle(),
+        match &self.server {
+            ServerKind::Bare(_) | ServerKind::Mail(_) => None,
+            ServerKind::Mcp(front) => front.bundle(),
+            ServerKind::A2a(front) => front.bundle(),
         }
     }
 
-    /// Whether it is what the topology declares at `at`, apart from who is behind it.
-    pub(super) fn is(&self, topology: &Topology, at: usize) -> bool {
+    /// Whether the listener has the keys declared at index `at`, apart from the agents behind it.
+    pub(super) fn matches_declaration(&self, topology: &Topology, at: usize) -> bool {
         let declared = topology
             .listeners
             .get(at)
-            .zip(topology.prints.listeners.get(at));
-        declared.is_some_and(|(listener, print)| listener.bind == self.bind && *print == self.print)
+            .zip(topology.fingerprints.listeners.get(at));
+        declared.is_some_and(|(listener, print)| {
+            listener.bind == self.bind && *print == self.fingerprint
+        })
     }
 }
 
 impl Node {
-    /// Opens what is declared at `at`.
-    pub(super) fn open(&self, topology: &Topology, at: usize) -> Result<Open, NodeError> {
-        self.open_on(self.sockets(declared(topology, at)?)?, topology, at)
+    /// Opens the listener declared at index `at`.
+    pub(super) fn open_listener(
+        &self,
+        topology: &Topology,
+        at: usize,
+    ) -> Result<OpenListener, NodeError> {
+        self.open_on_sockets(self.bind_sockets(listener_at(topology, at)?)?, topology, at)
     }
 
-    /// New sockets.
-    pub(super) fn sockets(&self, listener: &Listener) -> Result<Sockets, NodeError> {
+    /// Binds new sockets.
+    pub(super) fn bind_sockets(
+        &self,
+        listener: &ListenerDeclaration,
+    ) -> Result<ListenerSockets, NodeError> {
         let grpc = listener
             .grpc_bind
-            .map(|bind| self.socket(bind))
+            .map(|bind| self.bind_socket(bind))
             .transpose()?;
-        Ok(Sockets {
-            http: self.socket(listener.bind)?,
+        Ok(ListenerSockets {
+            http: self.bind_socket(listener.bind)?,
             grpc,
         })
     }
 
-    /// Those of a listener that is open at this address already; a new one for gRPC where that is elsewhere now.
-    pub(super) fn sockets_of(
+    /// Returns the sockets of the listener open at this address. A gRPC socket with another address
+    /// is bound anew.
+    pub(super) fn reuse_sockets(
         &self,
-        open: &Open,
-        listener: &Listener,
-    ) -> Result<Sockets, NodeError> {
+        open: &OpenListener,
+        listener: &ListenerDeclaration,
+    ) -> Result<ListenerSockets, NodeError> {
         let grpc = match (listener.grpc_bind, &open.grpc) {
             (None, _) => None,
             (Some(bind), Some(grpc)) if grpc.bind == bind => Some(grpc.socket.try_clone()?),
-            (Some(bind), _) => Some(self.socket(bind)?),
+            (Some(bind), _) => Some(self.bind_socket(bind)?),
         };
-        Ok(Sockets {
+        Ok(ListenerSockets {
             http: open.socket.try_clone()?,
             grpc,
         })
     }
 
-    fn socket(&self, mut bind: SocketAddr) -> Result<TcpListener, NodeError> {
+    fn bind_socket(&self, mut bind: SocketAddr) -> Result<TcpListener, NodeError> {
         if self.free_ports {
             bind.set_port(0);
         }
         TcpListener::bind(bind).map_err(|source| NodeError::Bind { bind, source })
     }
 
-    /// Whether a listener can be what it is declared to be, as far as that can be told before it is opened.
-    pub(super) fn can_serve(listener: &Listener) -> Result<(), NodeError> {
-        match listener.speaks() {
-            Speaks::A2a => A2a::can_serve(listener),
-            Speaks::Mcp | Speaks::Bare => Mcp::can_serve(listener),
-            Speaks::Mail => entrance(listener).map(drop),
+    /// Checks settings that can be validated before the listener is opened.
+    pub(super) fn can_serve_listener(listener: &ListenerDeclaration) -> Result<(), NodeError> {
+        match listener.served_protocol() {
+            ServedProtocol::A2a => A2aProtocol::validate(listener),
+            ServedProtocol::Mcp | ServedProtocol::Bare => McpProtocol::validate(listener),
+            ServedProtocol::Mail => access_config(listener).map(drop),
         }
     }
 
-    /// Opens what is declared at `at` on these sockets.
-    pub(super) fn open_on(
+    /// Opens the listener declared at index `at` on bound sockets.
+    pub(super) fn open_on_sockets(
         &self,
-        sockets: Sockets,
+        sockets: ListenerSockets,
         topology: &Topology,
         at: usize,
-    ) -> Result<Open, NodeError> {
+    ) -> Result<OpenListener, NodeError> {
         let print = topology
-            .prints
+            .fingerprints
             .listeners
             .get(at)
             .copied()
             .unwrap_or_default();
-        self.open_as(sockets, topology, declared(topology, at)?, print)
+        self.open_declared(sockets, topology, listener_at(topology, at)?, print)
     }
 
-    fn open_as(
+    fn open_declared(
         &self,
-        sockets: Sockets,
+        sockets: ListenerSockets,
         topology: &Topology,
-        listener: &Listener,
+        listener: &ListenerDeclaration,
         print: u64,
-    ) -> Result<Open, NodeError> {
-        let Sockets { http: socket, grpc } = sockets;
+    ) -> Result<OpenListener, NodeError> {
+        let ListenerSockets { http: socket, grpc } = sockets;
         let kept = socket.try_clone()?;
         let at_grpc = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
-        let place = Place {
+        let place = ListenerContext {
             node: self,
             listener,
             topology,
             address: socket.local_addr()?,
             grpc: at_grpc,
         };
-        let (serving, behind) = match listener.speaks() {
-            Speaks::Bare => self.bare(socket, listener)?,
-            Speaks::Mail => self.mail(socket, listener)?,
-            Speaks::Mcp => {
-                let front = Front::<Mcp>::of(&place)?;
-                let (all, named) = front.servers();
+        let (serving, behind) = match listener.served_protocol() {
+            ServedProtocol::Bare => self.serve_bare(socket, listener)?,
+            ServedProtocol::Mail => self.serve_mail(socket, listener)?,
+            ServedProtocol::Mcp => {
+                let front = ListenerServers::<McpProtocol>::open(&place)?;
+                let (all, named) = front.clone_servers();
                 (
-                    inbound::serve_named(socket, vec![all], named, &listening())?,
-                    Behind::Mcp(front),
+                    inbound::serve_named(socket, vec![all], named, &listen_options())?,
+                    ServerKind::Mcp(front),
                 )
             }
-            Speaks::A2a => {
-                let front = Front::<A2a>::of(&place)?;
-                let (all, named) = front.servers();
-                let inboxes = self.cast.inboxes().clone();
+            ServedProtocol::A2a => {
+                let front = ListenerServers::<A2aProtocol>::open(&place)?;
+                let (all, named) = front.clone_servers();
+                let inboxes = self.agents.inboxes().clone();
                 let more = move |config: &mut ServiceConfig| inboxes.configure(config);
                 (
-                    a2a::serve_with(socket, all, named, &listening(), more)?,
-                    Behind::A2a(front),
+                    a2a::serve_with(socket, all, named, &listen_options(), more)?,
+                    ServerKind::A2a(front),
                 )
             }
         };
         let grpc = match (&behind, listener.grpc_bind.zip(grpc)) {
-            (Behind::A2a(front), Some((bind, socket))) => {
-                Some(Grpc::open(bind, socket, front.servers(), &listening())?)
-            }
+            (ServerKind::A2a(front), Some((bind, socket))) => Some(GrpcListener::open(
+                bind,
+                socket,
+                front.clone_servers(),
+                &listen_options(),
+            )?),
             _ => None,
         };
-        let addresses = addresses(&behind, serving.address, grpc.as_ref(), listener);
+        let addresses = server_addresses(&behind, serving.address, grpc.as_ref(), listener);
         let handle = serving.server.handle();
         actix_web::rt::spawn(serving.server);
         let public = listener
             .public_url
             .as_ref()
             .map(|url| url.url().as_str().trim_end_matches('/').to_owned());
-        Ok(Open {
+        Ok(OpenListener {
             bind: listener.bind,
-            print,
+            fingerprint: print,
             socket: kept,
             handle,
-            behind,
+            server: behind,
             grpc,
             addresses,
-            public,
+            public_url: public,
         })
     }
 
-    /// Opens an A2A listener in front of the agent `id` alone, as the topology's first one of that protocol is declared, if
-    /// there is one, but at `bind`.
+    /// Opens an A2A listener at `bind` for the agent `id` only. Its other keys are those of the
+    /// topology's first A2A listener, or the defaults.
     ///
     /// # Errors
-    /// See [`NodeError`]; what listens already goes on.
+    /// See [`NodeError`]. Open listeners are unaffected.
     pub async fn listen_a2a(
         &mut self,
         topology: &Topology,
         id: &str,
         bind: SocketAddr,
-    ) -> Result<Listening, NodeError> {
+    ) -> Result<AgentAddress, NodeError> {
         let listener = topology.a2a_listener(id, bind);
-        Self::can_serve(&listener)?;
-        let open = self.open_as(self.sockets(&listener)?, topology, &listener, 0)?;
+        Self::can_serve_listener(&listener)?;
+        let open = self.open_declared(self.bind_sockets(&listener)?, topology, &listener, 0)?;
         let listening = open.addresses().first().cloned();
         self.listeners.push(open);
-        self.tell_where(topology);
+        self.publish_addresses(topology);
         listening.ok_or_else(|| {
             ConfigError::UnknownAgent {
                 agent: id.to_owned(),
@@ -305,17 +319,17 @@ impl Node {
         })
     }
 
-    /// Closes every listener, once what came in there has ended; whether any was open.
+    /// Closes all listeners after their running requests. Returns whether any was open.
     pub async fn stop_listening(&mut self, topology: &Topology) -> bool {
         let open = std::mem::take(&mut self.listeners);
         let was_open = !open.is_empty();
-        self.tell_where(topology);
-        futures::future::join_all(open.into_iter().map(Open::close)).await;
+        self.publish_addresses(topology);
+        futures::future::join_all(open.into_iter().map(OpenListener::close)).await;
         was_open
     }
 
-    /// The one agent that a listener is for.
-    fn alone(&self, listener: &Listener) -> Result<AgentRef, NodeError> {
+    /// Returns the only agent of a listener.
+    fn single_agent(&self, listener: &ListenerDeclaration) -> Result<AgentRef, NodeError> {
         let id = listener.agent.as_deref().unwrap_or_default();
         let agent = self.system.directory().get(id);
         agent.ok_or_else(|| {
@@ -326,167 +340,129 @@ impl Node {
         })
     }
 
-    fn mail(
+    fn serve_mail(
         &self,
         socket: TcpListener,
-        listener: &Listener,
-    ) -> Result<(Serving, Behind), NodeError> {
-        let server = MailServer::new(self.alone(listener)?, mail_options(listener)?);
+        listener: &ListenerDeclaration,
+    ) -> Result<(BoundServer, ServerKind), NodeError> {
+        let server = MailServer::new(self.single_agent(listener)?, mail_options(listener)?);
         Ok((
-            callboard_mail::inbound::serve(socket, server.clone(), &listening())?,
-            Behind::Mail(server),
+            callboard_mail::inbound::serve(socket, server.clone(), &listen_options())?,
+            ServerKind::Mail(server),
         ))
     }
 
-    fn bare(
+    fn serve_bare(
         &self,
         socket: TcpListener,
-        listener: &Listener,
-    ) -> Result<(Serving, Behind), NodeError> {
-        let server = McpServer::new(self.alone(listener)?, mcp_options(listener)?);
+        listener: &ListenerDeclaration,
+    ) -> Result<(BoundServer, ServerKind), NodeError> {
+        let server = McpServer::new(self.single_agent(listener)?, mcp_options(listener)?);
         Ok((
-            inbound::serve_named(socket, vec![server.clone()], Named::default(), &listening())?,
-            Behind::Bare(server),
+            inbound::serve_named(
+                socket,
+                vec![server.clone()],
+                ServerRegistry::default(),
+                &listen_options(),
+            )?,
+            ServerKind::Bare(server),
         ))
     }
 
-    /// Whether who is behind it is served by a server that can't change.
-    pub(super) fn must_begin_again(&self, open: &Open, topology: &Topology, at: usize) -> bool {
+    /// Whether the agent behind the listener changed and its server can't switch agents.
+    pub(super) fn needs_restart(
+        &self,
+        open: &OpenListener,
+        topology: &Topology,
+        at: usize,
+    ) -> bool {
         let Some(listener) = topology.listeners.get(at) else {
             return false;
         };
-        match &open.behind {
-            Behind::Mcp(front) => front.keeps_too_much(topology, listener),
-            Behind::A2a(front) => front.keeps_too_much(topology, listener),
-            Behind::Bare(_) | Behind::Mail(_) => false,
+        match &open.server {
+            ServerKind::Mcp(front) => front.has_stricter_class(topology, listener),
+            ServerKind::A2a(front) => front.has_stricter_class(topology, listener),
+            ServerKind::Bare(_) | ServerKind::Mail(_) => false,
         }
     }
 
-    /// Puts those whom the topology wants behind an open listener. Who stood for the old ones goes to `left`.
-    pub(super) fn renew(
+    /// Changes the agents behind an open listener to those of the topology. Replaced aggregates go
+    /// to `left`.
+    pub(super) fn update_listener(
         &self,
-        open: &mut Open,
+        open: &mut OpenListener,
         topology: &Topology,
         at: usize,
-        left: &mut Left,
+        left: &mut RetiredServers,
     ) -> Result<(), NodeError> {
-        let listener = declared(topology, at)?;
+        let listener = listener_at(topology, at)?;
         let address = open.socket.local_addr()?;
         let at_grpc = open.grpc.as_ref().map(|grpc| grpc.address);
-        let place = Place {
+        let place = ListenerContext {
             node: self,
             listener,
             topology,
             address,
             grpc: at_grpc,
         };
-        match &mut open.behind {
-            Behind::Bare(server) => server.replace(self.alone(listener)?),
-            Behind::Mcp(front) => front.renew(&place, left)?,
-            Behind::A2a(front) => front.renew(&place, left)?,
-            Behind::Mail(server) => server.replace(self.alone(listener)?),
+        match &mut open.server {
+            ServerKind::Bare(server) => server.replace(self.single_agent(listener)?),
+            ServerKind::Mcp(front) => front.update(&place, left)?,
+            ServerKind::A2a(front) => front.update(&place, left)?,
+            ServerKind::Mail(server) => server.replace_agent(self.single_agent(listener)?),
         }
-        open.addresses = addresses(&open.behind, address, open.grpc.as_ref(), listener);
+        open.addresses = server_addresses(&open.server, address, open.grpc.as_ref(), listener);
         Ok(())
     }
 }
 
-pub(super) fn declared(topology: &Topology, at: usize) -> Result<&Listener, NodeError> {
+pub(super) fn listener_at(
+    topology: &Topology,
+    at: usize,
+) -> Result<&ListenerDeclaration, NodeError> {
     topology
         .listeners
         .get(at)
         .ok_or_else(|| ConfigError::NoAgents.into())
 }
 
-fn addresses(
-    behind: &Behind,
+fn server_addresses(
+    behind: &ServerKind,
     address: SocketAddr,
-    grpc: Option<&Grpc>,
-    listener: &Listener,
-) -> Vec<Listening> {
+    grpc: Option<&GrpcListener>,
+    listener: &ListenerDeclaration,
+) -> Vec<AgentAddress> {
     let alone = |path: &str| {
         let agent = listener.agent.clone().unwrap_or_default();
-        vec![Listening {
+        vec![AgentAddress {
             agent,
             url: format!("http://{address}{path}"),
         }]
     };
     let mut all = match behind {
-        Behind::Bare(_) => alone(inbound::PATH_DEFAULT),
-        Behind::Mail(_) => alone(""),
-        Behind::Mcp(front) => front.addresses(address),
-        Behind::A2a(front) => front.addresses(address),
+        ServerKind::Bare(_) => alone(inbound::PATH_DEFAULT),
+        ServerKind::Mail(_) => alone(""),
+        ServerKind::Mcp(front) => front.addresses(address),
+        ServerKind::A2a(front) => front.addresses(address),
     };
     let who = all
         .first()
         .map(|first| first.agent.clone())
         .unwrap_or_default();
-    all.extend(grpc.map(|grpc| Listening {
+    all.extend(grpc.map(|grpc| AgentAddress {
         agent: who,
         url: format!("grpc://{}", grpc.address),
     }));
     all
 }
 
-fn trust(listener: &Listener) -> callboard_rpc::Trust {
-    match listener.trust {
-        Trust::Anonymous if listener.is_behind_proxy() => callboard_rpc::Trust::BehindProxy,
-        Trust::Anonymous => callboard_rpc::Trust::Anonymous,
-        Trust::LoopbackOperator => callboard_rpc::Trust::LoopbackOperator,
-    }
-}
-
-fn limits(listener: &Listener) -> Limits {
-    let default = Limits::default();
-    Limits {
-        body_bytes_max: listener
-            .body_bytes_max
-            .map_or(default.body_bytes_max, |bytes| bytes.get()),
-        ..default
-    }
-}
-
-/// Who may come in.
-struct Entrance {
-    access: Access,
-    hosts: AllowedHosts,
-    origins: AllowedOrigins,
-}
-
-fn entrance(listener: &Listener) -> Result<Entrance, NodeError> {
-    let wrong = |why: String| ConfigError::Listener {
-        bind: listener.bind,
-        why,
-    };
-    let access = match &listener.keys {
-        Some(file) => Access::keys(KeyRing::open(file)?),
-        None if listener.open => Access::Anyone,
-        None => trust(listener).into(),
-    };
-    let hosts = listener
-        .hosts
-        .iter()
-        .try_fold(AllowedHosts::default(), |hosts, host| hosts.with(host));
-    let origins = listener
-        .origins
-        .iter()
-        .try_fold(AllowedOrigins::default(), |origins, origin| {
-            origins.with(origin)
-        });
-    Ok(Entrance {
-        access,
-        hosts: hosts.map_err(|error| wrong(error.to_string()))?,
-        origins: origins.map_err(|error| wrong(error.to_string()))?,
-    })
-}
-
-/// How a listener serves its mailroom.
-fn mail_options(listener: &Listener) -> Result<MailServerOptions, NodeError> {
-    let Entrance {
+/// Returns the server options of a mail listener.
+fn mail_options(listener: &ListenerDeclaration) -> Result<MailServerOptions, NodeError> {
+    let AccessConfig {
         access,
         hosts,
         origins,
-    } = entrance(listener)?;
+    } = access_config(listener)?;
     let mut options = MailServerOptions {
         access,
         hosts,
@@ -503,32 +479,36 @@ fn mail_options(listener: &Listener) -> Result<MailServerOptions, NodeError> {
 }
 
 /// MCP, both eras.
-struct Mcp;
+struct McpProtocol;
 
-impl Served for Mcp {
+impl ProtocolServer for McpProtocol {
     type Server = McpServer;
     const PATH: &'static str = mcp::PATH_DEFAULT;
     const NAMED_PATH: &'static str = mcp::NAMED_PATH;
 
-    fn can_serve(listener: &Listener) -> Result<(), NodeError> {
+    fn validate(listener: &ListenerDeclaration) -> Result<(), NodeError> {
         mcp_options(listener).map(drop)
     }
 
-    fn server(place: &Place<'_>, who: Who<'_>, agent: AgentRef) -> Result<McpServer, NodeError> {
+    fn create(
+        place: &ListenerContext<'_>,
+        who: ServedAgents<'_>,
+        agent: AgentRef,
+    ) -> Result<McpServer, NodeError> {
         let options = mcp_options(place.listener)?;
-        let info = mcp::Info {
+        let info = mcp::ServerDescription {
             name: who.name().to_owned(),
-            ..mcp::Info::default()
+            ..mcp::ServerDescription::default()
         };
-        // In the node's store, as far as what is behind it may be on a disk.
+        // In the node's store, unless the data class forbids writing to disk.
         let store = place
             .node
             .store
             .as_ref()
-            .map(|_| TaskStore::from(place.node.system.store()));
-        let tasks = mcp::TaskOptions {
+            .map(|_| McpTaskStore::from(place.node.system.store()));
+        let tasks = mcp::McpTaskOptions {
             store,
-            class: who.class(place.topology),
+            class: who.data_class(place.topology),
             ..options.inbound.tasks
         };
         let inbound = InboundOptions {
@@ -543,27 +523,32 @@ impl Served for Mcp {
             McpServerOptions {
                 inbound,
                 path,
-                claims_must_match,
+                agent_id_must_match: claims_must_match,
                 ..options
             },
         ))
     }
 
-    fn replace(_: &Place<'_>, _: Who<'_>, server: &McpServer, agent: AgentRef) {
+    fn replace_agent(
+        _: &ListenerContext<'_>,
+        _: ServedAgents<'_>,
+        server: &McpServer,
+        agent: AgentRef,
+    ) {
         server.replace(agent);
     }
 
-    /// It says nothing of what anything is for.
-    fn describe(_: &Place<'_>, _: Who<'_>, _: &McpServer) {}
+    /// MCP servers have no description.
+    fn update_description(_: &ListenerContext<'_>, _: ServedAgents<'_>, _: &McpServer) {}
 
-    fn end(server: McpServer) {
-        // Its sessions have had their answers.
+    fn close(server: McpServer) {
+        // Its sessions have been answered.
         drop(server);
     }
 }
 
-fn mcp_options(listener: &Listener) -> Result<McpServerOptions, NodeError> {
-    let entrance = entrance(listener)?;
+fn mcp_options(listener: &ListenerDeclaration) -> Result<McpServerOptions, NodeError> {
+    let entrance = access_config(listener)?;
     let has = |transport| listener.compat.contains(&transport);
     let default = if listener.is_bare() {
         McpServerOptions::bare()
@@ -576,172 +561,18 @@ fn mcp_options(listener: &Listener) -> Result<McpServerOptions, NodeError> {
         .map_or(call_deadline, |s| Duration::from_secs(s.get()));
     Ok(McpServerOptions {
         inbound: InboundOptions {
-            limits: limits(listener),
+            limits: request_limits(listener),
             call_deadline,
             ..default.inbound
         },
         access: entrance.access,
         hosts: entrance.hosts,
         origins: entrance.origins,
-        compat: Compat {
+        compat: CompatOptions {
             websocket: has(CompatTransport::Websocket),
             sse: has(CompatTransport::Sse),
             ..default.compat
         },
         ..default
     })
-}
-
-/// A2A, all versions.
-struct A2a;
-
-impl Served for A2a {
-    type Server = A2aServer;
-    const PATH: &'static str = a2a::PATH;
-    const NAMED_PATH: &'static str = a2a::NAMED_PATH;
-
-    fn can_serve(listener: &Listener) -> Result<(), NodeError> {
-        let base = format!("http://{}", listener.bind);
-        a2a_options(
-            listener,
-            base.parse()
-                .map_err(|_| wrong(listener, "its address can't be in a URL"))?,
-        )
-        .map(drop)
-    }
-
-    fn server(place: &Place<'_>, who: Who<'_>, agent: AgentRef) -> Result<A2aServer, NodeError> {
-        let listener = place.listener;
-        let mut options = a2a_options(listener, base(place, who)?)?;
-        options.info.name = who.name().to_owned();
-        if let Some(orchestrator) = place.topology.orchestrator(who.name()) {
-            options.info.name = orchestrator.name().to_owned();
-        }
-        options.info.description = description(place, who);
-        options.one_anonymous = listener.lists_anonymous();
-        if let Some(seconds) = listener.repeat_s {
-            options.tasks.repeat_within = Duration::from_secs(seconds);
-        }
-        // Each by itself is a tenant there, which no card of its own can say.
-        if let (Who::All(..), Some(address)) = (who, place.grpc) {
-            options.grpc_target = Some(
-                listener
-                    .grpc_target
-                    .clone()
-                    .unwrap_or_else(|| address.to_string()),
-            );
-        }
-        // In the node's store, as far as what is behind it may be on a disk.
-        options.tasks.store = place
-            .node
-            .store
-            .as_ref()
-            .map(|_| place.node.system.store().clone());
-        options.tasks.class = who.class(place.topology);
-        Ok(A2aServer::new(agent, options))
-    }
-
-    fn replace(place: &Place<'_>, who: Who<'_>, server: &A2aServer, agent: AgentRef) {
-        server.replace(agent);
-        Self::describe(place, who, server);
-    }
-
-    fn describe(place: &Place<'_>, who: Who<'_>, server: &A2aServer) {
-        server.describe(&description(place, who));
-    }
-
-    fn end(server: A2aServer) {
-        server.leave();
-    }
-}
-
-/// What the file says that it is for; empty where it doesn't, and for several as one.
-fn description(place: &Place<'_>, who: Who<'_>) -> String {
-    let id = match who {
-        Who::One(id) => id,
-        Who::All(_, [alone]) => alone,
-        Who::All(..) => return String::new(),
-    };
-    place
-        .topology
-        .description(id)
-        .unwrap_or_default()
-        .to_owned()
-}
-
-/// What stands before a server's paths in its card.
-fn base(place: &Place<'_>, who: Who<'_>) -> Result<Url, NodeError> {
-    let public = match &place.listener.public_url {
-        Some(declared) => declared.url().as_str().trim_end_matches('/').to_owned(),
-        None => format!("http://{}", place.address),
-    };
-    let base = match who {
-        Who::All(..) => public,
-        Who::One(id) => format!("{public}/agents/{id}"),
-    };
-    base.parse()
-        .map_err(|_| wrong(place.listener, "its address can't be in a URL"))
-}
-
-fn a2a_options(listener: &Listener, base: Url) -> Result<A2aOptions, NodeError> {
-    let entrance = entrance(listener)?;
-    let mut options = A2aOptions::at(base);
-    options.access = entrance.access;
-    options.hosts = entrance.hosts;
-    options.origins = entrance.origins;
-    options.limits = limits(listener);
-    if let Some(seconds) = listener.call_deadline_s {
-        options.call_deadline = Duration::from_secs(seconds.get());
-    }
-    let allow = listener
-        .push_allow
-        .iter()
-        .map(|range| range.network())
-        .collect();
-    options.push = PushOptions {
-        allow,
-        ..options.push
-    };
-    options.signer = listener
-        .signing_key
-        .as_ref()
-        .map(|_| signing_key(listener))
-        .transpose()?;
-    options.extended = listener.extended_card.unwrap_or(listener.keys.is_some());
-    if let Some(version) = &listener.version {
-        options.info.version.clone_from(version);
-    }
-    options.info.provider = listener.provider.as_ref().map(|provider| AgentProvider {
-        url: provider.url.url().to_string(),
-        organization: provider.organization.clone(),
-    });
-    options.info.documentation_url = listener
-        .documentation_url
-        .as_ref()
-        .map(|url| url.url().to_string());
-    options.info.icon_url = listener.icon_url.as_ref().map(|url| url.url().to_string());
-    Ok(options)
-}
-
-fn signing_key(listener: &Listener) -> Result<SigningKey, NodeError> {
-    let Some(path) = &listener.signing_key else {
-        return Err(wrong(listener, "it has no signing key"));
-    };
-    let pem = fs::read_to_string(path).map(SecretString::from);
-    let pem = pem.map_err(|error| {
-        wrong(
-            listener,
-            &format!("failed to read {}: {error}", path.display()),
-        )
-    })?;
-    SigningKey::from_pem(&pem)
-        .map_err(|error| wrong(listener, &format!("{}: {error}", path.display())))
-}
-
-fn wrong(listener: &Listener, why: &str) -> NodeError {
-    ConfigError::Listener {
-        bind: listener.bind,
-        why: why.to_owned(),
-    }
-    .into()
 }

@@ -1,9 +1,11 @@
-//! A node: the agents and listeners of a topology, running in this process.
+//! Nodes: the running agents and listeners of a topology in this process.
 
-mod cast;
-mod front;
+mod a2a_server;
+mod agent_set;
 mod grpc;
 mod listen;
+mod listener_options;
+mod listener_servers;
 mod policy;
 mod reload;
 
@@ -13,88 +15,90 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use callboard_gateway::answering::AnswerError;
-use callboard_gateway::bundle::BundleError;
+use agent_set::AgentSet;
+use callboard_gateway::aggregate::AggregateError;
+use callboard_gateway::question_router::QuestionRouterError;
 use callboard_mcp::inbound::ServeError;
 use callboard_rpc::KeyError;
 use callboard_runtime::{
-    AgentRef, NameTaken, RunnerHandle, RunnerOptions, StoreIsSet, System, TaskRunner,
+    AgentRef, NameTakenError, StoreAlreadySet, System, TaskRunner, TaskRunnerHandle,
+    TaskRunnerOptions,
 };
 use callboard_store::{SqlStore, StoreError};
-use cast::Cast;
-use listen::Open;
-use policy::{Classes, CurrentAnswerers, Policies};
+use listen::OpenListener;
+use policy::{CurrentQuestionRouter, DataClassRegistry, NodePolicies};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use crate::config::Orchestrated;
-pub(crate) use reload::Watch;
-pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
+pub use crate::config::RunningOrchestrator;
+pub(crate) use reload::TopologyWatcher;
+pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, ReloadReport};
 
-pub(crate) use crate::config::spawn;
+pub(crate) use crate::config::spawn_cloned;
 use crate::config::{ConfigError, OrchestratorDeclaration, StartError, StoreDeclaration, Topology};
 
-/// The last line before a node serves: whoever started it may go on.
-pub(crate) const READY: &str = "ready";
-/// The first word of the line that each listener prints: `listening AGENT URL`.
-pub(crate) const LISTENING: &str = "listening";
+/// Last line that a node prints before it serves.
+pub(crate) const READY_LINE: &str = "ready";
+/// First word of the line that each listener prints: `listening AGENT URL`.
+pub(crate) const LISTENING_PREFIX: &str = "listening";
 
-/// How long a node may take to finish what it began.
-pub const SHUTDOWN_DEFAULT: Duration = Duration::from_secs(5);
+/// Default time for a node to finish running work at shutdown.
+pub const SHUTDOWN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Steps of plans that one node works on at once.
-const STEPS_AT_ONCE_MAX: usize = 256;
-/// Pause before a second attempt to connect to a target; it doubles up to [`TARGET_PAUSE_MAX`]. Fixed.
-const TARGET_PAUSE: Duration = Duration::from_millis(250);
-/// Maximum pause between two attempts to connect to a target. Fixed.
-const TARGET_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Maximum number of plan steps that a node runs concurrently.
+const CONCURRENT_STEPS_MAX: usize = 256;
+/// Delay before the second attempt to connect to a target. It doubles up to
+/// [`TARGET_RETRY_DELAY_MAX`].
+const TARGET_RETRY_DELAY: Duration = Duration::from_millis(250);
+/// Maximum delay between two attempts to connect to a target.
+const TARGET_RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// What runs.
+/// A running node.
 pub struct Node {
     system: System,
-    cast: Cast,
-    policy: Policies,
-    answering: CurrentAnswerers,
-    listeners: Vec<Open>,
+    agents: AgentSet,
+    policy: NodePolicies,
+    question_router: CurrentQuestionRouter,
+    listeners: Vec<OpenListener>,
     free_ports: bool,
-    /// Works off what orchestrators plan.
-    runner: Runner,
-    /// What must last is kept there; `None`: in memory.
+    /// Runner of stored tasks of orchestrators.
+    runner: OptionalTaskRunner,
+    /// Persistent store; `None` if the store is in memory.
     store: Option<SqlStore>,
-    /// The declaration of it.
-    store_print: u64,
-    /// What its audit must know of the agents.
-    classes: Option<Classes>,
-    /// What a reload replaced, and isn't at its end.
-    retiring: TaskTracker,
-    /// Fires when the node ends.
-    ending: CancellationToken,
+    store_fingerprint: u64,
+    /// Data classes of agents, for the audit.
+    data_classes: Option<DataClassRegistry>,
+    /// Agents and servers that a reload replaced and that haven't finished.
+    retiring_tasks: TaskTracker,
+    /// Cancelled when the node shuts down.
+    shutdown_token: CancellationToken,
 }
 
-/// Where an agent can be reached.
+/// Address of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listening {
-    /// The agent's id, or the node's name where several are served as one.
+pub struct AgentAddress {
+    /// Id of the agent, or the node's name if several are served as one.
     pub agent: String,
-    /// Its address.
+    /// URL of the agent.
     pub url: String,
 }
 
 impl Node {
-    /// Opens the store (without `[store]`, a file in `state`), starts the agents, then the listeners. Call it on an actix
-    /// arbiter.
+    /// Opens the store, starts the agents, then the listeners. Without `[store]` the store is a
+    /// file in `state`. With `free_ports` each listener uses a free port. Must be called on an
+    /// actix arbiter.
     ///
     /// # Errors
-    /// See [`NodeError`]; nothing is left running.
+    /// See [`NodeError`]. Nothing keeps running.
     pub async fn start(
         topology: &Topology,
         state: &Path,
         free_ports: bool,
     ) -> Result<Self, NodeError> {
-        let mut node = Self::begin(topology, state, Undeclared::File).await?;
+        let mut node = Self::start_base(topology, state, DefaultStore::File).await?;
         node.free_ports = free_ports;
         for at in 0..topology.listeners.len() {
-            match node.open(topology, at) {
+            match node.open_listener(topology, at) {
                 Ok(open) => node.listeners.push(open),
                 Err(error) => {
                     node.shutdown().await;
@@ -102,69 +106,72 @@ impl Node {
                 }
             }
         }
-        node.tell_where(topology);
+        node.publish_addresses(topology);
         node.connect_to_target(topology);
         Ok(node)
     }
 
-    /// The same, with every listener closed: see [`Node::listen_a2a`].
+    /// Starts a node like [`Node::start`], but opens no listener; see [`Node::listen_a2a`].
     ///
     /// # Errors
-    /// See [`NodeError`]; nothing is left running.
+    /// See [`NodeError`]. Nothing keeps running.
     pub async fn start_embedded(topology: &Topology, state: &Path) -> Result<Self, NodeError> {
-        Self::begin(topology, state, Undeclared::File).await
+        Self::start_base(topology, state, DefaultStore::File).await
     }
 
-    /// Starts the agents and no listener; without `[store]` nothing outlasts the node. Call it on an actix arbiter.
+    /// Starts the agents and no listener. Without `[store]` the store is in memory. Must be called
+    /// on an actix arbiter.
     ///
     /// # Errors
-    /// See [`NodeError`]; nothing is left running.
+    /// See [`NodeError`]. Nothing keeps running.
     pub async fn start_agents(topology: &Topology, state: &Path) -> Result<Self, NodeError> {
-        Self::begin(topology, state, Undeclared::Memory).await
+        Self::start_base(topology, state, DefaultStore::Memory).await
     }
 
-    async fn begin(
+    async fn start_base(
         topology: &Topology,
         state: &Path,
-        undeclared: Undeclared,
+        undeclared: DefaultStore,
     ) -> Result<Self, NodeError> {
-        let system = System::here();
-        // Before anything that writes to it.
-        let store = open(&system, topology, state, undeclared).await?;
-        // What is kept in memory is nobody's record.
-        let classes = store.as_ref().map(|_| policy::audit(&system, topology));
-        let mut policy = Policies::of(&system);
-        policy.install(topology);
-        let answering = match CurrentAnswerers::of(&system, topology) {
+        let system = System::on_current_arbiter();
+        // Before any agent that writes to it.
+        let store = open_store(&system, topology, state, undeclared).await?;
+        // A store in memory has no audit.
+        let classes = store
+            .as_ref()
+            .map(|_| policy::install_audit(&system, topology));
+        let mut policy = NodePolicies::of(&system);
+        policy.update(topology);
+        let answering = match CurrentQuestionRouter::of(&system, topology) {
             Ok(answering) => answering,
             Err(error) => {
-                close(&system, store).await;
+                close_store(&system, store).await;
                 return Err(error.into());
             }
         };
         let (retiring, ending) = (TaskTracker::new(), CancellationToken::new());
-        let cast = Cast::new(system.clone(), state, answering.clone(), ending.clone());
+        let cast = AgentSet::new(system.clone(), state, answering.clone(), ending.clone());
         let mut node = Self {
             system,
-            cast,
+            agents: cast,
             policy,
-            answering,
+            question_router: answering,
             listeners: Vec::new(),
             free_ports: false,
-            runner: Runner::default(),
+            runner: OptionalTaskRunner::default(),
             store,
-            store_print: topology.prints.store,
-            classes,
-            retiring,
-            ending,
+            store_fingerprint: topology.fingerprints.store,
+            data_classes: classes,
+            retiring_tasks: retiring,
+            shutdown_token: ending,
         };
-        let started = match node.cast.plan(topology).await {
-            Ok(planned) => node.cast.apply(planned, topology).await,
+        let started = match node.agents.plan(topology).await {
+            Ok(planned) => node.agents.apply(planned, topology).await,
             Err(error) => Err(error),
         };
         match started {
             Ok(_) => {
-                node.runner.start_for(&node.system, topology);
+                node.runner.start_if_needed(&node.system, topology);
                 Ok(node)
             }
             Err(error) => {
@@ -174,26 +181,27 @@ impl Node {
         }
     }
 
-    /// One agent that stands for those of these ids: itself where it is alone.
+    /// Returns one agent for these ids: a single agent itself, or an aggregate of several.
     ///
     /// # Errors
-    /// [`NodeError::Bundle`].
-    pub fn as_one(&self, ids: &[&str]) -> Result<AgentRef, NodeError> {
-        self.cast.as_one(ids).map(|(agent, _)| agent)
+    /// [`NodeError::Bundle`] if names of tools collide.
+    pub fn aggregate(&self, ids: &[&str]) -> Result<AgentRef, NodeError> {
+        self.agents.aggregate(ids).map(|(agent, _)| agent)
     }
 
-    /// The orchestrator of that id, with what it works with.
-    pub fn orchestrator(&self, id: &str) -> Option<Orchestrated> {
-        self.cast.orchestrated(id).cloned()
+    /// Returns the running orchestrator with this id.
+    pub fn orchestrator(&self, id: &str) -> Option<RunningOrchestrator> {
+        self.agents.orchestrator(id).cloned()
     }
 
-    /// Connects the agent of a bidirectional agent's file to the one that the file names, as soon as that answers.
+    /// Connects the agent of a bidirectional agent's file to its `target_url`, retrying until it
+    /// answers.
     fn connect_to_target(&self, topology: &Topology) {
         let target = topology
             .mode
             .as_ref()
             .and_then(|mode| mode.target_url.clone());
-        let orchestrated = self.cast.orchestrated(&topology.name);
+        let orchestrated = self.agents.orchestrator(&topology.name);
         let (Some(target), Some(known)) = (
             target,
             orchestrated.map(|orchestrated| orchestrated.known.clone()),
@@ -201,7 +209,7 @@ impl Node {
             return;
         };
         let connecting = async move {
-            let mut pause = TARGET_PAUSE;
+            let mut pause = TARGET_RETRY_DELAY;
             loop {
                 match known.connect(&target).await {
                     Ok(known) => {
@@ -215,76 +223,85 @@ impl Node {
                     }
                 }
                 tokio::time::sleep(pause).await;
-                pause = (2 * pause).min(TARGET_PAUSE_MAX);
+                pause = (2 * pause).min(TARGET_RETRY_DELAY_MAX);
             }
         };
-        tokio::spawn(self.ending.clone().run_until_cancelled_owned(connecting));
+        tokio::spawn(
+            self.shutdown_token
+                .clone()
+                .run_until_cancelled_owned(connecting),
+        );
     }
 
-    /// Tells orchestrators where they can be reached from now on.
-    pub(super) fn tell_where(&self, topology: &Topology) {
-        for OrchestratorDeclaration { id, .. } in topology.agents() {
-            let Some(orchestrated) = self.cast.orchestrated(id) else {
+    /// Tells orchestrators their current public addresses.
+    pub(super) fn publish_addresses(&self, topology: &Topology) {
+        for OrchestratorDeclaration { id, .. } in topology.agents_of_kind() {
+            let Some(orchestrated) = self.agents.orchestrator(id) else {
                 continue;
             };
-            let reached = self.listeners.iter().find_map(|open| open.reached(id));
+            let reached = self
+                .listeners
+                .iter()
+                .find_map(|open| open.a2a_address_of(id));
             let (url, is_local) = reached.as_ref().map_or((None, false), |(url, is_local)| {
                 (Some(url.as_str()), *is_local)
             });
-            orchestrated.known.listens(url, is_local);
+            orchestrated.known.set_listen_address(url, is_local);
         }
     }
 
-    /// What can be reached, and where.
-    pub fn listeners(&self) -> impl Iterator<Item = &Listening> {
-        self.listeners.iter().flat_map(Open::addresses)
+    /// Returns the addresses of all listeners.
+    pub fn listeners(&self) -> impl Iterator<Item = &AgentAddress> {
+        self.listeners.iter().flat_map(OpenListener::addresses)
     }
 
-    /// Its agents.
+    /// Returns the system that runs the node's agents.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// What ends from here on does so because the node does: it goes on after the next start. [`Node::shutdown`] follows.
-    pub(crate) fn begins_to_end(&self) {
-        self.ending.cancel();
+    /// Marks the shutdown: tasks that are interrupted from now on resume after the next start. Call
+    /// [`Node::shutdown`] next.
+    pub(crate) fn begin_shutdown(&self) {
+        self.shutdown_token.cancel();
     }
 
-    /// Stops listening, lets agents finish, ends, and lets go of the store last; children of this process end too.
+    /// Stops listening, drains the agents, ends child processes, and closes the store last.
     pub async fn shutdown(mut self) {
-        self.begins_to_end();
-        self.retiring.close();
-        futures::future::join_all(self.listeners.drain(..).map(Open::close)).await;
-        self.system.store().live.stop().await;
+        self.begin_shutdown();
+        self.retiring_tasks.close();
+        futures::future::join_all(self.listeners.drain(..).map(OpenListener::close)).await;
+        self.system.store().running_tasks.stop().await;
         self.runner.stop().await;
-        let report = self.system.shutdown(SHUTDOWN_DEFAULT).await;
-        if tokio::time::timeout(SHUTDOWN_DEFAULT, self.retiring.wait())
+        let report = self.system.shutdown(SHUTDOWN_TIMEOUT_DEFAULT).await;
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT_DEFAULT, self.retiring_tasks.wait())
             .await
             .is_err()
         {
             tracing::warn!("what was replaced doesn't end in time");
         }
-        cast::goodbyes(self.cast.drain()).await;
-        close(&self.system, self.store.take()).await;
+        agent_set::tear_down_agents(self.agents.take_running()).await;
+        close_store(&self.system, self.store.take()).await;
         tracing::info!(?report, "node has ended");
     }
 }
 
-/// The node's runner, where there are orchestrators.
+/// Task runner of the node; it runs only if there are orchestrators.
 #[derive(Default)]
-struct Runner(Option<RunnerHandle>);
+struct OptionalTaskRunner(Option<TaskRunnerHandle>);
 
-impl Runner {
-    /// Starts it, once the agents whose tasks it takes can be found.
-    fn start_for(&mut self, system: &System, topology: &Topology) {
+impl OptionalTaskRunner {
+    /// Starts the runner if there are orchestrators. The agents of its tasks must be in the
+    /// directory.
+    fn start_if_needed(&mut self, system: &System, topology: &Topology) {
         let has_any = topology
-            .agents::<OrchestratorDeclaration>()
+            .agents_of_kind::<OrchestratorDeclaration>()
             .next()
             .is_some();
         if has_any && self.0.is_none() {
-            let options = RunnerOptions {
-                tasks_max: STEPS_AT_ONCE_MAX,
-                ..RunnerOptions::default()
+            let options = TaskRunnerOptions {
+                tasks_max: CONCURRENT_STEPS_MAX,
+                ..TaskRunnerOptions::default()
             };
             self.0 = Some(TaskRunner::start(system, options));
         }
@@ -297,140 +314,140 @@ impl Runner {
     }
 }
 
-/// Why a node doesn't start.
+/// Failure to start or change a node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// Correct the topology file.
+    /// The topology file is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// See [`StartError`].
+    /// An agent failed to start.
     #[error(transparent)]
     Agent(#[from] StartError),
-    /// Declare one: `[[agent]]` of the kind `orchestrator`.
+    /// There is no orchestrator, or none with the requested id.
     #[error("there is no orchestrator to talk to{}", .id.as_ref().map(|id| format!(" of the id {id}")).unwrap_or_default())]
     NoOrchestrator {
-        /// Which one was wanted.
+        /// The requested id; `None` for any orchestrator.
         id: Option<String>,
     },
-    /// Correct `[routing]`.
+    /// `[routing]` is invalid.
     #[error("routing: {0}")]
-    Routing(#[from] AnswerError),
-    /// Bind another address, or ask who has that one.
+    Routing(#[from] QuestionRouterError),
+    /// An address can't be bound, for example because it is in use.
     #[error("failed to listen on {bind}: {source}")]
     Bind {
-        /// Where.
+        /// The address.
         bind: SocketAddr,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Correct the listener.
+    /// A listener's server can't be created.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// Make a key (`callboard keys add`), or mend the key file.
+    /// The key file is missing or invalid.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// See what the store says: correct `[store]`, or make room, or ask who has it.
-    #[error("store: {}", in_full(.0))]
+    /// The store can't be opened.
+    #[error("store: {}", error_with_sources(.0))]
     Store(#[from] StoreError),
-    /// Start another system: this one has kept something already.
+    /// The system has a store already; use a new system.
     #[error(transparent)]
-    StoreIsSet(#[from] StoreIsSet),
-    /// Restart the node: a store can't be changed under what runs.
+    StoreAlreadySet(#[from] StoreAlreadySet),
+    /// `[store]` changed during a reload. Restart the node.
     #[error("[store] has changed: restart the node for it")]
     StoreChanged,
-    /// Rename an agent, or serve fewer as one.
+    /// Names of tools in an aggregate collide. Rename an agent, or serve fewer as one.
     #[error(transparent)]
-    Bundle(#[from] BundleError),
-    /// Rename an agent.
+    Bundle(#[from] AggregateError),
+    /// An agent's name is taken.
     #[error(transparent)]
-    Name(#[from] NameTaken),
-    /// Name the file of a node that listens; a host's file is for `callboard ask --topology`.
+    Name(#[from] NameTakenError),
+    /// The file declares no listener to serve.
     #[error("{path} declares no listener: there is nothing to serve")]
     NothingToServe {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Name one that comes with callboard.
+    /// There is no example of that name.
     #[error("no example {name}; there are {known}")]
-    NoSuchExample {
-        /// What was asked for.
+    UnknownExample {
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// Names of all examples.
         known: String,
     },
-    /// Point `TMPDIR` at a folder that can be written to.
+    /// A temporary folder for an example can't be created. Set `TMPDIR` to a writable folder.
     #[error("failed to make a folder for the example's data: {0}")]
     Scratch(#[source] io::Error),
-    /// Reload with SIGHUP, or see why the system can't tell of changes.
+    /// The topology file can't be watched for changes. SIGHUP still reloads it.
     #[error("failed to watch the topology file: {0}")]
     Watch(#[source] notify::Error),
-    /// See what the system says.
+    /// Error of the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl NodeError {
-    /// Whether the user's command line or file is at fault.
+    /// Whether the cause is the user's command line or file.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Serve(ServeError::OpenBeyondLoopback { .. }) => true,
+            Self::Serve(ServeError::UnauthenticatedListener { .. }) => true,
             Self::Config(_) | Self::Keys(_) | Self::Bundle(_) => true,
             Self::Agent(error) => error.is_usage(),
             Self::NoOrchestrator { .. } | Self::Routing(_) => true,
             Self::Store(error) => matches!(error, StoreError::Url(_)),
             Self::StoreChanged => true,
-            Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,
+            Self::Name(_) | Self::NothingToServe { .. } | Self::UnknownExample { .. } => true,
             Self::Bind { .. } | Self::Serve(_) => false,
-            Self::StoreIsSet(_) | Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
+            Self::StoreAlreadySet(_) | Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
         }
     }
 }
 
-/// How long what the audit has waiting may take to be kept at the end.
-const AUDIT_FLUSH_MAX: Duration = Duration::from_secs(5);
+/// Maximum time to write pending audit entries at shutdown.
+const AUDIT_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a node without `[store]` keeps in.
+/// Store of a node without `[store]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Undeclared {
+pub(super) enum DefaultStore {
     /// A file in the state directory.
     File,
     /// Memory.
     Memory,
 }
 
-/// Opens what is declared and makes it the system's. `None`: the store is in memory.
-pub(super) async fn open(
+/// Opens the declared store and installs it in the system. Returns `None` for a store in memory.
+pub(super) async fn open_store(
     system: &System,
     topology: &Topology,
     state: &Path,
-    undeclared: Undeclared,
+    undeclared: DefaultStore,
 ) -> Result<Option<SqlStore>, NodeError> {
     let declared = match (topology.section(), undeclared) {
         (Some(declared), _) => declared,
-        (None, Undeclared::File) => &StoreDeclaration::default(),
-        (None, Undeclared::Memory) => return Ok(None),
+        (None, DefaultStore::File) => &StoreDeclaration::default(),
+        (None, DefaultStore::Memory) => return Ok(None),
     };
-    let Some(options) = declared.options(&topology.name, state)? else {
+    let Some(options) = declared.store_options(&topology.name, state)? else {
         return Ok(None);
     };
     let opened = SqlStore::open(&options).await?;
-    if let Err(error) = system.keep_in(opened.store()) {
+    if let Err(error) = system.set_store(opened.store()) {
         opened.close().await;
         return Err(error.into());
     }
     tracing::info!(
         place = options.place(),
-        run = opened.run(),
+        run = opened.run_id(),
         "the store is open"
     );
     Ok(Some(opened))
 }
 
-/// Keeps what the audit has waiting, then lets others have the store.
-pub(super) async fn close(system: &System, opened: Option<SqlStore>) {
+/// Writes pending audit entries, then closes the store.
+pub(super) async fn close_store(system: &System, opened: Option<SqlStore>) {
     let Some(opened) = opened else { return };
-    if tokio::time::timeout(AUDIT_FLUSH_MAX, system.audit().flush())
+    if tokio::time::timeout(AUDIT_FLUSH_TIMEOUT, system.audit().flush())
         .await
         .is_err()
     {
@@ -439,8 +456,8 @@ pub(super) async fn close(system: &System, opened: Option<SqlStore>) {
     opened.close().await;
 }
 
-/// An error with what is behind it: a database's own words are in its source.
-pub(crate) fn in_full(error: &StoreError) -> String {
+/// Formats an error with its sources: messages of the database are in the source.
+pub(crate) fn error_with_sources(error: &StoreError) -> String {
     let mut said = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

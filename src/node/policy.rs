@@ -1,42 +1,43 @@
-//! What judges, records and answers messages between agents, as the topology of the moment wants it: the declared limits,
-//! the guard, the audit, and who answers what servers elsewhere ask.
+//! Policies of a node: rate limits, guardrail, audit and question routing, replaced on reload.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use callboard_gateway::answering::{AnswerError, Answerers};
-use callboard_guardrail::{Guard, Guardrail, OwnRule};
+use callboard_gateway::question_router::{QuestionRouterError, StrategyQuestionRouter};
+use callboard_guardrail::{CustomRule, Guardrail, GuardrailPolicy};
 use callboard_message::{DataClass, Failure};
 use callboard_runtime::{
-    AgentRef, Answering, AuditPolicy, CallMeta, Caller, Crossing, Part, Policy, RateLimit, System,
+    AgentRef, AuditPolicy, CallContext, Caller, ExchangePart, Policy, PolicyRequest,
+    QuestionRouter, RateLimit, System,
 };
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 
-use crate::config::{Audited, PolicyDeclaration, StoreDeclaration, Topology};
+use crate::config::{AuditScope, PolicyDeclaration, StoreDeclaration, Topology};
 
-/// The policies of a topology, in a system's chain.
-pub(super) struct Policies {
+/// Policies of a topology in a system's policy chain.
+pub(super) struct NodePolicies {
     system: System,
-    limits: Slot,
-    guard: Slot,
-    /// The guardrail of boundaries, with the rules that it was started with.
-    guardrail: Option<(AgentRef, Vec<OwnRule>)>,
+    limits: PolicySlot,
+    guard: PolicySlot,
+    /// Guardrail agent at boundaries, with its custom rules.
+    guardrail: Option<(AgentRef, Vec<CustomRule>)>,
 }
 
-/// A place in the chain for policies that may change. It joins the chain with its first: an empty chain costs nothing.
-struct Slot {
-    links: Links,
+/// Replaceable link of the policy chain. It joins the chain with its first policy, since an empty
+/// chain costs nothing.
+struct PolicySlot {
+    links: PolicyLinks,
     is_pushed: bool,
     judges_parts: bool,
 }
 
-type Links = Arc<RwLock<Arc<Vec<Box<dyn Policy>>>>>;
+type PolicyLinks = Arc<RwLock<Arc<Vec<Box<dyn Policy>>>>>;
 
-impl Policies {
+impl NodePolicies {
     pub(super) fn of(system: &System) -> Self {
-        let slot = |judges_parts| Slot {
-            links: Links::default(),
+        let slot = |judges_parts| PolicySlot {
+            links: PolicyLinks::default(),
             is_pushed: false,
             judges_parts,
         };
@@ -48,9 +49,9 @@ impl Policies {
         }
     }
 
-    /// Puts what a topology wants in place of what was. Returns a guardrail that has other rules: messages that cross now may still
-    /// ask it.
-    pub(super) fn install(&mut self, topology: &Topology) -> Option<AgentRef> {
+    /// Replaces the policies by those of a topology. Returns a replaced guardrail agent, which
+    /// messages in progress may still ask.
+    pub(super) fn update(&mut self, topology: &Topology) -> Option<AgentRef> {
         let declared: PolicyDeclaration = topology.section().cloned().unwrap_or_default();
         let mut limits: Vec<Box<dyn Policy>> = Vec::new();
         if let Some(per_second) = declared.per_client_per_second {
@@ -63,7 +64,7 @@ impl Policies {
                 .map(|(tool, per_second)| (tool.clone(), *per_second));
             limits.push(Box::new(RateLimit::per_tool(per_tool)));
         }
-        self.limits.fill(&self.system, limits);
+        self.limits.set_policies(&self.system, limits);
         let mut guard: Vec<Box<dyn Policy>> = Vec::new();
         let mut old = None;
         if declared.guard {
@@ -73,20 +74,20 @@ impl Policies {
                 let own = rules.clone();
                 let agent = self
                     .system
-                    .prepare_with(move || Guardrail::with(&own))
+                    .prepare_with(move || Guardrail::with_rules(&own))
                     .label("guardrail")
                     .spawn();
                 (agent, rules.clone())
             });
-            guard.push(Box::new(Guard::new(guardrail.clone())));
+            guard.push(Box::new(GuardrailPolicy::new(guardrail.clone())));
         }
-        self.guard.fill(&self.system, guard);
+        self.guard.set_policies(&self.system, guard);
         old.map(|(agent, _)| agent)
     }
 }
 
-impl Slot {
-    fn fill(&mut self, system: &System, links: Vec<Box<dyn Policy>>) {
+impl PolicySlot {
+    fn set_policies(&mut self, system: &System, links: Vec<Box<dyn Policy>>) {
         let has_any = !links.is_empty();
         *self.links.write() = Arc::new(links);
         if has_any && !self.is_pushed {
@@ -99,55 +100,55 @@ impl Slot {
     }
 }
 
-/// The policies of the moment, as one.
+/// The current policies, as one link.
 struct CurrentPolicies {
-    links: Links,
+    links: PolicyLinks,
     judges_parts: bool,
 }
 
 impl CurrentPolicies {
-    fn now(&self) -> Arc<Vec<Box<dyn Policy>>> {
+    fn current(&self) -> Arc<Vec<Box<dyn Policy>>> {
         self.links.read().clone()
     }
 }
 
 impl Policy for CurrentPolicies {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        let links = self.now();
+    fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        let links = self.current();
         Box::pin(async move {
             for link in links.iter() {
-                link.judge(crossing).await?;
+                link.check(crossing).await?;
             }
             Ok(())
         })
     }
 
-    fn judges_parts(&self) -> bool {
+    fn checks_parts(&self) -> bool {
         self.judges_parts
     }
 
-    fn judge_part<'a>(
+    fn check_part<'a>(
         &'a self,
-        part: Part,
-        crossing: Crossing<'a>,
+        part: ExchangePart,
+        crossing: PolicyRequest<'a>,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        let links = self.now();
+        let links = self.current();
         Box::pin(async move {
-            for link in links.iter().filter(|link| link.judges_parts()) {
-                link.judge_part(part, crossing).await?;
+            for link in links.iter().filter(|link| link.checks_parts()) {
+                link.check_part(part, crossing).await?;
             }
             Ok(())
         })
     }
 }
 
-/// The classes of what a node's agents say and hear, as the topology of the moment has them.
+/// Current data classes of a node's agents, for the audit.
 #[derive(Clone, Default)]
-pub(super) struct Classes(Arc<RwLock<HashMap<String, DataClass>>>);
+pub(super) struct DataClassRegistry(Arc<RwLock<HashMap<String, DataClass>>>);
 
-impl Classes {
-    /// Takes over those of a topology.
-    pub(super) fn install(&self, topology: &Topology) {
+impl DataClassRegistry {
+    /// Replaces the classes by those of a topology.
+    pub(super) fn update(&self, topology: &Topology) {
         let agents = topology.agents.iter().map(|agent| agent.id());
         let upstreams = topology.upstreams.iter().map(|upstream| &*upstream.id);
         let servers = topology.servers.iter().map(|server| &*server.id);
@@ -158,77 +159,85 @@ impl Classes {
         *self.0.write() = classes;
     }
 
-    /// Of what nobody declared, a bundle of several for example, everything may be said: its hashes are keyed.
-    fn of(&self, agent: &str) -> DataClass {
+    /// Undeclared agents, such as aggregates, get the highest class, so that their hashes are
+    /// keyed.
+    fn class_of(&self, agent: &str) -> DataClass {
         let classes = self.0.read();
         classes.get(agent).copied().unwrap_or(DataClass::Clinical)
     }
 }
 
-/// Makes the audit the first link of the system's chain: it sees what others refuse.
-pub(super) fn audit(system: &System, topology: &Topology) -> Classes {
-    let classes = Classes::default();
-    classes.install(topology);
+/// Installs the audit as the first link of the policy chain, so that it records rejections by the
+/// others.
+pub(super) fn install_audit(system: &System, topology: &Topology) -> DataClassRegistry {
+    let classes = DataClassRegistry::default();
+    classes.update(topology);
     let known = classes.clone();
     let policy = AuditPolicy::new(
         system.audit().clone(),
-        Arc::new(move |agent| known.of(agent)),
+        Arc::new(move |agent| known.class_of(agent)),
     );
     let declared = topology
         .section()
         .map(|store: &StoreDeclaration| store.audit)
         .unwrap_or_default();
     system.policy().push(match declared {
-        Audited::All => policy,
-        Audited::Decisions => policy.decisions_only(),
+        AuditScope::All => policy,
+        AuditScope::Decisions => policy.decisions_only(),
     });
     classes
 }
 
-/// The answerers of the moment. Clones are the same.
+/// The current question router. Clones share their state.
 #[derive(Clone)]
-pub(super) struct CurrentAnswerers {
+pub(super) struct CurrentQuestionRouter {
     system: System,
-    answerers: Arc<RwLock<Arc<Answerers>>>,
+    answerers: Arc<RwLock<Arc<StrategyQuestionRouter>>>,
 }
 
-/// Others, until they take their place; `None` where nothing changes, so that what was counted goes on.
-pub(super) struct PlannedAnswerers(Option<Arc<Answerers>>);
+/// A new question router that isn't in use yet; `None` if nothing changes, so that usage counters
+/// are kept.
+pub(super) struct PlannedQuestionRouter(Option<Arc<StrategyQuestionRouter>>);
 
-impl CurrentAnswerers {
-    pub(super) fn of(system: &System, topology: &Topology) -> Result<Self, AnswerError> {
-        let answerers = Arc::new(Answerers::new(system.clone(), topology.answer_options())?);
+impl CurrentQuestionRouter {
+    pub(super) fn of(system: &System, topology: &Topology) -> Result<Self, QuestionRouterError> {
+        let answerers = Arc::new(StrategyQuestionRouter::new(
+            system.clone(),
+            topology.answer_options(),
+        )?);
         Ok(Self {
             system: system.clone(),
             answerers: Arc::new(RwLock::new(answerers)),
         })
     }
 
-    pub(super) fn plan(&self, topology: &Topology) -> Result<PlannedAnswerers, AnswerError> {
+    pub(super) fn plan(
+        &self,
+        topology: &Topology,
+    ) -> Result<PlannedQuestionRouter, QuestionRouterError> {
         let options = topology.answer_options();
-        if *self.now().options() == options {
-            return Ok(PlannedAnswerers(None));
+        if *self.current().options() == options {
+            return Ok(PlannedQuestionRouter(None));
         }
-        Ok(PlannedAnswerers(Some(Arc::new(Answerers::new(
-            self.system.clone(),
-            options,
-        )?))))
+        Ok(PlannedQuestionRouter(Some(Arc::new(
+            StrategyQuestionRouter::new(self.system.clone(), options)?,
+        ))))
     }
 
-    /// Calls that have begun go on with those before.
-    pub(super) fn apply(&self, planned: PlannedAnswerers) {
+    /// Replaces the router. Running calls keep the previous one.
+    pub(super) fn apply(&self, planned: PlannedQuestionRouter) {
         if let Some(answerers) = planned.0 {
             *self.answerers.write() = answerers;
         }
     }
 
-    fn now(&self) -> Arc<Answerers> {
+    fn current(&self) -> Arc<StrategyQuestionRouter> {
         self.answerers.read().clone()
     }
 }
 
-impl Answering for CurrentAnswerers {
-    fn caller(&self, source: &str, call: &CallMeta) -> Option<Arc<dyn Caller>> {
-        self.now().caller(source, call)
+impl QuestionRouter for CurrentQuestionRouter {
+    fn caller(&self, source: &str, call: &CallContext) -> Option<Arc<dyn Caller>> {
+        self.current().caller(source, call)
     }
 }

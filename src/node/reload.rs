@@ -1,4 +1,4 @@
-//! Reloading: when the topology file changes, what changes with it.
+//! Reload: applies a changed topology file to a running node.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,74 +10,75 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::cast::{bundle, farewell};
-use super::front::Left;
-use super::listen::{Open, Sockets, declared};
+use super::agent_set::{drain_agents, running_bundle};
+use super::listen::{ListenerSockets, OpenListener, listener_at};
+use super::listener_servers::RetiredServers;
 use super::{Node, NodeError};
-use crate::config::{Running, Topology};
+use crate::config::{RunningAgent, Topology};
 
-/// How long those that were replaced still take what found them just before.
+/// Time for which replaced agents and listeners still accept work, for callers that looked them up
+/// before.
 pub const RELOAD_GRACE: Duration = Duration::from_secs(1);
-/// How long calls that they have begun may take; then they are dropped.
+/// Maximum time for running calls of replaced agents. Then they are dropped.
 pub const RELOAD_DRAIN_MAX: Duration = Duration::from_secs(600);
 
-/// What a reload came to.
+/// Counts of a reload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    /// Agents and upstreams that are new, or not what they were.
+pub struct ReloadReport {
+    /// Number of new or changed agents and upstreams.
     pub started: usize,
-    /// Those that are gone or were replaced; they finish what they have begun.
+    /// Number of removed or replaced agents and upstreams. They finish their calls.
     pub ended: usize,
-    /// Listeners that were opened, or are not what they were.
+    /// Number of opened or changed listeners.
     pub opened: usize,
-    /// Listeners that were closed.
+    /// Number of closed listeners.
     pub closed: usize,
 }
 
-/// What becomes of a declared listener.
-enum Plan {
-    /// It is open as declared: at this place of those that are.
+/// Action for a declared listener.
+enum ListenerPlan {
+    /// Keep the open listener at this index.
     Keep(usize),
-    /// It is open at its address, and is something else: the socket is taken over.
-    TakeOver(usize, Sockets),
-    /// It isn't open.
-    Open(Sockets),
+    /// Take over the socket of the open listener at this index.
+    TakeOver(usize, ListenerSockets),
+    /// Open a new listener.
+    Open(ListenerSockets),
 }
 
 impl Node {
-    /// Goes on with another topology. Sessions, calls in flight and listeners that are declared as before go on; agents and
-    /// upstreams that are declared as before stay the same, with their connections.
+    /// Applies another topology. Sessions, running calls and unchanged listeners continue.
+    /// Unchanged agents and upstreams keep running, with their connections.
     ///
     /// # Errors
-    /// See [`NodeError`]: the old topology goes on.
-    pub async fn reload(&mut self, topology: &Topology) -> Result<Reloaded, NodeError> {
-        if topology.prints.store != self.store_print {
+    /// See [`NodeError`]. The previous topology stays in force.
+    pub async fn reload(&mut self, topology: &Topology) -> Result<ReloadReport, NodeError> {
+        if topology.fingerprints.store != self.store_fingerprint {
             return Err(NodeError::StoreChanged);
         }
         let plans = self.plan_listeners(topology)?;
-        let answering = self.answering.plan(topology)?;
-        let planned = self.cast.plan(topology).await?;
-        let mut done = Reloaded {
-            started: planned.fresh.len(),
-            ..Reloaded::default()
+        let answering = self.question_router.plan(topology)?;
+        let planned = self.agents.plan(topology).await?;
+        let mut done = ReloadReport {
+            started: planned.started_ids.len(),
+            ..ReloadReport::default()
         };
-        let mut old = self.cast.apply(planned, topology).await?;
+        let mut old = self.agents.apply(planned, topology).await?;
         done.ended = old.iter().filter(|running| !running.is_bundle).count();
-        self.runner.start_for(&self.system, topology);
-        self.answering.apply(answering);
-        old.extend(self.policy.install(topology).map(Running::new));
-        self.classes
+        self.runner.start_if_needed(&self.system, topology);
+        self.question_router.apply(answering);
+        old.extend(self.policy.update(topology).map(RunningAgent::new));
+        self.data_classes
             .iter()
-            .for_each(|classes| classes.install(topology));
+            .for_each(|classes| classes.update(topology));
 
-        let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners)
+        let mut before: Vec<Option<OpenListener>> = std::mem::take(&mut self.listeners)
             .into_iter()
             .map(Some)
             .collect();
-        let mut left = Left::default();
+        let mut left = RetiredServers::default();
         for (at, plan) in plans.into_iter().enumerate() {
             match self
-                .carry_out(plan, &mut before, topology, at, &mut left)
+                .apply_listener_plan(plan, &mut before, topology, at, &mut left)
                 .await
             {
                 Ok((open, is_new)) => {
@@ -90,25 +91,25 @@ impl Node {
         for gone in before.into_iter().flatten() {
             done.closed += 1;
             left.bundles.extend(gone.bundle());
-            self.retiring.spawn_local(gone.close());
+            self.retiring_tasks.spawn_local(gone.close());
         }
-        self.tell_where(topology);
-        self.retire(left, old);
+        self.publish_addresses(topology);
+        self.retire_replaced(left, old);
         Ok(done)
     }
 
-    fn plan_listeners(&self, topology: &Topology) -> Result<Vec<Plan>, NodeError> {
+    fn plan_listeners(&self, topology: &Topology) -> Result<Vec<ListenerPlan>, NodeError> {
         let mut taken = vec![false; self.listeners.len()];
         let mut plans = Vec::with_capacity(topology.listeners.len());
         for (at, listener) in topology.listeners.iter().enumerate() {
-            Self::can_serve(listener)?;
-            let free = |wanted: &dyn Fn(&Open) -> bool| {
+            Self::can_serve_listener(listener)?;
+            let free = |wanted: &dyn Fn(&OpenListener) -> bool| {
                 self.listeners
                     .iter()
                     .zip(&taken)
                     .position(|(open, taken)| !taken && wanted(open))
             };
-            let same = free(&|open| open.is(topology, at));
+            let same = free(&|open| open.matches_declaration(topology, at));
             let place = same.or_else(|| free(&|open| open.bind == listener.bind));
             if let Some(taken) = place.and_then(|place| taken.get_mut(place)) {
                 *taken = true;
@@ -118,76 +119,86 @@ impl Node {
                     same,
                     place.zip(place.and_then(|place| self.listeners.get(place))),
                 ) {
-                    (Some(place), _) => Plan::Keep(place),
+                    (Some(place), _) => ListenerPlan::Keep(place),
                     (None, Some((place, open))) => {
-                        Plan::TakeOver(place, self.sockets_of(open, listener)?)
+                        ListenerPlan::TakeOver(place, self.reuse_sockets(open, listener)?)
                     }
-                    (None, None) => Plan::Open(self.sockets(listener)?),
+                    (None, None) => ListenerPlan::Open(self.bind_sockets(listener)?),
                 },
             );
         }
         Ok(plans)
     }
 
-    async fn carry_out(
+    async fn apply_listener_plan(
         &self,
-        plan: Plan,
-        before: &mut [Option<Open>],
+        plan: ListenerPlan,
+        before: &mut [Option<OpenListener>],
         topology: &Topology,
         at: usize,
-        left: &mut Left,
-    ) -> Result<(Open, bool), NodeError> {
+        left: &mut RetiredServers,
+    ) -> Result<(OpenListener, bool), NodeError> {
         let mut take = |place: usize| before.get_mut(place).and_then(Option::take);
         let (open, sockets) = match plan {
-            Plan::Open(sockets) => return Ok((self.open_on(sockets, topology, at)?, true)),
-            Plan::Keep(place) => (take(place), None),
-            Plan::TakeOver(place, sockets) => (take(place), Some(sockets)),
+            ListenerPlan::Open(sockets) => {
+                return Ok((self.open_on_sockets(sockets, topology, at)?, true));
+            }
+            ListenerPlan::Keep(place) => (take(place), None),
+            ListenerPlan::TakeOver(place, sockets) => (take(place), Some(sockets)),
         };
         let Some(mut open) = open else {
-            return Ok((self.open(topology, at)?, true));
+            return Ok((self.open_listener(topology, at)?, true));
         };
-        if sockets.is_none() && !self.must_begin_again(&open, topology, at) {
-            self.renew(&mut open, topology, at, left)?;
+        if sockets.is_none() && !self.needs_restart(&open, topology, at) {
+            self.update_listener(&mut open, topology, at, left)?;
             return Ok((open, false));
         }
         let sockets = match sockets {
             Some(sockets) => sockets,
-            None => self.sockets_of(&open, declared(topology, at)?)?,
+            None => self.reuse_sockets(&open, listener_at(topology, at)?)?,
         };
-        let other = self.open_on(sockets, topology, at)?;
+        let other = self.open_on_sockets(sockets, topology, at)?;
         left.bundles.extend(open.bundle());
-        // A session that began with the old one after this would be lost at the next call.
-        open.pause().await;
-        self.retiring.spawn_local(open.hand_over(self.grace()));
+        // A session that the old server accepted after this would be lost at its next request.
+        open.stop_accepting().await;
+        self.retiring_tasks
+            .spawn_local(open.close_after(self.grace_period()));
         Ok((other, true))
     }
 
-    /// [`RELOAD_GRACE`], or less where the node ends.
-    fn grace(&self) -> impl Future<Output = ()> + 'static {
-        let ending = self.ending.clone();
+    /// Waits for [`RELOAD_GRACE`], or until the node shuts down.
+    fn grace_period(&self) -> impl Future<Output = ()> + 'static {
+        let ending = self.shutdown_token.clone();
         async move { drop(tokio::time::timeout(RELOAD_GRACE, ending.cancelled()).await) }
     }
 
-    /// Ends those that were replaced, once they have done what they began: first those that stand for others.
-    fn retire(&self, left: Left, old: Vec<Running>) {
-        let Left { bundles, servers } = left;
+    /// Ends replaced aggregates and agents after their running work, aggregates first.
+    fn retire_replaced(&self, left: RetiredServers, old: Vec<RunningAgent>) {
+        let RetiredServers {
+            bundles,
+            closers: servers,
+        } = left;
         if bundles.is_empty() && old.is_empty() && servers.is_empty() {
             return;
         }
-        let grace = self.grace();
-        self.retiring.spawn_local(async move {
+        let grace = self.grace_period();
+        self.retiring_tasks.spawn_local(async move {
             grace.await;
             let (of_servers, old): (Vec<_>, Vec<_>) =
                 old.into_iter().partition(|running| running.is_bundle);
-            let bundles: Vec<_> = bundles.into_iter().map(bundle).chain(of_servers).collect();
+            let bundles: Vec<_> = bundles
+                .into_iter()
+                .map(running_bundle)
+                .chain(of_servers)
+                .collect();
             let all: Vec<_> = bundles
                 .iter()
                 .chain(&old)
                 .map(|running| running.agent.clone())
                 .collect();
             let ended = async {
-                farewell(bundles).await;
-                farewell(old).await;
+                drain_agents(bundles).await;
+                drain_agents(old).await;
             };
             if tokio::time::timeout(RELOAD_DRAIN_MAX, ended).await.is_err() {
                 all.iter().for_each(AgentRef::kill);
@@ -197,61 +208,63 @@ impl Node {
     }
 }
 
-/// How long a file must have been left alone before it is read: an editor writes it in several steps.
-const QUIET: Duration = Duration::from_millis(100);
+/// Time without changes before the file is read: editors write in several steps.
+const DEBOUNCE_DELAY: Duration = Duration::from_millis(100);
 
-/// A file that is watched, and SIGHUP, which says that it is to be read again.
-pub(crate) struct Watch {
+/// Watches a topology file, and SIGHUP as a request to reload.
+pub(crate) struct TopologyWatcher {
     path: PathBuf,
-    /// What was read last.
-    before: Option<Vec<u8>>,
-    touched: mpsc::Receiver<()>,
+    last_content: Option<Vec<u8>>,
+    change_events: mpsc::Receiver<()>,
     hangup: Signal,
     _watcher: Option<RecommendedWatcher>,
 }
 
-impl Watch {
-    /// Watches the folder of `path`, for editors put a new file in the old one's place. Where the system can't, SIGHUP
-    /// alone tells. Within a tokio runtime only.
+impl TopologyWatcher {
+    /// Watches the folder of `path`, since editors replace the file. If the system can't watch it,
+    /// only SIGHUP triggers. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`NodeError::Io`].
-    pub(crate) fn of(path: &Path) -> Result<Self, NodeError> {
+    /// [`NodeError::Io`] if the signal handler can't be installed.
+    pub(crate) fn new(path: &Path) -> Result<Self, NodeError> {
         let hangup = signal(SignalKind::hangup())?;
         let (touch, touched) = mpsc::channel(1);
-        let watcher = watcher(path, touch).map_err(NodeError::Watch);
+        let watcher = watch_folder(path, touch).map_err(NodeError::Watch);
         let watcher = watcher
             .inspect_err(|error| tracing::warn!(%error, "only SIGHUP reloads it"))
             .ok();
         Ok(Self {
             path: path.to_owned(),
-            before: fs::read(path).ok(),
-            touched,
+            last_content: fs::read(path).ok(),
+            change_events: touched,
             hangup,
             _watcher: watcher,
         })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Ends when the file is another than before, or on SIGHUP. May be dropped and called again.
-    pub(crate) async fn changed(&mut self) {
+    /// Waits for changed content or SIGHUP. Cancel safe.
+    pub(crate) async fn wait_for_change(&mut self) {
         loop {
             let hung_up = tokio::select! {
                 _ = self.hangup.recv() => true,
-                touched = self.touched.recv(), if self._watcher.is_some() => touched.is_none(),
+                touched = self.change_events.recv(), if self._watcher.is_some() => touched.is_none(),
             };
             if !hung_up {
-                while let Ok(Some(())) = tokio::time::timeout(QUIET, self.touched.recv()).await {}
+                while let Ok(Some(())) =
+                    tokio::time::timeout(DEBOUNCE_DELAY, self.change_events.recv()).await
+                {
+                }
             }
             let now = fs::read(&self.path).ok();
-            // A file that is away for a moment is about to be another one.
-            let is_other = now.is_some() && now != self.before;
+            // A missing file is about to be replaced.
+            let is_other = now.is_some() && now != self.last_content;
             if is_other {
-                self.before = now;
+                self.last_content = now;
             }
             if is_other || hung_up {
                 return;
@@ -260,9 +273,9 @@ impl Watch {
     }
 }
 
-fn watcher(path: &Path, touch: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
+fn watch_folder(path: &Path, touch: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
     let name = path.file_name().unwrap_or_default().to_owned();
-    // Mounted configuration is a link into a folder `..data` that is replaced as a whole.
+    // A mounted configuration is a link into a folder `..data`, which is replaced as a whole.
     let concerns = move |file: &OsStr| file == name || file.as_encoded_bytes().starts_with(b"..");
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let is_ours = event.is_ok_and(|event| {
@@ -274,7 +287,7 @@ fn watcher(path: &Path, touch: mpsc::Sender<()>) -> notify::Result<RecommendedWa
                     .any(&concerns)
         });
         if is_ours {
-            // One that waits already says the same.
+            // A pending notification is enough.
             let _ = touch.try_send(());
         }
     })?;

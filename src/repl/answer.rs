@@ -1,118 +1,122 @@
-//! What comes of something that was said, as it comes.
+//! Printing of a task's answer while it is written and at its end.
 
 use callboard_message::{
-    Artifact, Failure, FailureKind, Question, RawObject, SHOWN, TaskState, ToolResult,
+    ARTIFACTS_SENT_META_KEY, Artifact, Failure, FailureKind, Question, RawObject, TaskState,
+    ToolResult,
 };
 use callboard_models::STREAM_ARTIFACT;
-use callboard_runtime::{CANCELLED_WHY, Task, TaskOutcome};
+use callboard_runtime::{CANCEL_REASON_DEFAULT, Task, TaskOutcome};
 use serde_json::value::RawValue;
 
 use super::print::{self, Screen};
-use crate::text::told;
+use crate::text::format_content;
 
 /// Stands before what the agent says.
-const HEADING: &str = "🤖 Agent response:";
+const RESPONSE_HEADING: &str = "🤖 Agent response:";
 /// Stands after what nobody answered.
 const NEEDS_MORE: &str = "[Agent requires more input]";
 
 /// Stands between what turned out not to be the answer and what is.
-const ANEW: &str = "↺ The answer begins anew:";
+const RESTARTED_LINE: &str = "↺ The answer begins anew:";
 
-/// What has been printed of one answer. Where nobody looks on, nothing is before the end: what comes early may not be the answer.
-pub(super) struct Answering<'a> {
+/// Printer of one answer. Without a terminal, nothing is printed before the end, because early text
+/// may be replaced.
+pub(super) struct AnswerPrinter<'a> {
     screen: &'a Screen,
-    /// How many artifacts have been looked at.
+    /// Number of artifacts already processed.
     artifacts: usize,
-    shown: Shown,
+    printed: PrintedText,
 }
 
-impl<'a> Answering<'a> {
+impl<'a> AnswerPrinter<'a> {
     pub(super) fn new(screen: &'a Screen) -> Self {
         Self {
             screen,
             artifacts: 0,
-            shown: Shown::default(),
+            printed: PrintedText::default(),
         }
     }
 
     /// Prints what is new.
-    pub(super) fn news(&mut self, task: &Task) {
-        if !self.screen.is_watched() {
+    pub(super) fn print_update(&mut self, task: &Task) {
+        if !self.screen.is_terminal() {
             return;
         }
         for artifact in task.artifacts.get(self.artifacts..).unwrap_or_default() {
-            if let Some((how, text)) = self.shown.take(&Artifact(artifact.clone())) {
+            if let Some((how, text)) = self.printed.take_new(&Artifact(artifact.clone())) {
                 self.print(how, &text);
             }
         }
         self.artifacts = task.artifacts.len();
     }
 
-    fn print(&self, how: How, text: &str) {
+    fn print(&self, how: PrintMode, text: &str) {
         match how {
-            How::First => self.screen.line(HEADING),
-            How::Anew => self.screen.line(ANEW),
-            How::GoesOn => {}
+            PrintMode::First => self.screen.print_line(RESPONSE_HEADING),
+            PrintMode::Restarted => self.screen.print_line(RESTARTED_LINE),
+            PrintMode::Continues => {}
         }
-        self.screen.piece(text);
+        self.screen.print_chunk(text);
     }
 
     /// Prints how it ended, as far as that isn't there yet.
-    pub(super) fn end(mut self, task: &Task) {
-        self.news(task);
-        match rest(task, &self.shown.text) {
+    pub(super) fn finish(mut self, task: &Task) {
+        self.print_update(task);
+        match remaining_text(task, &self.printed.text) {
             // What was shown begins it.
-            Rest::More(more) => self.screen.piece(&more),
-            Rest::Nothing => {}
-            Rest::Whole(text) => {
-                self.screen.end_pieces();
-                self.print(self.shown.whole(), &text);
+            RemainingText::More(more) => self.screen.print_chunk(&more),
+            RemainingText::Nothing => {}
+            RemainingText::Whole(text) => {
+                self.screen.end_chunks();
+                self.print(self.printed.whole_answer_mode(), &text);
             }
-            Rest::Cancelled(line) => self.screen.line(&line),
+            RemainingText::Cancelled(line) => self.screen.print_line(&line),
         }
-        self.screen.end_pieces();
+        self.screen.end_chunks();
     }
 
     /// Prints what it waits for and nobody answers now.
-    pub(super) fn waits(self, question: &Question) {
-        self.screen
-            .line(&format!("{HEADING}\n{}\n\n{NEEDS_MORE}", asked(question)));
+    pub(super) fn print_open_question(self, question: &Question) {
+        self.screen.print_line(&format!(
+            "{RESPONSE_HEADING}\n{}\n\n{NEEDS_MORE}",
+            question_text(question)
+        ));
     }
 }
 
 /// How a text comes after what was printed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+enum PrintMode {
     /// Nothing was.
     First,
     /// It goes on with it.
-    GoesOn,
+    Continues,
     /// It stands in its place.
-    Anew,
+    Restarted,
 }
 
-/// What was printed of a task's artifacts, as far as it still counts.
+/// Text printed so far of a task's artifacts.
 #[derive(Debug, Default)]
-struct Shown {
+struct PrintedText {
     text: String,
     /// The artifact that was printed last, and how many bytes of the text are its.
-    last: String,
-    bytes: usize,
+    last_artifact: String,
+    last_artifact_bytes: usize,
     /// Something was printed.
-    any: bool,
-    /// What was printed last counts no more.
-    is_anew: bool,
+    has_printed: bool,
+    /// The printed text was replaced by a restarted answer.
+    is_restarted: bool,
 }
 
-impl Shown {
-    /// What is new in an artifact.
-    fn take(&mut self, artifact: &Artifact) -> Option<(How, String)> {
-        let (mut new, id) = (text_of(artifact), artifact.id());
-        let before = &self.text[self.text.len().saturating_sub(self.bytes)..];
+impl PrintedText {
+    /// Returns the new text of an artifact and how to print it; `None` if there is none.
+    fn take_new(&mut self, artifact: &Artifact) -> Option<(PrintMode, String)> {
+        let (mut new, id) = (artifact_text(artifact), artifact.id());
+        let before = &self.text[self.text.len().saturating_sub(self.last_artifact_bytes)..];
         // What parts two artifacts is of neither.
         let mut between = 0;
-        if self.last != id {
-            (self.last, self.bytes) = (id, 0);
+        if self.last_artifact != id {
+            (self.last_artifact, self.last_artifact_bytes) = (id, 0);
             if !self.text.is_empty() && !self.text.ends_with('\n') && !new.is_empty() {
                 new.insert(0, '\n');
                 between = 1;
@@ -122,39 +126,44 @@ impl Shown {
             match new.strip_prefix(before) {
                 Some(more) => new = more.to_owned(),
                 None => {
-                    self.text.truncate(self.text.len() - self.bytes);
-                    (self.bytes, self.is_anew) = (0, true);
+                    self.text
+                        .truncate(self.text.len() - self.last_artifact_bytes);
+                    (self.last_artifact_bytes, self.is_restarted) = (0, true);
                 }
             }
         }
         if new.is_empty() {
             return None;
         }
-        let how = match (self.is_anew, self.any) {
-            (true, _) => How::Anew,
-            (false, true) => How::GoesOn,
-            (false, false) => How::First,
+        let how = match (self.is_restarted, self.has_printed) {
+            (true, _) => PrintMode::Restarted,
+            (false, true) => PrintMode::Continues,
+            (false, false) => PrintMode::First,
         };
         self.text.push_str(&new);
-        self.bytes += new.len() - between;
-        (self.any, self.is_anew) = (true, false);
+        self.last_artifact_bytes += new.len() - between;
+        (self.has_printed, self.is_restarted) = (true, false);
         Some((how, new))
     }
 
-    /// How the whole answer comes, where it doesn't go on with this.
-    fn whole(&self) -> How {
-        match self.any {
-            false => How::First,
-            // It comes to stand in the place of this one.
-            true if self.is_anew || (self.last == STREAM_ARTIFACT && self.bytes > 0) => How::Anew,
-            true => How::GoesOn,
+    /// Returns how to print a full answer that does not continue the partial text printed so far.
+    fn whole_answer_mode(&self) -> PrintMode {
+        match self.has_printed {
+            false => PrintMode::First,
+            // The full answer replaces the partial one.
+            true if self.is_restarted
+                || (self.last_artifact == STREAM_ARTIFACT && self.last_artifact_bytes > 0) =>
+            {
+                PrintMode::Restarted
+            }
+            true => PrintMode::Continues,
         }
     }
 }
 
-/// What is left to print of an answer.
+/// Rest of an answer that is not printed yet.
 #[derive(Debug, PartialEq, Eq)]
-enum Rest {
+enum RemainingText {
     Nothing,
     More(String),
     Whole(String),
@@ -162,44 +171,48 @@ enum Rest {
     Cancelled(String),
 }
 
-fn rest(task: &Task, shown: &str) -> Rest {
+fn remaining_text(task: &Task, shown: &str) -> RemainingText {
     match (task.state, &task.outcome) {
-        (TaskState::Canceled, _) => Rest::Cancelled(cancelled(task)),
+        (TaskState::Canceled, _) => RemainingText::Cancelled(cancelled_text(task)),
         (_, Some(TaskOutcome::Reply(reply))) => {
-            let result = result_of(reply);
+            let result = parse_result(reply);
             let is_shown = || {
                 result
                     .0
                     .object("_meta")
-                    .and_then(|meta| meta.read(SHOWN))
+                    .and_then(|meta| meta.read(ARTIFACTS_SENT_META_KEY))
                     .unwrap_or(false)
             };
-            let text = answer_of(&result, task);
+            let text = answer_text(&result, task);
             match text.strip_prefix(shown) {
-                _ if !shown.is_empty() && is_shown() => Rest::Nothing,
-                Some(more) if !shown.is_empty() => Rest::More(more.to_owned()),
-                _ => Rest::Whole(text),
+                _ if !shown.is_empty() && is_shown() => RemainingText::Nothing,
+                Some(more) if !shown.is_empty() => RemainingText::More(more.to_owned()),
+                _ => RemainingText::Whole(text),
             }
         }
-        (state, Some(TaskOutcome::Failed(failure))) => Rest::Whole(failed(state, failure)),
-        (_, Some(TaskOutcome::NotKept)) => Rest::Whole("(the answer wasn't kept)".to_owned()),
-        (state, None) => Rest::Whole(format!("(the task is {state})")),
+        (state, Some(TaskOutcome::Failed(failure))) => {
+            RemainingText::Whole(failure_text(state, failure))
+        }
+        (_, Some(TaskOutcome::NotKept)) => {
+            RemainingText::Whole("(the answer wasn't kept)".to_owned())
+        }
+        (state, None) => RemainingText::Whole(format!("(the task is {state})")),
     }
 }
 
 /// That a task was cancelled, and why, where that isn't what the person just wanted.
-fn cancelled(task: &Task) -> String {
+fn cancelled_text(task: &Task) -> String {
     match task
-        .said
+        .status_message
         .as_deref()
-        .filter(|why| !why.is_empty() && *why != CANCELLED_WHY)
+        .filter(|why| !why.is_empty() && *why != CANCEL_REASON_DEFAULT)
     {
         Some(why) => format!("⏹ Task cancelled: {why}"),
         None => "⏹ Task cancelled".to_owned(),
     }
 }
 
-fn failed(state: TaskState, failure: &Failure) -> String {
+fn failure_text(state: TaskState, failure: &Failure) -> String {
     let how = match (state, failure.kind) {
         (TaskState::Rejected, _) | (_, FailureKind::Rejected) => "rejected",
         (_, FailureKind::Blocked) => "blocked",
@@ -208,32 +221,38 @@ fn failed(state: TaskState, failure: &Failure) -> String {
     format!("Task {how}: {}", failure.message)
 }
 
-/// What a task came to, in lines.
-pub(super) fn outcome(task: &Task) -> Option<String> {
-    match rest(task, "") {
-        Rest::Whole(text) | Rest::Cancelled(text) if task.state.is_terminal() => Some(text),
+/// Returns the outcome of an ended task as text; `None` for other tasks.
+pub(super) fn outcome_text(task: &Task) -> Option<String> {
+    match remaining_text(task, "") {
+        RemainingText::Whole(text) | RemainingText::Cancelled(text) if task.state.is_terminal() => {
+            Some(text)
+        }
         _ => None,
     }
 }
 
 /// A reply as a tool's result.
-pub(super) fn result_of(reply: &RawValue) -> ToolResult {
+pub(super) fn parse_result(reply: &RawValue) -> ToolResult {
     ToolResult(RawObject::parse(reply).unwrap_or_default())
 }
 
-/// What people read of a result: its blocks; the value for programs where there are none.
-pub(super) fn text_of_result(result: &ToolResult) -> String {
+/// Returns a result's content as text; without content, its structured value.
+pub(super) fn result_text(result: &ToolResult) -> String {
     let blocks = result.content();
     match result.0.get("structuredContent") {
-        Some(value) if blocks.is_empty() => print::laid_out(value),
+        Some(value) if blocks.is_empty() => print::pretty_json(value),
         _ if blocks.is_empty() => "(no answer)".to_owned(),
-        _ => blocks.iter().map(told).collect::<Vec<_>>().join("\n"),
+        _ => blocks
+            .iter()
+            .map(format_content)
+            .collect::<Vec<_>>()
+            .join("\n"),
     }
 }
 
 /// The same of a task's: its artifacts where it says that those hold it, and nothing more.
-fn answer_of(result: &ToolResult, task: &Task) -> String {
-    let texts = artifacts(task)
+fn answer_text(result: &ToolResult, task: &Task) -> String {
+    let texts = artifact_rows(task)
         .into_iter()
         .map(|(.., text)| text)
         .filter(|text| !text.is_empty());
@@ -242,15 +261,15 @@ fn answer_of(result: &ToolResult, task: &Task) -> String {
         && !task.artifacts.is_empty()
     {
         true => texts.collect::<Vec<_>>().join("\n"),
-        false => text_of_result(result),
+        false => result_text(result),
     }
 }
 
 /// A task's artifacts as they are now: id, name and text.
-pub(super) fn artifacts(task: &Task) -> Vec<(String, String, String)> {
+pub(super) fn artifact_rows(task: &Task) -> Vec<(String, String, String)> {
     let mut all: Vec<(String, String, String)> = Vec::new();
     for artifact in task.artifacts.iter().cloned().map(Artifact) {
-        let (id, text) = (artifact.id(), text_of(&artifact));
+        let (id, text) = (artifact.id(), artifact_text(&artifact));
         match all.iter_mut().find(|(known, ..)| *known == id) {
             Some((.., there)) if artifact.is_appended() => there.push_str(&text),
             Some((.., there)) => *there = text,
@@ -260,18 +279,18 @@ pub(super) fn artifacts(task: &Task) -> Vec<(String, String, String)> {
     all
 }
 
-/// What people read of an artifact.
-fn text_of(artifact: &Artifact) -> String {
+/// Returns the content of an artifact as text.
+fn artifact_text(artifact: &Artifact) -> String {
     artifact
         .content()
         .iter()
-        .map(told)
+        .map(format_content)
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-/// What a question says.
-pub(super) fn asked(question: &Question) -> String {
+/// Returns the text of a question.
+pub(super) fn question_text(question: &Question) -> String {
     match question {
         Question::Elicit(form) => form.message(),
         Question::Sample(sample) => sample
@@ -301,8 +320,8 @@ mod tests {
             "m",
             UNIX_EPOCH + Duration::from_secs(60),
         );
-        let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
-        task.take(
+        let mut task = Task::new_submitted(new, 1, 0, UNIX_EPOCH);
+        task.apply_all(
             [TaskStep::Start].into_iter().chain(steps).collect(),
             UNIX_EPOCH,
         )
@@ -319,25 +338,34 @@ mod tests {
     fn an_answer_is_printed_once() {
         let paris = completed(&ToolResult::text("The capital is Paris."));
         assert_eq!(
-            rest(&paris, ""),
-            Rest::Whole("The capital is Paris.".into())
-        );
-        assert_eq!(rest(&paris, "The capital"), Rest::More(" is Paris.".into()));
-        assert_eq!(
-            rest(&paris, "The capital is Paris."),
-            Rest::More(String::new())
+            remaining_text(&paris, ""),
+            RemainingText::Whole("The capital is Paris.".into())
         );
         assert_eq!(
-            rest(&paris, "Let me see"),
-            Rest::Whole("The capital is Paris.".into())
+            remaining_text(&paris, "The capital"),
+            RemainingText::More(" is Paris.".into())
+        );
+        assert_eq!(
+            remaining_text(&paris, "The capital is Paris."),
+            RemainingText::More(String::new())
+        );
+        assert_eq!(
+            remaining_text(&paris, "Let me see"),
+            RemainingText::Whole("The capital is Paris.".into())
         );
         let shown = ToolResult(
             ToolResult::text("Paris")
                 .0
                 .with("_meta", json!({ "callboard/shown": true })),
         );
-        assert_eq!(rest(&completed(&shown), "Paris\n"), Rest::Nothing);
-        assert_eq!(rest(&completed(&shown), ""), Rest::Whole("Paris".into()));
+        assert_eq!(
+            remaining_text(&completed(&shown), "Paris\n"),
+            RemainingText::Nothing
+        );
+        assert_eq!(
+            remaining_text(&completed(&shown), ""),
+            RemainingText::Whole("Paris".into())
+        );
     }
 
     /// Goal: an artifact that comes in pieces and then whole is printed once, and what turns out not to be the answer is told
@@ -346,77 +374,77 @@ mod tests {
     fn pieces_and_the_whole() {
         let of = |id: &str, text: &str| Artifact::new(id, [Content::text(text)]);
         let (more, whole) = (
-            |text: &str| of("result", text).appended(false),
+            |text: &str| of("result", text).appending(false),
             |text: &str| of("result", text),
         );
         let (a, b) = (|text: &str| of("a", text), |text: &str| of("b", text));
-        use How::{Anew, First, GoesOn};
+        use PrintMode::{Continues, First, Restarted};
         // What comes; how each is printed; what counts then, and how the whole answer would come.
         for (artifacts, expect, counts, at_the_end) in [
             (
                 vec![whole("The c"), more("ity.")],
-                vec![(First, "The c"), (GoesOn, "ity.")],
+                vec![(First, "The c"), (Continues, "ity.")],
                 "The city.",
-                Anew,
+                Restarted,
             ),
             (
                 vec![whole("The"), whole("The end")],
-                vec![(First, "The"), (GoesOn, " end")],
+                vec![(First, "The"), (Continues, " end")],
                 "The end",
-                Anew,
+                Restarted,
             ),
             (
                 vec![whole("The"), whole("The")],
                 vec![(First, "The")],
                 "The",
-                Anew,
+                Restarted,
             ),
             (
                 vec![whole("The"), whole("A")],
-                vec![(First, "The"), (Anew, "A")],
+                vec![(First, "The"), (Restarted, "A")],
                 "A",
-                Anew,
+                Restarted,
             ),
             (
                 vec![whole("The"), whole(""), more("The c")],
-                vec![(First, "The"), (Anew, "The c")],
+                vec![(First, "The"), (Restarted, "The c")],
                 "The c",
-                Anew,
+                Restarted,
             ),
             (
                 vec![whole("The"), whole("")],
                 vec![(First, "The")],
                 "",
-                Anew,
+                Restarted,
             ),
             (
                 vec![a("A"), b("B")],
-                vec![(First, "A"), (GoesOn, "\nB")],
+                vec![(First, "A"), (Continues, "\nB")],
                 "A\nB",
-                GoesOn,
+                Continues,
             ),
             (
                 vec![a("A"), b("B"), b("BC")],
-                vec![(First, "A"), (GoesOn, "\nB"), (GoesOn, "C")],
+                vec![(First, "A"), (Continues, "\nB"), (Continues, "C")],
                 "A\nBC",
-                GoesOn,
+                Continues,
             ),
             (
                 vec![a("A"), b("B"), b("C")],
-                vec![(First, "A"), (GoesOn, "\nB"), (Anew, "C")],
+                vec![(First, "A"), (Continues, "\nB"), (Restarted, "C")],
                 "A\nC",
-                GoesOn,
+                Continues,
             ),
             (vec![], vec![], "", First),
         ] {
-            let mut shown = Shown::default();
+            let mut shown = PrintedText::default();
             let took: Vec<_> = artifacts
                 .iter()
-                .filter_map(|artifact| shown.take(artifact))
+                .filter_map(|artifact| shown.take_new(artifact))
                 .collect();
             let took: Vec<_> = took.iter().map(|(how, text)| (*how, &**text)).collect();
             assert_eq!(
-                (took, &*shown.text, shown.whole()),
+                (took, &*shown.text, shown.whole_answer_mode()),
                 (expect, counts, at_the_end),
                 "{artifacts:?}"
             );
@@ -427,11 +455,11 @@ mod tests {
     #[test]
     fn artifacts_may_be_all() {
         let piece = |text: &str| Artifact::new("a", [Content::text(text)]);
-        let steps = [piece("Sun"), piece("ny.").appended(true)]
+        let steps = [piece("Sun"), piece("ny.").appending(true)]
             .map(|artifact| TaskStep::Artifact(artifact.0));
-        let end = TaskStep::Completed(ToolResult::of([]).0.to_raw());
+        let end = TaskStep::Completed(ToolResult::from_content([]).0.to_raw());
         assert_eq!(
-            outcome(&task(steps.into_iter().chain([end]).collect())).unwrap(),
+            outcome_text(&task(steps.into_iter().chain([end]).collect())).unwrap(),
             "Sunny."
         );
     }
@@ -441,36 +469,40 @@ mod tests {
     fn ends() {
         let failed = |kind| task(vec![TaskStep::Failed(Failure::new(kind, "why"))]);
         let rejected = task(vec![TaskStep::Rejected(Failure::rejected("I cannot."))]);
-        assert_eq!(outcome(&rejected).unwrap(), "Task rejected: I cannot.");
+        assert_eq!(outcome_text(&rejected).unwrap(), "Task rejected: I cannot.");
         assert_eq!(
-            outcome(&failed(FailureKind::Blocked)).unwrap(),
+            outcome_text(&failed(FailureKind::Blocked)).unwrap(),
             "Task blocked: why"
         );
         assert_eq!(
-            outcome(&failed(FailureKind::Unavailable)).unwrap(),
+            outcome_text(&failed(FailureKind::Unavailable)).unwrap(),
             "Task failed: why"
         );
         assert_eq!(
-            outcome(&task(vec![TaskStep::cancelled()])).unwrap(),
+            outcome_text(&task(vec![TaskStep::cancelled()])).unwrap(),
             "⏹ Task cancelled"
         );
         let why = TaskStep::Cancelled {
             why: "not confirmed".into(),
         };
         assert_eq!(
-            outcome(&task(vec![why])).unwrap(),
+            outcome_text(&task(vec![why])).unwrap(),
             "⏹ Task cancelled: not confirmed"
         );
-        assert_eq!(outcome(&task(vec![])), None);
-        let value = ToolResult(RawObject::of("structuredContent", json!({ "a": 1 })));
-        assert_eq!(outcome(&completed(&value)).unwrap(), "{\n  \"a\": 1\n}");
+        assert_eq!(outcome_text(&task(vec![])), None);
+        let value = ToolResult(RawObject::single("structuredContent", json!({ "a": 1 })));
         assert_eq!(
-            outcome(&completed(&ToolResult::of([]))).unwrap(),
+            outcome_text(&completed(&value)).unwrap(),
+            "{\n  \"a\": 1\n}"
+        );
+        assert_eq!(
+            outcome_text(&completed(&ToolResult::from_content([]))).unwrap(),
             "(no answer)"
         );
-        let picture = ToolResult::of([Content::text("a"), Content::image(b"123", "image/png")]);
+        let picture =
+            ToolResult::from_content([Content::text("a"), Content::image(b"123", "image/png")]);
         assert_eq!(
-            outcome(&completed(&picture)).unwrap(),
+            outcome_text(&completed(&picture)).unwrap(),
             "a\n[image, image/png, 3 bytes]"
         );
     }

@@ -1,8 +1,9 @@
-//! What a line means: a command, a command in plain words (whole lines only), or something for the agent.
+//! Parser for typed lines: a command, a command in plain words (whole lines only), or a message to
+//! the agent.
 
 use callboard_message::RawObject;
 
-use crate::config::closest;
+use crate::config::closest_name;
 use crate::text;
 
 /// Longest line, in bytes.
@@ -10,25 +11,25 @@ pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// A line that was typed.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Typed {
+pub(super) enum ParsedLine {
     /// Nothing but spaces.
-    Nothing,
+    Empty,
     /// Something to do here.
-    Do(Command),
+    Command(ReplCommand),
     /// For the agent.
-    Say(String),
+    Message(String),
 }
 
 /// Something to do here, without any decision of the agent's.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Command {
+pub(super) enum ReplCommand {
     Help,
     /// Our card, or that of whoever is connected.
     Card {
         of_remote: bool,
     },
     Servers,
-    Connect(Whom),
+    Connect(ConnectTarget),
     Disconnect,
     Remote(String),
     /// Without a port: the one that is configured.
@@ -57,7 +58,7 @@ pub(super) enum Command {
 
 /// Whom to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Whom {
+pub(super) enum ConnectTarget {
     /// As it was typed.
     Address(String),
     /// A number of `:servers`, from 1.
@@ -66,8 +67,8 @@ pub(super) enum Whom {
 
 /// Why a line is no command; the text says what to type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Mistake {
-    /// Type the name that was meant.
+pub(super) enum CommandParseError {
+    /// There is no command of this name; the help suggests the closest one.
     #[error("there is no command :{name}{}", meant(.nearest))]
     Unknown {
         name: String,
@@ -145,41 +146,47 @@ pub(super) const COMMANDS: [(&str, &str); 19] = [
 ///
 /// # Errors
 /// It begins like a command and is none.
-pub(super) fn read(line: &str) -> Result<Typed, Mistake> {
+pub(super) fn parse_line(line: &str) -> Result<ParsedLine, CommandParseError> {
     if line.len() > LINE_BYTES_MAX {
-        return Err(Mistake::TooLong);
+        return Err(CommandParseError::TooLong);
     }
     let line = line.trim();
     match line.strip_prefix(':') {
-        _ if line.is_empty() => Ok(Typed::Nothing),
-        Some(command) => command_of(command).map(Typed::Do),
-        None => Ok(command(line).map_or_else(|| Typed::Say(line.to_owned()), Typed::Do)),
+        _ if line.is_empty() => Ok(ParsedLine::Empty),
+        Some(command) => parse_command(command).map(ParsedLine::Command),
+        None => Ok(parse_plain_words(line)
+            .map_or_else(|| ParsedLine::Message(line.to_owned()), ParsedLine::Command)),
     }
 }
 
 /// Whether a line begins like a command that there is.
 pub(super) fn is_command(line: &str) -> bool {
-    let name = line.trim().strip_prefix(':').map(|typed| cut(typed).0);
-    name.is_some_and(|name| names().any(|known| known.eq_ignore_ascii_case(name)))
+    let name = line
+        .trim()
+        .strip_prefix(':')
+        .map(|typed| split_first_word(typed).0);
+    name.is_some_and(|name| command_names().any(|known| known.eq_ignore_ascii_case(name)))
 }
 
 /// Names of all commands.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    COMMANDS.iter().map(|(usage, _)| cut(&usage[1..]).0)
+pub(super) fn command_names() -> impl Iterator<Item = &'static str> {
+    COMMANDS
+        .iter()
+        .map(|(usage, _)| split_first_word(&usage[1..]).0)
 }
 
-fn command_of(typed: &str) -> Result<Command, Mistake> {
-    let (name, rest) = cut(typed);
-    let Some((known, (usage, _))) = names()
+fn parse_command(typed: &str) -> Result<ReplCommand, CommandParseError> {
+    let (name, rest) = split_first_word(typed);
+    let Some((known, (usage, _))) = command_names()
         .zip(COMMANDS)
         .find(|(known, _)| known.eq_ignore_ascii_case(name))
     else {
-        return Err(Mistake::Unknown {
-            name: text::cut(name, NAME_CHARS_MAX),
-            nearest: closest(name, names()),
+        return Err(CommandParseError::Unknown {
+            name: text::truncate_chars(name, ECHOED_NAME_CHARS_MAX),
+            nearest: closest_name(name, command_names()),
         });
     };
-    let usage = Mistake::Usage(usage);
+    let usage = CommandParseError::Usage(usage);
     let whole = || {
         (!rest.is_empty())
             .then(|| rest.to_owned())
@@ -194,7 +201,7 @@ fn command_of(typed: &str) -> Result<Command, Mistake> {
             }
         })
     };
-    let alone = |command: Command| {
+    let alone = |command: ReplCommand| {
         if rest.is_empty() {
             Ok(command)
         } else {
@@ -203,72 +210,77 @@ fn command_of(typed: &str) -> Result<Command, Mistake> {
     };
     let word = |word: &str| rest.eq_ignore_ascii_case(word);
     match known {
-        "help" => Ok(Command::Help),
-        "card" if word("remote") => Ok(Command::Card { of_remote: true }),
-        "card" => alone(Command::Card { of_remote: false }),
-        "servers" => alone(Command::Servers),
-        "connect" => id().map(whom).map(Command::Connect),
-        "disconnect" => alone(Command::Disconnect),
-        "remote" => whole().map(Command::Remote),
-        "listen" if rest.is_empty() => Ok(Command::Listen(None)),
+        "help" => Ok(ReplCommand::Help),
+        "card" if word("remote") => Ok(ReplCommand::Card { of_remote: true }),
+        "card" => alone(ReplCommand::Card { of_remote: false }),
+        "servers" => alone(ReplCommand::Servers),
+        "connect" => id().map(connect_target).map(ReplCommand::Connect),
+        "disconnect" => alone(ReplCommand::Disconnect),
+        "remote" => whole().map(ReplCommand::Remote),
+        "listen" if rest.is_empty() => Ok(ReplCommand::Listen(None)),
         "listen" => rest
             .parse()
-            .map(|port| Command::Listen(Some(port)))
+            .map(|port| ReplCommand::Listen(Some(port)))
             .map_err(|_| usage),
-        "stop" => alone(Command::Stop),
-        "tool" => tool(rest, usage),
-        "session" if word("new") => Ok(Command::NewSession),
-        "session" if word("show") => Ok(Command::ShowSession),
-        "history" => alone(Command::History),
-        "tasks" if word("all") => Ok(Command::Tasks { all: true }),
-        "tasks" => alone(Command::Tasks { all: false }),
-        "task" => id().map(Command::Task),
-        "artifacts" => id().map(Command::Artifacts),
-        "cancelTask" => id().map(Command::CancelTask),
-        "answer" => id().map(Command::Answer),
-        "memory" if word("clear") => Ok(Command::ClearMemory),
-        "memory" => alone(Command::Memory),
-        "memoryTask" => id().map(Command::MemoryTask),
-        "quit" => alone(Command::Quit),
+        "stop" => alone(ReplCommand::Stop),
+        "tool" => parse_tool_command(rest, usage),
+        "session" if word("new") => Ok(ReplCommand::NewSession),
+        "session" if word("show") => Ok(ReplCommand::ShowSession),
+        "history" => alone(ReplCommand::History),
+        "tasks" if word("all") => Ok(ReplCommand::Tasks { all: true }),
+        "tasks" => alone(ReplCommand::Tasks { all: false }),
+        "task" => id().map(ReplCommand::Task),
+        "artifacts" => id().map(ReplCommand::Artifacts),
+        "cancelTask" => id().map(ReplCommand::CancelTask),
+        "answer" => id().map(ReplCommand::Answer),
+        "memory" if word("clear") => Ok(ReplCommand::ClearMemory),
+        "memory" => alone(ReplCommand::Memory),
+        "memoryTask" => id().map(ReplCommand::MemoryTask),
+        "quit" => alone(ReplCommand::Quit),
         _ => Err(usage),
     }
 }
 
 /// A number of the list, or an address.
-fn whom(typed: String) -> Whom {
-    typed.parse().map_or(Whom::Address(typed), Whom::Number)
+fn connect_target(typed: String) -> ConnectTarget {
+    typed
+        .parse()
+        .map_or(ConnectTarget::Address(typed), ConnectTarget::Number)
 }
 
-fn tool(rest: &str, usage: Mistake) -> Result<Command, Mistake> {
-    let (name, params) = cut(rest);
+fn parse_tool_command(
+    rest: &str,
+    usage: CommandParseError,
+) -> Result<ReplCommand, CommandParseError> {
+    let (name, params) = split_first_word(rest);
     if name.is_empty() {
         return Err(usage);
     }
     let params = match params {
         "" => RawObject::new(),
-        params => serde_json::from_str(params).map_err(|_| Mistake::Params)?,
+        params => serde_json::from_str(params).map_err(|_| CommandParseError::Params)?,
     };
-    Ok(Command::Tool {
+    Ok(ReplCommand::Tool {
         name: name.to_owned(),
         params,
     })
 }
 
 /// The first word, and the rest.
-fn cut(text: &str) -> (&str, &str) {
+fn split_first_word(text: &str) -> (&str, &str) {
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (word, rest.trim())
 }
 
 /// Characters of a name that are repeated in a message.
-const NAME_CHARS_MAX: usize = 40;
+const ECHOED_NAME_CHARS_MAX: usize = 40;
 
 /// Lines that are commands, word for word.
-const LINES: &[(&[&str], Command)] = &[
-    (&["help", "ajuda"], Command::Help),
+const PLAIN_COMMANDS: &[(&[&str], ReplCommand)] = &[
+    (&["help", "ajuda"], ReplCommand::Help),
     (
         &["show card", "card", "mostrar cartão"],
-        Command::Card { of_remote: false },
+        ReplCommand::Card { of_remote: false },
     ),
     (
         &[
@@ -278,19 +290,19 @@ const LINES: &[(&[&str], Command)] = &[
             "listar servidores",
             "listar agentes",
         ],
-        Command::Servers,
+        ReplCommand::Servers,
     ),
-    (&["disconnect", "desconectar"], Command::Disconnect),
-    (&["stop server", "parar servidor"], Command::Stop),
-    (&["history", "histórico"], Command::History),
-    (&["tasks", "tarefas"], Command::Tasks { all: false }),
-    (&["memory", "memória"], Command::Memory),
-    (&["quit", "exit", "sair"], Command::Quit),
+    (&["disconnect", "desconectar"], ReplCommand::Disconnect),
+    (&["stop server", "parar servidor"], ReplCommand::Stop),
+    (&["history", "histórico"], ReplCommand::History),
+    (&["tasks", "tarefas"], ReplCommand::Tasks { all: false }),
+    (&["memory", "memória"], ReplCommand::Memory),
+    (&["quit", "exit", "sair"], ReplCommand::Quit),
 ];
 /// How a line begins that names an address or a number of the list.
-const CONNECT: &[&str] = &["connect to", "connect", "conectar a", "conectar"];
+const CONNECT_PREFIXES: &[&str] = &["connect to", "connect", "conectar a", "conectar"];
 /// How a line begins that names a port.
-const LISTEN: &[&str] = &[
+const LISTEN_PREFIXES: &[&str] = &[
     "listen on port",
     "listen on",
     "listen port",
@@ -299,22 +311,27 @@ const LISTEN: &[&str] = &[
 ];
 
 /// The command that a line is, in plain words. `None`: it is something to say.
-fn command(line: &str) -> Option<Command> {
+fn parse_plain_words(line: &str) -> Option<ReplCommand> {
     let plain = line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lower = plain.to_lowercase();
-    if let Some((_, command)) = LINES.iter().find(|(lines, _)| lines.contains(&&*lower)) {
+    if let Some((_, command)) = PLAIN_COMMANDS
+        .iter()
+        .find(|(lines, _)| lines.contains(&&*lower))
+    {
         return Some(command.clone());
     }
-    if let Some(port) = after(&plain, LISTEN).and_then(|port| port.parse().ok()) {
-        return Some(Command::Listen(Some(port)));
+    if let Some(port) =
+        single_word_after(&plain, LISTEN_PREFIXES).and_then(|port| port.parse().ok())
+    {
+        return Some(ReplCommand::Listen(Some(port)));
     }
-    after(&plain, CONNECT)
-        .filter(|what| is_address(what))
-        .map(|what| Command::Connect(whom(what.to_owned())))
+    single_word_after(&plain, CONNECT_PREFIXES)
+        .filter(|what| is_connect_target(what))
+        .map(|what| ReplCommand::Connect(connect_target(what.to_owned())))
 }
 
 /// The one word after the first of the beginnings that fits.
-fn after<'a>(plain: &'a str, beginnings: &[&str]) -> Option<&'a str> {
+fn single_word_after<'a>(plain: &'a str, beginnings: &[&str]) -> Option<&'a str> {
     let fits = |beginning: &&str| {
         let (head, rest) = plain.split_at_checked(beginning.len())?;
         let rest = rest.strip_prefix(' ')?;
@@ -324,7 +341,7 @@ fn after<'a>(plain: &'a str, beginnings: &[&str]) -> Option<&'a str> {
 }
 
 /// Whether it is a URL, `host:port`, or a number of the list.
-fn is_address(text: &str) -> bool {
+fn is_connect_target(text: &str) -> bool {
     if text.starts_with("http://") || text.starts_with("https://") {
         return true;
     }
@@ -343,9 +360,9 @@ mod tests {
 
     use super::*;
 
-    fn done(line: &str) -> Command {
-        match read(line) {
-            Ok(Typed::Do(command)) => command,
+    fn done(line: &str) -> ReplCommand {
+        match parse_line(line) {
+            Ok(ParsedLine::Command(command)) => command,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -354,45 +371,45 @@ mod tests {
     #[test]
     fn commands() {
         for (line, command) in [
-            (":help", Command::Help),
-            (":card", Command::Card { of_remote: false }),
-            (":card remote", Command::Card { of_remote: true }),
-            (":servers", Command::Servers),
+            (":help", ReplCommand::Help),
+            (":card", ReplCommand::Card { of_remote: false }),
+            (":card remote", ReplCommand::Card { of_remote: true }),
+            (":servers", ReplCommand::Servers),
             (":connect localhost:8080", address("localhost:8080")),
             (
                 "  :connect   http://localhost:4201 ",
                 address("http://localhost:4201"),
             ),
-            (":connect 2", Command::Connect(Whom::Number(2))),
-            (":disconnect", Command::Disconnect),
+            (":connect 2", ReplCommand::Connect(ConnectTarget::Number(2))),
+            (":disconnect", ReplCommand::Disconnect),
             (
                 ":remote What's the weather in Paris?",
-                Command::Remote("What's the weather in Paris?".into()),
+                ReplCommand::Remote("What's the weather in Paris?".into()),
             ),
             (
                 ":remote :tool list_agents",
-                Command::Remote(":tool list_agents".into()),
+                ReplCommand::Remote(":tool list_agents".into()),
             ),
-            (":listen 8080", Command::Listen(Some(8080))),
-            (":listen", Command::Listen(None)),
-            (":stop", Command::Stop),
-            (":session new", Command::NewSession),
-            (":session show", Command::ShowSession),
-            (":history", Command::History),
-            (":tasks", Command::Tasks { all: false }),
-            (":tasks all", Command::Tasks { all: true }),
-            (":task t-1", Command::Task("t-1".into())),
-            (":artifacts t-1", Command::Artifacts("t-1".into())),
-            (":cancelTask t-1", Command::CancelTask("t-1".into())),
-            (":canceltask t-1", Command::CancelTask("t-1".into())),
-            (":answer t-1", Command::Answer("t-1".into())),
-            (":memory", Command::Memory),
-            (":memory clear", Command::ClearMemory),
+            (":listen 8080", ReplCommand::Listen(Some(8080))),
+            (":listen", ReplCommand::Listen(None)),
+            (":stop", ReplCommand::Stop),
+            (":session new", ReplCommand::NewSession),
+            (":session show", ReplCommand::ShowSession),
+            (":history", ReplCommand::History),
+            (":tasks", ReplCommand::Tasks { all: false }),
+            (":tasks all", ReplCommand::Tasks { all: true }),
+            (":task t-1", ReplCommand::Task("t-1".into())),
+            (":artifacts t-1", ReplCommand::Artifacts("t-1".into())),
+            (":cancelTask t-1", ReplCommand::CancelTask("t-1".into())),
+            (":canceltask t-1", ReplCommand::CancelTask("t-1".into())),
+            (":answer t-1", ReplCommand::Answer("t-1".into())),
+            (":memory", ReplCommand::Memory),
+            (":memory clear", ReplCommand::ClearMemory),
             (
                 ":memoryTask 1234-abcd",
-                Command::MemoryTask("1234-abcd".into()),
+                ReplCommand::MemoryTask("1234-abcd".into()),
             ),
-            (":quit", Command::Quit),
+            (":quit", ReplCommand::Quit),
         ] {
             assert_eq!(done(line), command, "{line}");
         }
@@ -401,8 +418,8 @@ mod tests {
     /// Goal: a tool's parameters are an object, as they were written. Method: none, one, and what is none.
     #[test]
     fn tools() {
-        let params = |line: &str| match read(line)? {
-            Typed::Do(Command::Tool { name, params }) => {
+        let params = |line: &str| match parse_line(line)? {
+            ParsedLine::Command(ReplCommand::Tool { name, params }) => {
                 Ok((name, params.to_raw().get().to_owned()))
             }
             other => panic!("{other:?}"),
@@ -422,14 +439,14 @@ mod tests {
             ":tool echo {\"a\":1",
             ":tool echo {\"a\":1,\"a\":2}",
         ] {
-            assert_eq!(params(wrong), Err(Mistake::Params), "{wrong}");
+            assert_eq!(params(wrong), Err(CommandParseError::Params), "{wrong}");
         }
     }
 
     /// Goal: nobody is left without a way on. Method: misspelled, incomplete and excessive commands.
     #[test]
     fn mistakes_say_what_to_type() {
-        let told = |line: &str| read(line).unwrap_err().to_string();
+        let told = |line: &str| parse_line(line).unwrap_err().to_string();
         assert_eq!(
             told(":conect x"),
             "there is no command :conect: did you mean :connect?"
@@ -461,35 +478,38 @@ mod tests {
     /// Goal: what isn't a command is said as it is; a line has a bound. Method: texts, and a line at it and over it.
     #[test]
     fn texts() {
-        assert_eq!(read("  "), Ok(Typed::Nothing));
+        assert_eq!(parse_line("  "), Ok(ParsedLine::Empty));
         assert_eq!(
-            read(" What is 2:1? "),
-            Ok(Typed::Say("What is 2:1?".into()))
+            parse_line(" What is 2:1? "),
+            Ok(ParsedLine::Message("What is 2:1?".into()))
         );
         assert!(matches!(
-            read(&"x".repeat(LINE_BYTES_MAX)),
-            Ok(Typed::Say(_))
+            parse_line(&"x".repeat(LINE_BYTES_MAX)),
+            Ok(ParsedLine::Message(_))
         ));
-        assert_eq!(read(&"x".repeat(LINE_BYTES_MAX + 1)), Err(Mistake::TooLong));
+        assert_eq!(
+            parse_line(&"x".repeat(LINE_BYTES_MAX + 1)),
+            Err(CommandParseError::TooLong)
+        );
     }
 
     proptest! {
         /// Goal: no line breaks the reader. Method: any text, also as a command.
         #[test]
         fn any_line_is_read(line in "\\PC{0,80}") {
-            let _ = read(&line);
-            let _ = read(&format!(":{line}")).map_err(|mistake| mistake.to_string());
+            let _ = parse_line(&line);
+            let _ = parse_line(&format!(":{line}")).map_err(|mistake| mistake.to_string());
         }
     }
 
-    fn address(text: &str) -> Command {
-        Command::Connect(Whom::Address(text.to_owned()))
+    fn address(text: &str) -> ReplCommand {
+        ReplCommand::Connect(ConnectTarget::Address(text.to_owned()))
     }
 
     /// Goal: the lines that people type for commands are those. Method: rows, in both languages and any case.
     #[test]
     fn plain_words_are_commands() {
-        let rows: [(&[&str], Command); 14] = [
+        let rows: [(&[&str], ReplCommand); 14] = [
             (
                 &["connect localhost:8080", "conectar a localhost:8080"],
                 address("localhost:8080"),
@@ -498,9 +518,12 @@ mod tests {
                 &["Connect to http://localhost:4201"],
                 address("http://localhost:4201"),
             ),
-            (&["connect to 2"], Command::Connect(Whom::Number(2))),
+            (
+                &["connect to 2"],
+                ReplCommand::Connect(ConnectTarget::Number(2)),
+            ),
             (&["connect [::1]:8080"], address("[::1]:8080")),
-            (&["disconnect"], Command::Disconnect),
+            (&["disconnect"], ReplCommand::Disconnect),
             (
                 &[
                     "list servers",
@@ -509,23 +532,23 @@ mod tests {
                     "list agents",
                     "listar servidores",
                 ],
-                Command::Servers,
+                ReplCommand::Servers,
             ),
-            (&["show card"], Command::Card { of_remote: false }),
-            (&["help", "ajuda"], Command::Help),
+            (&["show card"], ReplCommand::Card { of_remote: false }),
+            (&["help", "ajuda"], ReplCommand::Help),
             (
                 &["listen 8080", "listen on port 8080"],
-                Command::Listen(Some(8080)),
+                ReplCommand::Listen(Some(8080)),
             ),
-            (&["stop server"], Command::Stop),
-            (&["history"], Command::History),
-            (&["tasks"], Command::Tasks { all: false }),
-            (&["memory"], Command::Memory),
-            (&["exit", "Sair"], Command::Quit),
+            (&["stop server"], ReplCommand::Stop),
+            (&["history"], ReplCommand::History),
+            (&["tasks"], ReplCommand::Tasks { all: false }),
+            (&["memory"], ReplCommand::Memory),
+            (&["exit", "Sair"], ReplCommand::Quit),
         ];
         for (lines, is) in rows {
             for line in lines {
-                assert_eq!(command(line), Some(is.clone()), "{line}");
+                assert_eq!(parse_plain_words(line), Some(is.clone()), "{line}");
             }
         }
     }
@@ -555,7 +578,7 @@ mod tests {
             "quit smoking",
             "",
         ] {
-            assert_eq!(command(line), None, "{line}");
+            assert_eq!(parse_plain_words(line), None, "{line}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use callboard_message::{ElicitAnswer, Elicitation, Question};
+use callboard_message::{Elicitation, ElicitationAnswer, Question};
 use parking_lot::Mutex;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
@@ -17,49 +17,49 @@ use rustyline::{CompletionType, Config, Context, EditMode, Editor, Helper};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::command::{LINE_BYTES_MAX, is_command, names as commands};
+use super::command::{LINE_BYTES_MAX, command_names as commands, is_command};
 use super::print::Screen;
-use crate::form::{self, CANCEL, DECLINE};
+use crate::form::{self, CANCEL_COMMAND, DECLINE_COMMAND};
 
-/// How many lines are remembered.
+/// Maximum number of lines in the history.
 const HISTORY_LINES_MAX: usize = 1_000;
 
-/// What came of waiting for a line.
+/// Outcome of waiting for a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Got {
+pub(super) enum LineEvent {
     /// One, without its end.
     Line(String),
     /// Ctrl-C, or its signal: it was given up.
-    GivenUp,
+    Interrupted,
     /// Nothing more will come.
-    End,
+    EndOfInput,
 }
 
 /// A line that is wanted.
-struct Wish {
+struct ReadRequest {
     prompt: String,
     /// Commands and texts are remembered; answers may be secrets.
     is_remembered: bool,
-    got: oneshot::Sender<Got>,
+    reply: oneshot::Sender<LineEvent>,
 }
 
-/// Whoever types.
-pub(super) struct Input {
-    wishes: mpsc::Sender<Wish>,
+/// Source of typed lines: a terminal or a pipe.
+pub(super) struct LineInput {
+    requests: mpsc::Sender<ReadRequest>,
     /// A line that was waited for until something else happened.
-    waiting: Option<oneshot::Receiver<Got>>,
+    pending_read: Option<oneshot::Receiver<LineEvent>>,
     /// Somebody sits there.
     pub(super) is_terminal: bool,
     /// How the terminal was: a line that is still edited when all ends has changed it.
-    before: Option<Termios>,
+    saved_termios: Option<Termios>,
     screen: Screen,
-    pub(super) completion: Completion,
-    pub(super) signals: Signals,
+    pub(super) completion: NameCompleter,
+    pub(super) signals: ProcessSignals,
 }
 
-impl Drop for Input {
+impl Drop for LineInput {
     fn drop(&mut self) {
-        if let Some(before) = &self.before
+        if let Some(before) = &self.saved_termios
             && let Err(error) = tcsetattr(stdin(), OptionalActions::Now, before)
         {
             tracing::debug!(%error, "the terminal isn't as it was");
@@ -67,7 +67,7 @@ impl Drop for Input {
     }
 }
 
-impl Input {
+impl LineInput {
     /// At a terminal lines can be edited, completed and found again; those typed before are in `history`.
     ///
     /// # Errors
@@ -76,10 +76,11 @@ impl Input {
         let (is_terminal, before, completion) = (
             stdin().is_terminal(),
             tcgetattr(stdin()).ok(),
-            Completion::default(),
+            NameCompleter::default(),
         );
-        let (wishes, wished) = mpsc::channel::<Wish>();
-        let editor = is_terminal.then(|| editor(screen, completion.clone(), history.as_deref()));
+        let (wishes, wished) = mpsc::channel::<ReadRequest>();
+        let editor =
+            is_terminal.then(|| line_editor(screen, completion.clone(), history.as_deref()));
         let mut editor = editor.transpose().map_err(io::Error::other)?;
         // A thread of its own, for a blocked read can't be given up.
         std::thread::Builder::new()
@@ -87,20 +88,20 @@ impl Input {
             .spawn(move || {
                 while let Ok(wish) = wished.recv() {
                     let line = match &mut editor {
-                        Some(editor) => edited(editor, &wish, &history),
-                        None => next(&mut stdin().lock()),
+                        Some(editor) => read_edited_line(editor, &wish, &history),
+                        None => read_piped_line(&mut stdin().lock()),
                     };
-                    if wish.got.send(line).is_err() {
+                    if wish.reply.send(line).is_err() {
                         return;
                     }
                 }
             })?;
-        let signals = Signals::listen()?;
+        let signals = ProcessSignals::listen()?;
         Ok(Self {
-            wishes,
-            waiting: None,
+            requests: wishes,
+            pending_read: None,
             is_terminal,
-            before,
+            saved_termios: before,
             screen: screen.clone(),
             completion,
             signals,
@@ -108,46 +109,46 @@ impl Input {
     }
 
     /// The next line, unless a signal comes first: the next call waits for the same line then.
-    pub(super) async fn line(&mut self, prompt: &str, is_remembered: bool) -> Got {
-        let waiting = match &mut self.waiting {
+    pub(super) async fn read_line(&mut self, prompt: &str, is_remembered: bool) -> LineEvent {
+        let waiting = match &mut self.pending_read {
             Some(waiting) => waiting,
             None => {
                 let (got, waiting) = oneshot::channel();
                 let prompt = prompt.to_owned();
                 if self
-                    .wishes
-                    .send(Wish {
+                    .requests
+                    .send(ReadRequest {
                         prompt,
                         is_remembered,
-                        got,
+                        reply: got,
                     })
                     .is_err()
                 {
-                    return Got::End;
+                    return LineEvent::EndOfInput;
                 }
-                self.waiting.insert(waiting)
+                self.pending_read.insert(waiting)
             }
         };
         let got = tokio::select! {
-            got = waiting => got.unwrap_or(Got::End),
-            said = self.signals.next() => return match said {
-                Said::Interrupt => Got::GivenUp,
-                Said::Terminate => Got::End,
+            got = waiting => got.unwrap_or(LineEvent::EndOfInput),
+            said = self.signals.next_signal() => return match said {
+                SignalEvent::Interrupt => LineEvent::Interrupted,
+                SignalEvent::Terminate => LineEvent::EndOfInput,
             },
         };
-        self.waiting = None;
-        if let Got::Line(line) = &got {
-            self.screen.keep("typed", line);
+        self.pending_read = None;
+        if let LineEvent::Line(line) = &got {
+            self.screen.log_line("typed", line);
         }
         got
     }
 }
 
-fn editor(
+fn line_editor(
     screen: &Screen,
-    completion: Completion,
+    completion: NameCompleter,
     history: Option<&Path>,
-) -> rustyline::Result<Editor<Completion, FileHistory>> {
+) -> rustyline::Result<Editor<NameCompleter, FileHistory>> {
     let config = Config::builder()
         .edit_mode(EditMode::Emacs)
         .completion_type(CompletionType::List)
@@ -162,21 +163,21 @@ fn editor(
     }
     // A terminal that can't move its cursor has none: notices come between the lines then.
     if let Ok(printer) = editor.create_external_printer() {
-        screen.print_with(Box::new(printer));
+        screen.set_prompt_printer(Box::new(printer));
     }
     Ok(editor)
 }
 
 /// A line that is typed at a terminal, and remembered.
-fn edited(
-    editor: &mut Editor<Completion, FileHistory>,
-    Wish {
+fn read_edited_line(
+    editor: &mut Editor<NameCompleter, FileHistory>,
+    ReadRequest {
         prompt,
         is_remembered,
         ..
-    }: &Wish,
+    }: &ReadRequest,
     history: &Option<PathBuf>,
-) -> Got {
+) -> LineEvent {
     match editor.readline(prompt) {
         Ok(line) => {
             let is_new = *is_remembered && editor.add_history_entry(&line).unwrap_or_default();
@@ -185,25 +186,25 @@ fn edited(
             {
                 tracing::warn!(%error, "the lines typed can't be kept");
             }
-            Got::Line(line)
+            LineEvent::Line(line)
         }
-        Err(ReadlineError::Interrupted) => Got::GivenUp,
-        Err(ReadlineError::Eof) => Got::End,
+        Err(ReadlineError::Interrupted) => LineEvent::Interrupted,
+        Err(ReadlineError::Eof) => LineEvent::EndOfInput,
         Err(error) => {
             tracing::debug!(%error, "no more lines can be read");
-            Got::End
+            LineEvent::EndOfInput
         }
     }
 }
 
 /// A line that comes through a pipe. One that is too long is cut, so that it is told.
-fn next(lines: &mut impl BufRead) -> Got {
+fn read_piped_line(lines: &mut impl BufRead) -> LineEvent {
     let mut line = Vec::new();
     let most = u64::try_from(LINE_BYTES_MAX)
         .unwrap_or(u64::MAX)
         .saturating_add(2);
     match lines.by_ref().take(most).read_until(b'\n', &mut line) {
-        Ok(0) | Err(_) => return Got::End,
+        Ok(0) | Err(_) => return LineEvent::EndOfInput,
         Ok(_) => {}
     }
     if line.last() != Some(&b'\n') {
@@ -220,12 +221,12 @@ fn next(lines: &mut impl BufRead) -> Got {
         }
     }
     let line = String::from_utf8_lossy(&line);
-    Got::Line(line.trim_end_matches(['\n', '\r']).to_owned())
+    LineEvent::Line(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// What it says.
+/// Signal to the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum SignalEvent {
     /// Ctrl-C while no line is edited.
     Interrupt,
     /// The process is to end.
@@ -233,14 +234,14 @@ pub(crate) enum Said {
 }
 
 /// Signals, heard from the beginning on. Within a tokio runtime only.
-pub(crate) struct Signals {
+pub(crate) struct ProcessSignals {
     interrupt: Signal,
     terminate: Signal,
     /// It was said once, and stays.
     is_ending: bool,
 }
 
-impl Signals {
+impl ProcessSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         let (interrupt, terminate) = (
             signal(SignalKind::interrupt())?,
@@ -253,16 +254,16 @@ impl Signals {
         })
     }
 
-    /// What is said next. It may be given up and waited for again.
-    pub(crate) async fn next(&mut self) -> Said {
+    /// Waits for the next signal. Cancel-safe.
+    pub(crate) async fn next_signal(&mut self) -> SignalEvent {
         if self.is_ending {
-            return Said::Terminate;
+            return SignalEvent::Terminate;
         }
         tokio::select! {
-            Some(()) = self.interrupt.recv() => Said::Interrupt,
+            Some(()) = self.interrupt.recv() => SignalEvent::Interrupt,
             Some(()) = self.terminate.recv() => {
                 self.is_ending = true;
-                Said::Terminate
+                SignalEvent::Terminate
             }
             // No signal will come any more.
             else => std::future::pending().await,
@@ -271,57 +272,59 @@ impl Signals {
 }
 
 /// The prompt of an answer.
-const PROMPT: &str = "> ";
-const LATER: &str = ":later";
+const ANSWER_PROMPT: &str = "> ";
+const LATER_COMMAND: &str = ":later";
 
-/// What came of a question.
+/// Outcome of a question to the user.
 #[derive(Debug)]
-pub(super) enum Asked {
-    Answered(ElicitAnswer),
+pub(super) enum QuestionOutcome {
+    Answered(ElicitationAnswer),
     /// Nobody answers now.
-    Later,
-    /// What asked is no longer wanted.
+    Postponed,
+    /// The call that asked was interrupted.
     Interrupted,
 }
 
-impl Input {
+impl LineInput {
     /// Puts a question and waits for what is typed. `can_wait`: the question can be left open.
-    pub(super) async fn ask(&mut self, question: &Question, can_wait: bool) -> Asked {
+    pub(super) async fn ask_question(
+        &mut self,
+        question: &Question,
+        can_wait: bool,
+    ) -> QuestionOutcome {
         let Question::Elicit(form) = question else {
-            return Asked::Later;
+            return QuestionOutcome::Postponed;
         };
-        self.screen.line(&format!("❓ {}", form.message()));
+        self.screen.print_line(&format!("❓ {}", form.message()));
         if self.is_terminal {
             let later = if can_wait {
-                format!(", {LATER} leaves it open")
+                format!(", {LATER_COMMAND} leaves it open")
             } else {
                 String::new()
             };
             let help = format!(
-                "{DECLINE} says no, {CANCEL} answers nothing{later}, Ctrl-C cancels the task"
+                "{DECLINE_COMMAND} says no, {CANCEL_COMMAND} answers nothing{later}, Ctrl-C cancels the task"
             );
-            self.screen.aside(&help);
+            self.screen.print_progress(&help);
         }
         self.fill_in(form)
             .await
-            .map_or_else(|asked| asked, Asked::Answered)
+            .map_or_else(|asked| asked, QuestionOutcome::Answered)
     }
 
     /// The next line that is an answer; `Err`: there is none.
-    async fn answer(&mut self, prompt: &str) -> Result<String, Asked> {
+    async fn read_answer(&mut self, prompt: &str) -> Result<String, QuestionOutcome> {
         loop {
-            return match self.line(prompt, false).await {
-                Got::GivenUp => Err(Asked::Interrupted),
-                Got::End => Err(Asked::Later),
-                Got::Line(line) => match line.trim() {
-                    DECLINE => Err(Asked::Answered(ElicitAnswer::decline())),
-                    CANCEL => Err(Asked::Answered(ElicitAnswer::cancel())),
-                    LATER => Err(Asked::Later),
+            return match self.read_line(prompt, false).await {
+                LineEvent::Interrupted => Err(QuestionOutcome::Interrupted),
+                LineEvent::EndOfInput => Err(QuestionOutcome::Postponed),
+                LineEvent::Line(line) => match line.trim() {
+                    DECLINE_COMMAND => Err(QuestionOutcome::Answered(ElicitationAnswer::decline())),
+                    CANCEL_COMMAND => Err(QuestionOutcome::Answered(ElicitationAnswer::cancel())),
+                    LATER_COMMAND => Err(QuestionOutcome::Postponed),
                     // It would be taken for the answer.
                     line if is_command(line) => {
-                        self.screen.trouble(&format!(
-                            "Answer first, or type {CANCEL} or {LATER}: commands come after"
-                        ));
+                        self.screen.print_error(&format!("Answer first, or type {CANCEL_COMMAND} or {LATER_COMMAND}: commands come after"));
                         continue;
                     }
                     line => Ok(line.to_owned()),
@@ -330,29 +333,30 @@ impl Input {
         }
     }
 
-    /// What is typed in each field; `Err`: it isn't filled in.
-    async fn fill_in(&mut self, form: &Elicitation) -> Result<ElicitAnswer, Asked> {
-        if let Some(address) = form.address() {
+    /// Asks for each field of a form. Returns `Err` with the outcome if the form isn't completed.
+    async fn fill_in(&mut self, form: &Elicitation) -> Result<ElicitationAnswer, QuestionOutcome> {
+        if let Some(address) = form.target_url() {
             self.screen
-                .line(&format!("Visit {address} yourself, then press Enter."));
-            self.answer(PROMPT).await?;
-            return Ok(ElicitAnswer::agree());
+                .print_line(&format!("Visit {address} yourself, then press Enter."));
+            self.read_answer(ANSWER_PROMPT).await?;
+            return Ok(ElicitationAnswer::agree());
         }
         let line = async |prompt: String, fields: usize| {
             let (above, last) = prompt.rsplit_once('\n').unwrap_or(("", &prompt));
             if !above.is_empty() {
-                self.screen.line(above);
+                self.screen.print_line(above);
             }
             // The only one is what the question is about: it needs no title.
-            self.answer(if fields > 1 { last } else { PROMPT }).await
+            self.read_answer(if fields > 1 { last } else { ANSWER_PROMPT })
+                .await
         };
         form::fill_in(form, true, line).await
     }
 }
 
-/// What can be named.
+/// Names for completion.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Names {
+pub(super) struct CompletionNames {
     pub(super) tools: Vec<String>,
     /// Addresses of agents that are known.
     pub(super) agents: Vec<String>,
@@ -362,17 +366,17 @@ pub(super) struct Names {
 
 /// The names of the moment. Its clones are one.
 #[derive(Clone, Default)]
-pub(super) struct Completion(Arc<Mutex<Names>>);
+pub(super) struct NameCompleter(Arc<Mutex<CompletionNames>>);
 
-impl Completion {
+impl NameCompleter {
     /// From now on these can be named.
-    pub(super) fn set(&self, names: Names) {
+    pub(super) fn set_names(&self, names: CompletionNames) {
         *self.0.lock() = names;
     }
 }
 
-/// Where the word begins that is being typed, and what it could be.
-fn completions(line: &str, names: &Names) -> (usize, Vec<String>) {
+/// Returns the position of the word being typed, and its completions.
+fn completions_for(line: &str, names: &CompletionNames) -> (usize, Vec<String>) {
     let Some(typed) = line.strip_prefix(':') else {
         return (line.len(), Vec::new());
     };
@@ -415,7 +419,7 @@ fn completions(line: &str, names: &Names) -> (usize, Vec<String>) {
     )
 }
 
-impl Completer for Completion {
+impl Completer for NameCompleter {
     type Candidate = String;
 
     fn complete(
@@ -425,23 +429,23 @@ impl Completer for Completion {
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
         let names = self.0.lock();
-        Ok(completions(line.get(..at).unwrap_or_default(), &names))
+        Ok(completions_for(line.get(..at).unwrap_or_default(), &names))
     }
 }
 
-impl Hinter for Completion {
+impl Hinter for NameCompleter {
     type Hint = String;
 }
 
-impl Highlighter for Completion {}
+impl Highlighter for NameCompleter {}
 
-impl Validator for Completion {}
+impl Validator for NameCompleter {}
 
-impl Helper for Completion {}
+impl Helper for NameCompleter {}
 
 #[cfg(test)]
 mod tests {
-    use super::super::command::{Mistake, read};
+    use super::super::command::{CommandParseError, parse_line};
     use super::*;
 
     /// Goal: a pipe is read line by line, and no line takes all memory. Method: ends of both kinds, one line at the bound and
@@ -451,23 +455,23 @@ mod tests {
         let (fits, too_long) = ("x".repeat(LINE_BYTES_MAX), "y".repeat(3 * LINE_BYTES_MAX));
         let text = format!("a\r\n\n{fits}\n{too_long}\nb");
         let mut lines = text.as_bytes();
-        let mut line = || match next(&mut lines) {
-            Got::Line(line) => line,
+        let mut line = || match read_piped_line(&mut lines) {
+            LineEvent::Line(line) => line,
             other => panic!("{other:?}"),
         };
         assert_eq!(
             (line(), line(), line()),
             ("a".to_owned(), String::new(), fits)
         );
-        assert_eq!(read(&line()), Err(Mistake::TooLong));
+        assert_eq!(parse_line(&line()), Err(CommandParseError::TooLong));
         assert_eq!(line(), "b");
-        assert_eq!(next(&mut lines), Got::End);
+        assert_eq!(read_piped_line(&mut lines), LineEvent::EndOfInput);
     }
 
     /// Goal: commands and what they name are completed, texts are not. Method: rows.
     #[test]
     fn words_are_completed() {
-        let names = Names {
+        let names = CompletionNames {
             tools: vec!["echo".into(), "list_agents".into()],
             agents: vec!["http://localhost:4201".into()],
             tasks: vec!["1234-abcd".into()],
@@ -489,7 +493,7 @@ mod tests {
             ("list", 4, vec![]),
             ("ünï", 5, vec![]),
         ] {
-            assert_eq!(completions(line, &names), (at, words), "{line}");
+            assert_eq!(completions_for(line, &names), (at, words), "{line}");
         }
     }
 }

@@ -6,45 +6,45 @@
 
 mod answer;
 mod command;
-mod desk;
 mod input;
 mod print;
 mod remote;
 mod shell;
+mod task_session;
 mod views;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use callboard_message::CallId;
-use command::Whom;
-use desk::Desk;
-use input::Input;
-use print::{Log, Screen};
+use command::ConnectTarget;
+use input::LineInput;
+use print::{ReplLog, Screen};
 use shell::Shell;
+use task_session::TaskSession;
 
-pub(crate) use input::Signals;
-pub(crate) use shell::Ended;
+pub(crate) use input::ProcessSignals;
+pub(crate) use shell::ReplOutcome;
 
-use crate::config::{ModeDeclaration, OrchestratorDeclaration, Topology};
+use crate::config::{OrchestratorDeclaration, ReplDeclaration, Topology};
 use crate::node::{Node, NodeError};
 
-/// What a REPL is made of.
-pub(crate) struct Setup<'a> {
-    /// What the node was started with.
+/// Options of a REPL.
+pub(crate) struct ReplOptions<'a> {
+    /// Topology of the node.
     pub(crate) topology: &'a Topology,
     /// The agent that is talked to.
     pub(crate) agent: &'a OrchestratorDeclaration,
-    pub(crate) mode: ModeDeclaration,
-    /// Where the agent listens once it is told to.
+    pub(crate) mode: ReplDeclaration,
+    /// Address for `:listen`.
     pub(crate) bind: SocketAddr,
-    /// Where the lines that were typed are found again.
+    /// File of the line history; `None` keeps it in memory.
     pub(crate) history: Option<PathBuf>,
-    /// Where it listens before the first line is read.
+    /// Port to listen on from the start.
     pub(crate) listen: Option<u16>,
-    /// Where it connects to before the first line is read.
+    /// Address to connect to at the start.
     pub(crate) connect: Option<String>,
-    /// What it says in place of reading lines: only answers are read.
+    /// Message to send instead of reading commands; input then only answers questions.
     pub(crate) message: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Setup<'a> {
 ///
 /// # Errors
 /// There is no such agent; the terminal, the log or the output is of no use.
-pub(crate) async fn run(node: Node, setup: Setup<'_>) -> Result<Ended, NodeError> {
+pub(crate) async fn run_repl(node: Node, setup: ReplOptions<'_>) -> Result<ReplOutcome, NodeError> {
     let id = &setup.agent.id;
     let open = || {
         let screen = Screen::new(
@@ -60,10 +60,10 @@ pub(crate) async fn run(node: Node, setup: Setup<'_>) -> Result<Ended, NodeError
                 .mode
                 .repl_log_file
                 .as_deref()
-                .map(Log::open)
+                .map(ReplLog::open)
                 .transpose()?,
         );
-        let input = Input::open(&screen, setup.history.clone())?;
+        let input = LineInput::open(&screen, setup.history.clone())?;
         let orchestrated = node
             .orchestrator(id)
             .ok_or_else(|| NodeError::NoOrchestrator {
@@ -79,40 +79,40 @@ pub(crate) async fn run(node: Node, setup: Setup<'_>) -> Result<Ended, NodeError
         }
     };
     let tasks = node.system().store().tasks.clone();
-    let desk = Desk::open(tasks, orchestrated.agent.clone(), setup.agent, &screen);
-    let session = CallId::fresh().to_string();
+    let desk = TaskSession::open(tasks, orchestrated.agent.clone(), setup.agent, &screen);
+    let session = CallId::generate().to_string();
     let mut shell = Shell {
         node,
-        setup,
-        orchestrated,
-        desk,
+        options: setup,
+        orchestrator: orchestrated,
+        tasks: desk,
         screen,
         input,
-        session,
+        session_id: session,
         remote: None,
-        listening: None,
+        listen_address: None,
     };
-    let outcome = talk(&mut shell).await;
-    shell.node.begins_to_end();
-    shell.desk.close().await;
-    let failed = shell.screen.failed();
+    let outcome = run_shell(&mut shell).await;
+    shell.node.begin_shutdown();
+    shell.tasks.stop().await;
+    let failed = shell.screen.take_error();
     shell.node.shutdown().await;
     failed.map_or(Ok(outcome), |error| Err(error.into()))
 }
 
-async fn talk(shell: &mut Shell<'_>) -> Ended {
-    if shell.setup.listen.is_some() {
-        shell.listen(shell.setup.listen).await;
+async fn run_shell(shell: &mut Shell<'_>) -> ReplOutcome {
+    if shell.options.listen.is_some() {
+        shell.listen(shell.options.listen).await;
     }
-    if let Some(address) = shell.setup.connect.take() {
-        shell.connect(Whom::Address(address)).await;
+    if let Some(address) = shell.options.connect.take() {
+        shell.connect(ConnectTarget::Address(address)).await;
     }
-    match shell.setup.message.take() {
-        Some(message) => shell.say(&message).await,
+    match shell.options.message.take() {
+        Some(message) => shell.send_to_agent(&message).await,
         None => {
-            shell.welcome();
-            shell.run().await;
-            Ended::Answered
+            shell.print_welcome();
+            shell.run_commands().await;
+            ReplOutcome::Answered
         }
     }
 }

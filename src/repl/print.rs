@@ -1,4 +1,4 @@
-//! What the REPL prints, its log of what was typed and printed, and JSON for people.
+//! Output of the REPL, its log of typed and printed lines, and JSON for people.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write, stdout};
@@ -7,164 +7,169 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_message::time::rfc3339;
+use callboard_message::time::format_rfc3339;
 use callboard_message::{DataClass, RawObject};
 use parking_lot::{Mutex, MutexGuard};
 use rustyline::ExternalPrinter;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::text::{self, printable};
+use crate::text::{self, strip_control_chars};
 
 /// Prints above a prompt that is open.
-type Printer = Box<dyn ExternalPrinter + Send>;
+type PromptPrinter = Box<dyn ExternalPrinter + Send>;
 
 /// Standard output, as everybody here writes to it. Its clones are one.
 #[derive(Clone)]
-pub(crate) struct Screen(Arc<Inner>);
+pub(crate) struct Screen(Arc<ScreenInner>);
 
-struct Inner {
+struct ScreenInner {
     /// Colours can be seen.
     is_styled: bool,
     /// Somebody looks at it while it grows.
-    is_watched: bool,
-    log: Option<Log>,
-    state: Mutex<State>,
+    is_terminal: bool,
+    log: Option<ReplLog>,
+    state: Mutex<ScreenState>,
 }
 
-struct State {
+struct ScreenState {
     out: Box<dyn Write + Send>,
     /// The text that pieces were added to, until it ends.
-    open: String,
-    /// What came meanwhile and stands below it.
-    held: String,
-    printer: Option<Printer>,
-    /// What there is to say can't be said any more.
-    failed: Option<io::Error>,
+    open_text: String,
+    /// Lines held back until the open text ends.
+    held_lines: String,
+    printer: Option<PromptPrinter>,
+    /// First error of standard output. Nothing is printed after it.
+    write_error: Option<io::Error>,
 }
 
 impl Screen {
-    /// What is printed is kept in `log` too.
-    pub(super) fn new(log: Option<Log>) -> Self {
+    /// Creates a screen on standard output. Printed lines are also written to `log`.
+    pub(super) fn new(log: Option<ReplLog>) -> Self {
         let is_watched = stdout().is_terminal();
         let variable = |name| std::env::var(name).unwrap_or_default();
         let is_styled = is_watched && variable("TERM") != "dumb" && variable("NO_COLOR").is_empty();
-        Self::on(Box::new(stdout()), is_styled, is_watched, log)
+        Self::with_output(Box::new(stdout()), is_styled, is_watched, log)
     }
 
-    fn on(out: Box<dyn Write + Send>, is_styled: bool, is_watched: bool, log: Option<Log>) -> Self {
-        let state = State {
+    fn with_output(
+        out: Box<dyn Write + Send>,
+        is_styled: bool,
+        is_watched: bool,
+        log: Option<ReplLog>,
+    ) -> Self {
+        let state = ScreenState {
             out,
-            open: String::new(),
-            held: String::new(),
+            open_text: String::new(),
+            held_lines: String::new(),
             printer: None,
-            failed: None,
+            write_error: None,
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(ScreenInner {
             is_styled,
-            is_watched,
+            is_terminal: is_watched,
             log,
             state: Mutex::new(state),
         }))
     }
 
     /// From now on notices stand above an open prompt.
-    pub(super) fn print_with(&self, printer: Printer) {
+    pub(super) fn set_prompt_printer(&self, printer: PromptPrinter) {
         self.state().printer = Some(printer);
     }
 
     /// Whether somebody looks at it while it grows.
-    pub(super) fn is_watched(&self) -> bool {
-        self.0.is_watched
+    pub(super) fn is_terminal(&self) -> bool {
+        self.0.is_terminal
     }
 
     /// A line, or several. It ends a text that came bit by bit.
-    pub(crate) fn line(&self, text: &str) {
-        self.end_pieces();
-        let text = printable(text);
+    pub(crate) fn print_line(&self, text: &str) {
+        self.end_chunks();
+        let text = strip_control_chars(text);
         self.state().write(&format!("{text}\n"));
-        self.keep("printed", &text);
+        self.log_line("printed", &text);
     }
 
-    /// What went wrong, and what to do next.
-    pub(crate) fn trouble(&self, text: &str) {
-        self.line(&format!("❌ {text}"));
+    /// Prints an error message.
+    pub(crate) fn print_error(&self, text: &str) {
+        self.print_line(&format!("❌ {text}"));
     }
 
     /// A line about something that happens by itself: it may come while a line is being typed, or a text comes bit by bit.
-    pub(crate) fn notice(&self, text: &str) {
-        let text = printable(text);
-        self.state().say(&format!("{text}\n"), true);
-        self.keep("printed", &text);
+    pub(crate) fn print_notice(&self, text: &str) {
+        let text = strip_control_chars(text);
+        self.state().write_or_hold(&format!("{text}\n"), true);
+        self.log_line("printed", &text);
     }
 
     /// How far something has come, for whoever looks on: in a pipe it isn't said. In a text that comes bit by bit it waits for the end.
-    pub(super) fn aside(&self, text: &str) {
-        if !self.0.is_watched {
+    pub(super) fn print_progress(&self, text: &str) {
+        if !self.0.is_terminal {
             return;
         }
-        let text = printable(text);
+        let text = strip_control_chars(text);
         let line = match self.0.is_styled {
             true => format!("\x1b[2m  · {text}\x1b[0m\n"),
             false => format!("  · {text}\n"),
         };
-        self.state().say(&line, false);
+        self.state().write_or_hold(&line, false);
     }
 
     /// A piece of a text that comes bit by bit.
-    pub(super) fn piece(&self, text: &str) {
-        let text = printable(text);
+    pub(super) fn print_chunk(&self, text: &str) {
+        let text = strip_control_chars(text);
         let mut state = self.state();
         state.write(&text);
-        state.open.push_str(&text);
+        state.open_text.push_str(&text);
     }
 
     /// Ends a text that came bit by bit.
-    pub(super) fn end_pieces(&self) {
+    pub(super) fn end_chunks(&self) {
         let mut state = self.state();
-        let open = std::mem::take(&mut state.open);
+        let open = std::mem::take(&mut state.open_text);
         if open.is_empty() {
             return;
         }
-        let held = std::mem::take(&mut state.held);
+        let held = std::mem::take(&mut state.held_lines);
         state.write(&format!(
             "{}{held}",
             if open.ends_with('\n') { "" } else { "\n" }
         ));
         drop(state);
-        self.keep("printed", open.trim_end_matches('\n'));
+        self.log_line("printed", open.trim_end_matches('\n'));
     }
 
     /// Why nothing can be printed any more. Whoever closed the pipe has what they wanted.
-    pub(super) fn failed(&self) -> Option<io::Error> {
-        self.state().failed.take()
+    pub(super) fn take_error(&self) -> Option<io::Error> {
+        self.state().write_error.take()
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.state().failed.is_some()
+        self.state().write_error.is_some()
     }
 
     /// Keeps a line in the log. `what` is `typed` or `printed`.
-    pub(super) fn keep(&self, what: &str, text: &str) {
+    pub(super) fn log_line(&self, what: &str, text: &str) {
         if let Some(log) = &self.0.log
-            && let Err(error) = log.keep(what, text)
+            && let Err(error) = log.append(what, text)
         {
             // Never the text.
             tracing::warn!(%error, "the log of the REPL can't be written");
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScreenState> {
         self.0.state.lock()
     }
 }
 
-impl State {
+impl ScreenState {
     /// Lines that nobody waits for. `above`: above an open prompt.
-    fn say(&mut self, lines: &str, above: bool) {
+    fn write_or_hold(&mut self, lines: &str, above: bool) {
         // In the midst of a sentence nobody could read either.
-        if !self.open.is_empty() {
-            return self.held.push_str(lines);
+        if !self.open_text.is_empty() {
+            return self.held_lines.push_str(lines);
         }
         let printed = self
             .printer
@@ -183,18 +188,18 @@ impl State {
             .and_then(|()| self.out.flush())
             && error.kind() != ErrorKind::BrokenPipe
         {
-            self.failed = Some(error);
+            self.write_error = Some(error);
         }
     }
 }
 
-/// Who may read it: what people say is theirs.
-const MODE: u32 = 0o600;
+/// Permissions of the log: its owner only, because it may contain personal data.
+const LOG_FILE_MODE: u32 = 0o600;
 
 /// The file. What is in it may be about people, and is marked so; none of it goes anywhere else.
-pub(super) struct Log(Mutex<File>);
+pub(super) struct ReplLog(Mutex<File>);
 
-impl Log {
+impl ReplLog {
     /// Goes on with the file, or begins it.
     ///
     /// # Errors
@@ -203,7 +208,7 @@ impl Log {
         let file = OpenOptions::new()
             .append(true)
             .create(true)
-            .mode(MODE)
+            .mode(LOG_FILE_MODE)
             .open(path)?;
         Ok(Self(Mutex::new(file)))
     }
@@ -212,9 +217,9 @@ impl Log {
     ///
     /// # Errors
     /// The system's.
-    fn keep(&self, what: &str, text: &str) -> io::Result<()> {
-        let now = rfc3339(SystemTime::now());
-        let line = RawObject::of("at", now)
+    fn append(&self, what: &str, text: &str) -> io::Result<()> {
+        let now = format_rfc3339(SystemTime::now());
+        let line = RawObject::single("at", now)
             .with("class", DataClass::Personal.as_str())
             .with(what, text);
         let mut file = self.0.lock();
@@ -224,40 +229,43 @@ impl Log {
 }
 
 /// How deep it is laid out; what is deeper stands on one line.
-const LEVELS_MAX: usize = 32;
+const INDENT_LEVELS_MAX: usize = 32;
 
 /// JSON, laid out for people: a member or item a line; an object in a list that holds no others stays on one.
-pub(super) fn laid_out(value: &RawValue) -> String {
-    laid(value, 0)
+pub(super) fn pretty_json(value: &RawValue) -> String {
+    pretty_json_at(value, 0)
 }
 
 /// The same of a text, if it is an object or a list.
-pub(super) fn of_text(text: &str) -> Option<String> {
+pub(super) fn pretty_json_text(text: &str) -> Option<String> {
     let text = text.trim();
     let value: Box<RawValue> = text
         .starts_with(['{', '['])
         .then(|| serde_json::from_str(text).ok())??;
-    Some(laid_out(&value))
+    Some(pretty_json(&value))
 }
 
-fn laid(value: &RawValue, level: usize) -> String {
+fn pretty_json_at(value: &RawValue, level: usize) -> String {
     let text = value.get();
     let parts: Option<Vec<String>> = match text.as_bytes().first() {
-        Some(b'{') if level < LEVELS_MAX => {
+        Some(b'{') if level < INDENT_LEVELS_MAX => {
             serde_json::from_str(text).ok().map(|object: RawObject| {
                 object
                     .iter()
-                    .map(|(name, value)| member(name, &laid(value, level + 1)))
+                    .map(|(name, value)| format_member(name, &pretty_json_at(value, level + 1)))
                     .collect()
             })
         }
-        Some(b'[') if level < LEVELS_MAX => {
+        Some(b'[') if level < INDENT_LEVELS_MAX => {
             serde_json::from_str(text)
                 .ok()
                 .map(|items: Vec<&RawValue>| {
                     items
                         .into_iter()
-                        .map(|item| on_one_line(item).unwrap_or_else(|| laid(item, level + 1)))
+                        .map(|item| {
+                            flat_object_line(item)
+                                .unwrap_or_else(|| pretty_json_at(item, level + 1))
+                        })
                         .collect()
                 })
         }
@@ -277,32 +285,32 @@ fn laid(value: &RawValue, level: usize) -> String {
     )
 }
 
-fn member(name: &str, value: &str) -> String {
+fn format_member(name: &str, value: &str) -> String {
     format!("{}: {value}", Value::from(name))
 }
 
-fn on_one_line(value: &RawValue) -> Option<String> {
+fn flat_object_line(value: &RawValue) -> Option<String> {
     let object: RawObject = serde_json::from_str(value.get()).ok()?;
     let all_plain = object
         .iter()
         .all(|(_, value)| !value.get().starts_with(['{', '[']));
     let members = object
         .iter()
-        .map(|(name, value)| member(name, value.get()))
+        .map(|(name, value)| format_member(name, value.get()))
         .collect::<Vec<_>>();
     (all_plain && !members.is_empty()).then(|| format!("{{{}}}", members.join(", ")))
 }
 
-/// How much of a request a list shows, in characters.
-pub(super) const SHOWN_CHARS_MAX: usize = 200;
+/// Maximum length of a request in a list, in characters.
+pub(super) const SUMMARY_CHARS_MAX: usize = 200;
 
 /// A text as a line of a list.
-pub(super) fn one_line(text: &str) -> String {
-    text::one_line(text, SHOWN_CHARS_MAX)
+pub(super) fn summary_line(text: &str) -> String {
+    text::one_line(text, SUMMARY_CHARS_MAX)
 }
 
 /// A sentence that begins as one.
-pub(super) fn capital(text: &str) -> String {
+pub(super) fn capitalize(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(letters).collect()
@@ -318,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    /// What was written, to look at.
+    /// Output that a test reads.
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
 
@@ -340,34 +348,37 @@ mod tests {
     fn nothing_cuts_into_a_text() {
         let cases: [(&[Say], &str); 5] = [
             (
-                &[|s| s.aside("DP4"), |s| s.notice("🔔 one")],
-                "The capital is Paris.\n  · DP4\n🔔 one\n  · after\n",
+                &[
+                    |s| s.print_progress("Routing"),
+                    |s| s.print_notice("🔔 one"),
+                ],
+                "The capital is Paris.\n  · Routing\n🔔 one\n  · after\n",
             ),
             (
-                &[|s| s.line("⏹ Task cancelled")],
+                &[|s| s.print_line("⏹ Task cancelled")],
                 "The capital \n⏹ Task cancelled\nis Paris.\n  · after\n",
             ),
             (
-                &[|s| s.aside("a"), |s| s.line("b")],
+                &[|s| s.print_progress("a"), |s| s.print_line("b")],
                 "The capital \n  · a\nb\nis Paris.\n  · after\n",
             ),
             (
-                &[|s| s.piece("city "), |s| s.piece("that\n")],
+                &[|s| s.print_chunk("city "), |s| s.print_chunk("that\n")],
                 "The capital city that\nis Paris.\n  · after\n",
             ),
             (
-                &[|s| s.end_pieces(), |s| s.aside("a")],
+                &[|s| s.end_chunks(), |s| s.print_progress("a")],
                 "The capital \n  · a\nis Paris.\n  · after\n",
             ),
         ];
         for (between, expected) in cases {
             let paper = Paper::default();
-            let screen = Screen::on(Box::new(paper.clone()), false, true, None);
-            screen.piece("The capital ");
+            let screen = Screen::with_output(Box::new(paper.clone()), false, true, None);
+            screen.print_chunk("The capital ");
             between.iter().for_each(|say| say(&screen));
-            screen.piece("is Paris.");
-            screen.end_pieces();
-            screen.aside("after");
+            screen.print_chunk("is Paris.");
+            screen.end_chunks();
+            screen.print_progress("after");
             assert_eq!(String::from_utf8(paper.0.lock().clone()).unwrap(), expected);
         }
     }
@@ -378,11 +389,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         for what in ["typed", "printed"] {
-            Log::open(&path).unwrap().keep(what, "a\n\"b\"").unwrap();
+            ReplLog::open(&path)
+                .unwrap()
+                .append(what, "a\n\"b\"")
+                .unwrap();
         }
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            MODE
+            LOG_FILE_MODE
         );
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<Value> = text
@@ -402,7 +416,7 @@ mod tests {
     }
 
     fn laid(text: &str) -> String {
-        of_text(text).unwrap()
+        pretty_json_text(text).unwrap()
     }
 
     /// Goal: the lists of agents look as people know them. Method: the two of the source document.
@@ -443,7 +457,7 @@ mod tests {
         );
         assert_eq!(laid(r#"{"a":1,"a":2}"#), r#"{"a":1,"a":2}"#);
         for text in ["", "7", "words", "{", "[1"] {
-            assert_eq!(of_text(text), None, "{text}");
+            assert_eq!(pretty_json_text(text), None, "{text}");
         }
     }
 
@@ -452,8 +466,8 @@ mod tests {
     fn deep_ones_stay_on_a_line() {
         let deep = format!(
             "{}1{}",
-            "[".repeat(LEVELS_MAX + 1),
-            "]".repeat(LEVELS_MAX + 1)
+            "[".repeat(INDENT_LEVELS_MAX + 1),
+            "]".repeat(INDENT_LEVELS_MAX + 1)
         );
         let laid = laid(&deep);
         assert!(laid.contains("[1]"), "{laid}");
@@ -468,7 +482,7 @@ mod tests {
             for _ in 0..levels {
                 value = serde_json::json!([{ "in": value, "x": true }, {}]);
             }
-            let laid = of_text(&value.to_string()).unwrap();
+            let laid = pretty_json_text(&value.to_string()).unwrap();
             prop_assert_eq!(serde_json::from_str::<Value>(&laid).unwrap(), value);
         }
     }

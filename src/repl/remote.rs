@@ -1,40 +1,43 @@
 //! The agent that the REPL is connected to.
 
-use callboard_a2a::outbound::{RemoteA2a, RemoteOptions};
-use callboard_message::{CallId, FAILURE, Failure, RawObject, TaskState, ToolResult};
-use callboard_orchestration::peer_registry::KnownAgents;
-use callboard_rpc::Egress;
+use callboard_a2a::outbound::{RemoteA2aAgent, RemoteOptions};
+use callboard_message::{CallId, FAILURE_META_KEY, Failure, RawObject, TaskState, ToolResult};
+use callboard_orchestration::peer_registry::PeerRegistry;
+use callboard_rpc::EgressPolicy;
 use callboard_runtime::{AgentRef, System};
 use url::Url;
 
-use super::command::Whom;
-use crate::node::spawn;
+use super::command::ConnectTarget;
+use crate::node::spawn_cloned;
 
 /// Member of a result's `_meta`, and of a failure's data: task and state at the agent's.
-const PLACE: &str = "a2a";
+const A2A_META_KEY: &str = "a2a";
 
 /// An agent elsewhere, to be sent tasks.
-pub(super) struct Remote {
+pub(super) struct RemoteConnection {
     pub(super) agent: AgentRef,
     /// Its id here.
     pub(super) id: String,
     pub(super) name: String,
     /// As it was typed.
-    pub(super) typed: String,
-    /// What the prompt shows.
-    pub(super) at: String,
+    pub(super) typed_address: String,
+    /// Host and port for the prompt.
+    pub(super) host_and_port: String,
     /// The conversation with it.
-    pub(super) context: String,
+    pub(super) context_id: String,
 }
 
 /// Goes there.
 ///
 /// # Errors
 /// Whom it was about, and why it doesn't go.
-pub(super) async fn connect(known: &KnownAgents, whom: Whom) -> Result<Remote, (String, String)> {
+pub(super) async fn connect(
+    known: &PeerRegistry,
+    whom: ConnectTarget,
+) -> Result<RemoteConnection, (String, String)> {
     let (typed, id) = match whom {
-        Whom::Address(typed) => (typed, None),
-        Whom::Number(number) => match number
+        ConnectTarget::Address(typed) => (typed, None),
+        ConnectTarget::Number(number) => match number
             .checked_sub(1)
             .and_then(|at| known.list().into_iter().nth(at))
         {
@@ -53,28 +56,28 @@ pub(super) async fn connect(known: &KnownAgents, whom: Whom) -> Result<Remote, (
         Some(declared) => declared,
         None => known.connect(&typed).await.map_err(why)?,
     };
-    let agent = known.agent(&found.id).await.map_err(why)?;
-    let at = place_of(&typed);
-    Ok(Remote {
+    let agent = known.agent_ref(&found.id).await.map_err(why)?;
+    let at = host_and_port(&typed);
+    Ok(RemoteConnection {
         agent,
         id: found.id,
         name: found.name,
-        typed,
-        at,
-        context: CallId::fresh().to_string(),
+        typed_address: typed,
+        host_and_port: at,
+        context_id: CallId::generate().to_string(),
     })
 }
 
 /// Whether an address leads to where this agent listens itself.
-pub(super) fn is_here(typed: &str, listening: &str) -> bool {
+pub(super) fn is_own_address(typed: &str, listening: &str) -> bool {
     let port = |address: &str| {
-        place_of(address)
+        host_and_port(address)
             .rsplit_once(':')
             .and_then(|(_, port)| port.parse::<u16>().ok())
     };
-    let at = place_of(typed);
+    let at = host_and_port(typed);
     let host = at.rsplit_once(':').map_or(&*at, |(host, _)| host);
-    let ours = place_of(listening);
+    let ours = host_and_port(listening);
     let is_local = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"].contains(&host) || ours == at;
     is_local && port(typed).is_some() && port(typed) == port(listening)
 }
@@ -83,38 +86,38 @@ pub(super) fn is_here(typed: &str, listening: &str) -> bool {
 ///
 /// # Errors
 /// Why it doesn't go.
-pub(super) async fn connect_here(
+pub(super) async fn connect_to_self(
     system: &System,
     typed: String,
     id: &str,
-) -> Result<Remote, String> {
-    let url =
-        Url::parse(&format!("http://{}", place_of(&typed))).map_err(|error| error.to_string())?;
+) -> Result<RemoteConnection, String> {
+    let url = Url::parse(&format!("http://{}", host_and_port(&typed)))
+        .map_err(|error| error.to_string())?;
     let options = RemoteOptions {
-        egress: Egress::public().with_loopback(),
+        egress: EgressPolicy::public_internet().with_loopback(),
         ..RemoteOptions::default()
     };
-    let remote = RemoteA2a::new(url, options).map_err(|error| error.to_string())?;
+    let remote = RemoteA2aAgent::new(url, options).map_err(|error| error.to_string())?;
     let name = remote
         .card()
         .await
         .map_err(|failure| failure.message)?
         .name
         .clone();
-    let agent = spawn(system, id, remote);
-    let (at, context) = (place_of(&typed), CallId::fresh().to_string());
-    Ok(Remote {
+    let agent = spawn_cloned(system, id, remote);
+    let (at, context) = (host_and_port(&typed), CallId::generate().to_string());
+    Ok(RemoteConnection {
         agent,
         id: id.to_owned(),
         name,
-        typed,
-        at,
-        context,
+        typed_address: typed,
+        host_and_port: at,
+        context_id: context,
     })
 }
 
 /// Host and port of an address, as it was typed.
-fn place_of(typed: &str) -> String {
+fn host_and_port(typed: &str) -> String {
     let rest = typed.split_once("://").map_or(typed, |(_, rest)| rest);
     rest.split(['/', '?', '#'])
         .next()
@@ -126,13 +129,16 @@ fn place_of(typed: &str) -> String {
 ///
 /// # Errors
 /// Why nothing was sent, or nothing is known of it.
-pub(super) fn sent(
+pub(super) fn parse_sent_task(
     reply: &Result<ToolResult, Failure>,
 ) -> Result<(Option<String>, TaskState), String> {
     let (place, otherwise) = match reply {
         Ok(result) => {
             let meta = result.0.object("_meta").unwrap_or_default();
-            if let (None, true) = (meta.object(PLACE), result.is_error() && meta.has(FAILURE)) {
+            if let (None, true) = (
+                meta.object(A2A_META_KEY),
+                result.is_error() && meta.has(FAILURE_META_KEY),
+            ) {
                 return Err(result.texts());
             }
             let otherwise = if result.is_error() {
@@ -140,7 +146,7 @@ pub(super) fn sent(
             } else {
                 TaskState::Completed
             };
-            (meta.object(PLACE).unwrap_or_default(), otherwise)
+            (meta.object(A2A_META_KEY).unwrap_or_default(), otherwise)
         }
         Err(failure) => {
             let data = failure
@@ -177,7 +183,7 @@ mod tests {
             ("https://agent2.example/a2a?x=1", "agent2.example"),
             ("http://[::1]:80/", "[::1]:80"),
         ] {
-            assert_eq!(place_of(typed), at);
+            assert_eq!(host_and_port(typed), at);
         }
     }
 
@@ -189,16 +195,16 @@ mod tests {
             "http://127.0.0.1:8080/",
             "http://localhost:8080",
         ] {
-            assert!(is_here(typed, "http://0.0.0.0:8080"), "{typed}");
+            assert!(is_own_address(typed, "http://0.0.0.0:8080"), "{typed}");
         }
-        assert!(is_here("192.0.2.1:80", "http://192.0.2.1:80"));
+        assert!(is_own_address("192.0.2.1:80", "http://192.0.2.1:80"));
         for typed in [
             "localhost:8081",
             "localhost",
             "192.0.2.1:8080",
             "agent.example:8080",
         ] {
-            assert!(!is_here(typed, "http://0.0.0.0:8080"), "{typed}");
+            assert!(!is_own_address(typed, "http://0.0.0.0:8080"), "{typed}");
         }
     }
 
@@ -214,27 +220,32 @@ mod tests {
         };
         let is = |task: Option<&str>, state| Ok((task.map(str::to_owned), state));
         assert_eq!(
-            sent(&with(ToolResult::text("ok"), "completed")),
+            parse_sent_task(&with(ToolResult::text("ok"), "completed")),
             is(Some("t-1"), TaskState::Completed)
         );
         assert_eq!(
-            sent(&with(ToolResult::error("no"), "rejected")),
+            parse_sent_task(&with(ToolResult::error("no"), "rejected")),
             is(Some("t-1"), TaskState::Rejected)
         );
         let cancelled = Failure::cancelled("gone").with_data(place("canceled"));
-        assert_eq!(sent(&Err(cancelled)), is(Some("t-1"), TaskState::Canceled));
         assert_eq!(
-            sent(&Ok(ToolResult::text("hello"))),
+            parse_sent_task(&Err(cancelled)),
+            is(Some("t-1"), TaskState::Canceled)
+        );
+        assert_eq!(
+            parse_sent_task(&Ok(ToolResult::text("hello"))),
             is(None, TaskState::Completed)
         );
-        let refused = ToolResult(
-            ToolResult::error("no such skill")
-                .0
-                .with("_meta", json!({ FAILURE: { "kind": "not_found" } })),
-        );
-        assert_eq!(sent(&Ok(refused)), Err("no such skill".to_owned()));
+        let refused = ToolResult(ToolResult::error("no such skill").0.with(
+            "_meta",
+            json!({ FAILURE_META_KEY: { "kind": "not_found" } }),
+        ));
         assert_eq!(
-            sent(&Err(Failure::unavailable("it is away"))),
+            parse_sent_task(&Ok(refused)),
+            Err("no such skill".to_owned())
+        );
+        assert_eq!(
+            parse_sent_task(&Err(Failure::unavailable("it is away"))),
             Err("it is away".to_owned())
         );
     }

@@ -5,72 +5,72 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::surface::{CallTool, Converse};
+use callboard_message::capabilities::{CallTool, Converse};
 use callboard_message::{
     Answer, CallId, Content, DataClass, Failure, FailureKind, Message, Principal, RawObject,
     TaskState, ToolResult,
 };
-use callboard_orchestration::memory::{Outgoing, now_ms};
-use callboard_runtime::live::LiveTask;
+use callboard_orchestration::memory::{DelegatedRequest, now_ms};
+use callboard_runtime::running::RunningTask;
 use callboard_runtime::{AgentRef, CallEvent, Task, TaskError, TaskId};
 
-use super::answer::{Answering, text_of_result};
-use super::command::{Command, Typed, Whom, read};
-use super::desk::Desk;
-use super::input::{Asked, Got, Input, Names, Said};
-use super::print::{self, Screen, capital, one_line};
-use super::remote::{self, Remote, sent};
-use super::{Setup, views};
-use crate::node::{Listening, Node, Orchestrated};
+use super::answer::{AnswerPrinter, result_text};
+use super::command::{ConnectTarget, ParsedLine, ReplCommand, parse_line};
+use super::input::{CompletionNames, LineEvent, LineInput, QuestionOutcome, SignalEvent};
+use super::print::{self, Screen, capitalize, summary_line};
+use super::remote::{self, RemoteConnection, parse_sent_task};
+use super::task_session::TaskSession;
+use super::{ReplOptions, views};
+use crate::node::{AgentAddress, Node, RunningOrchestrator};
 
-/// How long a tool or an agent elsewhere may take, questions included.
-const CALL_MAX: Duration = Duration::from_secs(60 * 60);
+/// Timeout of a tool call or a remote agent, questions included.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// The word of the prompt.
-const PROMPT_DEFAULT: &str = "agent";
-/// What is told where nothing of what is said is kept.
-const CLINICAL: &str = "What is said here is clinical: it is kept in memory alone, and what isn't done when this ends is lost.";
+const PROMPT_WORD_DEFAULT: &str = "agent";
+/// Notice for agents of clinical data.
+const CLINICAL_NOTICE: &str = "What is said here is clinical: it is kept in memory alone, and what isn't done when this ends is lost.";
 
 /// How the last thing that was said ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ReplOutcome {
     Answered,
     Failed,
     /// It asks, and nobody answered.
-    Asks,
+    InputRequired,
 }
 
-/// Everything that a line may be about.
+/// State of the interactive shell that commands and messages work on.
 pub(super) struct Shell<'a> {
     pub(super) node: Node,
-    pub(super) setup: Setup<'a>,
-    pub(super) orchestrated: Orchestrated,
-    pub(super) desk: Arc<Desk>,
+    pub(super) options: ReplOptions<'a>,
+    pub(super) orchestrator: RunningOrchestrator,
+    pub(super) tasks: Arc<TaskSession>,
     pub(super) screen: Screen,
-    pub(super) input: Input,
+    pub(super) input: LineInput,
     /// The conversation.
-    pub(super) session: String,
-    pub(super) remote: Option<Remote>,
-    /// Where the agent can be reached.
-    pub(super) listening: Option<String>,
+    pub(super) session_id: String,
+    pub(super) remote: Option<RemoteConnection>,
+    /// Address at which the agent listens.
+    pub(super) listen_address: Option<String>,
 }
 
 impl Shell<'_> {
     /// Reads and does until nothing more comes.
-    pub(super) async fn run(&mut self) {
+    pub(super) async fn run_commands(&mut self) {
         loop {
-            self.name_names().await;
+            self.update_completions().await;
             let prompt = self.prompt();
-            let line = match self.input.line(&prompt, true).await {
-                Got::Line(line) => line,
-                Got::GivenUp if self.input.is_terminal => continue,
-                Got::GivenUp | Got::End => return,
+            let line = match self.input.read_line(&prompt, true).await {
+                LineEvent::Line(line) => line,
+                LineEvent::Interrupted if self.input.is_terminal => continue,
+                LineEvent::Interrupted | LineEvent::EndOfInput => return,
             };
-            match read(&line) {
-                Ok(Typed::Nothing) => {}
-                Ok(Typed::Do(Command::Quit)) => return,
-                Ok(Typed::Do(command)) => self.act(command).await,
-                Ok(Typed::Say(text)) => drop(self.say(&text).await),
-                Err(mistake) => self.screen.trouble(&capital(&mistake.to_string())),
+            match parse_line(&line) {
+                Ok(ParsedLine::Empty) => {}
+                Ok(ParsedLine::Command(ReplCommand::Quit)) => return,
+                Ok(ParsedLine::Command(command)) => self.execute(command).await,
+                Ok(ParsedLine::Message(text)) => drop(self.send_to_agent(&text).await),
+                Err(mistake) => self.screen.print_error(&capitalize(&mistake.to_string())),
             }
             if self.screen.has_failed() {
                 return;
@@ -79,37 +79,42 @@ impl Shell<'_> {
     }
 
     /// Says who is here, to whoever sits at a terminal.
-    pub(super) fn welcome(&self) {
-        let agent = self.setup.agent;
+    pub(super) fn print_welcome(&self) {
+        let agent = self.options.agent;
         let (name, id) = (agent.name(), &agent.id);
-        self.screen.aside(&format!(
+        self.screen.print_progress(&format!(
             "{name} ({id}). :help lists the commands, :quit or Ctrl-D ends."
         ));
         if agent.class == DataClass::Clinical {
-            self.screen.aside(CLINICAL);
+            self.screen.print_progress(CLINICAL_NOTICE);
         }
     }
 
     fn prompt(&self) -> String {
-        let word = self.setup.mode.prompt.as_deref().unwrap_or(PROMPT_DEFAULT);
+        let word = self
+            .options
+            .mode
+            .prompt
+            .as_deref()
+            .unwrap_or(PROMPT_WORD_DEFAULT);
         match &self.remote {
-            Some(remote) => format!("{word}@{}> ", remote.at),
+            Some(remote) => format!("{word}@{}> ", remote.host_and_port),
             None => format!("{word}> "),
         }
     }
 
-    /// What can be completed from here on.
-    async fn name_names(&self) {
+    /// Updates the names for completion.
+    async fn update_completions(&self) {
         if !self.input.is_terminal {
             return;
         }
         // Those of sessions before too: what was left open is gone on with by its id.
-        let ours = self.desk.ours(None).await.unwrap_or_default();
-        let sent = self.orchestrated.memory.list().await.unwrap_or_default();
-        let agents = self.orchestrated.known.list().into_iter();
-        self.input.completion.set(Names {
+        let ours = self.tasks.own_tasks(None).await.unwrap_or_default();
+        let sent = self.orchestrator.memory.list().await.unwrap_or_default();
+        let agents = self.orchestrator.known.list().into_iter();
+        self.input.completion.set_names(CompletionNames {
             tools: self
-                .orchestrated
+                .orchestrator
                 .toolbox
                 .list()
                 .into_iter()
@@ -127,126 +132,133 @@ impl Shell<'_> {
         });
     }
 
-    async fn act(&mut self, command: Command) {
+    async fn execute(&mut self, command: ReplCommand) {
         match command {
-            Command::Help => self.screen.line(&views::help()),
-            Command::Card { of_remote } => self.card(of_remote),
-            Command::Servers => self
+            ReplCommand::Help => self.screen.print_line(&views::help()),
+            ReplCommand::Card { of_remote } => self.print_card(of_remote),
+            ReplCommand::Servers => self
                 .screen
-                .line(&views::servers(&self.orchestrated.known.list())),
-            Command::Connect(whom) => self.connect(whom).await,
-            Command::Disconnect => self.disconnect(),
-            Command::Remote(text) => self.send(&text).await,
-            Command::Listen(port) => self.listen(port).await,
-            Command::Stop => self.stop().await,
-            Command::Tool { name, params } => self.tool(&name, params).await,
-            Command::NewSession => {
-                self.session = CallId::fresh().to_string();
+                .print_line(&views::servers(&self.orchestrator.known.list())),
+            ReplCommand::Connect(whom) => self.connect(whom).await,
+            ReplCommand::Disconnect => self.disconnect(),
+            ReplCommand::Remote(text) => self.send_to_remote(&text).await,
+            ReplCommand::Listen(port) => self.listen(port).await,
+            ReplCommand::Stop => self.stop_listening().await,
+            ReplCommand::Tool { name, params } => self.run_tool(&name, params).await,
+            ReplCommand::NewSession => {
+                self.session_id = CallId::generate().to_string();
                 self.screen
-                    .line(&format!("🆕 New session: {}", self.session));
+                    .print_line(&format!("🆕 New session: {}", self.session_id));
             }
-            Command::ShowSession => self.screen.line(&format!("🔖 Session: {}", self.session)),
-            Command::History => self.history().await,
-            Command::Tasks { all } => self.tasks(all).await,
-            Command::Task(id) => self.task(&id, views::task).await,
-            Command::Artifacts(id) => self.task(&id, views::artifacts).await,
-            Command::CancelTask(id) => self.cancel(&id).await,
-            Command::Answer(id) => self.answer(&id).await,
-            Command::Memory => self.memory().await,
-            Command::ClearMemory => match self.orchestrated.memory.clear().await {
-                Ok(_) => self.screen.line("🧹 Rolling memory cleared"),
-                Err(failure) => self.screen.trouble(&capital(&failure.message)),
+            ReplCommand::ShowSession => self
+                .screen
+                .print_line(&format!("🔖 Session: {}", self.session_id)),
+            ReplCommand::History => self.print_history().await,
+            ReplCommand::Tasks { all } => self.print_tasks(all).await,
+            ReplCommand::Task(id) => self.print_task(&id, views::task).await,
+            ReplCommand::Artifacts(id) => self.print_task(&id, views::artifacts).await,
+            ReplCommand::CancelTask(id) => self.cancel_task(&id).await,
+            ReplCommand::Answer(id) => self.answer_task(&id).await,
+            ReplCommand::Memory => self.print_memory().await,
+            ReplCommand::ClearMemory => match self.orchestrator.memory.clear().await {
+                Ok(_) => self.screen.print_line("🧹 Rolling memory cleared"),
+                Err(failure) => self.screen.print_error(&capitalize(&failure.message)),
             },
-            Command::MemoryTask(id) => self.memory_task(&id).await,
+            ReplCommand::MemoryTask(id) => self.print_memory_task(&id).await,
             // The loop ends with it.
-            Command::Quit => {}
+            ReplCommand::Quit => {}
         }
     }
 
     /// Says something to the agent, and stays until its answer.
-    pub(super) async fn say(&mut self, text: &str) -> Ended {
-        match self.desk.say(&self.session, text).await {
-            Ok(live) => self.attend(live).await,
+    pub(super) async fn send_to_agent(&mut self, text: &str) -> ReplOutcome {
+        match self.tasks.submit(&self.session_id, text).await {
+            Ok(live) => self.attend_task(live).await,
             Err(error) => {
                 self.screen
-                    .trouble(&format!("The message wasn't taken: {error}"));
-                Ended::Failed
+                    .print_error(&format!("The message wasn't taken: {error}"));
+                ReplOutcome::Failed
             }
         }
     }
 
     /// Shows what a task makes and asks, until it ends or nobody answers.
-    pub(super) async fn attend(&mut self, live: LiveTask) -> Ended {
-        let id = live.seen.borrow().id.clone();
-        self.desk.attend(Some(&id));
-        let ended = self.follow(&live, &id).await;
-        self.desk.attend(None);
-        if ended == Ended::Asks {
-            let put = live.seen.borrow().open.first().map(|open| open.key.clone());
-            self.desk.watch(&live, put.unwrap_or_default());
+    pub(super) async fn attend_task(&mut self, live: RunningTask) -> ReplOutcome {
+        let id = live.updates.borrow().id.clone();
+        self.tasks.set_attended(Some(&id));
+        let ended = self.follow_task(&live, &id).await;
+        self.tasks.set_attended(None);
+        if ended == ReplOutcome::InputRequired {
+            let put = live
+                .updates
+                .borrow()
+                .open_questions
+                .first()
+                .map(|open| open.key.clone());
+            self.tasks.watch_unattended(&live, put.unwrap_or_default());
         }
         ended
     }
 
-    async fn follow(&mut self, live: &LiveTask, id: &TaskId) -> Ended {
+    async fn follow_task(&mut self, live: &RunningTask, id: &TaskId) -> ReplOutcome {
         let Self {
             screen,
             input,
-            desk,
+            tasks: desk,
             ..
         } = self;
-        let mut seen = live.seen.clone();
-        let mut answering = Answering::new(screen);
+        let mut seen = live.updates.clone();
+        let mut answering = AnswerPrinter::new(screen);
         loop {
             let task = seen.borrow_and_update().clone();
             if task.state.is_terminal() {
-                answering.end(&task);
-                return ended(&task);
+                answering.finish(&task);
+                return outcome_of(&task);
             }
-            answering.news(&task);
-            if let Some(open) = task.open.first() {
-                screen.end_pieces();
-                match input.ask(&open.question, true).await {
-                    Asked::Answered(answer) => {
+            answering.print_update(&task);
+            if let Some(open) = task.open_questions.first() {
+                screen.end_chunks();
+                match input.ask_question(&open.question, true).await {
+                    QuestionOutcome::Answered(answer) => {
                         let answer = (open.key.clone(), Answer::Elicit(answer));
-                        match live.tell(Vec::new(), Some(answer)).await {
+                        match live.apply(Vec::new(), Some(answer)).await {
                             Ok(_) | Err(TaskError::HasEnded(_)) => {}
                             Err(error) => {
-                                screen.trouble(&format!("The answer wasn't taken: {error}"))
+                                screen.print_error(&format!("The answer wasn't taken: {error}"))
                             }
                         }
                     }
-                    Asked::Later => {
-                        answering.waits(&open.question);
-                        return Ended::Asks;
+                    QuestionOutcome::Postponed => {
+                        answering.print_open_question(&open.question);
+                        return ReplOutcome::InputRequired;
                     }
-                    Asked::Interrupted => cancel(live, screen).await,
+                    QuestionOutcome::Interrupted => cancel_live_task(live, screen).await,
                 }
                 continue;
             }
             tokio::select! {
                 changed = seen.changed() => if changed.is_err() { break },
-                said = input.signals.next() => match said {
-                    Said::Interrupt => cancel(live, screen).await,
+                said = input.signals.next_signal() => match said {
+                    SignalEvent::Interrupt => cancel_live_task(live, screen).await,
                     // It goes on with the next start, where it was kept.
-                    Said::Terminate => {
-                        screen.end_pieces();
-                        return Ended::Failed;
+                    SignalEvent::Terminate => {
+                        screen.end_chunks();
+                        return ReplOutcome::Failed;
                     }
                 },
             }
         }
         // It runs here no more: it ended in the last moment, or another has it.
         let Ok(Some(task)) = desk.live.tasks.get(id).await else {
-            screen.end_pieces();
-            return Ended::Failed;
+            screen.end_chunks();
+            return ReplOutcome::Failed;
         };
-        answering.end(&task);
-        ended(&task)
+        answering.finish(&task);
+        outcome_of(&task)
     }
 
     /// Calls an agent; whoever types answers what it asks. `None`: it was cancelled, and that was said.
-    async fn call<M: Message<Reply = Result<ToolResult, Failure>>>(
+    async fn call_agent<M: Message<Reply = Result<ToolResult, Failure>>>(
         &mut self,
         agent: &AgentRef,
         message: M,
@@ -254,13 +266,13 @@ impl Shell<'_> {
         let mut call = agent
             .call(message)
             .principal(Principal::local_operator())
-            .within(CALL_MAX)
+            .within(CALL_TIMEOUT)
             .start();
         let Self { screen, input, .. } = self;
         loop {
             let event = tokio::select! {
                 event = call.next() => event,
-                _ = input.signals.next() => break,
+                _ = input.signals.next_signal() => break,
             };
             match event {
                 None => return Some(call.reply().await.map_err(Failure::from).flatten()),
@@ -268,97 +280,103 @@ impl Shell<'_> {
                     progress
                         .message
                         .iter()
-                        .for_each(|message| screen.aside(message));
+                        .for_each(|message| screen.print_progress(message));
                 }
-                Some(CallEvent::Question(asked)) => match input.ask(&asked.question, false).await {
-                    Asked::Answered(answer) => asked.answer(Answer::Elicit(answer)),
-                    Asked::Later => asked.refuse(Failure::nobody_to_ask("nobody answered")),
-                    Asked::Interrupted => break,
-                },
+                Some(CallEvent::Question(asked)) => {
+                    match input.ask_question(&asked.question, false).await {
+                        QuestionOutcome::Answered(answer) => asked.answer(Answer::Elicit(answer)),
+                        QuestionOutcome::Postponed => {
+                            asked.refuse(Failure::no_responder("nobody answered"))
+                        }
+                        QuestionOutcome::Interrupted => break,
+                    }
+                }
                 Some(_) => {}
             }
         }
         call.cancel();
-        screen.line(CANCELLED);
+        screen.print_line(CANCELLED);
         None
     }
 }
 
-fn ended(task: &Task) -> Ended {
+fn outcome_of(task: &Task) -> ReplOutcome {
     if task.state == TaskState::Completed {
-        Ended::Answered
+        ReplOutcome::Answered
     } else {
-        Ended::Failed
+        ReplOutcome::Failed
     }
 }
 
-async fn cancel(live: &LiveTask, screen: &Screen) {
+async fn cancel_live_task(live: &RunningTask, screen: &Screen) {
     match live.cancel().await {
         Ok(_) | Err(TaskError::HasEnded(_)) => {}
-        Err(error) => screen.trouble(&format!("The task wasn't cancelled: {error}")),
+        Err(error) => screen.print_error(&format!("The task wasn't cancelled: {error}")),
     }
 }
 
-/// What is said where somebody had enough of it.
+/// Text for a cancelled call.
 const CANCELLED: &str = "⏹ Cancelled";
-/// What is said where `:connect` has to come first.
+/// Error for commands that need a connection.
 const NOT_CONNECTED: &str = "Not connected: use :connect URL";
 
 impl Shell<'_> {
-    async fn tool(&mut self, name: &str, params: RawObject) {
-        let agent = self.orchestrated.agent.clone();
-        match self.call(&agent, CallTool::new(name, params)).await {
+    async fn run_tool(&mut self, name: &str, params: RawObject) {
+        let agent = self.orchestrator.agent.clone();
+        match self.call_agent(&agent, CallTool::new(name, params)).await {
             None => {}
-            Some(Ok(result)) if !result.is_error() => self.result(&result),
-            Some(Ok(result)) => self.screen.trouble(&format!(
-                "The tool {name} failed: {}",
-                text_of_result(&result)
-            )),
+            Some(Ok(result)) if !result.is_error() => self.print_result(&result),
+            Some(Ok(result)) => self
+                .screen
+                .print_error(&format!("The tool {name} failed: {}", result_text(&result))),
             Some(Err(failure)) if failure.kind == FailureKind::NotFound => {
                 let tools = self
-                    .orchestrated
+                    .orchestrator
                     .toolbox
                     .list()
                     .into_iter()
                     .map(|tool| tool.name);
                 let tools = tools.collect::<Vec<_>>().join(", ");
-                self.screen.trouble(&format!(
+                self.screen.print_error(&format!(
                     "{} (there are: {tools})",
-                    capital(&failure.message)
+                    capitalize(&failure.message)
                 ));
             }
             Some(Err(failure)) => self
                 .screen
-                .trouble(&format!("The tool {name} failed: {}", failure.message)),
+                .print_error(&format!("The tool {name} failed: {}", failure.message)),
         }
     }
 
     /// A tool's result: values laid out, texts as they are.
-    fn result(&self, result: &ToolResult) {
+    fn print_result(&self, result: &ToolResult) {
         let text = match result.0.get("structuredContent") {
-            Some(value) => print::laid_out(value),
+            Some(value) => print::pretty_json(value),
             None => {
-                let text = text_of_result(result);
-                print::of_text(&text).unwrap_or(text)
+                let text = result_text(result);
+                print::pretty_json_text(&text).unwrap_or(text)
             }
         };
-        self.screen.line(&format!("📋 Tool Result:\n{text}"));
+        self.screen.print_line(&format!("📋 Tool Result:\n{text}"));
     }
 
-    pub(super) async fn connect(&mut self, whom: Whom) {
+    pub(super) async fn connect(&mut self, whom: ConnectTarget) {
         let Self {
             node,
-            setup,
-            orchestrated,
-            listening,
+            options: setup,
+            orchestrator: orchestrated,
+            listen_address: listening,
             input,
             ..
         } = self;
         let connecting = async {
             match (whom, listening) {
-                (Whom::Address(typed), Some(listening)) if remote::is_here(&typed, listening) => {
+                (ConnectTarget::Address(typed), Some(listening))
+                    if remote::is_own_address(&typed, listening) =>
+                {
                     let here =
-                        remote::connect_here(node.system(), typed.clone(), &setup.agent.id).await;
+                        remote::connect_to_self(node.system(), typed.clone(), &setup.agent.id)
+                            .await;
                     here.map_err(|why| (typed, why))
                 }
                 (whom, _) => remote::connect(&orchestrated.known, whom).await,
@@ -366,21 +384,25 @@ impl Shell<'_> {
         };
         let connected = tokio::select! {
             connected = connecting => connected,
-            _ = input.signals.next() => return self.screen.line(CANCELLED),
+            _ = input.signals.next_signal() => return self.screen.print_line(CANCELLED),
         };
         match connected {
             Ok(remote) => {
-                self.screen
-                    .line(&format!("🔗 Connected to remote agent: {}", remote.typed));
-                self.screen.line(&format!(
+                self.screen.print_line(&format!(
+                    "🔗 Connected to remote agent: {}",
+                    remote.typed_address
+                ));
+                self.screen.print_line(&format!(
                     "✅ Successfully connected to agent: {}",
                     remote.name
                 ));
                 self.remote = Some(remote);
             }
             Err((whom, why)) => {
-                self.screen
-                    .trouble(&format!("Failed to connect to {}: {why}", one_line(&whom)));
+                self.screen.print_error(&format!(
+                    "Failed to connect to {}: {why}",
+                    summary_line(&whom)
+                ));
             }
         }
     }
@@ -389,25 +411,25 @@ impl Shell<'_> {
         match self.remote.take() {
             Some(remote) => self
                 .screen
-                .line(&format!("🔌 Disconnected from {}", remote.at)),
-            None => self.screen.trouble(NOT_CONNECTED),
+                .print_line(&format!("🔌 Disconnected from {}", remote.host_and_port)),
+            None => self.screen.print_error(NOT_CONNECTED),
         }
     }
 
     /// Sends a task to the connected agent.
-    async fn send(&mut self, text: &str) {
+    async fn send_to_remote(&mut self, text: &str) {
         let Some(remote) = &self.remote else {
-            return self.screen.trouble(NOT_CONNECTED);
+            return self.screen.print_error(NOT_CONNECTED);
         };
         let (agent, to, at_ms) = (remote.agent.clone(), remote.id.clone(), now_ms());
-        let key = CallId::fresh().to_string();
-        let said = Converse::of([Content::text(text)])
+        let key = CallId::generate().to_string();
+        let said = Converse::from_content([Content::text(text)])
             .0
             .with("key", &key)
-            .with("context", &remote.context);
+            .with("context", &remote.context_id);
         // Before it goes out: what happens meanwhile must not make it forgotten.
         let working = TaskState::Working;
-        let outgoing = Outgoing {
+        let outgoing = DelegatedRequest {
             task: key.clone(),
             to,
             request: text.to_owned(),
@@ -415,10 +437,10 @@ impl Shell<'_> {
             state: working,
             at_ms,
         };
-        self.remembered(self.orchestrated.memory.remember(outgoing.clone()).await);
-        let Some(reply) = self.call(&agent, Converse(said)).await else {
-            return self.remembered(
-                self.orchestrated
+        self.report_memory_error(self.orchestrator.memory.remember(outgoing.clone()).await);
+        let Some(reply) = self.call_agent(&agent, Converse(said)).await else {
+            return self.report_memory_error(
+                self.orchestrator
                     .memory
                     .update(&key, TaskState::Canceled, None)
                     .await,
@@ -426,14 +448,14 @@ impl Shell<'_> {
         };
         let answer = reply
             .as_ref()
-            .map_or_else(|failure| failure.message.clone(), text_of_result);
-        let (task, state) = match sent(&reply) {
+            .map_or_else(|failure| failure.message.clone(), result_text);
+        let (task, state) = match parse_sent_task(&reply) {
             Ok(place) => place,
             Err(why) => {
                 self.screen
-                    .trouble(&format!("Failed to send the task: {why}"));
-                return self.remembered(
-                    self.orchestrated
+                    .print_error(&format!("Failed to send the task: {why}"));
+                return self.report_memory_error(
+                    self.orchestrator
                         .memory
                         .update(&key, TaskState::Failed, Some(why))
                         .await,
@@ -441,27 +463,27 @@ impl Shell<'_> {
             }
         };
         let task = task.unwrap_or_else(|| key.clone());
-        let settled = Outgoing {
+        let settled = DelegatedRequest {
             task: task.clone(),
             answer: Some(answer),
             state,
             ..outgoing
         };
-        self.remembered(self.orchestrated.memory.settle(&key, settled).await);
-        self.screen.line("✅ Task sent successfully!");
-        self.screen.line(&format!("   Task ID: {task}"));
-        self.screen.line(&format!(
+        self.report_memory_error(self.orchestrator.memory.replace(&key, settled).await);
+        self.screen.print_line("✅ Task sent successfully!");
+        self.screen.print_line(&format!("   Task ID: {task}"));
+        self.screen.print_line(&format!(
             "   Initial state reported by remote: {}",
-            views::camel(state)
+            views::camel_case_state(state)
         ));
         if let (true, Ok(result)) = (text.trim_start().starts_with(":tool "), &reply) {
-            self.result(result);
+            self.print_result(result);
         }
     }
 
-    fn remembered(&self, done: Result<(), Failure>) {
+    fn report_memory_error(&self, done: Result<(), Failure>) {
         if let Err(failure) = done {
-            self.screen.trouble(&format!(
+            self.screen.print_error(&format!(
                 "The task isn't in the memory: {}",
                 failure.message
             ));
@@ -469,60 +491,66 @@ impl Shell<'_> {
     }
 
     pub(super) async fn listen(&mut self, port: Option<u16>) {
-        if let Some(address) = &self.listening {
+        if let Some(address) = &self.listen_address {
             return self
                 .screen
-                .trouble(&format!("Already listening on {address} (:stop ends that)"));
+                .print_error(&format!("Already listening on {address} (:stop ends that)"));
         }
-        let bind = SocketAddr::new(self.setup.bind.ip(), port.unwrap_or(self.setup.bind.port()));
+        let bind = SocketAddr::new(
+            self.options.bind.ip(),
+            port.unwrap_or(self.options.bind.port()),
+        );
         self.screen
-            .line(&format!("🚀 Starting server on port {}...", bind.port()));
+            .print_line(&format!("🚀 Starting server on port {}...", bind.port()));
         match self
             .node
-            .listen_a2a(self.setup.topology, &self.setup.agent.id, bind)
+            .listen_a2a(self.options.topology, &self.options.agent.id, bind)
             .await
         {
-            Ok(Listening { url, .. }) => {
+            Ok(AgentAddress { url, .. }) => {
                 // Without its path.
                 let address = url.split('/').take(3).collect::<Vec<_>>().join("/");
-                self.screen.line(&format!("✅ Server started on {address}"));
-                self.listening = Some(address);
+                self.screen
+                    .print_line(&format!("✅ Server started on {address}"));
+                self.listen_address = Some(address);
             }
             Err(error) => self
                 .screen
-                .trouble(&format!("Failed to start the server: {error}")),
+                .print_error(&format!("Failed to start the server: {error}")),
         }
     }
 
-    pub(super) async fn stop(&mut self) {
-        if self.listening.take().is_none() {
+    pub(super) async fn stop_listening(&mut self) {
+        if self.listen_address.take().is_none() {
             return self
                 .screen
-                .trouble("Not listening (:listen PORT begins it)");
+                .print_error("Not listening (:listen PORT begins it)");
         }
-        self.screen.line("🛑 Stopping server...");
-        self.node.stop_listening(self.setup.topology).await;
-        self.screen.line("✅ Server stopped");
+        self.screen.print_line("🛑 Stopping server...");
+        self.node.stop_listening(self.options.topology).await;
+        self.screen.print_line("✅ Server stopped");
     }
 
-    fn card(&self, of_remote: bool) {
+    fn print_card(&self, of_remote: bool) {
         let card = match (of_remote, &self.remote) {
             (false, _) => {
-                let agent = self.setup.agent;
+                let agent = self.options.agent;
                 let description = agent.description.as_deref().unwrap_or_default();
                 let address = self
-                    .listening
+                    .listen_address
                     .as_deref()
                     .unwrap_or("none, it isn't listening (:listen PORT)");
-                let tools = self.orchestrated.toolbox.list();
+                let tools = self.orchestrator.toolbox.list();
                 views::card(
                     [agent.name(), &agent.id, description, address],
                     tools.iter().map(|tool| (&*tool.name, &*tool.description)),
                 )
             }
             (true, Some(remote)) => {
-                let Some(known) = self.orchestrated.known.get(&remote.id) else {
-                    return self.screen.trouble("The connected agent is known no more");
+                let Some(known) = self.orchestrator.known.get(&remote.id) else {
+                    return self
+                        .screen
+                        .print_error("The connected agent is known no more");
                 };
                 let skills = known
                     .skills
@@ -533,103 +561,103 @@ impl Shell<'_> {
                         &known.name,
                         &known.id,
                         &known.description,
-                        views::address(&known),
+                        views::agent_address(&known),
                     ],
                     skills,
                 )
             }
-            (true, None) => return self.screen.trouble(NOT_CONNECTED),
+            (true, None) => return self.screen.print_error(NOT_CONNECTED),
         };
-        self.screen.line(&card);
+        self.screen.print_line(&card);
     }
 
-    async fn history(&self) {
-        self.shown(
-            self.desk
-                .ours(Some(&self.session))
+    async fn print_history(&self) {
+        self.print_or_error(
+            self.tasks
+                .own_tasks(Some(&self.session_id))
                 .await
-                .map(|tasks| views::history(&self.session, &tasks)),
+                .map(|tasks| views::history(&self.session_id, &tasks)),
         );
     }
 
-    pub(super) async fn tasks(&self, all: bool) {
+    pub(super) async fn print_tasks(&self, all: bool) {
         let tasks = match all {
-            true => self.desk.all().await,
-            false => self.desk.ours(Some(&self.session)).await,
+            true => self.tasks.all_tasks().await,
+            false => self.tasks.own_tasks(Some(&self.session_id)).await,
         };
-        self.shown(tasks.map(|tasks| views::tasks(&tasks, all)));
+        self.print_or_error(tasks.map(|tasks| views::tasks(&tasks, all)));
     }
 
-    async fn found(&self, id: &str) -> Option<Arc<Task>> {
-        self.desk
-            .find(id)
+    async fn find_task(&self, id: &str) -> Option<Arc<Task>> {
+        self.tasks
+            .find_task(id)
             .await
-            .inspect_err(|why| self.screen.trouble(why))
+            .inspect_err(|why| self.screen.print_error(why))
             .ok()
     }
 
     /// Shows a task, with the steps of the plan that it has come to.
-    async fn task(&self, id: &str, view: fn(&Task, &[Arc<Task>]) -> String) {
-        let Some(task) = self.found(id).await else {
+    async fn print_task(&self, id: &str, view: fn(&Task, &[Arc<Task>]) -> String) {
+        let Some(task) = self.find_task(id).await else {
             return;
         };
-        self.shown(
-            self.desk
-                .parts(&task)
+        self.print_or_error(
+            self.tasks
+                .plan_steps(&task)
                 .await
                 .map(|parts| view(&task, &parts)),
         );
     }
 
-    pub(super) async fn cancel(&self, id: &str) {
-        let Some(task) = self.found(id).await else {
+    pub(super) async fn cancel_task(&self, id: &str) {
+        let Some(task) = self.find_task(id).await else {
             return;
         };
-        match self.desk.cancel(&task.id).await {
-            Ok(task) if task.state.is_terminal() => {
-                self.screen.line(&format!("⏹ Task {} cancelled", task.id))
-            }
+        match self.tasks.cancel(&task.id).await {
+            Ok(task) if task.state.is_terminal() => self
+                .screen
+                .print_line(&format!("⏹ Task {} cancelled", task.id)),
             Ok(task) => self
                 .screen
-                .line(&format!("⏹ Task {} is being cancelled", task.id)),
+                .print_line(&format!("⏹ Task {} is being cancelled", task.id)),
             Err(TaskError::HasEnded(state)) => {
-                self.screen.trouble(&format!(
+                self.screen.print_error(&format!(
                     "Task {} has ended: {}",
                     task.id,
-                    views::camel(state)
+                    views::camel_case_state(state)
                 ));
             }
-            Err(error) => self.screen.trouble(&capital(&error.to_string())),
+            Err(error) => self.screen.print_error(&capitalize(&error.to_string())),
         }
     }
 
     /// Goes on with a task that asks.
-    pub(super) async fn answer(&mut self, id: &str) {
-        let Some(task) = self.found(id).await else {
+    pub(super) async fn answer_task(&mut self, id: &str) {
+        let Some(task) = self.find_task(id).await else {
             return;
         };
-        match self.desk.live.get(&task.id) {
-            Some(live) => drop(self.attend(live).await),
+        match self.tasks.live.get(&task.id) {
+            Some(live) => drop(self.attend_task(live).await),
             None if task.state.is_terminal() => {
-                self.screen.trouble(&format!(
+                self.screen.print_error(&format!(
                     "Task {} has ended (:task {} shows it)",
                     task.id, task.id
                 ));
             }
             None => self
                 .screen
-                .trouble(&format!("Task {} isn't this prompt's to answer", task.id)),
+                .print_error(&format!("Task {} isn't this prompt's to answer", task.id)),
         }
     }
 
-    async fn memory(&self) {
-        if self.setup.agent.class == DataClass::Clinical {
+    async fn print_memory(&self) {
+        if self.options.agent.class == DataClass::Clinical {
             return self
                 .screen
-                .line("🧠 Nothing is remembered here: what is said is clinical");
+                .print_line("🧠 Nothing is remembered here: what is said is clinical");
         }
-        self.shown(
-            self.orchestrated
+        self.print_or_error(
+            self.orchestrator
                 .memory
                 .list()
                 .await
@@ -637,24 +665,24 @@ impl Shell<'_> {
         );
     }
 
-    async fn memory_task(&self, id: &str) {
-        match self.orchestrated.memory.get(id).await {
-            Ok(Some(sent)) => self.screen.line(&views::memory_task(&sent)),
+    async fn print_memory_task(&self, id: &str) {
+        match self.orchestrator.memory.get(id).await {
+            Ok(Some(sent)) => self.screen.print_line(&views::memory_task(&sent)),
             Ok(None) => {
-                let id = one_line(id);
-                self.screen.trouble(&format!(
+                let id = summary_line(id);
+                self.screen.print_error(&format!(
                     "There is no task {id} in the memory (:memory lists them)"
                 ));
             }
-            Err(failure) => self.screen.trouble(&capital(&failure.message)),
+            Err(failure) => self.screen.print_error(&capitalize(&failure.message)),
         }
     }
 
-    /// What was read, or why it couldn't be.
-    fn shown(&self, text: Result<String, impl Display>) {
+    /// Prints a text or an error.
+    fn print_or_error(&self, text: Result<String, impl Display>) {
         match text {
-            Ok(text) => self.screen.line(&text),
-            Err(error) => self.screen.trouble(&capital(&error.to_string())),
+            Ok(text) => self.screen.print_line(&text),
+            Err(error) => self.screen.print_error(&capitalize(&error.to_string())),
         }
     }
 }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use callboard_message::time::rfc3339;
+use callboard_message::time::format_rfc3339;
 use callboard_message::{RawObject, TaskState};
-use callboard_orchestration::memory::Outgoing;
-use callboard_orchestration::peer_registry::{Health, Known};
+use callboard_orchestration::memory::DelegatedRequest;
+use callboard_orchestration::peer_registry::{PeerAgent, PeerHealth};
 use callboard_runtime::{Task, TaskOutcome};
 
-use super::answer::{self, asked, outcome};
+use super::answer::{self, outcome_text, question_text};
 use super::command::COMMANDS;
-use super::desk::{session_of, text_of_request};
-use super::print::{capital, one_line};
+use super::print::{capitalize, summary_line};
+use super::task_session::{request_text, session_id_of};
 
-const MORE: &str = "
+const HELP_FOOTER: &str = "
 Anything else is said to the agent. Some commands may be typed in plain words too: connect to
 HOST:PORT, list servers, show card, listen on port N, stop server, quit.
 Tasks of agents elsewhere can be looked at with: callboard a2a card|send|task|list|cancel URL";
@@ -31,11 +31,11 @@ pub(super) fn help() -> String {
             .iter()
             .map(|(usage, about)| format!("  {usage:width$}  {about}")),
     );
-    lines.push(MORE.to_owned());
+    lines.push(HELP_FOOTER.to_owned());
     lines.join("\n")
 }
 
-/// What an agent is and can do.
+/// Formats an agent card.
 pub(super) fn card<'a>(
     [name, id, description, address]: [&str; 4],
     skills: impl Iterator<Item = (&'a str, &'a str)>,
@@ -46,16 +46,17 @@ pub(super) fn card<'a>(
         format!("  Id: {id}"),
     ];
     if !description.is_empty() {
-        lines.push(format!("  Description: {}", one_line(description)));
+        lines.push(format!("  Description: {}", summary_line(description)));
     }
     lines.push(format!("  Address: {address}\n  Skills:"));
-    lines
-        .extend(skills.map(|(name, description)| format!("    {name}: {}", one_line(description))));
+    lines.extend(
+        skills.map(|(name, description)| format!("    {name}: {}", summary_line(description))),
+    );
     lines.join("\n")
 }
 
-/// Where an agent is that is known.
-pub(super) fn address(known: &Known) -> &str {
+/// Returns the address of a known agent.
+pub(super) fn agent_address(known: &PeerAgent) -> &str {
     if known.url.is_empty() {
         "in this process"
     } else {
@@ -64,23 +65,23 @@ pub(super) fn address(known: &Known) -> &str {
 }
 
 /// Those that `:connect N` counts.
-pub(super) fn servers(known: &[Known]) -> String {
+pub(super) fn servers(known: &[PeerAgent]) -> String {
     if known.is_empty() {
         return "📡 No servers are known yet (:connect URL)".to_owned();
     }
     let mut lines = vec![format!("📡 Known servers ({}):", known.len())];
     for (at, known) in known.iter().enumerate() {
         let health = match known.state {
-            Health::Up => "up",
-            Health::Down => "down",
-            Health::Unknown => "not asked yet",
+            PeerHealth::Up => "up",
+            PeerHealth::Down => "down",
+            PeerHealth::Unknown => "not asked yet",
         };
         lines.push(format!(
             "  {}. {} ({}) {} [{health}]",
             at + 1,
             known.name,
             known.id,
-            address(known)
+            agent_address(known)
         ));
     }
     lines.join("\n")
@@ -99,16 +100,16 @@ pub(super) fn tasks(tasks: &[Arc<Task>], all: bool) -> String {
             "\n{}. Task ID: {} (Status: {})",
             at + 1,
             task.id,
-            camel(task.state)
+            camel_case_state(task.state)
         ));
         if all {
             lines.push(format!("   From: {} ({})", task.owner, task.scope));
         }
-        lines.push(format!("   Request: {}", one_line(&text_of_request(task))));
-        if let Some(open) = task.open.first() {
+        lines.push(format!("   Request: {}", summary_line(&request_text(task))));
+        if let Some(open) = task.open_questions.first() {
             lines.push(format!(
                 "   Asks: {} (:answer {})",
-                one_line(&asked(&open.question)),
+                summary_line(&question_text(&open.question)),
                 task.id
             ));
         }
@@ -119,30 +120,30 @@ pub(super) fn tasks(tasks: &[Arc<Task>], all: bool) -> String {
 /// All there is to know of a task.
 pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
     let (status, created, updated) = (
-        camel(task.state),
-        rfc3339(task.created),
-        rfc3339(task.updated),
+        camel_case_state(task.state),
+        format_rfc3339(task.created),
+        format_rfc3339(task.updated),
     );
     let head = format!(
         "🧾 Task ID: {}\n\nStatus: {status}\nBegun: {created}\nChanged: {updated}",
         task.id
     );
     let mut lines = vec![head];
-    let session = session_of(task);
+    let session = session_id_of(task);
     if !session.is_empty() {
         lines.push(format!("Session: {session}"));
     }
     if let Some(said) = task
-        .said
+        .status_message
         .as_deref()
         .filter(|said| !said.is_empty() && !task.state.is_terminal())
     {
-        lines.push(format!("Progress: {}", one_line(said)));
+        lines.push(format!("Progress: {}", summary_line(said)));
     }
-    for open in &task.open {
+    for open in &task.open_questions {
         lines.push(format!(
             "Asks: {} (:answer {})",
-            one_line(&asked(&open.question)),
+            summary_line(&question_text(&open.question)),
             task.id
         ));
     }
@@ -150,15 +151,15 @@ pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
         lines.push("Steps:".to_owned());
         lines.extend(parts.iter().flat_map(|part| step_lines(part)));
     }
-    lines.push(format!("\n📤 Request:\n{}", text_of_request(task)));
-    lines.extend(outcome(task).map(|outcome| format!("\n📥 Response:\n{outcome}")));
+    lines.push(format!("\n📤 Request:\n{}", request_text(task)));
+    lines.extend(outcome_text(task).map(|outcome| format!("\n📥 Response:\n{outcome}")));
     lines.join("\n")
 }
 
-/// What a task has made, and what the steps of its plan have come to so far.
+/// Formats the artifacts of a task and the results of its steps.
 pub(super) fn artifacts(task: &Task, parts: &[Arc<Task>]) -> String {
-    let mut all = answer::artifacts(task);
-    all.extend(parts.iter().filter_map(|part| made(part)));
+    let mut all = answer::artifact_rows(task);
+    all.extend(parts.iter().filter_map(|part| step_artifact(part)));
     if all.is_empty() {
         let yet = if task.state.is_terminal() { "" } else { " yet" };
         return format!("📦 Task {} has made no artifacts{yet}", task.id);
@@ -175,14 +176,18 @@ pub(super) fn artifacts(task: &Task, parts: &[Arc<Task>]) -> String {
     lines.join("\n")
 }
 
-/// What was said in a session.
+/// Formats the messages and answers of a session.
 pub(super) fn history(session: &str, tasks: &[Arc<Task>]) -> String {
     let mut lines = vec![format!("💬 Session {session}:")];
     for task in tasks {
-        lines.push(format!("\n👤 {}", text_of_request(task)));
-        match outcome(task) {
+        lines.push(format!("\n👤 {}", request_text(task)));
+        match outcome_text(task) {
             Some(outcome) => lines.push(format!("🤖 {outcome}")),
-            None => lines.push(format!("   ({}, task {})", camel(task.state), task.id)),
+            None => lines.push(format!(
+                "   ({}, task {})",
+                camel_case_state(task.state),
+                task.id
+            )),
         }
     }
     if tasks.is_empty() {
@@ -191,8 +196,8 @@ pub(super) fn history(session: &str, tasks: &[Arc<Task>]) -> String {
     lines.join("\n")
 }
 
-/// What was sent to others.
-pub(super) fn memory(all: &[Outgoing]) -> String {
+/// Formats the list of requests sent to other agents.
+pub(super) fn memory(all: &[DelegatedRequest]) -> String {
     let mut lines = vec![format!(
         "🧠 Rolling Memory ({} outgoing requests):",
         all.len()
@@ -202,68 +207,79 @@ pub(super) fn memory(all: &[Outgoing]) -> String {
             "\n{}. Task ID: {} (Status: {})",
             at + 1,
             sent.task,
-            camel(sent.state)
+            camel_case_state(sent.state)
         ));
-        lines.push(format!("   Request: {}", one_line(&sent.request)));
+        lines.push(format!("   Request: {}", summary_line(&sent.request)));
     }
     lines.join("\n")
 }
 
 /// One of those.
-pub(super) fn memory_task(sent: &Outgoing) -> String {
+pub(super) fn memory_task(sent: &DelegatedRequest) -> String {
     let at = UNIX_EPOCH
         .checked_add(Duration::from_millis(sent.at_ms))
         .unwrap_or(SystemTime::UNIX_EPOCH);
     format!(
         "🧠 Memory Task Details for ID: {}\n\nStatus: {}\nTimestamp: {}\n\n📤 Original Request:\n{}\n\n📥 Response:\n{}",
         sent.task,
-        camel(sent.state),
-        rfc3339(at),
+        camel_case_state(sent.state),
+        format_rfc3339(at),
         sent.request,
         sent.answer.as_deref().unwrap_or("(none)"),
     )
 }
 
 /// A state as people of this REPL know it, for example `InputRequired`.
-pub(super) fn camel(state: TaskState) -> String {
-    state.as_str().split('_').map(capital).collect()
+pub(super) fn camel_case_state(state: TaskState) -> String {
+    state.as_str().split('_').map(capitalize).collect()
 }
 
 /// A step of a plan: where it stands, what it is for, and what it says or asks.
 fn step_lines(part: &Task) -> Vec<String> {
-    let Part { id, goal, by } = Part::read(part);
+    let PlanStep {
+        id,
+        goal,
+        performed_by: by,
+    } = PlanStep::read(part);
     let by = if by.is_empty() {
         String::new()
     } else {
         format!(", by {by}")
     };
     let mut lines = vec![
-        format!("  {id} ({}{by}) {}", camel(part.state), one_line(&goal))
-            .trim_end()
-            .to_owned(),
+        format!(
+            "  {id} ({}{by}) {}",
+            camel_case_state(part.state),
+            summary_line(&goal)
+        )
+        .trim_end()
+        .to_owned(),
     ];
-    let asks = part.open.iter().map(|open| asked(&open.question));
-    let told = match outcome(part) {
-        Some(outcome) => Some(result(part).map_or(outcome, |(_, text)| text)),
+    let asks = part
+        .open_questions
+        .iter()
+        .map(|open| question_text(&open.question));
+    let told = match outcome_text(part) {
+        Some(outcome) => Some(step_result(part).map_or(outcome, |(_, text)| text)),
         None => part
-            .said
+            .status_message
             .clone()
-            .filter(|said| !said.is_empty() && part.open.is_empty()),
+            .filter(|said| !said.is_empty() && part.open_questions.is_empty()),
     };
-    lines.extend(told.map(|told| format!("    {}", one_line(&told))));
-    lines.extend(asks.map(|asks| format!("    Asks: {}", one_line(&asks))));
+    lines.extend(told.map(|told| format!("    {}", summary_line(&told))));
+    lines.extend(asks.map(|asks| format!("    Asks: {}", summary_line(&asks))));
     lines
 }
 
-/// What a step's task says of it.
-struct Part {
+/// Step of a plan as its task describes it.
+struct PlanStep {
     id: String,
     goal: String,
     /// A tool's name or an agent's id.
-    by: String,
+    performed_by: String,
 }
 
-impl Part {
+impl PlanStep {
     fn read(part: &Task) -> Self {
         let request = part
             .request
@@ -276,30 +292,30 @@ impl Part {
         let planned = planned
             .iter()
             .find_map(|(who, name)| action.object(who)?.text(name));
-        let by = result(part)
+        let performed_by = step_result(part)
             .map(|(by, _)| by)
             .or(planned)
             .unwrap_or_default();
         Self {
             id: step.text("id").unwrap_or_else(|| part.id.to_string()),
             goal: step.text("input_message").unwrap_or_default(),
-            by,
+            performed_by,
         }
     }
 }
 
-/// What a step has come to, as an entry of a list of artifacts: its id, by whom, its text.
-fn made(part: &Task) -> Option<(String, String, String)> {
-    let (by, text) = result(part)?;
+/// Returns the result of a step as a row of artifacts: id, performer and text.
+fn step_artifact(part: &Task) -> Option<(String, String, String)> {
+    let (by, text) = step_result(part)?;
     Some((
-        format!("step {}", Part::read(part).id),
+        format!("step {}", PlanStep::read(part).id),
         format!("by {by}"),
         text,
     ))
 }
 
-/// Who did a step, and what it came to.
-fn result(part: &Task) -> Option<(String, String)> {
+/// Returns the performer and the text of a step's result.
+fn step_result(part: &Task) -> Option<(String, String)> {
     let Some(TaskOutcome::Reply(reply)) = &part.outcome else {
         return None;
     };
@@ -309,18 +325,18 @@ fn result(part: &Task) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use callboard_message::surface::Converse;
+    use callboard_message::capabilities::Converse;
     use callboard_message::{
         Artifact, Content, Message, Principal, Question, RawObject, ToolResult,
     };
     use callboard_runtime::{NewTask, OpenQuestion, TaskId, TaskStep};
     use serde_json::json;
 
-    use super::super::print::SHOWN_CHARS_MAX;
+    use super::super::print::SUMMARY_CHARS_MAX;
     use super::*;
 
-    fn sent(task: &str, request: &str, answer: Option<&str>) -> Outgoing {
-        Outgoing {
+    fn sent(task: &str, request: &str, answer: Option<&str>) -> DelegatedRequest {
+        DelegatedRequest {
             task: task.into(),
             to: "weather".into(),
             request: request.into(),
@@ -331,11 +347,13 @@ mod tests {
     }
 
     fn said(text: &str, steps: Vec<TaskStep>) -> Arc<Task> {
-        let body = Converse::of([Content::text(text)]).0.with("context", "s-1");
+        let body = Converse::from_content([Content::text(text)])
+            .0
+            .with("context", "s-1");
         let new = NewTask {
             id: TaskId::new("t-1").unwrap(),
             request: Some(body.to_raw()),
-            extra: RawObject::of("context", "s-1"),
+            extra: RawObject::single("context", "s-1"),
             ..NewTask::new(
                 Principal::local_operator(),
                 "a",
@@ -343,8 +361,8 @@ mod tests {
                 UNIX_EPOCH + Duration::from_secs(60),
             )
         };
-        let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
-        task.take(
+        let mut task = Task::new_submitted(new, 1, 0, UNIX_EPOCH);
+        task.apply_all(
             [TaskStep::Start].into_iter().chain(steps).collect(),
             UNIX_EPOCH,
         )
@@ -397,7 +415,7 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
             TaskState::InputRequired,
             TaskState::Canceled,
         ]
-        .map(camel);
+        .map(camel_case_state);
         assert_eq!(names, ["Completed", "InputRequired", "Canceled"]);
     }
 
@@ -427,7 +445,7 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
         let part = |text: &str, append: bool| {
             let artifact = Artifact::new("answer", [Content::text(text)]);
             TaskStep::Artifact(if append {
-                artifact.appended(true).0
+                artifact.appending(true).0
             } else {
                 artifact.0
             })
@@ -468,9 +486,9 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
     /// Goal: a list stays a list, whatever is in it. Method: a request at the bound and over it.
     #[test]
     fn long_texts_are_cut() {
-        let at = "é".repeat(SHOWN_CHARS_MAX);
-        assert_eq!(one_line(&at), at);
-        assert_eq!(one_line(&format!("{at}x")), format!("{at}…"));
+        let at = "é".repeat(SUMMARY_CHARS_MAX);
+        assert_eq!(summary_line(&at), at);
+        assert_eq!(summary_line(&format!("{at}x")), format!("{at}…"));
     }
 
     /// Goal: the help names every command. Method: each in it.
@@ -492,7 +510,7 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
             let new = NewTask {
                 id: TaskId::new(format!("run-1.{id}")).unwrap(),
                 request: Some(
-                    RawObject::of("step", &body["step"])
+                    RawObject::single("step", &body["step"])
                         .with("action", &body["action"])
                         .to_raw(),
                 ),
@@ -503,15 +521,15 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
                     UNIX_EPOCH + Duration::from_secs(60),
                 )
             };
-            let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
-            task.take(steps, UNIX_EPOCH).unwrap();
+            let mut task = Task::new_submitted(new, 1, 0, UNIX_EPOCH);
+            task.apply_all(steps, UNIX_EPOCH).unwrap();
             Arc::new(task)
         };
         let (tool, agent) = (
             json!({ "local": { "tool_name": "echo", "params": {} } }),
             json!({ "remote": { "agent_id": "b" } }),
         );
-        let done = RawObject::of("by", "llm")
+        let done = RawObject::single("by", "llm")
             .with("text", "It is\ndone.")
             .with("attempts", 2)
             .to_raw();
@@ -546,7 +564,7 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
             "b",
             UNIX_EPOCH + Duration::from_secs(60),
         );
-        let running = Task::submitted(new, 1, 0, UNIX_EPOCH);
+        let running = Task::new_submitted(new, 1, 0, UNIX_EPOCH);
         let expected = "Steps:\n  one (Completed, by llm) Do one.\n    It is done.\n  two (Working, by b) Do two.\n    half\n  \
                         three (InputRequired, by echo) Do three.\n    Asks: Which city?\n  four (Submitted, by b) Do four.\n";
         let shown = task(&running, &parts);

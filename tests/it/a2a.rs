@@ -4,11 +4,13 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use callboard::a2a::card::SigningKey;
+use callboard::a2a::card::CardSigningKey;
 use callboard::a2a::inbound::A2aOptions;
 use callboard::message::{Artifact, Content, Elicitation, Progress};
-use callboard::rpc::Trust;
-use callboard::{Agent, ConcurrentHandler, Cx, Failure, FailureKind, Handlers, Message, System};
+use callboard::rpc::UnauthenticatedAccess;
+use callboard::{
+    Agent, ConcurrentHandler, Context, Failure, FailureKind, Handlers, Message, System,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -40,7 +42,7 @@ impl ConcurrentHandler<Act> for Actor {
     fn handle(
         &mut self,
         Act { text }: Act,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move {
             match &*text {
@@ -63,7 +65,7 @@ impl ConcurrentHandler<Act> for Actor {
                         message: Some("cutting".into()),
                     });
                     cx.artifact(Artifact::new("cake", [Content::text("one,")]));
-                    cx.artifact(Artifact::new("cake", [Content::text("two")]).appended(true));
+                    cx.artifact(Artifact::new("cake", [Content::text("two")]).appending(true));
                     Ok("eaten".into())
                 }
                 "linger" => {
@@ -87,8 +89,8 @@ impl Served {
     fn start(change: impl FnOnce(&mut A2aOptions)) -> Self {
         let system = System::start(1).unwrap();
         let listening = a2a::serve(system.spawn(Actor), |options| {
-            options.access = Trust::LoopbackOperator.into();
-            options.info.name = "actor".into();
+            options.access = UnauthenticatedAccess::LoopbackOperator.into();
+            options.agent.name = "actor".into();
             change(options);
         });
         Self {
@@ -152,7 +154,7 @@ async fn cards_are_shown() {
         (Some("actor"), 1)
     );
     served.stop().await;
-    let key = SigningKey::from_pem(&KEY.into()).unwrap();
+    let key = CardSigningKey::from_pem(&KEY.into()).unwrap();
     let (id, keys) = (
         key.id().to_owned(),
         home.write("keys.json", &serde_json::to_string(&key.jwks()).unwrap()),
@@ -376,7 +378,7 @@ async fn messages_reach_the_addressed_agent_alone() {
     let home = Home::new();
     let file = "[node]\nname = \"two\"\n[[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"up\"\n\
                 [[agent]]\nkind = \"a2a\"\nid = \"down\"\nurl = \"http://127.0.0.1:9\"\n\
-                [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\ntrust = \"loopback_operator\"\n";
+                [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\nanonymous = \"operator\"\n";
     let (running, addresses) = serve(&home, &[&home.write("two.toml", file)]).await;
     let base = addresses[0].1.strip_suffix("/a2a").unwrap().to_owned();
     for (path, told) in [

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::kit::gateway::{A2A, NODE, began, end, reloaded, script, started};
 use crate::kit::{Home, found, soon, until};
 
-/// What a tenant's only skill comes to; a sentence where it can't be asked.
+/// Calls a tenant's only skill. Returns its text, or a sentence if the call fails.
 async fn call(address: &str, tenant: &str) -> Result<Task, String> {
     let text = part::Content::Text("{}".to_owned());
     let message = Message {

@@ -1,16 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::a2a::outbound::{Binding, RemoteA2a, RemoteOptions, Version};
+use callboard::a2a::outbound::{ProtocolBinding, ProtocolVersion, RemoteA2aAgent, RemoteOptions};
 use callboard::mcp::inbound::McpServerOptions;
-use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
-use callboard::message::surface::CallTool;
+use callboard::mcp::outbound::{Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint};
+use callboard::message::capabilities::CallTool;
 use callboard::message::{
-    Answer, ElicitAnswer, Elicitation, Failure, Progress, Question, RawObject, ToolResult,
+    Answer, Elicitation, ElicitationAnswer, Failure, Progress, Question, RawObject, ToolResult,
 };
-use callboard::rpc::{Access, Trust};
+use callboard::rpc::{AccessControl, UnauthenticatedAccess};
 use callboard::{
-    Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, Message, SyncHandler, System,
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Context, Handlers, Message, SyncHandler, System,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,11 +19,15 @@ use tokio::sync::Notify;
 
 use crate::kit::{Listening, a2a, mcp, soon};
 
-/// How long a call may take.
+/// Timeout of a call.
 const WITHIN: Duration = Duration::from_secs(30);
 const AT_ONCE_MAX: u32 = 8;
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
-const VERSIONS: [Version; 3] = [Version::V10, Version::V03, Version::V01];
+const VERSIONS: [ProtocolVersion; 3] = [
+    ProtocolVersion::V10,
+    ProtocolVersion::V03,
+    ProtocolVersion::V01,
+];
 
 /// The agent at the far end.
 #[derive(Clone, Default)]
@@ -48,17 +52,18 @@ impl ConcurrentHandler<AskName> for Far {
     fn handle(
         &mut self,
         _: AskName,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let name = asked(&cx, "What is your name?").await?;
             let again = asked(&cx, &format!("Sure, {name}?")).await?;
-            Ok(ToolResult::text(format!("Hello, {again}!")).structured(json!({ "name": again })))
+            Ok(ToolResult::text(format!("Hello, {again}!"))
+                .with_structured_content(json!({ "name": again })))
         }
     }
 }
 
-async fn asked(cx: &Cx, what: &str) -> Result<String, Failure> {
+async fn asked(cx: &Context, what: &str) -> Result<String, Failure> {
     let fields = json!({ "name": { "type": "string" } });
     let form = json!({ "type": "object", "properties": fields, "required": ["name"] });
     let content = cx
@@ -77,7 +82,7 @@ struct Count {
 }
 
 impl SyncHandler<Count> for Far {
-    fn handle(&mut self, Count { to }: Count, cx: &mut Cx) -> ToolResult {
+    fn handle(&mut self, Count { to }: Count, cx: &mut Context) -> ToolResult {
         for n in 1..=to {
             cx.progress(Progress {
                 done: n.into(),
@@ -95,7 +100,11 @@ impl SyncHandler<Count> for Far {
 struct Wait {}
 
 impl ConcurrentHandler<Wait> for Far {
-    fn handle(&mut self, _: Wait, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Wait,
+        cx: Context,
+    ) -> impl Future<Output = ToolResult> + Send + 'static {
         let given_up = self.given_up.clone();
         async move {
             cx.progress(Progress {
@@ -120,7 +129,7 @@ impl Drop for Told {
 }
 
 fn over_mcp(agent: AgentRef) -> Listening {
-    let access = Access::Open(Trust::LoopbackOperator);
+    let access = AccessControl::Open(UnauthenticatedAccess::LoopbackOperator);
     mcp::serve(
         agent,
         McpServerOptions {
@@ -132,28 +141,28 @@ fn over_mcp(agent: AgentRef) -> Listening {
 
 fn over_a2a(agent: AgentRef) -> Listening {
     a2a::serve(agent, |options| {
-        options.access = Access::Open(Trust::LoopbackOperator)
+        options.access = AccessControl::Open(UnauthenticatedAccess::LoopbackOperator)
     })
 }
 
 fn mcp_client(system: &System, url: &str, era: Era) -> AgentRef {
-    let options = ClientOptions {
+    let options = McpClientOptions {
         era: EraChoice::Only(era),
-        ..ClientOptions::default()
+        ..McpClientOptions::default()
     };
-    system.spawn(McpClient::new(Endpoint::url(url).unwrap(), options).unwrap())
+    system.spawn(McpClient::new(ServerEndpoint::from_url(url).unwrap(), options).unwrap())
 }
 
-fn a2a_client(system: &System, url: &str, version: Version) -> AgentRef {
+fn a2a_client(system: &System, url: &str, version: ProtocolVersion) -> AgentRef {
     let options = RemoteOptions {
         versions: vec![version],
-        bindings: vec![Binding::JsonRpc],
+        bindings: vec![ProtocolBinding::JsonRpc],
         ..RemoteOptions::default()
     };
-    system.spawn(RemoteA2a::new(url.parse().unwrap(), options).unwrap())
+    system.spawn(RemoteA2aAgent::new(url.parse().unwrap(), options).unwrap())
 }
 
-/// What came of a call.
+/// Result of a call.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     text: String,
@@ -181,7 +190,7 @@ async fn call(agent: &AgentRef, name: &str, arguments: Value) -> Result<Heard, S
                     return Err(format!("{:?}", pending.question));
                 };
                 heard.asked.push(form.message());
-                pending.answer(Answer::Elicit(ElicitAnswer::accept(
+                pending.answer(Answer::Elicit(ElicitationAnswer::accept(
                     json!({ "name": "Ada" }),
                 )));
             }
@@ -200,7 +209,7 @@ async fn call(agent: &AgentRef, name: &str, arguments: Value) -> Result<Heard, S
     Ok(heard)
 }
 
-/// What is lost on the way to the far end: nothing, in an empty list.
+/// Returns the losses on the way to the far end; empty if nothing was lost.
 async fn lost(near: &AgentRef, far: &Far) -> Vec<String> {
     let mut lost = Vec::new();
     let mut expect = |what: &str, heard: Result<Heard, String>, wanted: Heard| match heard {

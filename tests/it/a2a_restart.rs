@@ -20,7 +20,7 @@ async fn child() {
     else {
         return;
     };
-    let mut options = A2aOptions::at(format!("http://{address}").parse().unwrap());
+    let mut options = A2aOptions::new(format!("http://{address}").parse().unwrap());
     options.tasks.store = Some(system.store().clone());
     options.access = access;
     let server = A2aServer::new(worker, options);

@@ -1,12 +1,12 @@
-//! What another agent may destroy is confirmed by a person first, however that agent became known.
+//! Confirmation by a person before destructive actions of other agents, however they became known.
 
 use std::path::Path;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use callboard::config::Topology;
-use callboard::message::surface::CallTool;
-use callboard::message::{Answer, ElicitAnswer, Principal, Question};
+use callboard::message::capabilities::CallTool;
+use callboard::message::{Answer, ElicitationAnswer, Principal, Question};
 use callboard::{CallEvent, Node};
 use serde_json::json;
 
@@ -68,7 +68,7 @@ async fn asked_and_told(tags: &[&str], is_declared: bool) -> (bool, u32) {
         if let Question::Elicit(form) = &pending.question {
             asked |= form.message().starts_with(CONFIRM) && wiper.tried() == 0;
         }
-        pending.answer(Answer::Elicit(ElicitAnswer::accept(
+        pending.answer(Answer::Elicit(ElicitationAnswer::accept(
             json!({ "confirm": false, "answer": "no" }),
         )));
     }

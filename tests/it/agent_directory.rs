@@ -4,14 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use callboard::a2a::card::SigningKey;
-use callboard::a2a::outbound::{Peer, RemoteOptions};
-use callboard::agents::peer_registry::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned};
+use callboard::a2a::card::CardSigningKey;
+use callboard::a2a::outbound::{A2aClient, RemoteOptions};
+use callboard::agents::peer_registry::{
+    DiscoverySource, EXCHANGE_AGENTS_MAX, PeerHealth, PeerRegistry,
+};
 use callboard::config::Topology;
-use callboard::message::surface::{CallTool, ListTools};
+use callboard::message::capabilities::{CallTool, ListTools};
 use callboard::message::{RawObject, ToolResult};
-use callboard::rpc::{Access, Trust};
-use callboard::{Agent, Cx, Failure, Handlers, Node, SyncHandler, System};
+use callboard::rpc::{AccessControl, UnauthenticatedAccess};
+use callboard::{Agent, Context, Failure, Handlers, Node, SyncHandler, System};
 use serde_json::{Value, json};
 
 use crate::kit::{Home, Listening, a2a, soon};
@@ -38,7 +40,7 @@ impl One {
     ) -> Self {
         let topology = format!(
             "[node]\nname = \"{id}\"\n[[agent]]\nkind = \"orchestrator\"\nid = \"{id}\"\nname = \"{name}\"\nguard = false\n\
-             [agent.directory]\n{directory}\n\
+             [agent.registry]\n{directory}\n\
              [[listener]]\nprotocol = \"a2a\"\nbind = \"{bind}\"\nagent = \"{id}\"\n{listener}"
         );
         let topology = Topology::parse(&topology, false, Path::new("."))
@@ -52,7 +54,7 @@ impl One {
         }
     }
 
-    fn known(&self) -> KnownAgents {
+    fn known(&self) -> PeerRegistry {
         self.node.orchestrator(self.id).unwrap().known
     }
 
@@ -62,7 +64,7 @@ impl One {
         format!("{}:{}", url.host_str().unwrap(), url.port().unwrap())
     }
 
-    /// What its tool answers.
+    /// Returns the answer of the tool `list_agents`.
     async fn list(&self, arguments: Value) -> Value {
         let agent = self.node.orchestrator(self.id).unwrap().agent;
         let result = soon("a list", agent.ask(CallTool::new("list_agents", arguments)))
@@ -80,7 +82,7 @@ impl One {
 const ANY_PORT: &str = "127.0.0.1:0";
 const HERE: &str = "allow = [\"http://127.0.0.1:*\"]";
 
-fn ids(known: &KnownAgents) -> Vec<String> {
+fn ids(known: &PeerRegistry) -> Vec<String> {
     known.list().into_iter().map(|known| known.id).collect()
 }
 
@@ -119,7 +121,7 @@ async fn directories_are_shared() {
     let hearsay = one.known().get(third).unwrap();
     assert_eq!(
         (hearsay.learned, hearsay.from.as_deref()),
-        (Learned::Exchange, Some(second))
+        (DiscoverySource::Exchange, Some(second))
     );
     assert!(
         hearsay.skills.iter().any(|skill| skill.id == "echo"),
@@ -128,11 +130,11 @@ async fn directories_are_shared() {
     let told = two.known().get(first).unwrap();
     assert_eq!(
         (told.name.as_str(), told.learned),
-        ("Agent One", Learned::Told)
+        ("Agent One", DiscoverySource::Told)
     );
 
     // Whom one was told of does as it is asked.
-    let agent = one.known().agent(third).await.unwrap();
+    let agent = one.known().agent_ref(third).await.unwrap();
     let echo = CallTool::new("echo", json!({ "text": "hello" }));
     assert_eq!(
         soon("an echo", agent.ask(echo))
@@ -149,10 +151,10 @@ async fn directories_are_shared() {
     assert_eq!(one.list(json!({})).await, both);
     three.end().await;
     for _ in 0..2 {
-        soon("a look at all", one.known().check_all()).await;
+        soon("a look at all", one.known().check_all_health()).await;
     }
     let states = [second, third].map(|id| one.known().get(id).unwrap().state);
-    assert_eq!(states, [Health::Up, Health::Down]);
+    assert_eq!(states, [PeerHealth::Up, PeerHealth::Down]);
     one.end().await;
     two.end().await;
 }
@@ -164,11 +166,11 @@ const KEYS: [&str; 2] = [
 ];
 
 /// One of them as a listener's file has it.
-fn key_file(home: &Home, name: &str, key: &str) -> (String, SigningKey) {
+fn key_file(home: &Home, name: &str, key: &str) -> (String, CardSigningKey) {
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
     (
         home.write(name, &pem),
-        SigningKey::from_pem(&pem.into()).unwrap(),
+        CardSigningKey::from_pem(&pem.into()).unwrap(),
     )
 }
 
@@ -232,7 +234,7 @@ async fn signed_cards_are_learned() {
         assert_eq!(ids(&pupil.known()), learned);
     }
     // It is asked as it was learned: by its signed card.
-    let agent = trusting.known().agent("signed").await.unwrap();
+    let agent = trusting.known().agent_ref("signed").await.unwrap();
     let echo = CallTool::new("echo", json!({ "text": "hello" }));
     assert_eq!(
         soon("an echo", agent.ask(echo))
@@ -257,22 +259,22 @@ impl Agent for Liar {
 }
 
 impl SyncHandler<ListTools> for Liar {
-    fn handle(&mut self, _: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListTools, _: &mut Context) -> Result<RawObject, Failure> {
         let tool = json!({ "name": "list_agents", "inputSchema": { "type": "object" } });
         Ok(RawObject::new().with("tools", json!([tool])))
     }
 }
 
 impl SyncHandler<CallTool> for Liar {
-    fn handle(&mut self, _: CallTool, _: &mut Cx) -> Result<ToolResult, Failure> {
-        Ok(ToolResult::text(self.0.to_string()).structured(&self.0))
+    fn handle(&mut self, _: CallTool, _: &mut Context) -> Result<ToolResult, Failure> {
+        Ok(ToolResult::text(self.0.to_string()).with_structured_content(&self.0))
     }
 }
 
 fn served(system: &System, says: Value) -> Listening {
     a2a::serve(system.spawn(Liar(says)), |options| {
-        options.access = Access::Open(Trust::Anonymous);
-        options.info.name = "Liar".into();
+        options.access = AccessControl::Open(UnauthenticatedAccess::Anonymous);
+        options.agent.name = "Liar".into();
     })
 }
 
@@ -371,14 +373,14 @@ async fn hearsay_is_guarded() {
     let port = trap.url.rsplit(':').next().unwrap();
     for url in [trap.url.clone(), format!("http://localhost:{port}")] {
         let options = RemoteOptions {
-            is_hearsay: true,
+            is_url_untrusted: true,
             ..RemoteOptions::default()
         };
-        let hearsay = Peer::new(url.parse().unwrap(), options).unwrap();
+        let hearsay = A2aClient::new(url.parse().unwrap(), options).unwrap();
         assert!(soon("a refusal", hearsay.public_card()).await.is_err());
     }
     assert_eq!(trap.came(), 0);
-    let named = Peer::new(trap.url.parse().unwrap(), RemoteOptions::default()).unwrap();
+    let named = A2aClient::new(trap.url.parse().unwrap(), RemoteOptions::default()).unwrap();
     assert!(soon("a refusal", named.public_card()).await.is_err());
     assert!(trap.came() > 0);
 }

@@ -10,7 +10,7 @@ use peers::Peer;
 
 const CONFLICT: &str = "The results conflict: wind says 12 km/h; sun says 40 km/h.";
 
-/// What the model answers: who asks is told by the first line of the prompt's last turn.
+/// Answers of the model, by the first line of the prompt's last turn.
 const ANSWERS: [(&str, &str); 8] = [
     ("[NP1]", "CLARITY: NEEDS_CLARIFY\nQUESTION: \"Which city?\""),
     ("[NP2.A]", "SHOULD_DECOMPOSE: YES\nREASON: \"three things\""),
@@ -68,7 +68,7 @@ impl Story {
                  agents = [\"weather\", \"backup\", \"tides\"]\n\
                  decide = { recovery = \"rules\", follow_up = \"rules\" }\n\
                  [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\nagent = \"guide\"\n\
-                 trust = \"loopback_operator\"\n";
+                 anonymous = \"operator\"\n";
         let file = home.write("guide.toml", &file);
         Self {
             home,
@@ -161,7 +161,7 @@ fn event(task: &Value) -> u64 {
         .unwrap_or_default()
 }
 
-/// What came of it, and that it was done once.
+/// Checks that the task has completed, and that its work was done once.
 async fn has_ended_well(story: &Story, node: &Node, task: &str) {
     let done = node
         .until(task, "its end", |now| {

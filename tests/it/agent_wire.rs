@@ -62,7 +62,7 @@ const EXTRA: &str = r#"[{"id":"a","input_message":"x","why":"y","metadata":{"dep
 const CIRCLE: &str = r#"[{"id":"a","input_message":"x","metadata":{"depends_on":["b"]}},{"id":"b","input_message":"x","metadata":{"depends_on":["a"]}}]"#;
 const TWO: &str = r#"[{"id":"one","input_message":"Say one","metadata":{"depends_on":[]}},{"id":"two","input_message":"Say two","metadata":{"depends_on":["one"]}}]"#;
 
-/// What a person is asked where something has to be confirmed, its first line.
+/// First line of a confirmation question.
 const CONFIRM: &str = "⚠️ Planned action needs your confirmation…";
 
 /// A node with one orchestrator, as its A2A address.
@@ -83,7 +83,7 @@ impl Served {
                 { "kind": "model", "provider": "scripted", "id": "script", "answers": answers },
                 { "kind": "orchestrator", "id": "helper", "name": "The Helper", "description": "Helps.", "model": "script" },
             ],
-            "listener": [{ "protocol": "a2a", "bind": "127.0.0.1:0", "agent": "helper", "trust": "loopback_operator" }],
+            "listener": [{ "protocol": "a2a", "bind": "127.0.0.1:0", "agent": "helper", "anonymous": "operator" }],
         });
         // JSON is YAML.
         let file = home.write("wire.yaml", &topology.to_string());
@@ -138,7 +138,7 @@ fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// What the status of a task says.
+/// Returns the text of a task's status.
 fn status_text(task: &Value) -> &str {
     task["status"]["message"]["parts"][0]["text"]
         .as_str()

@@ -1,4 +1,4 @@
-//! Where labelled requests go: `callboard eval routing`.
+//! Routing of labelled requests: `callboard eval routing`.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What programs read of callboard: members of `--json`, and kinds of audit entries.
+//! Names that programs rely on: members of `--json`, and kinds of audit entries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -138,7 +138,8 @@ async fn json_of_an_agent() {
     let (_node, listening) = serve(&home, &[&home.write("echo.toml", ECHO)]).await;
     let url = &*listening[0].1;
     let mut all = json(&home, &["a2a", "card"], &[url]).await;
-    all += &json(&home, &["send"], &[url, "hello"]).await;
+    all += &json(&home, &["ask"], &["--to", url, "hello"]).await;
+    all += &json(&home, &["agents"], &[url]).await;
     let sent = home.run(&["a2a", "send", url, "hello", "--json"]).await.out;
     all += &told(&["a2a", "send"], &sent);
     // It has ended: what is shown of it doesn't change any more.
@@ -171,7 +172,7 @@ async fn json_of_mail() {
     };
     let sent = run(
         "ann",
-        &["msg", "send"],
+        &["mail", "send"],
         &["bob", "hello", "--topic", "ci", "--urgent"],
     )
     .await;
@@ -179,15 +180,15 @@ async fn json_of_mail() {
         .as_str()
         .unwrap()
         .to_owned();
-    let mut all = told(&["msg", "send"], &sent);
+    let mut all = told(&["mail", "send"], &sent);
     for (who, command, about) in [
-        ("ann", &["msg", "broadcast"][..], &["to all"][..]),
-        ("bob", &["msg", "inbox"], &["--read"]),
-        ("ann", &["msg", "show"], &[&id, "--receipts"]),
-        ("ann", &["msg", "history"], &[]),
-        ("ann", &["agents"], &[]),
-        ("ann", &["agents", "end"], &["bob"]),
-        ("ann", &["agents", "back"], &["bob"]),
+        ("ann", &["mail", "broadcast"][..], &["to all"][..]),
+        ("bob", &["mail", "inbox"], &["--read"]),
+        ("ann", &["mail", "show"], &[&id, "--receipts"]),
+        ("ann", &["mail", "history"], &[]),
+        ("ann", &["mail", "members"], &[]),
+        ("ann", &["mail", "members", "end"], &["bob"]),
+        ("ann", &["mail", "members", "back"], &["bob"]),
     ] {
         all += &told(command, &run(who, command, about).await);
     }
@@ -215,8 +216,9 @@ fn audit_kinds() {
             for (call, what) in [
                 ("AuditEntry::new(\"", "event"),
                 (".entry(\"", "event"),
+                (".audit_entry(\"", "event"),
                 ("let event = \"", "event"),
-                (".with(\"", "member"),
+                (".with_detail(\"", "member"),
             ] {
                 // Bodies of messages have members too; an entry's statement names it.
                 let statements = text.split(';').filter(|text| {

@@ -1,15 +1,15 @@
-//! What others send and what is kept beside tasks has its names: of messages, members and variants.
+//! Names of messages, members and variants on the wire and in stores.
 
 use std::collections::BTreeSet;
 
+use callboard_message::capabilities::*;
 use callboard_message::mail::*;
-use callboard_message::surface::*;
 use callboard_message::{Answer, Failure, Message, MessageSpec, Principal, Question, TaskState};
-use callboard_runtime::{Record, TaskOutcome};
+use callboard_runtime::{JournalRecord, TaskOutcome};
 use serde_json::Value;
 
 use crate::shape::shape;
-use callboard_clinics::clinic::{CheckMedications, GetPatient, ListPatients, Query};
+use callboard_clinics::clinic::{CheckMedications, GetPatient, ListPatients, QueryPatients};
 use callboard_clinics::hmcp::{EmrRecord, FindPatient, WriteClinicalData};
 use callboard_clinics::orchestrator::AskClinics;
 use callboard_clinics::planner::MakePlan;
@@ -19,8 +19,8 @@ use callboard_guardrail::Screen;
 use callboard_models::AskModel;
 use callboard_orchestration::decide::intake::{PlannedStep, RoutingDecision};
 use callboard_orchestration::decide::*;
-use callboard_orchestration::memory::Outgoing;
-use callboard_orchestration::peer_registry::Known;
+use callboard_orchestration::memory::DelegatedRequest;
+use callboard_orchestration::peer_registry::PeerAgent;
 
 /// Notes the members and values of a schema, each with its place; `?` where a member may be left out. Of a schema that
 /// holds itself, once.
@@ -79,7 +79,7 @@ fn described<M: Message>() -> (String, String) {
         output_schema,
         more,
         ..
-    } = M::wire().unwrap().spec();
+    } = M::codec().unwrap().spec();
     let mut lines = BTreeSet::new();
     members(
         &input_schema,
@@ -109,11 +109,11 @@ macro_rules! described {
 fn messages() {
     let mut all = described! {
         AskClinics AskModel CheckMedications DecideClarity DecideConfirm DecideFollowUp DecideRecovery DecideRoute DecideSplit
-        DecideTool Dispatch FindPatient GetPatient ListPatients MakePlan MakeSteps Query Screen Synthesize Verify
+        DecideTool Dispatch FindPatient GetPatient ListPatients MakePlan MakeSteps QueryPatients Screen Synthesize Verify
         WriteAnswer WriteClinicalData
-        CallTool Complete Converse CreateMessage Describe GetPrompt ListPrompts ListResourceTemplates ListResources ListTools
-        Forward ReadResource Subscribe Unsubscribe
-        AgentLogs BroadcastMessage CheckInbox Deliver EndAgent FetchMail GetAgentStatus Join Leave
+        CallTool CompleteArgument Converse CreateMessage DescribeAgent GetPrompt ListPrompts ListResourceTemplates ListResources ListTools
+        ForwardRequest ReadResource SubscribeResource UnsubscribeResource
+        AgentLogs BroadcastMessage CheckInbox DeliverMessage EndAgent FetchMail GetAgentStatus JoinMailroom LeaveMailroom
         ListGroups MailPreferences MarkRead MessageHistory ReadEvents ReadMessage ReplyMessage SaveMemory SendMessage
     };
     all.sort_unstable();
@@ -137,11 +137,11 @@ fn kept() {
         "principal": Principal,
         "question": Question,
         "answer": Answer,
-        "record of a stream": Record,
+        "record of a stream": JournalRecord,
         "outcome of a task": TaskOutcome,
         "state of a task": TaskState,
-        "known agent": Known,
-        "request remembered": Outgoing,
+        "known agent": PeerAgent,
+        "request remembered": DelegatedRequest,
         "decision": DecisionRecord,
         "step of a plan": StepDefinition,
         "plan": StepPlan,

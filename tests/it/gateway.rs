@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
-use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard::mcp::outbound::{Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint};
 use callboard::message::RawObject;
-use callboard::message::surface::{CallTool, ListTools};
+use callboard::message::capabilities::{CallTool, ListTools};
 use callboard::{Message, Principal, System};
 use serde_json::{Value, json};
 
@@ -34,19 +34,23 @@ async fn upstreams_behind_one_address() {
     for era in [Era::Legacy, Era::Modern] {
         let system = System::start(1).unwrap();
         let client = |place: usize| {
-            let options = ClientOptions {
+            let options = McpClientOptions {
                 era: EraChoice::Only(era),
-                ..ClientOptions::default()
+                ..McpClientOptions::default()
             };
-            let client =
-                McpClient::new(Endpoint::url(&listening[place].1).unwrap(), options).unwrap();
+            let client = McpClient::new(
+                ServerEndpoint::from_url(&listening[place].1).unwrap(),
+                options,
+            )
+            .unwrap();
             system.prepare_with(move || client.clone()).spawn()
         };
         let (all, research) = (client(0), client(4));
         let ask = async |agent: &callboard::AgentRef, name: &str, params: Value| {
             let params =
                 RawObject::parse(&serde_json::value::to_raw_value(&params).unwrap()).unwrap();
-            let call = callboard::CallMeta::new(std::sync::Arc::new(Principal::local_operator()));
+            let call =
+                callboard::CallContext::new(std::sync::Arc::new(Principal::local_operator()));
             let asked = agent.ask_named(name, params.to_raw(), Some(std::sync::Arc::new(call)));
             let answer = soon("an answer", asked).await;
             answer.map(|raw| serde_json::from_str::<Value>(raw.get()).unwrap())

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::agents::guardrail::{Guard, Screen, Screening};
-use callboard::agents::hmcp::{EmrConfig, EmrWriteback, PatientData, PatientDataConfig};
-use callboard::mcp::inbound::{Compat, McpServerOptions, StdioOptions, serve_stdio};
-use callboard::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, System};
+use callboard::agents::guardrail::{GuardrailPolicy, Screen, ScreenResult};
+use callboard::agents::hmcp::{EmrConfig, EmrWritebackAgent, PatientDataAgent, PatientDataConfig};
+use callboard::mcp::inbound::{CompatOptions, McpServerOptions, StdioOptions, serve_stdio};
+use callboard::{Agent, AgentRef, ConcurrentHandler, Context, Handlers, System};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::{
@@ -73,9 +73,9 @@ impl Server {
                 }
             }
             Transport::Http | Transport::Sse => {
-                let compat = Compat {
+                let compat = CompatOptions {
                     sse: true,
-                    ..Compat::default()
+                    ..CompatOptions::default()
                 };
                 let Listening { url, .. } = listening.insert(mcp::serve(
                     agent,
@@ -207,9 +207,9 @@ async fn sse(base: &str) -> Wire {
     }
 }
 
-fn emr() -> EmrWriteback {
+fn emr() -> EmrWritebackAgent {
     let config: EmrConfig = serde_json::from_value(json!({ "id": "emr" })).unwrap();
-    EmrWriteback::new(&config).unwrap()
+    EmrWritebackAgent::new(&config).unwrap()
 }
 
 fn patients(system: &System) -> AgentRef {
@@ -217,7 +217,7 @@ fn patients(system: &System) -> AgentRef {
         json!([{ "name": "John Smith", "id": "PT12345" }, { "name": "Jane Doe", "id": "PT67890" }]);
     let config: PatientDataConfig =
         serde_json::from_value(json!({ "id": "patients", "patients": patients })).unwrap();
-    system.spawn(PatientData::new(&config).unwrap())
+    system.spawn(PatientDataAgent::new(&config).unwrap())
 }
 
 fn answered(id: i64, model: &str, text: &str) -> Value {
@@ -281,7 +281,11 @@ impl Agent for Broken {
 }
 
 impl ConcurrentHandler<Screen> for Broken {
-    fn handle(&mut self, _: Screen, _: Cx) -> impl Future<Output = Screening> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Screen,
+        _: Context,
+    ) -> impl Future<Output = ScreenResult> + Send + 'static {
         let fault = self.0.clone();
         async move {
             match &*fault {
@@ -326,15 +330,15 @@ async fn refusals() {
             let (made, fault) = (emr(), Arc::new(fault));
             let behind = made.clone();
             let (mut server, _) = Server::start(transport, move |system| {
-                let guard = Guard::new(system.spawn_with(move || Broken(fault.clone())));
-                system.spawn(behind.guarded_by(guard.within(Duration::from_millis(50))))
+                let guard = GuardrailPolicy::new(system.spawn_with(move || Broken(fault.clone())));
+                system.spawn(behind.with_guard(guard.with_timeout(Duration::from_millis(50))))
             })
             .await;
             let said = server
                 .say(4, &format!("{DATA} patient_id=PT12345"), json!({}))
                 .await;
             assert_eq!(said, exact(4), "{transport:?}");
-            assert_eq!(made.duty().store().written(), 0);
+            assert_eq!(made.handler().store().written_count(), 0);
             server.end().await;
         }
     }

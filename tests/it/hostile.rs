@@ -1,11 +1,11 @@
 use std::path::Path;
 
-use callboard::agents::orchestrator::{Answer, Status};
+use callboard::agents::orchestrator::{AnswerStatus, ClinicAnswer};
 use callboard::agents::router::ANSWER_BYTES_MAX;
 use callboard::config::Topology;
 use callboard::mcp::inbound::McpServerOptions;
-use callboard::message::Named;
-use callboard::{Agent, Clinics, ConcurrentHandler, Cx, Failure, Handlers, System};
+use callboard::message::RawMessage;
+use callboard::{Agent, Clinics, ConcurrentHandler, Context, Failure, Handlers, System};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,15 +19,15 @@ struct Scripted(Value);
 
 impl Agent for Scripted {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(4);
+        on.fallback(4);
     }
 }
 
-impl ConcurrentHandler<Named> for Scripted {
+impl ConcurrentHandler<RawMessage> for Scripted {
     fn handle(
         &mut self,
-        _: Named,
-        _: Cx,
+        _: RawMessage,
+        _: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         let answer = self.0.clone();
         async move { to_raw_value(&answer).map_err(|e| Failure::internal(e.to_string())) }
@@ -35,7 +35,7 @@ impl ConcurrentHandler<Named> for Scripted {
 }
 
 /// Asks a well-behaved clinic_a and a clinic_b that answers `answer` to `query`, both served in the bare dialect.
-async fn answered(answer: Value) -> Answer {
+async fn answered(answer: Value) -> ClinicAnswer {
     let good = json!({"patients": [{"patient_id": "CARD-001", "condition": "Hypertension"}]});
     let system = System::start(1).unwrap();
     let [a, b] = [good, answer]
@@ -46,7 +46,7 @@ async fn answered(answer: Value) -> Answer {
     answer
 }
 
-async fn ask(clinic_a: &str, clinic_b: &str) -> Answer {
+async fn ask(clinic_a: &str, clinic_b: &str) -> ClinicAnswer {
     let topology = Topology::parse(
         &host("host.toml", &[clinic_a, clinic_b]),
         false,
@@ -67,7 +67,7 @@ fn matches(row: Value) -> Value {
 }
 
 /// Nothing of the clinics' answers is in what the user gets, in whatever form.
-fn check_withheld(answer: &Answer, words: &[&str]) {
+fn check_withheld(answer: &ClinicAnswer, words: &[&str]) {
     let whole = serde_json::to_string(answer).unwrap();
     assert!(
         answer.steps().is_empty() && !whole.contains("CARD-001"),
@@ -95,7 +95,7 @@ async fn identities_are_withheld() {
         let mut row = json!({"patient_id": "DERM-001", "condition": "Psoriasis"});
         row[field] = text.into();
         let answer = answered(matches(row)).await;
-        assert_eq!(answer.status(), Status::Blocked, "{text}");
+        assert_eq!(answer.status(), AnswerStatus::Blocked, "{text}");
         assert_eq!(
             serde_json::to_value(answer.verdict()).unwrap()["rule"],
             "R2",
@@ -117,7 +117,7 @@ async fn injections_stop_their_step() {
             json!({"patient_id": "DERM-001", "condition": text}),
         ))
         .await;
-        assert_eq!(answer.status(), Status::Answered, "{text}");
+        assert_eq!(answer.status(), AnswerStatus::Answered, "{text}");
         let error = answer.steps()[1].error.as_ref().unwrap();
         assert_eq!(
             (error.code, error.message.as_str()),
@@ -154,8 +154,8 @@ async fn huge_answers_fail_their_step() {
 }
 
 /// The other clinic's step is answered, clinic_b's is not and says so.
-fn check_partial(answer: &Answer, message: &str) {
-    assert_eq!(answer.status(), Status::Answered);
+fn check_partial(answer: &ClinicAnswer, message: &str) {
+    assert_eq!(answer.status(), AnswerStatus::Answered);
     assert!(answer.steps()[0].result.is_some());
     let error = answer.steps()[1].error.as_ref().unwrap();
     assert_eq!((error.code, error.message.as_str()), (-32000, message));

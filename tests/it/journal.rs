@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use callboard::store::{SqlStore, StoreOptions};
-use callboard::{By, Lease, NewTask, Principal, TaskStep, Tasks};
+use callboard::{Lease, NewTask, Principal, TaskActor, TaskStep, TaskStore};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -27,18 +27,18 @@ async fn kill(running: Running) {
 }
 
 /// A task of this agent that `tasks` has begun.
-async fn begin(tasks: &dyn Tasks, agent: &str) -> (String, Lease) {
+async fn begin(tasks: &dyn TaskStore, agent: &str) -> (String, Lease) {
     let expires = SystemTime::now() + Duration::from_secs(3_600);
     let mut new = NewTask::new(Principal::local_operator(), agent, "sum", expires);
     new.request = Some(RawValue::from_string(format!("{{\"text\":\"{SECRET}\"}}")).unwrap());
-    match tasks.begin(new).await.unwrap() {
-        callboard::Begun::New(task, lease) => (task.id.as_str().to_owned(), lease),
-        callboard::Begun::Again(_) => panic!("it has no key"),
+    match tasks.create(new).await.unwrap() {
+        callboard::CreateOutcome::Created(task, lease) => (task.id.as_str().to_owned(), lease),
+        callboard::CreateOutcome::Existing(_) => panic!("it has no key"),
     }
 }
 
-/// What an earlier process of the node left in its store: one task that has ended, one in the midst of which it was
-/// killed, and one that another writer works on.
+/// Creates the store of an earlier process: a task that has ended, one interrupted by a kill, and
+/// one of another writer.
 async fn earlier(file: &Path) -> [String; 3] {
     let open = async |writer: &str| {
         SqlStore::open(&StoreOptions::sqlite(file).writer(writer))
@@ -50,9 +50,9 @@ async fn earlier(file: &Path) -> [String; 3] {
     let (ended, lease) = begin(&*tasks, "ended").await;
     let reply = RawValue::from_string("{\"sum\":3}".to_owned()).unwrap();
     tasks
-        .step(
+        .apply(
             &lease.task,
-            By::Worker(&lease),
+            TaskActor::Worker(&lease),
             vec![TaskStep::Completed(reply)],
         )
         .await

@@ -1,4 +1,4 @@
-//! `callboard msg` and `callboard agents`: what is printed where, and the exit codes; and another file under a mailroom.
+//! `callboard mail`: what is printed where, and the exit codes; and another file under a mailroom.
 
 use callboard::message::mail::SendMessage;
 use secrecy::ExposeSecret;
@@ -36,7 +36,7 @@ async fn people_write_to_each_other() {
             "ann",
             "",
             &[
-                "msg",
+                "mail",
                 "send",
                 "bob",
                 "Is it\u{1b}[31m green?\nReally?",
@@ -52,7 +52,7 @@ async fn people_write_to_each_other() {
     );
     let id = sent.err.trim_end();
 
-    let inbox = office.run("bob", "", &["msg", "inbox", "--unread"]).await;
+    let inbox = office.run("bob", "", &["mail", "inbox", "--unread"]).await;
     let cells: Vec<_> = inbox.out.trim_end().split('\t').collect();
     assert_eq!(
         (cells[0], cells[1], cells[4]),
@@ -68,12 +68,12 @@ async fn people_write_to_each_other() {
         .run(
             "bob",
             "It is.\n",
-            &["msg", "send", "ann", "-", "--reply-to", id, "--urgent"],
+            &["mail", "send", "ann", "-", "--reply-to", id, "--urgent"],
         )
         .await
         .with(0, "");
     let read = office
-        .run("bob", "", &["msg", "inbox", "--read", "--json"])
+        .run("bob", "", &["mail", "inbox", "--read", "--json"])
         .await;
     let read = read.json();
     assert_eq!(
@@ -82,7 +82,7 @@ async fn people_write_to_each_other() {
     );
     assert_eq!(
         office
-            .run("bob", "", &["msg", "inbox", "--unread"])
+            .run("bob", "", &["mail", "inbox", "--unread"])
             .await
             .out,
         ""
@@ -92,7 +92,7 @@ async fn people_write_to_each_other() {
             .run(
                 "ann",
                 "",
-                &["msg", "history", "--box", "out", "--state", state],
+                &["mail", "history", "--box", "out", "--state", state],
             )
             .await;
         assert_eq!(
@@ -103,21 +103,25 @@ async fn people_write_to_each_other() {
     }
 
     let shown = office
-        .run("ann", "", &["msg", "show", id, "--receipts"])
+        .run("ann", "", &["mail", "show", id, "--receipts"])
         .await;
     assert!(
         shown.out.contains("\nreceipt: bob read ") && shown.out.ends_with("green?\nReally?\n"),
         "{shown:?}"
     );
     let both = office
-        .run("boss", "", &["msg", "send", "ann,bob", "to both", "--json"])
+        .run(
+            "boss",
+            "",
+            &["mail", "send", "ann,bob", "to both", "--json"],
+        )
         .await;
     assert_eq!(both.json()["recipient_count"], 2, "{both:?}");
     let history = office
         .run(
             "ann",
             "",
-            &["msg", "history", "--with", "bob", "--since", "1h"],
+            &["mail", "history", "--with", "bob", "--since", "1h"],
         )
         .await;
     let lines: Vec<_> = history.out.lines().collect();
@@ -128,7 +132,7 @@ async fn people_write_to_each_other() {
             && lines[0].contains(" urgent\t")
     );
     let log = office
-        .run("bob", "", &["msg", "history", "--agent-log"])
+        .run("bob", "", &["mail", "history", "--agent-log"])
         .await;
     assert!(log.out.contains("\tann\tbob\tdirect\t"), "{log:?}");
     // More than one page has is listed by pages.
@@ -136,7 +140,7 @@ async fn people_write_to_each_other() {
         .run(
             "bob",
             "",
-            &["msg", "history", "--agent-log", "--limit", "5000"],
+            &["mail", "history", "--agent-log", "--limit", "5000"],
         )
         .await;
     assert!(
@@ -155,80 +159,92 @@ async fn ends_of_commands() {
         (
             "ann",
             "",
-            &["msg", "send", "nobody", "x"][..],
+            &["mail", "send", "nobody", "x"][..],
             3,
             "Failed to send message - recipient agent nobody",
         ),
         (
             "ann",
             "",
-            &["msg", "send", "bob", "x", "--as", "bob"],
+            &["mail", "send", "bob", "x", "--as", "bob"],
             3,
             "X-Agent-ID",
         ),
         (
             "ann",
             "",
-            &["msg", "send", "bob", "x", "--guidance", "STUCK"],
+            &["mail", "send", "bob", "x", "--guidance", "STUCK"],
             3,
             "",
         ),
         (
             "ann",
             "",
-            &["msg", "broadcast", "x", "--group", "role:nobody"],
+            &["mail", "broadcast", "x", "--group", "role:nobody"],
             3,
             "group role:nobody is not there",
         ),
         (
             "ann",
             "",
-            &["msg", "history", "--state", "gone"],
+            &["mail", "history", "--state", "gone"],
             2,
             "possible values: accepted, delivered, read",
         ),
-        ("ann", "", &["agents", "end", "bob"], 3, "mail.admin"),
-        ("ann", "", &["msg", "show", "no-such-id"], 4, "none such"),
-        ("ann", &long, &["msg", "send", "bob", "-"], 2, "65536 bytes"),
         (
             "ann",
             "",
-            &["msg", "send", "bob", "x", "--url", "http://127.0.0.1:1"],
+            &["mail", "members", "end", "bob"],
+            3,
+            "mail.admin",
+        ),
+        ("ann", "", &["mail", "show", "no-such-id"], 4, "not found"),
+        (
+            "ann",
+            &long,
+            &["mail", "send", "bob", "-"],
+            2,
+            "65536 bytes",
+        ),
+        (
+            "ann",
+            "",
+            &["mail", "send", "bob", "x", "--url", "http://127.0.0.1:1"],
             4,
             "can't connect",
         ),
         (
             "ann",
             "",
-            &["msg", "send", "bob", "x", "--url", "ftp://x"],
+            &["mail", "send", "bob", "x", "--url", "ftp://x"],
             2,
             "http://HOST:PORT",
         ),
         (
             "ann",
             "",
-            &["msg", "send", "bob", "x", "--as", "a b"],
+            &["mail", "send", "bob", "x", "--as", "a b"],
             2,
             "an agent's id",
         ),
         (
             "ann",
             "",
-            &["msg", "send", "bob", "two", "words"],
+            &["mail", "send", "bob", "two", "words"],
             2,
             "unexpected argument 'words'",
         ),
         (
             "ann",
             "",
-            &["agents", "--topology", "no/such/file"],
+            &["mail", "members", "--topology", "no/such/file"],
             2,
             "no/such/file",
         ),
         (
             "ann",
             "",
-            &["agents", "--state", "asleep"],
+            &["mail", "members", "--state", "asleep"],
             2,
             "possible values: active, away, terminated",
         ),
@@ -243,7 +259,7 @@ async fn ends_of_commands() {
 #[tokio::test]
 async fn agents_are_shown() {
     let office = office().await;
-    let shown = office.run("ann", "", &["agents"]).await;
+    let shown = office.run("ann", "", &["mail", "members"]).await;
     let rows: Vec<Vec<&str>> = shown
         .out
         .lines()
@@ -257,27 +273,37 @@ async fn agents_are_shown() {
         "{shown:?}"
     );
     assert_eq!(
-        office.run("boss", "", &["agents", "end", "bob"]).await.out,
+        office
+            .run("boss", "", &["mail", "members", "end", "bob"])
+            .await
+            .out,
         "bob is terminated\n"
     );
     let ended = office
-        .run("ann", "", &["agents", "--state", "terminated", "--json"])
+        .run(
+            "ann",
+            "",
+            &["mail", "members", "--state", "terminated", "--json"],
+        )
         .await;
     assert_eq!(ended.json()["agent_id"], "bob");
     assert_eq!(
         office
-            .run("bob", "", &["msg", "send", "ann", "x"])
+            .run("bob", "", &["mail", "send", "ann", "x"])
             .await
             .code,
         Some(3)
     );
     assert_eq!(
-        office.run("boss", "", &["agents", "back", "bob"]).await.out,
+        office
+            .run("boss", "", &["mail", "members", "back", "bob"])
+            .await
+            .out,
         "bob is back\n"
     );
     assert_eq!(
         office
-            .run("bob", "", &["msg", "send", "ann", "x"])
+            .run("bob", "", &["mail", "send", "ann", "x"])
             .await
             .code,
         Some(0)
@@ -291,7 +317,7 @@ async fn agents_are_shown() {
 async fn events_are_watched() {
     let office = office().await;
     let watch = [
-        "msg",
+        "mail",
         "watch",
         "--after",
         "0",
@@ -302,7 +328,7 @@ async fn events_are_watched() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(
         office
-            .run("ann", "", &["msg", "send", "bob", "one\ntwo"])
+            .run("ann", "", &["mail", "send", "bob", "one\ntwo"])
             .await
             .code,
         Some(0)
@@ -418,20 +444,20 @@ async fn members_change_under_a_mailroom() {
 #[tokio::test]
 async fn the_operator_needs_no_key() {
     let home = Home::new();
-    let listener = "[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\ntrust = \"loopback_operator\"\n";
+    let listener = "[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nanonymous = \"operator\"\n";
     let file = home.write(
         "own.toml",
         &format!("[node]\nname = \"own\"\n{listener}{MAILROOM}"),
     );
     let (_node, listening) = serve(&home, &[&file]).await;
     let url = &*listening[0].1;
-    let shown = home.run(&["agents", "--url", url]).await;
+    let shown = home.run(&["mail", "members", "--url", url]).await;
     // The operator is no agent.
     assert_eq!((shown.code, &*shown.out), (Some(0), ""), "{shown:?}");
-    home.run(&["msg", "broadcast", "anybody?", "--url", url])
+    home.run(&["mail", "broadcast", "anybody?", "--url", url])
         .await
         .printing(0, "Message broadcast to 0 agent(s)\n");
-    home.run(&["msg", "broadcast", "x", "--url", url, "--as", "ann"])
+    home.run(&["mail", "broadcast", "x", "--url", url, "--as", "ann"])
         .await
         .with(3, "");
 }

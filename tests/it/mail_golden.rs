@@ -1,13 +1,13 @@
-//! What is agreed of agent mail, to the letter: over HTTP, over MCP and in process, from one table.
+//! Exact texts and results of agent mail: over HTTP, over MCP and in process, from one table.
 
 use std::sync::Arc;
 
-use callboard::agents::mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
-use callboard::mail::client::Heard;
+use callboard::agents::mailroom::{Mailbox, Mailroom, MailroomOptions, MemberDeclaration};
+use callboard::mail::client::MailStreamItem;
 use callboard::message::mail::{
     AgentLogs, BroadcastMessage, CheckInbox, EndAgent, ReadEvents, SendMessage,
 };
-use callboard::{CallMeta, Principal, System};
+use callboard::{CallContext, Principal, System};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ enum Way<'a> {
 }
 
 impl Way<'_> {
-    /// What a tool answers, or why not.
+    /// Calls a tool. Returns its answer or the reason of its failure.
     async fn ask(&self, who: &str, tool: &str, arguments: Value) -> Result<Value, String> {
         match self {
             Way::Http(office) if tool == "check_inbox" => {
@@ -96,7 +96,7 @@ impl Way<'_> {
             .collect()
     }
 
-    /// What is answered, less what only the detailed answer has.
+    /// Calls a tool and returns its answer without the members of detailed answers.
     async fn say(&self, who: &str, tool: &str, arguments: Value) -> Value {
         let mut said = self.ask(who, tool, arguments).await.unwrap();
         if !matches!(self, Way::Http(_)) {
@@ -126,7 +126,7 @@ fn value<T: serde::Serialize, E>(answer: Result<T, E>) -> Result<Value, E> {
     answer.map(|answer| serde_json::to_value(answer).unwrap())
 }
 
-/// What is said, answered and read, and who may not send.
+/// Runs the rows of the table: sending, answers, reading, refusals.
 async fn rows(way: &Way<'_>) {
     // To all.
     let said = way
@@ -236,7 +236,7 @@ async fn office() -> Office {
         (200, r#"{"success":true}"#.to_owned())
     );
     let mut events = office.client("observer").events(None, &[]);
-    soon("a socket", events.ready()).await.unwrap();
+    soon("a socket", events.ensure_connected()).await.unwrap();
     for path in ["/api/agent_logs", "/api/agents"] {
         assert_eq!(
             answered(office.request("observer", Method::GET, path))
@@ -279,7 +279,7 @@ async fn golden_over_mcp() {
 #[tokio::test]
 async fn golden_in_process() {
     let system = System::start(1).unwrap();
-    let members = ALL.map(|(id, _)| Declared::new(id)).to_vec();
+    let members = ALL.map(|(id, _)| MemberDeclaration::new(id)).to_vec();
     let mailroom = Mailroom::open(
         &system,
         MailroomOptions {
@@ -302,7 +302,7 @@ async fn golden_in_process() {
         scopes: vec!["mail.admin".to_owned()],
         ..Principal::agent("chief")
     };
-    let call = Some(Arc::new(CallMeta::new(Arc::new(admin))));
+    let call = Some(Arc::new(CallContext::new(Arc::new(admin))));
     let end = EndAgent {
         agent_id: GONE.to_owned(),
         back: false,
@@ -388,7 +388,7 @@ async fn golden_events_and_log() {
     let mut events = office
         .client("agent-123")
         .events(None, &["agent_broadcast", "agent_direct_message"]);
-    soon("a socket", events.ready()).await.unwrap();
+    soon("a socket", events.ensure_connected()).await.unwrap();
     let long = "ä".repeat(250);
     let client = office.client("agent-123");
     let broadcast = json!({ "message": long });
@@ -405,7 +405,7 @@ async fn golden_events_and_log() {
     );
     let mut shown = Vec::new();
     while shown.len() < 2 {
-        if let Heard::Event(event) = soon("an event", events.next()).await.unwrap() {
+        if let MailStreamItem::Event(event) = soon("an event", events.next()).await.unwrap() {
             shown.push(serde_json::to_value(&event.event).unwrap());
         }
     }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard::mail::client::{Client, Heard};
+use callboard::mail::client::{MailClient, MailStreamItem};
 use callboard::message::mail::{
-    BroadcastMessage, EntryState, MailEvent, MailId, MessageHistory, Numbered,
+    BroadcastMessage, DeliveryState, MailEvent, MemberId, MessageHistory, NumberedMailEvent,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -16,7 +16,7 @@ use crate::kit::mail::Office;
 use crate::kit::{found, soon};
 
 const MAILROOM: &str = "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nbroadcasts_a_minute = 6000\nmessages_a_second = 1000\n";
-/// How often callboard is killed.
+/// Number of kills.
 const ROUNDS: u64 = 10;
 /// Broadcasts a round.
 const BROADCASTS: usize = 20;
@@ -41,22 +41,22 @@ async fn office() -> Office {
 }
 
 /// Reads whatever comes, over HTTP, and says so; ends with its connection.
-async fn reads(client: Client, read: Arc<Mutex<Vec<String>>>) {
+async fn reads(client: MailClient, read: Arc<Mutex<Vec<String>>>) {
     let mut events = client.events(Some(0), &["agent_broadcast"]);
     loop {
         if unread(&client, &read).await.is_none() {
             return;
         }
         match events.next().await {
-            Ok(Heard::Event(_)) => {}
+            Ok(MailStreamItem::Event(_)) => {}
             _ => return,
         }
     }
 }
 
 /// Marks all that isn't read as read; `None` where nobody answers any more.
-async fn unread(client: &Client, read: &Mutex<Vec<String>>) -> Option<()> {
-    for state in [EntryState::Accepted, EntryState::Delivered] {
+async fn unread(client: &MailClient, read: &Mutex<Vec<String>>) -> Option<()> {
+    for state in [DeliveryState::Accepted, DeliveryState::Delivered] {
         let filter = MessageHistory {
             state: Some(state),
             limit: Some(100),
@@ -64,7 +64,7 @@ async fn unread(client: &Client, read: &Mutex<Vec<String>>) -> Option<()> {
         };
         for message in client.messages(&filter).await.ok()?.messages {
             client
-                .mark_read(&MailId::parse(&*message.message_id).unwrap())
+                .mark_read(&MemberId::parse(&*message.message_id).unwrap())
                 .await
                 .ok()?;
             read.lock().unwrap().push(message.message_id);
@@ -74,7 +74,7 @@ async fn unread(client: &Client, read: &Mutex<Vec<String>>) -> Option<()> {
 }
 
 /// All that happened, as `chief` sees it, up to now.
-async fn events(office: &Office) -> Vec<Numbered> {
+async fn events(office: &Office) -> Vec<NumberedMailEvent> {
     let client = office.client("chief");
     // What says that the end is reached.
     let last = client
@@ -85,7 +85,7 @@ async fn events(office: &Office) -> Vec<Numbered> {
         .unwrap();
     let (mut stream, mut all) = (client.events(Some(0), &[]), Vec::new());
     loop {
-        let Heard::Event(event) = soon("an event", stream.next()).await.unwrap() else {
+        let MailStreamItem::Event(event) = soon("an event", stream.next()).await.unwrap() else {
             panic!("it broke")
         };
         let is_last = matches!(&event.event, MailEvent::MessageAccepted { message_id, .. } if *message_id == last);
@@ -103,8 +103,8 @@ fn of(message: &str) -> BroadcastMessage {
     }
 }
 
-/// How often each has read a message, by the events.
-fn readers(events: &[Numbered], id: &str) -> BTreeMap<String, usize> {
+/// Returns the number of reads by each member, from the events.
+fn readers(events: &[NumberedMailEvent], id: &str) -> BTreeMap<String, usize> {
     let mut readers = BTreeMap::new();
     for event in events {
         if let MailEvent::MessageRead {
@@ -123,13 +123,13 @@ fn readers(events: &[Numbered], id: &str) -> BTreeMap<String, usize> {
 }
 
 async fn all_have_read(office: &Office, id: &str) {
-    let (client, id) = (office.client("chief"), MailId::parse(id).unwrap());
+    let (client, id) = (office.client("chief"), MemberId::parse(id).unwrap());
     let look = async || {
         let receipts = client.message(&id, true).await.unwrap().receipts.unwrap();
         assert_eq!(receipts.len(), 12);
         receipts
             .iter()
-            .all(|receipt| receipt.state == EntryState::Read)
+            .all(|receipt| receipt.state == DeliveryState::Read)
             .then_some(())
     };
     found("twelve receipts", look).await;

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::routing::post;
-use callboard::message::mail::{BroadcastMessage, EntryState, MailId, MessageHistory};
+use callboard::message::mail::{BroadcastMessage, DeliveryState, MemberId, MessageHistory};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ impl Drop for Tmux {
     }
 }
 
-/// What was posted, and its headers.
+/// Received posts: headers and bodies.
 type Posted = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
 
 /// Takes posts, each with 200; where it is.
@@ -127,7 +127,7 @@ async fn a_broadcast_by_every_way() {
     let sent = soon("an answer", chief.broadcast(&message)).await.unwrap();
     assert_eq!(sent.recipient_count, Some(ways.len() as u64 + 1));
     let (id, thread) = (sent.message_id.unwrap(), sent.thread.unwrap());
-    let mail_id = MailId::parse(&*id).unwrap();
+    let mail_id = MemberId::parse(&*id).unwrap();
     let receipts = async || {
         chief
             .message(&mail_id, true)
@@ -141,7 +141,7 @@ async fn a_broadcast_by_every_way() {
         let has = |way: &&str| {
             receipts
                 .iter()
-                .any(|r| r.agent_id == **way && r.state != EntryState::Accepted)
+                .any(|r| r.agent_id == **way && r.state != DeliveryState::Accepted)
         };
         ways.iter().all(has).then_some(receipts)
     };
@@ -151,7 +151,7 @@ async fn a_broadcast_by_every_way() {
         .iter()
         .find(|receipt| receipt.agent_id == "claude")
         .unwrap();
-    assert_eq!(claude.state, EntryState::Accepted);
+    assert_eq!(claude.state, DeliveryState::Accepted);
     let inbox =
         office.call("claude", "check_inbox", &json!({})).await["result"]["structuredContent"]
             .clone();
@@ -166,7 +166,7 @@ async fn a_broadcast_by_every_way() {
         let receipts = receipts().await;
         receipts
             .iter()
-            .any(|r| r.agent_id == "claude" && r.state == EntryState::Read)
+            .any(|r| r.agent_id == "claude" && r.state == DeliveryState::Read)
             .then_some(())
     };
     found("its reading", read).await;

@@ -25,12 +25,16 @@ mod a2a_reload;
 mod a2a_restart;
 // What another agent may destroy is confirmed first, however that agent became known.
 mod agent_confirm;
+// `callboard agents`: agents of a file and of an address.
+mod agents;
 // The agents that an orchestrator knows: learned, exchanged, and what hostile teachers can't make it do.
 mod agent_directory;
 // One request through everything: clarified, planned, recovered, confirmed, and over a kill.
 mod agent_story;
 // The orchestrator behind A2A: what is on the wire.
 mod agent_wire;
+// Commands by their old names: the same effect, and a warning.
+mod aliases;
 // `callboard ask`: what is printed where, and the exit codes.
 mod ask;
 // `callboard check`: every mistake of a topology, with its place.
@@ -58,7 +62,9 @@ mod hostile;
 mod hmcp;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
-// `callboard msg` and `callboard agents`: what is printed where, and the exit codes; another file under a mailroom.
+// Names, doc comments and commit subjects: terms of the field.
+mod language;
+// `callboard mail`: what is printed where, and the exit codes; another file under a mailroom.
 mod mail_cli;
 // Agent mail: the rows of the source document, over HTTP, over MCP and in process.
 mod mail_golden;

@@ -314,8 +314,8 @@ async fn listeners_that_cannot_be() {
             "not both",
         ),
         (
-            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nkeys = \"k\"\ntrust = \"loopback_operator\"",
-            "trust",
+            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nkeys = \"k\"\nanonymous = \"operator\"",
+            "`anonymous`",
         ),
         (
             "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"http://x/\"]",
@@ -330,23 +330,19 @@ async fn listeners_that_cannot_be() {
             "gopher",
         ),
         (
-            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"x\"]\ntrust = \"loopback_operator\"",
+            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"x\"]\nanonymous = \"operator\"",
             "be the operator",
         ),
         (
-            "dialect = \"bare\"\nbind = \"0.0.0.0:0\"\nagent = \"clinic_a\"",
-            "has no credentials",
-        ),
-        (
-            "dialect = \"bare\"\nbind = \"[::]:0\"\nagent = \"clinic_a\"",
-            "has no credentials",
-        ),
-        (
-            "dialect = \"bare\"\nbind = \"[::ffff:10.0.0.1]:0\"\nagent = \"clinic_a\"",
-            "has no credentials",
-        ),
-        (
             "compat = [\"bare\"]\nbind = \"0.0.0.0:0\"\nagent = \"clinic_a\"",
+            "has no credentials",
+        ),
+        (
+            "compat = [\"bare\"]\nbind = \"[::]:0\"\nagent = \"clinic_a\"",
+            "has no credentials",
+        ),
+        (
+            "compat = [\"bare\"]\nbind = \"[::ffff:10.0.0.1]:0\"\nagent = \"clinic_a\"",
             "has no credentials",
         ),
         (
@@ -354,11 +350,11 @@ async fn listeners_that_cannot_be() {
             "dialect \"mcp\"",
         ),
         (
-            "dialect = \"bare\"\nbind = \"127.0.0.1:0\"",
+            "compat = [\"bare\"]\nbind = \"127.0.0.1:0\"",
             "needs `agent`",
         ),
         (
-            "dialect = \"bare\"\nbind = \"127.0.0.1:0\"\nagent = \"clinic_a\"\nkeys = \"k\"",
+            "compat = [\"bare\"]\nbind = \"127.0.0.1:0\"\nagent = \"clinic_a\"\nkeys = \"k\"",
             "dialect \"mcp\"",
         ),
     ] {

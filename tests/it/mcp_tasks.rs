@@ -1,5 +1,5 @@
 use callboard::mcp::inbound::{
-    InboundOptions, ListenOptions, McpServerOptions, TaskOptions, TaskStore, serve,
+    InboundOptions, ListenOptions, McpServerOptions, McpTaskOptions, McpTaskStore, serve,
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -23,9 +23,9 @@ async fn child() {
     else {
         return;
     };
-    let tasks = TaskOptions {
-        store: Some(TaskStore::from(system.store())),
-        ..TaskOptions::default()
+    let tasks = McpTaskOptions {
+        store: Some(McpTaskStore::from(system.store())),
+        ..McpTaskOptions::default()
     };
     let inbound = InboundOptions {
         tasks,

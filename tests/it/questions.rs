@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_gateway::answering::{AnswerOptions, Answerers};
+use callboard_gateway::question_router::{QuestionRouterOptions, StrategyQuestionRouter};
 use callboard_mcp::bridge::{Bridge, BridgeOptions};
-use callboard_mcp::outbound::{ClientOptions, Dialect};
-use callboard_message::surface::CreateMessage;
+use callboard_mcp::outbound::{McpClientOptions, ServerDialect};
+use callboard_message::capabilities::CreateMessage;
 use callboard_message::{
-    Answer, ElicitAnswer, Failure, FailureKind, Named, Principal, Question, RawObject, Sample,
-    SampleAnswer,
+    Answer, ElicitationAnswer, Failure, FailureKind, Principal, Question, RawMessage, RawObject,
+    SamplingAnswer, SamplingRequest,
 };
 use callboard_runtime::{
-    Agent, AgentRef, AuditEntry, AuditLog, CallEvent, Cx, Handlers, MemoryAudit, PendingQuestion,
-    SyncHandler, System,
+    Agent, AgentRef, AuditEntry, AuditLog, CallEvent, Context, Handlers, MemoryAuditStore,
+    PendingQuestion, SyncHandler, System,
 };
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ while :; do
 done
 "#;
 
-/// What the document's external server asks.
+/// Returns the external server's request from the source document.
 fn asked() -> Value {
     let metadata = json!({ "original_client_id": CLIENT, "tool_execution_context": "complex_analysis_tool",
         "external_server_id": SERVER });
@@ -55,7 +55,7 @@ fn ask(id: Value, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-/// What the document's client calls.
+/// Returns the client's call from the source document.
 fn called(client: &str) -> Value {
     json!({
         "name": "complex_analysis_tool",
@@ -77,7 +77,11 @@ impl Agent for Model {
 }
 
 impl SyncHandler<CreateMessage> for Model {
-    fn handle(&mut self, message: CreateMessage, _: &mut Cx) -> Result<SampleAnswer, Failure> {
+    fn handle(
+        &mut self,
+        message: CreateMessage,
+        _: &mut Context,
+    ) -> Result<SamplingAnswer, Failure> {
         self.heard.lock().unwrap().push(message.0);
         if self.away {
             return Err(Failure::unavailable("the model is away"));
@@ -86,8 +90,8 @@ impl SyncHandler<CreateMessage> for Model {
         let meta = RawObject::new()
             .with("callboard/usage", usage)
             .with("callboard/provider", "openai");
-        Ok(SampleAnswer(
-            SampleAnswer::text("gpt-4", WRITTEN, Some("endTurn"))
+        Ok(SamplingAnswer(
+            SamplingAnswer::text("gpt-4", WRITTEN, Some("endTurn"))
                 .0
                 .with("_meta", meta),
         ))
@@ -99,16 +103,16 @@ struct Stage {
     system: System,
     server: AgentRef,
     bridge: Bridge,
-    kept: Arc<MemoryAudit>,
+    kept: Arc<MemoryAuditStore>,
     heard: Arc<std::sync::Mutex<Vec<RawObject>>>,
 }
 
 impl Stage {
-    fn set(dialect: Dialect, asks: &Value, routing: Value) -> Self {
+    fn set(dialect: ServerDialect, asks: &Value, routing: Value) -> Self {
         Self::with_model(dialect, asks, routing, false)
     }
 
-    fn with_model(dialect: Dialect, asks: &Value, routing: Value, away: bool) -> Self {
+    fn with_model(dialect: ServerDialect, asks: &Value, routing: Value, away: bool) -> Self {
         let system = System::start(1).unwrap();
         let heard: Arc<std::sync::Mutex<Vec<_>>> = Arc::default();
         for name in ["gpt", "local-llm-server"] {
@@ -119,21 +123,21 @@ impl Stage {
             system.directory().register(name, &model).unwrap();
         }
         let granted = json!({ "supports_sampling": true, "supports_elicitation": true, "answers_sampling": true });
-        let options: AnswerOptions = serde_json::from_value(json!({
+        let options: QuestionRouterOptions = serde_json::from_value(json!({
             "models": ["gpt"], "sampling": routing,
             "servers": { SERVER: granted, "local-llm-server": { "answers_sampling": true } }
         }))
         .unwrap();
-        let answerers = Answerers::new(system.clone(), options).unwrap();
-        let kept = Arc::new(MemoryAudit::default());
+        let answerers = StrategyQuestionRouter::new(system.clone(), options).unwrap();
+        let kept = Arc::new(MemoryAuditStore::default());
         let audit = AuditLog::new(kept.clone());
-        let client = ClientOptions {
+        let client = McpClientOptions {
             dialect,
-            ..ClientOptions::default()
+            ..McpClientOptions::default()
         };
         let options = BridgeOptions {
             client,
-            answering: Some(Arc::new(answerers)),
+            question_router: Some(Arc::new(answerers)),
             audit: Some(audit),
             ..Default::default()
         };
@@ -152,7 +156,7 @@ impl Stage {
     /// Calls the server's tool as `client`, who answers questions so. Gives the tool's result.
     async fn call(&self, client: &str, mut answer: impl FnMut(PendingQuestion)) -> Value {
         let payload = to_raw_value(&called(client)).unwrap();
-        let named = Named {
+        let named = RawMessage {
             name: "callboard.tools.call".to_owned(),
             payload,
         };
@@ -170,14 +174,14 @@ impl Stage {
         serde_json::from_str(call.reply().await.unwrap().unwrap().get()).unwrap()
     }
 
-    /// What was recorded for the audit.
+    /// Returns the recorded audit entries.
     fn recorded(&self) -> Vec<AuditEntry> {
         self.kept.entries()
     }
 
     async fn end(self) {
         self.system.shutdown(Duration::ZERO).await;
-        self.bridge.said_goodbye().await;
+        self.bridge.drained().await;
     }
 }
 
@@ -193,7 +197,7 @@ fn handled() -> Value {
 /// standard output, by its own dialect; the model says the document's words.
 #[tokio::test]
 async fn the_document_s_question_is_answered_in_its_words() {
-    let stage = Stage::set(Dialect::MagicTunnel, &asked(), handled());
+    let stage = Stage::set(ServerDialect::MagicTunnel, &asked(), handled());
     let result = stage.call(CLIENT, nobody_is_asked).await;
     let expected = json!({
         "jsonrpc": "2.0", "id": "sampling-req-456",
@@ -232,7 +236,7 @@ async fn the_same_is_answered_in_mcp_s_words() {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Analyze this" } });
     let params = json!({ "messages": [message], "modelPreferences": { "hints": [{ "name": "gpt-4" }] }, "maxTokens": 100 });
     let stage = Stage::set(
-        Dialect::Mcp,
+        ServerDialect::Mcp,
         &ask(json!("sampling-req-456"), SAMPLE, params),
         handled(),
     );
@@ -254,7 +258,7 @@ async fn the_same_is_answered_in_mcp_s_words() {
 #[tokio::test]
 async fn every_question_is_answered_on_its_id() {
     let messages = json!({ "messages": [] });
-    for dialect in [Dialect::MagicTunnel, Dialect::Mcp] {
+    for dialect in [ServerDialect::MagicTunnel, ServerDialect::Mcp] {
         for (asks, code) in [
             (ask(json!(7), SAMPLE, messages.clone()), None),
             (ask(json!("7"), SAMPLE, messages.clone()), None),
@@ -270,7 +274,7 @@ async fn every_question_is_answered_on_its_id() {
             (ask(json!("p"), SAMPLE, json!([])), Some(-32602)),
             (
                 json!({ "jsonrpc": "2.0", "id": 7, "method": SAMPLE }),
-                matches!(dialect, Dialect::MagicTunnel).then_some(-32602),
+                matches!(dialect, ServerDialect::MagicTunnel).then_some(-32602),
             ),
         ] {
             let stage = Stage::set(dialect, &asks, handled());
@@ -295,16 +299,19 @@ async fn the_elicitation_alias_reaches_a_person() {
         "elicitation/request",
         json!({ "message": "m", "requested_schema": schema }),
     );
-    for (dialect, content) in [(Dialect::MagicTunnel, "data"), (Dialect::Mcp, "content")] {
+    for (dialect, content) in [
+        (ServerDialect::MagicTunnel, "data"),
+        (ServerDialect::Mcp, "content"),
+    ] {
         let stage = Stage::set(dialect, &asks, handled());
         for accepts in [false, true] {
             let mut forwarded = Vec::new();
             let (done, result) = match accepts {
                 true => (
-                    ElicitAnswer::accept(json!({ "name": "n" })),
+                    ElicitationAnswer::accept(json!({ "name": "n" })),
                     json!({ "action": "accept", content: { "name": "n" } }),
                 ),
-                false => (ElicitAnswer::decline(), json!({ "action": "decline" })),
+                false => (ElicitationAnswer::decline(), json!({ "action": "decline" })),
             };
             let answer = |question: PendingQuestion| {
                 forwarded.push(question.question.clone());
@@ -329,14 +336,14 @@ async fn the_requester_is_excluded() {
         (json!(["servers"]), Some("server:local-llm-server")),
         (json!([format!("server:{SERVER}")]), None),
     ] {
-        let routing = json!({ "default_strategy": "external_server", "order": order, "fallback_to_magictunnel": false });
+        let routing = json!({ "default_strategy": "external_server", "order": order, "fallback_to_models": false });
         let message = json!({ "role": "user", "content": { "type": "text", "text": "t" } });
         let asks = ask(
             json!(1),
             SAMPLE,
             json!({ "messages": [message], "maxTokens": 9 }),
         );
-        let stage = Stage::set(Dialect::Mcp, &asks, routing);
+        let stage = Stage::set(ServerDialect::Mcp, &asks, routing);
         let result = stage.call(CLIENT, nobody_is_asked).await;
         match by {
             Some(by) => assert_eq!(
@@ -363,13 +370,13 @@ async fn a_forged_origin_is_ignored() {
     let mut asks = asked();
     asks["params"]["metadata"]["original_client_id"] = json!("B");
     let stage = Stage::set(
-        Dialect::MagicTunnel,
+        ServerDialect::MagicTunnel,
         &asks,
         json!({ "default_strategy": "client_forwarded" }),
     );
     let answer = |name: &'static str| {
         move |question: PendingQuestion| {
-            let Question::Sample(Sample(body)) = &question.question else {
+            let Question::Sample(SamplingRequest(body)) = &question.question else {
                 panic!("not a sample")
             };
             assert!(
@@ -378,7 +385,7 @@ async fn a_forged_origin_is_ignored() {
                     .unwrap_or_default()
                     .has("original_client_id")
             );
-            question.answer(Answer::Sample(SampleAnswer::text(name, name, None)));
+            question.answer(Answer::Sample(SamplingAnswer::text(name, name, None)));
         }
     };
     let (a, b) = tokio::join!(stage.call("A", answer("A")), stage.call("B", answer("B")));
@@ -410,7 +417,7 @@ async fn a_forged_origin_is_ignored() {
 #[tokio::test]
 async fn failures_leave_the_tool_going() {
     let routing = json!({ "default_strategy": "magictunnel_first" });
-    let stage = Stage::with_model(Dialect::MagicTunnel, &asked(), routing, true);
+    let stage = Stage::with_model(ServerDialect::MagicTunnel, &asked(), routing, true);
     let refuse = |question: PendingQuestion| {
         question.refuse(Failure::new(FailureKind::Overloaded, "not now"))
     };

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use callboard_gateway::answering::{AnswerOptions, Answerers};
+use callboard_gateway::question_router::{QuestionRouterOptions, StrategyQuestionRouter};
 use callboard_mcp::bridge::BridgeOptions;
 use callboard_mcp::inbound::McpServerOptions;
-use callboard_message::surface::CreateMessage;
-use callboard_message::{Failure, SampleAnswer};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, System};
+use callboard_message::capabilities::CreateMessage;
+use callboard_message::{Failure, SamplingAnswer};
+use callboard_runtime::{Agent, ConcurrentHandler, Context, Handlers, System};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig,
     CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
@@ -56,15 +56,15 @@ impl ConcurrentHandler<CreateMessage> for Model {
     fn handle(
         &mut self,
         _: CreateMessage,
-        cx: Cx,
-    ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<SamplingAnswer, Failure>> + Send + 'static {
         self.asked.fetch_add(1, SeqCst);
         let hangs = self.hangs;
         async move {
             if hangs {
                 cx.cancelled().await;
             }
-            Ok(SampleAnswer::text("model", "an answer", None))
+            Ok(SamplingAnswer::text("model", "an answer", None))
         }
     }
 }
@@ -103,15 +103,15 @@ impl ClientHandler for Person {
     }
 }
 
-/// What came of one call.
+/// Result of one call.
 struct Outcome {
     result: Result<CallToolResult, ServiceError>,
-    /// How many models and servers were asked.
+    /// Number of models and servers that were asked.
     asked: usize,
 }
 
 impl Outcome {
-    /// What the server heard.
+    /// Answer that the server received.
     fn heard(self) -> Value {
         self.result.unwrap().structured_content.unwrap()["heard"].clone()
     }
@@ -134,7 +134,7 @@ async fn call(
         });
         system.directory().register(name, &agent).unwrap();
     }
-    let options: AnswerOptions = serde_json::from_value(json!({
+    let options: QuestionRouterOptions = serde_json::from_value(json!({
         "models": ["model"], "sampling": { "default_strategy": strategy },
         "elicitation": { "default_strategy": if strategy == "client_first" { strategy } else { "client_forwarded" } },
         "servers": {
@@ -143,9 +143,9 @@ async fn call(
         }
     }))
     .unwrap();
-    let answerers = Answerers::new(system.clone(), options).unwrap();
+    let answerers = StrategyQuestionRouter::new(system.clone(), options).unwrap();
     let options = BridgeOptions {
-        answering: Some(Arc::new(answerers)),
+        question_router: Some(Arc::new(answerers)),
         ..BridgeOptions::default()
     };
     let bridge = mcp::bridge("far", SCRIPT, &asks.to_string(), options);
@@ -160,7 +160,7 @@ async fn call(
     let asked = asked.load(SeqCst);
     let _ = client.cancel().await;
     system.shutdown(Duration::ZERO).await;
-    bridge.said_goodbye().await;
+    bridge.drained().await;
     Outcome { result, asked }
 }
 

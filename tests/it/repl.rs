@@ -61,7 +61,7 @@ answers = [
     home.write(&format!("{name}.toml"), &text)
 }
 
-/// What `callboard repl ARGUMENTS` makes of these lines, through a pipe.
+/// Runs `callboard repl ARGUMENTS` with these lines on a pipe.
 async fn piped(home: &Home, arguments: &[&str], lines: &[&str]) -> Finished {
     let input = lines.join("\n") + "\n";
     ended(
@@ -192,7 +192,8 @@ async fn directories_are_shared() {
     let acquainted = async {
         while !home
             .run(&[
-                "send",
+                "ask",
+                "--to",
                 &format!("localhost:{}", ports[1]),
                 ":tool list_agents",
             ])
@@ -254,7 +255,7 @@ async fn memory_is_of_what_went_out() {
         };
         let (first, second) = (send(CAPITAL), send("Tell me about the Eiffel Tower"));
         let here = format!("localhost:{ours}");
-        let incoming = runtime.block_on(home.run(&["send", &here, "from outside"]));
+        let incoming = runtime.block_on(home.run(&["ask", "--to", &here, "from outside"]));
         assert_eq!((incoming.code, &*incoming.out), (Some(0), "Yes.\n"), "{}", incoming.err);
 
         let both = format!(
@@ -366,19 +367,19 @@ async fn one_message() {
         "❓ Which city?\n🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n";
     for (arguments, code, out, err) in [
         (
-            ["send", &file, CAPITAL].to_vec(),
+            ["ask", "--to", &file, CAPITAL].to_vec(),
             0,
             "The capital of France is Paris.\n",
             "",
         ),
         (
-            ["send", &file, HACK].to_vec(),
+            ["ask", "--to", &file, HACK].to_vec(),
             4,
             "",
             "I cannot assist with illegal activities",
         ),
-        (["send", &file, weather].to_vec(), 5, "", ""),
-        (["send", "missing.toml", "hello"].to_vec(), 2, "", ""),
+        (["ask", "--to", &file, weather].to_vec(), 5, "", ""),
+        (["ask", "--to", "missing.toml", "hello"].to_vec(), 2, "", ""),
         ([&repl[..], &[CAPITAL]].concat(), 0, PARIS, ""),
         ([&repl[..], &[HACK]].concat(), 4, REJECTED, ""),
         ([&repl[..], &[weather]].concat(), 5, question, ""),
@@ -390,7 +391,10 @@ async fn one_message() {
             finished.err
         );
     }
-    let answer = home.run(&["send", "--json", &file, CAPITAL]).await.json();
+    let answer = home
+        .run(&["ask", "--json", "--to", &file, CAPITAL])
+        .await
+        .json();
     assert_eq!(
         answer["content"][0]["text"],
         "The capital of France is Paris."

@@ -100,6 +100,6 @@ async fn roots_are_kept_to() {
 
         let _ = client.cancel().await;
         system.shutdown(Duration::ZERO).await;
-        bridge.said_goodbye().await;
+        bridge.drained().await;
     }
 }

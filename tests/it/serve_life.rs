@@ -8,7 +8,8 @@ use tokio::net::TcpStream;
 use crate::kit::clinics::Served;
 use crate::kit::{Home, example, soon};
 
-/// Where SQLite keeps `user_version`: four bytes, big-endian (database file format, section 1.3.16).
+/// Offset of SQLite's `user_version`: four bytes, big-endian (database file format, section
+/// 1.3.16).
 const USER_VERSION_OFFSET: usize = 60;
 
 /// A topology file in `home` with one clinic on this address, and its seed.
@@ -134,7 +135,10 @@ async fn mistakes_are_one_line() {
         (edit("127.0.0.1:0", "127.0.0.1:99999"), 2, "line"),
         (edit("127.0.0.1:0", "0.0.0.0:0"), 2, "0.0.0.0"),
         (
-            edit("dialect = \"bare\"", "dialect = \"baroque\""),
+            edit(
+                "compat = [\"bare\"]",
+                "dialect = \"mcp\"\ncompat = [\"baroque\"]",
+            ),
             2,
             "baroque",
         ),

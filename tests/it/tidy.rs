@@ -101,9 +101,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ROOT: &str = "callboard";
 /// The only crate on actix.
 const ON_ACTIX: &str = "callboard-runtime";
-/// Where actix is a contestant.
+/// Crate in which actix is a contestant.
 const BESIDE_ACTIX: &str = "callboard-kernel-bench";
-/// Where actix may be named: there, and where it is a contestant in the benches.
+/// Folders that may name actix: the runtime, and the bench in which it is a contestant.
 const ACTIX_NAMED_IN: &[&str] = &["actors/runtime/", "benches/kernel/contest/"];
 
 /// Longest Rust file, in lines.
@@ -118,9 +118,9 @@ const TEXT: &[&str] = &[
 ];
 
 /// A file of the repository: path from the root with `/`, and text.
-struct File {
-    path: String,
-    text: String,
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 /// A crate of the workspace, or beside it.
@@ -164,7 +164,7 @@ fn ends_with(path: &Path, endings: &[&str]) -> bool {
         .is_some_and(|ending| endings.iter().any(|e| *e == ending))
 }
 
-fn rust_files() -> Vec<File> {
+pub(crate) fn rust_files() -> Vec<File> {
     let files = files(|path| ends_with(path, &["rs"]));
     assert!(
         files.iter().any(|file| file.path == "tests/it/tidy.rs"),
@@ -397,7 +397,7 @@ fn unnamed_messages(files: &[File]) -> Vec<String> {
 }
 
 #[track_caller]
-fn none(complaints: Vec<String>) {
+pub(crate) fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 

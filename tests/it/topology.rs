@@ -1,8 +1,8 @@
 use std::path::Path;
 
-use callboard::agents::answering::Strategy;
-use callboard::config::{Topology, Transport};
-use callboard::mcp::outbound::Dialect;
+use callboard::agents::question_router::AnswerStrategy;
+use callboard::config::{Topology, UpstreamTransport};
+use callboard::mcp::outbound::ServerDialect;
 
 use crate::kit::Home;
 use crate::kit::gateway::{end, serve};
@@ -21,33 +21,37 @@ fn a_magictunnel_loads() {
         .map(|u| (&*u.id, u.transport.unwrap(), u.supports_elicitation))
         .collect();
     let expected = [
-        ("ai-analysis-server", Transport::StreamableHttp, true),
-        ("local-llm-server", Transport::Stdio, false),
-        ("websocket-server", Transport::Websocket, true),
+        (
+            "ai-analysis-server",
+            UpstreamTransport::StreamableHttp,
+            true,
+        ),
+        ("local-llm-server", UpstreamTransport::Stdio, false),
+        ("websocket-server", UpstreamTransport::Websocket, true),
     ];
     assert_eq!(found, expected);
     assert!(
         topology
             .upstreams
             .iter()
-            .all(|u| u.supports_sampling && u.dialect == Dialect::MagicTunnel)
+            .all(|u| u.supports_sampling && u.dialect == ServerDialect::MagicTunnel)
     );
     assert_eq!(
         topology.upstreams[1].command,
         ["npx", "@local/llm-mcp-server"]
     );
     let options = topology.answer_options();
-    options.check().unwrap();
+    options.validate().unwrap();
     assert_eq!(
         options.sampling.strategy("ai-analysis-server"),
-        Strategy::MagictunnelHandled
+        AnswerStrategy::Models
     );
     assert_eq!(
         options.sampling.strategy("websocket-server"),
-        Strategy::MagictunnelHandled
+        AnswerStrategy::Models
     );
     assert!(
-        options.sampling.fallback_to_magictunnel
+        options.sampling.fallback_to_models
             && options.servers["websocket-server"].supports_sampling
     );
     assert_eq!(topology.listeners[0].bind.to_string(), "127.0.0.1:3001");

@@ -1,11 +1,11 @@
 //! A handler that waits until the test lets it go on, and what the test sees of it.
 
-use callboard_runtime::Cx;
+use callboard_runtime::Context;
 use tokio::sync::{mpsc, watch};
 
 use crate::kit::soon;
 
-/// What a test leaves unread, in events.
+/// Capacity of the channel of events.
 const EVENTS_MAX: usize = 256;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub enum Seen {
     Finished,
 }
 
-/// What the agent has.
+/// The agent's end.
 #[derive(Clone)]
 pub struct Lingering {
     seen: mpsc::Sender<Seen>,
     go_on: watch::Receiver<bool>,
 }
 
-/// What the test has.
+/// The test's end.
 pub struct Watch {
     pub seen: mpsc::Receiver<Seen>,
     pub go_on: watch::Sender<bool>,
@@ -44,8 +44,8 @@ impl Lingering {
     /// Waits until the test lets it go on, or it is cancelled; before that it says so in `begun`'s way.
     pub fn wait(
         &self,
-        cx: Cx,
-        begun: impl FnOnce(&Cx) + Send + 'static,
+        cx: Context,
+        begun: impl FnOnce(&Context) + Send + 'static,
     ) -> impl Future<Output = String> + Send + 'static {
         let Self { seen, mut go_on } = self.clone();
         async move {

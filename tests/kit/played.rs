@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// What a test leaves unread, in requests.
+/// Capacity of the channel of requests.
 const HITS_MAX: usize = 256;
-/// How long a request may take to come; long, for machines under load.
+/// Timeout for a request; long, for machines under load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An HTTP server that the test plays.
@@ -33,7 +33,7 @@ pub struct Hit {
 
 /// An event stream under way.
 pub struct Events {
-    /// What it answers.
+    /// The request's body.
     pub request: Value,
     pub stream: TcpStream,
 }

@@ -63,7 +63,7 @@ struct State {
     texts: BTreeMap<String, usize>,
     last_text: Option<(String, Option<String>)>,
     last_member: Option<String>,
-    /// Where a type is within itself: what has to be empty.
+    /// Path from a type to itself; must be empty.
     recursive: Option<Option<String>>,
 }
 
@@ -128,7 +128,7 @@ impl de::Error for Unread {
     }
 }
 
-/// What a place is within. An enum may be a struct too, of its tag and its content.
+/// Container of a value. An enum with a tag and a content is a struct too.
 #[derive(Clone, Copy, PartialEq)]
 enum Around {
     MayBeEmpty,

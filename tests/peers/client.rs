@@ -1,10 +1,10 @@
 //! Our client: an agent that stands for a server elsewhere, and a caller who answers what it asks.
 
-use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
-use callboard::message::SampleAnswer;
-use callboard::message::surface::{CallTool, GetPrompt, ListTools, ReadResource};
+use callboard::mcp::outbound::{Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint};
+use callboard::message::SamplingAnswer;
+use callboard::message::capabilities::{CallTool, GetPrompt, ListTools, ReadResource};
 use callboard::message::{
-    Answer, Content, ElicitAnswer, Failure, Message, Question, RawObject, Root, RootsAnswer,
+    Answer, Content, ElicitationAnswer, Failure, Message, Question, RawObject, Root, RootsAnswer,
 };
 use callboard::{AgentRef, CallEvent, PendingQuestion, System};
 use serde_json::json;
@@ -100,7 +100,7 @@ async fn take(server: &AgentRef, step: &Step, seen: &mut Seen) -> Result<String,
     })
 }
 
-/// What a call told and asked.
+/// Progress, questions and result of a call.
 #[derive(Default)]
 pub struct Seen {
     pub step: Heard,
@@ -134,10 +134,10 @@ fn answer(pending: PendingQuestion) -> String {
     let (asked, answer) = match &pending.question {
         Question::Elicit(form) => (
             form.message(),
-            Answer::Elicit(ElicitAnswer::accept(json!({ "name": NAME }))),
+            Answer::Elicit(ElicitationAnswer::accept(json!({ "name": NAME }))),
         ),
         Question::Sample(sample) => {
-            let answer = SampleAnswer::text("peer", CAPITAL, Some("endTurn"));
+            let answer = SamplingAnswer::text("peer", CAPITAL, Some("endTurn"));
             (
                 sample
                     .texts()
@@ -154,7 +154,7 @@ fn answer(pending: PendingQuestion) -> String {
             };
             (
                 "roots".to_owned(),
-                Answer::Roots(RootsAnswer::of(vec![lent])),
+                Answer::Roots(RootsAnswer::from_roots(vec![lent])),
             )
         }
     };
@@ -163,14 +163,14 @@ fn answer(pending: PendingQuestion) -> String {
 }
 
 /// An agent that stands for the server at `endpoint`.
-pub fn connect(system: &System, endpoint: Endpoint, era: Option<Era>) -> AgentRef {
+pub fn connect(system: &System, endpoint: ServerEndpoint, era: Option<Era>) -> AgentRef {
     let era = era.map_or(EraChoice::Auto, EraChoice::Only);
     system.spawn(
         McpClient::new(
             endpoint,
-            ClientOptions {
+            McpClientOptions {
                 era,
-                ..ClientOptions::default()
+                ..McpClientOptions::default()
             },
         )
         .unwrap(),

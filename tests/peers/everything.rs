@@ -1,14 +1,14 @@
 //! Every tool of the reference server, over each of its transports.
 
 use callboard::message::RawObject;
-use callboard::message::surface::{CallTool, Forward, ListTools};
+use callboard::message::capabilities::{CallTool, ForwardRequest, ListTools};
 use callboard::{AgentRef, System};
 use serde_json::{Value, json};
 
 use crate::client::{Seen, ask, connect};
 use crate::kit::{Peers, Served, peers, with};
 use crate::round::{CAPITAL, FOLDER, NAME};
-use callboard::mcp::outbound::{ChildCommand, Endpoint};
+use callboard::mcp::outbound::{ChildCommand, ServerEndpoint};
 
 /// Each tool with arguments, what it asks on the way, and what its result must hold.
 fn tools() -> Vec<(&'static str, Value, Option<&'static str>, &'static str)> {
@@ -168,7 +168,7 @@ async fn researched(server: &AgentRef, arguments: Value, seen: &mut Seen) -> Raw
         .and_then(|task| task.text("taskId"))
         .expect("a task");
     let params = RawObject::new().with("taskId", id);
-    let wait = Forward(
+    let wait = ForwardRequest(
         RawObject::new()
             .with("method", "tasks/result")
             .with("params", params),
@@ -176,7 +176,7 @@ async fn researched(server: &AgentRef, arguments: Value, seen: &mut Seen) -> Raw
     ask(server, wait, seen).await.unwrap()
 }
 
-async fn over(endpoint: Endpoint) {
+async fn over(endpoint: ServerEndpoint) {
     let system = System::start(1).unwrap();
     every_tool(&connect(&system, endpoint, None)).await;
 }
@@ -206,7 +206,7 @@ async fn served(peers: &Peers, transport: &str) -> Served {
 async fn every_tool_over_stdio() {
     let Some(peers) = peers() else { return };
     let (node, script) = command(&peers);
-    over(Endpoint::Child(ChildCommand::new(
+    over(ServerEndpoint::Child(ChildCommand::new(
         node,
         [script.as_os_str(), "stdio".as_ref()],
     )))
@@ -218,7 +218,7 @@ async fn every_tool_over_stdio() {
 async fn every_tool_over_streamable_http() {
     let Some(peers) = peers() else { return };
     let server = served(&peers, "streamableHttp").await;
-    over(Endpoint::url(&server.url("http", "/mcp")).unwrap()).await;
+    over(ServerEndpoint::from_url(&server.url("http", "/mcp")).unwrap()).await;
 }
 
 /// Goal: nor over HTTP+SSE. Method: every tool.
@@ -226,5 +226,5 @@ async fn every_tool_over_streamable_http() {
 async fn every_tool_over_sse() {
     let Some(peers) = peers() else { return };
     let server = served(&peers, "sse").await;
-    over(Endpoint::sse(&server.url("http", "/sse")).unwrap()).await;
+    over(ServerEndpoint::sse(&server.url("http", "/sse")).unwrap()).await;
 }

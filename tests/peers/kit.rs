@@ -1,4 +1,4 @@
-//! Where the peers are, and guards of their processes.
+//! Installation folders of the peers, and guards of their processes.
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, TcpListener};
@@ -52,7 +52,7 @@ impl Peers {
             .expect("node isn't installed with the peers")
     }
 
-    /// Where they all are.
+    /// Returns the folder of all peers.
     pub fn folder(&self) -> &Path {
         &self.0
     }
@@ -107,7 +107,7 @@ impl Peers {
     }
 }
 
-/// Where a client finds a server.
+/// Address of a server, for a client.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
@@ -223,7 +223,7 @@ impl Drop for Ours {
     }
 }
 
-/// What `work` comes to, within [`SOON`].
+/// Returns the result of `work`. Panics after [`SOON`].
 pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, work)
         .await

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use callboard::System;
 use callboard::agents::mailroom::{Mailroom, MailroomOptions};
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard::rpc::{Access, KeyRing, KeyStore};
+use callboard::rpc::{AccessControl, KeyStore, ReloadingKeyStore};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ async fn start() -> (Ours, [SecretString; 2], TempDir) {
     );
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = McpServerOptions {
-        access: Access::keys(KeyRing::open(&file).unwrap()),
+        access: AccessControl::with_keys(ReloadingKeyStore::open(&file).unwrap()),
         ..McpServerOptions::default()
     };
     let serving = serve(listener, mailroom, options, &ListenOptions::default()).unwrap();
@@ -91,7 +91,7 @@ impl Talker {
         self.ask(json!({ "subscribe": uri })).await
     }
 
-    /// What came since, once it is told that something did.
+    /// Waits for a notification and returns the new mail.
     async fn mail(&mut self) -> Value {
         self.ask(json!({ "heard": self.inbox() })).await.unwrap();
         self.call("check_inbox", json!({})).await.unwrap()
@@ -191,7 +191,7 @@ async fn converse(one: &mut Talker, other: &mut Talker) {
     }
 }
 
-/// What nobody may: speak as another, or hear of another's mail.
+/// Checks that a member can neither send as another nor read another's mail.
 async fn pose(one: &mut Talker, other: &Talker) {
     assert!(one.subscribe(other.inbox()).await.is_err());
     let forged =

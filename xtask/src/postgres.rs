@@ -14,9 +14,10 @@ use crate::tools;
 /// The variable that tells tests where the server is.
 pub const VARIABLE: &str = "CALLBOARD_POSTGRES";
 
-/// Where Debian keeps the programs: a folder a version, in none of them in the PATH.
+/// Debian's folder of Postgres programs, with one folder a version. None of them is in the PATH.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// Who owns the server when this is root, which Postgres refuses to run as. Whoever is there first.
+/// Users that may own the server when this runs as root, as which Postgres refuses to run. The
+/// first that exists is used.
 const USERS: &[&str] = &["postgres", "nobody"];
 /// The database's user, who may do everything.
 const ROLE: &str = "callboard";

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::command::Outcome;
 
-/// What a whole run came to.
+/// Totals of a whole run.
 #[derive(Default)]
 pub struct Tally {
     passed: u64,

@@ -1,4 +1,5 @@
-//! What the tasks need beside Rust: installed when possible, else the one command that installs it is the error.
+//! Tools that tasks need besides Rust. They are installed if possible; else the error names the
+//! command that installs them.
 
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -1,8 +1,10 @@
-//! Pipeline of federated clinics. It has no store and stores nothing.
+//! Agents of a federation of clinics: a pipeline that answers a clinician's question from several
+//! clinics. The crate itself persists nothing but the clinics' own databases and the EMR file.
 //!
-//! [`orchestrator`] takes a question of a clinician through [`planner`], [`router`] and [`verifier`], with a guardrail
-//! before and after each clinic. [`plan`] holds plans, the registry and the catalogue, which those share. [`clinic`] is a
-//! clinic's own data on SQLite; [`hmcp`] has two agents that answer like models.
+//! [`orchestrator`] passes a question through [`planner`], [`router`] and [`verifier`], with a
+//! guardrail before and after each clinic. [`plan`] holds the plans, the clinic registry and the
+//! tool catalogue that these share. [`clinic`] serves one clinic's own data from SQLite. [`hmcp`]
+//! has two agents that answer `sampling/createMessage` like models.
 
 pub mod clinic;
 pub mod hmcp;

@@ -1,4 +1,5 @@
-//! The verifier against the example clinics' own records: what they hold passes, what is altered doesn't.
+//! Tests of the verifier with the example clinics' records: recorded data passes, altered data
+//! doesn't.
 
 use std::path::Path;
 
@@ -29,7 +30,7 @@ const PERSONAL: [&str; 6] = [
     "birth_date",
 ];
 
-/// The record as a clinic gives it to somebody who may not know who it is.
+/// Returns the record as a clinic returns it to a caller without access to identities.
 fn redacted(patient: &Value) -> Value {
     let mut patient = patient.clone();
     if let Some(fields) = patient.as_object_mut() {
@@ -65,8 +66,8 @@ fn prescription(medication: &Value) -> String {
     )
 }
 
-/// Goal: nothing that a clinic holds is taken for fabricated, personal or advice. Method: every record, redacted, as
-/// results and as text.
+/// Goal: recorded data isn't taken for fabricated, personal or advice. Method: every record,
+/// redacted, as results and as text.
 #[test]
 fn what_is_recorded_passes() -> Outcome {
     for patient in patients()? {
@@ -135,8 +136,8 @@ fn what_is_altered_is_blocked() -> Outcome {
     Ok(())
 }
 
-/// Goal: every personal value is withheld from who may not see it and shown to who may. Method: each personal field of
-/// each record, in the text, with and without permission.
+/// Goal: every personal value is withheld without permission and shown with it. Method: each
+/// personal field of each record, in the text, with and without permission.
 #[test]
 fn identities_need_permission() -> Outcome {
     for patient in patients()? {

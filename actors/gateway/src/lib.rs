@@ -1,8 +1,9 @@
-//! Agents that stand between other agents: [`bundle`] shows the tools, resources and prompts of several agents as one
-//! agent's, and [`answering`] answers the questions that servers ask in mid-call.
+//! Agents that mediate between other agents. [`aggregate`] presents the tools, resources and
+//! prompts of several agents as those of one; [`question_router`] routes the questions that servers
+//! ask during a call to a client, model or server.
 
-pub mod answering;
-pub mod bundle;
+pub mod aggregate;
+pub mod question_router;
 #[cfg(test)]
 #[path = "../../../tests/kit/recording.rs"]
 mod recording;

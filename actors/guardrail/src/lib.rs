@@ -1,8 +1,10 @@
-//! The guardrail: rules with ids against text that tries to steer whoever reads it.
+//! Guardrail against prompt injection: scored rules over every text that a model or agent will
+//! read.
 //!
-//! A text is made plain (one letter for each disguise of it), read in every way that hides text (decoded, turned round,
-//! closed up), and each reading is held against scored rules. Nothing is learned and nothing is asked: the same text
-//! gets the same answer, in time linear in its length. What can't be read is blocked.
+//! A text is normalized (disguised letters become plain ones) and also read in every way that can
+//! hide text, such as encodings, reversed text and spaced-out letters. Each reading is matched
+//! against the rules. The result is deterministic, takes time linear in the length, and needs no
+//! model. Text that can't be screened is blocked.
 
 mod normalize;
 mod rules;
@@ -13,51 +15,56 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::surface::{
-    Describe, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, ReadResource,
+use callboard_message::capabilities::{
+    DescribeAgent, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools,
+    ReadResource,
 };
 use callboard_message::text::is_one_of;
 use callboard_message::{Failure, FailureKind, Message};
 use callboard_runtime::{
-    Agent, AgentRef, Crossing, Cx, Handlers, Part, Policy, Profile, SyncHandler,
+    Agent, AgentProfile, AgentRef, Context, ExchangePart, Handlers, Policy, PolicyRequest,
+    SyncHandler,
 };
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 pub use normalize::SCREEN_BYTES_MAX;
-pub use rules::{OWN_RULE_BYTES_MAX, OWN_RULES_MAX, OwnRule, RuleError, Rules, SCORE_BLOCKED};
-use screen::NO_RULES;
-pub use screen::{Origin, Screen, Screening};
+pub use rules::{
+    BLOCKING_SCORE, CUSTOM_RULE_BYTES_MAX, CUSTOM_RULES_MAX, CustomRule, RuleError, RuleSet,
+};
+use screen::NO_RULES_ID;
+pub use screen::{Screen, ScreenResult, TextOrigin};
 
-/// The guardrail as an agent: ask it to [`Screen`].
+/// Guardrail agent. It handles [`Screen`].
 #[derive(derive_more::Debug)]
 pub struct Guardrail {
-    /// None where a rule can't be used: then every text is blocked.
+    /// Rules of the guardrail. `None` if a rule can't be used; then every text is blocked.
     #[debug(skip)]
-    rules: Option<Arc<Rules>>,
+    rules: Option<Arc<RuleSet>>,
     screened: u64,
-    stopped: u64,
+    blocked: u64,
 }
 
 impl Guardrail {
-    /// Screens with the built-in rules and an operator's. Where one can't be used ([`Rules::with`]), every text is blocked.
-    pub fn with(own: &[OwnRule]) -> Self {
-        let rules = Rules::with(own).inspect_err(|error| {
+    /// Creates a guardrail with the built-in rules and an operator's custom rules. If a rule can't
+    /// be used ([`RuleSet::with_custom`]), every text is blocked.
+    pub fn with_rules(own: &[CustomRule]) -> Self {
+        let rules = RuleSet::with_custom(own).inspect_err(|error| {
             callboard_message::log::error!(%error, "the guardrail blocks every text");
         });
         Self {
             rules: rules.ok(),
             screened: 0,
-            stopped: 0,
+            blocked: 0,
         }
     }
 }
 
-/// Screens with the rules of every guardrail.
+/// Creates a guardrail with the built-in rules.
 impl Default for Guardrail {
     fn default() -> Self {
-        Self::with(&[])
+        Self::with_rules(&[])
     }
 }
 
@@ -66,68 +73,71 @@ impl Agent for Guardrail {
         on.sync::<Screen>();
     }
 
-    /// It may think for long: not on the thread of whoever asks.
-    fn profile() -> Profile {
-        Profile::default().pinned()
+    /// Disables inline execution, because screening may take long and must not run on the caller's
+    /// thread.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().without_inline()
     }
 
     fn observe(&self) -> Value {
-        json!({"screened": self.screened, "blocked": self.stopped})
+        json!({"screened": self.screened, "blocked": self.blocked})
     }
 }
 
 impl SyncHandler<Screen> for Guardrail {
-    fn handle(&mut self, message: Screen, _cx: &mut Cx) -> Screening {
+    fn handle(&mut self, message: Screen, _cx: &mut Context) -> ScreenResult {
         let screening = match &self.rules {
             Some(rules) => rules.screen(&message.text, message.origin),
-            None => Screening::unread(NO_RULES),
+            None => ScreenResult::blocked_by(NO_RULES_ID),
         };
         self.screened += 1;
-        self.stopped += u64::from(screening.blocked);
+        self.blocked += u64::from(screening.blocked);
         screening
     }
 }
 
-/// How long the guardrail may take over one message, by default; one that it isn't done with by then is blocked.
+/// Default time limit of the guardrail for one message. A message not screened within it is
+/// blocked.
 pub const GUARD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
-/// What the data of a guard's refusal says in `reason`.
+/// Value of `reason` in the data of a guardrail's failure.
 pub const GUARD_REASON: &str = "guardrail";
-/// The rule that hit where the guardrail is late, away or broken.
-pub const GUARD_ABSENT: &str = "guard.absent";
-/// The rule that hit where a message is no JSON.
-pub const GUARD_UNREADABLE: &str = "guard.unreadable";
+/// Rule id in the data of a failure because the guardrail timed out, ended or crashed.
+pub const GUARD_UNAVAILABLE_RULE: &str = "guard.absent";
+/// Rule id in the data of a failure because a message isn't valid JSON.
+pub const GUARD_UNREADABLE_RULE: &str = "guard.unreadable";
 
-/// A guardrail agent, and how to ask it: what it doesn't pass in time is blocked. As a policy it stands before and behind every crossing:
-/// messages, replies, and the questions and answers between.
+/// Policy that has a guardrail agent screen all exchanged texts: messages, replies, and the
+/// questions and answers during a call. Text that the guardrail doesn't pass in time is blocked.
 #[derive(Debug, Clone)]
-pub struct Guard {
+pub struct GuardrailPolicy {
     agent: AgentRef,
-    limit: Duration,
+    timeout: Duration,
 }
 
-impl Guard {
-    /// Asks `agent`, which answers [`Screen`].
+impl GuardrailPolicy {
+    /// Creates a policy that sends [`Screen`] to `agent`, with the time limit
+    /// [`GUARD_TIMEOUT_DEFAULT`].
     pub fn new(agent: AgentRef) -> Self {
         Self {
             agent,
-            limit: GUARD_TIMEOUT_DEFAULT,
+            timeout: GUARD_TIMEOUT_DEFAULT,
         }
     }
 
-    /// How long it may take over one message.
-    pub fn within(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+    /// Sets the time limit for one message.
+    pub fn with_timeout(mut self, limit: Duration) -> Self {
+        self.timeout = limit;
         self
     }
 
-    /// Lets a message pass, all of its texts read as one.
+    /// Screens a message: all of its texts joined into one.
     ///
     /// # Errors
-    /// [`FailureKind::Blocked`], with `reason` and the ids of the `rules` that hit in its data, never with text. Also
-    /// where the guardrail crashed, is late or has ended.
-    pub async fn pass(&self, message: &RawValue, origin: Origin) -> Result<(), Failure> {
-        let Some(text) = texts(message) else {
-            return Err(refusal([GUARD_UNREADABLE]));
+    /// [`FailureKind::Blocked`], with `reason` and the ids of the matching `rules` in its data,
+    /// never with text. Also if the guardrail crashed, timed out or ended.
+    pub async fn check(&self, message: &RawValue, origin: TextOrigin) -> Result<(), Failure> {
+        let Some(text) = collect_texts(message) else {
+            return Err(blocked_failure([GUARD_UNREADABLE_RULE]));
         };
         if text.is_empty() {
             return Ok(());
@@ -135,30 +145,31 @@ impl Guard {
         match self
             .agent
             .ask(Screen { text, origin })
-            .within(self.limit)
+            .within(self.timeout)
             .await
         {
-            Ok(Screening { blocked: false, .. }) => Ok(()),
-            Ok(Screening { rules, .. }) => {
+            Ok(ScreenResult { blocked: false, .. }) => Ok(()),
+            Ok(ScreenResult { rules, .. }) => {
                 callboard_message::log::info!(?rules, "guardrail stopped a message");
-                Err(refusal(rules))
+                Err(blocked_failure(rules))
             }
             Err(why) => {
                 callboard_message::log::error!(%why, "guardrail could not screen a message: stopped");
-                Err(refusal([GUARD_ABSENT]))
+                Err(blocked_failure([GUARD_UNAVAILABLE_RULE]))
             }
         }
     }
 }
 
-/// What whoever sent a blocked text is told: not which rule, that would help to get round it.
-fn refusal(rules: impl Into<Value>) -> Failure {
+/// Creates the failure for the sender. Its message doesn't name the rule, which would help to evade
+/// it.
+fn blocked_failure(rules: impl Into<Value>) -> Failure {
     let blocked = Failure::new(FailureKind::Blocked, "Request blocked by guardrails");
     blocked.with_data(json!({ "reason": GUARD_REASON, "rules": rules.into() }))
 }
 
-/// The ids of the rules that a guard's refusal names; `None` for any other failure.
-pub fn rules_of(failure: &Failure) -> Option<Vec<String>> {
+/// Returns the rule ids in a guardrail's failure; `None` for any other failure.
+pub fn blocking_rules(failure: &Failure) -> Option<Vec<String>> {
     let data = failure
         .data
         .as_ref()
@@ -172,77 +183,80 @@ pub fn rules_of(failure: &Failure) -> Option<Vec<String>> {
     by_guard.then(|| rules.unwrap_or_default())
 }
 
-impl Policy for Guard {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.pass(crossing.payload, Origin::User))
+impl Policy for GuardrailPolicy {
+    fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(self.check(crossing.payload, TextOrigin::User))
     }
 
-    fn judges_parts(&self) -> bool {
+    fn checks_parts(&self) -> bool {
         true
     }
 
-    fn judge_part<'a>(
+    fn check_part<'a>(
         &'a self,
-        part: Part,
-        crossing: Crossing<'a>,
+        part: ExchangePart,
+        crossing: PolicyRequest<'a>,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.pass(crossing.payload, origin(part, crossing.message)))
+        Box::pin(self.check(crossing.payload, part_origin(part, crossing.message)))
     }
 }
 
-/// Who wrote a part. A question asks for something, as a user does; what a model or a tool wrote has no orders to give.
-fn origin(part: Part, message: &str) -> Origin {
+/// Returns the text origin of a part of an exchange. A question counts as text of the user, because
+/// it legitimately asks for something. Text from models and tools must contain no instructions.
+fn part_origin(part: ExchangePart, message: &str) -> TextOrigin {
     match (part, message) {
-        (Part::Question, _) | (Part::Answer, "elicit" | "roots") => Origin::User,
-        (Part::Answer, _) => Origin::ToolResult,
+        (ExchangePart::Question, _) | (ExchangePart::Answer, "elicit" | "roots") => {
+            TextOrigin::User
+        }
+        (ExchangePart::Answer, _) => TextOrigin::ToolResult,
         (
-            Part::Reply,
-            Describe::NAME
+            ExchangePart::Reply,
+            DescribeAgent::NAME
             | ListTools::NAME
             | ListPrompts::NAME
             | ListResources::NAME
             | ListResourceTemplates::NAME,
-        ) => Origin::Description,
-        (Part::Reply, ReadResource::NAME) => Origin::Document,
-        // A prompt is what a user chose to say.
-        (Part::Reply, GetPrompt::NAME) => Origin::User,
-        (Part::Reply, _) => Origin::ToolResult,
+        ) => TextOrigin::Description,
+        (ExchangePart::Reply, ReadResource::NAME) => TextOrigin::Document,
+        // A prompt is chosen by the user.
+        (ExchangePart::Reply, GetPrompt::NAME) => TextOrigin::User,
+        (ExchangePart::Reply, _) => TextOrigin::ToolResult,
     }
 }
 
-/// Names of members that say how a message is built, not what it says.
-const OF_PROTOCOLS: &str = "_meta action annotations arguments blob content contents data description hints includeContext \
+/// Names of JSON members that belong to the protocol's structure and aren't screened as content.
+const PROTOCOL_MEMBERS: &str = "_meta action annotations arguments blob content contents data description hints includeContext \
     inputSchema instructions intelligencePriority isError maxTokens message messages metadata method mimeType mode model \
     modelPreferences name outputSchema params prompt prompts properties requestedSchema required resource resources role \
     roots serverInfo speedPriority stopReason structuredContent systemPrompt temperature text title tools type uri";
-/// The like, as values of `role` and `type`.
-const WORDS_OF_PROTOCOLS: &str = "user assistant text image audio resource resource_link tool_use tool_result object \
+/// Values of the members `role` and `type` that belong to the protocol's structure and aren't
+/// screened as content.
+const PROTOCOL_VALUES: &str = "user assistant text image audio resource resource_link tool_use tool_result object \
     string number integer boolean array null";
 
-/// Every text in a message, one a line, names of members too: an attack that is split over several is whole again. What
-/// every message of a protocol has in common is left out, and so are pictures and sounds. `None` where it is no JSON.
-fn texts(message: &RawValue) -> Option<String> {
+/// Collects all texts of a message, one per line, including member names: an attack may be split
+/// over several texts. Protocol structure, images and audio are left out. `None` for invalid JSON.
+fn collect_texts(message: &RawValue) -> Option<String> {
     let value: Value = serde_json::from_str(message.get()).ok()?;
     let mut lines = Vec::new();
-    collect(&value, &mut lines);
+    collect_lines(&value, &mut lines);
     Some(lines.join("\n"))
 }
 
-fn collect<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
+fn collect_lines<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => lines.push(text),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, lines)),
+        Value::Array(items) => items.iter().for_each(|item| collect_lines(item, lines)),
         Value::Object(members) => {
-            let shows = is_medium(members);
+            let shows = is_media(members);
             for (name, value) in members {
-                if !is_one_of(name, OF_PROTOCOLS) {
+                if !is_one_of(name, PROTOCOL_MEMBERS) {
                     lines.push(name);
                 }
                 match (name.as_str(), value) {
-                    ("role" | "type", Value::String(word))
-                        if is_one_of(word, WORDS_OF_PROTOCOLS) => {}
+                    ("role" | "type", Value::String(word)) if is_one_of(word, PROTOCOL_VALUES) => {}
                     ("data" | "blob", Value::String(coded)) if shows && is_base64(coded) => {}
-                    _ => collect(value, lines),
+                    _ => collect_lines(value, lines),
                 }
             }
         }
@@ -250,13 +264,13 @@ fn collect<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
     }
 }
 
-/// Whether an object holds a picture, a sound or a film, by its media type.
-fn is_medium(members: &Map<String, Value>) -> bool {
+/// Whether an object holds an image, audio or video, by its media type.
+fn is_media(members: &Map<String, Value>) -> bool {
     let kind = members
         .get("mimeType")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    // An SVG is a text.
+    // SVG is XML text and is screened.
     ["image/", "audio/", "video/"]
         .iter()
         .any(|family| kind.starts_with(family))

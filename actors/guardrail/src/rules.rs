@@ -1,5 +1,5 @@
-//! The rules: concepts that follow each other closely, and signs that no honest text carries. `rules.toml` has those of
-//! every guardrail and says what they mean; an operator adds [`OwnRule`]s.
+//! Guardrail rules: chains of concepts, and patterns that legitimate text doesn't contain.
+//! `rules.toml` has the built-in rules and explains its format; operators add [`CustomRule`]s.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -7,97 +7,101 @@ use std::sync::{Arc, LazyLock};
 use regex::RegexSet;
 use serde::Deserialize;
 
-use super::normalize::plain;
+use super::normalize::normalize;
 
 /// Score at which a text is blocked.
-pub const SCORE_BLOCKED: u32 = 100;
-/// Maximum bytes of the phrases and the pattern of one [`OwnRule`] together. A longer rule is an error at start. Fixed.
-pub const OWN_RULE_BYTES_MAX: usize = 16 * 1024;
-/// Maximum rules that an operator adds. One more is an error at start. Fixed.
-pub const OWN_RULES_MAX: usize = 1_000;
+pub const BLOCKING_SCORE: u32 = 100;
+/// Maximum bytes of the phrases and the pattern of one [`CustomRule`] together. A longer rule is an
+/// error at start. Fixed.
+pub const CUSTOM_RULE_BYTES_MAX: usize = 16 * 1024;
+/// Maximum number of custom rules. One more is an error at start. Fixed.
+pub const CUSTOM_RULES_MAX: usize = 1_000;
 
-const BUILT_IN: &str = include_str!("rules.toml");
+const BUILT_IN_RULES: &str = include_str!("rules.toml");
 
-/// A rule that an operator adds to those of every guardrail. It holds for texts of every origin.
+/// Rule added by an operator to the built-in ones. It applies to texts of every origin.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OwnRule {
-    /// Name in the audit: letters, digits, `.`, `_` and `-`.
+pub struct CustomRule {
+    /// Id in the audit log: letters, digits, `.`, `_` and `-`.
     pub id: String,
-    /// Score that the rule adds to a text, from 1; [`SCORE_BLOCKED`] blocks it.
+    /// Score that the rule adds to a text, at least 1; [`BLOCKING_SCORE`] blocks the text.
     #[serde(default = "blocking")]
     pub weight: u32,
-    /// Phrases, each as whole words. Case, accents, disguises and the width of spaces make no difference.
+    /// Phrases to match, each as whole words. Case, accents, disguises and the width of spaces
+    /// don't matter.
     #[serde(default)]
     pub phrases: Vec<String>,
-    /// Regular expression (syntax of the crate `regex`) over the text in lower case, without accents and disguises.
+    /// Regular expression (syntax of the crate `regex`), matched against the normalized text: lower
+    /// case, without accents and disguises.
     #[serde(default)]
     pub pattern: Option<String>,
 }
 
 const fn blocking() -> u32 {
-    SCORE_BLOCKED
+    BLOCKING_SCORE
 }
 
-/// A rule that can't be used, and why.
+/// Error in a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("guardrail rule `{id}`: {why}")]
 pub struct RuleError {
-    /// The rule's id; the name of a concept or a section where no rule is wrong.
+    /// Id of the rule, or the name of a concept or section of the rule file.
     pub id: String,
-    /// The mistake, with the remedy.
+    /// Mistake and remedy.
     pub why: String,
 }
 
-/// Number of a concept in [`Rules`].
-pub(super) type Concept = u16;
+/// Index of a concept in [`RuleSet`]. A concept is a group of words that rules treat alike.
+pub(super) type ConceptId = u16;
 
-/// Rules ready to screen with.
-pub struct Rules {
-    words: Words,
-    pub(super) rules: Vec<Rule>,
-    /// For each concept the steps of rules that it is: (rule, step), of each rule the later steps first.
+/// Compiled rules.
+pub struct RuleSet {
+    words: WordIndex,
+    pub(super) chain_rules: Vec<ChainRule>,
+    /// Steps of chain rules that a concept matches, by concept. Each is a pair (rule index, step
+    /// index); for each rule, later steps come first.
     pub(super) steps_of: Vec<Vec<(usize, usize)>>,
-    /// Number of steps of all rules.
     pub(super) steps: usize,
-    pub(super) reported: Concept,
-    compounds: Vec<Compound>,
-    /// Concept of a word after `@` or `://`.
-    address: Concept,
-    /// Concept of a word after `_`.
-    underscore: Concept,
-    pub(super) signs: Vec<Sign>,
+    pub(super) report_concept: ConceptId,
+    compounds: Vec<CompoundConcept>,
+    /// Concept that is added to a word after `@` or `://`.
+    address: ConceptId,
+    /// Concept that is added to a word after `_`.
+    underscore: ConceptId,
+    pub(super) pattern_rules: Vec<PatternRule>,
     pub(super) patterns: RegexSet,
 }
 
-/// A chain of concepts.
-pub(super) struct Rule {
+/// Rule that matches words of given concepts in sequence, each close to the previous one.
+pub(super) struct ChainRule {
     pub id: String,
-    pub weight: Weight,
-    /// Number of its first step among the steps of all rules.
+    pub weight: OriginWeight,
+    /// Index of the rule's first step, counted over the steps of all rules.
     pub first_step: usize,
-    /// For each step the words within which it must follow the one before.
+    /// Maximum distance, in words, of each step from the previous step.
     pub within: Vec<u32>,
-    pub unless_before: Vec<Concept>,
-    pub unless_inside: Vec<Concept>,
-    pub unless_behind: Vec<Concept>,
-    /// A report of an attack may quote it; an order to act is one wherever it stands.
+    pub unless_before: Vec<ConceptId>,
+    pub unless_inside: Vec<ConceptId>,
+    pub unless_behind: Vec<ConceptId>,
+    /// Whether the rule's weight is halved in a report of an attack, which may quote it. Chains
+    /// that give orders may not be quoted.
     pub is_quotable: bool,
 }
 
-/// A pattern that no honest text has.
-pub(super) struct Sign {
+/// Rule with a regular expression that legitimate text doesn't match.
+pub(super) struct PatternRule {
     pub id: String,
-    pub weight: Weight,
+    pub weight: OriginWeight,
 }
 
-/// Weight in texts of the user, and in those from outside.
-pub(super) struct Weight {
+/// Weight of a rule: one value for texts of the user, one for texts of other origins.
+pub(super) struct OriginWeight {
     users: u32,
     outside: u32,
 }
 
-impl Weight {
+impl OriginWeight {
     fn new(users: u32, outside: Option<u32>) -> Self {
         Self {
             users,
@@ -105,36 +109,36 @@ impl Weight {
         }
     }
 
-    pub(super) fn of(&self, is_users: bool) -> u32 {
+    pub(super) fn for_origin(&self, is_users: bool) -> u32 {
         if is_users { self.users } else { self.outside }
     }
 }
 
-/// Two words that are one concept together.
-struct Compound {
-    concept: Concept,
-    first: Concept,
-    first_not: Vec<Concept>,
-    second: Concept,
-    second_not: Vec<Concept>,
+/// Concept that two neighbouring words with given concepts form together.
+struct CompoundConcept {
+    concept: ConceptId,
+    first: ConceptId,
+    first_not: Vec<ConceptId>,
+    second: ConceptId,
+    second_not: Vec<ConceptId>,
     within: u32,
 }
 
-/// `rules.toml` as it is written.
+/// Contents of the file `rules.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
-    rules: Vec<WrittenRule>,
-    signs: Vec<WrittenSign>,
-    forms: Forms,
-    reports: Reports,
-    compounds: Vec<WrittenCompound>,
+struct RulesFile {
+    rules: Vec<ChainRuleEntry>,
+    signs: Vec<PatternRuleEntry>,
+    forms: WordForms,
+    reports: ReportSettings,
+    compounds: Vec<CompoundEntry>,
     concepts: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenRule {
+struct ChainRuleEntry {
     id: String,
     weight: u32,
     outside: Option<u32>,
@@ -149,7 +153,7 @@ struct WrittenRule {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenSign {
+struct PatternRuleEntry {
     id: String,
     weight: u32,
     outside: Option<u32>,
@@ -158,21 +162,21 @@ struct WrittenSign {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Forms {
+struct WordForms {
     address: String,
     underscore: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reports {
+struct ReportSettings {
     concept: String,
     families: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenCompound {
+struct CompoundEntry {
     concept: String,
     first: String,
     #[serde(default)]
@@ -183,11 +187,11 @@ struct WrittenCompound {
     within: u32,
 }
 
-/// Concepts by name.
-struct Names<'a>(BTreeMap<&'a str, Concept>);
+/// Indexes of concepts, by the concept's name.
+struct ConceptNames<'a>(BTreeMap<&'a str, ConceptId>);
 
-impl Names<'_> {
-    fn one(&self, id: &str, name: &str) -> Result<Concept, RuleError> {
+impl ConceptNames<'_> {
+    fn resolve(&self, id: &str, name: &str) -> Result<ConceptId, RuleError> {
         let why = || format!("`{name}` is no concept: add it to `concepts`");
         self.0.get(name).copied().ok_or_else(|| RuleError {
             id: id.to_owned(),
@@ -195,48 +199,55 @@ impl Names<'_> {
         })
     }
 
-    /// The concepts of `a|b`; none of an empty text.
-    fn any(&self, id: &str, names: &str) -> Result<Vec<Concept>, RuleError> {
+    /// Returns the concepts named in `a|b`; none for an empty text.
+    fn resolve_all(&self, id: &str, names: &str) -> Result<Vec<ConceptId>, RuleError> {
         names
             .split('|')
             .filter(|name| !name.is_empty())
-            .map(|name| self.one(id, name))
+            .map(|name| self.resolve(id, name))
             .collect()
     }
 }
 
-static RULES: LazyLock<Result<Arc<Rules>, RuleError>> =
-    LazyLock::new(|| Rules::compile(BUILT_IN, &[]).map(Arc::new));
+/// Whether a word of a concept can match normalized text.
+fn can_match(word: &str) -> bool {
+    let stem = word.strip_suffix('*');
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    stem.is_none_or(|stem| stem.len() >= 3) && stem.unwrap_or(word).chars().all(is_plain)
+}
 
-impl Rules {
-    /// The rules of every guardrail.
+static RULES: LazyLock<Result<Arc<RuleSet>, RuleError>> =
+    LazyLock::new(|| RuleSet::compile(BUILT_IN_RULES, &[]).map(Arc::new));
+
+impl RuleSet {
+    /// Returns the built-in rules.
     ///
     /// # Errors
-    /// [`RuleError`]; a test sees to it that there is none.
+    /// [`RuleError`]; a test rules this out.
     pub fn built_in() -> Result<Arc<Self>, RuleError> {
         RULES.clone()
     }
 
-    /// The rules of every guardrail, and an operator's.
+    /// Returns the built-in rules with an operator's custom rules.
     ///
     /// # Errors
-    /// [`RuleError`] names the first rule that can't be used.
-    pub fn with(own: &[OwnRule]) -> Result<Arc<Self>, RuleError> {
+    /// [`RuleError`] naming the first rule that can't be used.
+    pub fn with_custom(own: &[CustomRule]) -> Result<Arc<Self>, RuleError> {
         if own.is_empty() {
             Self::built_in()
         } else {
-            Self::compile(BUILT_IN, own).map(Arc::new)
+            Self::compile(BUILT_IN_RULES, own).map(Arc::new)
         }
     }
 
-    fn compile(text: &str, own: &[OwnRule]) -> Result<Self, RuleError> {
+    fn compile(text: &str, own: &[CustomRule]) -> Result<Self, RuleError> {
         let error = |id: &str, why: String| RuleError {
             id: id.to_owned(),
             why,
         };
-        let written: Document =
+        let written: RulesFile =
             toml::from_str(text).map_err(|e| error("rules.toml", e.to_string()))?;
-        let Document {
+        let RulesFile {
             rules: chains,
             signs,
             forms,
@@ -247,58 +258,63 @@ impl Rules {
         let names = concepts
             .keys()
             .map(String::as_str)
-            .zip(0..=Concept::MAX)
+            .zip(0..=ConceptId::MAX)
             .collect::<BTreeMap<_, _>>();
         if names.len() < concepts.len() {
             return Err(error(
                 "concepts",
-                format!("there are more than {}", Concept::MAX),
+                format!("there are more than {}", ConceptId::MAX),
             ));
         }
-        let names = Names(names);
-        let mut words = Words::default();
+        let names = ConceptNames(names);
+        let mut words = WordIndex::default();
         for (name, list) in &concepts {
-            let concept = names.one(name, name)?;
-            list.split_ascii_whitespace()
-                .for_each(|word| words.add(word, concept));
+            let concept = names.resolve(name, name)?;
+            for word in list.split_ascii_whitespace() {
+                if !can_match(word) {
+                    let why = "never matches: write lower-case ASCII letters, digits and `_`, and at least 3 before a final `*`";
+                    return Err(error(name, format!("the word `{word}` {why}")));
+                }
+                words.add(word, concept);
+            }
         }
-        let compound = |w: WrittenCompound| {
+        let compound = |w: CompoundEntry| {
             let id = "compounds";
-            Ok(Compound {
-                concept: names.one(id, &w.concept)?,
-                first: names.one(id, &w.first)?,
-                first_not: names.any(id, &w.first_not)?,
-                second: names.one(id, &w.second)?,
-                second_not: names.any(id, &w.second_not)?,
+            Ok(CompoundConcept {
+                concept: names.resolve(id, &w.concept)?,
+                first: names.resolve(id, &w.first)?,
+                first_not: names.resolve_all(id, &w.first_not)?,
+                second: names.resolve(id, &w.second)?,
+                second_not: names.resolve_all(id, &w.second_not)?,
                 within: w.within,
             })
         };
         let mut found = Self {
             words,
-            rules: Vec::with_capacity(chains.len()),
+            chain_rules: Vec::with_capacity(chains.len()),
             steps_of: vec![Vec::new(); names.0.len()],
             steps: 0,
-            reported: names.one("reports", &reports.concept)?,
+            report_concept: names.resolve("reports", &reports.concept)?,
             compounds: compounds
                 .into_iter()
                 .map(compound)
                 .collect::<Result<_, _>>()?,
-            address: names.one("forms", &forms.address)?,
-            underscore: names.one("forms", &forms.underscore)?,
-            signs: Vec::new(),
+            address: names.resolve("forms", &forms.address)?,
+            underscore: names.resolve("forms", &forms.underscore)?,
+            pattern_rules: Vec::new(),
             patterns: RegexSet::empty(),
         };
         for chain in chains {
-            found.add_rule(chain, &names, &reports.families)?;
+            found.add_chain_rule(chain, &names, &reports.families)?;
         }
-        found.add_signs(signs, own)?;
+        found.add_pattern_rules(signs, own)?;
         Ok(found)
     }
 
-    fn add_rule(
+    fn add_chain_rule(
         &mut self,
-        written: WrittenRule,
-        names: &Names<'_>,
+        written: ChainRuleEntry,
+        names: &ConceptNames<'_>,
         quotable: &[String],
     ) -> Result<(), RuleError> {
         let id = written.id.as_str();
@@ -314,7 +330,7 @@ impl Rules {
         let mut steps = Vec::new();
         for (n, part) in written.chain.split_ascii_whitespace().enumerate() {
             match n % 2 {
-                0 => steps.push(names.any(id, part)?),
+                0 => steps.push(names.resolve_all(id, part)?),
                 _ => within.push(
                     part.parse()
                         .map_err(|_| mistake("its chain must be CONCEPT WORDS CONCEPT …"))?,
@@ -328,51 +344,58 @@ impl Rules {
         }
         for (step, concepts) in steps.iter().enumerate().rev() {
             concepts.iter().for_each(|concept| {
-                self.steps_of[usize::from(*concept)].push((self.rules.len(), step))
+                self.steps_of[usize::from(*concept)].push((self.chain_rules.len(), step))
             });
         }
-        let rule = Rule {
-            weight: Weight::new(written.weight, written.outside),
+        let rule = ChainRule {
+            weight: OriginWeight::new(written.weight, written.outside),
             first_step: self.steps,
-            unless_before: names.any(id, &written.unless_before)?,
-            unless_inside: names.any(id, &written.unless_inside)?,
-            unless_behind: names.any(id, &written.unless_behind)?,
+            unless_before: names.resolve_all(id, &written.unless_before)?,
+            unless_inside: names.resolve_all(id, &written.unless_inside)?,
+            unless_behind: names.resolve_all(id, &written.unless_behind)?,
             is_quotable: quotable.iter().any(|of| of == family),
             id: written.id,
             within,
         };
         self.steps += rule.within.len();
-        self.rules.push(rule);
+        self.chain_rules.push(rule);
         Ok(())
     }
 
-    fn add_signs(&mut self, signs: Vec<WrittenSign>, own: &[OwnRule]) -> Result<(), RuleError> {
-        if own.len() > OWN_RULES_MAX {
-            let why = format!("{} rules are too many (at most {OWN_RULES_MAX})", own.len());
+    fn add_pattern_rules(
+        &mut self,
+        signs: Vec<PatternRuleEntry>,
+        own: &[CustomRule],
+    ) -> Result<(), RuleError> {
+        if own.len() > CUSTOM_RULES_MAX {
+            let why = format!(
+                "{} rules are too many (at most {CUSTOM_RULES_MAX})",
+                own.len()
+            );
             return Err(RuleError {
                 id: "rules".to_owned(),
                 why,
             });
         }
         let mut patterns = Vec::new();
-        for WrittenSign {
+        for PatternRuleEntry {
             id,
             weight,
             outside,
             pattern,
         } in signs
         {
-            self.signs.push(Sign {
+            self.pattern_rules.push(PatternRule {
                 id,
-                weight: Weight::new(weight, outside),
+                weight: OriginWeight::new(weight, outside),
             });
             patterns.push(pattern);
         }
         for rule in own {
-            patterns.push(rule.checked()?);
-            self.signs.push(Sign {
+            patterns.push(rule.to_pattern()?);
+            self.pattern_rules.push(PatternRule {
                 id: rule.id.clone(),
-                weight: Weight::new(rule.weight, None),
+                weight: OriginWeight::new(rule.weight, None),
             });
         }
         let too_large = |e: regex::Error| RuleError {
@@ -383,10 +406,10 @@ impl Rules {
         Ok(())
     }
 
-    /// The words of a plain text that have concepts, in order.
-    pub(super) fn marks(&self, plain: &str) -> Marks {
+    /// Returns the words of a normalized text that have concepts, in order.
+    pub(super) fn tag_words(&self, plain: &str) -> TaggedWords {
         let bytes = plain.as_bytes();
-        let mut marks = Marks::default();
+        let mut marks = TaggedWords::default();
         let (mut place, mut at, mut end) = (0, 0, 0);
         while at < bytes.len() {
             if !is_letter(bytes[at]) {
@@ -403,7 +426,8 @@ impl Rules {
             place += 1 + if sentence { SENTENCE_END_WORDS } else { 0 };
             end = at;
             let from = marks.concepts.len();
-            self.words.find(&plain[start..at], &mut marks.concepts);
+            self.words
+                .collect_concepts(&plain[start..at], &mut marks.concepts);
             if gap.ends_with(b"@") || gap.starts_with(b"://") {
                 marks.concepts.push(self.address);
             }
@@ -411,9 +435,9 @@ impl Rules {
                 marks.concepts.push(self.underscore);
             }
             if marks.concepts.len() > from {
-                self.compose(&mut marks, place, from);
-                marks.marks.push(Mark {
-                    place,
+                self.add_compounds(&mut marks, place, from);
+                marks.words.push(TaggedWord {
+                    word_position: place,
                     from,
                     to: marks.concepts.len(),
                 });
@@ -422,17 +446,18 @@ impl Rules {
         marks
     }
 
-    /// Adds the concepts that the last word and the one from `from` are together.
-    fn compose(&self, marks: &mut Marks, place: u32, from: usize) {
-        let Some(before) = marks.marks.last() else {
+    /// Adds the compound concepts of the current word and the previous one. `from` is the index of
+    /// the current word's first concept.
+    fn add_compounds(&self, marks: &mut TaggedWords, place: u32, from: usize) {
+        let Some(before) = marks.words.last() else {
             return;
         };
         for compound in &self.compounds {
-            let (first, second) = (marks.of(before), &marks.concepts[from..]);
-            let has = |concepts: &[Concept], one: Concept, none: &[Concept]| {
+            let (first, second) = (marks.concepts_of(before), &marks.concepts[from..]);
+            let has = |concepts: &[ConceptId], one: ConceptId, none: &[ConceptId]| {
                 concepts.contains(&one) && !none.iter().any(|concept| concepts.contains(concept))
             };
-            if place - before.place <= compound.within
+            if place - before.word_position <= compound.within
                 && has(first, compound.first, &compound.first_not)
                 && has(second, compound.second, &compound.second_not)
             {
@@ -442,9 +467,9 @@ impl Rules {
     }
 }
 
-impl OwnRule {
-    /// The pattern of the rule.
-    fn checked(&self) -> Result<String, RuleError> {
+impl CustomRule {
+    /// Builds the regular expression of the rule.
+    fn to_pattern(&self) -> Result<String, RuleError> {
         let mistake = |why: String| {
             Err(RuleError {
                 id: self.id.clone(),
@@ -464,14 +489,14 @@ impl OwnRule {
             .chain(&self.pattern)
             .map(String::len)
             .sum::<usize>();
-        if bytes > OWN_RULE_BYTES_MAX {
+        if bytes > CUSTOM_RULE_BYTES_MAX {
             return mistake(format!(
-                "{bytes} bytes are too many (at most {OWN_RULE_BYTES_MAX})"
+                "{bytes} bytes are too many (at most {CUSTOM_RULE_BYTES_MAX})"
             ));
         }
         let mut parts = Vec::new();
         for phrase in &self.phrases {
-            let plain = plain(phrase).text;
+            let plain = normalize(phrase).text;
             let words: Vec<String> = plain.split_whitespace().map(regex::escape).collect();
             if words.is_empty() {
                 return mistake("one of its phrases is empty".to_owned());
@@ -481,7 +506,7 @@ impl OwnRule {
                 plain.trim_end().chars().next_back(),
             ];
             let [before, after] =
-                edges.map(|edge| edge.map_or("", |edge| no_letter_beside(edge, plain.is_ascii())));
+                edges.map(|edge| edge.map_or("", |edge| word_end_pattern(edge, plain.is_ascii())));
             let before = before.replace('$', "^");
             parts.push(format!("{before}{}{after}", words.join(r"\s+")));
         }
@@ -498,11 +523,12 @@ impl OwnRule {
     }
 }
 
-/// Pattern of what may follow a word that ends with `edge`: nothing, or no letter and no digit. Scripts that write words without
-/// spaces between them have no such end.
-fn no_letter_beside(edge: char, is_ascii: bool) -> &'static str {
+/// Returns the pattern for the end of a word whose last character is `edge`: the text's end, or a
+/// character that is neither letter nor digit. Scripts that write words without spaces have no such
+/// end.
+fn word_end_pattern(edge: char, is_ascii: bool) -> &'static str {
     match edge {
-        // Plain text has no capitals. This class is far smaller than that of all scripts.
+        // Normalized text has no capitals, and this class is far smaller than the Unicode one.
         _ if is_ascii => "(?:$|[^a-z0-9])",
         '\u{0e00}'..='\u{0eff}'
         | '\u{3040}'..='\u{30ff}'
@@ -512,28 +538,28 @@ fn no_letter_beside(edge: char, is_ascii: bool) -> &'static str {
     }
 }
 
-/// Letters by which a word is looked up before it is compared.
+/// Number of a word's first letters that select its bucket.
 const KEY_LETTERS: usize = 3;
 const BUCKETS: usize = 1 << 12;
 
-struct Entry {
+struct WordEntry {
     word: String,
     begins: bool,
-    concepts: Vec<Concept>,
+    concepts: Vec<ConceptId>,
 }
 
-/// Words with their concepts, by a hash of their first letters.
-struct Words(Vec<Vec<Entry>>);
+/// Hash index from words to their concepts, by the first letters of the word.
+struct WordIndex(Vec<Vec<WordEntry>>);
 
-impl Default for Words {
+impl Default for WordIndex {
     fn default() -> Self {
         Self(std::iter::repeat_with(Vec::new).take(BUCKETS).collect())
     }
 }
 
-impl Words {
-    /// Adds a word; one that ends in `*` stands for every word that begins so.
-    fn add(&mut self, word: &str, concept: Concept) {
+impl WordIndex {
+    /// Adds a word. A word that ends in `*` stands for all words with that beginning.
+    fn add(&mut self, word: &str, concept: ConceptId) {
         let (word, begins) = word
             .strip_suffix('*')
             .map_or((word, false), |word| (word, true));
@@ -543,7 +569,7 @@ impl Words {
             .find(|entry| entry.word == word && entry.begins == begins)
         {
             Some(entry) => entry.concepts.push(concept),
-            None => entries.push(Entry {
+            None => entries.push(WordEntry {
                 word: word.to_owned(),
                 begins,
                 concepts: vec![concept],
@@ -551,8 +577,8 @@ impl Words {
         }
     }
 
-    /// Adds the concepts of a plain word to `found`; most words have none.
-    fn find(&self, word: &str, found: &mut Vec<Concept>) {
+    /// Adds the concepts of a normalized word to `found`.
+    fn collect_concepts(&self, word: &str, found: &mut Vec<ConceptId>) {
         for entry in &self.0[bucket(word)] {
             if entry.word == word || entry.begins && word.starts_with(&*entry.word) {
                 found.extend_from_slice(&entry.concepts);
@@ -561,7 +587,7 @@ impl Words {
     }
 }
 
-/// Bucket of words with these first letters. Shorter words count as filled up.
+/// Returns the bucket of words with these first letters.
 fn bucket(word: &str) -> usize {
     let letters = word.as_bytes().iter().take(KEY_LETTERS);
     letters.fold(0x9e37, |hash: usize, letter| {
@@ -570,28 +596,29 @@ fn bucket(word: &str) -> usize {
         & (BUCKETS - 1)
 }
 
-/// Words with concepts in a text, in order.
+/// Words of a normalized text that have concepts, in order.
 #[derive(Default)]
-pub(super) struct Marks {
-    pub marks: Vec<Mark>,
-    concepts: Vec<Concept>,
+pub(super) struct TaggedWords {
+    pub words: Vec<TaggedWord>,
+    concepts: Vec<ConceptId>,
 }
 
-impl Marks {
-    pub(super) fn of(&self, mark: &Mark) -> &[Concept] {
+impl TaggedWords {
+    pub(super) fn concepts_of(&self, mark: &TaggedWord) -> &[ConceptId] {
         &self.concepts[mark.from..mark.to]
     }
 }
 
-/// A word with concepts, and its place in the text.
-pub(super) struct Mark {
-    /// In words; the end of a sentence counts as some words more.
-    pub place: u32,
+/// Word with concepts, and its position in the text.
+pub(super) struct TaggedWord {
+    /// Position in words. The end of a sentence counts as [`SENTENCE_END_WORDS`] words.
+    pub word_position: u32,
     from: usize,
     to: usize,
 }
 
-/// Words that the end of a sentence counts as: two sentences hang together less.
+/// Number of words that the end of a sentence counts as in distances, because words of two
+/// sentences are less related.
 const SENTENCE_END_WORDS: u32 = 3;
 
 fn is_letter(byte: u8) -> bool {
@@ -605,11 +632,11 @@ mod tests {
     /// Goal: words of one concept are found in each language, ordinary words aren't. Method: a table.
     #[test]
     fn words_have_concepts() {
-        let rules = Rules::built_in().unwrap();
-        let document: Document = toml::from_str(BUILT_IN).unwrap();
+        let rules = RuleSet::built_in().unwrap();
+        let document: RulesFile = toml::from_str(BUILT_IN_RULES).unwrap();
         let concepts = |word: &str| {
             let mut found = Vec::new();
-            rules.words.find(word, &mut found);
+            rules.words.collect_concepts(word, &mut found);
             let names: Vec<&String> = document.concepts.keys().collect();
             found
                 .into_iter()
@@ -632,11 +659,11 @@ mod tests {
         }
     }
 
-    /// Goal: no rule is wrong in silence. Method: the rules with one mistake each.
+    /// Goal: every mistake in a rule is reported. Method: the rules with one mistake each.
     #[test]
     fn mistakes_are_errors() {
         let of = |text: &str| {
-            Rules::compile(&format!("{text}\n{MINIMAL}"), &[])
+            RuleSet::compile(&format!("{text}\n{MINIMAL}"), &[])
                 .err()
                 .map(|e| e.to_string())
         };
@@ -663,6 +690,14 @@ mod tests {
         ] {
             let found = rule(wrong).unwrap();
             assert!(found.contains(why), "{wrong}: {found}");
+        }
+        for word in ["esqueçam", "Ignore", "system-prompt", "ig*", "ign*re"] {
+            let text = MINIMAL.replace("\"b\"", &format!("\"{word}\""));
+            let found = RuleSet::compile(&format!("signs = []\nrules = []\n{text}"), &[])
+                .err()
+                .unwrap()
+                .to_string();
+            assert!(found.contains("never matches"), "{word}: {found}");
         }
     }
 

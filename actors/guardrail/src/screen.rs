@@ -1,108 +1,116 @@
-//! Screening: each reading of a text against the rules, and the score of what hits close together.
+//! Screening of a text: matches each of its readings against the rules and scores matches close
+//! together.
 
 use callboard_macros::Message;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::normalize::{self, DECODED_BYTES_MAX, Disguise, PLAIN_BYTES_MAX, SCREEN_BYTES_MAX};
-use super::rules::{Concept, Mark, Marks, Rule, Rules, SCORE_BLOCKED};
+use super::normalize::{self, DECODED_BYTES_MAX, Disguise, NORMALIZED_BYTES_MAX, SCREEN_BYTES_MAX};
+use super::rules::{BLOCKING_SCORE, ChainRule, ConceptId, RuleSet, TaggedWord, TaggedWords};
 
-/// Rule that is told where the built-in rules can't be read.
-pub(super) const NO_RULES: &str = "limit.no_rules";
-/// Words in which hits add up: in a long text, far-off hits have nothing to do with each other.
+/// Rule id reported if the built-in rules can't be used.
+pub(super) const NO_RULES_ID: &str = "limit.no_rules";
+/// Length of the window, in words, within which the weights of matches add up. Matches that are
+/// further apart in a long text are unrelated.
 const WINDOW_WORDS: u32 = 160;
-/// Words behind a chain in which the exception to its rule may stand.
+/// Number of words after a chain within which an exception cancels the match.
 const EXCEPTION_WORDS: u32 = 6;
-/// Words before a chain in which the exception to its rule may stand.
+/// Number of words before a chain within which an exception cancels the match.
 const EXCEPTION_BEFORE_WORDS: u32 = 2;
-/// What a hit gains for being hidden in a disguise.
+/// Additional weight of a match that is hidden by a disguise.
 const DISGUISED_WEIGHT: u32 = 40;
-/// Tag characters, lookalikes or splitters in words before hiding itself is a sign.
+/// Minimum number of Unicode tag characters, lookalike letters or invisible splitters at which they
+/// count as a match by themselves.
 const HIDDEN_CHARS_MIN: usize = 8;
-/// Tag characters that no row of flags needs.
+/// Maximum number of tag characters in legitimate flag emoji.
 const TAG_CHARS_MAX: usize = 24;
-/// Words around a chain in which it may be said that somebody reports it.
+/// Number of words before and after a chain within which words of a report are counted.
 const REPORT_WORDS: u32 = 12;
-/// Words of reporting that make a report.
+/// Minimum words of a report near a chain at which the chain counts as quoted in a report of an
+/// attack.
 const REPORT_SIGNS_MIN: usize = 2;
-/// What each further rule of one family adds: they find much the same.
-const SAME_FAMILY_WEIGHT: u32 = 10;
+/// Weight of each further matching rule of one rule family. It is low because the rules of a family
+/// match much the same.
+const EXTRA_FAMILY_HIT_WEIGHT: u32 = 10;
 
-/// Screens a text for attempts to steer an assistant that will read it: injected instructions, requests for what it was
-/// told, forged turns, disguises.
+/// Screens a text for prompt injection: injected instructions, requests for the system prompt,
+/// forged turns and disguises.
 #[derive(derive_more::Debug, Clone, Message, Serialize, Deserialize, JsonSchema)]
-// The text may hold patient data: it is never printed.
+// `Debug` omits the text: it may contain patient data.
 #[debug("Screen({} bytes, {:?})", text.len(), origin)]
-#[message(name = "screen", reply = Screening)]
+#[message(name = "screen", reply = ScreenResult)]
 #[serde(deny_unknown_fields)]
 pub struct Screen {
-    /// What is to be screened. Parts of one message are joined first: an attack may be split over them.
+    /// Text to screen. The parts of one message are joined first, because an attack may be split
+    /// over them.
     pub text: String,
-    /// Where it came from.
+    /// Origin of the text.
     #[serde(default)]
-    pub origin: Origin,
+    pub origin: TextOrigin,
 }
 
-/// Who wrote a text. Only the user may tell the assistant what to do.
+/// Origin of a text. Only the user may give instructions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Origin {
-    /// The person or program that asks.
+pub enum TextOrigin {
+    /// User or program that sends the request.
     #[default]
     User,
-    /// A tool, a clinic, another agent.
+    /// Tool, clinic or other agent.
     ToolResult,
-    /// A document, a resource, a file.
+    /// Document, resource or file.
     Document,
-    /// A description of a tool or an agent.
+    /// Description of a tool or agent.
     Description,
 }
 
-/// What the guardrail found.
+/// Result of a screening.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Screening {
-    /// The text must not go on.
+#[schemars(rename = "Screening")]
+pub struct ScreenResult {
+    /// Whether the text must not be passed on.
     pub blocked: bool,
-    /// Sum of the weights of the rules that hit close together; blocked from 100.
+    /// Highest sum of weights of rules that match close together. A text is blocked from 100.
     pub score: u32,
-    /// Ids of the rules that hit, for the audit; never text.
+    /// Ids of the matching rules, for the audit; never text.
     pub rules: Vec<String>,
 }
 
-impl Screening {
-    pub(super) fn unread(rule: &str) -> Self {
+impl ScreenResult {
+    pub(super) fn blocked_by(rule: &str) -> Self {
         Self {
             blocked: true,
-            score: SCORE_BLOCKED,
+            score: BLOCKING_SCORE,
             rules: vec![rule.to_owned()],
         }
     }
 }
 
-impl Rules {
-    /// Screens `text`. Deterministic, time linear in its length, fails closed.
-    pub fn screen(&self, text: &str, origin: Origin) -> Screening {
+impl RuleSet {
+    /// Screens `text` in time linear in its length. The result is deterministic. Text that can't be
+    /// screened is blocked.
+    pub fn screen(&self, text: &str, origin: TextOrigin) -> ScreenResult {
         if text.len() > SCREEN_BYTES_MAX {
-            return Screening::unread("limit.too_long");
+            return ScreenResult::blocked_by("limit.too_long");
         }
-        let plain = normalize::plain(text);
-        if plain.text.len() > PLAIN_BYTES_MAX {
-            return Screening::unread("limit.expands");
+        let plain = normalize::normalize(text);
+        if plain.text.len() > NORMALIZED_BYTES_MAX {
+            return ScreenResult::blocked_by("limit.expands");
         }
         let mut hits = Vec::new();
-        self.read(&plain.text, Disguise::None, &[], origin, &mut hits);
+        self.scan_reading(&plain.text, Disguise::None, &[], origin, &mut hits);
         let seen: Vec<&str> = hits.iter().map(|hit| hit.id).collect();
-        for (disguise, reading) in normalize::readings(&plain.text) {
-            self.read(&reading, disguise, &seen, origin, &mut hits);
+        for (disguise, reading) in normalize::decode_disguises(&plain.text) {
+            self.scan_reading(&reading, disguise, &seen, origin, &mut hits);
         }
-        let decoded = normalize::decoded(text);
+        let decoded = normalize::decode_runs(text);
         if decoded.iter().map(String::len).sum::<usize>() > DECODED_BYTES_MAX {
-            return Screening::unread("limit.decoded_too_long");
+            return ScreenResult::blocked_by("limit.decoded_too_long");
         }
         for reading in decoded {
-            self.read(
-                &normalize::plain(&reading).text,
+            self.scan_reading(
+                &normalize::normalize(&reading).text,
                 Disguise::Hidden,
                 &[],
                 origin,
@@ -110,7 +118,7 @@ impl Rules {
             );
         }
         let tags_weight = if plain.tags > TAG_CHARS_MAX {
-            SCORE_BLOCKED
+            BLOCKING_SCORE
         } else {
             60
         };
@@ -125,37 +133,39 @@ impl Rules {
             (plain.splitters, "hidden.splitters", 30),
         ] {
             if count >= HIDDEN_CHARS_MIN {
-                hits.push(Hit {
+                hits.push(RuleHit {
                     place: 0,
                     id,
                     weight,
                 });
             }
         }
-        verdict(hits)
+        score_hits(hits)
     }
 
-    /// Adds what a reading of the text hits. `seen` are the rules that the undisguised text hits: a reading has all of that text in
-    /// it, so that they are no sign of a disguise.
-    fn read<'a>(
+    /// Appends the matches of one reading of the text to `hits`. `seen` are the rules that match
+    /// the undisguised text. Each reading contains that text too, so a match of these rules doesn't
+    /// indicate a disguise.
+    fn scan_reading<'a>(
         &'a self,
         plain: &str,
         disguise: Disguise,
         seen: &[&str],
-        origin: Origin,
-        hits: &mut Vec<Hit<'a>>,
+        origin: TextOrigin,
+        hits: &mut Vec<RuleHit<'a>>,
     ) {
-        let is_users = origin == Origin::User;
+        let is_users = origin == TextOrigin::User;
         let from = hits.len();
-        self.chains(&self.marks(plain), is_users, hits);
-        // A disguised text is read for its signs too, but turned text has none.
+        self.match_chains(&self.tag_words(plain), is_users, hits);
+        // Disguised text is matched against patterns too, but reversed and rotated text can't
+        // contain any.
         if disguise != Disguise::Turned {
             let found = self.patterns.matches(plain);
-            let signs = found.iter().filter_map(|n| self.signs.get(n));
-            hits.extend(signs.map(|sign| Hit {
+            let signs = found.iter().filter_map(|n| self.pattern_rules.get(n));
+            hits.extend(signs.map(|sign| RuleHit {
                 place: 0,
                 id: &sign.id,
-                weight: sign.weight.of(is_users),
+                weight: sign.weight.for_origin(is_users),
             }));
         }
         if disguise != Disguise::None {
@@ -166,123 +176,138 @@ impl Rules {
         }
     }
 
-    fn chains<'a>(&'a self, text: &Marks, is_users: bool, hits: &mut Vec<Hit<'a>>) {
-        let mut state = vec![Step::default(); self.steps];
-        let mut last_hit = vec![0_u32; self.rules.len()];
-        for (m, mark) in text.marks.iter().enumerate() {
+    fn match_chains<'a>(&'a self, text: &TaggedWords, is_users: bool, hits: &mut Vec<RuleHit<'a>>) {
+        let mut state = vec![ChainProgress::default(); self.steps];
+        let mut last_hit = vec![0_u32; self.chain_rules.len()];
+        for (m, mark) in text.words.iter().enumerate() {
             let steps = text
-                .of(mark)
+                .concepts_of(mark)
                 .iter()
                 .flat_map(|concept| &self.steps_of[usize::from(*concept)]);
             for (r, s) in steps {
-                let rule = &self.rules[*r];
+                let rule = &self.chain_rules[*r];
                 let reached = match s.checked_sub(1) {
                     None => Some(m),
                     Some(before) => {
                         let step = state[rule.first_step + before];
-                        let gap = mark.place.saturating_sub(step.place);
+                        let gap = mark.word_position.saturating_sub(step.place);
                         (step.place != 0 && gap > 0 && gap <= rule.within[*s]).then_some(step.start)
                     }
                 };
                 let Some(start) = reached else { continue };
-                state[rule.first_step + s] = Step {
-                    place: mark.place,
+                state[rule.first_step + s] = ChainProgress {
+                    place: mark.word_position,
                     start,
                 };
                 let complete = s + 1 == rule.within.len();
-                // One hit a window is enough: a text that repeats itself costs no more.
-                let fresh = last_hit[*r] == 0 || mark.place - last_hit[*r] > WINDOW_WORDS / 4;
-                if complete && fresh && !excepted(rule, text, start, m) {
-                    last_hit[*r] = mark.place;
+                // One match per window suffices, so that repetitive text isn't slower.
+                let fresh =
+                    last_hit[*r] == 0 || mark.word_position - last_hit[*r] > WINDOW_WORDS / 4;
+                if complete && fresh && !has_exception(rule, text, start, m) {
+                    last_hit[*r] = mark.word_position;
                     let share = if rule.is_quotable && self.is_reported(text, start, m) {
                         2
                     } else {
                         1
                     };
-                    hits.push(Hit {
-                        place: mark.place,
+                    hits.push(RuleHit {
+                        place: mark.word_position,
                         id: &rule.id,
-                        weight: rule.weight.of(is_users) / share,
+                        weight: rule.weight.for_origin(is_users) / share,
                     });
                 }
             }
         }
     }
 
-    /// Whether a chain stands in a report about attacks rather than in one.
-    fn is_reported(&self, text: &Marks, start: usize, end: usize) -> bool {
-        let marks = &text.marks;
-        let from = marks[start].place.saturating_sub(REPORT_WORDS);
-        let until = marks[end].place + REPORT_WORDS;
-        let before = marks[..start].iter().rev().take_while(|m| m.place >= from);
-        let behind = marks[end..].iter().take_while(|m| m.place <= until);
+    /// Whether a chain is part of a report about attacks, not an attack itself.
+    fn is_reported(&self, text: &TaggedWords, start: usize, end: usize) -> bool {
+        let marks = &text.words;
+        let from = marks[start].word_position.saturating_sub(REPORT_WORDS);
+        let until = marks[end].word_position + REPORT_WORDS;
+        let before = marks[..start]
+            .iter()
+            .rev()
+            .take_while(|m| m.word_position >= from);
+        let behind = marks[end..].iter().take_while(|m| m.word_position <= until);
         before
             .chain(behind)
-            .filter(|m| text.of(m).contains(&self.reported))
+            .filter(|m| text.concepts_of(m).contains(&self.report_concept))
             .count()
             >= REPORT_SIGNS_MIN
     }
 }
 
-/// Progress of a chain: the place of a step's last word, and the mark at which the chain began.
+/// Progress of a chain up to one of its steps: position of the word that matched the step, and
+/// index of the word at which the chain began.
 #[derive(Clone, Copy, Default)]
-struct Step {
-    /// 0: never.
+struct ChainProgress {
+    /// Position of the word in the text; 0 if the step hasn't matched.
     place: u32,
     start: usize,
 }
 
-fn excepted(rule: &Rule, text: &Marks, start: usize, end: usize) -> bool {
-    let marks = &text.marks;
-    let (first, last) = (marks[start].place, marks[end].place);
+fn has_exception(rule: &ChainRule, text: &TaggedWords, start: usize, end: usize) -> bool {
+    let marks = &text.words;
+    let (first, last) = (marks[start].word_position, marks[end].word_position);
     let behind = marks[start + 1..]
         .iter()
-        .take_while(|m| m.place <= last + EXCEPTION_WORDS);
+        .take_while(|m| m.word_position <= last + EXCEPTION_WORDS);
     let before = marks[..start]
         .iter()
         .rev()
-        .take_while(|m| m.place + EXCEPTION_BEFORE_WORDS >= first);
-    holds(text, behind, &rule.unless_behind)
-        || holds(text, before, &rule.unless_before)
-        || holds(text, marks[start..end].iter(), &rule.unless_inside)
+        .take_while(|m| m.word_position + EXCEPTION_BEFORE_WORDS >= first);
+    contains_any(text, behind, &rule.unless_behind)
+        || contains_any(text, before, &rule.unless_before)
+        || contains_any(text, marks[start..end].iter(), &rule.unless_inside)
 }
 
-fn holds<'a>(
-    text: &Marks,
-    mut marks: impl Iterator<Item = &'a Mark>,
-    concepts: &[Concept],
+fn contains_any<'a>(
+    text: &TaggedWords,
+    mut marks: impl Iterator<Item = &'a TaggedWord>,
+    concepts: &[ConceptId],
 ) -> bool {
     !concepts.is_empty()
-        && marks.any(|m| text.of(m).iter().any(|concept| concepts.contains(concept)))
+        && marks.any(|m| {
+            text.concepts_of(m)
+                .iter()
+                .any(|concept| concepts.contains(concept))
+        })
 }
 
-/// A rule that was met.
-struct Hit<'a> {
+/// Match of a rule.
+struct RuleHit<'a> {
     place: u32,
     id: &'a str,
     weight: u32,
 }
 
-/// The best window's score: of each family of rules its heaviest hit.
-fn verdict(mut hits: Vec<Hit<'_>>) -> Screening {
+/// Computes the score and the verdict. The score is the weight of the heaviest match if it alone
+/// blocks the text, otherwise the score of the best window ([`best_window`]).
+fn score_hits(mut hits: Vec<RuleHit<'_>>) -> ScreenResult {
     hits.sort_by_key(|h| h.place);
     let mut ids: Vec<&str> = hits.iter().map(|h| h.id).collect();
     ids.sort_unstable();
     ids.dedup();
-    let score = if hits.iter().any(|h| h.weight >= SCORE_BLOCKED) {
-        hits.iter().map(|h| h.weight).max().unwrap_or(SCORE_BLOCKED)
+    let score = if hits.iter().any(|h| h.weight >= BLOCKING_SCORE) {
+        hits.iter()
+            .map(|h| h.weight)
+            .max()
+            .unwrap_or(BLOCKING_SCORE)
     } else {
         best_window(&hits, &ids)
     };
-    Screening {
-        blocked: score >= SCORE_BLOCKED,
+    ScreenResult {
+        blocked: score >= BLOCKING_SCORE,
         score,
         rules: ids.into_iter().map(str::to_owned).collect(),
     }
 }
 
-/// Windows that start half a window apart cover every stretch of half a window.
-fn best_window(hits: &[Hit<'_>], ids: &[&str]) -> u32 {
+/// Returns the highest score of any window of [`WINDOW_WORDS`] words. The score of a window is, for
+/// each rule family, the heaviest match plus [`EXTRA_FAMILY_HIT_WEIGHT`] for each further rule.
+/// Windows start half a window apart, so that each stretch of half a window is covered.
+fn best_window(hits: &[RuleHit<'_>], ids: &[&str]) -> u32 {
     let mut best = 0;
     let mut from = 0;
     while from < hits.len() {
@@ -296,7 +321,7 @@ fn best_window(hits: &[Hit<'_>], ids: &[&str]) -> u32 {
                 heaviest[n] = heaviest[n].max(hit.weight);
             }
         }
-        best = best.max(families(ids, &heaviest));
+        best = best.max(family_score(ids, &heaviest));
         from += hits[from..]
             .iter()
             .take_while(|h| h.place - start <= WINDOW_WORDS / 2)
@@ -306,21 +331,21 @@ fn best_window(hits: &[Hit<'_>], ids: &[&str]) -> u32 {
     best
 }
 
-fn family(id: &str) -> &str {
+fn rule_family(id: &str) -> &str {
     id.split('.').next().unwrap_or(id)
 }
 
-fn families(ids: &[&str], heaviest: &[u32]) -> u32 {
+fn family_score(ids: &[&str], heaviest: &[u32]) -> u32 {
     let mut sum = 0;
     let mut at = 0;
     while at < ids.len() {
         let same = ids[at..]
             .iter()
-            .take_while(|id| family(id) == family(ids[at]))
+            .take_while(|id| rule_family(id) == rule_family(ids[at]))
             .count();
         let hit = heaviest[at..at + same].iter().filter(|w| **w > 0).count() as u32;
         sum += heaviest[at..at + same].iter().max().copied().unwrap_or(0)
-            + hit.saturating_sub(1) * SAME_FAMILY_WEIGHT;
+            + hit.saturating_sub(1) * EXTRA_FAMILY_HIT_WEIGHT;
         at += same;
     }
     sum

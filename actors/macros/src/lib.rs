@@ -1,11 +1,11 @@
-//! `#[derive(Message)]`: name, reply type and JSON schema of a callboard message.
+//! Derive macro for messages: name, reply type and JSON schema.
 
 use proc_macro::TokenStream;
 use proc_macro_crate::{FoundCrate, crate_name};
 use quote::quote;
 use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitBool, LitStr, Meta, Type, parse_macro_input};
 
-/// Makes a type a message.
+/// Derives `Message` for a struct or enum without type parameters.
 ///
 /// ```ignore
 /// /// Lists the clinic's patients, by id and condition.
@@ -14,17 +14,21 @@ use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitBool, LitStr, Meta, Type, pa
 /// struct ListPatients {}
 /// ```
 ///
-/// - `reply = T`: what comes back; `()` when left out.
-/// - `fallible`: the reply is `Result<T, Failure>`; on a wire the failure is an error, not a value.
-/// - `name = "…"`: the name on a wire; the type's name in snake case when left out.
-/// - `local`: never leaves the process; needs no serde and no schema.
-/// - `title = "…"`, `icon = "https://…"`: for people (MCP `title`, `icons`).
-/// - `read_only`, `idempotent`, `destructive = bool`, `open_world = bool`: hints for whoever lets a model use it (MCP
-///   `annotations`).
-/// - `task = "optional"` or `"required"`: may, or must, run as a task (MCP `execution.taskSupport`);
-///   `"after_questions"`: the same as required, but where questions can't be asked live the first are asked before.
+/// - `reply = T`: type of the reply; default `()`.
+/// - `fallible`: the reply is `Result<T, Failure>`; protocols transmit the failure as an error, not
+///   as a value.
+/// - `name = "…"`: name in protocols, 1 to 64 characters of `A-Za-z0-9_-.`; default: the type's
+///   name in snake case.
+/// - `local`: the message never leaves the process; it needs no serde traits and no schema.
+/// - `title = "…"`, `icon = "https://…"`: for display (MCP `title`, `icons`).
+/// - `read_only`, `idempotent`, `destructive = bool`, `open_world = bool`: hints for clients that
+///   let a model call the message (MCP `annotations`).
+/// - `task = "optional"` or `"required"`: the message may, or must, run as a task (MCP
+///   `execution.taskSupport`). `"after_questions"`: the same as `"required"`, except for clients
+///   that can't answer questions during a task. They get the first questions before the task
+///   starts.
 ///
-/// The doc comment is the description that other agents read.
+/// The doc comment becomes the description that other agents read.
 #[proc_macro_derive(Message, attributes(message))]
 pub fn derive_message(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -33,7 +37,7 @@ pub fn derive_message(input: TokenStream) -> TokenStream {
         .into()
 }
 
-struct Options {
+struct MessageAttributes {
     name: String,
     reply: Type,
     fallible: bool,
@@ -41,19 +45,20 @@ struct Options {
     title: Option<String>,
     icon: Option<String>,
     task: Option<String>,
-    /// MCP's name of each hint, and what it says.
+    /// MCP names of the message's hints, such as `readOnlyHint`, with their values.
     hints: Vec<(&'static str, bool)>,
 }
 
-impl Options {
-    /// What else a tool says of itself: members and their JSON.
-    fn more(&self) -> Vec<(&'static str, String)> {
+impl MessageAttributes {
+    /// Returns the members of the MCP tool description that the attributes define, as names with
+    /// JSON values.
+    fn tool_members(&self) -> Vec<(&'static str, String)> {
         let mut more = Vec::new();
         if let Some(title) = &self.title {
-            more.push(("title", quoted(title)));
+            more.push(("title", json_string(title)));
         }
         if let Some(icon) = &self.icon {
-            more.push(("icons", format!("[{{\"src\":{}}}]", quoted(icon))));
+            more.push(("icons", format!("[{{\"src\":{}}}]", json_string(icon))));
         }
         if !self.hints.is_empty() {
             let hints: Vec<String> = self
@@ -71,18 +76,21 @@ impl Options {
             };
             more.push((
                 "execution",
-                format!("{{\"taskSupport\":{}}}", quoted(support)),
+                format!("{{\"taskSupport\":{}}}", json_string(support)),
             ));
             if asks_first {
-                more.push(("_meta", format!("{{\"callboard/task\":{}}}", quoted(task))));
+                more.push((
+                    "_meta",
+                    format!("{{\"callboard/task\":{}}}", json_string(task)),
+                ));
             }
         }
         more
     }
 }
 
-/// A JSON string.
-fn quoted(text: &str) -> String {
+/// Encodes a text as a JSON string.
+fn json_string(text: &str) -> String {
     let escaped = text.chars().map(|c| match c {
         '"' | '\\' => format!("\\{c}"),
         c if u32::from(c) < 0x20 => format!("\\u{:04x}", u32::from(c)),
@@ -104,9 +112,9 @@ fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
             "a message has no type parameters: its name stands for one type",
         ));
     }
-    let options = options(input)?;
+    let options = parse_attributes(input)?;
     let (ident, name, reply) = (&input.ident, &options.name, &options.reply);
-    let root = vocabulary();
+    let root = message_crate_path();
     let reply_type = match options.fallible {
         true => quote!(::std::result::Result<#reply, #root::Failure>),
         false => quote!(#reply),
@@ -114,7 +122,7 @@ fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
     let wire = if options.local {
         quote!()
     } else {
-        wire(&root, ident, &doc_comment(input), &options)
+        codec_method(&root, ident, &doc_comment(input), &options)
     };
     Ok(quote! {
         impl #root::Message for #ident {
@@ -125,8 +133,9 @@ fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
     })
 }
 
-/// Where the vocabulary is: the facade re-exports it, so that embedders need one dependency.
-fn vocabulary() -> proc_macro2::TokenStream {
+/// Returns the path of the message crate, or of the facade crate's re-export, so that embedders
+/// need one dependency.
+fn message_crate_path() -> proc_macro2::TokenStream {
     let path = |name: &str, suffix: proc_macro2::TokenStream| match crate_name(name) {
         Ok(FoundCrate::Itself) => Some(quote!(::callboard #suffix)),
         Ok(FoundCrate::Name(name)) => {
@@ -140,14 +149,14 @@ fn vocabulary() -> proc_macro2::TokenStream {
         .unwrap_or_else(|| quote!(::callboard_message))
 }
 
-fn wire(
+fn codec_method(
     root: &proc_macro2::TokenStream,
     ident: &syn::Ident,
     description: &str,
-    options: &Options,
+    options: &MessageAttributes,
 ) -> proc_macro2::TokenStream {
     let reply = &options.reply;
-    let (names, values): (Vec<_>, Vec<_>) = options.more().into_iter().unzip();
+    let (names, values): (Vec<_>, Vec<_>) = options.tool_members().into_iter().unzip();
     let (decode_reply, encode_reply) = match options.fallible {
         true => (
             quote!(decode_fallible::<#reply>),
@@ -159,9 +168,9 @@ fn wire(
         ),
     };
     quote! {
-        fn wire() -> ::std::option::Option<&'static #root::Wire<Self>> {
+        fn codec() -> ::std::option::Option<&'static #root::MessageCodec<Self>> {
             use #root::message::codec;
-            static WIRE: #root::Wire<#ident> = #root::Wire {
+            static WIRE: #root::MessageCodec<#ident> = #root::MessageCodec {
                 description: #description,
                 decode: codec::decode,
                 encode: codec::encode,
@@ -176,8 +185,8 @@ fn wire(
     }
 }
 
-fn options(input: &DeriveInput) -> syn::Result<Options> {
-    let mut options = Options {
+fn parse_attributes(input: &DeriveInput) -> syn::Result<MessageAttributes> {
+    let mut options = MessageAttributes {
         name: snake_case(&input.ident.to_string()),
         reply: syn::parse_quote!(()),
         fallible: false,

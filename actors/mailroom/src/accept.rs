@@ -1,51 +1,58 @@
-//! From a draft to a letter that is kept, and on to those whom it is for.
+//! Acceptance of messages: a draft is stored, deduplicated, and passed on to its recipients.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::Failure;
-use callboard_message::mail::{Deliver, Displayed, LetterKind, Sent};
-use callboard_message::time::rfc3339;
-use callboard_runtime::{Letter, LetterFilter};
+use callboard_message::mail::{DeliverMessage, DisplayIds, MailMessageKind, SendReceipt};
+use callboard_message::time::format_rfc3339;
+use callboard_runtime::{MailMessage, MailMessageFilter};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::Shared;
-use super::delivery::Line;
-use super::groups::shown;
-use super::member_identity::Who;
+use super::MailroomState;
+use super::delivery::DeliveryQueue;
+use super::groups::audience_name;
+use super::member_identity::MemberIdentity;
 use super::members::Members;
-use super::post::{Draft, Turn, told_all};
-use super::resources::Told;
-use super::text::{Handed, prefix};
+use super::post::{Draft, QuotaUse, broadcast_text};
+use super::resources::NotificationTarget;
+use super::text::{OutgoingMail, message_prefix};
 
-/// Of a sender's newest letters, how many are gone through for one that was sent before.
-const RETRIED_AMONG_MAX: usize = 256;
+/// Number of a sender's latest messages that are searched for an earlier message with the same
+/// idempotency key.
+const DUPLICATE_SCAN_MAX: usize = 256;
 
-/// Expiries are chosen in seconds.
-const EXPIRY_ROUNDED: Duration = Duration::from_millis(500);
+/// Maximum difference between the lifetimes of two messages that count as identical. Senders choose
+/// lifetimes in whole seconds.
+const EXPIRY_ROUNDING: Duration = Duration::from_millis(500);
 
 impl Draft {
-    /// Whether it is the first one. Who of those that it is for could be reached was decided then.
-    fn is_same(&self, letter: &Letter) -> bool {
+    /// Returns whether the draft has the same content as the stored message `letter`. If both name
+    /// their recipients, the draft must name all recipients of `letter`. Further recipients are
+    /// permitted, because they may have been unreachable when `letter` was sent.
+    fn matches(&self, letter: &MailMessage) -> bool {
         let first = &letter.new;
         let is_named = |audience: &str| matches!(audience, "one" | "list");
         let new = &self.new;
         let is_audience = if is_named(&new.audience) && is_named(&first.audience) {
-            first.recipients.iter().all(|id| self.asked.contains(id))
+            first
+                .recipients
+                .iter()
+                .all(|id| self.named_recipients.contains(id))
         } else {
             first.audience == new.audience
         };
-        // Its retention may be over.
+        // The body is empty once the retention period has ended.
         let is_body = first.body == new.body
-            || (first.body.is_empty() && letter.mark.bytes == new.body.len() as u64);
+            || (first.body.is_empty() && letter.digest.bytes == new.body.len() as u64);
         let expired_after = first
             .expires
-            .duration_since(sent_at(&first.id))
+            .duration_since(sent_time(&first.id))
             .unwrap_or_default();
         let is_expiry =
-            !self.is_expiry_chosen || expired_after.abs_diff(self.lifetime) < EXPIRY_ROUNDED;
+            !self.is_expiry_chosen || expired_after.abs_diff(self.lifetime) < EXPIRY_ROUNDING;
         is_body
             && is_audience
             && is_expiry
@@ -55,8 +62,9 @@ impl Draft {
     }
 }
 
-/// When a letter of that id was sent: ids tell it, to the millisecond. What it expires after counts from then.
-fn sent_at(id: &str) -> SystemTime {
+/// Returns the sending time, in milliseconds, that a message id (UUID version 7) contains; the Unix
+/// epoch for other ids. The lifetime of a message begins at this time.
+fn sent_time(id: &str) -> SystemTime {
     let sent = id
         .parse::<Uuid>()
         .ok()
@@ -67,28 +75,42 @@ fn sent_at(id: &str) -> SystemTime {
     })
 }
 
-impl Shared {
-    /// Keeps a letter, and hands it out once it is kept.
-    pub async fn post(self: &Arc<Self>, who: &Who, mut draft: Draft) -> Result<Sent, Failure> {
-        if let Turn::OnlyAgain(_) = draft.turn {
-            return self.again_or(who, draft, Sent::default()).await;
+impl MailroomState {
+    /// Stores a message and dispatches it to its recipients. If the sender has already sent the
+    /// same message with the same idempotency key, nothing is stored and the receipt of the earlier
+    /// message is returned.
+    pub async fn post_message(
+        self: &Arc<Self>,
+        identity: &MemberIdentity,
+        mut draft: Draft,
+    ) -> Result<SendReceipt, Failure> {
+        if let QuotaUse::OnlyDuplicate(_) = draft.quota {
+            return self
+                .duplicate_or(identity, draft, SendReceipt::default())
+                .await;
         }
         draft.new.id = Uuid::now_v7().to_string();
-        draft.new.expires = sent_at(&draft.new.id) + draft.lifetime;
+        draft.new.expires = sent_time(&draft.new.id) + draft.lifetime;
         let again = draft.new.key.is_some().then(|| draft.clone());
-        let Draft { new, refused, .. } = draft;
-        self.takes(&new.id);
+        let Draft {
+            new,
+            full_mailboxes: refused,
+            ..
+        } = draft;
+        self.expect_own(&new.id);
         let room = self.clone();
         let (answer, posted) = oneshot::channel();
-        // A sender that gives up doesn't keep a letter that was accepted from those whom it is for.
+        // Stored in a task of its own, so that a sender that cancels its call doesn't keep an
+        // accepted message from its recipients.
         tokio::spawn(async move {
             let id = new.id.clone();
             let posted = room.mail.post(new).await;
-            // First: whoever sent it goes on before those many whom it is for.
+            // The sender gets its receipt before the message is dispatched, which takes long for
+            // many recipients.
             let _ = answer.send(posted.clone());
             match posted {
-                Ok(letter) if letter.is_new => room.hand_out(&letter),
-                _ => room.took_none(&id),
+                Ok(letter) if letter.is_new => room.dispatch(&letter),
+                _ => room.forget_own(&id),
             }
         });
         let letter = posted
@@ -96,69 +118,85 @@ impl Shared {
             .map_err(|_| Failure::internal("the message wasn't kept"))??;
         match again.filter(|_| !letter.is_new) {
             Some(again) => {
-                let sent = self.sent_again(&letter, &again)?;
-                self.give_back(who, &again.turn);
+                let sent = self.duplicate_receipt(&letter, &again)?;
+                self.refund_quota(identity, &again.quota);
                 Ok(sent)
             }
-            None => Ok(self.sent(&letter, refused)),
+            None => Ok(self.send_receipt(&letter, refused)),
         }
     }
 
-    /// What is answered to a message that isn't kept: what it was the first time, if its sender sent it before.
+    /// Returns the receipt of an earlier identical message with the same idempotency key. If there
+    /// is none, returns the error receipt `nobody`.
     ///
     /// # Errors
-    /// As [`Self::sent_before`]; that its sender may say nothing new now.
-    pub async fn again_or(&self, who: &Who, draft: Draft, nobody: Sent) -> Result<Sent, Failure> {
-        match (self.sent_before(who, &draft).await?, draft.turn) {
+    /// Fails like [`Self::find_duplicate`]. Fails with the rate limit's failure if there is no
+    /// earlier message and the draft's quota is [`QuotaUse::OnlyDuplicate`].
+    pub async fn duplicate_or(
+        &self,
+        identity: &MemberIdentity,
+        draft: Draft,
+        nobody: SendReceipt,
+    ) -> Result<SendReceipt, Failure> {
+        match (self.find_duplicate(identity, &draft).await?, draft.quota) {
             (Some(sent), turn) => {
-                self.give_back(who, &turn);
+                self.refund_quota(identity, &turn);
                 Ok(sent)
             }
-            (None, Turn::OnlyAgain(refused)) => Err(refused),
+            (None, QuotaUse::OnlyDuplicate(refused)) => Err(refused),
             (None, _) => Ok(nobody),
         }
     }
 
-    /// What was said before takes nothing of what its sender may say.
-    fn give_back(&self, who: &Who, turn: &Turn) {
-        if let Turn::Taken { is_broadcast } = turn
-            && let Some(member) = self.members().get(&who.id)
+    /// Refunds the quota that a duplicate message consumed to its sender.
+    fn refund_quota(&self, identity: &MemberIdentity, turn: &QuotaUse) {
+        if let QuotaUse::Consumed { is_broadcast } = turn
+            && let Some(member) = self.members().get(&identity.id)
         {
-            member.limit.give_back(*is_broadcast);
+            member.rate_limit.refund(*is_broadcast);
         }
     }
 
-    /// What was answered to a message, where its sender sent it before, under the same key.
+    /// Returns the receipt of an earlier message of the sender with the draft's idempotency key;
+    /// `None` if there is none, or the draft has no key.
     ///
     /// # Errors
-    /// `Rejected` where that was another message; the store's.
-    async fn sent_before(&self, who: &Who, draft: &Draft) -> Result<Option<Sent>, Failure> {
+    /// `Rejected` if the earlier message has other content; failures of the store.
+    async fn find_duplicate(
+        &self,
+        identity: &MemberIdentity,
+        draft: &Draft,
+    ) -> Result<Option<SendReceipt>, Failure> {
         let Some(key) = &draft.new.key else {
             return Ok(None);
         };
-        let filter = LetterFilter {
-            of: Some(who.id.to_string()),
+        let filter = MailMessageFilter {
+            member: Some(identity.id.to_string()),
             sent: Some(true),
-            ..LetterFilter::default()
+            ..MailMessageFilter::default()
         };
-        let (letters, _) = self.mail.history(filter, 0, RETRIED_AMONG_MAX).await?;
+        let (letters, _) = self.mail.history(filter, 0, DUPLICATE_SCAN_MAX).await?;
         let first = letters
             .into_iter()
             .map(|(letter, _)| letter)
             .find(|letter| letter.new.key.as_ref() == Some(key));
         first
-            .map(|letter| self.sent_again(&letter, draft))
+            .map(|letter| self.duplicate_receipt(&letter, draft))
             .transpose()
     }
 
-    fn sent_again(&self, first: &Letter, again: &Draft) -> Result<Sent, Failure> {
-        if !again.is_same(first) {
+    fn duplicate_receipt(
+        &self,
+        first: &MailMessage,
+        again: &Draft,
+    ) -> Result<SendReceipt, Failure> {
+        if !again.matches(first) {
             return Err(Failure::rejected("this key was used for another message"));
         }
         let Draft {
             new,
-            asked,
-            refused,
+            named_recipients: asked,
+            full_mailboxes: refused,
             ..
         } = again;
         let missed = |id: &&String| asked.contains(*id) && !first.new.is_for(id);
@@ -169,26 +207,28 @@ impl Shared {
             .filter(missed)
             .cloned()
             .collect();
-        Ok(self.sent(first, refused.into_iter().collect()))
+        Ok(self.send_receipt(first, refused.into_iter().collect()))
     }
 
-    /// Hands a letter to those whom it is for, as far as they have a way, and tells those who want to know.
-    fn hand_out(self: &Arc<Self>, letter: &Arc<Letter>) {
-        if !letter.is_spread() {
-            self.marks.spread(letter.clone());
+    /// Adds a new message to the delivery queues of its recipients, and notifies recipients and
+    /// event listeners.
+    fn dispatch(self: &Arc<Self>, letter: &Arc<MailMessage>) {
+        if !letter.is_fanned_out() {
+            self.receipts.fan_out(letter.clone());
         }
-        self.tell_recipients(letter, Line::hand);
-        self.marks.happened();
+        self.notify_recipients(letter, DeliveryQueue::enqueue);
+        self.receipts.notify_events();
     }
 
-    /// Has a letter's recipients told of it, and `hand`ed where they have a way.
-    pub fn tell_recipients(
+    /// Notifies the recipients of a message of this new message. Calls `hand` for each recipient
+    /// that has a delivery queue, with the queue and the message.
+    pub fn notify_recipients(
         self: &Arc<Self>,
-        letter: &Arc<Letter>,
-        hand: impl Fn(&Line, &Arc<Handed>),
+        letter: &Arc<MailMessage>,
+        hand: impl Fn(&DeliveryQueue, &Arc<OutgoingMail>),
     ) {
-        let handed = Arc::new(Handed::new(letter.clone()));
-        let mut told = Vec::new();
+        let outgoing = Arc::new(OutgoingMail::new(letter.clone()));
+        let mut targets = Vec::new();
         {
             let mut members = self.members();
             for recipient in &letter.new.recipients {
@@ -197,18 +237,19 @@ impl Shared {
                 };
                 member.unread += 1;
                 if let Some(line) = &member.line {
-                    hand(line, &handed);
+                    hand(line, &outgoing);
                 }
-                told.extend(Told::of(member));
+                targets.extend(NotificationTarget::of(member));
             }
         }
-        for told in told {
-            self.tell_mail(&handed, told);
+        for target in targets {
+            self.notify_member(&outgoing, target);
         }
     }
 
-    /// What is answered to whoever sent a letter.
-    fn sent(&self, letter: &Letter, refused: Vec<String>) -> Sent {
+    /// Builds the sender's receipt for a stored message. `refused` are the recipients that don't
+    /// get the message, because their mailboxes are full.
+    fn send_receipt(&self, letter: &MailMessage, refused: Vec<String>) -> SendReceipt {
         let count = letter.new.recipients.len();
         let (recipient_count, message) = match (
             letter.new.audience.as_str(),
@@ -216,12 +257,15 @@ impl Shared {
         ) {
             ("one", [to]) => (
                 None,
-                format!("Message sent to agent {}", self.members().names.display(to)),
+                format!(
+                    "Message sent to agent {}",
+                    self.members().display_names.display(to)
+                ),
             ),
             ("one" | "list", _) => (Some(count), format!("Message sent to {count} agent(s)")),
-            _ => (Some(count), told_all(count)),
+            _ => (Some(count), broadcast_text(count)),
         };
-        Sent {
+        SendReceipt {
             success: true,
             recipient_count: recipient_count.map(|count| count as u64),
             message,
@@ -231,42 +275,47 @@ impl Shared {
         }
     }
 
-    /// A letter's text as a recipient is shown it.
-    pub fn text(&self, handed: &Handed, to: &str) -> String {
-        // Outside of the lock: a long body takes a while.
-        handed.harmless();
-        self.text_of(&self.members(), handed, to)
+    /// Returns the text of a message as displayed to a recipient.
+    pub fn display_text(&self, outgoing: &OutgoingMail, to: &str) -> String {
+        // Computed outside the lock, because a long body takes a while.
+        outgoing.neutral_body();
+        self.format_text(&self.members(), outgoing, to)
     }
 
-    fn text_of(&self, members: &Members, handed: &Handed, to: &str) -> String {
-        let new = &handed.letter.new;
+    fn format_text(&self, members: &Members, outgoing: &OutgoingMail, to: &str) -> String {
+        let new = &outgoing.letter.new;
         let to = match new.kind {
-            LetterKind::Group => shown(&new.audience),
-            _ => members.names.display(to),
+            MailMessageKind::Group => audience_name(&new.audience),
+            _ => members.display_names.display(to),
         };
-        let mut text = prefix(
+        let mut text = message_prefix(
             new.kind,
-            members.names.display(&new.sender),
+            members.display_names.display(&new.sender),
             to,
             new.label.as_deref(),
         );
-        text.push_str(handed.harmless());
+        text.push_str(outgoing.neutral_body());
         text
     }
 
-    /// A letter as it is delivered to one of its recipients.
-    pub fn deliver(&self, handed: &Handed, to: &str, attempt: u32) -> Deliver {
-        // Outside of the lock: a long body takes a while.
-        handed.harmless();
+    /// Builds the delivery request of a message for one recipient.
+    pub fn delivery_request(
+        &self,
+        outgoing: &OutgoingMail,
+        to: &str,
+        attempt: u32,
+    ) -> DeliverMessage {
+        // Computed outside the lock, because a long body takes a while.
+        outgoing.neutral_body();
         let members = self.members();
-        let Letter {
+        let MailMessage {
             number,
             new,
             accepted,
             ..
-        } = &*handed.letter;
-        let shown = |id: &str| members.names.display(id).to_owned();
-        Deliver {
+        } = &*outgoing.letter;
+        let shown = |id: &str| members.display_names.display(id).to_owned();
+        DeliverMessage {
             message_id: new.id.clone(),
             number: *number,
             kind: new.kind,
@@ -276,11 +325,11 @@ impl Shared {
             reply_to: new.reply_to.clone(),
             topic: new.topic.clone(),
             urgent: new.urgent,
-            sent: rfc3339(*accepted),
+            sent: format_rfc3339(*accepted),
             attempt,
-            text: self.text_of(&members, handed, to),
+            text: self.format_text(&members, outgoing, to),
             message: new.body.clone(),
-            display: Displayed {
+            display: DisplayIds {
                 from: shown(&new.sender),
                 to: shown(to),
             },

@@ -1,61 +1,76 @@
-//! Who is here, what they want, and what they keep.
+//! Requests about members: status, groups, preferences, saved memories, and their joining and
+//! leaving. Mailboxes for agents of the process.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::mail::{
-    AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, GUARDIAN, GUARDIAN_SCOPE,
-    GetAgentStatus, GroupView, Groups, Inbox, Join, Leave, ListGroups, MAIL_MEMBERS_MAX,
-    MAIL_MEMORY_BYTES_MAX, MAIL_MUTED_MAX, MAIL_TOPIC_CHARS_MAX, MailId, MailPreferences, MailView,
-    Preferences, ReadMessage, ReplyMessage, SaveMemory, Saved, SendMessage, Sent,
+    AgentStatus, AgentView, BroadcastMessage, CheckInbox, EndAgent, GUARDIAN_ID, GUARDIAN_SCOPE,
+    GetAgentStatus, GroupList, GroupView, Inbox, JoinMailroom, LeaveMailroom, ListGroups,
+    MAIL_MEMBERS_MAX, MAIL_MEMORY_BYTES_MAX, MAIL_MUTED_MAX, MAIL_TOPIC_CHARS_MAX, MailAck,
+    MailPreferences, MailView, MemberId, Preferences, ReadMessage, ReplyMessage, SaveMemory,
+    SavedMemory, SendMessage, SendReceipt,
 };
-use callboard_message::time::rfc3339;
+use callboard_message::time::format_rfc3339;
 use callboard_message::{Failure, Message, Principal, PrincipalKind, RawObject};
-use callboard_runtime::{AgentRef, CallMeta, Cx, NOTE_NAME_BYTES_MAX, NoteError};
+use callboard_runtime::{AgentRef, CallContext, Context, KV_KEY_BYTES_MAX, KvError};
 use uuid::Uuid;
 
-use super::member_identity::{Who, denied_without};
+use super::member_identity::{MemberIdentity, denied_without};
 use super::members::{Member, Members};
 use super::options::{ADMIN_SCOPE, MailroomError, check_id};
-use super::{Mailroom, Shared};
+use super::{Mailroom, MailroomState};
 
-/// Maximum tags of a note. A note with more is refused as invalid. Fixed.
+/// Maximum number of tags of a saved note (`SaveMemory`). A note with more tags is rejected as
+/// invalid.
 const TAGS_MAX: usize = 16;
-/// Maximum characters of one of those tags. A longer one is refused as invalid. Fixed.
+/// Maximum length of one tag of a saved note, in characters. A longer tag is rejected as invalid.
 const TAG_CHARS_MAX: usize = 64;
 
-impl Shared {
-    pub async fn status(&self, message: GetAgentStatus, cx: &Cx) -> Result<AgentStatus, Failure> {
-        let who = self.who_looks(cx).await?;
-        Ok(self.status_for(&who, message.agent_id.as_deref()))
+impl MailroomState {
+    pub async fn agent_status(
+        &self,
+        message: GetAgentStatus,
+        cx: &Context,
+    ) -> Result<AgentStatus, Failure> {
+        let identity = self.identify_viewer(cx).await?;
+        Ok(self.status_for(&identity, message.agent_id.as_deref()))
     }
 
-    pub fn status_for(&self, who: &Who, only: Option<&str>) -> AgentStatus {
+    pub fn status_for(&self, identity: &MemberIdentity, only: Option<&str>) -> AgentStatus {
         let members = self.members();
         let wanted = members
-            .seen_by(&who.id)
+            .visible_to(&identity.id)
             .filter(|member| only.is_none_or(|only| *member.id == *only));
-        let agents: Vec<AgentView> = wanted.map(|member| view(&members, member, who)).collect();
+        let agents: Vec<AgentView> = wanted
+            .map(|member| agent_view(&members, member, identity))
+            .collect();
         AgentStatus {
             count: agents.len() as u64,
             agents,
         }
     }
 
-    pub async fn groups(&self, _: ListGroups, cx: &Cx) -> Result<Groups, Failure> {
-        let who = self.who_looks(cx).await?;
-        let groups = self.members().groups_seen_by(&who.id);
+    pub async fn groups(&self, _: ListGroups, cx: &Context) -> Result<GroupList, Failure> {
+        let identity = self.identify_viewer(cx).await?;
+        let groups = self.members().visible_groups(&identity.id);
         let groups = groups.into_iter().map(|(group, count)| GroupView {
             name: group.to_string(),
             count,
         });
-        Ok(Groups {
+        Ok(GroupList {
             groups: groups.collect(),
         })
     }
 
-    pub async fn save_memory(&self, message: SaveMemory, cx: &Cx) -> Result<Saved, Failure> {
-        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
+    pub async fn save_memory(
+        &self,
+        message: SaveMemory,
+        cx: &Context,
+    ) -> Result<SavedMemory, Failure> {
+        let identity = self
+            .identify(cx, message.sender_agent_id.as_deref())
+            .await?;
         if message.content.is_empty() || message.content.len() > MAIL_MEMORY_BYTES_MAX {
             return Err(Failure::invalid(format!(
                 "`content` must be 1 to {MAIL_MEMORY_BYTES_MAX} bytes"
@@ -67,22 +82,22 @@ impl Shared {
                 "at most {TAGS_MAX} `tags` of {TAG_CHARS_MAX} characters"
             )));
         }
-        // Those without a name stand in the order of their time.
+        // Generated keys are in chronological order.
         let key = message.key.unwrap_or_else(|| Uuid::now_v7().to_string());
-        if key.is_empty() || key.len() > NOTE_NAME_BYTES_MAX {
+        if key.is_empty() || key.len() > KV_KEY_BYTES_MAX {
             return Err(Failure::invalid(format!(
-                "`key` must be 1 to {NOTE_NAME_BYTES_MAX} bytes"
+                "`key` must be 1 to {KV_KEY_BYTES_MAX} bytes"
             )));
         }
-        let body = RawObject::of("content", &message.content).with("tags", tags);
-        let body = body.with("at", rfc3339(SystemTime::now()));
+        let body = RawObject::single("content", &message.content).with("tags", tags);
+        let body = body.with("at", format_rfc3339(SystemTime::now()));
         match self
-            .notes
-            .put(&format!("memory/{}", who.id), &key, body, None)
+            .kv
+            .put(&format!("memory/{}", identity.id), &key, body, None)
             .await
         {
-            Ok(version) => Ok(Saved { key, version }),
-            Err(NoteError::Journal(error)) => Err(error.into()),
+            Ok(version) => Ok(SavedMemory { key, version }),
+            Err(KvError::Journal(error)) => Err(error.into()),
             Err(error) => Err(Failure::internal(error.to_string())),
         }
     }
@@ -90,16 +105,16 @@ impl Shared {
     pub async fn preferences(
         &self,
         message: MailPreferences,
-        cx: &Cx,
+        cx: &Context,
     ) -> Result<Preferences, Failure> {
-        let who = self.who(cx, None).await?;
+        let identity = self.identify(cx, None).await?;
         let MailPreferences {
             mute_senders,
             mute_topics,
             topics,
             ask_urgent,
         } = message;
-        let is_id = |id: &String| MailId::parse(id.as_str()).is_ok();
+        let is_id = |id: &String| MemberId::parse(id.as_str()).is_ok();
         let is_topic = |topic: &String| (1..=MAIL_TOPIC_CHARS_MAX).contains(&topic.chars().count());
         let fits = |list: &Option<Vec<String>>, fits: &dyn Fn(&String) -> bool| {
             list.as_ref()
@@ -117,11 +132,11 @@ impl Shared {
             || topics.is_some()
             || ask_urgent.is_some()
         {
-            self.change(&who.id, |kept| {
+            self.update_member(&identity.id, |kept| {
                 let wants = &mut kept.wants;
-                let put = |place: &mut Vec<String>, said: &Option<Vec<String>>| {
-                    if let Some(said) = said {
-                        place.clone_from(said);
+                let put = |place: &mut Vec<String>, new_list: &Option<Vec<String>>| {
+                    if let Some(new_list) = new_list {
+                        place.clone_from(new_list);
                     }
                 };
                 put(&mut wants.mute_senders, &mute_senders);
@@ -133,90 +148,95 @@ impl Shared {
         }
         Ok(self
             .members()
-            .get(&who.id)
+            .get(&identity.id)
             .map(|member| Preferences::clone(&member.wants))
             .unwrap_or_default())
     }
 
-    pub async fn end(self: &Arc<Self>, message: EndAgent, cx: &Cx) -> Result<Done, Failure> {
-        let who = self.who_looks(cx).await?;
-        if !who.administers {
+    pub async fn end_agent(
+        self: &Arc<Self>,
+        message: EndAgent,
+        cx: &Context,
+    ) -> Result<MailAck, Failure> {
+        let identity = self.identify_viewer(cx).await?;
+        if !identity.administers {
             return Err(denied_without(
                 ADMIN_SCOPE,
-                "only whoever may administer mail (mail.admin) ends agents",
+                "ending agents requires the scope mail.admin",
             ));
         }
         let EndAgent { agent_id: id, back } = message;
         let was_ended = self
             .members()
             .get(&id)
-            .filter(|member| !member.is_office())
+            .filter(|member| !member.is_reserved())
             .map(|member| member.is_ended);
         let was_ended = was_ended.ok_or_else(|| Failure::not_found("there is no such agent"))?;
         if was_ended != back {
-            return Ok(Done { success: true });
+            return Ok(MailAck { success: true });
         }
-        self.change(&id, |kept| kept.ended = !back).await?;
+        self.update_member(&id, |kept| kept.ended = !back).await?;
         let way = {
             let mut members = self.members();
             let Some(member) = members.get_mut(&id) else {
-                return Ok(Done { success: true });
+                return Ok(MailAck { success: true });
             };
             if back {
-                self.open_line(cx.system(), member);
+                self.open_queue(cx.system(), member);
             } else {
-                member.end_line();
-                member.leave();
+                member.close_queue();
+                member.mark_left();
             }
             member.has_left = false;
-            member.way()
+            member.delivery_method()
         };
         if back {
-            self.tell_joined(&id, way).await?
+            self.append_joined(&id, way).await?
         } else {
-            self.tell_left(&id, "terminated").await?
+            self.append_left(&id, "terminated").await?
         }
-        Ok(Done { success: true })
+        Ok(MailAck { success: true })
     }
 
-    pub async fn come(&self, _: Join, cx: &Cx) -> Result<AgentView, Failure> {
-        let who = self.who(cx, None).await?;
+    pub async fn join_mailroom(&self, _: JoinMailroom, cx: &Context) -> Result<AgentView, Failure> {
+        let identity = self.identify(cx, None).await?;
         let members = self.members();
         let member = members
-            .get(&who.id)
+            .get(&identity.id)
             .ok_or_else(|| Failure::not_found("there is no such agent"))?;
-        Ok(view(&members, member, &who))
+        Ok(agent_view(&members, member, &identity))
     }
 
-    pub async fn go(&self, _: Leave, cx: &Cx) -> Result<Done, Failure> {
-        let who = self.who(cx, None).await?;
-        if let Some(member) = self.members().get_mut(&who.id) {
-            member.leave();
+    pub async fn leave_mailroom(&self, _: LeaveMailroom, cx: &Context) -> Result<MailAck, Failure> {
+        let identity = self.identify(cx, None).await?;
+        if let Some(member) = self.members().get_mut(&identity.id) {
+            member.mark_left();
         }
-        if who.is_agent() {
-            self.tell_left(&who.id, "left").await?;
+        if identity.is_agent() {
+            self.append_left(&identity.id, "left").await?;
         }
-        Ok(Done { success: true })
+        Ok(MailAck { success: true })
     }
 }
 
-fn view(members: &Members, member: &Member, who: &Who) -> AgentView {
-    let may_know = member.id == who.id || who.is_guardian || who.watches;
+fn agent_view(members: &Members, member: &Member, identity: &MemberIdentity) -> AgentView {
+    let may_know = member.id == identity.id || identity.is_guardian || identity.watches;
     AgentView {
         agent_id: member.id.to_string(),
-        display_id: members.names.display(&member.id).to_owned(),
+        display_id: members.display_names.display(&member.id).to_owned(),
         state: member.state(),
         name: None,
         role: member.place.role.clone(),
         phase: member.place.phase.clone(),
         groups: member.place.groups.iter().cloned().collect(),
-        way: member.way(),
+        way: member.delivery_method(),
         unread: may_know.then(|| u64::try_from(member.unread).unwrap_or_default()),
-        last_seen: member.seen.map(|(_, at)| rfc3339(at)),
+        last_seen: member.seen.map(|(_, at)| format_rfc3339(at)),
     }
 }
 
-/// What one member asks of a mailroom. Whoever has it is that member: hand it to nobody else.
+/// Mailroom client that sends and receives as one member. Its holder acts under the member's
+/// identity, so it must not be passed to other agents.
 #[derive(derive_more::Debug, Clone)]
 #[debug("Mailbox({})", self.id())]
 pub struct Mailbox {
@@ -225,11 +245,12 @@ pub struct Mailbox {
 }
 
 impl Mailroom {
-    /// The mailbox of an agent of this process. From then on nobody who shows a key is taken for it. `mailroom` is this
-    /// mailroom, running.
+    /// Returns the mailbox of an agent of this process. From then on, API keys can't claim the id
+    /// `id`. `mailroom` must be the running agent of this mailroom.
     ///
     /// # Errors
-    /// [`MailroomError::Id`], [`MailroomError::Reserved`], [`MailroomError::Taken`], [`MailroomError::TooManyMembers`].
+    /// [`MailroomError::InvalidId`], [`MailroomError::ReservedId`], [`MailroomError::IdTaken`],
+    /// [`MailroomError::TooManyMembers`].
     pub fn mailbox(&self, mailroom: &AgentRef, id: &str) -> Result<Mailbox, MailroomError> {
         check_id(id)?;
         let options = self.shared.options();
@@ -239,11 +260,11 @@ impl Mailroom {
             return Err(MailroomError::TooManyMembers);
         }
         let member = members.entry(id, &options);
-        if member.is_others(PrincipalKind::Agent) {
-            return Err(MailroomError::Taken(id.to_owned()));
+        if member.is_claimed_by_other(PrincipalKind::Agent) {
+            return Err(MailroomError::IdTaken(id.to_owned()));
         }
         member.kind = Some(PrincipalKind::Agent);
-        // It joins with its first word.
+        // A new member joins with its first request.
         member.has_left |= is_new;
         Ok(Mailbox {
             mailroom: mailroom.clone(),
@@ -251,11 +272,11 @@ impl Mailroom {
         })
     }
 
-    /// The Guardian's mailbox.
+    /// Returns the Guardian's mailbox. `mailroom` must be the running agent of this mailroom.
     pub fn guardian(&self, mailroom: &AgentRef) -> Mailbox {
         let guardian = Principal {
             scopes: vec![GUARDIAN_SCOPE.to_owned()],
-            ..Principal::agent(GUARDIAN)
+            ..Principal::agent(GUARDIAN_ID)
         };
         Mailbox {
             mailroom: mailroom.clone(),
@@ -265,21 +286,21 @@ impl Mailroom {
 }
 
 impl Mailbox {
-    /// Whose it is.
+    /// Returns the agent id of the mailbox's member.
     pub fn id(&self) -> &str {
         &self.principal.id
     }
 
-    /// Asks any of a mailroom's messages.
+    /// Sends any request to the mailroom.
     ///
     /// # Errors
-    /// The mailroom's, and where it is away.
+    /// Returns the failure of the mailroom, or `Unavailable` if it isn't running.
     pub async fn ask<T, M>(&self, message: M) -> Result<T, Failure>
     where
         T: Send + 'static,
         M: Message<Reply = Result<T, Failure>>,
     {
-        let call = CallMeta::new(self.principal.clone());
+        let call = CallContext::new(self.principal.clone());
         self.mailroom
             .ask(message)
             .within_call(Some(Arc::new(call)))
@@ -287,11 +308,12 @@ impl Mailbox {
             .map_err(Failure::from)?
     }
 
-    /// Says something to one agent.
+    /// Sends a message to one agent.
     ///
     /// # Errors
-    /// As [`Mailbox::ask`]. Whoever isn't there is told by [`Sent::success`].
-    pub async fn send(&self, to: &str, message: &str) -> Result<Sent, Failure> {
+    /// Fails like [`Mailbox::ask`]. An unreachable recipient is not an error, but reported by
+    /// [`SendReceipt::success`].
+    pub async fn send(&self, to: &str, message: &str) -> Result<SendReceipt, Failure> {
         let to = Some(to.to_owned());
         self.ask(SendMessage {
             message: message.to_owned(),
@@ -301,11 +323,11 @@ impl Mailbox {
         .await
     }
 
-    /// Says something to all that it sees.
+    /// Sends a message to all agents that the member can see.
     ///
     /// # Errors
-    /// As [`Mailbox::ask`].
-    pub async fn broadcast(&self, message: &str) -> Result<Sent, Failure> {
+    /// Fails like [`Mailbox::ask`].
+    pub async fn broadcast(&self, message: &str) -> Result<SendReceipt, Failure> {
         self.ask(BroadcastMessage {
             message: message.to_owned(),
             ..BroadcastMessage::default()
@@ -313,11 +335,12 @@ impl Mailbox {
         .await
     }
 
-    /// Answers a message.
+    /// Replies to the sender of a message.
     ///
     /// # Errors
-    /// As [`Mailbox::ask`]; `NotFound` where it isn't one of its own.
-    pub async fn reply(&self, message_id: &str, message: &str) -> Result<Sent, Failure> {
+    /// Fails like [`Mailbox::ask`], and with `NotFound` if the message neither comes from the
+    /// member nor is for it.
+    pub async fn reply(&self, message_id: &str, message: &str) -> Result<SendReceipt, Failure> {
         let (message_id, message) = (message_id.to_owned(), message.to_owned());
         self.ask(ReplyMessage {
             message_id,
@@ -327,18 +350,18 @@ impl Mailbox {
         .await
     }
 
-    /// What it hasn't read; what is shown whole is read by that.
+    /// Returns the member's unread messages. Messages that are returned in full are marked as read.
     ///
     /// # Errors
-    /// As [`Mailbox::ask`].
+    /// Fails like [`Mailbox::ask`].
     pub async fn check(&self) -> Result<Inbox, Failure> {
         self.ask(CheckInbox::default()).await
     }
 
-    /// A message whole; it is read by that.
+    /// Returns a message in full and marks it as read.
     ///
     /// # Errors
-    /// As [`Mailbox::reply`].
+    /// Fails like [`Mailbox::reply`].
     pub async fn read(&self, message_id: &str) -> Result<MailView, Failure> {
         self.ask(ReadMessage {
             message_id: message_id.to_owned(),

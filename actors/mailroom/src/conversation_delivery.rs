@@ -1,109 +1,118 @@
-//! Mail for agents that converse: those of A2A, and whoever else takes words.
+//! Delivery to agents that converse (A2A agents, and others that handle `Converse`).
 //!
-//! Such an agent has a message as soon as it gives any sign of it. What it says to it becomes a message of its own, in the same
-//! thread.
+//! A message counts as delivered at the agent's first sign of activity. The agent's answer becomes
+//! a new message in the same thread.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::surface::Converse;
-use callboard_message::{Answer, Artifact, Content, Failure, Log, Progress, Question, ToolResult};
-use callboard_runtime::{AgentRef, CallMeta, Caller};
+use callboard_message::capabilities::Converse;
+use callboard_message::{
+    Answer, Artifact, Content, Failure, LogMessage, Progress, Question, ToolResult,
+};
+use callboard_runtime::{AgentRef, CallContext, Caller};
 use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::Shared;
-use super::text::Handed;
+use super::MailroomState;
+use super::text::OutgoingMail;
 
-/// Maximum duration of one delivery.
-pub const DELIVER_WITHIN: Duration = Duration::from_secs(60);
-/// How long such an agent may take to answer a message that it has.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(600);
-/// How the key of an answer begins; the id of what it answers follows.
-pub(super) const ANSWER_KEY: &str = "a2a:";
+/// Maximum duration of one attempt to deliver a message to an agent.
+pub const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time that a conversing agent has to answer a delivered message.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+/// Prefix of the idempotency key of an agent's answer. The id of the answered message follows.
+pub(super) const ANSWER_KEY_PREFIX: &str = "a2a:";
 
-/// Letters of one line that are being answered at once: the next is said when an answer is there.
-pub const TALKS_AT_ONCE_MAX: usize = 64;
+/// Maximum number of conversations of one delivery queue that are open at once. Further deliveries
+/// wait until an agent has answered.
+pub const CONVERSATIONS_MAX: usize = 64;
 
-/// The talks of a line.
-pub(super) struct Talks(Arc<Semaphore>);
+/// Limit of concurrent conversations of one delivery queue.
+pub(super) struct ConversationLimit(Arc<Semaphore>);
 
-impl Default for Talks {
+impl Default for ConversationLimit {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(TALKS_AT_ONCE_MAX)))
+        Self(Arc::new(Semaphore::new(CONVERSATIONS_MAX)))
     }
 }
 
-impl Talks {
-    /// Waits until one more may begin.
+impl ConversationLimit {
+    /// Waits for capacity for one more conversation.
     ///
     /// # Errors
-    /// `Overloaded` where none ended within [`DELIVER_WITHIN`].
-    pub async fn begin(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let turn = tokio::time::timeout(DELIVER_WITHIN, self.0.clone().acquire_owned()).await;
+    /// `Overloaded` if none ended within [`DELIVERY_TIMEOUT`].
+    pub async fn acquire(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let turn = tokio::time::timeout(DELIVERY_TIMEOUT, self.0.clone().acquire_owned()).await;
         let turn = turn.ok().and_then(Result::ok);
         turn.ok_or_else(|| Failure::overloaded("the agent answers too many messages at once"))
     }
 }
 
-/// Notes any sign of life. Nobody is there to answer a question: its message is delivered all the same.
-struct Sign(watch::Sender<bool>);
+/// Caller of a conversation that only records whether the agent has shown activity: progress, a log
+/// message, an artifact or a question. Questions fail with `NoResponder`.
+struct ActivityCaller(watch::Sender<bool>);
 
-impl Sign {
-    fn seen(&self) {
+impl ActivityCaller {
+    fn record_activity(&self) {
         self.0.send_replace(true);
     }
 }
 
-impl Caller for Sign {
+impl Caller for ActivityCaller {
     fn progress(&self, _: Progress) {
-        self.seen();
+        self.record_activity();
     }
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        self.seen();
-        let nobody = Failure::nobody_to_ask("this is mail: answer it with what you would ask");
+        self.record_activity();
+        let nobody =
+            Failure::no_responder("mail has no client to ask: reply with the question instead");
         Box::pin(std::future::ready(Err(nobody)))
     }
 
-    fn log(&self, _: Log) {
-        self.seen();
+    fn log(&self, _: LogMessage) {
+        self.record_activity();
     }
 
     fn artifact(&self, _: Artifact) {
-        self.seen();
+        self.record_activity();
     }
 }
 
-/// Says a letter to an agent. Ends when the agent has it; what it answers is waited for beside that, and its `turn` with it.
+/// Delivers a message to an agent as a `Converse` call. Returns once the agent has shown activity
+/// or answered. The answer is awaited in the background and posted as a message; `turn` is held
+/// until then.
 ///
 /// # Errors
-/// The agent's own, or `TimedOut` where it gave no sign within [`DELIVER_WITHIN`].
+/// Returns the agent's failure, or `TimedOut` if the agent showed no activity within
+/// [`DELIVERY_TIMEOUT`].
 pub(super) async fn deliver(
-    room: &Arc<Shared>,
+    room: &Arc<MailroomState>,
     agent: &AgentRef,
-    handed: &Arc<Handed>,
+    outgoing: &Arc<OutgoingMail>,
     id: &Arc<str>,
-    call: CallMeta,
+    call: CallContext,
     turn: OwnedSemaphorePermit,
 ) -> Result<(), Failure> {
-    let new = &handed.letter.new;
-    let Converse(said) = Converse::of([Content::text(room.text(handed, id))]);
-    let said = Converse(said.with("key", &new.id).with("context", new.thread()));
-    let (sign, mut seen) = watch::channel(false);
-    let has_it = seen.clone();
-    let call = Arc::new(call.with_caller(Arc::new(Sign(sign))));
-    let (room, agent, handed, id) = (room.clone(), agent.clone(), handed.clone(), id.clone());
-    let mut talk = tokio::spawn(async move {
+    let new = &outgoing.letter.new;
+    let Converse(message) =
+        Converse::from_content([Content::text(room.display_text(outgoing, id))]);
+    let message = Converse(message.with("key", &new.id).with("context", new.thread()));
+    let (activity, mut observed) = watch::channel(false);
+    let has_it = observed.clone();
+    let call = Arc::new(call.with_caller(Arc::new(ActivityCaller(activity))));
+    let (room, agent, outgoing, id) = (room.clone(), agent.clone(), outgoing.clone(), id.clone());
+    let mut conversation = tokio::spawn(async move {
         let answer = agent
-            .ask(said)
+            .ask(message)
             .within_call(Some(call))
-            .within(ANSWER_WITHIN)
+            .within(ANSWER_TIMEOUT)
             .await;
         let _turn = turn;
-        answered(
+        post_answer(
             &room,
-            &handed,
+            &outgoing,
             &id,
             answer.map_err(Failure::from).and_then(|reply| reply)?,
         )
@@ -111,37 +120,38 @@ pub(super) async fn deliver(
     });
     tokio::select! {
         biased;
-        ended = &mut talk => match ended.unwrap_or_else(|_| Err(Failure::internal("the delivery broke off"))) {
-            // However it went on: it has it.
+        ended = &mut conversation => match ended.unwrap_or_else(|_| Err(Failure::internal("the delivery task failed"))) {
+            // A failure after the first activity doesn't undo the delivery.
             Err(_) if *has_it.borrow() => Ok(()),
             ended => ended,
         },
-        Ok(_) = seen.wait_for(|seen| *seen) => Ok(()),
-        () = tokio::time::sleep(DELIVER_WITHIN) => {
-            talk.abort();
-            Err(Failure::timed_out("the agent gave no sign"))
+        Ok(_) = observed.wait_for(|observed| *observed) => Ok(()),
+        () = tokio::time::sleep(DELIVERY_TIMEOUT) => {
+            conversation.abort();
+            Err(Failure::timed_out("the agent showed no activity"))
         }
     }
 }
 
-/// Makes a message of an agent's answer. An answer to an answer isn't one: two that always answer would never end.
-async fn answered(
-    room: &Arc<Shared>,
-    handed: &Handed,
+/// Posts an agent's answer to the message `outgoing` as a message to its sender. If `outgoing` is
+/// itself such an answer, nothing is posted, so that two agents don't answer each other endlessly.
+async fn post_answer(
+    room: &Arc<MailroomState>,
+    outgoing: &OutgoingMail,
     id: &str,
     answer: ToolResult,
 ) -> Result<(), Failure> {
     if answer.is_error() {
         return Err(Failure::rejected("the agent refused it"));
     }
-    let letter = &handed.letter;
+    let letter = &outgoing.letter;
     let is_answer = letter
         .new
         .key
         .as_ref()
-        .is_some_and(|key| key.starts_with(ANSWER_KEY));
-    if !is_answer && let Err(failure) = room.answer(letter, id, &answer.texts()).await {
-        callboard_message::log::warn!(letter = letter.new.id, member = id, kind = %failure.kind, "an answer to mail isn't kept");
+        .is_some_and(|key| key.starts_with(ANSWER_KEY_PREFIX));
+    if !is_answer && let Err(failure) = room.post_agent_answer(letter, id, &answer.texts()).await {
+        callboard_message::log::warn!(letter = letter.new.id, member = id, kind = %failure.kind, "failed to store an agent's answer to mail");
     }
     Ok(())
 }

@@ -1,255 +1,282 @@
-//! The letters that wait for a member's way. A line holds few: what is too much for it is looked up in the store once there
-//! is room.
+//! Delivery queue of a member. It holds few messages in memory; further ones are read from the
+//! store once there is room.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::mail::{Deliver, MAIL_UNREAD_MAX, Reach};
-use callboard_message::surface::Converse;
-use callboard_message::{Change, Failure, FailureKind, Message, Principal};
+use callboard_message::capabilities::Converse;
+use callboard_message::mail::{CheckDelivery, DeliverMessage, MAIL_UNREAD_MAX};
+use callboard_message::{CapabilityChange, Failure, FailureKind, Message, Principal};
 use callboard_runtime::{
-    Agent, AgentId, AgentRef, Backoff, CallMeta, Changed, Cx, Handler, Handlers, JournalError,
-    MAIL_PAGE_MAX, Profile, Recipient, SyncHandler, System,
+    Agent, AgentChanged, AgentId, AgentProfile, AgentRef, Backoff, CallContext, Context, Handler,
+    Handlers, JournalError, MAIL_PAGE_MAX, Recipient, SyncHandler, System,
 };
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::Shared;
-use super::conversation_delivery::{DELIVER_WITHIN, Talks};
-use super::text::Handed;
+use super::MailroomState;
+use super::conversation_delivery::{ConversationLimit, DELIVERY_TIMEOUT};
+use super::text::OutgoingMail;
 
-/// Letters that a member's line holds; what is more waits in the store.
-pub const LINE_LETTERS_MAX: usize = 256;
+/// Maximum number of messages that a delivery queue holds in memory. Further messages are read from
+/// the store later.
+pub const QUEUE_MESSAGES_MAX: usize = 256;
 
-/// There may be something to deliver.
-struct Wake {
-    /// Whoever gets it may be back: try at once.
-    again: bool,
+/// Request to a delivery worker to look for messages to deliver.
+struct WakeWorker {
+    /// Whether to retry a failed delivery without waiting for the end of the backoff, because the
+    /// recipient may be available again.
+    is_retry_now: bool,
 }
 
-impl Message for Wake {
+impl Message for WakeWorker {
     type Reply = ();
     const NAME: &'static str = "callboard.mail.wake";
 }
 
-/// The way of one member's mail.
-pub(super) struct Line {
-    /// Whoever delivers. It ends after its last delivery.
-    pub carrier: AgentRef,
-    wake: Recipient<Wake>,
-    queue: Arc<Queue>,
-    /// Whose way it is, by name.
-    pub way: Arc<str>,
+/// Delivery queue of one member, and the handle of the worker that empties it.
+pub(super) struct DeliveryQueue {
+    /// Worker agent that delivers the messages. When stopped, it first completes the delivery in
+    /// progress.
+    pub worker: AgentRef,
+    wake: Recipient<WakeWorker>,
+    queue: Arc<QueueState>,
+    /// Directory name of the agent to which the worker delivers.
+    pub delivery_agent: Arc<str>,
 }
 
-/// What a line and its carrier share.
+/// State shared by a queue and its worker.
 #[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
-    /// The last delivery failed.
-    fails: AtomicBool,
-    /// Nobody there takes mail.
-    nowhere: AtomicBool,
-    is_over: AtomicBool,
-    talks: Talks,
+struct QueueState {
+    pending: Mutex<PendingMessages>,
+    /// Whether the last delivery failed.
+    has_failed: AtomicBool,
+    /// Whether the delivery agent handles neither `DeliverMessage` nor `Converse`, so that nothing
+    /// can be delivered.
+    has_no_receiver: AtomicBool,
+    is_closed: AtomicBool,
+    conversations: ConversationLimit,
 }
 
 #[derive(Default)]
-struct Waiting {
-    /// Urgent first, then by number.
-    letters: BTreeMap<(bool, u64), Arc<Handed>>,
-    /// There may be letters that are in the store alone.
-    is_behind: bool,
-    /// And there may be new ones before where it was last looked.
-    anew: bool,
-    /// Letters that came and weren't delivered, in the line or not; those in the store before the line began are counted by its
-    /// first look.
+struct PendingMessages {
+    /// Messages in memory. Key: `false` for urgent messages, which come first, then the message
+    /// number.
+    messages: BTreeMap<(bool, u64), Arc<OutgoingMail>>,
+    /// Whether the store may hold undelivered messages that aren't in memory.
+    has_stored: bool,
+    /// Whether reading from the store must begin again, because messages may have been added before
+    /// the worker's cursor.
+    needs_rescan: bool,
+    /// Number of undelivered messages, in memory or not. Messages that were stored before the queue
+    /// started are counted by the worker's first run.
     count: usize,
-    /// Those are among them.
+    /// Whether `count` includes the messages stored before the queue started.
     is_counted: bool,
-    /// The first letter that came since it began, by number.
+    /// Lowest number of the messages that arrived since the queue started. Only lower numbers are
+    /// counted by the worker's first run.
     first: Option<u64>,
 }
 
-impl Line {
-    /// Begins the line of a member. There may be letters in the store.
-    pub fn open(system: &System, room: &Arc<Shared>, id: &Arc<str>, way: &str) -> Option<Self> {
-        let queue = Arc::new(Queue::default());
+impl DeliveryQueue {
+    /// Starts the delivery queue of the member `id` to the agent named `way`. Its worker also
+    /// delivers messages that were stored earlier. Returns `None` if the worker can't be started.
+    pub fn start(
+        system: &System,
+        room: &Arc<MailroomState>,
+        id: &Arc<str>,
+        way: &str,
+    ) -> Option<Self> {
+        let queue = Arc::new(QueueState::default());
         let way: Arc<str> = way.into();
         let make = {
             let (room, id, way, queue) = (room.clone(), id.clone(), way.clone(), queue.clone());
             move || {
-                // What is in the store, with what a carrier before this one had in hand.
-                queue.waiting().is_behind = true;
-                Carrier::new(room.clone(), id.clone(), way.clone(), queue.clone())
+                // Includes messages that an earlier worker was delivering.
+                queue.lock_pending().has_stored = true;
+                DeliveryWorker::new(room.clone(), id.clone(), way.clone(), queue.clone())
             }
         };
-        let carrier = system
+        let worker = system
             .prepare_with(make)
             .label(format!("mail of {id}"))
             .spawn();
-        let wake = carrier.recipient()?;
+        let wake = worker.recipient()?;
         Some(Self {
-            carrier,
+            worker,
             wake,
             queue,
-            way,
+            delivery_agent: way,
         })
     }
 
-    /// One letter more, unless there are too many.
-    pub fn hand(&self, handed: &Arc<Handed>) {
-        self.queue.waiting().push(handed);
+    /// Adds a message. If the queue is full or messages still wait in the store, it isn't held in
+    /// memory but read from the store later.
+    pub fn enqueue(&self, outgoing: &Arc<OutgoingMail>) {
+        self.queue.lock_pending().push(outgoing);
         self.wake(false);
     }
 
-    /// It needn't deliver these any more: its member asked for them.
-    pub fn forget(&self, letters: &[u64]) {
-        let mut waiting = self.queue.waiting();
+    /// Removes messages, by number, that the member has fetched by itself.
+    pub fn remove(&self, letters: &[u64]) {
+        let mut waiting = self.queue.lock_pending();
         for letter in letters {
             for is_normal in [false, true] {
-                if waiting.letters.remove(&(is_normal, *letter)).is_some() {
+                if waiting.messages.remove(&(is_normal, *letter)).is_some() {
                     waiting.count = waiting.count.saturating_sub(1);
                 }
             }
         }
     }
 
-    /// Letters that weren't delivered.
-    pub fn undelivered(&self) -> usize {
-        self.queue.waiting().count
+    /// Returns the number of undelivered messages, in memory and in the store.
+    pub fn undelivered_count(&self) -> usize {
+        self.queue.lock_pending().count
     }
 
-    /// Whoever gets it may be back.
-    pub fn retry(&self) {
-        if self.queue.fails.load(Relaxed) {
+    /// Wakes the worker to retry a failed delivery without waiting for the backoff, because the
+    /// recipient may be available again.
+    pub fn retry_now(&self) {
+        if self.queue.has_failed.load(Relaxed) {
             self.wake(true);
         }
     }
 
-    /// There may be letters in the store that came by another process.
-    pub fn look(&self, letter: u64) {
+    /// Records that another node has stored a message for this member, with the number `letter`.
+    /// The worker reads it from the store.
+    pub fn notify_stored(&self, letter: u64) {
         {
-            let mut waiting = self.queue.waiting();
-            waiting.came(letter);
-            waiting.fall_behind();
+            let mut waiting = self.queue.lock_pending();
+            waiting.count_arrival(letter);
+            waiting.mark_stored();
         }
         self.wake(false);
     }
 
     fn wake(&self, again: bool) {
-        // Where there is no room it is awake.
-        let _ = self.wake.try_tell(Wake { again });
+        // A full mailbox means that the worker is awake.
+        let _ = self.wake.try_tell(WakeWorker {
+            is_retry_now: again,
+        });
     }
 
-    /// The last delivery ended well, as far as it went.
-    pub fn works(&self) -> bool {
-        !self.queue.fails.load(Relaxed) && !self.leads_nowhere()
+    /// Returns whether the last delivery or probe didn't fail and the delivery agent handles mail.
+    /// A queue that hasn't tried yet counts as working.
+    pub fn is_working(&self) -> bool {
+        !self.queue.has_failed.load(Relaxed) && !self.has_no_receiver()
     }
 
-    /// Nobody there takes mail.
-    pub fn leads_nowhere(&self) -> bool {
-        self.queue.nowhere.load(Relaxed)
+    /// Returns whether the delivery agent handles neither `DeliverMessage` nor `Converse`.
+    pub fn has_no_receiver(&self) -> bool {
+        self.queue.has_no_receiver.load(Relaxed)
     }
 
-    /// Ends it. What it held stays in the store.
-    pub fn end(&self) {
-        self.queue.is_over.store(true, Relaxed);
-        self.queue.waiting().letters.clear();
-        self.carrier.stop();
-    }
-}
-
-impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock()
+    /// Stops the worker. Undelivered messages stay in the store.
+    pub fn close(&self) {
+        self.queue.is_closed.store(true, Relaxed);
+        self.queue.lock_pending().messages.clear();
+        self.worker.stop();
     }
 }
 
-impl Waiting {
-    fn came(&mut self, letter: u64) {
+impl QueueState {
+    fn lock_pending(&self) -> MutexGuard<'_, PendingMessages> {
+        self.pending.lock()
+    }
+}
+
+impl PendingMessages {
+    fn count_arrival(&mut self, letter: u64) {
         self.count += 1;
         self.first = Some(self.first.map_or(letter, |first| first.min(letter)));
     }
 
-    fn push(&mut self, handed: &Arc<Handed>) {
-        self.came(handed.letter.number);
-        // While it is behind, what is new isn't put before what is older.
-        if self.is_behind || self.letters.len() >= LINE_LETTERS_MAX {
-            self.fall_behind();
+    fn push(&mut self, outgoing: &Arc<OutgoingMail>) {
+        self.count_arrival(outgoing.letter.number);
+        // While messages wait in the store, a new one must not overtake them.
+        if self.has_stored || self.messages.len() >= QUEUE_MESSAGES_MAX {
+            self.mark_stored();
         } else {
-            self.put(handed.clone());
+            self.insert(outgoing.clone());
         }
     }
 
-    /// There is something to deliver, as far as it is known.
-    fn has_some(&self) -> bool {
-        self.is_behind || !self.letters.is_empty()
+    /// Returns whether there may be messages to deliver.
+    fn has_pending(&self) -> bool {
+        self.has_stored || !self.messages.is_empty()
     }
 
-    fn put(&mut self, handed: Arc<Handed>) {
-        self.letters
-            .insert((!handed.letter.new.urgent, handed.letter.number), handed);
+    fn insert(&mut self, outgoing: Arc<OutgoingMail>) {
+        self.messages.insert(
+            (!outgoing.letter.new.urgent, outgoing.letter.number),
+            outgoing,
+        );
     }
 
-    fn fall_behind(&mut self) {
-        self.is_behind = true;
-        self.anew = true;
+    fn mark_stored(&mut self) {
+        self.has_stored = true;
+        self.needs_rescan = true;
     }
 }
 
-/// Letters that a line takes from the store at once.
-const PAGE: usize = 64;
-/// Between tries.
+/// Number of messages that a delivery worker reads from the store at once.
+const PAGE_MESSAGES: usize = 64;
+/// Delays between attempts to deliver: from 1 s to 60 s.
 const BACKOFF: Backoff = Backoff {
     first: Duration::from_secs(1),
     max: Duration::from_secs(60),
     jitter: 0.2,
 };
-/// How often a letter is tried whose delivery ends with a bug at the other end.
-const BUGS_MAX: u32 = 5;
-/// Letters that a line remembers as delivered just now: their marks may be on their way to the store.
+/// Number of attempts to deliver a message after which an internal failure of the delivery agent
+/// makes the message undeliverable.
+const BUG_ATTEMPTS_MAX: u32 = 5;
+/// Maximum number of delivered messages that a worker remembers, so that they aren't delivered
+/// again before their receipts are stored.
 const RECENT_MAX: usize = 512;
-/// Letters that a line remembers as not deliverable.
-const LEFT_MAX: usize = 10_000;
+/// Maximum number of undeliverable messages that a worker remembers, so that it skips them in the
+/// store.
+const UNDELIVERABLE_MAX: usize = 10_000;
 
-/// Delivers the letters of a line.
-struct Carrier {
-    room: Arc<Shared>,
+/// Worker that delivers the messages of one queue.
+struct DeliveryWorker {
+    room: Arc<MailroomState>,
     id: Arc<str>,
     way: Arc<str>,
-    queue: Arc<Queue>,
-    /// Failures since the last delivery.
+    queue: Arc<QueueState>,
+    /// Number of failures since the last successful delivery.
     failed: u32,
     failed_at: Option<Instant>,
     not_before: Option<Instant>,
-    /// Where it looked last in the store: the letter's urgency and number.
-    looked: Option<(bool, u64)>,
-    /// How often a letter was tried, where it was.
-    tried: HashMap<u64, u32>,
+    /// Urgency and number of the last message that was read from the store; `None` to begin at the
+    /// first.
+    cursor: Option<(bool, u64)>,
+    /// Number of attempts to deliver, by message number.
+    attempts: HashMap<u64, u32>,
     recent: VecDeque<u64>,
-    left: HashSet<u64>,
+    undeliverable: HashSet<u64>,
     followed: Option<AgentId>,
-    /// How often it was told whether it works, by deliveries.
-    told: u64,
-    /// How often it was asked in vain whether it would, and when it is asked again.
+    /// Number of successes and failures so far. If it stays the same during a run, the delivery
+    /// agent is probed.
+    status_version: u64,
+    /// Number of failed probes of the delivery agent since the last success.
     unreached: u32,
+    /// Time of the next probe; `None` to probe at once.
     reach_at: Option<Instant>,
 }
 
-/// How a delivery ended.
-enum Ended {
+/// Outcome of one delivery.
+enum DeliveryResult {
     Delivered,
-    /// It may be delivered another time.
-    Later(FailureKind),
-    /// It never will.
-    Left(FailureKind),
+    /// Temporary failure: the message is delivered again later.
+    RetryLater(FailureKind),
+    /// Permanent failure: the message isn't delivered by this worker any more.
+    Undeliverable(FailureKind),
 }
 
-impl Carrier {
-    fn new(room: Arc<Shared>, id: Arc<str>, way: Arc<str>, queue: Arc<Queue>) -> Self {
+impl DeliveryWorker {
+    fn new(room: Arc<MailroomState>, id: Arc<str>, way: Arc<str>, queue: Arc<QueueState>) -> Self {
         Self {
             room,
             id,
@@ -258,20 +285,21 @@ impl Carrier {
             failed: 0,
             failed_at: None,
             not_before: None,
-            looked: None,
-            tried: HashMap::new(),
+            cursor: None,
+            attempts: HashMap::new(),
             recent: VecDeque::new(),
-            left: HashSet::new(),
+            undeliverable: HashSet::new(),
             followed: None,
-            told: 0,
+            status_version: 0,
             unreached: 0,
             reach_at: None,
         }
     }
 
-    /// Counts what was in the store before the line began, as far as a box may be filled.
-    async fn count(&self) -> Result<(), JournalError> {
-        if self.queue.waiting().is_counted {
+    /// Adds the messages that were stored before the queue started to the count of undelivered
+    /// messages, up to [`MAIL_UNREAD_MAX`]. Has an effect only once.
+    async fn count_stored(&self) -> Result<(), JournalError> {
+        if self.queue.lock_pending().is_counted {
             return Ok(());
         }
         let (mut numbers, mut after) = (Vec::new(), None);
@@ -279,20 +307,20 @@ impl Carrier {
             let page = self
                 .room
                 .mail
-                .open(&self.id, after, true, MAIL_PAGE_MAX)
+                .list_open(&self.id, after, true, MAIL_PAGE_MAX)
                 .await?;
             after = page
                 .last()
                 .map(|(letter, _)| (letter.new.urgent, letter.number));
             numbers.extend(page.iter().map(|(letter, _)| letter.number));
-            // A page of long letters has fewer.
+            // Pages of long messages have fewer entries, so only an empty one is the last.
             if page.is_empty() || numbers.len() >= MAIL_UNREAD_MAX {
                 break;
             }
         }
-        let mut waiting = self.queue.waiting();
+        let mut waiting = self.queue.lock_pending();
         waiting.is_counted = true;
-        // What came meanwhile has been counted.
+        // Messages that arrived in the meantime have been counted.
         let first = waiting.first;
         waiting.count += numbers
             .into_iter()
@@ -301,41 +329,42 @@ impl Carrier {
         Ok(())
     }
 
-    /// Delivers what there is, until it fails.
-    async fn deliver_all(&mut self, cx: &mut Cx) -> Result<(), JournalError> {
-        self.count().await?;
-        while let Some(handed) = self.next().await? {
-            let number = handed.letter.number;
-            match self.deliver(&handed, cx).await {
-                Ended::Delivered => {
-                    self.works();
-                    self.tried.remove(&number);
+    /// Delivers all pending messages, urgent ones first. Stops at a temporary failure and schedules
+    /// a retry.
+    async fn deliver_all(&mut self, cx: &mut Context) -> Result<(), JournalError> {
+        self.count_stored().await?;
+        while let Some(outgoing) = self.next_message().await? {
+            let number = outgoing.letter.number;
+            match self.deliver(&outgoing, cx).await {
+                DeliveryResult::Delivered => {
+                    self.record_success();
+                    self.attempts.remove(&number);
                     if self.recent.len() >= RECENT_MAX {
                         self.recent.pop_front();
                     }
                     self.recent.push_back(number);
-                    self.room.marks.delivered(&self.id, number).await;
+                    self.room.receipts.record_delivery(&self.id, number).await;
                 }
-                Ended::Left(kind) => {
-                    callboard_message::log::warn!(by: &self.id, letter = handed.letter.new.id, member = &*self.id, %kind, "mail can't be delivered");
-                    self.works();
-                    if self.left.len() >= LEFT_MAX {
-                        self.left.clear();
+                DeliveryResult::Undeliverable(kind) => {
+                    callboard_message::log::warn!(by: &self.id, letter = outgoing.letter.new.id, member = &*self.id, %kind, "mail can't be delivered");
+                    self.record_success();
+                    if self.undeliverable.len() >= UNDELIVERABLE_MAX {
+                        self.undeliverable.clear();
                     }
-                    self.left.insert(number);
-                    self.tried.remove(&number);
-                    self.room.mail.tried(&self.id, number).await?;
+                    self.undeliverable.insert(number);
+                    self.attempts.remove(&number);
+                    self.room.mail.count_attempt(&self.id, number).await?;
                 }
-                Ended::Later(kind) => {
-                    callboard_message::log::debug!(by: &self.id, letter = handed.letter.new.id, member = &*self.id, %kind, "mail is tried again later");
+                DeliveryResult::RetryLater(kind) => {
+                    callboard_message::log::debug!(by: &self.id, letter = outgoing.letter.new.id, member = &*self.id, %kind, "mail is tried again later");
                     {
-                        let mut waiting = self.queue.waiting();
-                        waiting.put(handed);
+                        let mut waiting = self.queue.lock_pending();
+                        waiting.insert(outgoing);
                         waiting.count += 1;
                     }
-                    self.later(cx);
-                    let tried = self.room.mail.tried(&self.id, number).await?;
-                    self.tried.insert(number, tried);
+                    self.schedule_retry(cx);
+                    let tried = self.room.mail.count_attempt(&self.id, number).await?;
+                    self.attempts.insert(number, tried);
                     return Ok(());
                 }
             }
@@ -343,183 +372,206 @@ impl Carrier {
         Ok(())
     }
 
-    fn works(&mut self) {
-        self.told += 1;
+    fn record_success(&mut self) {
+        self.status_version += 1;
         self.failed = 0;
-        self.queue.fails.store(false, Relaxed);
+        self.queue.has_failed.store(false, Relaxed);
     }
 
-    fn later(&mut self, cx: &mut Cx) {
-        self.told += 1;
+    fn schedule_retry(&mut self, cx: &mut Context) {
+        self.status_version += 1;
         let pause = BACKOFF.pause(self.failed);
         self.failed = self.failed.saturating_add(1);
-        self.queue.fails.store(true, Relaxed);
+        self.queue.has_failed.store(true, Relaxed);
         self.failed_at = Some(Instant::now());
         self.not_before = Some(Instant::now() + pause);
-        // No sooner than that: each try from outside leaves a timer, and all but the last find it too early.
-        cx.tell_after(pause, Wake { again: false });
+        // The timer is set only here: timers of other wake-ups would mostly fire too early.
+        cx.tell_after(
+            pause,
+            WakeWorker {
+                is_retry_now: false,
+            },
+        );
     }
 
-    /// Asks the way whether it would work, where no delivery has told, until it says so.
-    async fn reach(&mut self, cx: &mut Cx) {
-        let is_open = self.told > 0 && !self.queue.fails.load(Relaxed);
+    /// Asks the delivery agent whether it can deliver (`CheckDelivery`), if the last delivery
+    /// failed or nothing has been delivered. A failed probe is repeated with increasing delays.
+    async fn probe_receiver(&mut self, cx: &mut Context) {
+        let is_open = self.status_version > 0 && !self.queue.has_failed.load(Relaxed);
         if is_open || self.reach_at.is_some_and(|then| Instant::now() < then) {
             return;
         }
         if let Some(agent) = cx.system().directory().get(&self.way) {
-            if agent.recipient::<Reach>().is_none() {
+            if agent.recipient::<CheckDelivery>().is_none() {
                 return;
             }
-            let is_reached = matches!(agent.ask(Reach).within(DELIVER_WITHIN).await, Ok(Ok(())));
-            self.queue.fails.store(!is_reached, Relaxed);
+            let is_reached = matches!(
+                agent.ask(CheckDelivery).within(DELIVERY_TIMEOUT).await,
+                Ok(Ok(()))
+            );
+            self.queue.has_failed.store(!is_reached, Relaxed);
             if is_reached {
-                (self.told, self.unreached, self.reach_at) = (self.told + 1, 0, None);
+                (self.status_version, self.unreached, self.reach_at) =
+                    (self.status_version + 1, 0, None);
                 return;
             }
         }
         let pause = BACKOFF.pause(self.unreached);
         self.unreached = self.unreached.saturating_add(1);
         self.reach_at = Some(Instant::now() + pause);
-        cx.tell_after(pause, Wake { again: false });
+        cx.tell_after(
+            pause,
+            WakeWorker {
+                is_retry_now: false,
+            },
+        );
     }
 
-    /// The next letter, from the line or, where it is behind, from the store.
-    async fn next(&mut self) -> Result<Option<Arc<Handed>>, JournalError> {
+    /// Removes and returns the next message to deliver: from memory, or from the store if memory is
+    /// empty. Skips messages that are expired or already delivered. Returns `None` if there is none
+    /// or the queue is closed.
+    async fn next_message(&mut self) -> Result<Option<Arc<OutgoingMail>>, JournalError> {
         loop {
-            if self.queue.is_over.load(Relaxed) {
+            if self.queue.is_closed.load(Relaxed) {
                 return Ok(None);
             }
             {
-                let mut waiting = self.queue.waiting();
-                while let Some((_, handed)) = waiting.letters.pop_first() {
+                let mut waiting = self.queue.lock_pending();
+                while let Some((_, outgoing)) = waiting.messages.pop_first() {
                     waiting.count = waiting.count.saturating_sub(1);
-                    let number = handed.letter.number;
+                    let number = outgoing.letter.number;
                     if !self.recent.contains(&number)
-                        && handed.letter.new.expires > SystemTime::now()
+                        && outgoing.letter.new.expires > SystemTime::now()
                     {
-                        return Ok(Some(handed));
+                        return Ok(Some(outgoing));
                     }
-                    self.tried.remove(&number);
+                    self.attempts.remove(&number);
                 }
-                if !waiting.is_behind {
+                if !waiting.has_stored {
                     waiting.count = 0;
-                    self.tried.clear();
+                    self.attempts.clear();
                     return Ok(None);
                 }
-                if std::mem::take(&mut waiting.anew) {
-                    self.looked = None;
+                if std::mem::take(&mut waiting.needs_rescan) {
+                    self.cursor = None;
                 }
             }
-            self.look().await?;
+            self.load_page().await?;
         }
     }
 
-    /// Takes a page from the store. At the end of it the line is behind no more.
-    async fn look(&mut self) -> Result<(), JournalError> {
-        // What was delivered has to be known there first.
-        self.room.marks.settled().await;
+    /// Reads the next page of undelivered messages from the store into memory. At the end of the
+    /// store, clears `has_stored`.
+    async fn load_page(&mut self) -> Result<(), JournalError> {
+        // Receipts of delivered messages must be stored first.
+        self.room.receipts.settled().await;
         let page = self
             .room
             .mail
-            .open(&self.id, self.looked, true, PAGE)
+            .list_open(&self.id, self.cursor, true, PAGE_MESSAGES)
             .await?;
-        let mut waiting = self.queue.waiting();
+        let mut waiting = self.queue.lock_pending();
         let Some((last, _)) = page.last() else {
-            self.looked = None;
-            waiting.is_behind = waiting.anew;
+            self.cursor = None;
+            waiting.has_stored = waiting.needs_rescan;
             return Ok(());
         };
-        self.looked = Some((last.new.urgent, last.number));
+        self.cursor = Some((last.new.urgent, last.number));
         for (letter, copy) in page {
-            if self.left.contains(&letter.number) || self.recent.contains(&letter.number) {
+            if self.undeliverable.contains(&letter.number) || self.recent.contains(&letter.number) {
                 continue;
             }
             if copy.attempts > 0 {
-                self.tried.insert(letter.number, copy.attempts);
+                self.attempts.insert(letter.number, copy.attempts);
             }
-            waiting.put(Arc::new(Handed::new(letter)));
+            waiting.insert(Arc::new(OutgoingMail::new(letter)));
         }
         Ok(())
     }
 
-    async fn deliver(&mut self, handed: &Arc<Handed>, cx: &mut Cx) -> Ended {
+    async fn deliver(&mut self, outgoing: &Arc<OutgoingMail>, cx: &mut Context) -> DeliveryResult {
         let Some(agent) = cx.system().directory().get(&self.way) else {
-            return Ended::Later(FailureKind::Unavailable);
+            return DeliveryResult::RetryLater(FailureKind::Unavailable);
         };
-        self.follow(&agent, cx);
+        self.follow_agent(&agent, cx);
         let attempt = self
-            .tried
-            .get(&handed.letter.number)
+            .attempts
+            .get(&outgoing.letter.number)
             .map_or(1, |tried| tried.saturating_add(1));
-        // On its recipient's behalf: what it says in the course of it, it says as itself.
-        let call = CallMeta::new(Arc::new(Principal::agent(&*self.id)));
-        let takes_mail = agent.recipient::<Deliver>().is_some();
+        // Called as the recipient, so that the agent acts under its own identity meanwhile.
+        let call = CallContext::new(Arc::new(Principal::agent(&*self.id)));
+        let takes_mail = agent.recipient::<DeliverMessage>().is_some();
         let converses =
-            !takes_mail && (agent.is_outside() || agent.recipient::<Converse>().is_some());
-        self.queue.nowhere.store(!takes_mail && !converses, Relaxed);
+            !takes_mail && (agent.is_proxy() || agent.recipient::<Converse>().is_some());
+        self.queue
+            .has_no_receiver
+            .store(!takes_mail && !converses, Relaxed);
         let answer = if takes_mail {
-            let call = call.until(Instant::now() + DELIVER_WITHIN);
-            let deliver = self.room.deliver(handed, &self.id, attempt);
+            let call = call.with_deadline(Instant::now() + DELIVERY_TIMEOUT);
+            let deliver = self.room.delivery_request(outgoing, &self.id, attempt);
             let answer = agent.ask(deliver).within_call(Some(Arc::new(call))).await;
             answer.map_err(Failure::from).and_then(|reply| reply)
         } else if converses {
-            match self.queue.talks.begin().await {
+            match self.queue.conversations.acquire().await {
                 Ok(turn) => {
                     super::conversation_delivery::deliver(
-                        &self.room, &agent, handed, &self.id, call, turn,
+                        &self.room, &agent, outgoing, &self.id, call, turn,
                     )
                     .await
                 }
                 Err(busy) => Err(busy),
             }
         } else {
-            Err(Failure::rejected("the agent takes no mail"))
+            Err(Failure::rejected("the agent doesn't handle mail"))
         };
         match answer.map_err(|failure| failure.kind) {
-            Ok(()) => Ended::Delivered,
+            Ok(()) => DeliveryResult::Delivered,
             Err(
                 kind @ (FailureKind::Unavailable
                 | FailureKind::Overloaded
                 | FailureKind::TimedOut
                 | FailureKind::Cancelled),
-            ) => Ended::Later(kind),
-            Err(FailureKind::Internal) if attempt < BUGS_MAX => Ended::Later(FailureKind::Internal),
-            Err(kind) => Ended::Left(kind),
+            ) => DeliveryResult::RetryLater(kind),
+            Err(FailureKind::Internal) if attempt < BUG_ATTEMPTS_MAX => {
+                DeliveryResult::RetryLater(FailureKind::Internal)
+            }
+            Err(kind) => DeliveryResult::Undeliverable(kind),
         }
     }
 
-    /// When what the agent shows changes, it is there again.
-    fn follow(&mut self, agent: &AgentRef, cx: &Cx) {
+    /// Subscribes to changes of the delivery agent's tools, so that a failed delivery is retried
+    /// when the agent is available again.
+    fn follow_agent(&mut self, agent: &AgentRef, cx: &Context) {
         if self.followed == Some(agent.id()) {
             return;
         }
         self.followed = Some(agent.id());
-        if let Some(me) = cx.me().recipient::<Changed>() {
+        if let Some(me) = cx.me().recipient::<AgentChanged>() {
             agent.follow(me);
         }
     }
 }
 
-impl Agent for Carrier {
+impl Agent for DeliveryWorker {
     fn handlers(on: &mut Handlers<Self>) {
-        on.exclusive::<Wake>().sync::<Changed>();
+        on.exclusive::<WakeWorker>().sync::<AgentChanged>();
     }
 
-    fn profile() -> Profile {
-        Profile::default().mailbox_capacity(4)
+    fn profile() -> AgentProfile {
+        AgentProfile::default().mailbox_capacity(4)
     }
 
-    fn started(&mut self, cx: &mut Cx) {
-        if self.queue.waiting().is_behind {
-            let _ = cx.me().try_tell(Wake { again: true });
+    fn started(&mut self, cx: &mut Context) {
+        if self.queue.lock_pending().has_stored {
+            let _ = cx.me().try_tell(WakeWorker { is_retry_now: true });
         }
     }
 }
 
-impl Handler<Wake> for Carrier {
-    async fn handle(&mut self, wake: Wake, cx: &mut Cx) {
-        // Whoever talks much isn't tried as often.
-        let since = if wake.again {
+impl Handler<WakeWorker> for DeliveryWorker {
+    async fn handle(&mut self, wake: WakeWorker, cx: &mut Context) {
+        // Limits retries for members that send many requests.
+        let since = if wake.is_retry_now {
             self.failed_at.map(|at| at + BACKOFF.first)
         } else {
             self.not_before
@@ -531,24 +583,28 @@ impl Handler<Wake> for Carrier {
             return;
         }
         self.not_before = None;
-        let told = self.told;
+        let version_before = self.status_version;
         if let Err(error) = self.deliver_all(cx).await {
-            callboard_message::log::warn!(by: &self.id, member = &*self.id, %error, "mail waits for the store");
+            callboard_message::log::warn!(by: &self.id, member = &*self.id, %error, "failed to access the store: mail delivery waits");
             if self.not_before.is_none() {
-                self.later(cx);
+                self.schedule_retry(cx);
             }
-        } else if self.told == told {
-            self.reach(cx).await;
+        } else if self.status_version == version_before {
+            self.probe_receiver(cx).await;
         }
     }
 }
 
-impl SyncHandler<Changed> for Carrier {
-    fn handle(&mut self, changed: Changed, cx: &mut Cx) {
-        let again = matches!(changed.change, Change::Tools) && self.queue.fails.load(Relaxed);
-        // Whatever has changed: this one may have been in the place of a wake.
-        if again || self.queue.waiting().has_some() {
-            let _ = cx.me().try_tell(Wake { again });
+impl SyncHandler<AgentChanged> for DeliveryWorker {
+    fn handle(&mut self, changed: AgentChanged, cx: &mut Context) {
+        let again = matches!(changed.change, CapabilityChange::Tools)
+            && self.queue.has_failed.load(Relaxed);
+        // After any change, because this notification may have taken a wake-up's place in the
+        // mailbox.
+        if again || self.queue.lock_pending().has_pending() {
+            let _ = cx.me().try_tell(WakeWorker {
+                is_retry_now: again,
+            });
         }
     }
 }

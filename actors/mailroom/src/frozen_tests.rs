@@ -1,8 +1,9 @@
-use super::member_identity::Kept;
+use super::member_identity::MemberRecord;
 use crate::shape::shape;
 
-/// Goal: a member that an earlier version kept is read by every later one. Method: the members and variants of what is kept.
+/// Goal: member records of earlier versions can be read by every later one. Method: a snapshot of
+/// fields and variants of the record.
 #[test]
 fn member() {
-    insta::assert_snapshot!("member", shape::<Kept>());
+    insta::assert_snapshot!("member", shape::<MemberRecord>());
 }

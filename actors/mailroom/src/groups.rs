@@ -1,34 +1,37 @@
-//! Groups of members: the place of each, from its declaration and its credential's scopes, and their names.
+//! Groups of members, as declared and as granted by scopes of their credentials.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use callboard_message::mail::{MAIL_GROUPS_MAX, MailId};
+use callboard_message::mail::{MAIL_GROUPS_MAX, MemberId};
 use serde::{Deserialize, Serialize};
 
 /// Role, phase and groups of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct GroupSet {
     pub role: Option<String>,
     pub phase: Option<String>,
     #[serde(default)]
     pub groups: BTreeSet<String>,
-    /// It isn't among everyone.
+    /// Whether the member is isolated: it sees, and is seen by, only members that share one of its
+    /// named groups.
     #[serde(default)]
     pub apart: bool,
 }
 
-impl Place {
-    /// Place that the scopes of a credential name. Names that can't be any are passed over.
-    pub fn of_scopes(scopes: &[String]) -> Self {
+impl GroupSet {
+    /// Parses groups from a credential's scopes: `mail.group:NAME`, `mail.role:NAME`,
+    /// `mail.phase:NAME`, and `mail.apart` for isolation. Other scopes and invalid names are
+    /// ignored.
+    pub fn from_scopes(scopes: &[String]) -> Self {
         let mut place = Self::default();
         for scope in scopes {
-            let Some(said) = scope.strip_prefix("mail.") else {
+            let Some(grant) = scope.strip_prefix("mail.") else {
                 continue;
             };
-            match said.split_once(':') {
-                None => place.apart |= said == "apart",
-                Some((_, name)) if MailId::parse(name).is_err() => {}
+            match grant.split_once(':') {
+                None => place.apart |= grant == "apart",
+                Some((_, name)) if MemberId::parse(name).is_err() => {}
                 Some(("role", name)) => place.role = Some(name.to_owned()),
                 Some(("phase", name)) => place.phase = Some(name.to_owned()),
                 Some(("group", name)) if place.groups.len() < MAIL_GROUPS_MAX => {
@@ -40,8 +43,9 @@ impl Place {
         place
     }
 
-    /// Both; where they say different things, `over`.
-    pub fn with(&self, over: &Self) -> Self {
+    /// Returns the union of both sets. Role and phase are those of `over` if it has them. At most
+    /// [`MAIL_GROUPS_MAX`] named groups are kept.
+    pub fn merged_with(&self, over: &Self) -> Self {
         Self {
             role: over.role.as_ref().or(self.role.as_ref()).cloned(),
             phase: over.phase.as_ref().or(self.phase.as_ref()).cloned(),
@@ -55,13 +59,14 @@ impl Place {
         }
     }
 
-    /// Whether two that are in these places see each other.
+    /// Returns whether members with these groups see each other: neither is isolated, or they share
+    /// a named group.
     pub fn sees(&self, other: &Self) -> bool {
         (!self.apart && !other.apart) || !self.groups.is_disjoint(&other.groups)
     }
 
-    /// Every group that it is in but everyone.
-    pub fn all(&self) -> impl Iterator<Item = Group> + '_ {
+    /// Iterates over the named groups, the role and the phase, each as a [`Group`].
+    pub fn iter_groups(&self) -> impl Iterator<Item = Group> + '_ {
         let groups = self.groups.iter().cloned().map(Group::Named);
         let role = self.role.iter().cloned().map(Group::Role);
         groups
@@ -87,10 +92,10 @@ pub(super) enum Group {
 }
 
 impl Group {
-    /// Reads one; a bare name is a group's.
+    /// Parses a group; a bare name means `group:NAME`.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once(':').unwrap_or(("group", text));
-        let name = MailId::parse(name).ok()?.to_string();
+        let name = MemberId::parse(name).ok()?.to_string();
         match kind {
             "group" => Some(Self::Named(name)),
             "role" => Some(Self::Role(name)),
@@ -110,8 +115,9 @@ impl fmt::Display for Group {
     }
 }
 
-/// A group's name in a prefix: what was said to `group:NAME` is said to `NAME`.
-pub(super) fn shown(audience: &str) -> &str {
+/// Returns a group's name for display: `group:NAME` without `group:`, `role:NAME` and `phase:NAME`
+/// unchanged.
+pub(super) fn audience_name(audience: &str) -> &str {
     audience.strip_prefix("group:").unwrap_or(audience)
 }
 
@@ -119,12 +125,12 @@ pub(super) fn shown(audience: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn scopes(of: &[&str]) -> Place {
-        Place::of_scopes(&of.iter().map(|&scope| scope.to_owned()).collect::<Vec<_>>())
+    fn scopes(of: &[&str]) -> GroupSet {
+        GroupSet::from_scopes(&of.iter().map(|&scope| scope.to_owned()).collect::<Vec<_>>())
     }
 
-    /// Goal: only what a scope says plainly puts somebody into a group. Method: one of each, names that can't be any, and a
-    /// group too many.
+    /// Goal: only valid scopes assign groups. Method: one of each, invalid names, and a group too
+    /// many.
     #[test]
     fn scopes_say_where() {
         let place = scopes(&[
@@ -137,7 +143,7 @@ mod tests {
         ]);
         assert_eq!(
             place
-                .all()
+                .iter_groups()
                 .map(|group| group.to_string())
                 .collect::<Vec<_>>(),
             ["group:red", "role:reviewer", "phase:2"]
@@ -151,15 +157,16 @@ mod tests {
                 "mail.other:x",
                 "role:x"
             ]),
-            Place::default()
+            GroupSet::default()
         );
         let many: Vec<String> = (0..=MAIL_GROUPS_MAX)
             .map(|n| format!("mail.group:{n}"))
             .collect();
-        assert_eq!(Place::of_scopes(&many).groups.len(), MAIL_GROUPS_MAX);
+        assert_eq!(GroupSet::from_scopes(&many).groups.len(), MAIL_GROUPS_MAX);
     }
 
-    /// Goal: whoever is apart is seen by its groups alone, either way round. Method: each pair of four.
+    /// Goal: an isolated member is visible to its groups only, in both directions. Method: each
+    /// pair of four.
     #[test]
     fn who_sees_whom() {
         let all = [
@@ -183,7 +190,8 @@ mod tests {
         );
     }
 
-    /// Goal: a name reads as it is written. Method: each kind, a bare name, and what is none.
+    /// Goal: a group's name can be parsed and written. Method: each kind, a bare name, and invalid
+    /// ones.
     #[test]
     fn names() {
         for text in ["group:a", "role:b", "phase:3"] {
@@ -195,6 +203,9 @@ mod tests {
                 .iter()
                 .all(|text| Group::parse(text).is_none())
         );
-        assert_eq!([shown("group:a"), shown("role:a")], ["a", "role:a"]);
+        assert_eq!(
+            [audience_name("group:a"), audience_name("role:a")],
+            ["a", "role:a"]
+        );
     }
 }

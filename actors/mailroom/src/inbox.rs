@@ -1,101 +1,119 @@
-//! Reading: what is new, one message, and what programs fetch.
+//! Reading mail: inbox, single messages, history, logs and events.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::Failure;
 use callboard_message::mail::{
-    AgentLogs, CheckInbox, Direction, Done, EntryState, Events, FetchMail, Fetched, History, Inbox,
-    Logs, MAIL_EVENTS_MAX, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX, MAIL_INBOX_DEFAULT,
-    MAIL_INBOX_MAX, MAIL_MEMBERS_MAX, MAIL_NAMED_MAX, MAIL_PREVIEW_CHARS, MailEvent, MailId,
-    MailView, MarkRead, MemberWay, MessageHistory, Numbered, Priority, ReadEvents, ReadMessage,
-    Receipt, WATCH_SCOPE,
+    AgentLogPage, AgentLogs, CheckInbox, DeliveryMethod, DeliveryState, FetchMail, FetchedMail,
+    Inbox, MAIL_EVENTS_MAX, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX, MAIL_INBOX_DEFAULT,
+    MAIL_INBOX_MAX, MAIL_LISTED_RECIPIENTS_MAX, MAIL_MEMBERS_MAX, MAIL_PREVIEW_CHARS, MailAck,
+    MailDirection, MailEvent, MailEventPage, MailView, MarkRead, MemberId, MessageHistory,
+    MessageHistoryPage, NumberedMailEvent, Priority, ReadEvents, ReadMessage, Receipt, WATCH_SCOPE,
 };
 use callboard_message::text::cut_chars;
-use callboard_message::time::{read_rfc3339, rfc3339};
+use callboard_message::time::{format_rfc3339, parse_rfc3339};
 use callboard_runtime::{
-    Cx, Letter, LetterFilter, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MailCopy, Mark, NewLetter,
-    StoredEvent,
+    Context, MAIL_PAGE_MAX, MailCopy, MailMessage, MailMessageFilter, NewMailMessage,
+    RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent,
 };
 
-use super::Shared;
-use super::member_identity::{Who, denied_without};
-use super::text::Handed;
+use super::MailroomState;
+use super::member_identity::{MemberIdentity, denied_without};
+use super::text::OutgoingMail;
 
-/// Letters that a look for some of them takes from the store at once.
-const PAGE: usize = 256;
-/// Letters that one look for some of them goes through.
+/// Number of messages that `check_inbox` reads from the store at once if its request has a filter.
+const SCAN_PAGE_MESSAGES: usize = 256;
+/// Maximum number of unread messages that one `check_inbox` request with a filter examines.
 const INBOX_SCANNED_MAX: usize = 10_000;
 
-/// Receipts that one answer shows: as many as a message has recipients at most.
+/// Maximum number of receipts in one response. It equals the maximum number of members, so that all
+/// recipients of a message fit.
 pub const RECEIPTS_MAX: usize = MAIL_MEMBERS_MAX;
 
-impl Shared {
-    pub async fn check(&self, message: CheckInbox, cx: &Cx) -> Result<Inbox, Failure> {
-        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        self.look(&who, message).await
+impl MailroomState {
+    pub async fn check_inbox(&self, message: CheckInbox, cx: &Context) -> Result<Inbox, Failure> {
+        let identity = self
+            .identify(cx, message.sender_agent_id.as_deref())
+            .await?;
+        self.list_unread(&identity, message).await
     }
 
-    /// What `who` hasn't read, as far as it is asked for. It counts as read, or as delivered where it is cut, unless it is
-    /// only peeked at.
-    pub async fn look(&self, who: &Who, message: CheckInbox) -> Result<Inbox, Failure> {
-        let limit = page(message.limit, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX)?;
-        let before = self.unread(&who.id);
-        let (letters, unread) = self.find(who, &message, limit).await?;
+    /// Returns the unread messages of `identity` that match the request. Unless `peek` is set,
+    /// messages returned in full are marked as read, and messages with truncated text as delivered.
+    pub async fn list_unread(
+        &self,
+        identity: &MemberIdentity,
+        message: CheckInbox,
+    ) -> Result<Inbox, Failure> {
+        let limit = page_limit(message.limit, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX)?;
+        let before = self.unread_count(&identity.id);
+        let (letters, unread) = self.find_unread(identity, &message, limit).await?;
         let more = unread.is_none();
         if let Some(unread) = unread {
-            // What has expired meanwhile counts no more.
-            self.unread_by(&who.id, unread - before);
+            // Expired messages no longer count as unread.
+            self.add_unread(&identity.id, unread - before);
         }
         let (mut whole, mut cut, mut messages) = (Vec::new(), Vec::new(), Vec::new());
         for (letter, copy) in letters {
-            let mut view = self.view(who, &letter, copy.state, false);
+            let mut view = self.mail_view(identity, &letter, copy.state, false);
             if !message.peek {
                 let (mark, state) = if view.cut {
-                    (&mut cut, EntryState::Delivered)
+                    (&mut cut, DeliveryState::Delivered)
                 } else {
-                    (&mut whole, EntryState::Read)
+                    (&mut whole, DeliveryState::Read)
                 };
                 mark.push(letter.number);
                 view.state = view.state.max(state);
             }
             messages.push(view);
         }
-        self.mark(&who.id, &cut, Mark::Delivered).await?;
-        self.mark(&who.id, &whole, Mark::Read).await?;
+        self.update_receipts(&identity.id, &cut, ReceiptUpdate::Delivered)
+            .await?;
+        self.update_receipts(&identity.id, &whole, ReceiptUpdate::Read)
+            .await?;
         Ok(Inbox {
-            unread: u64::try_from(self.unread(&who.id)).unwrap_or_default(),
+            unread: u64::try_from(self.unread_count(&identity.id)).unwrap_or_default(),
             messages,
             more,
         })
     }
 
-    /// Letters that fit, and how many weren't read, where all were gone through; else there are more.
-    async fn find(
+    /// Returns up to `limit` unread messages that match the request, each with the caller's copy
+    /// (its delivery state). The second value is the number of all unread messages, or `None` if
+    /// not all were examined.
+    async fn find_unread(
         &self,
-        who: &Who,
-        asked: &CheckInbox,
+        identity: &MemberIdentity,
+        request: &CheckInbox,
         limit: usize,
-    ) -> Result<(Vec<(Arc<Letter>, MailCopy)>, Option<i64>), Failure> {
+    ) -> Result<(Vec<(Arc<MailMessage>, MailCopy)>, Option<i64>), Failure> {
         let is = |wanted: &Option<String>, has: Option<&str>| {
             wanted.is_none() || wanted.as_deref() == has
         };
-        let fits = |letter: &Letter| {
-            is(&asked.from, Some(&letter.new.sender))
-                && is(&asked.topic, letter.new.topic.as_deref())
-                && is(&asked.thread, Some(letter.new.thread()))
-                && (letter.new.urgent || !asked.urgent_only)
+        let fits = |letter: &MailMessage| {
+            is(&request.from, Some(&letter.new.sender))
+                && is(&request.topic, letter.new.topic.as_deref())
+                && is(&request.thread, Some(letter.new.thread()))
+                && (letter.new.urgent || !request.urgent_only)
         };
-        let takes_all = asked.from.is_none()
-            && asked.topic.is_none()
-            && asked.thread.is_none()
-            && !asked.urgent_only;
-        let page_max = if takes_all { limit + 1 } else { PAGE };
-        let (mut letters, mut after, mut looked) = (Vec::new(), None, 0);
+        let takes_all = request.from.is_none()
+            && request.topic.is_none()
+            && request.thread.is_none()
+            && !request.urgent_only;
+        let page_max = if takes_all {
+            limit + 1
+        } else {
+            SCAN_PAGE_MESSAGES
+        };
+        let (mut letters, mut after, mut scanned) = (Vec::new(), None, 0);
         loop {
-            let page = self.mail.open(&who.id, after, false, page_max).await?;
+            let page = self
+                .mail
+                .list_open(&identity.id, after, false, page_max)
+                .await?;
             let is_last = page.len() < page_max;
-            looked += page.len();
+            scanned += page.len();
             after = page
                 .last()
                 .map(|(letter, _)| (letter.new.urgent, letter.number));
@@ -109,39 +127,56 @@ impl Shared {
                 letters.push((letter, copy));
             }
             if is_last {
-                return Ok((letters, i64::try_from(looked).ok()));
+                return Ok((letters, i64::try_from(scanned).ok()));
             }
-            if looked >= INBOX_SCANNED_MAX {
+            if scanned >= INBOX_SCANNED_MAX {
                 return Ok((letters, None));
             }
         }
     }
 
-    pub async fn read(&self, message: ReadMessage, cx: &Cx) -> Result<MailView, Failure> {
-        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        self.read_one(&who, &message.message_id, message.receipts)
+    pub async fn read_message(
+        &self,
+        message: ReadMessage,
+        cx: &Context,
+    ) -> Result<MailView, Failure> {
+        let identity = self
+            .identify(cx, message.sender_agent_id.as_deref())
+            .await?;
+        self.read_one(&identity, &message.message_id, message.receipts)
             .await
     }
 
-    /// A message whole. It is read by that.
-    pub async fn read_one(&self, who: &Who, id: &str, receipts: bool) -> Result<MailView, Failure> {
-        let letter = self.letter_of(who, id).await?;
-        let state = match letter.new.is_for(&who.id) {
+    /// Returns the message `id` in full, with receipts if requested, and marks it as read if
+    /// `identity` is a recipient.
+    pub async fn read_one(
+        &self,
+        identity: &MemberIdentity,
+        id: &str,
+        receipts: bool,
+    ) -> Result<MailView, Failure> {
+        let letter = self.find_message(identity, id).await?;
+        let state = match letter.new.is_for(&identity.id) {
             true => {
-                self.mark(&who.id, &[letter.number], Mark::Read).await?;
-                EntryState::Read
+                self.update_receipts(&identity.id, &[letter.number], ReceiptUpdate::Read)
+                    .await?;
+                DeliveryState::Read
             }
-            false => self.least(&letter).await?,
+            false => self.least_state(&letter).await?,
         };
-        let mut view = self.view(who, &letter, state, true);
-        if receipts && letter.new.sender == *who.id {
+        let mut view = self.mail_view(identity, &letter, state, true);
+        if receipts && letter.new.sender == *identity.id {
             view.receipts = Some(self.receipts(&letter).await?);
         }
         Ok(view)
     }
 
-    pub async fn fetch(&self, message: FetchMail, cx: &Cx) -> Result<Fetched, Failure> {
-        let who = self.who(cx, None).await?;
+    pub async fn fetch_mail(
+        &self,
+        message: FetchMail,
+        cx: &Context,
+    ) -> Result<FetchedMail, Failure> {
+        let identity = self.identify(cx, None).await?;
         if message.message_ids.len() > MAIL_HISTORY_MAX as usize {
             return Err(Failure::invalid(format!(
                 "at most {MAIL_HISTORY_MAX} messages can be fetched at once"
@@ -149,231 +184,264 @@ impl Shared {
         }
         let mut letters = Vec::new();
         for id in &message.message_ids {
-            if MailId::parse(id.as_str()).is_ok()
-                && let Some(letter) = self.mail.letter(id).await?
-                && letter.new.concerns(&who.id)
-                && !self.is_past(&who, &letter).await?
+            if MemberId::parse(id.as_str()).is_ok()
+                && let Some(letter) = self.mail.message(id).await?
+                && letter.new.concerns(&identity.id)
+                && !self.is_expired(&identity, &letter).await?
             {
                 letters.push(letter);
             }
         }
         let own = letters
             .iter()
-            .filter(|letter| message.receipts && letter.new.sender == *who.id);
+            .filter(|letter| message.receipts && letter.new.sender == *identity.id);
         if own.map(|letter| letter.new.recipients.len()).sum::<usize>() > RECEIPTS_MAX {
             let why = format!(
                 "these have more than {RECEIPTS_MAX} receipts: fetch fewer messages at once"
             );
             return Err(Failure::invalid(why));
         }
-        let mine = letters.iter().filter(|letter| letter.new.is_for(&who.id));
+        let mine = letters
+            .iter()
+            .filter(|letter| letter.new.is_for(&identity.id));
         let numbers: Vec<u64> = mine.map(|letter| letter.number).collect();
-        self.mark(&who.id, &numbers, Mark::Delivered).await?;
+        self.update_receipts(&identity.id, &numbers, ReceiptUpdate::Delivered)
+            .await?;
         let mut messages = Vec::new();
         for letter in letters {
-            let state = self.state_of(&who, &letter).await?;
-            let mut view = self.view(&who, &letter, state, true);
+            let state = self.state_of(&identity, &letter).await?;
+            let mut view = self.mail_view(&identity, &letter, state, true);
             view.message = Some(letter.new.body.clone());
-            if message.receipts && letter.new.sender == *who.id {
+            if message.receipts && letter.new.sender == *identity.id {
                 view.receipts = Some(self.receipts(&letter).await?);
             }
             messages.push(view);
         }
-        Ok(Fetched { messages })
+        Ok(FetchedMail { messages })
     }
 
-    pub async fn mark_read(&self, message: MarkRead, cx: &Cx) -> Result<Done, Failure> {
-        let who = self.who(cx, None).await?;
-        let mark = match message.state.unwrap_or(EntryState::Read) {
-            EntryState::Read => Mark::Read,
-            EntryState::Delivered => Mark::Delivered,
-            EntryState::Accepted => {
+    pub async fn mark_read(&self, message: MarkRead, cx: &Context) -> Result<MailAck, Failure> {
+        let identity = self.identify(cx, None).await?;
+        let mark = match message.state.unwrap_or(DeliveryState::Read) {
+            DeliveryState::Read => ReceiptUpdate::Read,
+            DeliveryState::Delivered => ReceiptUpdate::Delivered,
+            DeliveryState::Accepted => {
                 return Err(Failure::invalid("`state` must be delivered or read"));
             }
         };
-        let letter = self.letter_of(&who, &message.message_id).await?;
-        if !letter.new.is_for(&who.id) {
+        let letter = self.find_message(&identity, &message.message_id).await?;
+        if !letter.new.is_for(&identity.id) {
             return Err(Failure::not_found("there is no such message for you"));
         }
-        self.mark(&who.id, &[letter.number], mark).await?;
-        Ok(Done { success: true })
+        self.update_receipts(&identity.id, &[letter.number], mark)
+            .await?;
+        Ok(MailAck { success: true })
     }
 
-    /// Notes how far a member has come with letters. Ends when that is kept.
-    pub async fn mark(&self, id: &str, letters: &[u64], mark: Mark) -> Result<(), Failure> {
+    /// Stores the delivery state `mark` of the member `id` for messages, by number. Removes them
+    /// from its delivery queue, and returns once the state is stored.
+    pub async fn update_receipts(
+        &self,
+        id: &str,
+        letters: &[u64],
+        mark: ReceiptUpdate,
+    ) -> Result<(), Failure> {
         if let Some(line) = self
             .members()
             .get(id)
             .and_then(|member| member.line.as_ref())
         {
-            line.forget(letters);
+            line.remove(letters);
         }
-        for some in letters.chunks(MARKS_AT_ONCE_MAX) {
+        for some in letters.chunks(RECEIPT_BATCH_MAX) {
             let marks = some.iter().map(|letter| (id.to_owned(), *letter)).collect();
-            let moved = self.mail.mark(marks, mark).await?.len();
-            if mark == Mark::Read {
-                self.unread_by(id, -i64::try_from(moved).unwrap_or_default());
+            let moved = self.mail.update_receipts(marks, mark).await?.len();
+            if mark == ReceiptUpdate::Read {
+                self.add_unread(id, -i64::try_from(moved).unwrap_or_default());
             }
             if moved > 0 {
-                self.marks.happened();
+                self.receipts.notify_events();
             }
         }
         Ok(())
     }
 
-    /// How far a letter has come with `who`, or where that sent it, with its last recipient.
-    async fn state_of(&self, who: &Who, letter: &Letter) -> Result<EntryState, Failure> {
-        if !letter.new.is_for(&who.id) {
-            return self.least(letter).await;
+    /// Returns the delivery state of a message: for a recipient its own state, for the sender the
+    /// least advanced state of all recipients.
+    async fn state_of(
+        &self,
+        identity: &MemberIdentity,
+        letter: &MailMessage,
+    ) -> Result<DeliveryState, Failure> {
+        if !letter.new.is_for(&identity.id) {
+            return self.least_state(letter).await;
         }
-        let before = before(&who.id);
+        let before = key_before(&identity.id);
         let copies = self
             .mail
             .receipts(letter.number, before.as_deref(), 1)
             .await?;
         Ok(copies
             .first()
-            .filter(|copy| copy.recipient == *who.id)
-            .map_or(EntryState::Accepted, |copy| copy.state))
+            .filter(|copy| copy.recipient == *identity.id)
+            .map_or(DeliveryState::Accepted, |copy| copy.state))
     }
 
-    /// Whether a letter expired before `who`, whom it is for, had read it: then it is handed out no more, and counts as nothing.
-    pub async fn is_past(&self, who: &Who, letter: &Letter) -> Result<bool, Failure> {
-        if letter.new.expires > SystemTime::now() || !letter.new.is_for(&who.id) {
+    /// Returns whether a message expired before its recipient `identity` had read it. Callers treat
+    /// such a message as nonexistent.
+    pub async fn is_expired(
+        &self,
+        identity: &MemberIdentity,
+        letter: &MailMessage,
+    ) -> Result<bool, Failure> {
+        if letter.new.expires > SystemTime::now() || !letter.new.is_for(&identity.id) {
             return Ok(false);
         }
-        Ok(self.state_of(who, letter).await? != EntryState::Read)
+        Ok(self.state_of(identity, letter).await? != DeliveryState::Read)
     }
 
-    fn unread(&self, id: &str) -> i64 {
+    fn unread_count(&self, id: &str) -> i64 {
         self.members().get(id).map_or(0, |member| member.unread)
     }
 
-    fn unread_by(&self, id: &str, more: i64) {
+    fn add_unread(&self, id: &str, more: i64) {
         if let Some(member) = self.members().get_mut(id) {
             member.unread += more;
         }
     }
 }
 
-/// A name right before that of a member, so that a page that begins after it begins with the member.
-fn before(id: &str) -> Option<String> {
+/// Returns a text that sorts after all ids lower than `id` and before `id`, as an exclusive start
+/// for a page of receipts that begins with `id`.
+fn key_before(id: &str) -> Option<String> {
     let mut chars: Vec<char> = id.chars().collect();
     let last = chars.pop()?;
     let lower = char::from_u32(u32::from(last).checked_sub(1)?)?;
-    // Whatever else begins so comes before it: no id has a character above `z`.
+    // No id has a character above `z`, so all other ids with this start sort before it.
     let start: String = chars.into_iter().chain([lower]).collect();
-    Some(format!("{start}{}", "~".repeat(MailId::CHARS_MAX)))
+    Some(format!("{start}{}", "~".repeat(MemberId::CHARS_MAX)))
 }
 
-/// Letters whose state one look goes through; what is beyond them is on the next page.
+/// Maximum number of messages that one history request examines when it filters by delivery state.
+/// The caller continues on the next page.
 const HISTORY_SCANNED_MAX: usize = 1_000;
-/// Rows of the log that a page has where nobody says.
+/// Default number of rows in one page of the communication log.
 const LOG_ROWS_DEFAULT: u32 = 100;
 
-impl Shared {
-    pub async fn history(&self, message: MessageHistory, cx: &Cx) -> Result<History, Failure> {
-        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        let limit = page(message.limit, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX)?;
-        let direction = message.direction.unwrap_or(Direction::All);
-        let filter = LetterFilter {
-            of: Some(who.id.to_string()),
+impl MailroomState {
+    pub async fn history(
+        &self,
+        message: MessageHistory,
+        cx: &Context,
+    ) -> Result<MessageHistoryPage, Failure> {
+        let identity = self
+            .identify(cx, message.sender_agent_id.as_deref())
+            .await?;
+        let limit = page_limit(message.limit, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX)?;
+        let direction = message.direction.unwrap_or(MailDirection::All);
+        let filter = MailMessageFilter {
+            member: Some(identity.id.to_string()),
             sent: match direction {
-                Direction::In => Some(false),
-                Direction::Out => Some(true),
-                Direction::All => None,
+                MailDirection::In => Some(false),
+                MailDirection::Out => Some(true),
+                MailDirection::All => None,
             },
             with: message.with,
             sender: message.from,
             topic: message.topic,
             thread: message.thread,
             text: message.text,
-            since: time("since", message.since)?,
-            until: time("until", message.until)?,
-            // The store knows how far a letter has come with one recipient, not with the last of all.
-            state: message.state.filter(|_| direction == Direction::In),
+            since: parse_time("since", message.since)?,
+            until: parse_time("until", message.until)?,
+            // The store knows the state for one recipient, not that of the last recipient.
+            state: message.state.filter(|_| direction == MailDirection::In),
         };
-        let (mut messages, mut after, mut looked) = (Vec::new(), message.after.unwrap_or(0), 0);
+        let (mut messages, mut after, mut scanned) = (Vec::new(), message.after.unwrap_or(0), 0);
         loop {
             let (letters, next) = self
                 .mail
                 .history(filter.clone(), after, limit - messages.len())
                 .await?;
-            looked += letters.len();
+            scanned += letters.len();
             for (letter, copy) in letters {
-                if self.is_past(&who, &letter).await? {
+                if self.is_expired(&identity, &letter).await? {
                     continue;
                 }
                 let state = match copy {
                     Some(copy) => copy.state,
-                    None => self.least(&letter).await?,
+                    None => self.least_state(&letter).await?,
                 };
                 if message.state.is_none_or(|wanted| wanted == state) {
-                    messages.push(self.view(&who, &letter, state, false));
+                    messages.push(self.mail_view(&identity, &letter, state, false));
                 }
             }
             match next {
-                // Only what was left out here is made up for: the store's own pages are as they are.
+                // Only messages filtered out here are replaced; a short page of the store is
+                // returned as it is.
                 Some(next)
                     if filter.state != message.state
                         && messages.len() < limit
-                        && looked < HISTORY_SCANNED_MAX =>
+                        && scanned < HISTORY_SCANNED_MAX =>
                 {
                     after = next;
                 }
-                next => return Ok(History { messages, next }),
+                next => return Ok(MessageHistoryPage { messages, next }),
             }
         }
     }
 
-    pub async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
-        let who = self.who_looks(cx).await?;
-        let limit = page(message.limit, LOG_ROWS_DEFAULT, MAIL_PAGE_MAX as u32)?;
-        if !who.watches
+    pub async fn logs(&self, message: AgentLogs, cx: &Context) -> Result<AgentLogPage, Failure> {
+        let identity = self.identify_viewer(cx).await?;
+        let limit = page_limit(message.limit, LOG_ROWS_DEFAULT, MAIL_PAGE_MAX as u32)?;
+        if !identity.watches
             && message
                 .agent_id
                 .as_ref()
-                .is_some_and(|other| **other != *who.id)
+                .is_some_and(|other| **other != *identity.id)
         {
-            let why = "only whoever may watch all mail (mail.watch) sees the log of others";
+            let why = "reading the log of others requires the scope mail.watch";
             return Err(denied_without(WATCH_SCOPE, why));
         }
         let of = message
             .agent_id
-            .or_else(|| (!who.watches).then(|| who.id.to_string()));
+            .or_else(|| (!identity.watches).then(|| identity.id.to_string()));
         let logs = self
             .mail
-            .logs(of.as_deref(), message.after.unwrap_or(0), limit)
+            .log_rows(of.as_deref(), message.after.unwrap_or(0), limit)
             .await?;
-        Ok(Logs { logs })
+        Ok(AgentLogPage { logs })
     }
 }
 
-/// How many items a page has.
+/// Returns the maximum number of items of a page: `limit`, or `default` if absent.
 ///
 /// # Errors
-/// `InvalidInput` for none, or more than `most`.
-fn page(limit: Option<u32>, default: u32, most: u32) -> Result<usize, Failure> {
+/// `InvalidInput` if `limit` is 0 or more than `most`.
+fn page_limit(limit: Option<u32>, default: u32, most: u32) -> Result<usize, Failure> {
     match limit.unwrap_or(default) {
         limit if (1..=most).contains(&limit) => Ok(limit as usize),
         _ => Err(Failure::invalid(format!("`limit` must be 1 to {most}"))),
     }
 }
 
-fn time(name: &str, said: Option<String>) -> Result<Option<SystemTime>, Failure> {
+fn parse_time(name: &str, value: Option<String>) -> Result<Option<SystemTime>, Failure> {
     let read = |text: String| {
-        read_rfc3339(&text)
+        parse_rfc3339(&text)
             .ok_or_else(|| Failure::invalid(format!("`{name}` must be a time as RFC 3339 has it")))
     };
-    said.map(read).transpose()
+    value.map(read).transpose()
 }
 
-impl Shared {
-    pub async fn read_events(&self, message: ReadEvents, cx: &Cx) -> Result<Events, Failure> {
-        let who = self.who_looks(cx).await?;
-        let limit = page(message.limit, MAIL_EVENTS_MAX, MAIL_EVENTS_MAX)?;
+impl MailroomState {
+    pub async fn read_events(
+        &self,
+        message: ReadEvents,
+        cx: &Context,
+    ) -> Result<MailEventPage, Failure> {
+        let identity = self.identify_viewer(cx).await?;
+        let limit = page_limit(message.limit, MAIL_EVENTS_MAX, MAIL_EVENTS_MAX)?;
         let after = message.after;
-        // Before the page: what comes between is on the next one.
+        // Read before the page: later events are on the next page.
         let newest = self.mail.last_event().await?;
         let page = self.mail.events(after, limit).await?;
         let first = page
@@ -381,56 +449,66 @@ impl Shared {
             .map_or(newest.saturating_add(1), |(number, _)| *number);
         let last = page.last().map_or(newest.max(after), |(number, _)| *number);
         let mut events = Vec::new();
-        // Whoever begins at 0 wants what there is.
+        // A reader that starts at 0 wants the events that are still stored.
         if after > 0 && first > after + 1 {
             let event = MailEvent::Missed {
                 from: after + 1,
                 to: first - 1,
             };
-            events.push(Numbered {
+            events.push(NumberedMailEvent {
                 sequence: first - 1,
                 event,
             });
         }
         for (sequence, stored) in page {
-            let mut seen = self.seen(&who, stored);
+            let mut seen = self.visible_events(&identity, stored);
             seen.retain(|event| {
                 message.types.is_empty() || message.types.iter().any(|kind| kind == event.kind())
             });
-            events.extend(seen.into_iter().map(|event| Numbered { sequence, event }));
+            events.extend(
+                seen.into_iter()
+                    .map(|event| NumberedMailEvent { sequence, event }),
+            );
         }
-        Ok(Events {
+        Ok(MailEventPage {
             events,
             last,
             newest: newest.max(last),
         })
     }
 
-    /// What `who` may know of an event.
-    fn seen(&self, who: &Who, stored: StoredEvent) -> Vec<MailEvent> {
-        let sees = |id: &str| who.watches || self.members().sees(&who.id, id);
+    /// Converts a stored event to the mail events that `identity` may see, limited to the
+    /// recipients that it may see.
+    fn visible_events(&self, identity: &MemberIdentity, stored: StoredMailEvent) -> Vec<MailEvent> {
+        let sees = |id: &str| identity.watches || self.members().sees(&identity.id, id);
         match stored {
-            StoredEvent::Posted(letter) if who.watches || letter.new.concerns(&who.id) => {
-                let known = self.members().known(&who.id, who.watches, &letter.new) as u64;
-                vec![accepted(&letter, known), posted(&letter, known)]
+            StoredMailEvent::Posted(letter)
+                if identity.watches || letter.new.concerns(&identity.id) =>
+            {
+                let known = self.members().count_visible_recipients(
+                    &identity.id,
+                    identity.watches,
+                    &letter.new,
+                ) as u64;
+                vec![accepted_event(&letter, known), posted_event(&letter, known)]
             }
-            StoredEvent::Posted(_) => Vec::new(),
-            StoredEvent::Marked {
+            StoredMailEvent::Posted(_) => Vec::new(),
+            StoredMailEvent::ReceiptsUpdated {
                 id,
                 sender,
                 state,
                 mut recipients,
                 ..
             } => {
-                if !who.watches && sender != *who.id {
-                    recipients.retain(|recipient| **recipient == *who.id);
+                if !identity.watches && sender != *identity.id {
+                    recipients.retain(|recipient| **recipient == *identity.id);
                 }
                 if recipients.is_empty() {
                     return Vec::new();
                 }
                 let (message_id, sender_agent_id, recipient_agent_ids) = (id, sender, recipients);
                 vec![match state {
-                    EntryState::Read => MailEvent::MessageRead {
+                    DeliveryState::Read => MailEvent::MessageRead {
                         message_id,
                         sender_agent_id,
                         recipient_agent_ids,
@@ -442,20 +520,21 @@ impl Shared {
                     },
                 }]
             }
-            StoredEvent::Joined(agent_id, way) if sees(&agent_id) => {
-                let way = MemberWay::parse(&way).unwrap_or(MemberWay::None);
+            StoredMailEvent::Joined(agent_id, way) if sees(&agent_id) => {
+                let way = DeliveryMethod::parse(&way).unwrap_or(DeliveryMethod::None);
                 vec![MailEvent::AgentJoined { agent_id, way }]
             }
-            StoredEvent::Left(agent_id, reason) if sees(&agent_id) => {
+            StoredMailEvent::Left(agent_id, reason) if sees(&agent_id) => {
                 vec![MailEvent::AgentLeft { agent_id, reason }]
             }
-            StoredEvent::Joined(..) | StoredEvent::Left(..) => Vec::new(),
+            StoredMailEvent::Joined(..) | StoredMailEvent::Left(..) => Vec::new(),
         }
     }
 }
 
-/// To `known` recipients, as far as whoever is told may know.
-fn accepted(letter: &Letter, known: u64) -> MailEvent {
+/// Builds the event of an accepted message. `known` is the number of recipients that the event's
+/// reader may see.
+fn accepted_event(letter: &MailMessage, known: u64) -> MailEvent {
     let new = &letter.new;
     MailEvent::MessageAccepted {
         message_id: new.id.clone(),
@@ -467,7 +546,7 @@ fn accepted(letter: &Letter, known: u64) -> MailEvent {
     }
 }
 
-pub(super) fn priority(new: &NewLetter) -> Priority {
+pub(super) fn priority(new: &NewMailMessage) -> Priority {
     if new.urgent {
         Priority::Urgent
     } else {
@@ -475,7 +554,7 @@ pub(super) fn priority(new: &NewLetter) -> Priority {
     }
 }
 
-fn posted(letter: &Letter, known: u64) -> MailEvent {
+fn posted_event(letter: &MailMessage, known: u64) -> MailEvent {
     let new = &letter.new;
     let (sender_agent_id, message_preview) =
         (new.sender.clone(), letter.preview(MAIL_PREVIEW_CHARS));
@@ -493,44 +572,53 @@ fn posted(letter: &Letter, known: u64) -> MailEvent {
     }
 }
 
-/// Characters of a text that a list shows.
-pub const SHOWN_CHARS_MAX: usize = 2_000;
+/// Maximum length of a message's text in lists (inbox and history), in characters. Longer texts are
+/// truncated.
+pub const LISTED_TEXT_CHARS_MAX: usize = 2_000;
 
-impl Shared {
-    /// A letter as `who` sees it, of whose text a list shows the beginning only (`whole` not).
-    fn view(&self, who: &Who, letter: &Arc<Letter>, state: EntryState, whole: bool) -> MailView {
-        let Letter {
+impl MailroomState {
+    /// Builds the view of a message for `identity`, in the delivery state `state`. Unless `whole`
+    /// is set, the text is truncated to [`LISTED_TEXT_CHARS_MAX`] characters.
+    fn mail_view(
+        &self,
+        identity: &MemberIdentity,
+        letter: &Arc<MailMessage>,
+        state: DeliveryState,
+        whole: bool,
+    ) -> MailView {
+        let MailMessage {
             number,
             new,
             accepted,
             ..
         } = &**letter;
-        let is_sender = new.sender == *who.id;
-        let to = if new.is_for(&who.id) {
-            Some(&*who.id)
+        let is_sender = new.sender == *identity.id;
+        let to = if new.is_for(&identity.id) {
+            Some(&*identity.id)
         } else {
             new.recipients.first().map(String::as_str)
         };
-        let mut text = self.text(&Handed::new(letter.clone()), to.unwrap_or_default());
+        let mut text =
+            self.display_text(&OutgoingMail::new(letter.clone()), to.unwrap_or_default());
         let shown = if whole {
             text.len()
         } else {
-            cut_chars(&text, SHOWN_CHARS_MAX).len()
+            cut_chars(&text, LISTED_TEXT_CHARS_MAX).len()
         };
         let cut = shown < text.len();
         text.truncate(shown);
         let members = self.members();
-        let known = members.known(&who.id, who.watches, new);
+        let known = members.count_visible_recipients(&identity.id, identity.watches, new);
         let named = new
             .recipients
             .iter()
-            .filter(|id| is_sender || members.sees(&who.id, id));
+            .filter(|id| is_sender || members.sees(&identity.id, id));
         MailView {
             message_id: new.id.clone(),
             number: *number,
             kind: new.kind,
             from: new.sender.clone(),
-            to: if known > MAIL_NAMED_MAX {
+            to: if known > MAIL_LISTED_RECIPIENTS_MAX {
                 Vec::new()
             } else {
                 named.cloned().collect()
@@ -540,8 +628,8 @@ impl Shared {
             reply_to: new.reply_to.clone(),
             topic: new.topic.clone(),
             priority: priority(new),
-            sent: rfc3339(*accepted),
-            expires: rfc3339(new.expires),
+            sent: format_rfc3339(*accepted),
+            expires: format_rfc3339(new.expires),
             state,
             text,
             cut,
@@ -550,8 +638,8 @@ impl Shared {
         }
     }
 
-    /// How far a letter has come with each recipient.
-    async fn receipts(&self, letter: &Letter) -> Result<Vec<Receipt>, Failure> {
+    /// Returns the receipts of all recipients of a message.
+    async fn receipts(&self, letter: &MailMessage) -> Result<Vec<Receipt>, Failure> {
         let mut receipts = Vec::new();
         loop {
             let after = receipts
@@ -562,16 +650,16 @@ impl Shared {
                 .receipts(letter.number, after.as_deref(), MAIL_PAGE_MAX)
                 .await?;
             let is_last = page.len() < MAIL_PAGE_MAX;
-            receipts.extend(page.into_iter().map(receipt));
+            receipts.extend(page.into_iter().map(receipt_from_copy));
             if is_last {
                 return Ok(receipts);
             }
         }
     }
 
-    /// How far a letter has come with the last of its recipients.
-    async fn least(&self, letter: &Letter) -> Result<EntryState, Failure> {
-        let (mut least, mut after) = (EntryState::Read, None::<String>);
+    /// Returns the least advanced delivery state of a message among its recipients.
+    async fn least_state(&self, letter: &MailMessage) -> Result<DeliveryState, Failure> {
+        let (mut least, mut after) = (DeliveryState::Read, None::<String>);
         loop {
             let page = self
                 .mail
@@ -580,9 +668,9 @@ impl Shared {
             least = page
                 .iter()
                 .map(|copy| copy.state)
-                .fold(least, EntryState::min);
+                .fold(least, DeliveryState::min);
             match page.last() {
-                Some(last) if page.len() == MAIL_PAGE_MAX && least != EntryState::Accepted => {
+                Some(last) if page.len() == MAIL_PAGE_MAX && least != DeliveryState::Accepted => {
                     after = Some(last.recipient.clone());
                 }
                 _ => return Ok(least),
@@ -591,12 +679,12 @@ impl Shared {
     }
 }
 
-fn receipt(copy: MailCopy) -> Receipt {
+fn receipt_from_copy(copy: MailCopy) -> Receipt {
     Receipt {
         agent_id: copy.recipient,
         state: copy.state,
-        accepted: rfc3339(copy.accepted),
-        delivered: copy.delivered.map(rfc3339),
-        read: copy.read.map(rfc3339),
+        accepted: format_rfc3339(copy.accepted),
+        delivered: copy.delivered.map(format_rfc3339),
+        read: copy.read.map(format_rfc3339),
     }
 }

@@ -1,8 +1,9 @@
-//! The mailroom: agents that write to each other.
+//! The mailroom: an agent that stores and delivers messages between agents.
 //!
-//! A message is accepted once it is kept, delivered once its recipient has it, read once that says so; each provably and once.
-//! Whoever asks is who its credential says. Mail goes out by ways ([`Deliver`](callboard_message::mail::Deliver)), or
-//! waits until it is asked for.
+//! A message is accepted once it is stored, delivered once its recipient has it, and read once the
+//! recipient confirms it; each state is recorded once. Callers are identified by their credentials.
+//! Mail is delivered by [`DeliverMessage`](callboard_message::mail::DeliverMessage), or waits until
+//! its recipient fetches it.
 
 mod accept;
 mod agents;
@@ -12,12 +13,12 @@ mod delivery;
 mod frozen_tests;
 mod groups;
 mod inbox;
-mod limit;
 mod member_identity;
 mod members;
 mod options;
 mod peer_nodes;
 mod post;
+mod rate_limit;
 mod receipt_writer;
 mod resources;
 mod setup;
@@ -28,64 +29,67 @@ mod text;
 
 use std::sync::Arc;
 
+use callboard_message::capabilities::{
+    DescribeAgent, DescribeAgentResult, ListResourceTemplates, ListResources, ReadResource,
+    ReadResourceResult, SubscribeResource,
+};
 use callboard_message::mail::{
-    AgentLogs, AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, Events,
-    FetchMail, Fetched, GetAgentStatus, Groups, History, Inbox, Join, Leave, ListGroups, Logs,
-    MailPreferences, MailView, MarkRead, MessageHistory, Preferences, ReadEvents, ReadMessage,
-    ReplyMessage, SaveMemory, Saved, SendMessage, Sent,
+    AgentLogPage, AgentLogs, AgentStatus, AgentView, BroadcastMessage, CheckInbox, EndAgent,
+    FetchMail, FetchedMail, GetAgentStatus, GroupList, Inbox, JoinMailroom, LeaveMailroom,
+    ListGroups, MailAck, MailEventPage, MailPreferences, MailView, MarkRead, MessageHistory,
+    MessageHistoryPage, Preferences, ReadEvents, ReadMessage, ReplyMessage, SaveMemory,
+    SavedMemory, SendMessage, SendReceipt,
 };
-use callboard_message::surface::{
-    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult,
-    Subscribe,
+use callboard_message::{CapabilityChange, Failure, RawObject};
+use callboard_runtime::{
+    Agent, AgentProfile, ConcurrentHandler, Context, Handlers, KvStore, MailStore,
 };
-use callboard_message::{Change, Failure, RawObject};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Mail, Notes, Profile};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use members::Members;
-use peer_nodes::{Count, Elsewhere, Look};
-use receipt_writer::Marks;
+use peer_nodes::{PeerEventCursor, PollPeers, RecountUnread};
+use receipt_writer::ReceiptWriter;
 
 pub use agents::Mailbox;
-pub use conversation_delivery::{ANSWER_WITHIN, DELIVER_WITHIN, TALKS_AT_ONCE_MAX};
-pub use delivery::LINE_LETTERS_MAX;
-pub use inbox::{RECEIPTS_MAX, SHOWN_CHARS_MAX};
-pub use members::{SEEN_FOR, SESSIONS_MAX};
+pub use conversation_delivery::{ANSWER_TIMEOUT, CONVERSATIONS_MAX, DELIVERY_TIMEOUT};
+pub use delivery::QUEUE_MESSAGES_MAX;
+pub use inbox::{LISTED_TEXT_CHARS_MAX, RECEIPTS_MAX};
+pub use members::{MEMBER_SESSIONS_MAX, PRESENCE_TIMEOUT};
 pub use options::{
-    BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError,
-    MailroomOptions,
+    BROADCASTS_PER_MINUTE_DEFAULT, MESSAGES_PER_SECOND_DEFAULT, MailroomError, MailroomOptions,
+    MemberDeclaration,
 };
-pub use peer_nodes::{COUNT_EVERY, COUNT_SHARED_EVERY, LOOK_EVERY};
-pub use resources::ASK_WITHIN;
-pub use setup::Declare;
-pub use text::neutral;
+pub use peer_nodes::{PEER_POLL_INTERVAL, RECOUNT_INTERVAL, SHARED_RECOUNT_INTERVAL};
+pub use resources::URGENT_ANSWER_TIMEOUT;
+pub use setup::ReconfigureMailroom;
+pub use text::neutralize;
 
-/// Messages of each kind that a mailroom works on at once.
-pub const ASKED_AT_ONCE_MAX: u32 = 1_024;
+/// Maximum number of concurrent requests of each message type that a mailroom handles.
+pub const CALLS_AT_ONCE_MAX: u32 = 1_024;
 
-/// The agent that takes messages and hands them out. Clones are the same mailroom.
+/// Agent that accepts, stores and delivers messages between agents. Clones share one mailroom.
 #[derive(derive_more::Debug, Clone)]
 #[debug("Mailroom {{ members: {}, .. }}", shared.members().len())]
 pub struct Mailroom {
-    shared: Arc<Shared>,
+    shared: Arc<MailroomState>,
 }
 
-/// What all its handlers share.
-struct Shared {
-    mail: Arc<dyn Mail>,
-    notes: Arc<dyn Notes>,
+/// State shared by all handlers.
+struct MailroomState {
+    mail: Arc<dyn MailStore>,
+    kv: Arc<dyn KvStore>,
     options: Mutex<Arc<MailroomOptions>>,
     members: Mutex<Members>,
-    /// Held while it is kept who a member is.
-    joining: tokio::sync::Mutex<()>,
-    marks: Marks,
-    /// The mailroom's own surroundings, once it runs.
-    stage: Mutex<Option<Cx>>,
-    elsewhere: Elsewhere,
+    /// Lock held while a caller becomes a member, or a stored member record is changed.
+    join_lock: tokio::sync::Mutex<()>,
+    receipts: ReceiptWriter,
+    /// Context of the mailroom's agent, once it runs.
+    context: Mutex<Option<Context>>,
+    peer_events: PeerEventCursor,
 }
 
-impl Shared {
+impl MailroomState {
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock()
     }
@@ -94,10 +98,10 @@ impl Shared {
         self.options.lock().clone()
     }
 
-    /// Tells whoever follows the mailroom.
-    fn changed(&self, change: Change) {
-        if let Some(stage) = &*self.stage.lock() {
-            stage.changed(change);
+    /// Notifies agents that follow the mailroom of a change of its tools or resources.
+    fn notify_changed(&self, change: CapabilityChange) {
+        if let Some(stage) = &*self.context.lock() {
+            stage.notify_changed(change);
         }
     }
 }
@@ -106,20 +110,20 @@ macro_rules! answers {
     ($($message:ty => $reply:ty: $with:ident;)*) => {
         impl Agent for Mailroom {
             fn handlers(on: &mut Handlers<Self>) {
-                $(on.concurrent::<$message>(ASKED_AT_ONCE_MAX);)*
+                $(on.concurrent::<$message>(CALLS_AT_ONCE_MAX);)*
             }
 
-            fn profile() -> Profile {
-                // Its state is a handle.
-                Profile::default().cancel_safe().mailbox_capacity(4 * ASKED_AT_ONCE_MAX)
+            fn profile() -> AgentProfile {
+                // The agent's state is only a handle.
+                AgentProfile::default().cancel_safe().mailbox_capacity(4 * CALLS_AT_ONCE_MAX)
             }
 
-            fn started(&mut self, cx: &mut Cx) {
-                *self.shared.stage.lock() = Some(cx.clone());
+            fn started(&mut self, cx: &mut Context) {
+                *self.shared.context.lock() = Some(cx.clone());
                 let is_shared = self.shared.mail.is_shared();
-                cx.tell_every(if is_shared { COUNT_SHARED_EVERY } else { COUNT_EVERY }, || Count);
+                cx.tell_every(if is_shared { SHARED_RECOUNT_INTERVAL } else { RECOUNT_INTERVAL }, || RecountUnread);
                 if is_shared {
-                    cx.tell_every(LOOK_EVERY, || Look);
+                    cx.tell_every(PEER_POLL_INTERVAL, || PollPeers);
                 }
             }
 
@@ -136,7 +140,7 @@ macro_rules! answers {
             fn handle(
                 &mut self,
                 message: $message,
-                cx: Cx,
+                cx: Context,
             ) -> impl Future<Output = Result<$reply, Failure>> + Send + 'static {
                 let shared = self.shared.clone();
                 async move { shared.$with(message, &cx).await }
@@ -146,29 +150,33 @@ macro_rules! answers {
 }
 
 answers! {
-    BroadcastMessage => Sent: broadcast;
-    SendMessage => Sent: send;
-    ReplyMessage => Sent: reply;
-    CheckInbox => Inbox: check;
-    ReadMessage => MailView: read;
-    MessageHistory => History: history;
-    GetAgentStatus => AgentStatus: status;
-    ListGroups => Groups: groups;
-    SaveMemory => Saved: save_memory;
+    BroadcastMessage => SendReceipt: broadcast;
+    SendMessage => SendReceipt: send;
+    ReplyMessage => SendReceipt: reply;
+    CheckInbox => Inbox: check_inbox;
+    ReadMessage => MailView: read_message;
+    MessageHistory => MessageHistoryPage: history;
+    GetAgentStatus => AgentStatus: agent_status;
+    ListGroups => GroupList: groups;
+    SaveMemory => SavedMemory: save_memory;
     MailPreferences => Preferences: preferences;
-    FetchMail => Fetched: fetch;
-    MarkRead => Done: mark_read;
-    ReadEvents => Events: read_events;
-    AgentLogs => Logs: logs;
-    EndAgent => Done: end;
-    Join => AgentView: come;
-    Leave => Done: go;
-    Describe => About: describe;
+    FetchMail => FetchedMail: fetch_mail;
+    MarkRead => MailAck: mark_read;
+    ReadEvents => MailEventPage: read_events;
+    AgentLogs => AgentLogPage: logs;
+    EndAgent => MailAck: end_agent;
+    JoinMailroom => AgentView: join_mailroom;
+    LeaveMailroom => MailAck: leave_mailroom;
+    DescribeAgent => DescribeAgentResult: describe;
     ListResources => RawObject: list_resources;
     ListResourceTemplates => RawObject: list_templates;
     ReadResource => ReadResourceResult: read_resource;
-    Subscribe => RawObject: subscribe;
-    Declare => (): declare;
-    Look => (): look_elsewhere;
-    Count => (): count;
+    SubscribeResource => RawObject: subscribe;
+    ReconfigureMailroom => (): reconfigure;
+    PollPeers => (): poll_peers;
+    RecountUnread => (): recount_unread;
 }
+
+/// Former name of [`MemberDeclaration`].
+#[deprecated(note = "renamed to `MemberDeclaration`")]
+pub type Declared = MemberDeclaration;

@@ -1,69 +1,74 @@
-//! Who asks: from its credential, never from what it says.
+//! Identification of callers by their credentials, and the stored records of members.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use callboard_message::mail::{
-    GUARDIAN, MAIL_MEMBERS_MAX, MailId, MemberWay, NEEDED_SCOPE, OPERATOR, Preferences,
+    DeliveryMethod, GUARDIAN_ID, MAIL_MEMBERS_MAX, MemberId, NEEDED_SCOPE_DATA_KEY, OPERATOR_ID,
+    Preferences,
 };
-use callboard_message::{Change, Failure, Principal, PrincipalKind, RawObject};
-use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent, System};
+use callboard_message::{CapabilityChange, Failure, Principal, PrincipalKind, RawObject};
+use callboard_runtime::{
+    Context, JournalError, KvEntry, KvError, PeerSession, StoredMailEvent, System,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::Shared;
-use super::delivery::Line;
-use super::groups::Place;
+use super::MailroomState;
+use super::delivery::DeliveryQueue;
+use super::groups::GroupSet;
 use super::members::{Member, Members};
-use super::options::Rights;
+use super::options::MemberRights;
 use super::text::is_reserved;
 
-/// Where it is kept who has mail.
-const SPACE: &str = "mail/agents";
-/// Address of the list of members, as a resource.
+/// Key space of the stored member records.
+const MEMBERS_SPACE: &str = "mail/agents";
+/// URI of the list of members, as a resource.
 pub(super) const AGENTS_URI: &str = "callboard://agents";
-/// How often it is tried to keep a member that other nodes keep too.
-const KEPT_TRIES_MAX: usize = 8;
+/// Maximum number of attempts to store a member record when other nodes change it at the same time.
+const STORE_ATTEMPTS_MAX: usize = 8;
 
-/// Whoever asks.
+/// Mail identity and rights of a caller.
 #[derive(Debug, Clone)]
-pub(super) struct Who {
+pub(super) struct MemberIdentity {
     pub id: Arc<str>,
     pub is_guardian: bool,
-    /// It may know of everybody's mail.
+    /// Whether the caller may see all mail and events (scope `mail.watch`).
     pub watches: bool,
-    /// It may end agents.
+    /// Whether the caller may mark agents as ended or as back (scope `mail.admin`).
     pub administers: bool,
 }
 
-impl Who {
-    fn of(principal: &Principal) -> Result<Self, Failure> {
-        let rights = Rights::of(&principal.scopes);
-        let who = |id: &str, is_guardian, may_all| Self {
+impl MemberIdentity {
+    fn from_principal(principal: &Principal) -> Result<Self, Failure> {
+        let rights = MemberRights::of(&principal.scopes);
+        let identity = |id: &str, is_guardian, may_all| Self {
             id: id.into(),
             is_guardian,
-            watches: may_all || rights.watches,
-            administers: may_all || rights.administers,
+            watches: may_all || rights.can_watch,
+            administers: may_all || rights.can_administer,
         };
         match principal.kind {
-            PrincipalKind::LocalOperator => Ok(who(OPERATOR, false, true)),
-            PrincipalKind::ApiKey | PrincipalKind::Agent if rights.guides => {
-                Ok(who(GUARDIAN, true, false))
+            PrincipalKind::LocalOperator => Ok(identity(OPERATOR_ID, false, true)),
+            PrincipalKind::ApiKey | PrincipalKind::Agent if rights.is_guardian => {
+                Ok(identity(GUARDIAN_ID, true, false))
             }
             PrincipalKind::ApiKey | PrincipalKind::Agent
-                if MailId::parse(&*principal.id).is_ok() && !is_reserved(&principal.id) =>
+                if MemberId::parse(&*principal.id).is_ok() && !is_reserved(&principal.id) =>
             {
-                Ok(who(&principal.id, false, false))
+                Ok(identity(&principal.id, false, false))
             }
-            PrincipalKind::Agent => Err(denied("say who you are: ask by a mailbox")),
+            PrincipalKind::Agent => Err(denied(
+                "the caller is not a member: send requests through a mailbox",
+            )),
             PrincipalKind::ApiKey => Err(denied("this key's name can't be an agent's id")),
             _ => Err(denied("show a credential")),
         }
     }
 
-    /// A member that says nothing by itself.
-    pub fn member(id: &str) -> Self {
+    /// Returns the identity of the member `id`, without the rights to watch and to administer.
+    pub fn of_member(id: &str) -> Self {
         Self {
             id: id.into(),
             is_guardian: false,
@@ -72,18 +77,18 @@ impl Who {
         }
     }
 
-    /// It is an agent.
+    /// Returns whether the caller is an agent: neither the Guardian nor the operator.
     pub fn is_agent(&self) -> bool {
         !is_reserved(&self.id)
     }
 }
 
-/// Refuses one more than can be known.
+/// Checks that the mailroom has room for `id` as a further member. A known id always has room.
 fn has_room(members: &Members, id: &str) -> Result<(), Failure> {
     if members.get(id).is_some() || members.len() < MAIL_MEMBERS_MAX {
         return Ok(());
     }
-    let why = format!("{MAIL_MEMBERS_MAX} agents have mail here, more can't");
+    let why = format!("the mailroom is full ({MAIL_MEMBERS_MAX} members)");
     Err(Failure::overloaded(why))
 }
 
@@ -91,18 +96,19 @@ pub(super) fn denied(why: &str) -> Failure {
     Failure::denied(why)
 }
 
-/// The same, for want of a scope.
+/// Creates a `Denied` failure that names the missing scope.
 pub(super) fn denied_without(scope: &str, why: &str) -> Failure {
-    denied(why).with_data(json!({ NEEDED_SCOPE: scope }))
+    denied(why).with_data(json!({ NEEDED_SCOPE_DATA_KEY: scope }))
 }
 
-/// What is kept of a member.
+/// Stored record of a member.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct MemberRecord {
     kind: Option<PrincipalKind>,
     pub ended: bool,
-    /// What its credential said.
-    pub place: Place,
+    /// Groups granted by the scopes of the member's credential. For a member removed from the
+    /// configuration, all groups that it had.
+    pub place: GroupSet,
     pub wants: Preferences,
     #[serde(default)]
     pub in_file: bool,
@@ -110,14 +116,14 @@ pub(super) struct Kept {
     pub gone: bool,
 }
 
-impl Kept {
-    fn of(member: &Member) -> Self {
+impl MemberRecord {
+    fn from_member(member: &Member) -> Self {
         let wants = Preferences::clone(&member.wants);
         let (ended, in_file, gone) = (member.is_ended, member.in_file, member.is_gone);
         Self {
             kind: member.kind,
             ended,
-            place: member.scoped.clone(),
+            place: member.credential_groups.clone(),
             wants,
             in_file,
             gone,
@@ -138,58 +144,77 @@ impl Kept {
     }
 }
 
-impl Shared {
-    /// Who asks, once it is sure that it may. Whoever asks for the first time is a member from then on.
+impl MailroomState {
+    /// Identifies the caller of a request that sends or reads mail. A new caller becomes a member.
+    /// `claim` is the `sender_agent_id` of the request, if given.
     ///
     /// # Errors
-    /// `Denied`.
-    pub async fn who(&self, cx: &Cx, claim: Option<&str>) -> Result<Who, Failure> {
-        self.who_asks(cx, claim, true).await
+    /// `Denied` if the credential permits no mail, the claim is not the caller's id, another kind
+    /// of credential has claimed the id, or the member is terminated.
+    pub async fn identify(
+        &self,
+        cx: &Context,
+        claim: Option<&str>,
+    ) -> Result<MemberIdentity, Failure> {
+        self.identify_caller(cx, claim, true).await
     }
 
-    /// The same for what is no mail: whoever may watch or administer isn't a member for asking that.
+    /// Identifies the caller of a request that only reads lists, logs or events, or administers. A
+    /// caller with the right to watch or administer doesn't become a member by such a request;
+    /// others do.
     ///
     /// # Errors
-    /// `Denied`.
-    pub async fn who_looks(&self, cx: &Cx) -> Result<Who, Failure> {
-        self.who_asks(cx, None, false).await
+    /// `Denied` if the credential permits no mail, another kind of credential has claimed the id,
+    /// or the member is terminated.
+    pub async fn identify_viewer(&self, cx: &Context) -> Result<MemberIdentity, Failure> {
+        self.identify_caller(cx, None, false).await
     }
 
-    async fn who_asks(&self, cx: &Cx, claim: Option<&str>, is_mail: bool) -> Result<Who, Failure> {
+    async fn identify_caller(
+        &self,
+        cx: &Context,
+        claim: Option<&str>,
+        is_mail: bool,
+    ) -> Result<MemberIdentity, Failure> {
         let principal = cx.principal();
-        let who = Who::of(principal)?;
-        if claim.is_some_and(|claim| claim != &*who.id) {
+        let identity = MemberIdentity::from_principal(principal)?;
+        if claim.is_some_and(|claim| claim != &*identity.id) {
             return Err(denied("`sender_agent_id` isn't your own id: leave it out"));
         }
         let session = cx.call().and_then(|call| call.session.clone());
-        if !who.is_agent() {
-            if let Some(member) = self.members().get_mut(&who.id) {
-                member.heard(session.as_ref());
+        if !identity.is_agent() {
+            if let Some(member) = self.members().get_mut(&identity.id) {
+                member.record_activity(session.as_ref());
             }
-            return Ok(who);
+            return Ok(identity);
         }
-        if !self.hear(&who, principal, session.as_ref())?
-            && (is_mail || !self.visits(&who, principal)?)
+        if !self.record_activity(&identity, principal, session.as_ref())?
+            && (is_mail || !self.is_visitor(&identity, principal)?)
         {
-            self.join(&who, principal, session.as_ref()).await?;
+            self.register_member(&identity, principal, session.as_ref())
+                .await?;
         }
-        Ok(who)
+        Ok(identity)
     }
 
-    /// Notes that a member said something. `false` where that has to be kept first, or it is none yet.
-    fn hear(
+    /// Records the activity of a member. Returns `false`, and records nothing, if the caller isn't
+    /// a current member or its stored record must be changed first: see [`Self::register_member`].
+    ///
+    /// # Errors
+    /// `Denied` if another kind of credential has claimed the id, or the member is terminated.
+    fn record_activity(
         &self,
-        who: &Who,
+        identity: &MemberIdentity,
         principal: &Principal,
         session: Option<&Arc<PeerSession>>,
     ) -> Result<bool, Failure> {
         let mut members = self.members();
-        let Some(member) = members.get_mut(&who.id) else {
+        let Some(member) = members.get_mut(&identity.id) else {
             return Ok(false);
         };
-        if member.is_others(principal.kind) {
+        if member.is_claimed_by_other(principal.kind) {
             return Err(denied(
-                "this id is somebody else's: use a credential with another name",
+                "this id is claimed by another principal: use a credential with another name",
             ));
         }
         if member.is_ended {
@@ -199,92 +224,104 @@ impl Shared {
         }
         if member.kind.is_none()
             || member.has_left
-            || !member.is_here()
-            || member.scoped != Place::of_scopes(&principal.scopes)
+            || !member.is_listed()
+            || member.credential_groups != GroupSet::from_scopes(&principal.scopes)
         {
             return Ok(false);
         }
-        member.heard(session);
+        member.record_activity(session);
         if let Some(line) = &member.line {
-            line.retry();
+            line.retry_now();
         }
         Ok(true)
     }
 
-    /// Whether whoever asks may watch or administer, and is no member. It is known then by what it may see, as one that isn't
-    /// there.
-    fn visits(&self, who: &Who, principal: &Principal) -> Result<bool, Failure> {
+    /// Returns whether the caller has the right to watch or administer, without being a member.
+    /// Such a caller gets an unlisted member entry, which holds the groups that determine what it
+    /// may see.
+    fn is_visitor(
+        &self,
+        identity: &MemberIdentity,
+        principal: &Principal,
+    ) -> Result<bool, Failure> {
         let options = self.options();
         let mut members = self.members();
-        if !(who.watches || who.administers) || members.get(&who.id).is_some_and(Member::is_here) {
+        if !(identity.watches || identity.administers)
+            || members.get(&identity.id).is_some_and(Member::is_listed)
+        {
             return Ok(false);
         }
-        has_room(&members, &who.id)?;
-        let member = members.entry(&who.id, &options);
+        has_room(&members, &identity.id)?;
+        let member = members.entry(&identity.id, &options);
         member.is_gone = true;
-        member.scope(Place::of_scopes(&principal.scopes));
+        member.set_credential_groups(GroupSet::from_scopes(&principal.scopes));
         Ok(true)
     }
 
-    /// Makes a member of whoever asks, or keeps what has changed about it.
-    async fn join(
+    /// Makes the caller a member, or stores the changed record of a member.
+    async fn register_member(
         &self,
-        who: &Who,
+        identity: &MemberIdentity,
         principal: &Principal,
         session: Option<&Arc<PeerSession>>,
     ) -> Result<(), Failure> {
-        // One at a time: of two first messages only one makes a member.
-        let _turn = self.joining.lock().await;
-        if self.hear(who, principal, session)? {
+        // Serialised, so that two concurrent first requests make one member.
+        let _turn = self.join_lock.lock().await;
+        if self.record_activity(identity, principal, session)? {
             return Ok(());
         }
-        // Whoever was declared has been told of.
+        // Declared members have been announced already.
         let is_first = self
             .members()
-            .get(&who.id)
-            .is_none_or(|member| member.has_left || !member.is_here());
-        let mut tries = 0..KEPT_TRIES_MAX;
-        let (kept, version) = loop {
-            let kept = self.joined(who, principal)?;
-            if let Some(version) = self.keep(&who.id, &kept, &mut tries).await? {
-                break (kept, version);
+            .get(&identity.id)
+            .is_none_or(|member| member.has_left || !member.is_listed());
+        let mut tries = 0..STORE_ATTEMPTS_MAX;
+        let (record, version) = loop {
+            let record = self.joined_record(identity, principal)?;
+            if let Some(version) = self.store_record(&identity.id, &record, &mut tries).await? {
+                break (record, version);
             }
-            // Another node may have ended it, or let in somebody else under its id.
-            if self.hear(who, principal, session)? {
+            // Another node may have ended the member, or registered another principal under its id.
+            if self.record_activity(identity, principal, session)? {
                 return Ok(());
             }
         };
         let way = {
             let mut members = self.members();
             let options = self.options();
-            let member = members.entry(&who.id, &options);
+            let member = members.entry(&identity.id, &options);
             member.version = member.version.max(version);
-            member.kind = kept.kind;
-            member.is_gone = kept.gone;
-            member.scope(kept.place);
-            member.heard(session);
+            member.kind = record.kind;
+            member.is_gone = record.gone;
+            member.set_credential_groups(record.place);
+            member.record_activity(session);
             if let Some(line) = &member.line {
-                line.retry();
+                line.retry_now();
             }
-            member.way()
+            member.delivery_method()
         };
         if is_first {
-            self.tell_joined(&who.id, way).await?;
+            self.append_joined(&identity.id, way).await?;
         }
         Ok(())
     }
 
-    /// What is to be kept of whoever joins.
-    fn joined(&self, who: &Who, principal: &Principal) -> Result<Kept, Failure> {
+    /// Builds the record to store for a caller that becomes a member. Preferences of a known member
+    /// are kept.
+    fn joined_record(
+        &self,
+        identity: &MemberIdentity,
+        principal: &Principal,
+    ) -> Result<MemberRecord, Failure> {
         let members = self.members();
-        has_room(&members, &who.id)?;
-        let known = members.get(&who.id);
-        let place = Place::of_scopes(&principal.scopes);
+        has_room(&members, &identity.id)?;
+        let known = members.get(&identity.id);
+        let place = GroupSet::from_scopes(&principal.scopes);
         let wants = known
             .map(|member| Preferences::clone(&member.wants))
             .unwrap_or_default();
         let in_file = known.is_some_and(|member| member.in_file);
-        Ok(Kept {
+        Ok(MemberRecord {
             kind: Some(principal.kind),
             ended: false,
             place,
@@ -294,97 +331,115 @@ impl Shared {
         })
     }
 
-    pub async fn tell_joined(&self, id: &str, way: MemberWay) -> Result<(), Failure> {
-        self.tell(StoredEvent::Joined(id.to_owned(), way.as_str().to_owned()))
+    pub async fn append_joined(&self, id: &str, way: DeliveryMethod) -> Result<(), Failure> {
+        self.append_event(StoredMailEvent::Joined(
+            id.to_owned(),
+            way.as_str().to_owned(),
+        ))
+        .await
+    }
+
+    pub async fn append_left(&self, id: &str, why: &str) -> Result<(), Failure> {
+        self.append_event(StoredMailEvent::Left(id.to_owned(), why.to_owned()))
             .await
     }
 
-    pub async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
-        self.tell(StoredEvent::Left(id.to_owned(), why.to_owned()))
-            .await
-    }
-
-    /// Tells of an event that changes who is here.
-    async fn tell(&self, event: StoredEvent) -> Result<(), Failure> {
-        self.mail.tell(event).await?;
-        self.changed(Change::Resource(AGENTS_URI.to_owned()));
-        self.marks.happened();
+    /// Stores an event that changes the list of members, and notifies followers and event
+    /// listeners.
+    async fn append_event(&self, event: StoredMailEvent) -> Result<(), Failure> {
+        self.mail.append_event(event).await?;
+        self.notify_changed(CapabilityChange::Resource(AGENTS_URI.to_owned()));
+        self.receipts.notify_events();
         Ok(())
     }
 
-    /// Keeps a member, and answers the version. `None` where another node kept it meanwhile, which is taken in now.
+    /// Stores a member record and returns its new version. Returns `None` if another node has
+    /// stored a record meanwhile; that record has then been loaded, and the caller should try
+    /// again.
     ///
     /// # Errors
-    /// The store's; `Unavailable` where there are no `tries` left.
-    async fn keep(
+    /// Failures of the store; `Unavailable` if no `tries` are left.
+    async fn store_record(
         &self,
         id: &str,
-        kept: &Kept,
+        record: &MemberRecord,
         tries: &mut Range<usize>,
     ) -> Result<Option<u64>, Failure> {
         let known = self.members().get(id).map_or(0, |member| member.version);
-        match self.notes.put(SPACE, id, kept.to_raw(), Some(known)).await {
+        match self
+            .kv
+            .put(MEMBERS_SPACE, id, record.to_raw(), Some(known))
+            .await
+        {
             Ok(version) => Ok(Some(version)),
-            Err(NoteError::Changed { .. }) if tries.next().is_some() => {
-                self.recall_one(id).await?;
+            Err(KvError::VersionConflict { .. }) if tries.next().is_some() => {
+                self.reload_member(id).await?;
                 Ok(None)
             }
-            Err(NoteError::Journal(error)) => Err(error.into()),
+            Err(KvError::Journal(error)) => Err(error.into()),
             Err(_) => Err(Failure::unavailable(
                 "other nodes keep changing this agent: try again",
             )),
         }
     }
 
-    /// Keeps a member as it is now, with `change`d, and changes it once that is kept.
-    pub async fn change(&self, id: &str, change: impl Fn(&mut Kept)) -> Result<(), Failure> {
-        let _turn = self.joining.lock().await;
-        self.keep_with(id, change).await
+    /// Applies `change` to a member's record, stores it, and then updates the member.
+    pub async fn update_member(
+        &self,
+        id: &str,
+        change: impl Fn(&mut MemberRecord),
+    ) -> Result<(), Failure> {
+        let _turn = self.join_lock.lock().await;
+        self.update_record(id, change).await
     }
 
-    async fn keep_with(&self, id: &str, change: impl Fn(&mut Kept)) -> Result<(), Failure> {
-        let mut tries = 0..KEPT_TRIES_MAX;
+    async fn update_record(
+        &self,
+        id: &str,
+        change: impl Fn(&mut MemberRecord),
+    ) -> Result<(), Failure> {
+        let mut tries = 0..STORE_ATTEMPTS_MAX;
         loop {
             let known = self
                 .members()
                 .get(id)
-                .map(|member| (Kept::of(member), member.version));
-            let Some((mut kept, version)) = known else {
+                .map(|member| (MemberRecord::from_member(member), member.version));
+            let Some((mut record, version)) = known else {
                 return Ok(());
             };
-            change(&mut kept);
+            change(&mut record);
             let version = if is_reserved(id) {
                 Some(version)
             } else {
-                self.keep(id, &kept, &mut tries).await?
+                self.store_record(id, &record, &mut tries).await?
             };
             let Some(version) = version else { continue };
-            // Unless a newer one was taken in meanwhile.
+            // Unless a newer record was loaded in the meantime.
             if let Some(member) = self
                 .members()
                 .get_mut(id)
                 .filter(|member| member.version <= version)
             {
                 member.version = version;
-                kept.apply_to(member);
+                record.apply_to(member);
             }
             return Ok(());
         }
     }
 
-    /// Takes in who had mail before this process began.
-    pub async fn recall(&self) -> Result<(), JournalError> {
+    /// Loads the stored members and their numbers of unread messages, at the start of the mailroom.
+    pub async fn load_members(&self) -> Result<(), JournalError> {
         const PAGE: usize = 500;
         let mut after: Option<String> = None;
         loop {
-            let notes = self.notes.list(SPACE, after.as_deref(), PAGE).await?;
-            notes.iter().for_each(|note| self.take_in(note));
+            let notes = self.kv.list(MEMBERS_SPACE, after.as_deref(), PAGE).await?;
+            notes.iter().for_each(|note| self.apply_entry(note));
             match notes.last() {
                 Some(last) if notes.len() >= PAGE => after = Some(last.key.clone()),
                 _ => break,
             }
         }
-        for (id, unread) in self.mail.waiting().await? {
+        for (id, unread) in self.mail.unread_counts().await? {
             if let Some(member) = self.members().get_mut(&id) {
                 member.unread = i64::try_from(unread).unwrap_or(i64::MAX);
             }
@@ -392,50 +447,52 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes in a member that another node changed.
-    pub async fn recall_one(&self, id: &str) -> Result<(), JournalError> {
-        let note = self.notes.get(SPACE, id).await?;
-        note.iter().for_each(|note| self.take_in(note));
+    /// Reloads the stored record of a member, because another node may have changed it.
+    pub async fn reload_member(&self, id: &str) -> Result<(), JournalError> {
+        let note = self.kv.get(MEMBERS_SPACE, id).await?;
+        note.iter().for_each(|note| self.apply_entry(note));
         Ok(())
     }
 
-    fn take_in(&self, note: &Note) {
-        let Ok(kept) = serde_json::from_str::<Kept>(note.body.to_raw().get()) else {
+    fn apply_entry(&self, note: &KvEntry) {
+        let Ok(record) = serde_json::from_str::<MemberRecord>(note.body.to_raw().get()) else {
             return;
         };
-        if MailId::parse(&*note.key).is_err() || is_reserved(&note.key) {
+        if MemberId::parse(&*note.key).is_err() || is_reserved(&note.key) {
             return;
         }
         let options = self.options();
         let mut members = self.members();
         let member = members.entry(&note.key, &options);
         if note.version < member.version {
-            // This node kept a newer one while this was on its way.
+            // This node has stored a newer record in the meantime.
             return;
         }
         member.version = note.version;
-        member.kind = kept.kind.or(member.kind);
-        member.scope(kept.place.clone());
-        kept.apply_to(member);
+        member.kind = record.kind.or(member.kind);
+        member.set_credential_groups(record.place.clone());
+        record.apply_to(member);
         if member.is_ended {
-            member.end_line();
+            member.close_queue();
         }
     }
 
-    /// Keeps that a file has a member, and tells of it where it wasn't there.
-    pub async fn keep_declared(&self, id: &str, is_new: bool) -> Result<(), Failure> {
-        // Many are kept at once: they don't take turns.
-        self.keep_with(id, |kept| (kept.in_file, kept.gone) = (true, false))
+    /// Stores that a member is declared in the configuration. If `is_new`, also appends the event
+    /// that it joined.
+    pub async fn store_declared(&self, id: &str, is_new: bool) -> Result<(), Failure> {
+        // Declared members are stored concurrently, so this doesn't take `join_lock`.
+        self.update_record(id, |record| (record.in_file, record.gone) = (true, false))
             .await?;
         let way = match self.members().get(id) {
-            Some(member) if is_new => member.way(),
+            Some(member) if is_new => member.delivery_method(),
             _ => return Ok(()),
         };
-        self.tell_joined(id, way).await
+        self.append_joined(id, way).await
     }
 
-    /// Keeps that a member was taken out of the file, and tells of it.
-    pub async fn keep_taken_out(&self, id: &str) -> Result<(), Failure> {
+    /// Stores that a member was removed from the configuration. Also appends the event that it
+    /// left, unless it is terminated.
+    pub async fn store_removed(&self, id: &str) -> Result<(), Failure> {
         let known = self
             .members()
             .get(id)
@@ -443,25 +500,26 @@ impl Shared {
         let Some((place, is_ended)) = known else {
             return Ok(());
         };
-        self.keep_with(id, |kept| {
-            (kept.in_file, kept.gone) = (false, true);
-            kept.place.clone_from(&place);
+        self.update_record(id, |record| {
+            (record.in_file, record.gone) = (false, true);
+            record.place.clone_from(&place);
         })
         .await?;
         if is_ended {
             Ok(())
         } else {
-            self.tell_left(id, "undeclared").await
+            self.append_left(id, "undeclared").await
         }
     }
 
-    /// Begins the line of a member that has a way and none yet, unless it is terminated.
-    pub fn open_line(self: &Arc<Self>, system: &System, member: &mut Member) {
+    /// Starts a member's delivery queue if it has a delivery agent, no queue yet, and isn't
+    /// terminated.
+    pub fn open_queue(self: &Arc<Self>, system: &System, member: &mut Member) {
         if !member.is_ended
             && member.line.is_none()
             && let Some(way) = &member.takes
         {
-            member.line = Line::open(system, self, &member.id, way);
+            member.line = DeliveryQueue::start(system, self, &member.id, way);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Members of a mailroom: identity, presence, delivery and who sees whom.
+//! Members of a mailroom: identity, presence, delivery and visibility.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,71 +7,82 @@ use std::time::{Duration, SystemTime};
 
 use callboard_message::PrincipalKind;
 use callboard_message::mail::{
-    GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay, OPERATOR, Preferences,
+    DeliveryMethod, GUARDIAN_ID, MAIL_UNREAD_MAX, MemberState, OPERATOR_ID, Preferences,
 };
-use callboard_runtime::{NewLetter, PeerSession};
+use callboard_runtime::{NewMailMessage, PeerSession};
 use tokio::time::Instant;
 
-use super::delivery::Line;
-use super::groups::{Group, Place};
-use super::limit::Limit;
+use super::delivery::DeliveryQueue;
+use super::groups::{Group, GroupSet};
 use super::options::MailroomOptions;
-use super::text::{Names, is_reserved};
+use super::rate_limit::MemberRateLimit;
+use super::text::{DisplayNames, is_reserved};
 
-/// How long somebody counts as here who was heard of.
-pub const SEEN_FOR: Duration = Duration::from_secs(60);
-/// Live sessions of a member that are told of mail: the newest.
-pub const SESSIONS_MAX: usize = 8;
+/// Time after its last request during which a member without session or delivery queue is shown as
+/// active. Then it is shown as away.
+pub const PRESENCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum number of live sessions per member that are notified of mail. A further session replaces
+/// the oldest.
+pub const MEMBER_SESSIONS_MAX: usize = 8;
 
-/// Somebody who has mail.
+/// Entry of one member: the Guardian, the operator, or an agent with a mailbox.
 pub(super) struct Member {
     pub(super) id: Arc<str>,
-    /// What vouches for it: nobody whom something else vouches for is it. `None` until it first says something.
+    /// Credential kind that first claimed this id; claims by other kinds are rejected. `None` until
+    /// the first request.
     pub(super) kind: Option<PrincipalKind>,
-    /// A file has a key of its name, and no agent takes its mail.
+    /// Whether the configuration has an API key with this member's id as name, and no delivery
+    /// agent for the member.
     pub(super) has_key: bool,
-    /// How many members are apart, this one counted.
-    apart: Arc<AtomicUsize>,
-    /// What the topology says that it is in, and what its credential said.
-    pub(super) declared: Option<Place>,
-    pub(super) scoped: Place,
-    /// Both.
-    pub(super) place: Place,
-    /// The agent that takes its mail, by its name in the directory, and what kind of a way that is.
+    /// Number of isolated members in the mailroom, shared by all members. This member changes it
+    /// when its own isolation changes.
+    isolated_count: Arc<AtomicUsize>,
+    /// Groups declared in the configuration; `None` if the member isn't declared.
+    pub(super) declared_groups: Option<GroupSet>,
+    /// Groups granted by the scopes of the member's credential.
+    pub(super) credential_groups: GroupSet,
+    /// Effective groups: union of the declared groups and those of the credential.
+    pub(super) place: GroupSet,
+    /// Directory name of the delivery agent; `None` if the member fetches its mail.
     pub(super) takes: Option<String>,
-    pub(super) via: Option<MemberWay>,
-    pub(super) line: Option<Line>,
+    /// Delivery method of the delivery agent; `None` for an agent of this process.
+    pub(super) via: Option<DeliveryMethod>,
+    pub(super) line: Option<DeliveryQueue>,
     pub(super) is_ended: bool,
-    /// A file has it, or had it last.
+    /// Whether the member is declared in a configuration file, according to its stored record or
+    /// this node's configuration.
     pub(super) in_file: bool,
-    /// No file has it any more, and it has said nothing since: it isn't there, and its mail waits.
+    /// Whether the member was removed from the configuration and has sent no request since. It is
+    /// then hidden from lists; its mail is kept.
     pub(super) is_gone: bool,
-    /// Which version of what is kept of it this is; 0: nothing is kept.
+    /// Version of the stored record; 0 if none is stored.
     pub(super) version: u64,
-    /// It said that it goes, and hasn't been heard of since.
+    /// Whether the member has left the mailroom and hasn't sent a request since.
     pub(super) has_left: bool,
     pub(super) seen: Option<(Instant, SystemTime)>,
-    /// How much it has not read.
+    /// Number of unread messages.
     pub(super) unread: i64,
     pub(super) wants: Arc<Preferences>,
-    pub(super) limit: Limit,
+    pub(super) rate_limit: MemberRateLimit,
     sessions: Vec<Arc<PeerSession>>,
-    /// It is being asked about an urgent message.
+    /// Whether a question about an urgent message to this member is open. Only one is asked at a
+    /// time.
     pub(super) is_asked: Arc<AtomicBool>,
-    /// Whoever watches its inbox is told of mail.
+    /// Whether clients have subscribed to the member's inbox resource, which must be notified of
+    /// new mail.
     pub(super) is_watched: bool,
 }
 
 impl Member {
-    fn new(id: &str, options: &MailroomOptions, apart: Arc<AtomicUsize>) -> Self {
+    fn new(id: &str, options: &MailroomOptions, isolated_count: Arc<AtomicUsize>) -> Self {
         Self {
             id: id.into(),
-            apart,
+            isolated_count,
             kind: None,
             has_key: false,
-            declared: None,
-            scoped: Place::default(),
-            place: Place::default(),
+            declared_groups: None,
+            credential_groups: GroupSet::default(),
+            place: GroupSet::default(),
             takes: None,
             via: None,
             line: None,
@@ -83,110 +94,118 @@ impl Member {
             seen: None,
             unread: 0,
             wants: Arc::default(),
-            limit: Limit::new(options),
+            rate_limit: MemberRateLimit::new(options),
             sessions: Vec::new(),
             is_asked: Arc::default(),
             is_watched: false,
         }
     }
 
-    /// It is the Guardian or the operator: no agent, and so in no group, and seen by all.
-    pub(super) fn is_office(&self) -> bool {
+    /// Returns whether the member is the Guardian or the operator. These are no agents, are in no
+    /// group, and are visible to all members.
+    pub(super) fn is_reserved(&self) -> bool {
         is_reserved(&self.id)
     }
 
-    /// Whether something else vouches for it than `kind`. Until it says something, that is its key, where a file has one.
-    pub(super) fn is_others(&self, kind: PrincipalKind) -> bool {
+    /// Returns whether another credential kind than `kind` has claimed the id. Until the first
+    /// request, a declared API key of this name claims it.
+    pub(super) fn is_claimed_by_other(&self, kind: PrincipalKind) -> bool {
         self.kind
             .or(self.has_key.then_some(PrincipalKind::ApiKey))
             .is_some_and(|known| known != kind)
     }
 
-    /// Takes what the topology says.
-    pub(super) fn declare(&mut self, declared: Option<Place>) {
-        self.declared = declared;
-        self.settle();
+    /// Sets the groups declared in the configuration; `None` if the member isn't declared.
+    pub(super) fn set_declared_groups(&mut self, declared: Option<GroupSet>) {
+        self.declared_groups = declared;
+        self.recompute_groups();
     }
 
-    /// Takes what its credential says.
-    pub(super) fn scope(&mut self, scoped: Place) {
-        self.scoped = scoped;
-        self.settle();
+    /// Sets the groups granted by the credential's scopes.
+    pub(super) fn set_credential_groups(&mut self, scoped: GroupSet) {
+        self.credential_groups = scoped;
+        self.recompute_groups();
     }
 
-    /// Whether it is among the members: this node's file has it, or it wasn't taken out of one.
-    pub(super) fn is_here(&self) -> bool {
-        !self.is_gone || self.declared.is_some()
+    /// Returns whether the member appears in lists. Members that were removed from the
+    /// configuration don't, unless this node declares them.
+    pub(super) fn is_listed(&self) -> bool {
+        !self.is_gone || self.declared_groups.is_some()
     }
 
-    /// Whether it can be written to.
-    pub(super) fn is_open(&self) -> bool {
-        !self.is_ended && self.is_here()
+    /// Returns whether messages to the member are accepted: it is listed and not terminated.
+    pub(super) fn accepts_mail(&self) -> bool {
+        !self.is_ended && self.is_listed()
     }
 
-    /// It was taken out of the file. What it was in stays, so that nobody learns by its end of whom it didn't see.
-    pub(super) fn take_out(&mut self) {
-        self.scoped = self.place.clone();
-        self.declared = None;
+    /// Marks the member as removed from the configuration and as absent. It keeps its effective
+    /// groups, so that only agents that could see it get the event that it left.
+    pub(super) fn mark_removed(&mut self) {
+        self.credential_groups = self.place.clone();
+        self.declared_groups = None;
         (self.in_file, self.is_gone) = (false, true);
-        self.leave();
+        self.mark_left();
     }
 
-    fn settle(&mut self) {
+    fn recompute_groups(&mut self) {
         let was_apart = self.place.apart;
-        self.place = self
-            .declared
-            .as_ref()
-            .map_or_else(|| self.scoped.clone(), |said| said.with(&self.scoped));
+        self.place = self.declared_groups.as_ref().map_or_else(
+            || self.credential_groups.clone(),
+            |said| said.merged_with(&self.credential_groups),
+        );
         match (was_apart, self.place.apart) {
-            (false, true) => self.apart.fetch_add(1, Relaxed),
-            (true, false) => self.apart.fetch_sub(1, Relaxed),
+            (false, true) => self.isolated_count.fetch_add(1, Relaxed),
+            (true, false) => self.isolated_count.fetch_sub(1, Relaxed),
             _ => 0,
         };
     }
 
-    /// It said something just now.
-    pub(super) fn heard(&mut self, session: Option<&Arc<PeerSession>>) {
+    /// Records the time of a member's request, and the session through which it came, if any.
+    pub(super) fn record_activity(&mut self, session: Option<&Arc<PeerSession>>) {
         self.seen = Some((Instant::now(), SystemTime::now()));
         self.has_left = false;
         let Some(session) = session else { return };
         self.sessions
-            .retain(|known| !known.over.is_cancelled() && known.id != session.id);
-        if self.sessions.len() >= SESSIONS_MAX {
+            .retain(|known| !known.closed.is_cancelled() && known.id != session.id);
+        if self.sessions.len() >= MEMBER_SESSIONS_MAX {
             self.sessions.remove(0);
         }
         self.sessions.push(session.clone());
     }
 
-    /// Ends the delivery of its mail, where it has a way.
-    pub fn end_line(&mut self) {
+    /// Stops and removes the delivery queue, if the member has one.
+    pub fn close_queue(&mut self) {
         if let Some(line) = self.line.take() {
-            line.end();
+            line.close();
         }
     }
 
-    /// It goes.
-    pub(super) fn leave(&mut self) {
+    /// Marks the member as absent and drops its sessions.
+    pub(super) fn mark_left(&mut self) {
         self.seen = None;
         self.sessions.clear();
         self.has_left = true;
     }
 
-    /// Its live sessions, newest last.
+    /// Returns the live sessions, newest last.
     pub(super) fn sessions(&mut self) -> &[Arc<PeerSession>] {
-        self.sessions.retain(|session| !session.over.is_cancelled());
+        self.sessions
+            .retain(|session| !session.closed.is_cancelled());
         &self.sessions
     }
 
     fn has_session(&self) -> bool {
         self.sessions
             .iter()
-            .any(|session| !session.over.is_cancelled())
+            .any(|session| !session.closed.is_cancelled())
     }
 
     pub(super) fn state(&self) -> MemberState {
-        let was_seen = || self.seen.is_some_and(|(at, _)| at.elapsed() <= SEEN_FOR);
-        let works = || self.line.as_ref().is_some_and(Line::works);
+        let was_seen = || {
+            self.seen
+                .is_some_and(|(at, _)| at.elapsed() <= PRESENCE_TIMEOUT)
+        };
+        let works = || self.line.as_ref().is_some_and(DeliveryQueue::is_working);
         match self.is_ended {
             true => MemberState::Terminated,
             false if self.has_session() || works() || was_seen() => MemberState::Active,
@@ -194,24 +213,26 @@ impl Member {
         }
     }
 
-    pub(super) fn way(&self) -> MemberWay {
+    pub(super) fn delivery_method(&self) -> DeliveryMethod {
         match &self.line {
-            Some(line) if line.leads_nowhere() => MemberWay::None,
-            Some(_) => self.via.unwrap_or(MemberWay::Agent),
-            None if self.has_session() => MemberWay::Mcp,
-            None => MemberWay::None,
+            Some(line) if line.has_no_receiver() => DeliveryMethod::None,
+            Some(_) => self.via.unwrap_or(DeliveryMethod::Agent),
+            None if self.has_session() => DeliveryMethod::Mcp,
+            None => DeliveryMethod::None,
         }
     }
 
-    /// Whether its box takes no more. Whoever gets its mail needn't say that it reads it.
-    pub(super) fn is_full(&self) -> bool {
+    /// Returns whether the mailbox is full, that is whether [`MAIL_UNREAD_MAX`] messages wait.
+    /// Undelivered messages count if the member has a delivery queue, because such a member needn't
+    /// mark mail as read; otherwise unread messages count.
+    pub(super) fn is_mailbox_full(&self) -> bool {
         match &self.line {
-            Some(line) => line.undelivered() >= MAIL_UNREAD_MAX,
+            Some(line) => line.undelivered_count() >= MAIL_UNREAD_MAX,
             None => usize::try_from(self.unread).is_ok_and(|unread| unread >= MAIL_UNREAD_MAX),
         }
     }
 
-    /// Whether it doesn't want what somebody says to all or to a group.
+    /// Returns whether the member's preferences exclude a broadcast of this sender and topic.
     pub(super) fn mutes(&self, sender: &str, topic: Option<&str>) -> bool {
         let Preferences {
             mute_senders,
@@ -226,33 +247,34 @@ impl Member {
     }
 }
 
-/// Everybody, by id.
+/// All members by id, with their display names.
 pub(super) struct Members {
     by_id: BTreeMap<Arc<str>, Member>,
-    pub names: Names,
-    /// How many are apart: where none is, all see each other.
-    apart: Arc<AtomicUsize>,
+    pub display_names: DisplayNames,
+    /// Number of isolated members, shared with each member. While it is 0, all members see each
+    /// other.
+    isolated_count: Arc<AtomicUsize>,
 }
 
 impl Members {
-    /// Nobody but the Guardian and the operator.
+    /// Creates the initial members: the Guardian and the operator.
     pub fn new(options: &MailroomOptions) -> Self {
-        let (names, apart) = (Names::new(options.example_ids), Arc::default());
+        let (names, apart) = (DisplayNames::new(options.example_ids), Arc::default());
         let mut members = Self {
             by_id: BTreeMap::new(),
-            names,
-            apart,
+            display_names: names,
+            isolated_count: apart,
         };
-        for office in [GUARDIAN, OPERATOR] {
+        for office in [GUARDIAN_ID, OPERATOR_ID] {
             members.by_id.insert(
                 office.into(),
-                Member::new(office, options, members.apart.clone()),
+                Member::new(office, options, members.isolated_count.clone()),
             );
         }
         members
     }
 
-    /// How many agents there are.
+    /// Returns the number of agents, that is of members other than the Guardian and the operator.
     pub fn len(&self) -> usize {
         self.agents().count()
     }
@@ -265,33 +287,36 @@ impl Members {
         self.by_id.get_mut(id)
     }
 
-    /// The member of that id, made where there is none.
+    /// Returns the member with the given id, and creates it if there is none.
     pub fn entry(&mut self, id: &str, options: &MailroomOptions) -> &mut Member {
-        self.names.insert(id);
+        self.display_names.insert(id);
         self.by_id
             .entry(id.into())
-            .or_insert_with(|| Member::new(id, options, self.apart.clone()))
+            .or_insert_with(|| Member::new(id, options, self.isolated_count.clone()))
     }
 
-    /// Everybody but the Guardian and the operator.
+    /// Iterates over the agents: all members except the Guardian and the operator.
     pub fn agents(&self) -> impl Iterator<Item = &Member> {
-        self.by_id.values().filter(|member| !member.is_office())
+        self.by_id.values().filter(|member| !member.is_reserved())
     }
 
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Member> {
         self.by_id.values_mut()
     }
 
-    /// Other names, where examples' ids are shown otherwise from now on.
-    pub fn rename(&mut self, example_ids: bool) {
-        let mut names = Names::new(example_ids);
+    /// Recomputes the display names of all agents. With `example_ids`, ids such as `agent-456` are
+    /// displayed as `456`.
+    pub fn rebuild_names(&mut self, example_ids: bool) {
+        let mut names = DisplayNames::new(example_ids);
         for member in self.agents() {
             names.insert(&member.id);
         }
-        self.names = names;
+        self.display_names = names;
     }
 
-    /// Whether `who` sees `other`: they share a group, or one of them is no agent.
+    /// Returns whether the member `who` sees the member `other`. Members see each other if neither
+    /// is isolated, if they share a named group, or if one of them is the Guardian or the operator.
+    /// Returns `false` if either is unknown.
     pub fn sees(&self, who: &str, other: &str) -> bool {
         let (Some(who), Some(other)) = (self.get(who), self.get(other)) else {
             return false;
@@ -299,9 +324,15 @@ impl Members {
         sees(who, other)
     }
 
-    /// Number of a letter's recipients that the member `id` may know of: all, where it sent it or `watches`.
-    pub fn known(&self, id: &str, watches: bool, letter: &NewLetter) -> usize {
-        let knows_all = letter.sender == id || watches || self.apart.load(Relaxed) == 0;
+    /// Returns how many recipients of a message the member `id` may see. The sender and callers
+    /// with the right to watch see all.
+    pub fn count_visible_recipients(
+        &self,
+        id: &str,
+        watches: bool,
+        letter: &NewMailMessage,
+    ) -> usize {
+        let knows_all = letter.sender == id || watches || self.isolated_count.load(Relaxed) == 0;
         if knows_all {
             letter.recipients.len()
         } else {
@@ -313,23 +344,26 @@ impl Members {
         }
     }
 
-    /// Those that `who` sees, itself too, by id.
-    pub fn seen_by<'a>(&'a self, who: &'a str) -> impl Iterator<Item = &'a Member> + 'a {
+    /// Iterates over the listed agents that the member `who` sees, itself included, in order of
+    /// ids.
+    pub fn visible_to<'a>(&'a self, who: &'a str) -> impl Iterator<Item = &'a Member> + 'a {
         let viewer = self.get(who);
         self.agents()
-            .filter(move |member| member.is_here() && viewer.is_some_and(|who| sees(who, member)))
+            .filter(move |member| member.is_listed() && viewer.is_some_and(|who| sees(who, member)))
     }
 
-    /// Whether there is such a group for `who`: somebody is in it that it sees, who may be terminated, or itself.
+    /// Returns whether the group exists from the view of the member `who`: it sees at least one
+    /// agent of the group. Terminated agents and `who` itself count.
     pub fn has_group(&self, who: &str, group: &Group) -> bool {
-        self.seen_by(who).any(|member| member.place.is_in(group))
+        self.visible_to(who).any(|member| member.place.is_in(group))
     }
 
-    /// The groups that `who` can write to, and how many in each it sees.
-    pub fn groups_seen_by(&self, who: &str) -> BTreeMap<Group, u64> {
+    /// Returns the groups of the agents that the member `who` sees, with the number of these agents
+    /// in each. Terminated agents don't count.
+    pub fn visible_groups(&self, who: &str) -> BTreeMap<Group, u64> {
         let mut groups = BTreeMap::new();
-        for member in self.seen_by(who).filter(|member| !member.is_ended) {
-            for group in member.place.all() {
+        for member in self.visible_to(who).filter(|member| !member.is_ended) {
+            for group in member.place.iter_groups() {
                 *groups.entry(group).or_default() += 1;
             }
         }
@@ -338,5 +372,5 @@ impl Members {
 }
 
 fn sees(who: &Member, other: &Member) -> bool {
-    who.id == other.id || who.is_office() || other.is_office() || who.place.sees(&other.place)
+    who.id == other.id || who.is_reserved() || other.is_reserved() || who.place.sees(&other.place)
 }

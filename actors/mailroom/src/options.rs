@@ -1,4 +1,4 @@
-//! Configuration of a mailroom and its members, and what makes it refused.
+//! Configuration of a mailroom and its members, with validation.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -6,45 +6,49 @@ use std::time::Duration;
 
 use callboard_message::DataClass;
 use callboard_message::mail::{
-    GUARDIAN, GUARDIAN_SCOPE, MAIL_EXPIRES_DEFAULT, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX,
-    MAIL_MEMBERS_MAX, MailId, MemberWay, WATCH_SCOPE,
+    DeliveryMethod, GUARDIAN_ID, GUARDIAN_SCOPE, MAIL_EXPIRES_DEFAULT, MAIL_EXPIRES_MAX,
+    MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MemberId, WATCH_SCOPE,
 };
 use callboard_runtime::JournalError;
 
-use super::groups::Place;
+use super::groups::GroupSet;
 use super::text::is_reserved;
 
-/// Scope that lets its holder end agents.
+/// Scope that permits to mark agents as ended or as back.
 pub(super) const ADMIN_SCOPE: &str = "mail.admin";
-/// Messages a second that a member may send, by default.
-pub const MESSAGES_A_SECOND_DEFAULT: NonZeroU32 = NonZeroU32::new(50).unwrap();
-/// Broadcasts a minute that a member may send, by default.
-pub const BROADCASTS_A_MINUTE_DEFAULT: NonZeroU32 = NonZeroU32::new(30).unwrap();
+/// Default number of messages a second that a member may send.
+pub const MESSAGES_PER_SECOND_DEFAULT: NonZeroU32 = NonZeroU32::new(50).unwrap();
+/// Default number of broadcasts a minute that a member may send.
+pub const BROADCASTS_PER_MINUTE_DEFAULT: NonZeroU32 = NonZeroU32::new(30).unwrap();
 
-/// A member that is known before it first says something. Others join by saying something.
+/// Declaration of a member in a mailroom's configuration. A declared member can receive mail before
+/// its first request; other agents become members by their first request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Declared {
-    /// Its id ([`MailId`]).
+pub struct MemberDeclaration {
+    /// Agent id ([`MemberId`]).
     pub id: String,
-    /// What it does.
+    /// Role of the member.
     pub role: Option<String>,
-    /// The phase of the work that it is in.
+    /// Work phase that the member is in.
     pub phase: Option<String>,
-    /// The groups that it is in, beside everyone.
+    /// Named groups of the member.
     pub groups: Vec<String>,
-    /// It isn't among everyone: only those in one of its groups see it, and it sees only those.
-    pub apart: bool,
-    /// The agent that takes its mail, by its name in the directory: one that handles
-    /// [`Deliver`](callboard_message::mail::Deliver), or converses. Without one it has to ask for its mail.
-    pub way: Option<String>,
-    /// What kind of a way that is; an agent of this process where it isn't said.
-    pub via: Option<MemberWay>,
-    /// The scopes of its key, where it is known to have one: what it says by it puts it into groups as well.
-    pub key: Option<Vec<String>>,
+    /// Whether the member is isolated: it sees, and is seen by, only members that share one of its
+    /// named groups.
+    pub is_isolated: bool,
+    /// Directory name of the agent that takes the member's mail: one that handles
+    /// [`DeliverMessage`](callboard_message::mail::DeliverMessage) or converses. `None` if the
+    /// member fetches its mail.
+    pub delivery_agent: Option<String>,
+    /// Delivery method of the delivery agent, as shown in lists; `None` for an agent of this
+    /// process.
+    pub delivery_method: Option<DeliveryMethod>,
+    /// Scopes of the member's API key; `None` if it has none. Scopes can grant further groups.
+    pub key_scopes: Option<Vec<String>>,
 }
 
-impl Declared {
-    /// A member of that id, in no group, that asks for its mail.
+impl MemberDeclaration {
+    /// Creates a declaration without groups and without a delivery agent.
     pub fn new(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -52,53 +56,55 @@ impl Declared {
         }
     }
 
-    /// The same, whose mail the agent of that name takes.
-    pub fn with_way(self, way: impl Into<String>) -> Self {
+    /// Sets the directory name of the agent that takes the member's mail, and returns the
+    /// declaration.
+    pub fn with_delivery_agent(self, way: impl Into<String>) -> Self {
         Self {
-            way: Some(way.into()),
+            delivery_agent: Some(way.into()),
             ..self
         }
     }
 
-    /// Place that the topology declares.
-    pub(super) fn place(&self) -> Place {
-        Place {
+    /// Returns the role, phase, named groups and isolation of the declaration.
+    pub(super) fn declared_groups(&self) -> GroupSet {
+        GroupSet {
             role: self.role.clone(),
             phase: self.phase.clone(),
             groups: self.groups.iter().cloned().collect(),
-            apart: self.apart,
+            apart: self.is_isolated,
         }
     }
 
-    /// Whoever has a key of that name with these scopes. `None` where the key is for no agent: it is the Guardian's, its name
-    /// can't be an id, or it only watches or administers.
-    pub fn of_key(name: &str, scopes: &[String]) -> Option<Self> {
-        let rights = Rights::of(scopes);
-        let only_looks =
-            (rights.watches || rights.administers) && Place::of_scopes(scopes) == Place::default();
-        let is_agents = check_id(name).is_ok() && !rights.guides && !only_looks;
+    /// Creates the declaration of a member from the name and scopes of an API key. Returns `None`
+    /// if the key's holder is no agent: the key is the Guardian's, its name is not a valid agent
+    /// id, or its scopes grant only the rights to watch or administer.
+    pub fn from_key(name: &str, scopes: &[String]) -> Option<Self> {
+        let rights = MemberRights::of(scopes);
+        let only_looks = (rights.can_watch || rights.can_administer)
+            && GroupSet::from_scopes(scopes) == GroupSet::default();
+        let is_agents = check_id(name).is_ok() && !rights.is_guardian && !only_looks;
         is_agents.then(|| Self {
-            key: Some(scopes.to_vec()),
+            key_scopes: Some(scopes.to_vec()),
             ..Self::new(name)
         })
     }
 }
 
-/// Rights from the scopes of a credential, beside having mail.
-pub(super) struct Rights {
-    /// It is the Guardian.
-    pub guides: bool,
-    pub watches: bool,
-    pub administers: bool,
+/// Special rights that the scopes of a credential grant.
+pub(super) struct MemberRights {
+    /// Whether the holder is the Guardian.
+    pub is_guardian: bool,
+    pub can_watch: bool,
+    pub can_administer: bool,
 }
 
-impl Rights {
+impl MemberRights {
     pub fn of(scopes: &[String]) -> Self {
         let may = |scope: &str| scopes.iter().any(|has| has == scope);
         Self {
-            guides: may(GUARDIAN_SCOPE),
-            watches: may(WATCH_SCOPE),
-            administers: may(ADMIN_SCOPE),
+            is_guardian: may(GUARDIAN_SCOPE),
+            can_watch: may(WATCH_SCOPE),
+            can_administer: may(ADMIN_SCOPE),
         }
     }
 }
@@ -106,17 +112,20 @@ impl Rights {
 /// Configuration of a mailroom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailroomOptions {
-    /// Who is known from the beginning.
-    pub members: Vec<Declared>,
-    /// Messages a second that a member may send, broadcasts among them; bursts of as many.
-    pub messages_a_second: NonZeroU32,
-    /// Broadcasts a minute that a member may send, those to groups among them; bursts of as many.
-    pub broadcasts_a_minute: NonZeroU32,
-    /// How long a message is handed out where its sender doesn't say; at most [`MAIL_EXPIRES_MAX`].
+    /// Declared members.
+    pub members: Vec<MemberDeclaration>,
+    /// Number of messages a second that a member may send, broadcasts included; also the size of a
+    /// burst.
+    pub messages_per_second: NonZeroU32,
+    /// Number of broadcasts a minute that a member may send, those to groups included; also the
+    /// size of a burst.
+    pub broadcasts_per_minute: NonZeroU32,
+    /// Time until a message expires unless its sender chooses another; at least 1 s and at most
+    /// [`MAIL_EXPIRES_MAX`].
     pub expires: Duration,
-    /// What messages may hold. Never clinical.
+    /// Confidentiality class of messages. It must not be clinical, because messages are stored.
     pub class: DataClass,
-    /// The id `agent-456` is shown as `456`.
+    /// Whether ids such as `agent-456` are displayed as `456`.
     pub example_ids: bool,
 }
 
@@ -124,8 +133,8 @@ impl Default for MailroomOptions {
     fn default() -> Self {
         Self {
             members: Vec::new(),
-            messages_a_second: MESSAGES_A_SECOND_DEFAULT,
-            broadcasts_a_minute: BROADCASTS_A_MINUTE_DEFAULT,
+            messages_per_second: MESSAGES_PER_SECOND_DEFAULT,
+            broadcasts_per_minute: BROADCASTS_PER_MINUTE_DEFAULT,
             expires: MAIL_EXPIRES_DEFAULT,
             class: DataClass::Personal,
             example_ids: false,
@@ -134,22 +143,22 @@ impl Default for MailroomOptions {
 }
 
 impl MailroomOptions {
-    /// Refuses what can't be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// See [`MailroomError`].
-    pub fn check(&self) -> Result<(), MailroomError> {
+    /// Returns the first problem as a [`MailroomError`].
+    pub fn validate(&self) -> Result<(), MailroomError> {
         if self.class == DataClass::Clinical {
-            return Err(MailroomError::Clinical);
+            return Err(MailroomError::ClinicalClass);
         }
         if self.expires > MAIL_EXPIRES_MAX || self.expires < Duration::from_secs(1) {
-            return Err(MailroomError::Expires);
+            return Err(MailroomError::InvalidExpiry);
         }
-        // Those with a key are members as far as there is room.
+        // Holders of keys become members only as far as there is room.
         if self
             .members
             .iter()
-            .filter(|member| member.key.is_none())
+            .filter(|member| member.key_scopes.is_none())
             .count()
             > MAIL_MEMBERS_MAX
         {
@@ -159,7 +168,7 @@ impl MailroomOptions {
         for member in &self.members {
             check_id(&member.id)?;
             if !ids.insert(&member.id) {
-                return Err(MailroomError::Twice(member.id.clone()));
+                return Err(MailroomError::DuplicateMember(member.id.clone()));
             }
             let words = member
                 .role
@@ -167,58 +176,58 @@ impl MailroomOptions {
                 .chain(&member.phase)
                 .chain(&member.groups);
             if member.groups.len() > MAIL_GROUPS_MAX
-                || words.into_iter().any(|word| MailId::parse(word).is_err())
+                || words.into_iter().any(|word| MemberId::parse(word).is_err())
             {
-                return Err(MailroomError::Groups(member.id.clone()));
+                return Err(MailroomError::InvalidGroups(member.id.clone()));
             }
         }
         Ok(())
     }
 }
 
-/// Refuses what no member can be called.
+/// Checks that an id is valid and not reserved.
 pub(super) fn check_id(id: &str) -> Result<(), MailroomError> {
-    if MailId::parse(id).is_err() {
-        return Err(MailroomError::Id(id.to_owned()));
+    if MemberId::parse(id).is_err() {
+        return Err(MailroomError::InvalidId(id.to_owned()));
     }
     if is_reserved(id) {
-        Err(MailroomError::Reserved(id.to_owned()))
+        Err(MailroomError::ReservedId(id.to_owned()))
     } else {
         Ok(())
     }
 }
 
-/// Error of a configuration that is refused, or of a mailroom or mailbox that does not open.
+/// Error of an invalid configuration, or of a mailroom or mailbox that can't be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MailroomError {
-    /// Choose another id.
-    #[error("{0:?} is no agent's id: use 1 to {max} characters of A-Z a-z 0-9 . _ -", max = MailId::CHARS_MAX)]
-    Id(String),
-    /// Choose another id.
-    #[error("the id {0} stands for somebody else: {GUARDIAN}, operator and system are taken")]
-    Reserved(String),
-    /// Declare it once.
+    /// The text is not a valid agent id.
+    #[error("{0:?} is no agent's id: use 1 to {max} characters of A-Z a-z 0-9 . _ -", max = MemberId::CHARS_MAX)]
+    InvalidId(String),
+    /// The id is reserved for the Guardian, the operator or the system.
+    #[error("the id {0} is reserved: {GUARDIAN_ID}, operator and system can't be used")]
+    ReservedId(String),
+    /// The id is declared twice.
     #[error("{0} is declared twice")]
-    Twice(String),
-    /// Use names like ids, and fewer.
+    DuplicateMember(String),
+    /// The role, phase or a group has an invalid name, or there are too many groups.
     #[error(
         "the role, phase and groups of {0} must be named like agents, and at most {MAIL_GROUPS_MAX} groups"
     )]
-    Groups(String),
-    /// Declare fewer.
+    InvalidGroups(String),
+    /// There are more than [`MAIL_MEMBERS_MAX`] members.
     #[error("a mailroom has at most {MAIL_MEMBERS_MAX} members")]
     TooManyMembers,
-    /// Choose a lower class: what is said there is kept.
+    /// The confidentiality class is clinical, which must not be stored.
     #[error("a mailroom keeps no clinical messages")]
-    Clinical,
-    /// Choose a time in between.
+    ClinicalClass,
+    /// The default expiry is less than 1 s or more than [`MAIL_EXPIRES_MAX`].
     #[error("messages expire after 1 s at least and {} days at most", MAIL_EXPIRES_MAX.as_secs() / 86_400)]
-    Expires,
-    /// Whoever goes by this id shows a key: choose another id.
-    #[error("{0} is somebody who comes by a key")]
-    Taken(String),
-    /// See there.
+    InvalidExpiry,
+    /// The id is claimed by a principal with an API key.
+    #[error("the id {0} is claimed by a principal with an API key: choose another id")]
+    IdTaken(String),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] JournalError),
 }

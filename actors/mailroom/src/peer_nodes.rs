@@ -1,4 +1,5 @@
-//! What other nodes do on the same store: letters that they take, members that they see come and go.
+//! Synchronisation with other nodes on the same store: their messages, and their changes of
+//! members.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,62 +7,66 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::Failure;
-use callboard_runtime::{Cx, MAIL_PAGE_MAX, StoredEvent};
+use callboard_runtime::{Context, MAIL_PAGE_MAX, StoredMailEvent};
 use parking_lot::Mutex;
 
-use super::Shared;
+use super::MailroomState;
 
-/// How often it is looked what other nodes did.
-pub const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often unread messages are counted anew: some expire.
-pub const COUNT_EVERY: Duration = Duration::from_secs(3_600);
-/// The same where members of other nodes read theirs.
-pub const COUNT_SHARED_EVERY: Duration = Duration::from_secs(60);
+/// Interval at which the store is checked for events of other nodes.
+pub const PEER_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which unread messages are recounted on a store of one node, because messages expire.
+pub const RECOUNT_INTERVAL: Duration = Duration::from_secs(3_600);
+/// Interval at which unread messages are recounted on a store shared by several nodes, because
+/// messages expire and are read at other nodes.
+pub const SHARED_RECOUNT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Look what others did.
+/// Timer message: check the store for events of other nodes.
 #[derive(Debug, Message)]
 #[message(name = "callboard.mail.look", fallible, local)]
-pub(super) struct Look;
+pub(super) struct PollPeers;
 
-/// Count what isn't read.
+/// Timer message: recount unread messages.
 #[derive(Debug, Message)]
 #[message(name = "callboard.mail.count", fallible, local)]
-pub(super) struct Count;
+pub(super) struct RecountUnread;
 
-/// How far it was looked, and what of the rest is this node's own.
+/// Position up to which this node has processed the stored events, to find those of other nodes on
+/// a shared store.
 #[derive(Default)]
-pub(super) struct Elsewhere {
-    /// The number of the last event that was looked at, once it is known.
-    looked: tokio::sync::Mutex<Option<u64>>,
-    /// Ids of letters that this node took, until their events are looked at.
-    own: Mutex<HashSet<String>>,
+pub(super) struct PeerEventCursor {
+    /// Number of the last event that was processed; `None` until the mailroom has started.
+    last_event: tokio::sync::Mutex<Option<u64>>,
+    /// Ids of this node's own messages whose events haven't been processed. These events are
+    /// skipped, because their recipients were notified when the message was posted.
+    own_messages: Mutex<HashSet<String>>,
 }
 
-impl Shared {
-    /// This node is about to take a letter.
-    pub fn takes(&self, id: &str) {
+impl MailroomState {
+    /// Records the id of a message that this node is about to post, so that its stored event is
+    /// skipped. Has no effect unless the store is shared.
+    pub fn expect_own(&self, id: &str) {
         if self.mail.is_shared() {
-            self.elsewhere.own.lock().insert(id.to_owned());
+            self.peer_events.own_messages.lock().insert(id.to_owned());
         }
     }
 
-    /// It didn't after all.
-    pub fn took_none(&self, id: &str) {
-        self.elsewhere.own.lock().remove(id);
+    /// Removes the id of a message that wasn't posted after all.
+    pub fn forget_own(&self, id: &str) {
+        self.peer_events.own_messages.lock().remove(id);
     }
 
-    /// It was begun from what there was up to now.
-    pub async fn begun(&self) -> Result<(), callboard_runtime::JournalError> {
-        *self.elsewhere.looked.lock().await = Some(self.mail.last_event().await?);
+    /// Sets the position to the latest stored event. Called once, at the start of the mailroom.
+    pub async fn start_cursor(&self) -> Result<(), callboard_runtime::JournalError> {
+        *self.peer_events.last_event.lock().await = Some(self.mail.last_event().await?);
         Ok(())
     }
 
-    pub async fn look_elsewhere(self: &Arc<Self>, _: Look, cx: &Cx) -> Result<(), Failure> {
-        // One that finds another looking isn't needed.
-        let Ok(mut looked) = self.elsewhere.looked.try_lock() else {
+    pub async fn poll_peers(self: &Arc<Self>, _: PollPeers, cx: &Context) -> Result<(), Failure> {
+        // A second, concurrent poll is not needed.
+        let Ok(mut processed) = self.peer_events.last_event.try_lock() else {
             return Ok(());
         };
-        let Some(mut after) = *looked else {
+        let Some(mut after) = *processed else {
             return Ok(());
         };
         loop {
@@ -72,47 +77,50 @@ impl Shared {
             after = *last;
             for (number, event) in page {
                 match event {
-                    // Whoever gets its mail here gets it from the store.
-                    StoredEvent::Posted(letter)
-                        if !self.elsewhere.own.lock().remove(&letter.new.id) =>
+                    // The delivery queue reads the message from the store.
+                    StoredMailEvent::Posted(letter)
+                        if !self.peer_events.own_messages.lock().remove(&letter.new.id) =>
                     {
-                        self.tell_recipients(&letter, |line, handed| {
-                            line.look(handed.letter.number)
+                        self.notify_recipients(&letter, |line, outgoing| {
+                            line.notify_stored(outgoing.letter.number)
                         });
                     }
-                    StoredEvent::Joined(id, _) | StoredEvent::Left(id, _) => {
-                        self.recall_one(&id).await?;
-                        // It may be back.
+                    StoredMailEvent::Joined(id, _) | StoredMailEvent::Left(id, _) => {
+                        self.reload_member(&id).await?;
+                        // The member may have been resumed.
                         let is_still_here = self.members().get_mut(&id).is_some_and(|member| {
-                            self.open_line(cx.system(), member);
-                            member.is_gone && member.declared.is_some()
+                            self.open_queue(cx.system(), member);
+                            member.is_gone && member.declared_groups.is_some()
                         });
                         if is_still_here {
-                            // It was taken out of another node's file.
-                            self.keep_declared(&id, true).await?;
+                            // It was removed from another node's configuration, but is declared in
+                            // this one.
+                            self.store_declared(&id, true).await?;
                         }
                     }
-                    StoredEvent::Posted(_) | StoredEvent::Marked { .. } => {}
+                    StoredMailEvent::Posted(_) | StoredMailEvent::ReceiptsUpdated { .. } => {}
                 }
-                // At each: what is done isn't done again where the next can't be.
-                *looked = Some(number);
+                // Set after each event, so that processed events aren't repeated if the next one
+                // fails.
+                *processed = Some(number);
             }
-            self.marks.happened();
+            self.receipts.notify_events();
         }
     }
 
-    pub async fn count(&self, _: Count, _: &Cx) -> Result<(), Failure> {
+    pub async fn recount_unread(&self, _: RecountUnread, _: &Context) -> Result<(), Failure> {
         let before: Vec<(Arc<str>, i64)> = self
             .members()
             .all_mut()
             .map(|member| (member.id.clone(), member.unread))
             .collect();
-        let waiting = self.mail.waiting().await?;
+        let waiting = self.mail.unread_counts().await?;
         for (id, before) in before {
             let now = waiting
                 .get(&*id)
                 .map_or(0, |now| i64::try_from(*now).unwrap_or(i64::MAX));
-            // Where some came or were read meanwhile, they may be in both counts: the next time will do.
+            // If messages arrived or were read meanwhile, they may be in both counts: the next
+            // recount corrects it.
             if let Some(member) = self
                 .members()
                 .get_mut(&id)

@@ -1,4 +1,4 @@
-//! Sending: what somebody says, for whom, and whether it may.
+//! Sending: validation of messages, resolution of recipients, and quotas.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,48 +6,52 @@ use std::time::{Duration, SystemTime};
 
 use callboard_message::Failure;
 use callboard_message::mail::{
-    BroadcastMessage, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX,
-    MAIL_RECIPIENTS_MAX, MAIL_TOPIC_CHARS_MAX, MailId, Priority, ReplyMessage, SendMessage, Sent,
+    BroadcastMessage, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX,
+    MAIL_RECIPIENTS_MAX, MAIL_TOPIC_CHARS_MAX, MailMessageKind, MemberId, Priority, ReplyMessage,
+    SendMessage, SendReceipt,
 };
 use callboard_message::text::{cut_bytes, cut_chars};
-use callboard_runtime::{Cx, Letter, NewLetter};
+use callboard_runtime::{Context, MailMessage, NewMailMessage};
 
-use super::Shared;
-use super::conversation_delivery::ANSWER_KEY;
+use super::MailroomState;
+use super::conversation_delivery::ANSWER_KEY_PREFIX;
 use super::groups::Group;
-use super::member_identity::{Who, denied};
+use super::member_identity::{MemberIdentity, denied};
 use super::members::{Member, Members};
-use super::text::{DISPLAY_CHARS_MIN, LABEL_CHARS_MAX, is_label, neutral};
+use super::text::{DISPLAY_CHARS_MIN, LABEL_CHARS_MAX, is_label, neutralize};
 
-/// A message before it is posted.
+/// Message that is being prepared for posting.
 #[derive(Clone)]
 pub(super) struct Draft {
-    /// Its id and expiry are set when it is posted.
-    pub new: NewLetter,
-    /// Recipients that its sender named; none of a broadcast. The same message is for them again.
-    pub asked: BTreeSet<String>,
-    /// Recipients whose box is full.
-    pub refused: Vec<String>,
+    /// Content of the message. Its id and expiry are set when it is posted.
+    pub new: NewMailMessage,
+    /// Recipients as the sender named them, reachable or not; empty for a broadcast. Used to
+    /// compare the draft with an earlier message.
+    pub named_recipients: BTreeSet<String>,
+    /// Recipients that don't get the message, because their mailboxes are full.
+    pub full_mailboxes: Vec<String>,
     pub lifetime: Duration,
-    /// Its sender may choose when it expires: under the same key, the same.
+    /// Whether the lifetime is compared when the draft repeats an earlier message. `false` for
+    /// replies, whose senders can't choose it.
     pub is_expiry_chosen: bool,
-    pub turn: Turn,
+    pub quota: QuotaUse,
 }
 
-/// Share of its sender's rate limit that a message takes.
+/// Effect of a message on its sender's rate limit.
 #[derive(Clone)]
-pub(super) enum Turn {
-    /// Nothing: whoever says it has no limit.
-    Free,
-    /// One message, a broadcast where it is.
-    Taken { is_broadcast: bool },
-    /// There is none left, and why: it can only be what was said before.
-    OnlyAgain(Failure),
+pub(super) enum QuotaUse {
+    /// Nothing was deducted, for example because the sender has no rate limit.
+    Exempt,
+    /// One message was deducted from the sender's quota, and also one broadcast if `is_broadcast`.
+    Consumed { is_broadcast: bool },
+    /// The quota is exhausted, with this failure for the sender. The message is still accepted if
+    /// it repeats an earlier one with the same idempotency key.
+    OnlyDuplicate(Failure),
 }
 
 impl Draft {
-    /// Goes on with `letter`: in its thread, about its topic.
-    fn answering(mut self, letter: &Letter) -> Self {
+    /// Makes the draft a reply to `letter`, in its thread and with its topic.
+    fn in_reply_to(mut self, letter: &MailMessage) -> Self {
         self.new.topic.clone_from(&letter.new.topic);
         self.new.thread = Some(letter.new.thread().to_owned());
         self.new.reply_to = Some(letter.new.id.clone());
@@ -61,7 +65,7 @@ impl Draft {
                 "`{what}` is longer than {most} {unit}"
             )))
         };
-        let NewLetter {
+        let NewMailMessage {
             body, topic, key, ..
         } = &self.new;
         if body.trim().is_empty() {
@@ -83,33 +87,36 @@ impl Draft {
             Some(key) if key.len() > MAIL_KEY_BYTES_MAX => {
                 too_long("idempotency_key", MAIL_KEY_BYTES_MAX, "bytes")
             }
-            Some(key) if key.starts_with(ANSWER_KEY) => Err(Failure::invalid(format!(
-                "`idempotency_key` may not begin with {ANSWER_KEY}"
+            Some(key) if key.starts_with(ANSWER_KEY_PREFIX) => Err(Failure::invalid(format!(
+                "`idempotency_key` may not begin with {ANSWER_KEY_PREFIX}"
             ))),
             _ => Ok(()),
         }
     }
 }
 
-/// What is answered where whoever it is for isn't there, as far as its sender may know.
-fn is_gone(id: &str) -> Sent {
-    // Nobody has checked what was sent as one.
-    let id = neutral(cut_chars(id, DISPLAY_CHARS_MIN)).replace(char::is_whitespace, " ");
+/// Builds the receipt for a recipient that can't be reached. The text is the same whether or not
+/// the recipient exists.
+fn unknown_recipient_receipt(id: &str) -> SendReceipt {
+    // The id is unvalidated input, so it is sanitised.
+    let id = neutralize(cut_chars(id, DISPLAY_CHARS_MIN)).replace(char::is_whitespace, " ");
     let message =
         format!("Failed to send message - recipient agent {id} may not exist or is terminated");
-    Sent {
+    SendReceipt {
         message,
-        ..Sent::default()
+        ..SendReceipt::default()
     }
 }
 
-impl Shared {
+impl MailroomState {
     pub async fn broadcast(
         self: &Arc<Self>,
         message: BroadcastMessage,
-        cx: &Cx,
-    ) -> Result<Sent, Failure> {
-        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
+        cx: &Context,
+    ) -> Result<SendReceipt, Failure> {
+        let identity = self
+            .identify(cx, message.sender_agent_id.as_deref())
+            .await?;
         let unfit = || {
             Failure::invalid(
                 "`group` must be group:NAME, role:NAME or phase:NAME, as list_groups shows them",
@@ -120,38 +127,38 @@ impl Shared {
             .map(|name| Group::parse(&name).ok_or_else(unfit))
             .transpose()?;
         let mut draft = self.draft(
-            &who,
+            &identity,
             message.message,
             message.priority,
             message.idempotency_key,
         );
         (draft.new.topic, draft.new.reply_to) = (message.topic, message.reply_to);
-        self.complete(&who, &mut draft, message.expires_in_s)
+        self.finish_draft(&identity, &mut draft, message.expires_in_s)
             .await?;
-        self.take_turn(&who, true, &mut draft)?;
-        self.address_all(&who, group.as_ref(), &mut draft);
-        if !who.is_guardian {
+        self.acquire_quota(&identity, true, &mut draft)?;
+        self.address_broadcast(&identity, group.as_ref(), &mut draft);
+        if !identity.is_guardian {
             draft.new.kind = if group.is_some() {
-                LetterKind::Group
+                MailMessageKind::Group
             } else {
-                LetterKind::Broadcast
+                MailMessageKind::Broadcast
             };
         }
         let is_there = group
             .as_ref()
-            .is_none_or(|group| self.members().has_group(&who.id, group));
+            .is_none_or(|group| self.members().has_group(&identity.id, group));
         draft.new.audience = group.map_or_else(|| "all".to_owned(), |group| group.to_string());
         if !draft.new.recipients.is_empty() {
-            return self.post(&who, draft).await;
+            return self.post_message(&identity, draft).await;
         }
         let none = if is_there {
-            let refused = draft.refused.clone();
-            Sent {
+            let refused = draft.full_mailboxes.clone();
+            SendReceipt {
                 success: true,
                 recipient_count: Some(0),
-                message: told_all(0),
+                message: broadcast_text(0),
                 refused,
-                ..Sent::default()
+                ..SendReceipt::default()
             }
         } else {
             let why = "is not there: list_groups shows those that are";
@@ -159,17 +166,23 @@ impl Shared {
                 "Failed to broadcast message - group {} {why}",
                 draft.new.audience
             );
-            Sent {
+            SendReceipt {
                 message,
-                ..Sent::default()
+                ..SendReceipt::default()
             }
         };
-        self.again_or(&who, draft, none).await
+        self.duplicate_or(&identity, draft, none).await
     }
 
-    pub async fn send(self: &Arc<Self>, message: SendMessage, cx: &Cx) -> Result<Sent, Failure> {
-        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        if message.guidance.is_some() && !who.is_guardian {
+    pub async fn send(
+        self: &Arc<Self>,
+        message: SendMessage,
+        cx: &Context,
+    ) -> Result<SendReceipt, Failure> {
+        let identity = self
+            .identify(cx, message.sender_agent_id.as_deref())
+            .await?;
+        if message.guidance.is_some() && !identity.is_guardian {
             return Err(Failure::rejected("only the Guardian gives guidance"));
         }
         if message
@@ -197,92 +210,109 @@ impl Shared {
             )));
         }
         let mut draft = self.draft(
-            &who,
+            &identity,
             message.message,
             message.priority,
             message.idempotency_key,
         );
         (draft.new.topic, draft.new.reply_to) = (message.topic, message.reply_to);
-        self.complete(&who, &mut draft, message.expires_in_s)
+        self.finish_draft(&identity, &mut draft, message.expires_in_s)
             .await?;
-        self.take_turn(&who, false, &mut draft)?;
+        self.acquire_quota(&identity, false, &mut draft)?;
         (draft.new.label, draft.new.audience) = (message.guidance, audience.to_owned());
-        draft.asked = to.iter().cloned().collect();
+        draft.named_recipients = to.iter().cloned().collect();
         let found = {
             let members = self.members();
-            reachable(&members, &who, to, |id| members.sees(&who.id, id))
+            resolve_recipients(&members, &identity, to, |id| members.sees(&identity.id, id))
         };
-        self.post_to(&who, found, draft).await
+        self.post_to(&identity, found, draft).await
     }
 
-    /// Posts a message to those that were `found`. Where nobody was, the answer is what it was the first time, if there was one.
+    /// Posts a message to the recipients `found`, with those whose mailboxes are full as its second
+    /// part. If `found` is an error receipt, no message is posted: returns the receipt of an
+    /// earlier identical message, or else the error receipt.
     async fn post_to(
         self: &Arc<Self>,
-        who: &Who,
-        found: Result<(BTreeSet<String>, Vec<String>), Sent>,
+        identity: &MemberIdentity,
+        found: Result<(BTreeSet<String>, Vec<String>), SendReceipt>,
         mut draft: Draft,
-    ) -> Result<Sent, Failure> {
+    ) -> Result<SendReceipt, Failure> {
         match found {
             Ok((recipients, refused)) => {
                 draft.new.recipients = recipients.into_iter().collect();
-                self.post(who, Draft { refused, ..draft }).await
+                self.post_message(
+                    identity,
+                    Draft {
+                        full_mailboxes: refused,
+                        ..draft
+                    },
+                )
+                .await
             }
-            Err(nobody) => self.again_or(who, draft, nobody).await,
+            Err(nobody) => self.duplicate_or(identity, draft, nobody).await,
         }
     }
 
-    pub async fn reply(self: &Arc<Self>, message: ReplyMessage, cx: &Cx) -> Result<Sent, Failure> {
-        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        self.reply_by(&who, message).await
+    pub async fn reply(
+        self: &Arc<Self>,
+        message: ReplyMessage,
+        cx: &Context,
+    ) -> Result<SendReceipt, Failure> {
+        let identity = self
+            .identify(cx, message.sender_agent_id.as_deref())
+            .await?;
+        self.reply_as(&identity, message).await
     }
 
-    /// What `who` answers to a message.
-    pub async fn reply_by(
+    /// Sends a reply as the member `identity`.
+    pub async fn reply_as(
         self: &Arc<Self>,
-        who: &Who,
+        identity: &MemberIdentity,
         message: ReplyMessage,
-    ) -> Result<Sent, Failure> {
-        if self.is_ended(who) {
+    ) -> Result<SendReceipt, Failure> {
+        if self.is_terminated(identity) {
             return Err(denied(
                 "this agent is terminated: it can neither send nor receive messages",
             ));
         }
-        let letter = self.letter_of(who, &message.message_id).await?;
+        let letter = self.find_message(identity, &message.message_id).await?;
         let mut draft = self
             .draft(
-                who,
+                identity,
                 message.message,
                 message.priority,
                 message.idempotency_key,
             )
-            .answering(&letter);
+            .in_reply_to(&letter);
         draft.check()?;
-        self.take_turn(who, false, &mut draft)?;
-        let is_own = letter.new.sender == *who.id;
+        self.acquire_quota(identity, false, &mut draft)?;
+        let is_own = letter.new.sender == *identity.id;
         let mut to = Vec::new();
         let found = {
             let members = self.members();
             if message.to_all || is_own {
-                draft.asked.extend(letter.new.recipients.iter().cloned());
+                draft
+                    .named_recipients
+                    .extend(letter.new.recipients.iter().cloned());
                 let there = |id: &&String| {
-                    **id != *who.id
-                        && members.sees(&who.id, id)
-                        && members.get(id).is_some_and(Member::is_open)
+                    **id != *identity.id
+                        && members.sees(&identity.id, id)
+                        && members.get(id).is_some_and(Member::accepts_mail)
                 };
                 to.extend(letter.new.recipients.iter().filter(there).cloned());
             }
             if !is_own {
-                draft.asked.insert(letter.new.sender.clone());
+                draft.named_recipients.insert(letter.new.sender.clone());
                 to.push(letter.new.sender.clone());
             }
-            // Whoever wrote may be answered, seen or not.
-            let sees = |id: &str| id == letter.new.sender || members.sees(&who.id, id);
+            // The sender of a message may be answered even if it isn't visible.
+            let sees = |id: &str| id == letter.new.sender || members.sees(&identity.id, id);
             if to.is_empty() {
-                Err(is_gone(
+                Err(unknown_recipient_receipt(
                     letter.new.recipients.first().map_or("", String::as_str),
                 ))
             } else {
-                reachable(&members, who, to, sees)
+                resolve_recipients(&members, identity, to, sees)
             }
         };
         if found
@@ -291,56 +321,59 @@ impl Shared {
         {
             draft.new.audience = "one".to_owned();
         }
-        self.post_to(who, found, draft).await
+        self.post_to(identity, found, draft).await
     }
 
-    fn is_ended(&self, who: &Who) -> bool {
+    fn is_terminated(&self, identity: &MemberIdentity) -> bool {
         self.members()
-            .get(&who.id)
+            .get(&identity.id)
             .is_some_and(|member| member.is_ended)
     }
 
-    /// Keeps what a member answers where it can't say so itself: once for each letter.
-    pub async fn answer(
+    /// Posts the answer of a conversing agent to the message `letter` as a reply to its sender. A
+    /// repeated answer to the same message isn't posted again. Empty answers are dropped, as are
+    /// answers to a sender that accepts no mail.
+    pub async fn post_agent_answer(
         self: &Arc<Self>,
-        letter: &Letter,
+        letter: &MailMessage,
         id: &str,
         text: &str,
     ) -> Result<(), Failure> {
-        let there = |member: &Member| member.is_open() && !member.is_full();
+        let there = |member: &Member| member.accepts_mail() && !member.is_mailbox_full();
         let to = &letter.new.sender;
-        let who = Who::member(id);
+        let identity = MemberIdentity::of_member(id);
         if text.trim().is_empty()
-            || self.is_ended(&who)
+            || self.is_terminated(&identity)
             || !self.members().get(to).is_some_and(there)
         {
             return Ok(());
         }
         let body = cut_bytes(&text.replace('\0', ""), MAIL_BODY_BYTES_MAX).to_owned();
-        let key = Some(format!("{ANSWER_KEY}{}", letter.new.id));
-        let mut draft = self.draft(&who, body, None, key).answering(letter);
+        let key = Some(format!("{ANSWER_KEY_PREFIX}{}", letter.new.id));
+        let mut draft = self.draft(&identity, body, None, key).in_reply_to(letter);
         draft.new.audience = "one".to_owned();
         draft.new.recipients.push(to.clone());
-        draft.asked.insert(to.clone());
-        self.post(&who, draft).await.map(drop)
+        draft.named_recipients.insert(to.clone());
+        self.post_message(&identity, draft).await.map(drop)
     }
 
-    /// A message of `who` for a list of recipients, none of them named yet.
+    /// Creates a draft of a direct message (guidance, if from the Guardian) without recipients and
+    /// with the default lifetime.
     fn draft(
         &self,
-        who: &Who,
+        identity: &MemberIdentity,
         body: String,
         priority: Option<Priority>,
         key: Option<String>,
     ) -> Draft {
         let options = self.options();
-        let new = NewLetter {
+        let new = NewMailMessage {
             id: String::new(),
-            sender: who.id.to_string(),
-            kind: if who.is_guardian {
-                LetterKind::Guidance
+            sender: identity.id.to_string(),
+            kind: if identity.is_guardian {
+                MailMessageKind::Guidance
             } else {
-                LetterKind::Direct
+                MailMessageKind::Direct
             },
             label: None,
             audience: "list".to_owned(),
@@ -357,18 +390,23 @@ impl Shared {
         let (asked, refused, lifetime) = (BTreeSet::new(), Vec::new(), options.expires);
         Draft {
             new,
-            asked,
-            refused,
+            named_recipients: asked,
+            full_mailboxes: refused,
             lifetime,
             is_expiry_chosen: true,
-            turn: Turn::Free,
+            quota: QuotaUse::Exempt,
         }
     }
 
-    /// Checks a message, and puts it into the thread of what it goes on with.
-    async fn complete(
+    /// Sets the draft's lifetime, validates the draft, and puts a reply into the thread of the
+    /// message that it replies to.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an invalid lifetime or field; `NotFound` if the caller can't see the
+    /// message that it replies to.
+    async fn finish_draft(
         &self,
-        who: &Who,
+        identity: &MemberIdentity,
         draft: &mut Draft,
         expires_in_s: Option<u64>,
     ) -> Result<(), Failure> {
@@ -381,64 +419,89 @@ impl Shared {
         }
         draft.check()?;
         if let Some(before) = &draft.new.reply_to {
-            let before = self.letter_of(who, before).await?;
+            let before = self.find_message(identity, before).await?;
             draft.new.thread = Some(before.new.thread().to_owned());
         }
         Ok(())
     }
 
-    /// Takes one message of what `who` may send. Where there is none left, what has a key may still be what was sent before.
-    fn take_turn(&self, who: &Who, is_broadcast: bool, draft: &mut Draft) -> Result<(), Failure> {
-        if who.is_guardian {
+    /// Deducts one message from the sender's quota, and one broadcast if `is_broadcast`. If the
+    /// quota is exhausted, a draft with an idempotency key is restricted to
+    /// [`QuotaUse::OnlyDuplicate`]. The Guardian is exempt.
+    ///
+    /// # Errors
+    /// `Overloaded` if the quota is exhausted and the draft has no key, or too many repetitions
+    /// were sent.
+    fn acquire_quota(
+        &self,
+        identity: &MemberIdentity,
+        is_broadcast: bool,
+        draft: &mut Draft,
+    ) -> Result<(), Failure> {
+        if identity.is_guardian {
             return Ok(());
         }
         let members = self.members();
-        let Some(limit) = members.get(&who.id).map(|member| &member.limit) else {
+        let Some(limit) = members.get(&identity.id).map(|member| &member.rate_limit) else {
             return Ok(());
         };
-        draft.turn = match limit.take(is_broadcast) {
-            Ok(()) => Turn::Taken { is_broadcast },
-            Err(refused) if draft.new.key.is_some() && limit.may_repeat() => {
-                Turn::OnlyAgain(refused)
+        draft.quota = match limit.acquire(is_broadcast) {
+            Ok(()) => QuotaUse::Consumed { is_broadcast },
+            Err(refused) if draft.new.key.is_some() && limit.try_repeat() => {
+                QuotaUse::OnlyDuplicate(refused)
             }
             Err(refused) => return Err(refused),
         };
         Ok(())
     }
 
-    /// Notes whom a broadcast is for, and whose box is full.
-    fn address_all(&self, who: &Who, group: Option<&Group>, draft: &mut Draft) {
+    /// Sets the recipients of a broadcast: all agents that the sender sees, of the group if one is
+    /// given, that don't mute it. Those with full mailboxes go to `full_mailboxes` instead.
+    fn address_broadcast(
+        &self,
+        identity: &MemberIdentity,
+        group: Option<&Group>,
+        draft: &mut Draft,
+    ) {
         let members = self.members();
         let hears = |member: &&Member| {
             !member.is_ended
-                && *member.id != *who.id
+                && *member.id != *identity.id
                 && group.is_none_or(|group| member.place.is_in(group))
-                && (who.is_guardian
+                && (identity.is_guardian
                     || draft.new.urgent
-                    || !member.mutes(&who.id, draft.new.topic.as_deref()))
+                    || !member.mutes(&identity.id, draft.new.topic.as_deref()))
         };
         let (full, open): (Vec<_>, Vec<_>) = members
-            .seen_by(&who.id)
+            .visible_to(&identity.id)
             .filter(hears)
-            .partition(|member| member.is_full());
+            .partition(|member| member.is_mailbox_full());
         let id = |member: &Member| member.id.to_string();
         draft.new.recipients = open.into_iter().take(MAIL_RECIPIENTS_MAX).map(id).collect();
-        draft.refused = full.into_iter().map(id).collect();
+        draft.full_mailboxes = full.into_iter().map(id).collect();
     }
 
-    /// The letter of that id, where it concerns whoever asks.
-    pub async fn letter_of(&self, who: &Who, id: &str) -> Result<Arc<Letter>, Failure> {
+    /// Returns the message with the given id.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none, if `identity` is neither its sender nor a recipient, or if it
+    /// expired before `identity` read it.
+    pub async fn find_message(
+        &self,
+        identity: &MemberIdentity,
+        id: &str,
+    ) -> Result<Arc<MailMessage>, Failure> {
         let unknown = || Failure::not_found("there is no such message for you");
-        if MailId::parse(id).is_err() {
+        if MemberId::parse(id).is_err() {
             return Err(unknown());
         }
         let letter = self
             .mail
-            .letter(id)
+            .message(id)
             .await?
-            .filter(|letter| letter.new.concerns(&who.id))
+            .filter(|letter| letter.new.concerns(&identity.id))
             .ok_or_else(unknown)?;
-        if self.is_past(who, &letter).await? {
+        if self.is_expired(identity, &letter).await? {
             Err(unknown())
         } else {
             Ok(letter)
@@ -446,25 +509,26 @@ impl Shared {
     }
 }
 
-/// Those of `to` that can be written to, and those whose box is full.
+/// Checks the named recipients `to`. Returns those that get the message, and those whose mailboxes
+/// are full.
 ///
 /// # Errors
-/// The answer where one of them isn't there, or all boxes are full.
-fn reachable(
+/// Returns the error receipt to reply if a recipient is unreachable, or all mailboxes are full.
+fn resolve_recipients(
     members: &Members,
-    who: &Who,
+    identity: &MemberIdentity,
     to: Vec<String>,
     sees: impl Fn(&str) -> bool,
-) -> Result<(BTreeSet<String>, Vec<String>), Sent> {
+) -> Result<(BTreeSet<String>, Vec<String>), SendReceipt> {
     let (mut open, mut full) = (BTreeSet::new(), Vec::new());
     for id in to {
         let member = members
             .get(&id)
-            .filter(|member| member.is_open() && *member.id != *who.id && sees(&id));
+            .filter(|member| member.accepts_mail() && *member.id != *identity.id && sees(&id));
         let Some(member) = member else {
-            return Err(is_gone(&id));
+            return Err(unknown_recipient_receipt(&id));
         };
-        if !member.is_full() {
+        if !member.is_mailbox_full() {
             open.insert(id);
         } else if !full.contains(&id) {
             full.push(id);
@@ -475,17 +539,17 @@ fn reachable(
             let shown = cut_chars(id, DISPLAY_CHARS_MIN);
             let message =
                 format!("Failed to send message - the inbox of recipient agent {shown} is full");
-            Err(Sent {
+            Err(SendReceipt {
                 message,
                 refused: vec![id.clone()],
-                ..Sent::default()
+                ..SendReceipt::default()
             })
         }
         _ => Ok((open, full)),
     }
 }
 
-/// Text of the answer to a broadcast.
-pub(super) fn told_all(count: usize) -> String {
+/// Returns the text of the receipt for a broadcast to `count` agents.
+pub(super) fn broadcast_text(count: usize) -> String {
     format!("Message broadcast to {count} agent(s)")
 }

@@ -1,5 +1,5 @@
-//! What was delivered is kept in few writes; and copies of what went to many are made in pieces, so that other writes get
-//! between.
+//! Batched writes of delivery receipts, and creation of recipients' copies in small batches, so
+//! that other writes can run in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -7,41 +7,44 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::Message;
-use callboard_message::mail::{MAIL_TOPIC, MailHappened};
+use callboard_message::mail::{MAIL_EVENTS_TOPIC, NewMailEvents};
 use callboard_runtime::{
-    Agent, AgentRef, Cx, Handler, Handlers, JournalError, Letter, MARKS_AT_ONCE_MAX, Mark, Profile,
-    SPREAD_MAX, SyncHandler, System, Timer,
+    Agent, AgentProfile, AgentRef, Context, FAN_OUT_BATCH_MAX, Handler, Handlers, JournalError,
+    MailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, SyncHandler, System, Timer,
 };
 
-use super::Shared;
+use super::MailroomState;
 
-/// How long copies wait for their recipients to have them: so a copy is written once.
-const SPREAD_AFTER: Duration = Duration::from_millis(20);
-/// How long what was delivered waits for more: a write is an fsync, which whoever sends then waits for.
-const FLUSH_AFTER: Duration = Duration::from_millis(3);
-/// How often what is left to write is looked for: what failed, and what had no room in the mailbox.
-const REST_EVERY: Duration = Duration::from_secs(1);
-/// What may wait for the store; whoever delivers more waits.
-const WAITING_MAX: u32 = 8_192;
+/// Delay between the acceptance of a message and the creation of its copies, one stored record for
+/// each recipient. The copy of a recipient that gets the message within this delay is written once,
+/// as delivered.
+const FAN_OUT_DELAY: Duration = Duration::from_millis(20);
+/// Delay in which delivery receipts are collected for one write. Each write is an fsync, which
+/// delays the messages of senders.
+const FLUSH_DELAY: Duration = Duration::from_millis(3);
+/// Interval at which failed writes of receipts and copies are retried.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Mailbox capacity of the agent that writes receipts. When it is full, delivery workers wait.
+const PENDING_RECEIPTS_MAX: u32 = 8_192;
 
-struct Delivered {
+struct RecordDelivery {
     recipient: Arc<str>,
     letter: u64,
 }
 
-struct Spread(Arc<Letter>);
+struct FanOut(Arc<MailMessage>);
 
-/// The next copies of a letter.
-struct SpreadNext(u64);
+/// Request to create the next batch of copies of the message with this number.
+struct FanOutNext(u64);
 
-/// Writes what there is. The reply comes when all that was delivered before is kept.
+/// Request to write all pending receipts. The reply comes when they are stored.
 struct Flush;
 
-/// Does whatever is left to do.
-struct Rest;
+/// Timer message: retry failed writes of receipts and copies.
+struct RetryPending;
 
-/// Something is new among the events.
-struct Happened;
+/// Notification that events were stored, to be published on the system's event bus.
+struct EventsAppended;
 
 macro_rules! without_reply {
     ($($name:ident = $wire:literal;)*) => {$(
@@ -53,49 +56,53 @@ macro_rules! without_reply {
 }
 
 without_reply! {
-    Delivered = "delivered";
-    Spread = "spread";
-    SpreadNext = "spread_next";
+    RecordDelivery = "delivered";
+    FanOut = "spread";
+    FanOutNext = "spread_next";
     Flush = "flush";
-    Rest = "rest";
-    Happened = "happened";
+    RetryPending = "rest";
+    EventsAppended = "happened";
 }
 
-/// Whoever writes marks.
-pub(super) struct Marks {
+/// Handle of the agent that stores delivery receipts and creates the recipients' copies of
+/// messages.
+pub(super) struct ReceiptWriter {
     agent: AgentRef,
-    /// It is told that something happened, and hasn't looked yet.
-    told: Arc<AtomicBool>,
+    /// Whether an `EventsAppended` notification is already in the agent's mailbox.
+    is_notified: Arc<AtomicBool>,
 }
 
-impl Marks {
-    /// Of the room that is being made, and holds this.
-    pub fn open(system: &System, room: &Weak<Shared>) -> Self {
-        let told = Arc::new(AtomicBool::new(false));
-        let (room, known) = (room.clone(), told.clone());
+impl ReceiptWriter {
+    /// Starts the agent for a mailroom. `room` is weak, because the mailroom is still being
+    /// created.
+    pub fn open(system: &System, room: &Weak<MailroomState>) -> Self {
+        let is_notified = Arc::new(AtomicBool::new(false));
+        let (room, known) = (room.clone(), is_notified.clone());
         let agent = system
-            .prepare_with(move || Marker::new(room.clone(), known.clone()))
+            .prepare_with(move || ReceiptWriterAgent::new(room.clone(), known.clone()))
             .label("mail's marks")
             .spawn();
-        Self { agent, told }
+        Self { agent, is_notified }
     }
 
-    /// A recipient has a letter. Waits where too much isn't kept yet.
-    pub async fn delivered(&self, recipient: &Arc<str>, letter: u64) {
-        // One that is stopping keeps no more: the letter comes again.
+    /// Records that the message with the number `letter` was delivered to a recipient. The receipt
+    /// is stored later, in a batch. Waits while the agent's mailbox is full.
+    pub async fn record_delivery(&self, recipient: &Arc<str>, letter: u64) {
+        // A stopping agent stores nothing more: the message will be delivered again.
         let _ = self
             .agent
-            .tell(Delivered {
+            .tell(RecordDelivery {
                 recipient: recipient.clone(),
                 letter,
             })
             .await;
     }
 
-    /// The copies of a letter are to be made.
-    pub fn spread(&self, letter: Arc<Letter>) {
-        // Without room it is spread when the process begins again; until then its copies count as accepted.
-        if self.agent.try_tell(Spread(letter)).is_err() {
+    /// Requests the creation of a copy of the message for each recipient.
+    pub fn fan_out(&self, letter: Arc<MailMessage>) {
+        // Without room in the mailbox, copies are created at the next start of the process; until
+        // then they count as accepted.
+        if self.agent.try_tell(FanOut(letter)).is_err() {
             callboard_message::log::warn!(
                 "too many broadcasts at once: copies of one are made later"
             );
@@ -106,110 +113,119 @@ impl Marks {
         let _ = self.agent.ask(Flush).await;
     }
 
-    /// Ends once what it was told is kept.
-    pub async fn end(&self) {
+    /// Stores all recorded receipts, and then stops the agent.
+    pub async fn close(&self) {
         self.settled().await;
         self.agent.stop();
-        self.agent.ended().await;
+        self.agent.wait_for_exit().await;
     }
 
-    /// Tells whoever follows the events that there are new ones.
-    pub fn happened(&self) {
-        if !self.told.swap(true, SeqCst) && self.agent.try_tell(Happened).is_err() {
-            self.told.store(false, SeqCst);
+    /// Publishes the number of the newest event on the system's event bus, so that listeners read
+    /// the new events. Several calls may be combined into one.
+    pub fn notify_events(&self) {
+        if !self.is_notified.swap(true, SeqCst) && self.agent.try_tell(EventsAppended).is_err() {
+            self.is_notified.store(false, SeqCst);
         }
     }
 }
 
-struct Spreading {
-    letter: Arc<Letter>,
-    /// Copies that are made.
-    done: usize,
-    /// Recipients after those who have it already.
-    have_it: BTreeSet<Arc<str>>,
+struct FanOutProgress {
+    letter: Arc<MailMessage>,
+    /// Number of recipients whose copies have been created, in order of recipients.
+    copies_made: usize,
+    /// Recipients that have got the message before their copy was created. Their copies are created
+    /// as delivered.
+    delivered: BTreeSet<Arc<str>>,
 }
 
-impl Spreading {
-    fn is_all_there(&self) -> bool {
-        self.done + self.have_it.len() >= self.letter.new.recipients.len()
+impl FanOutProgress {
+    fn is_complete(&self) -> bool {
+        self.copies_made + self.delivered.len() >= self.letter.new.recipients.len()
     }
 }
 
-struct Marker {
-    room: Weak<Shared>,
-    told: Arc<AtomicBool>,
-    waiting: Vec<(String, u64)>,
-    /// A write of what waits is on its way: in a little or, where the last one failed, by the clock.
+struct ReceiptWriterAgent {
+    room: Weak<MailroomState>,
+    is_notified: Arc<AtomicBool>,
+    pending: Vec<(String, u64)>,
+    /// Whether a write of the pending receipts is scheduled, by `FLUSH_DELAY` or by the retry
+    /// interval.
     is_flushing: bool,
-    spreading: BTreeMap<u64, Spreading>,
-    clock: Option<Timer>,
+    fan_outs: BTreeMap<u64, FanOutProgress>,
+    retry_timer: Option<Timer>,
 }
 
-impl Drop for Marker {
+impl Drop for ReceiptWriterAgent {
     fn drop(&mut self) {
-        // The agent may go on with another, which has its own.
-        if let Some(clock) = self.clock.take() {
+        // A restarted agent has a timer of its own.
+        if let Some(clock) = self.retry_timer.take() {
             clock.cancel();
         }
     }
 }
 
-impl Marker {
-    fn new(room: Weak<Shared>, told: Arc<AtomicBool>) -> Self {
-        told.store(false, SeqCst);
+impl ReceiptWriterAgent {
+    fn new(room: Weak<MailroomState>, is_notified: Arc<AtomicBool>) -> Self {
+        is_notified.store(false, SeqCst);
         Self {
             room,
-            told,
-            waiting: Vec::new(),
+            is_notified,
+            pending: Vec::new(),
             is_flushing: false,
-            spreading: BTreeMap::new(),
-            clock: None,
+            fan_outs: BTreeMap::new(),
+            retry_timer: None,
         }
     }
 
-    /// Keeps all that waits. What the store won't ever keep is let go of, with no more than was in the same write.
+    /// Stores all pending receipts. A batch that the store rejects permanently is dropped.
     async fn flush(&mut self) -> Result<(), JournalError> {
         let Some(room) = self.room.upgrade() else {
             return Ok(());
         };
-        while !self.waiting.is_empty() {
-            let now = self.waiting.len().min(MARKS_AT_ONCE_MAX);
-            let marks: Vec<_> = self.waiting.iter().take(now).cloned().collect();
-            match room.mail.mark(marks, Mark::Delivered).await {
-                Ok(_) => room.marks.happened(),
-                Err(error) if error.may_pass() => return Err(error),
+        while !self.pending.is_empty() {
+            let now = self.pending.len().min(RECEIPT_BATCH_MAX);
+            let marks: Vec<_> = self.pending.iter().take(now).cloned().collect();
+            match room
+                .mail
+                .update_receipts(marks, ReceiptUpdate::Delivered)
+                .await
+            {
+                Ok(_) => room.receipts.notify_events(),
+                Err(error) if error.is_transient() => return Err(error),
                 Err(error) => {
-                    callboard_message::log::error!(%error, letters = now, "what was delivered can't be kept")
+                    callboard_message::log::error!(%error, letters = now, "failed to store delivery receipts")
                 }
             }
-            self.waiting.drain(..now);
+            self.pending.drain(..now);
         }
         Ok(())
     }
 
-    async fn flush_or_later(&mut self) {
+    async fn flush_or_retry(&mut self) {
         let flushed = self.flush().await;
         self.is_flushing = flushed.is_err();
         if let Err(error) = flushed {
-            callboard_message::log::warn!(%error, "what was delivered isn't kept yet");
+            callboard_message::log::warn!(%error, "failed to store delivery receipts: retrying");
         }
     }
 
-    /// Makes the next copies of a letter; `true` where more can be made now. What failed is made by the clock, or never.
-    async fn spread_or_later(&mut self, letter: u64) -> bool {
-        let error = match self.spread_next(letter).await {
+    /// Creates the next batch of copies of a message. Returns whether the caller should continue
+    /// with another batch. After a temporary failure it returns `false`, and the retry timer
+    /// continues.
+    async fn fan_out_or_retry(&mut self, letter: u64) -> bool {
+        let error = match self.fan_out_next(letter).await {
             Ok(more) => return more,
             Err(error) => error,
         };
-        if error.may_pass() {
-            callboard_message::log::warn!(%error, "copies of a broadcast aren't made yet");
+        if error.is_transient() {
+            callboard_message::log::warn!(%error, "failed to store copies of a broadcast: retrying");
         } else {
-            callboard_message::log::error!(%error, letter, "copies of a broadcast can't be made");
-            if let Some(spreading) = self.spreading.remove(&letter) {
-                // Who has it already is kept one by one.
-                self.waiting.extend(
+            callboard_message::log::error!(%error, letter, "failed to store copies of a broadcast");
+            if let Some(spreading) = self.fan_outs.remove(&letter) {
+                // Recipients that have the message are recorded one by one.
+                self.pending.extend(
                     spreading
-                        .have_it
+                        .delivered
                         .into_iter()
                         .map(|recipient| (recipient.to_string(), letter)),
                 );
@@ -218,132 +234,142 @@ impl Marker {
         false
     }
 
-    /// `true` where there are more to make.
-    async fn spread_next(&mut self, letter: u64) -> Result<bool, JournalError> {
+    /// Creates the next batch of copies of a message. Returns whether recipients without a copy
+    /// remain.
+    async fn fan_out_next(&mut self, letter: u64) -> Result<bool, JournalError> {
         let Some(room) = self.room.upgrade() else {
             return Ok(false);
         };
-        let Some(spreading) = self.spreading.get_mut(&letter) else {
+        let Some(spreading) = self.fan_outs.get_mut(&letter) else {
             return Ok(false);
         };
         let recipients = &spreading.letter.new.recipients;
-        let to = recipients.len().min(spreading.done + SPREAD_MAX);
-        let now = recipients.get(spreading.done..to).unwrap_or_default();
+        let to = recipients
+            .len()
+            .min(spreading.copies_made + FAN_OUT_BATCH_MAX);
+        let now = recipients
+            .get(spreading.copies_made..to)
+            .unwrap_or_default();
         let have_it = now
             .iter()
-            .filter(|recipient| spreading.have_it.contains(recipient.as_str()))
+            .filter(|recipient| spreading.delivered.contains(recipient.as_str()))
             .cloned()
             .collect();
         room.mail
-            .spread(letter, u32::try_from(to).unwrap_or(u32::MAX), have_it)
+            .fan_out(letter, u32::try_from(to).unwrap_or(u32::MAX), have_it)
             .await?;
         for recipient in now {
-            spreading.have_it.remove(recipient.as_str());
+            spreading.delivered.remove(recipient.as_str());
         }
-        spreading.done = to;
+        spreading.copies_made = to;
         let is_done = to >= recipients.len();
         if is_done {
-            self.spreading.remove(&letter);
+            self.fan_outs.remove(&letter);
         }
-        room.marks.happened();
+        room.receipts.notify_events();
         Ok(!is_done)
     }
 }
 
-impl Agent for Marker {
+impl Agent for ReceiptWriterAgent {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Delivered>().sync::<Spread>().exclusive::<Flush>();
-        on.exclusive::<SpreadNext>()
-            .exclusive::<Rest>()
-            .exclusive::<Happened>();
+        on.sync::<RecordDelivery>()
+            .sync::<FanOut>()
+            .exclusive::<Flush>();
+        on.exclusive::<FanOutNext>()
+            .exclusive::<RetryPending>()
+            .exclusive::<EventsAppended>();
     }
 
-    fn profile() -> Profile {
-        Profile::default().mailbox_capacity(WAITING_MAX).pinned()
+    fn profile() -> AgentProfile {
+        AgentProfile::default()
+            .mailbox_capacity(PENDING_RECEIPTS_MAX)
+            .without_inline()
     }
 
-    fn started(&mut self, cx: &mut Cx) {
-        self.clock = Some(cx.tell_every(REST_EVERY, || Rest));
+    fn started(&mut self, cx: &mut Context) {
+        self.retry_timer = Some(cx.tell_every(RETRY_INTERVAL, || RetryPending));
     }
 }
 
-impl SyncHandler<Delivered> for Marker {
-    fn handle(&mut self, Delivered { recipient, letter }: Delivered, cx: &mut Cx) {
-        if let Some(spreading) = self.spreading.get_mut(&letter)
+impl SyncHandler<RecordDelivery> for ReceiptWriterAgent {
+    fn handle(&mut self, RecordDelivery { recipient, letter }: RecordDelivery, cx: &mut Context) {
+        if let Some(spreading) = self.fan_outs.get_mut(&letter)
             && let Ok(place) = spreading
                 .letter
                 .new
                 .recipients
                 .binary_search_by(|id| id.as_str().cmp(&recipient))
-            && place >= spreading.done
+            && place >= spreading.copies_made
         {
-            spreading.have_it.insert(recipient);
-            if spreading.is_all_there() {
-                let _ = cx.me().try_tell(SpreadNext(letter));
+            spreading.delivered.insert(recipient);
+            if spreading.is_complete() {
+                let _ = cx.me().try_tell(FanOutNext(letter));
             }
             return;
         }
-        self.waiting.push((recipient.to_string(), letter));
+        self.pending.push((recipient.to_string(), letter));
         if !self.is_flushing {
             self.is_flushing = true;
-            cx.tell_after(FLUSH_AFTER, Flush);
+            cx.tell_after(FLUSH_DELAY, Flush);
         }
     }
 }
 
-impl SyncHandler<Spread> for Marker {
-    fn handle(&mut self, Spread(letter): Spread, cx: &mut Cx) {
-        let (number, done) = (letter.number, letter.spread as usize);
-        self.spreading.insert(
+impl SyncHandler<FanOut> for ReceiptWriterAgent {
+    fn handle(&mut self, FanOut(letter): FanOut, cx: &mut Context) {
+        let (number, done) = (letter.number, letter.copies_made as usize);
+        self.fan_outs.insert(
             number,
-            Spreading {
+            FanOutProgress {
                 letter,
-                done,
-                have_it: BTreeSet::new(),
+                copies_made: done,
+                delivered: BTreeSet::new(),
             },
         );
-        cx.tell_after(SPREAD_AFTER, SpreadNext(number));
+        cx.tell_after(FAN_OUT_DELAY, FanOutNext(number));
     }
 }
 
-impl Handler<SpreadNext> for Marker {
-    async fn handle(&mut self, SpreadNext(letter): SpreadNext, cx: &mut Cx) {
-        if self.spread_or_later(letter).await {
-            // At the end of the line: others have their turn. Without room there, by the clock.
-            let _ = cx.me().try_tell(SpreadNext(letter));
+impl Handler<FanOutNext> for ReceiptWriterAgent {
+    async fn handle(&mut self, FanOutNext(letter): FanOutNext, cx: &mut Context) {
+        if self.fan_out_or_retry(letter).await {
+            // Enqueued at the end of the mailbox, so that other requests get their turn. Without
+            // room, the timer continues.
+            let _ = cx.me().try_tell(FanOutNext(letter));
         }
     }
 }
 
-impl Handler<Flush> for Marker {
-    async fn handle(&mut self, _: Flush, _: &mut Cx) {
-        self.flush_or_later().await;
+impl Handler<Flush> for ReceiptWriterAgent {
+    async fn handle(&mut self, _: Flush, _: &mut Context) {
+        self.flush_or_retry().await;
     }
 }
 
-impl Handler<Rest> for Marker {
-    async fn handle(&mut self, _: Rest, _: &mut Cx) {
-        if !self.waiting.is_empty() {
-            self.flush_or_later().await;
+impl Handler<RetryPending> for ReceiptWriterAgent {
+    async fn handle(&mut self, _: RetryPending, _: &mut Context) {
+        if !self.pending.is_empty() {
+            self.flush_or_retry().await;
         }
-        let letters: Vec<u64> = self.spreading.keys().copied().collect();
+        let letters: Vec<u64> = self.fan_outs.keys().copied().collect();
         for letter in letters {
-            self.spread_or_later(letter).await;
+            self.fan_out_or_retry(letter).await;
         }
     }
 }
 
-impl Handler<Happened> for Marker {
-    async fn handle(&mut self, _: Happened, cx: &mut Cx) {
-        // Before it looks: what happens from here on is told anew.
-        self.told.store(false, SeqCst);
+impl Handler<EventsAppended> for ReceiptWriterAgent {
+    async fn handle(&mut self, _: EventsAppended, cx: &mut Context) {
+        // Reset before the read: later events cause a new notification.
+        self.is_notified.store(false, SeqCst);
         let Some(room) = self.room.upgrade() else {
             return;
         };
         if let Ok(last) = room.mail.last_event().await {
             cx.system()
                 .events()
-                .publish(MAIL_TOPIC, &MailHappened { last });
+                .publish(MAIL_EVENTS_TOPIC, &NewMailEvents { last });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A mailroom begins, and is declared anew.
+//! Start and reconfiguration of a mailroom.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,114 +6,120 @@ use std::sync::Arc;
 use callboard_macros::Message;
 use callboard_message::mail::MAIL_MEMBERS_MAX;
 use callboard_message::{Failure, PrincipalKind};
-use callboard_runtime::{Cx, JournalError, MAIL_PAGE_MAX, SPREAD_MAX, System};
+use callboard_runtime::{Context, FAN_OUT_BATCH_MAX, JournalError, MAIL_PAGE_MAX, System};
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
-use super::delivery::Line;
-use super::groups::Place;
-use super::limit::Limit;
+use super::delivery::DeliveryQueue;
+use super::groups::GroupSet;
 use super::members::{Member, Members};
-use super::options::{Declared, MailroomError, MailroomOptions};
-use super::peer_nodes::Elsewhere;
-use super::receipt_writer::Marks;
-use super::{Mailroom, Shared};
+use super::options::{MailroomError, MailroomOptions, MemberDeclaration};
+use super::peer_nodes::PeerEventCursor;
+use super::rate_limit::MemberRateLimit;
+use super::receipt_writer::ReceiptWriter;
+use super::{Mailroom, MailroomState};
 
-/// Members that are kept at once: the store makes few writes of many.
-const KEPT_AT_ONCE: usize = 64;
+/// Maximum number of member records that are stored concurrently. The store combines concurrent
+/// writes.
+const STORE_BATCH: usize = 64;
 
-/// The mailroom is set up otherwise from now on. Members that aren't declared any more leave: their mail is kept, and they are
-/// back when they are declared again or say something.
+/// Request to replace the configuration of a running mailroom. Members that are no longer declared
+/// leave: their mail is kept, and they return when they are declared again or send a request.
 #[derive(Debug, Clone, Message)]
 #[message(name = "callboard.mail.declare", fallible, local)]
-pub struct Declare {
-    /// How.
+pub struct ReconfigureMailroom {
+    /// The new configuration.
     pub options: MailroomOptions,
 }
 
-/// What became of a member by a declaration.
-enum Changed {
-    /// It is in the file now; new, or back.
+/// Change of a member by a new configuration.
+enum MemberChange {
+    /// The member is declared, and was not or not stored as such before. `is_new` if it also has to
+    /// be announced as joined.
     Declared {
         is_new: bool,
     },
-    TakenOut,
+    Removed,
 }
 
 impl Mailroom {
-    /// Begins a mailroom on the system's store, with whom it had before and what wasn't delivered. Spawn it then, and open
-    /// listeners after.
+    /// Creates a mailroom on the system's store and loads its members. The caller must spawn it
+    /// before it opens listeners. Undelivered mail is delivered.
     ///
     /// # Errors
-    /// See [`MailroomError`].
+    /// A [`MailroomError`] for an invalid configuration or a failure of the store.
     pub async fn open(system: &System, options: MailroomOptions) -> Result<Self, MailroomError> {
-        options.check()?;
+        options.validate()?;
         let store = system.store();
-        let shared = Arc::new_cyclic(|room| Shared {
+        let shared = Arc::new_cyclic(|room| MailroomState {
             mail: store.mail.clone(),
-            notes: store.notes.clone(),
+            kv: store.kv.clone(),
             members: Mutex::new(Members::new(&options)),
             options: Mutex::new(Arc::new(options.clone())),
-            joining: tokio::sync::Mutex::new(()),
-            marks: Marks::open(system, room),
-            stage: Mutex::default(),
-            elsewhere: Elsewhere::default(),
+            join_lock: tokio::sync::Mutex::new(()),
+            receipts: ReceiptWriter::open(system, room),
+            context: Mutex::default(),
+            peer_events: PeerEventCursor::default(),
         });
-        if let Err(error) = shared.begin(system, &options).await {
-            shared.marks.end().await;
+        if let Err(error) = shared.start(system, &options).await {
+            shared.receipts.close().await;
             return Err(error);
         }
         Ok(Self { shared })
     }
 
-    /// Ends what it has running, once its agent has ended: another mailroom on the same store may deliver then. It ends when
-    /// the deliveries that are under way have ended (each within [`DELIVER_WITHIN`](super::DELIVER_WITHIN)) and are kept, and
-    /// that goes on where nobody waits for it.
-    pub async fn end(&self) {
+    /// Stops the mailroom's delivery workers and receipt writer. Call it after the mailroom's own
+    /// agent has stopped; afterwards another mailroom may use the same store.
+    ///
+    /// Returns once the deliveries in progress have ended (each within
+    /// [`DELIVERY_TIMEOUT`](super::DELIVERY_TIMEOUT)) and their receipts are stored. Closing
+    /// continues even if the future is dropped.
+    pub async fn close(&self) {
         let room = self.shared.clone();
         let ending = tokio::spawn(async move {
-            let lines: Vec<Line> = room
+            let lines: Vec<DeliveryQueue> = room
                 .members()
                 .all_mut()
                 .filter_map(|member| member.line.take())
                 .collect();
-            lines.iter().for_each(Line::end);
+            lines.iter().for_each(DeliveryQueue::close);
             for line in lines {
-                line.carrier.ended().await;
+                line.worker.wait_for_exit().await;
             }
-            room.marks.end().await;
+            room.receipts.close().await;
         });
-        // It can't be cancelled by anyone else.
+        // The task isn't cancelled by anything else.
         let _ = ending.await;
     }
 }
 
-impl Shared {
-    async fn begin(
+impl MailroomState {
+    async fn start(
         self: &Arc<Self>,
         system: &System,
         options: &MailroomOptions,
     ) -> Result<(), MailroomError> {
-        self.begun().await?;
-        self.spread_rest().await?;
-        self.recall().await?;
-        self.declare_all(system, options).await
+        self.start_cursor().await?;
+        self.resume_fan_out().await?;
+        self.load_members().await?;
+        self.apply_declarations(system, options).await
     }
 
-    /// Makes the copies that a process before this one didn't come to.
-    async fn spread_rest(&self) -> Result<(), MailroomError> {
+    /// Creates the recipients' copies that an earlier process has not created, for messages whose
+    /// copies are incomplete.
+    async fn resume_fan_out(&self) -> Result<(), MailroomError> {
         loop {
-            let letters = self.mail.unspread(MAIL_PAGE_MAX).await?;
+            let letters = self.mail.pending_fan_out(MAIL_PAGE_MAX).await?;
             if letters.is_empty() {
                 return Ok(());
             }
             for letter in letters {
                 let count = letter.new.recipients.len();
-                let mut done = letter.spread as usize;
+                let mut done = letter.copies_made as usize;
                 while done < count {
-                    done = count.min(done + SPREAD_MAX);
+                    done = count.min(done + FAN_OUT_BATCH_MAX);
                     self.mail
-                        .spread(
+                        .fan_out(
                             letter.number,
                             u32::try_from(done).unwrap_or(u32::MAX),
                             Vec::new(),
@@ -124,15 +130,15 @@ impl Shared {
         }
     }
 
-    pub async fn declare(
+    pub async fn reconfigure(
         self: &Arc<Self>,
-        Declare { options }: Declare,
-        cx: &Cx,
+        ReconfigureMailroom { options }: ReconfigureMailroom,
+        cx: &Context,
     ) -> Result<(), Failure> {
         options
-            .check()
+            .validate()
             .map_err(|error| Failure::invalid(error.to_string()))?;
-        self.declare_all(cx.system(), &options)
+        self.apply_declarations(cx.system(), &options)
             .await
             .map_err(|error| match error {
                 MailroomError::Store(error) => error.into(),
@@ -140,36 +146,41 @@ impl Shared {
             })
     }
 
-    async fn declare_all(
+    async fn apply_declarations(
         self: &Arc<Self>,
         system: &System,
         options: &MailroomOptions,
     ) -> Result<(), MailroomError> {
-        let changed = self.take_declared(system, options)?;
-        // What is refused changes nothing.
+        let changed = self.apply_members(system, options)?;
+        // Set only after the members were accepted, so that a rejected configuration changes
+        // nothing.
         *self.options.lock() = Arc::new(options.clone());
         let kept = stream::iter(changed).map(|(id, change)| async move {
             match change {
-                Changed::Declared { is_new } => self.keep_declared(&id, is_new).await,
-                Changed::TakenOut => self.keep_taken_out(&id).await,
+                MemberChange::Declared { is_new } => self.store_declared(&id, is_new).await,
+                MemberChange::Removed => self.store_removed(&id).await,
             }
         });
-        let kept: Result<Vec<()>, Failure> =
-            kept.buffer_unordered(KEPT_AT_ONCE).try_collect().await;
+        let kept: Result<Vec<()>, Failure> = kept.buffer_unordered(STORE_BATCH).try_collect().await;
         kept.map(drop)
             .map_err(|failure| JournalError::Store(failure.message).into())
     }
 
-    /// Takes in what is declared; answers what is to be kept of it.
-    fn take_declared(
+    /// Updates the members in memory to the declarations of `options`, and returns the changes that
+    /// must be stored.
+    ///
+    /// # Errors
+    /// [`MailroomError::TooManyMembers`] if the declared members don't fit; nothing is changed
+    /// then.
+    fn apply_members(
         self: &Arc<Self>,
         system: &System,
         options: &MailroomOptions,
-    ) -> Result<Vec<(Arc<str>, Changed)>, MailroomError> {
+    ) -> Result<Vec<(Arc<str>, MemberChange)>, MailroomError> {
         let declared: HashSet<&str> = options
             .members
             .iter()
-            .map(|said| said.id.as_str())
+            .map(|declaration| declaration.id.as_str())
             .collect();
         let mut changed = Vec::new();
         let mut members = self.members();
@@ -180,80 +191,94 @@ impl Shared {
         let without_key = options
             .members
             .iter()
-            .filter(|said| said.key.is_none())
+            .filter(|declaration| declaration.key_scopes.is_none())
             .count();
-        // Whoever has gone counts too, for its mail is kept. The file's must all be there; keys are members as far as there is room.
+        // Members that have left count too, because their mail is kept. All members of the file
+        // must fit; holders of keys become members as far as there is room.
         let Some(mut room) = MAIL_MEMBERS_MAX.checked_sub(others + without_key) else {
             return Err(MailroomError::TooManyMembers);
         };
-        members.rename(options.example_ids);
+        members.rebuild_names(options.example_ids);
         for member in members.all_mut() {
-            member.limit = Limit::new(options);
-            if !declared.contains(&*member.id) && self.take_out(member) {
-                changed.push((member.id.clone(), Changed::TakenOut));
+            member.rate_limit = MemberRateLimit::new(options);
+            if !declared.contains(&*member.id) && self.remove_declared(member) {
+                changed.push((member.id.clone(), MemberChange::Removed));
             }
         }
-        for said in &options.members {
-            if said.key.is_some() {
+        for declaration in &options.members {
+            if declaration.key_scopes.is_some() {
                 let Some(left) = room.checked_sub(1) else {
                     callboard_message::log::warn!(
-                        member = said.id,
-                        "there is no room for whoever has this key: it is no member"
+                        member = declaration.id,
+                        "the mailroom is full: the holder of this key is not a member"
                     );
                     continue;
                 };
                 room = left;
             }
-            let is_known = members.get(&said.id).is_some();
-            let member = members.entry(&said.id, options);
+            let is_known = members.get(&declaration.id).is_some();
+            let member = members.entry(&declaration.id, options);
             let is_new = !is_known || member.is_gone;
             if is_new || !member.in_file {
-                changed.push((member.id.clone(), Changed::Declared { is_new }));
+                changed.push((member.id.clone(), MemberChange::Declared { is_new }));
             }
-            self.apply_declared(system, member, said);
+            self.apply_declaration(system, member, declaration);
         }
         Ok(changed)
     }
 
-    /// Notes that the file hasn't a member. `true` where it had it before.
-    fn take_out(&self, member: &mut Member) -> bool {
-        // Who has said nothing yet has been known from a file alone.
-        let was_in_file = member.in_file || (member.kind.is_none() && !member.is_office());
-        // What another node's file has isn't known here: only who was in this one before is taken out of it.
-        let was_in_this = member.declared.is_some() || !self.mail.is_shared();
+    /// Removes the declaration of a member that the new configuration doesn't contain. Returns
+    /// whether the member was thereby removed from the mailroom; others stay, for example those
+    /// that joined by a request.
+    fn remove_declared(&self, member: &mut Member) -> bool {
+        // A member without any request is known from a file only.
+        let was_in_file = member.in_file || (member.kind.is_none() && !member.is_reserved());
+        // On a shared store, a member of another node's configuration must not be removed by this
+        // one.
+        let was_in_this = member.declared_groups.is_some() || !self.mail.is_shared();
         let is_taken_out = !member.is_gone && was_in_file && was_in_this;
         if is_taken_out {
-            member.take_out();
+            member.mark_removed();
         } else {
-            member.declare(None);
+            member.set_declared_groups(None);
         }
         (member.takes, member.via, member.has_key) = (None, None, false);
-        member.end_line();
+        member.close_queue();
         is_taken_out
     }
 
-    /// Notes what the file says of a member.
-    fn apply_declared(self: &Arc<Self>, system: &System, member: &mut Member, said: &Declared) {
+    /// Updates a member to its declaration: groups, claim of its API key, and delivery queue.
+    fn apply_declaration(
+        self: &Arc<Self>,
+        system: &System,
+        member: &mut Member,
+        declaration: &MemberDeclaration,
+    ) {
         if member.is_gone {
-            // What it was in when it was taken out.
-            member.scope(Place::default());
+            // Replaces the groups kept from before its removal.
+            member.set_credential_groups(GroupSet::default());
         }
         (member.in_file, member.is_gone) = (true, false);
-        member.declare(Some(said.place()));
-        // A key of an agent of the process would be refused.
-        if let Some(scopes) = said
-            .key
+        member.set_declared_groups(Some(declaration.declared_groups()));
+        // A key can't claim an id of an agent of the process.
+        if let Some(scopes) = declaration
+            .key_scopes
             .as_ref()
             .filter(|_| member.kind != Some(PrincipalKind::Agent))
         {
-            member.scope(Place::of_scopes(scopes));
+            member.set_credential_groups(GroupSet::from_scopes(scopes));
         }
-        member.has_key = said.key.is_some() && said.way.is_none();
-        (member.takes, member.via) = (said.way.clone(), said.via);
-        if member.line.as_ref().map(|line| &*line.way) != said.way.as_deref() {
-            member.end_line();
-            // One that is terminated gets its line when it is back.
-            self.open_line(system, member);
+        member.has_key = declaration.key_scopes.is_some() && declaration.delivery_agent.is_none();
+        (member.takes, member.via) = (
+            declaration.delivery_agent.clone(),
+            declaration.delivery_method,
+        );
+        if member.line.as_ref().map(|line| &*line.delivery_agent)
+            != declaration.delivery_agent.as_deref()
+        {
+            member.close_queue();
+            // A terminated member gets its queue when it is resumed.
+            self.open_queue(system, member);
         }
     }
 }

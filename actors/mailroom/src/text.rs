@@ -1,4 +1,5 @@
-//! A letter's text as its recipient is shown it: a prefix that says whose it is, and a body that can't look like one.
+//! Display of a message's text: a prefix that names the sender, and a body that can't forge such a
+//! prefix.
 
 #[cfg(test)]
 #[path = "text_tests.rs"]
@@ -9,42 +10,46 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::mail::{GUARDIAN, LetterKind, OPERATOR, SYSTEM};
-use callboard_message::text::{cut_chars, is_invisible, lookalike};
-use callboard_runtime::Letter;
+use callboard_message::mail::{GUARDIAN_ID, MailMessageKind, OPERATOR_ID, SYSTEM_ID};
+use callboard_message::text::{cut_chars, is_invisible, latin_lookalike};
+use callboard_runtime::MailMessage;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use unicode_security::skeleton;
 
-/// Ids of those who are no agents.
-const OFFICES: [&str; 3] = [GUARDIAN, OPERATOR, SYSTEM];
+/// Ids that are reserved for principals that aren't agents.
+const RESERVED_IDS: [&str; 3] = [GUARDIAN_ID, OPERATOR_ID, SYSTEM_ID];
 
-/// Whether an id stands for somebody who is no agent.
+/// Returns whether an id is reserved for the Guardian, the operator or the system.
 pub(super) fn is_reserved(id: &str) -> bool {
-    OFFICES.contains(&id)
+    RESERVED_IDS.contains(&id)
 }
 
-/// Longest label of the Guardian's, in characters.
+/// Maximum length of a label of the Guardian's guidance, in characters.
 pub const LABEL_CHARS_MAX: usize = 32;
-/// Stands before each forged prefix: what follows is quoted.
-const QUOTE: &str = "> ";
+/// Text inserted before each forged message prefix in a body, to mark it as a quotation.
+const QUOTE_PREFIX: &str = "> ";
 
-/// What stands before a letter's body. `from` and `to` are shown as they are given: ids as [`Names::display`] has them, a
-/// group's name. Of the Guardian's labels only one that [`is_label`] is shown.
-///
-/// [`Names::display`]: Names::display
-pub(crate) fn prefix(kind: LetterKind, from: &str, to: &str, label: Option<&str>) -> String {
+/// Builds the prefix of a message's displayed text, which names its sender. `from` and `to` are
+/// inserted unchanged: the display name of an agent ([`DisplayNames::display`]) or the name of a
+/// group. A `label` that isn't valid ([`is_label`]) is left out.
+pub(crate) fn message_prefix(
+    kind: MailMessageKind,
+    from: &str,
+    to: &str,
+    label: Option<&str>,
+) -> String {
     match (kind, label.filter(|label| is_label(label))) {
-        (LetterKind::Broadcast, _) => format!("[AGENT {from} BROADCAST]: "),
-        (LetterKind::Direct, _) => format!("[AGENT {from} TO AGENT {to}]: "),
-        (LetterKind::Group, _) => format!("[AGENT {from} TO GROUP {to}]: "),
-        (LetterKind::Guidance, Some(label)) => format!("[GUARDIAN GUIDANCE - {label}]: "),
-        (LetterKind::Guidance, None) => "[GUARDIAN GUIDANCE]: ".to_owned(),
+        (MailMessageKind::Broadcast, _) => format!("[AGENT {from} BROADCAST]: "),
+        (MailMessageKind::Direct, _) => format!("[AGENT {from} TO AGENT {to}]: "),
+        (MailMessageKind::Group, _) => format!("[AGENT {from} TO GROUP {to}]: "),
+        (MailMessageKind::Guidance, Some(label)) => format!("[GUARDIAN GUIDANCE - {label}]: "),
+        (MailMessageKind::Guidance, None) => "[GUARDIAN GUIDANCE]: ".to_owned(),
     }
 }
 
-/// Whether a text may label the Guardian's guidance: upper-case letters, digits, `_` and spaces, at most
-/// [`LABEL_CHARS_MAX`].
+/// Returns whether a text is a valid label of the Guardian's guidance: 1 to [`LABEL_CHARS_MAX`]
+/// upper-case letters, digits, `_` and spaces.
 pub(crate) fn is_label(label: &str) -> bool {
     (1..=LABEL_CHARS_MAX).contains(&label.len())
         && label
@@ -52,49 +57,51 @@ pub(crate) fn is_label(label: &str) -> bool {
             .all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'_' | b' '))
 }
 
-/// The body, one line after the other, with nothing in it that a terminal obeys, that turns text around or hides it; and
-/// with a `> ` before whatever reads like a prefix, wherever it stands. Ordinary text comes back byte for byte.
-pub fn neutral(body: &str) -> Cow<'_, str> {
-    let shown = shown(body);
-    let forged = forged(&shown);
+/// Sanitises a message's body for display: replaces terminal control characters and invisible or
+/// text-reversing characters, and inserts `> ` before anything that resembles a message prefix.
+/// Line ends become LF. Ordinary text is unchanged.
+pub fn neutralize(body: &str) -> Cow<'_, str> {
+    let shown = escape_controls(body);
+    let forged = find_forged(&shown);
     if forged.is_empty() {
         return shown;
     }
-    let mut out = String::with_capacity(shown.len() + forged.len() * QUOTE.len());
+    let mut out = String::with_capacity(shown.len() + forged.len() * QUOTE_PREFIX.len());
     let mut done = 0;
     for at in forged {
         out.push_str(&shown[done..at]);
-        out.push_str(QUOTE);
+        out.push_str(QUOTE_PREFIX);
         done = at;
     }
     out.push_str(&shown[done..]);
     Cow::Owned(out)
 }
 
-/// A letter on its way to its recipients, with what is made of its body once for all of them.
-pub(super) struct Handed {
-    pub letter: Arc<Letter>,
-    harmless: OnceLock<String>,
+/// Accepted message on its way to its recipients. Its sanitised body is computed once and shared by
+/// all of them.
+pub(super) struct OutgoingMail {
+    pub letter: Arc<MailMessage>,
+    neutral_body: OnceLock<String>,
 }
 
-impl Handed {
-    pub fn new(letter: Arc<Letter>) -> Self {
+impl OutgoingMail {
+    pub fn new(letter: Arc<MailMessage>) -> Self {
         Self {
             letter,
-            harmless: OnceLock::new(),
+            neutral_body: OnceLock::new(),
         }
     }
 
-    /// Its body, made harmless.
-    pub fn harmless(&self) -> &str {
-        self.harmless
-            .get_or_init(|| neutral(&self.letter.new.body).into_owned())
+    /// Returns the sanitised body (see [`neutralize`]), computed on first use.
+    pub fn neutral_body(&self) -> &str {
+        self.neutral_body
+            .get_or_init(|| neutralize(&self.letter.new.body).into_owned())
     }
 }
 
-/// The text with each character that does something written as one that only says so.
-fn shown(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(acts) {
+/// Replaces each control character with a visible representation.
+fn escape_controls(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_control_like) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + text.len() / 8);
@@ -103,9 +110,9 @@ fn shown(text: &str) -> Cow<'_, str> {
         match c {
             '\r' if chars.peek() == Some(&'\n') => {}
             '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => out.push('\n'),
-            c if !acts(c) => out.push(c),
+            c if !is_control_like(c) => out.push(c),
             '\u{7f}' => out.push('\u{2421}'),
-            // Unicode has a picture of each.
+            // Unicode has a symbol for each of these.
             '\0'..='\u{1f}' => out.extend(char::from_u32(0x2400 + u32::from(c))),
             c => out.push_str(&format!("<U+{:04X}>", u32::from(c))),
         }
@@ -113,8 +120,8 @@ fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a character does something where it is shown: to a terminal, or to how the text beside it reads.
-fn acts(c: char) -> bool {
+/// Returns whether a character controls a terminal or changes the display of the surrounding text.
+fn is_control_like(c: char) -> bool {
     matches!(
         c,
         '\0'..='\u{8}'
@@ -129,69 +136,73 @@ fn acts(c: char) -> bool {
     )
 }
 
-/// Characters of an id that are shown at least, where it has so many.
+/// Minimum length of a displayed id, in characters. Shorter ids are displayed whole.
 pub const DISPLAY_CHARS_MIN: usize = 8;
-/// What the ids of examples begin with, and their names don't.
-const EXAMPLE_START: &str = "agent-";
+/// Prefix that display names omit if `example_ids` is set: `agent-456` is displayed as `456`.
+const EXAMPLE_ID_PREFIX: &str = "agent-";
 
-/// The ids that names are told apart among.
+/// Set of agent ids with a unique, shortened display name for each.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct DisplayNames {
     ids: BTreeSet<String>,
     example_ids: bool,
 }
 
-impl Names {
-    /// No ids yet but those of the offices: no agent is shown as one of them. With `example_ids` an id `agent-456` is shown as `456`, where no other is called that.
+impl DisplayNames {
+    /// Creates a set with only the reserved ids, so that no agent is displayed like one of them. If
+    /// `example_ids` is set, an id such as `agent-456` is displayed as `456`, unless `456` is
+    /// itself an id.
     pub fn new(example_ids: bool) -> Self {
         Self {
-            ids: OFFICES.map(str::to_owned).into(),
+            ids: RESERVED_IDS.map(str::to_owned).into(),
             example_ids,
         }
     }
 
-    /// Takes an id in. `false` where it was there.
+    /// Adds an id. Returns `false` if the set already contained it.
     pub fn insert(&mut self, id: &str) -> bool {
         self.ids.insert(id.to_owned())
     }
 
-    /// The shortest beginning of an id, of [`DISPLAY_CHARS_MIN`] characters at least, that no other id has; the whole id
-    /// where there is none. Of an id that isn't among them, its first [`DISPLAY_CHARS_MIN`] characters, where that is
-    /// nobody's id.
+    /// Returns the display name of an id: its shortest beginning of at least [`DISPLAY_CHARS_MIN`]
+    /// characters that no other id begins with, or the whole id if there is no such beginning. An
+    /// id that isn't in the set is cut to [`DISPLAY_CHARS_MIN`] characters, unless the result is
+    /// itself an id in the set.
     pub fn display<'a>(&self, id: &'a str) -> &'a str {
         let name = self.without_start(id);
         if !self.ids.contains(id) {
-            let start = first(name, DISPLAY_CHARS_MIN);
+            let start = truncate_chars(name, DISPLAY_CHARS_MIN);
             return if self.ids.contains(start) { id } else { start };
         }
         if !self.example_ids {
-            return first(id, self.shared(id, id, "") + 1);
+            return truncate_chars(id, self.shared_prefix_len(id, id, "") + 1);
         }
         if name != id && self.ids.contains(name) {
             return id;
         }
-        // One without the start may be shown like one with it.
-        first(
+        // An id without the prefix may be displayed like one with it.
+        truncate_chars(
             name,
-            self.shared(name, id, "")
-                .max(self.shared(name, id, EXAMPLE_START))
+            self.shared_prefix_len(name, id, "")
+                .max(self.shared_prefix_len(name, id, EXAMPLE_ID_PREFIX))
                 + 1,
         )
     }
 
-    /// An id without the start of examples, where that is left out.
+    /// Returns the id without the prefix `agent-` if `example_ids` is set; otherwise the whole id.
     fn without_start<'a>(&self, id: &'a str) -> &'a str {
         let name = if self.example_ids {
-            id.strip_prefix(EXAMPLE_START)
+            id.strip_prefix(EXAMPLE_ID_PREFIX)
         } else {
             None
         };
         name.filter(|name| !name.is_empty()).unwrap_or(id)
     }
 
-    /// Most bytes that `name` has in common with the beginning of an id but `but`, of those that begin with `start`. In
-    /// their order, whoever has most in common with it stands beside it.
-    fn shared(&self, name: &str, but: &str, start: &str) -> usize {
+    /// Returns the length in bytes of the longest beginning of `name` that another id has too. Only
+    /// ids with the prefix `start` are compared, without that prefix; `but` is excluded. In sorted
+    /// order, the direct neighbours share the most.
+    fn shared_prefix_len(&self, name: &str, but: &str, start: &str) -> usize {
         let place = format!("{start}{name}");
         let here = place.as_str();
         let before = self
@@ -204,7 +215,7 @@ impl Names {
             .range::<str, _>((Excluded(here), Unbounded))
             .find(|id| *id != but);
         let like = self.ids.get(here).filter(|id| *id != but);
-        // From their beginning.
+        // Counted from the beginning of both.
         let common = |id: &String| {
             id.bytes()
                 .zip(place.bytes())
@@ -221,51 +232,55 @@ impl Names {
     }
 }
 
-/// So many characters of a text, [`DISPLAY_CHARS_MIN`] at least.
-fn first(text: &str, chars: usize) -> &str {
+/// Returns the first `chars` characters of `text`, but at least [`DISPLAY_CHARS_MIN`] of them.
+fn truncate_chars(text: &str, chars: usize) -> &str {
     cut_chars(text, chars.max(DISPLAY_CHARS_MIN))
 }
 
-/// Beginning of the Guardian's prefix, in letters alone.
+/// Normalised letters of the prefix of the Guardian's messages.
 const GUARDIAN_LETTERS: &str = "guardianguidance";
-/// What an agent's begins with, and what one of goes on with after its id.
-const AGENT: &str = "agent";
-const WHAT_AGENTS_DO: [&str; 3] = ["broadcast", "toagent", "togroup"];
-/// Letters after `agent` in which it is looked for.
+/// Normalised letters with which the prefix of an agent's message begins.
+const AGENT_WORD: &str = "agent";
+/// Normalised letters that follow the sender's id in the prefix of an agent's message; a prefix
+/// contains one of these.
+const AGENT_ACTIONS: [&str; 3] = ["broadcast", "toagent", "togroup"];
+/// Maximum number of letters after `agent` that are searched for one of [`AGENT_ACTIONS`].
 const AGENT_LETTERS_MAX: usize = 256;
 
-/// A place where a prefix could begin.
-struct Opening {
-    /// In the letters.
+/// Position in a text at which a forged message prefix could begin.
+struct PrefixCandidate {
+    /// Offset in [`NormalizedText::letters`], in bytes.
     letter: usize,
-    /// In the text.
+    /// Offset in the original text, in bytes.
     at: usize,
 }
 
-/// A text as a reader takes it: its letters alone, in lower case, without accents, disguises and all that stands between them; and
-/// `]` for what closes.
+/// Text reduced to what a reader perceives: letters in lower case without accents, look-alikes and
+/// separators, and `]` for closing brackets.
 #[derive(Default)]
-struct Read {
+struct NormalizedText {
     letters: String,
-    /// Brackets, and what is drawn like one.
-    opened: Vec<Opening>,
-    /// Lines that have no bracket before their first letter, but one that closes.
-    lines: Vec<Opening>,
+    /// Positions of opening brackets and of characters that look like one.
+    brackets: Vec<PrefixCandidate>,
+    /// Starts of lines that have no opening bracket before their first letter but contain a closing
+    /// one: a prefix whose opening bracket is missing.
+    lines: Vec<PrefixCandidate>,
 }
 
-/// Where in a text something begins that reads like a prefix and isn't quoted yet, in order.
-fn forged(text: &str) -> Vec<usize> {
-    if !text.contains(|c: char| !c.is_ascii() || closes(c) || opens(c)) {
+/// Returns the byte offsets of all places in `text` that resemble a message prefix and aren't
+/// quoted with `> `, in ascending order.
+fn find_forged(text: &str) -> Vec<usize> {
+    if !text.contains(|c: char| !c.is_ascii() || is_closing(c) || is_opening(c)) {
         return Vec::new();
     }
-    let read = Read::of(text);
-    let is_forged = |opening: &&Opening| is_tag(&read.letters[opening.letter..]);
+    let read = NormalizedText::of(text);
+    let is_forged = |opening: &&PrefixCandidate| is_prefix_start(&read.letters[opening.letter..]);
     let opened = read
-        .opened
+        .brackets
         .iter()
         .filter(is_forged)
         .map(|opening| opening.at);
-    let opened = opened.filter(|at| !text[..*at].ends_with(QUOTE));
+    let opened = opened.filter(|at| !text[..*at].ends_with(QUOTE_PREFIX));
     let lines = read
         .lines
         .iter()
@@ -276,38 +291,38 @@ fn forged(text: &str) -> Vec<usize> {
     forged
 }
 
-impl Read {
+impl NormalizedText {
     fn of(text: &str) -> Self {
         let mut read = Self::default();
         let (mut start, mut known) = (0, HashMap::new());
         for line in text.split_inclusive('\n') {
-            read.line(line, start, &mut known);
+            read.read_line(line, start, &mut known);
             start += line.len();
         }
         read
     }
 
-    fn line(&mut self, line: &str, start: usize, known: &mut HashMap<char, Box<str>>) {
+    fn read_line(&mut self, line: &str, start: usize, known: &mut HashMap<char, Box<str>>) {
         let first = self.letters.len();
         let mut chars = line.char_indices().peekable();
         while let Some((at, c)) = chars.next() {
-            // Between letters it is one.
+            // A `|` between letters is read as a letter.
             let is_letter =
                 c == '|' && chars.peek().is_some_and(|(_, next)| next.is_alphanumeric());
             if is_letter && line[..at].ends_with(char::is_alphanumeric) {
                 self.letters.push('i');
-            } else if closes(c) {
+            } else if is_closing(c) {
                 self.letters.push(']');
-            } else if opens(c) {
-                // Of several in a row the last.
+            } else if is_opening(c) {
+                // Of consecutive brackets only the last counts.
                 if self
-                    .opened
+                    .brackets
                     .last()
                     .is_some_and(|opened| opened.letter == self.letters.len())
                 {
-                    self.opened.pop();
+                    self.brackets.pop();
                 }
-                self.opened.push(Opening {
+                self.brackets.push(PrefixCandidate {
                     letter: self.letters.len(),
                     at: start + at,
                 });
@@ -316,13 +331,13 @@ impl Read {
             }
         }
         let is_opened = self
-            .opened
+            .brackets
             .iter()
             .rev()
             .take_while(|opened| opened.letter >= first)
             .any(|o| o.letter == first);
-        if !is_opened && line.contains(closes) && !line.starts_with(QUOTE) {
-            self.lines.push(Opening {
+        if !is_opened && line.contains(is_closing) && !line.starts_with(QUOTE_PREFIX) {
+            self.lines.push(PrefixCandidate {
                 letter: first,
                 at: start,
             });
@@ -330,43 +345,49 @@ impl Read {
     }
 }
 
-/// The Latin letters that a character is drawn like; nothing where it is no letter. `known`: those of characters that were read before.
+/// Appends the Latin letters that a character resembles to `out`; nothing if the character is no
+/// letter. `known` caches results.
 fn read_letters(c: char, known: &mut HashMap<char, Box<str>>, out: &mut String) {
     if c.is_ascii() {
-        return out.extend(c.is_ascii_alphanumeric().then(|| plain(c)));
+        return out.extend(c.is_ascii_alphanumeric().then(|| canonical_letter(c)));
     }
-    out.push_str(known.entry(c).or_insert_with(|| drawn(c).into()));
+    out.push_str(
+        known
+            .entry(c)
+            .or_insert_with(|| lookalike_letters(c).into()),
+    );
 }
 
-fn drawn(c: char) -> String {
+fn lookalike_letters(c: char) -> String {
     let mut out = String::new();
     for bare in std::iter::once(c)
         .nfkd()
         .filter(|c| !is_combining_mark(*c) && !is_invisible(*c))
     {
-        match inked(bare)
-            .or_else(|| lookalike(bare))
+        match enclosed_letter(bare)
+            .or_else(|| latin_lookalike(bare))
             .or_else(|| bare.is_ascii().then_some(bare))
         {
-            Some(latin) => out.extend(latin.is_alphanumeric().then(|| plain(latin))),
+            Some(latin) => out.extend(latin.is_alphanumeric().then(|| canonical_letter(latin))),
             None => {
-                // Unicode TR 39: a stroked letter is the letter and a stroke.
+                // Unicode TR 39: the skeleton of a stroked letter is the letter and a stroke.
                 let drawn: String = skeleton(bare.encode_utf8(&mut [0; 4]))
                     .filter(|c| !is_combining_mark(*c))
                     .collect();
                 let drawn = drawn
                     .chars()
                     .flat_map(char::to_lowercase)
-                    .map(|c| lookalike(c).unwrap_or(c));
-                out.extend(drawn.filter(|c| c.is_alphanumeric()).map(plain));
+                    .map(|c| latin_lookalike(c).unwrap_or(c));
+                out.extend(drawn.filter(|c| c.is_alphanumeric()).map(canonical_letter));
             }
         }
     }
     out
 }
 
-/// A letter in a box or a disc, or a small capital.
-fn inked(c: char) -> Option<char> {
+/// Returns the plain letter of an enclosed letter (such as `ⓐ`) or small capital (such as `ᴀ`);
+/// `None` for other characters.
+fn enclosed_letter(c: char) -> Option<char> {
     const SMALL: &str = "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ";
     const SMALL_ARE: &str = "abcdefghijklmnoprstuvwyz";
     let nth = |first: u32| {
@@ -379,7 +400,7 @@ fn inked(c: char) -> Option<char> {
         '\u{1f150}'..='\u{1f169}' => nth(0x1_f150),
         '\u{1f170}'..='\u{1f189}' => nth(0x1_f170),
         '\u{1f1e6}'..='\u{1f1ff}' => nth(0x1_f1e6),
-        // The TR has none for these.
+        // Unicode TR 39 has no mapping for these.
         'Ꮖ' | 'ꮖ' => Some('i'),
         '𐐈' | '𐐰' | 'Ⱥ' | 'ⱥ' => Some('a'),
         'Ȼ' | 'ȼ' => Some('c'),
@@ -394,8 +415,8 @@ fn inked(c: char) -> Option<char> {
     }
 }
 
-/// Of letters and digits that are taken for one another, one.
-fn plain(c: char) -> char {
+/// Maps letters and digits that look alike to one representative, for comparison.
+fn canonical_letter(c: char) -> char {
     match c.to_ascii_lowercase() {
         'l' | '1' => 'i',
         '0' => 'o',
@@ -403,9 +424,9 @@ fn plain(c: char) -> char {
     }
 }
 
-/// Whether a character could stand for an opening bracket: whatever is drawn and is no letter, mark of a sentence, of a list or of
-/// a quotation.
-fn opens(c: char) -> bool {
+/// Returns whether a character could pass for an opening bracket: any visible character that is no
+/// letter and no mark of a sentence, list or quotation.
+fn is_opening(c: char) -> bool {
     const NONE: &str = "–—…•·“”‘’„«»‹›¡¿。、，；：？！";
     match c {
         '[' | '(' | '{' | '<' | '|' => true,
@@ -415,30 +436,30 @@ fn opens(c: char) -> bool {
                 || c.is_whitespace()
                 || is_combining_mark(c)
                 || is_invisible(c)
-                || closes(c))
-                && inked(c).is_none()
+                || is_closing(c))
+                && enclosed_letter(c).is_none()
                 && !NONE.contains(c)
                 && c != '\u{2800}'
         }
     }
 }
 
-/// Whether a character closes what [`opens`], or is drawn so.
-fn closes(c: char) -> bool {
+/// Returns whether a character is a closing bracket, or looks like one.
+fn is_closing(c: char) -> bool {
     "]］】〕〗〙〛」』⌝⟧❳⁆︘﹈⦌⦎⦐".contains(c)
 }
 
-/// Whether letters are what a prefix begins with.
-fn is_tag(letters: &str) -> bool {
+/// Returns whether normalised letters begin with a message prefix: the Guardian's, or an agent's.
+fn is_prefix_start(letters: &str) -> bool {
     if letters.starts_with(GUARDIAN_LETTERS) {
         return true;
     }
-    let Some(rest) = letters.strip_prefix(AGENT) else {
+    let Some(rest) = letters.strip_prefix(AGENT_WORD) else {
         return false;
     };
     let inside = cut_chars(
         rest.split(']').next().unwrap_or_default(),
         AGENT_LETTERS_MAX,
     );
-    WHAT_AGENTS_DO.iter().any(|what| inside.contains(what))
+    AGENT_ACTIONS.iter().any(|what| inside.contains(what))
 }

@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// How many agents one call may pass through, by default, before it is taken for a loop.
+/// Default maximum number of agents that one call may pass through before it is rejected as a loop.
 pub const HOPS_MAX_DEFAULT: u16 = 16;
 
-/// One exchange in flight. Time-ordered and unique over nodes (UUID version 7, RFC 9562).
+/// Identifier of one call. It is ordered by time and unique across nodes (UUID version 7, RFC
+/// 9562).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -15,8 +16,8 @@ pub const HOPS_MAX_DEFAULT: u16 = 16;
 pub struct CallId(Uuid);
 
 impl CallId {
-    /// A new id.
-    pub fn fresh() -> Self {
+    /// Generates a new id from the current time and random bits.
+    pub fn generate() -> Self {
         Self(Uuid::now_v7())
     }
 }
@@ -27,7 +28,8 @@ impl fmt::Display for CallId {
     }
 }
 
-/// A peer's session (MCP's, up to 2025-11-25). Unique over nodes.
+/// Identifier of a client's session in MCP up to 2025-11-25. It is unique across nodes (UUID
+/// version 7).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -35,8 +37,8 @@ impl fmt::Display for CallId {
 pub struct SessionId(Uuid);
 
 impl SessionId {
-    /// A new id.
-    pub fn fresh() -> Self {
+    /// Generates a new id from the current time and random bits.
+    pub fn generate() -> Self {
         Self(Uuid::now_v7())
     }
 }
@@ -47,26 +49,26 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// What a call may still spend. `None` is no limit.
+/// Remaining budget of a call. A field that is `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Budget {
-    /// Tokens of language models, in and out.
+    /// Number of tokens that language models may still read and write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Money, in millionths of a US dollar.
+    /// Amount of money that may still be spent, in millionths of a US dollar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<u64>,
 }
 
-/// How far a call has come, told while it runs.
+/// Progress report of a running call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
-    /// Grows with every report of one call.
+    /// Amount of work done so far. It grows with every report of one call.
     pub done: f64,
-    /// What `done` will be at the end, where that is known.
+    /// Amount of work when the call is complete, in the same unit as `done`; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// For people.
+    /// Description of the current step, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

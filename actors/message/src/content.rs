@@ -8,24 +8,25 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::json::{self, Walk};
-use crate::raw::raw_bodies;
+use crate::json::{self, RawCursor};
+use crate::raw_object::raw_object_types;
 use crate::{Failure, FailureKind, RawObject, RawReply};
 
-raw_bodies! {
-    /// One block of what is said: text, picture, sound, a resource (MCP content block), raw with a few readers.
+raw_object_types! {
+    /// Content block of MCP: text, image, audio or resource. It is kept as raw JSON.
     Content;
-    /// What one resource holds (MCP `TextResourceContents`, `BlobResourceContents`).
+    /// Content of one resource (MCP `TextResourceContents`, `BlobResourceContents`).
     ResourceContent;
-    /// A part of a call's result that is there before the rest (A2A artifact): `id`, `name`, `description`, `content` (blocks),
-    /// `append`, `last`, `metadata`.
+    /// Part of a call's result that is sent before the call ends (A2A artifact). Members: `id`,
+    /// `name`, `description`, `content` (blocks), `append`, `last`, `metadata`.
     ///
-    /// A caller may miss artifacts, so the reply holds all of it, unless the callee knows better ([`SHOWN`]).
+    /// Because a caller may miss artifacts, the reply contains all of the result's content. If it
+    /// has been sent as artifacts, the reply is marked with [`ARTIFACTS_SENT_META_KEY`].
     Artifact;
 }
 
 impl Content {
-    /// Text.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
         let mut block = RawObject::new();
         block.set_raw("type", json::raw_ref("\"text\"").to_owned());
@@ -33,40 +34,40 @@ impl Content {
         Self(block)
     }
 
-    /// A picture; `mime_type` for example `image/png`.
+    /// Creates an image block; `mime_type` is for example `image/png`.
     pub fn image(bytes: &[u8], mime_type: &str) -> Self {
-        Self::data("image", bytes, mime_type)
+        Self::binary_block("image", bytes, mime_type)
     }
 
-    /// Sound; `mime_type` for example `audio/wav`.
+    /// Creates an audio block; `mime_type` is for example `audio/wav`.
     pub fn audio(bytes: &[u8], mime_type: &str) -> Self {
-        Self::data("audio", bytes, mime_type)
+        Self::binary_block("audio", bytes, mime_type)
     }
 
-    /// A resource, with what it holds.
+    /// Creates a block that embeds a resource and its content.
     pub fn resource(resource: ResourceContent) -> Self {
-        Self(RawObject::of("type", "resource").with("resource", resource))
+        Self(RawObject::single("type", "resource").with("resource", resource))
     }
 
-    /// A resource that can be read at `uri`.
+    /// Creates a block with a link to the resource `uri`. `name` is its name for display.
     pub fn resource_link(uri: &str, name: &str) -> Self {
         Self(
-            RawObject::of("type", "resource_link")
+            RawObject::single("type", "resource_link")
                 .with("uri", uri)
                 .with("name", name),
         )
     }
 
-    fn data(kind: &str, bytes: &[u8], mime_type: &str) -> Self {
+    fn binary_block(kind: &str, bytes: &[u8], mime_type: &str) -> Self {
         let data = STANDARD.encode(bytes);
         Self(
-            RawObject::of("type", kind)
+            RawObject::single("type", kind)
                 .with("data", data)
                 .with("mimeType", mime_type),
         )
     }
 
-    /// The text of a text block.
+    /// Returns the text of a text block; `None` for other blocks.
     pub fn as_text(&self) -> Option<String> {
         let kind = self.0.get("type").and_then(json::text);
         kind.filter(|kind| kind == "text")
@@ -75,34 +76,35 @@ impl Content {
 }
 
 impl ResourceContent {
-    /// Text.
+    /// Creates text content of the resource `uri`.
     pub fn text(uri: &str, mime_type: &str, text: impl Into<String>) -> Self {
         Self(
-            RawObject::of("uri", uri)
+            RawObject::single("uri", uri)
                 .with("mimeType", mime_type)
                 .with("text", text.into()),
         )
     }
 
-    /// Anything else.
+    /// Creates binary content of the resource `uri`, encoded as base64.
     pub fn blob(uri: &str, mime_type: &str, bytes: &[u8]) -> Self {
         Self(
-            RawObject::of("uri", uri)
+            RawObject::single("uri", uri)
                 .with("mimeType", mime_type)
                 .with("blob", STANDARD.encode(bytes)),
         )
     }
 }
 
-/// A reply in blocks, for a message whose answer is more than a value: the result of MCP `tools/call`, whole.
+/// Reply that consists of content blocks: the whole result of MCP `tools/call`. For messages whose
+/// reply is not a single value.
 ///
-/// A message with this reply has no output schema.
+/// A message with this reply type has no output schema.
 #[derive(Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct ToolResult(pub RawObject);
 
-/// A plain text or number is a result too: whoever asks an agent elsewhere for one may get just what it says. An object stays
-/// as it came.
+/// Deserialises an object as it is. Any other JSON value becomes a text block, because agents on
+/// other nodes may reply with a plain value.
 impl<'de> Deserialize<'de> for ToolResult {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::parse(&Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
@@ -110,15 +112,15 @@ impl<'de> Deserialize<'de> for ToolResult {
 }
 
 impl ToolResult {
-    /// Blocks, in order.
-    pub fn of(content: impl IntoIterator<Item = Content>) -> Self {
+    /// Creates a result from content blocks, in order.
+    pub fn from_content(content: impl IntoIterator<Item = Content>) -> Self {
         Self(with_blocks(content))
     }
 
-    /// Reads one, without a copy in between.
+    /// Parses a result from JSON. A value that is not an object becomes a text block.
     ///
     /// # Errors
-    /// Where an object has a key twice; what is no object is a result too.
+    /// Fails if the object has a duplicate key.
     pub fn parse(raw: &RawValue) -> Result<Self, serde_json::Error> {
         match raw.get().starts_with('{') {
             true => RawObject::parse(raw).map(Self),
@@ -126,53 +128,54 @@ impl ToolResult {
         }
     }
 
-    /// One block of text.
+    /// Creates a result of one text block.
     pub fn text(text: impl AsRef<str>) -> Self {
-        // Most results are this: written in one go.
+        // Most results are one text, so it is written in one pass.
         let text = text.as_ref();
         let (before, after) = (r#"[{"type":"text","text":"#, "}]");
         let mut block = String::with_capacity(before.len() + text.len() + 2 + after.len());
         block.push_str(before);
-        json::quote_to(text, &mut block);
+        json::quote_into(text, &mut block);
         block.push_str(after);
         let mut result = RawObject::new();
-        result.set_raw("content", json::raw(block));
+        result.set_raw("content", json::raw_from_written(block));
         Self(result)
     }
 
-    /// What went wrong, for the model that called: it may try again otherwise.
+    /// Creates an error result (`isError`). The text is shown to the calling model, so that it can
+    /// correct its call.
     pub fn error(text: impl AsRef<str>) -> Self {
         Self(Self::text(text).0.with("isError", true))
     }
 
-    /// The same with a value for programs: a JSON object.
-    pub fn structured(mut self, value: impl Serialize) -> Self {
+    /// Sets the structured content, which must serialise to a JSON object, and returns the result.
+    pub fn with_structured_content(mut self, value: impl Serialize) -> Self {
         self.0.set("structuredContent", value);
         self
     }
 
-    /// Its blocks.
+    /// Returns the content blocks; empty if one of them is not an object.
     pub fn content(&self) -> Vec<Content> {
         blocks(&self.0)
     }
 
-    /// Its texts, one a line.
+    /// Returns the texts of the text blocks, joined by line feeds.
     pub fn texts(&self) -> String {
         texts(&self.0)
     }
 
-    /// The value for programs.
+    /// Returns the structured content; `None` if it is missing.
     pub fn structured_content(&self) -> Option<Value> {
         self.0.read("structuredContent")
     }
 
-    /// Whether it says what went wrong.
+    /// Returns whether the result is an error (`isError`).
     pub fn is_error(&self) -> bool {
         self.0.read("isError").unwrap_or(false)
     }
 }
 
-/// An object with these blocks as `content`.
+/// Creates an object with the member `content`, a list of the blocks.
 pub(crate) fn with_blocks(content: impl IntoIterator<Item = Content>) -> RawObject {
     let content: Vec<Content> = content.into_iter().collect();
     let bytes: usize = content.iter().map(|Content(block)| block.bytes() + 2).sum();
@@ -186,30 +189,32 @@ pub(crate) fn with_blocks(content: impl IntoIterator<Item = Content>) -> RawObje
     }
     list.push(']');
     let mut object = RawObject::new();
-    object.set_raw("content", json::raw(list));
+    object.set_raw("content", json::raw_from_written(list));
     object
 }
 
-/// The blocks in `content`; none where one of them is no object.
+/// Returns the content blocks in the member `content` of an object; empty if one of them is not an
+/// object.
 pub(crate) fn blocks(of: &RawObject) -> Vec<Content> {
     let blocks = of
         .get("content")
-        .and_then(Walk::list)
+        .and_then(RawCursor::list)
         .map(|list| list.map(RawObject::parse));
     let read: Option<Vec<Content>> =
         blocks.and_then(|blocks| blocks.map(|block| block.ok().map(Content)).collect());
     read.unwrap_or_default()
 }
 
-/// The texts of the blocks in `content`, one a line; empty where one of them is no object.
+/// Returns the texts of the text blocks in the member `content`, joined by line feeds. Empty if one
+/// of the blocks is not an object.
 pub(crate) fn texts(of: &RawObject) -> String {
     let Some(content) = of.get("content") else {
         return String::new();
     };
     let mut all = String::with_capacity(content.get().len());
     let mut is_first = true;
-    for block in Walk::list(content).into_iter().flatten() {
-        let Some(members) = Walk::object(block) else {
+    for block in RawCursor::list(content).into_iter().flatten() {
+        let Some(members) = RawCursor::object(block) else {
             return String::new();
         };
         let (mut kind, mut text) = (None, None);
@@ -231,8 +236,9 @@ pub(crate) fn texts(of: &RawObject) -> String {
     all
 }
 
-/// Marks the schema of a reply that is a [`ToolResult`]: adapters send it as it is.
-pub(crate) const IS_TOOL_RESULT: &str = "callboard: a tool result";
+/// Value of `$comment` in the reply schema of a message that replies with a [`ToolResult`]. By it,
+/// adapters detect that the reply must be sent unchanged.
+pub(crate) const TOOL_RESULT_COMMENT: &str = "callboard: a tool result";
 
 impl JsonSchema for ToolResult {
     fn schema_name() -> std::borrow::Cow<'static, str> {
@@ -240,79 +246,85 @@ impl JsonSchema for ToolResult {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "object", "$comment": IS_TOOL_RESULT })
+        json_schema!({ "type": "object", "$comment": TOOL_RESULT_COMMENT })
     }
 }
 
-// What is said may be anybody's data: only names and sizes are printed.
+// Content may be confidential: only names and sizes are printed.
 impl fmt::Debug for ToolResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ToolResult({:?})", self.0)
     }
 }
 
-/// Member of a [`crate::ToolResult`]'s `_meta`, `true` where what it holds was given as artifacts already: a caller that keeps
-/// those needn't keep it twice.
-pub const SHOWN: &str = "callboard/shown";
+/// Member of `_meta` in a [`crate::ToolResult`]. `true` if all content of the result has also been
+/// sent as artifacts, so that a caller that stores artifacts needn't store it twice.
+pub const ARTIFACTS_SENT_META_KEY: &str = "callboard/shown";
 
-/// Member of a [`crate::ToolResult`]'s `_meta`, `true` where it is what somebody says at once, and no task's result (A2A's answer
-/// by a message).
-pub const SAID_AT_ONCE: &str = "callboard/message";
+/// Member of `_meta` in a [`crate::ToolResult`]. `true` if the result is to be sent as an immediate
+/// message instead of a task's result (A2A: a reply of type `Message`).
+pub const DIRECT_MESSAGE_META_KEY: &str = "callboard/message";
 
 impl Artifact {
-    /// One of this call, whole. The same `id` again stands in its place, or goes on with it ([`Artifact::appended`]).
+    /// Creates an artifact. A later artifact with the same `id` replaces its content, or is
+    /// appended to it if marked with [`Artifact::appending`].
     pub fn new(id: impl Into<String>, content: impl IntoIterator<Item = Content>) -> Self {
         let content: Vec<Content> = content.into_iter().collect();
-        Self(RawObject::of("id", id.into()).with("content", content))
+        Self(RawObject::single("id", id.into()).with("content", content))
     }
 
-    /// The same with a name for people.
-    pub fn named(self, name: &str) -> Self {
+    /// Sets the display name and returns the artifact.
+    pub fn with_name(self, name: &str) -> Self {
         Self(self.0.with("name", name))
     }
 
-    /// The same, to be added to what the artifact of its id holds so far; `last`: nothing more comes.
-    pub fn appended(self, last: bool) -> Self {
+    /// Marks the artifact as an addition to the earlier artifact with the same id, and returns it.
+    /// `last` marks the last addition.
+    pub fn appending(self, last: bool) -> Self {
         Self(self.0.with("append", true).with("last", last))
     }
 
-    /// The same, in place of what the artifact of its id holds so far.
+    /// Marks the artifact as a replacement for the earlier artifact with the same id, and returns
+    /// it.
     #[must_use]
-    pub fn anew(mut self) -> Self {
+    pub fn replacing(mut self) -> Self {
         self.0.remove("append");
         self
     }
 
-    /// Its name among the call's artifacts.
+    /// Returns the id of the artifact within its call; empty if it is missing.
     pub fn id(&self) -> String {
         self.0.text("id").unwrap_or_default()
     }
 
-    /// Its blocks.
+    /// Returns the content blocks; empty if one of them is not an object.
     pub fn content(&self) -> Vec<Content> {
         blocks(&self.0)
     }
 
-    /// Whether it is added to what the artifact of its id holds so far.
+    /// Returns whether the content is to be appended to the earlier artifact with the same id.
     pub fn is_appended(&self) -> bool {
         self.0.read("append").unwrap_or(false)
     }
 
-    /// Whether nothing more comes of it, as far as that is said.
+    /// Returns whether the artifact is marked as the last part.
     pub fn is_last(&self) -> bool {
         self.0.read("last").unwrap_or(false)
     }
 }
 
-/// Member of a result's `_meta`: a failure of this system's behind a result that is an error, `kind` and `data`.
-pub const FAILURE: &str = "callboard/failure";
+/// Member of `_meta` in an error result: `kind` and `data` of the [`Failure`] from which the result
+/// was made.
+pub const FAILURE_META_KEY: &str = "callboard/failure";
 
 impl ToolResult {
-    /// The value: structured content, or of that member `result` where it is `wrapped`; else its one text, as JSON where
-    /// it is some; else, of several blocks or of others than text, the result as it is.
+    /// Converts a tool result to a reply value. With structured content, returns it, or only its
+    /// member `result` if `wrapped` is set. Otherwise returns the text of the only text block: as
+    /// JSON if it parses, else as a string. Otherwise returns the whole result; a result without
+    /// content becomes `null`.
     ///
     /// # Errors
-    /// What the result says went wrong.
+    /// An error result is returned as a [`Failure`].
     pub fn into_value(self, wrapped: bool) -> RawReply {
         if self.is_error() {
             return Err(failure(self));
@@ -338,7 +350,8 @@ impl ToolResult {
     }
 }
 
-/// What a tool says went wrong: of this system's servers as it was, of others their text.
+/// Converts an error result to a failure. Kind and data are those that a callboard server has put
+/// into `_meta`. Results of other servers become [`FailureKind::Rejected`].
 fn failure(result: ToolResult) -> Failure {
     let text = result.texts();
     let message = if text.is_empty() {
@@ -346,7 +359,10 @@ fn failure(result: ToolResult) -> Failure {
     } else {
         text
     };
-    let ours = result.0.object("_meta").and_then(|m| m.object(FAILURE));
+    let ours = result
+        .0
+        .object("_meta")
+        .and_then(|m| m.object(FAILURE_META_KEY));
     let kind = ours
         .as_ref()
         .and_then(|o| o.read("kind"))
@@ -362,7 +378,8 @@ fn failure(result: ToolResult) -> Failure {
 mod tests {
     use super::*;
 
-    /// Goal: a result is read whole, and a plain value as the result that says it. Method: one of each.
+    /// Goal: result objects are kept whole, and a plain value becomes a result with its text.
+    /// Method: one of each.
     #[test]
     fn values_are_results() {
         let read = |json: &str| serde_json::from_str::<ToolResult>(json).unwrap();
@@ -432,7 +449,8 @@ mod plain_tests {
         }
     }
 
-    /// Goal: a tool's error is a failure with its words, and of our own servers with its kind and data. Method: one each.
+    /// Goal: an error result becomes a failure with its text, and with kind and data if it came
+    /// from callboard. Method: one each.
     #[test]
     fn errors_become_failures() {
         let theirs = ToolResult(result(
@@ -444,7 +462,7 @@ mod plain_tests {
             (theirs.kind, theirs.message.as_str()),
             (FailureKind::Rejected, "no such file")
         );
-        let meta = json!({ FAILURE: { "kind": "not_found", "data": { "id": 1 } } });
+        let meta = json!({ FAILURE_META_KEY: { "kind": "not_found", "data": { "id": 1 } } });
         let ours = ToolResult(result(
             json!({ "content": [text("m")], "isError": true, "_meta": meta }),
         ))

@@ -5,53 +5,54 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What an agent answers when it can't do what was asked. It crosses every protocol.
+/// Error reply of an agent. Adapters transfer it over every protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What the sender can do about it.
+    /// Kind of failure, which tells the sender how to react.
     pub kind: FailureKind,
-    /// One sentence for a person. Never holds secrets or patient text.
+    /// One sentence for a person. It must not hold secrets or patient data.
     pub message: String,
-    /// Details for a program.
+    /// Details for programs, as any JSON value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
-/// A reply as JSON, or the failure that came in its place.
+/// Reply as raw JSON, or the failure that is sent instead of a reply.
 pub type RawReply = Result<Box<RawValue>, Failure>;
 
-/// What the sender of a failed message can do next.
+/// Kind of a [`Failure`], by how the sender should react.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The message doesn't fit: change it.
+    /// The message is invalid. The sender should change it.
     InvalidInput,
-    /// Nothing goes by that name: look it up again.
+    /// The named item doesn't exist.
     NotFound,
-    /// The principal may not: ask whoever grants it.
+    /// The principal lacks a permission that the message requires.
     Denied,
-    /// A guard or a verifier stopped it: don't repeat it.
+    /// A guard or verifier blocked the message. The sender shouldn't repeat it.
     Blocked,
-    /// The agent won't do it: don't repeat it.
+    /// The agent refused the request. The sender shouldn't repeat it.
     Rejected,
-    /// A limit was met: try again later, or send less.
+    /// A limit was exceeded. The sender should try again later, or send less.
     Overloaded,
-    /// The agent or its network is away: try again later.
+    /// The agent or its network is unreachable. The sender should try again later.
     Unavailable,
-    /// The deadline passed; whether the agent acted is unknown.
+    /// The deadline has passed. It is unknown whether the agent processed the message.
     TimedOut,
-    /// The caller cancelled it.
+    /// The caller cancelled the call.
     Cancelled,
-    /// The agent had a question and nobody could be asked.
-    NobodyToAsk,
-    /// A bug of the agent's: report it.
+    /// The agent asked a question, but the caller can't answer questions of this kind.
+    #[serde(rename = "nobody_to_ask")]
+    NoResponder,
+    /// The agent has a defect.
     Internal,
 }
 
 impl Failure {
-    /// A failure of `kind`, told in one sentence.
+    /// Creates a failure of the given kind with one sentence for a person and no data.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -60,58 +61,58 @@ impl Failure {
         }
     }
 
-    /// The same failure with details for a program.
+    /// Sets the details for programs and returns the failure.
     pub fn with_data(mut self, data: Value) -> Self {
         self.data = Some(data);
         self
     }
 
-    /// [`FailureKind::InvalidInput`].
+    /// Creates a failure of the kind [`FailureKind::InvalidInput`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(FailureKind::InvalidInput, message)
     }
 
-    /// [`FailureKind::NotFound`].
+    /// Creates a failure of the kind [`FailureKind::NotFound`].
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(FailureKind::NotFound, message)
     }
 
-    /// [`FailureKind::Denied`].
+    /// Creates a failure of the kind [`FailureKind::Denied`].
     pub fn denied(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Denied, message)
     }
 
-    /// [`FailureKind::Rejected`].
+    /// Creates a failure of the kind [`FailureKind::Rejected`].
     pub fn rejected(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Rejected, message)
     }
 
-    /// [`FailureKind::Overloaded`].
+    /// Creates a failure of the kind [`FailureKind::Overloaded`].
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Overloaded, message)
     }
 
-    /// [`FailureKind::TimedOut`].
+    /// Creates a failure of the kind [`FailureKind::TimedOut`].
     pub fn timed_out(message: impl Into<String>) -> Self {
         Self::new(FailureKind::TimedOut, message)
     }
 
-    /// [`FailureKind::Cancelled`].
+    /// Creates a failure of the kind [`FailureKind::Cancelled`].
     pub fn cancelled(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Cancelled, message)
     }
 
-    /// [`FailureKind::NobodyToAsk`].
-    pub fn nobody_to_ask(message: impl Into<String>) -> Self {
-        Self::new(FailureKind::NobodyToAsk, message)
+    /// Creates a failure of the kind [`FailureKind::NoResponder`].
+    pub fn no_responder(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::NoResponder, message)
     }
 
-    /// [`FailureKind::Unavailable`].
+    /// Creates a failure of the kind [`FailureKind::Unavailable`].
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Unavailable, message)
     }
 
-    /// [`FailureKind::Internal`].
+    /// Creates a failure of the kind [`FailureKind::Internal`].
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Internal, message)
     }
@@ -129,7 +130,7 @@ impl fmt::Display for FailureKind {
             Self::Unavailable => "unavailable",
             Self::TimedOut => "timed out",
             Self::Cancelled => "cancelled",
-            Self::NobodyToAsk => "nobody to ask",
+            Self::NoResponder => "nobody to ask",
             Self::Internal => "internal",
         })
     }

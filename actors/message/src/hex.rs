@@ -1,23 +1,24 @@
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Two lower-case hexadecimal digits a byte.
-pub fn hex(bytes: &[u8]) -> String {
+/// Encodes bytes as lower-case hexadecimal, two digits a byte.
+pub fn encode_hex(bytes: &[u8]) -> String {
     bytes
         .iter()
-        .flat_map(|byte| pair(*byte))
+        .flat_map(|byte| hex_pair(*byte))
         .map(char::from)
         .collect()
 }
 
-/// The same, into `digits`: twice as many as there are bytes.
+/// Encodes bytes as lower-case hexadecimal into `digits`, whose length must be twice that of
+/// `bytes`.
 pub(crate) fn write_hex<'a>(bytes: &[u8], digits: &'a mut [u8]) -> &'a str {
     for (byte, two) in bytes.iter().zip(digits.as_chunks_mut().0) {
-        *two = pair(*byte);
+        *two = hex_pair(*byte);
     }
     std::str::from_utf8(digits).unwrap_or_default()
 }
 
-fn pair(byte: u8) -> [u8; 2] {
+fn hex_pair(byte: u8) -> [u8; 2] {
     [byte >> 4, byte & 15].map(|nibble| DIGITS[usize::from(nibble)])
 }
 
@@ -28,8 +29,8 @@ mod tests {
     /// Goal: every byte has two digits. Method: the ends, the letters, nothing.
     #[test]
     fn digits() {
-        assert_eq!(hex(&[0, 9, 0xaf, 0xff]), "0009afff");
-        assert_eq!(hex(&[]), "");
+        assert_eq!(encode_hex(&[0, 9, 0xaf, 0xff]), "0009afff");
+        assert_eq!(encode_hex(&[]), "");
         assert_eq!(write_hex(&[0x10, 0xfe], &mut [0; 4]), "10fe");
     }
 }

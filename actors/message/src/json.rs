@@ -1,5 +1,5 @@
-//! JSON that is known to be JSON: strings eight bytes at a time, members and entries without reading what is in them, raw values
-//! without reading them once more.
+//! Fast handling of text that is known to be valid JSON: quoting of strings, iteration over members
+//! and entries without parsing their values, and raw values without a second parse.
 
 use std::borrow::Cow;
 use std::iter;
@@ -10,10 +10,12 @@ use serde::Deserialize;
 use serde::de::value::{BorrowedStrDeserializer, Error, MapDeserializer};
 use serde_json::value::RawValue;
 
-/// How many bytes in a row stand for themselves in a string: no quote, backslash or control character. Blocks of 32 first, which
-/// the compiler compares many bytes at a time, then eight at a time.
+/// Returns the number of bytes before the first that needs an escape in a JSON string: a quote,
+/// backslash or control character.
+///
+/// Checks blocks of 32 bytes, which the compiler vectorises, and then eight bytes at a time.
 #[inline]
-pub fn plain(bytes: &[u8]) -> usize {
+pub fn plain_prefix_len(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
     let is_plain = |block: &&[u8; BLOCK_BYTES]| {
         block
@@ -22,7 +24,7 @@ pub fn plain(bytes: &[u8]) -> usize {
             == 0
     };
     let at = blocks.iter().take_while(is_plain).count() * BLOCK_BYTES;
-    at + plain_by_words(bytes.get(at..).unwrap_or_default())
+    at + plain_prefix_len_by_words(bytes.get(at..).unwrap_or_default())
 }
 
 const BLOCK_BYTES: usize = 32;
@@ -32,10 +34,11 @@ const fn is_special(byte: u8) -> bool {
 }
 
 #[inline]
-fn plain_by_words(bytes: &[u8]) -> usize {
+fn plain_prefix_len_by_words(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES * 0x80;
-    // Sets the high bit of each byte under `n`; a bit above the lowest that is set may be wrong.
+    // Sets the high bit of each byte that is less than `n`. Only the lowest bit set is reliable;
+    // higher ones may be wrong.
     let under = |word: u64, n: u64| word.wrapping_sub(ONES * n) & !word & HIGHS;
     let equal = |word: u64, byte: u8| under(word ^ (ONES * u64::from(byte)), 1);
     let (words, rest) = bytes.as_chunks::<8>();
@@ -53,21 +56,21 @@ fn plain_by_words(bytes: &[u8]) -> usize {
             .unwrap_or(rest.len())
 }
 
-/// Writes `text` as a JSON string, quotes included (RFC 8259, section 7).
+/// Encodes `text` as a JSON string, with quotes (RFC 8259, section 7).
 pub fn quote(text: &str) -> String {
     // Most texts have nothing to escape.
     let mut out = String::with_capacity(text.len() + 2);
-    quote_to(text, &mut out);
+    quote_into(text, &mut out);
     out
 }
 
-/// The same, at the end of `out`.
-pub fn quote_to(text: &str, out: &mut String) {
+/// Encodes `text` as a JSON string, with quotes, and appends it to `out`.
+pub fn quote_into(text: &str, out: &mut String) {
     const OF_CONTROLS: &[u8; 16] = b"0123456789abcdef";
     out.push('"');
     let mut rest = text;
-    // What needs an escape is ASCII, so both sides of it are whole characters.
-    while let Some((before, special)) = rest.split_at_checked(plain(rest.as_bytes())) {
+    // Characters that need an escape are ASCII, so both parts are valid UTF-8.
+    while let Some((before, special)) = rest.split_at_checked(plain_prefix_len(rest.as_bytes())) {
         out.push_str(before);
         let mut characters = special.chars();
         match characters.next() {
@@ -90,48 +93,51 @@ pub fn quote_to(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// The same as a raw value.
-pub fn quoted(text: &str) -> Box<RawValue> {
-    raw(quote(text))
+/// Encodes `text` as a JSON string and returns it as a raw value.
+pub fn quote_raw(text: &str) -> Box<RawValue> {
+    raw_from_written(quote(text))
 }
 
-/// Under this name serde_json hands a raw value its text. Were it another one day, texts would be read once more.
+/// Name by which serde_json identifies raw values to serialisers. If a future version changes it,
+/// JSON texts are parsed once more, with the same result.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
-/// What was just written, as a raw value. `json` must be one JSON value, without space around it; `null` stands for what isn't.
-pub fn raw(json: String) -> Box<RawValue> {
-    static IS_TAKEN: LazyLock<bool> = LazyLock::new(|| borrowed("null").is_some());
+/// Converts JSON text to a raw value without parsing it. `json` must be one valid JSON value
+/// without surrounding white space; only debug builds check this.
+pub fn raw_from_written(json: String) -> Box<RawValue> {
+    static IS_TAKEN: LazyLock<bool> = LazyLock::new(|| parse_borrowed("null").is_some());
     debug_assert!(is_json(&json), "only JSON becomes a raw value");
-    // Much of it is kept: in a block of its own size, rather than at the beginning of a larger one.
+    // Raw values are often kept for long, so excess capacity is released.
     let json = if json.capacity() > json.len() + json.len() / 8 {
         String::from(&*json)
     } else {
         json
     };
     match *IS_TAKEN {
-        true => taken(json).unwrap_or_default(),
+        true => parse_owned(json).unwrap_or_default(),
         false => RawValue::from_string(json).unwrap_or_default(),
     }
 }
 
-fn taken(json: String) -> Option<Box<RawValue>> {
+fn parse_owned(json: String) -> Option<Box<RawValue>> {
     let named = iter::once((RAW_VALUE, json));
     Box::<RawValue>::deserialize(MapDeserializer::<_, Error>::new(named)).ok()
 }
 
-/// A part of a text that was read, as a raw value. `json` must be as for [`raw`].
+/// Borrows JSON text as a raw value without parsing it. `json` must be one valid JSON value without
+/// surrounding white space, as in [`raw_from_written`].
 pub fn raw_ref(json: &str) -> &RawValue {
     debug_assert!(is_json(json), "only JSON becomes a raw value");
-    known(json)
+    parse_or_null(json)
 }
 
-fn known(json: &str) -> &RawValue {
-    borrowed(json)
+fn parse_or_null(json: &str) -> &RawValue {
+    parse_borrowed(json)
         .or_else(|| serde_json::from_str(json).ok())
         .unwrap_or(RawValue::NULL)
 }
 
-fn borrowed(json: &str) -> Option<&RawValue> {
+fn parse_borrowed(json: &str) -> Option<&RawValue> {
     let named = iter::once((RAW_VALUE, BorrowedStrDeserializer::new(json)));
     <&RawValue>::deserialize(MapDeserializer::<_, Error>::new(named)).ok()
 }
@@ -140,7 +146,8 @@ fn is_json(json: &str) -> bool {
     serde_json::from_str::<&RawValue>(json).is_ok_and(|read| read.get().len() == json.len())
 }
 
-/// A string, borrowed where it has no escapes; `None` where `raw` is none.
+/// Returns the text of a JSON string, without quotes and escapes. It is borrowed if the string has
+/// no escapes. Returns `None` if `raw` is not a string.
 pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     match memchr(b'\\', inner.as_bytes()) {
@@ -149,21 +156,23 @@ pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The members of an object, or the entries of a list, in order; what they hold isn't read.
+/// Position in the JSON text of an object or array, from which its members or entries are read in
+/// order without parsing their values.
 #[derive(Debug, Clone)]
-pub struct Walk<'a> {
+pub struct RawCursor<'a> {
     json: &'a str,
     at: usize,
 }
 
-impl<'a> Walk<'a> {
-    /// The entries of a list; `None` where `raw` is none.
+impl<'a> RawCursor<'a> {
+    /// Iterates over the entries of an array; `None` if `raw` is not an array.
     pub fn list(raw: &'a RawValue) -> Option<impl Iterator<Item = &'a RawValue>> {
         let mut walk = Self::begin(raw, b'[')?;
         Some(iter::from_fn(move || walk.value()))
     }
 
-    /// The names and values of an object; `None` where `raw` is none. A name may stand twice.
+    /// Iterates over the names and values of an object's members; `None` if `raw` is not an object.
+    /// Members with duplicate names are all returned.
     pub fn object(raw: &'a RawValue) -> Option<impl Iterator<Item = (Cow<'a, str>, &'a RawValue)>> {
         let mut walk = Self::begin(raw, b'{')?;
         Some(iter::from_fn(move || {
@@ -176,7 +185,7 @@ impl<'a> Walk<'a> {
         (json.as_bytes().first() == Some(&opens)).then_some(Self { json, at: 1 })
     }
 
-    /// The next value, past what stands before it.
+    /// Skips white space and separators, and returns the next value; `None` at the end.
     fn value(&mut self) -> Option<&'a RawValue> {
         let is_between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
         let begins = self.at + self.rest().iter().position(|byte| !is_between(byte))?;
@@ -192,10 +201,10 @@ impl<'a> Walk<'a> {
                     .position(|byte| is_between(byte) || matches!(byte, b']' | b'}'))?
             }
         }
-        self.json.get(begins..self.at).map(known)
+        self.json.get(begins..self.at).map(parse_or_null)
     }
 
-    /// Past a string that begins here.
+    /// Advances past the string that begins at the current position.
     fn string(&mut self) -> Option<()> {
         self.at += 1;
         loop {
@@ -205,12 +214,12 @@ impl<'a> Walk<'a> {
                 self.at += at + 1;
                 return Some(());
             }
-            // A backslash and what it escapes.
+            // Skips a backslash and the character after it.
             self.at += at + 2;
         }
     }
 
-    /// Past an object or a list that begins here.
+    /// Advances past the object or array that begins at the current position.
     fn container(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -253,7 +262,7 @@ mod tests {
                         75
                     };
                     assert_eq!(
-                        plain(&bytes),
+                        plain_prefix_len(&bytes),
                         expected,
                         "{byte:#x} at {at} among {filler:#x}"
                     );
@@ -262,9 +271,9 @@ mod tests {
         }
         assert_eq!(
             (
-                plain(b""),
-                plain(b"aaaaaa\"\x01\\"),
-                plain(b"aaaa\x01\x20\"\\")
+                plain_prefix_len(b""),
+                plain_prefix_len(b"aaaaaa\"\x01\\"),
+                plain_prefix_len(b"aaaa\x01\x20\"\\")
             ),
             (0, 6, 4)
         );
@@ -282,18 +291,19 @@ mod tests {
         assert_eq!(quote("a\"b\\\n\u{1}"), r#""a\"b\\\n\u0001""#);
     }
 
-    /// Goal: raw values are what they are made of, and their text isn't read again. Method: what serde_json makes of each text;
-    /// the two ways past its reader are there.
+    /// Goal: raw values have the text that they are made of, and it isn't parsed again. Method:
+    /// compare with serde_json for each text; check that its private constructor is still
+    /// available.
     #[test]
     fn raw_values_are_their_text() {
         for json in ["null", "1.0", r#""é\u00e9\"""#, r#"{"a":[1, {"b":"]}"}]}"#] {
             let read = RawValue::from_string(json.to_owned()).unwrap();
             assert_eq!(
-                (raw(json.to_owned()).get(), raw_ref(json).get()),
+                (raw_from_written(json.to_owned()).get(), raw_ref(json).get()),
                 (read.get(), read.get())
             );
             assert!(
-                taken(json.to_owned()).is_some() && borrowed(json).is_some(),
+                parse_owned(json.to_owned()).is_some() && parse_borrowed(json).is_some(),
                 "{json}"
             );
         }
@@ -312,17 +322,17 @@ mod tests {
         ] {
             let raw = RawValue::from_string(json.to_owned()).unwrap();
             let read: Vec<&RawValue> = serde_json::from_str(json).unwrap();
-            let walked: Vec<_> = Walk::list(&raw).unwrap().map(RawValue::get).collect();
+            let walked: Vec<_> = RawCursor::list(&raw).unwrap().map(RawValue::get).collect();
             assert_eq!(
                 walked,
                 read.into_iter().map(RawValue::get).collect::<Vec<_>>(),
                 "{json}"
             );
-            assert!(Walk::object(&raw).is_none());
+            assert!(RawCursor::object(&raw).is_none());
         }
         let json = r#"{ "a" : 1 ,"\u0062\"":{"c":"}"}, "":[ "{" ] ,"a":"é"}"#;
         let raw = RawValue::from_string(json.to_owned()).unwrap();
-        let walked: Vec<_> = Walk::object(&raw)
+        let walked: Vec<_> = RawCursor::object(&raw)
             .unwrap()
             .map(|(name, value)| (name.into_owned(), value.get()))
             .collect();
@@ -335,11 +345,11 @@ mod tests {
         ];
         assert_eq!(walked, expected);
         assert_eq!(
-            Walk::object(raw_ref("{}")).unwrap().count()
-                + Walk::object(raw_ref("{ }")).unwrap().count(),
+            RawCursor::object(raw_ref("{}")).unwrap().count()
+                + RawCursor::object(raw_ref("{ }")).unwrap().count(),
             0
         );
-        assert!(Walk::list(&raw).is_none() && Walk::list(RawValue::NULL).is_none());
+        assert!(RawCursor::list(&raw).is_none() && RawCursor::list(RawValue::NULL).is_none());
     }
 
     /// Goal: strings are read as serde_json reads them. Method: with and without escapes, and what is none.

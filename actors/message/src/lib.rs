@@ -1,9 +1,10 @@
-//! The vocabulary of callboard: messages, calls, questions, principals, tasks.
+//! Shared vocabulary of callboard: messages, calls, questions, principals, tasks.
 //!
-//! Serde only, no I/O: everything here can be a field of a message and can cross a wire.
+//! The types depend on serde only and do no I/O, so each can be a field of a message and can cross
+//! a wire.
 
-mod assent;
 mod call;
+pub mod capabilities;
 mod content;
 mod failure;
 mod hex;
@@ -14,33 +15,62 @@ pub mod mail;
 pub mod message;
 mod principal;
 mod question;
-mod raw;
-pub mod surface;
+mod raw_object;
 mod task;
 pub mod text;
+mod text_enum;
 pub mod time;
 mod trace;
-mod words;
+mod yes_no;
 
-pub use assent::assent;
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
-pub use content::{Artifact, Content, FAILURE, ResourceContent, SAID_AT_ONCE, SHOWN, ToolResult};
+pub use capabilities::{CallerCapabilities, CapabilityChange, LogLevel, LogMessage};
+pub use content::{
+    ARTIFACTS_SENT_META_KEY, Artifact, Content, DIRECT_MESSAGE_META_KEY, FAILURE_META_KEY,
+    ResourceContent, ToolResult,
+};
 pub use failure::{Failure, FailureKind, RawReply};
-pub use hex::hex;
-pub use message::{Message, MessageSpec, Named, Wire, WireError};
+pub use hex::encode_hex;
+pub use message::{Message, MessageCodec, MessageCodecError, MessageSpec, RawMessage};
 pub use principal::{DataClass, Principal, PrincipalKind};
 pub use question::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer,
-    RootsRequest, Sample, SampleAnswer, Speaker,
+    Answer, Elicitation, ElicitationAction, ElicitationAnswer, QUESTION_KEY_META_KEY, Question,
+    Root, RootsAnswer, RootsRequest, SamplingAnswer, SamplingRequest, Speaker,
 };
-pub use raw::{RawMembers, RawObject};
-pub use surface::{Abilities, Change, Log, LogLevel};
+pub use raw_object::{RawMembers, RawObject};
 pub use task::{OnRestart, TaskState};
 pub use trace::{TraceContext, TraceContextError};
+pub use yes_no::parse_yes_no;
 
-/// What the derive macro names; not for people.
+/// Crates that are used by code that `#[derive(Message)]` generates. Not part of the public API.
 #[doc(hidden)]
 pub mod macro_support {
     pub use schemars;
     pub use serde_json;
+}
+
+/// Former name of [`ElicitationAnswer`].
+#[deprecated(note = "renamed to `ElicitationAnswer`")]
+pub type ElicitAnswer = ElicitationAnswer;
+
+/// Former name of [`SamplingRequest`].
+#[deprecated(note = "renamed to `SamplingRequest`")]
+pub type Sample = SamplingRequest;
+
+/// Former name of [`SamplingAnswer`].
+#[deprecated(note = "renamed to `SamplingAnswer`")]
+pub type SampleAnswer = SamplingAnswer;
+
+/// Former name of [`LogMessage`].
+#[deprecated(note = "renamed to `LogMessage`")]
+pub type Log = LogMessage;
+
+/// Former name of [`CapabilityChange`].
+#[deprecated(note = "renamed to `CapabilityChange`")]
+pub type Change = CapabilityChange;
+
+/// Former name of [`capabilities`].
+#[deprecated(note = "renamed to `capabilities`")]
+pub mod surface {
+    pub use crate::capabilities::*;
 }

@@ -13,28 +13,30 @@ use std::time::{Duration, Instant};
 
 pub use crate::{log_debug as debug, log_error as error, log_info as info, log_warn as warn};
 
-/// Maximum number of lines of one call site and name within [`LOG_WINDOW`].
+/// Maximum number of lines that a call site logs for one name within [`LOG_WINDOW`]. Further lines
+/// are suppressed and counted.
 pub const LOG_LINES_MAX: u32 = 20;
-/// Time over which lines are counted, from the first of them.
+/// Duration of the window in which lines are counted. It begins with the first line.
 pub const LOG_WINDOW: Duration = Duration::from_secs(10);
-/// Maximum number of names that one call site counts apart. Beyond it, further names are counted together.
+/// Maximum number of names for which one call site counts lines separately. Further names share one
+/// count.
 pub const LOG_NAMES_MAX: usize = 64;
-/// Maximum length of a name, in bytes. Names with the same beginning are counted together.
+/// Maximum length of the part of a name that is compared, in bytes. Longer names are truncated.
 pub const LOG_NAME_BYTES_MAX: usize = 64;
 
-/// Name under which lines are counted once there are [`LOG_NAMES_MAX`] others.
+/// Name under which lines are counted once [`LOG_NAMES_MAX`] names are counted separately.
 const OTHERS: &str = "(others)";
 
-/// Call sites with counts that no line has told yet.
+/// Call sites with suppressed lines whose number has not been logged.
 static UNREPORTED: Mutex<Vec<&LogLimit>> = Mutex::new(Vec::new());
 
-/// Limit of one call site.
+/// Rate limit of the log lines of one call site. Created only by the macros of this module.
 pub struct LogLimit {
     windows: Mutex<Vec<Window>>,
     report: fn(name: &str, suppressed: u64),
 }
 
-/// Lines of one name since the first of them.
+/// Count of the lines that one name has logged since the window began.
 struct Window {
     name: Box<str>,
     began: Instant,
@@ -43,7 +45,7 @@ struct Window {
 }
 
 impl LogLimit {
-    /// A limit whose counts go to `report`.
+    /// Creates a limit. `report` is called to log the number of suppressed lines of a name.
     pub const fn new(report: fn(name: &str, suppressed: u64)) -> Self {
         Self {
             windows: Mutex::new(Vec::new()),
@@ -51,7 +53,8 @@ impl LogLimit {
         }
     }
 
-    /// Whether one more line may be logged; counts it if not.
+    /// Returns whether a line of `name` may be logged now. If not, it is counted as suppressed.
+    /// Also reports the counts of windows that have ended.
     pub fn admits(&'static self, name: &str) -> bool {
         let (is_admitted, is_first, ended) = self.count(name, Instant::now());
         if is_first {
@@ -66,7 +69,9 @@ impl LogLimit {
         is_admitted
     }
 
-    /// Whether the line may be logged, whether it is the first that may not, and the counts of windows that have ended.
+    /// Counts one line of `name`. Returns whether it may be logged, whether it is the first
+    /// suppressed line of its window, and the names and suppressed lines of windows that have
+    /// ended.
     fn count(&self, name: &str, now: Instant) -> (bool, bool, Vec<(Box<str>, u64)>) {
         let end = (0..=LOG_NAME_BYTES_MAX)
             .rev()
@@ -108,7 +113,7 @@ impl LogLimit {
         (false, window.suppressed == 1, ended)
     }
 
-    /// Reports counts that haven't been, which are 0 from here on.
+    /// Reports and resets all counts of suppressed lines.
     fn report_all(&self) {
         let mut counts = Vec::new();
         for window in locked(&self.windows)
@@ -117,15 +122,18 @@ impl LogLimit {
         {
             counts.push((window.name.clone(), std::mem::take(&mut window.suppressed)));
         }
-        // After the lock: whoever is told may log.
+        // After the lock is released: `report` may log.
         counts
             .iter()
             .for_each(|(name, suppressed)| (self.report)(name, *suppressed));
     }
 }
 
-/// Logs how many lines were suppressed since that was logged last, a line for each call site and name. A program calls it every
-/// [`LOG_WINDOW`] and before it ends; without it a count is logged with the next line of its call site.
+/// Logs the numbers of suppressed lines that have not been logged, one line for each call site and
+/// name.
+///
+/// Programs should call it every [`LOG_WINDOW`] and before they end. Otherwise a number is logged
+/// only with the next line of its call site.
 pub fn report_suppressed() {
     let unreported = std::mem::take(&mut *locked(&UNREPORTED));
     unreported.iter().for_each(|limit| limit.report_all());
@@ -135,36 +143,40 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Logs at the level ERROR, within the limits of [`log`](crate::log).
+/// Logs at the level ERROR, with the rate limit of [`log`](crate::log). Takes the arguments of
+/// `tracing::error!`.
 #[macro_export]
 macro_rules! log_error {
     ($($line:tt)+) => { $crate::log_limited!(error, ERROR, $($line)+) };
 }
 
-/// Logs at the level WARN, within the limits of [`log`](crate::log).
+/// Logs at the level WARN, with the rate limit of [`log`](crate::log). Takes the arguments of
+/// `tracing::warn!`.
 #[macro_export]
 macro_rules! log_warn {
     ($($line:tt)+) => { $crate::log_limited!(warn, WARN, $($line)+) };
 }
 
-/// Logs at the level INFO, within the limits of [`log`](crate::log).
+/// Logs at the level INFO, with the rate limit of [`log`](crate::log). Takes the arguments of
+/// `tracing::info!`.
 #[macro_export]
 macro_rules! log_info {
     ($($line:tt)+) => { $crate::log_limited!(info, INFO, $($line)+) };
 }
 
-/// Logs at the level DEBUG, within the limits of [`log`](crate::log).
+/// Logs at the level DEBUG, with the rate limit of [`log`](crate::log). Takes the arguments of
+/// `tracing::debug!`.
 #[macro_export]
 macro_rules! log_debug {
     ($($line:tt)+) => { $crate::log_limited!(debug, DEBUG, $($line)+) };
 }
 
-/// What the macros of [`log`](crate::log) have in common.
+/// Common implementation of the macros of [`log`](crate::log).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! log_limited {
     ($macro:ident, $level:ident, target: $target:expr, by: $name:expr, $($line:tt)+) => {{
-        // Where nobody wants the line, nothing is counted and no lock is taken.
+        // With the level disabled, nothing is counted and no lock is taken.
         if ::tracing::enabled!(target: $target, ::tracing::Level::$level) {
             static LIMIT: $crate::log::LogLimit = $crate::log::LogLimit::new(|by, suppressed| {
                 let at = ::core::concat!(::core::file!(), ":", ::core::line!());

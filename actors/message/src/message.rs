@@ -6,48 +6,55 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::content::IS_TOOL_RESULT;
+use crate::content::TOOL_RESULT_COMMENT;
 use crate::{Failure, RawObject, RawReply};
 
-/// A typed request to an agent, and what comes back.
+/// Typed request to an agent, with the type of its reply.
 ///
-/// In one process a message is moved, never serialised. On a wire it is JSON under [`Message::NAME`]: one
-/// message type is one MCP tool and one A2A skill. Use `#[derive(Message)]`.
+/// Within a process, messages are moved and never serialised. On a network, a message is JSON with
+/// the name [`Message::NAME`]. Each message type is one MCP tool and one A2A skill. Implement it
+/// with `#[derive(Message)]`.
 pub trait Message: Sized + Send + 'static {
-    /// What the agent answers. `Result<T, Failure>` where it may refuse (`#[message(fallible)]`).
+    /// Type of the agent's reply. It is `Result<T, Failure>` for messages that may fail
+    /// (`#[message(fallible)]`).
     type Reply: Send + 'static;
 
-    /// The name on a wire, the tool name: 1 to 64 characters of `A-Za-z0-9_-.`.
+    /// Name of the message on the network and of its MCP tool: 1 to 64 characters of
+    /// `A-Za-z0-9_-.`.
     const NAME: &'static str;
 
-    /// How the message and its reply become JSON; `None` for a message that never leaves the process.
-    fn wire() -> Option<&'static Wire<Self>> {
+    /// Returns the JSON codec of the message and its reply; `None` for a message that is only sent
+    /// within a process.
+    fn codec() -> Option<&'static MessageCodec<Self>> {
         None
     }
 }
 
-/// How a message and its reply are written as JSON and described to others.
-pub struct Wire<M: Message> {
-    /// The doc comment of the message type: what a person or a model reads before using it.
+/// JSON codec of a message and its reply, with their descriptions and schemas.
+pub struct MessageCodec<M: Message> {
+    /// Description for people and models: the doc comment of the message type.
     pub description: &'static str,
-    /// Reads the message from a JSON object.
-    pub decode: fn(&RawValue) -> Result<M, WireError>,
-    /// Writes the message as a JSON object.
-    pub encode: fn(&M) -> Result<Box<RawValue>, WireError>,
-    /// Reads the reply, or the failure that came in its place.
+    /// Decodes the message from a JSON object.
+    pub decode: fn(&RawValue) -> Result<M, MessageCodecError>,
+    /// Encodes the message as a JSON object.
+    pub encode: fn(&M) -> Result<Box<RawValue>, MessageCodecError>,
+    /// Decodes the reply from raw JSON. A failure received instead becomes part of the reply for
+    /// fallible messages, and is returned as an error for others.
     pub decode_reply: fn(RawReply) -> Result<M::Reply, Failure>,
-    /// Writes the reply, or the failure that a fallible message answered.
+    /// Encodes the reply as raw JSON. The failure of a fallible message is returned as an error.
     pub encode_reply: fn(M::Reply) -> RawReply,
     /// JSON Schema (2020-12) of the message.
     pub input_schema: fn() -> Value,
     /// JSON Schema (2020-12) of the reply.
     pub output_schema: fn() -> Value,
-    /// What else is said of it: members of an MCP tool, each value JSON (`title`, `annotations`, `icons`, `execution`).
+    /// Further members of the MCP tool (`title`, `annotations`, `icons`, `execution`), as pairs of
+    /// name and JSON text.
     pub more: &'static [(&'static str, &'static str)],
 }
 
-impl<M: Message> Wire<M> {
-    /// Name, description and schemas, as a directory or a tool list shows them.
+impl<M: Message> MessageCodec<M> {
+    /// Returns the description of the message for directories and tool lists. It has no output
+    /// schema if the reply is a [`crate::ToolResult`].
     pub fn spec(&self) -> MessageSpec {
         let mut more = RawObject::new();
         for (name, json) in self.more {
@@ -61,47 +68,49 @@ impl<M: Message> Wire<M> {
             description: self.description.to_owned(),
             input_schema: (self.input_schema)(),
             output_schema: Some((self.output_schema)())
-                .filter(|s| s.get("$comment") != Some(&IS_TOOL_RESULT.into())),
+                .filter(|s| s.get("$comment") != Some(&TOOL_RESULT_COMMENT.into())),
             more,
         }
     }
 }
 
-/// What an agent accepts, in words and schemas.
+/// Description of a message type that an agent accepts, for directories and tool lists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageSpec {
-    /// The name under which the message is sent.
+    /// Name under which the message is sent.
     pub name: String,
-    /// For a person or a model.
+    /// Description for people and models.
     pub description: String,
     /// JSON Schema (2020-12) of the message.
     pub input_schema: Value,
     /// JSON Schema (2020-12) of the reply; `None` where the reply is a [`crate::ToolResult`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// What else is said of it: members of an MCP tool (`title`, `annotations`, `icons`, `execution`).
+    /// Further members of the MCP tool (`title`, `annotations`, `icons`, `execution`).
     #[serde(default, skip_serializing_if = "RawObject::is_empty")]
     pub more: RawObject,
 }
 
-/// JSON that doesn't fit the type. Tell the sender what was wrong; nothing was done.
+/// Error in the JSON of a message that doesn't fit its type. Its text contains the name of the
+/// message and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {source}")]
-pub struct WireError {
+pub struct MessageCodecError {
     name: &'static str,
     source: serde_json::Error,
 }
 
-/// A message known only by name, with its payload as it came: what adapters send and outbound agents receive.
-pub struct Named {
-    /// The message's name.
+/// Message of any type, as its name and its payload in raw JSON. Adapters send it, and agents that
+/// represent external servers receive it.
+pub struct RawMessage {
+    /// Name of the message.
     pub name: String,
-    /// A JSON object; forwarded raw.
+    /// Payload: a JSON object that is forwarded unchanged.
     pub payload: Box<RawValue>,
 }
 
-impl fmt::Debug for Named {
+impl fmt::Debug for RawMessage {
     // The payload may hold patient text: it is never printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -113,18 +122,18 @@ impl fmt::Debug for Named {
     }
 }
 
-impl Message for Named {
+impl Message for RawMessage {
     type Reply = RawReply;
     const NAME: &'static str = "callboard.named";
 }
 
-/// The functions that `#[derive(Message)]` puts in a [`Wire`].
+/// Functions from which `#[derive(Message)]` builds a [`MessageCodec`].
 #[doc(hidden)]
 pub mod codec {
     use super::*;
 
-    pub fn decode<M: Message + DeserializeOwned>(raw: &RawValue) -> Result<M, WireError> {
-        // A message without fields is a unit struct in Rust and `{}` on a wire.
+    pub fn decode<M: Message + DeserializeOwned>(raw: &RawValue) -> Result<M, MessageCodecError> {
+        // A message without fields is a unit struct in Rust (`null` in serde) and `{}` on the wire.
         serde_json::from_str(raw.get())
             .or_else(|e| {
                 if is_empty_object(raw) {
@@ -133,22 +142,22 @@ pub mod codec {
                     Err(e)
                 }
             })
-            .map_err(|source| WireError {
+            .map_err(|source| MessageCodecError {
                 name: M::NAME,
                 source,
             })
     }
 
-    /// The body of a message that is one raw object.
-    pub fn decode_object<M: Message>(raw: &RawValue) -> Result<RawObject, WireError> {
-        RawObject::parse(raw).map_err(|source| WireError {
+    /// Decodes a message type that is a newtype of [`RawObject`].
+    pub fn decode_object<M: Message>(raw: &RawValue) -> Result<RawObject, MessageCodecError> {
+        RawObject::parse(raw).map_err(|source| MessageCodecError {
             name: M::NAME,
             source,
         })
     }
 
-    pub fn encode<M: Message + Serialize>(message: &M) -> Result<Box<RawValue>, WireError> {
-        let raw = serde_json::value::to_raw_value(message).map_err(|source| WireError {
+    pub fn encode<M: Message + Serialize>(message: &M) -> Result<Box<RawValue>, MessageCodecError> {
+        let raw = serde_json::value::to_raw_value(message).map_err(|source| MessageCodecError {
             name: M::NAME,
             source,
         })?;

@@ -1,40 +1,42 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::words::words;
+use crate::text_enum::text_enum;
 
-/// Who is behind a message: from a credential, never from the message's body.
+/// Authenticated identity of a message's sender. It comes from a credential, never from the
+/// message's body.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Principal {
-    /// Unique among principals of its kind, for example a key's name.
+    /// Identifier, unique among principals of the same kind, for example the name of a key.
     pub id: String,
-    /// What vouches for it.
+    /// Kind of credential that authenticated the principal.
     pub kind: PrincipalKind,
-    /// What it may do, in the words of the policy that reads them.
+    /// Permissions that the credential grants. Policies define their names and meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// Why it asks now, for example `treatment`: field-level policy reads it (LGPD Art. 6, purpose limitation).
+    /// Purpose of the request, for example `treatment`. Field-level policies read it (LGPD Art. 6,
+    /// purpose limitation).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
 }
 
-words! {
-    /// What vouches for a principal.
+text_enum! {
+    /// Kind of credential that authenticated a principal.
     #[non_exhaustive]
     PrincipalKind {
-        /// Nothing: it showed no credential.
+        /// No credential was presented.
         Anonymous = "anonymous",
-        /// Whoever started this process.
+        /// The operating system user that started this process.
         LocalOperator = "local_operator",
         /// An agent of this system.
         Agent = "agent",
-        /// A peer with a key.
+        /// A peer with an API key.
         ApiKey = "api_key",
     }
 }
 
 impl Principal {
-    /// A peer that showed no credential.
+    /// Returns the principal of a peer without a credential.
     pub fn anonymous() -> Self {
         Self {
             id: "anonymous".into(),
@@ -44,17 +46,17 @@ impl Principal {
         }
     }
 
-    /// Whoever started this process, as its own user.
+    /// Returns the principal of the user that started this process.
     pub fn local_operator() -> Self {
         Self {
-            id: crate::mail::OPERATOR.into(),
+            id: crate::mail::OPERATOR_ID.into(),
             kind: PrincipalKind::LocalOperator,
             scopes: Vec::new(),
             purpose: None,
         }
     }
 
-    /// An agent of this system.
+    /// Returns the principal of the agent `id` of this system.
     pub fn agent(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -64,31 +66,34 @@ impl Principal {
         }
     }
 
-    /// The same principal, asking for a stated purpose.
-    pub fn for_purpose(mut self, purpose: impl Into<String>) -> Self {
+    /// Sets the purpose of the request and returns the principal.
+    pub fn with_purpose(mut self, purpose: impl Into<String>) -> Self {
         self.purpose = Some(purpose.into());
         self
     }
 }
 
-words! {
-    /// What a body may hold, and so where it may be kept. Ordered: what is made of several bodies has the highest class of them.
+text_enum! {
+    /// Confidentiality class of a message body, which decides where it may be stored. Classes are
+    /// ordered from low to high. Data derived from several bodies has the highest of their classes.
     #[derive(Default)]
     DataClass {
-        /// Anybody may know it.
+        /// Public data.
         Public = "public",
-        /// Nobody outside need know it, and nobody is harmed by it.
+        /// Data for use inside the organisation; disclosure would harm nobody.
         #[default]
         Internal = "internal",
-        /// It may be about people: kept, and marked by a keyed hash in the audit.
+        /// Data that may be about people. It is stored; the audit log identifies it by a keyed
+        /// hash.
         Personal = "personal",
-        /// It may be about patients: never on a disk of this system.
+        /// Data that may be about patients. It is never written to disk.
         Clinical = "clinical",
     }
 }
 
 impl DataClass {
-    /// Whether a body can be guessed from a plain hash of it with harm: names, dates of birth. Its mark is keyed then.
+    /// Returns whether the audit log identifies bodies of this class by a keyed hash. With a plain
+    /// hash, short personal values such as names could be guessed.
     pub const fn is_keyed(self) -> bool {
         matches!(self, Self::Personal | Self::Clinical)
     }

@@ -3,125 +3,127 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::raw::raw_bodies;
+use crate::raw_object::raw_object_types;
 use crate::{Content, RawObject};
 
-/// What a callee asks in mid-call, of whoever called. The bodies are MCP's, as they came: what this system doesn't know
-/// of them travels on untouched.
+/// Question that an agent asks its caller during a call. Bodies have the format of MCP and are kept
+/// as raw JSON, so that unknown members are forwarded unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Question {
-    /// Of a language model (MCP `sampling/createMessage`).
-    Sample(Sample),
-    /// Of a person (MCP `elicitation/create`, A2A INPUT_REQUIRED).
+    /// Prompt for the caller's language model (MCP `sampling/createMessage`).
+    Sample(SamplingRequest),
+    /// Form or URL for a person (MCP `elicitation/create`, A2A INPUT_REQUIRED).
     Elicit(Elicitation),
-    /// Which folders the caller lends (MCP `roots/list`).
+    /// Request for the list of folders that the caller shares (MCP `roots/list`).
     Roots(RootsRequest),
 }
 
-/// What came back to a [`Question`].
+/// Answer to a [`Question`], of the same kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Answer {
-    /// To [`Question::Sample`].
-    Sample(SampleAnswer),
-    /// To [`Question::Elicit`].
-    Elicit(ElicitAnswer),
-    /// To [`Question::Roots`].
+    /// Answer to [`Question::Sample`].
+    Sample(SamplingAnswer),
+    /// Answer to [`Question::Elicit`].
+    Elicit(ElicitationAnswer),
+    /// Answer to [`Question::Roots`].
     Roots(RootsAnswer),
 }
 
-raw_bodies! {
-    /// A prompt for the caller's language model: the params of `sampling/createMessage`.
-    Sample;
-    /// What the caller's model wrote: the result of `sampling/createMessage`.
-    SampleAnswer;
-    /// A form, or an address to visit, for a person: the params of `elicitation/create`.
+raw_object_types! {
+    /// Prompt for the caller's language model: params of `sampling/createMessage`.
+    SamplingRequest;
+    /// Output of the caller's language model: result of `sampling/createMessage`.
+    SamplingAnswer;
+    /// Form to fill in, or URL to visit, for a person: params of `elicitation/create`.
     Elicitation;
-    /// What a person did with it: the result of `elicitation/create`.
-    ElicitAnswer;
-    /// The params of `roots/list`.
+    /// A person's reaction to an [`Elicitation`]: result of `elicitation/create`.
+    ElicitationAnswer;
+    /// Request for the folders that the caller shares: params of `roots/list`.
     RootsRequest;
-    /// The result of `roots/list`.
+    /// List of the folders that the caller shares: result of `roots/list`.
     RootsAnswer;
 }
 
-/// Who spoke a turn of a conversation with a model.
+/// Author of a turn in a conversation with a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
-    /// The side that asks.
+    /// The side that prompts the model.
     User,
-    /// The model.
+    /// The language model.
     Assistant,
 }
 
 impl Answer {
-    /// What the peer's result holds.
+    /// Returns the body of the answer, in the format of the MCP result.
     pub fn body(&self) -> &RawObject {
         match self {
-            Self::Sample(SampleAnswer(body)) | Self::Elicit(ElicitAnswer(body)) => body,
+            Self::Sample(SamplingAnswer(body)) | Self::Elicit(ElicitationAnswer(body)) => body,
             Self::Roots(RootsAnswer(body)) => body,
         }
     }
 
-    /// It as the peer's protocol has it.
+    /// Returns the body of the answer as raw JSON, in the format of the MCP result.
     pub fn to_raw(&self) -> Box<RawValue> {
         self.body().to_raw()
     }
 }
 
 impl Question {
-    /// The params that it is asked with.
+    /// Returns the body of the question, in the format of the MCP params.
     pub fn body(&self) -> &RawObject {
-        let (Self::Sample(Sample(body))
+        let (Self::Sample(SamplingRequest(body))
         | Self::Elicit(Elicitation(body))
         | Self::Roots(RootsRequest(body))) = self;
         body
     }
 
-    /// The answer to it whose body that is.
-    pub fn answered(&self, body: RawObject) -> Answer {
+    /// Creates an answer of this question's kind with the given body.
+    pub fn answer_with(&self, body: RawObject) -> Answer {
         match self {
-            Self::Sample(_) => Answer::Sample(SampleAnswer(body)),
-            Self::Elicit(_) => Answer::Elicit(ElicitAnswer(body)),
+            Self::Sample(_) => Answer::Sample(SamplingAnswer(body)),
+            Self::Elicit(_) => Answer::Elicit(ElicitationAnswer(body)),
             Self::Roots(_) => Answer::Roots(RootsAnswer(body)),
         }
     }
 
-    /// A form for a person: what it reads, and the JSON Schema of the answer (MCP's flat subset).
+    /// Creates a question that shows a form to a person. `message` explains it; `schema` is the
+    /// JSON Schema of the form's values (the flat subset of MCP).
     pub fn elicit(message: impl Into<String>, schema: Value) -> Self {
         Self::Elicit(Elicitation::form(message, schema))
     }
 
-    /// One turn for the caller's model, and the most it may write, in tokens.
+    /// Creates a question to the caller's language model, with one user turn. `tokens_max` limits
+    /// the length of its answer, in tokens.
     pub fn sample(prompt: impl Into<String>, tokens_max: u32) -> Self {
-        Self::Sample(Sample::prompt(prompt, tokens_max))
+        Self::Sample(SamplingRequest::prompt(prompt, tokens_max))
     }
 
-    /// Which folders the caller lends.
+    /// Creates a request for the folders that the caller shares.
     pub fn roots() -> Self {
         Self::Roots(RootsRequest::default())
     }
 
-    /// The same, asked under `key`: see [`QUESTION_KEY`].
-    pub fn key(mut self, key: &str) -> Self {
-        let (Self::Sample(Sample(body))
+    /// Sets the key of the question and returns the question; see [`QUESTION_KEY_META_KEY`].
+    pub fn with_key(mut self, key: &str) -> Self {
+        let (Self::Sample(SamplingRequest(body))
         | Self::Elicit(Elicitation(body))
         | Self::Roots(RootsRequest(body))) = &mut self;
         set_key(body, key);
         self
     }
 
-    /// Takes out the key that it is asked under.
+    /// Removes the key from the question's `_meta` and returns the key; `None` if it has none.
     pub fn take_key(&mut self) -> Option<String> {
-        let (Self::Sample(Sample(body))
+        let (Self::Sample(SamplingRequest(body))
         | Self::Elicit(Elicitation(body))
         | Self::Roots(RootsRequest(body))) = self;
         let mut meta = body.object("_meta")?;
-        let key = serde_json::from_str(meta.remove(QUESTION_KEY)?.get()).ok();
+        let key = serde_json::from_str(meta.remove(QUESTION_KEY_META_KEY)?.get()).ok();
         match meta.is_empty() {
             true => drop(body.remove("_meta")),
             false => body.set("_meta", meta),
@@ -130,49 +132,54 @@ impl Question {
     }
 }
 
-/// Member of a question's `_meta`: the name under which a caller that isn't asked live gets the question, and answers it
-/// (MCP 2026-07-28 `inputRequests`). Unique among the questions of a call that wait at once; without one the questions are
-/// `q1`, `q2`, … in the order in which they were asked.
-pub const QUESTION_KEY: &str = "callboard/key";
+/// Member of `_meta` in a question: its key. A caller that polls receives questions by key and
+/// answers them by key (MCP 2026-07-28 `inputRequests`).
+///
+/// Keys are unique among the open questions of a call. Questions without a key get `q1`, `q2`, … in
+/// the order in which they were asked.
+pub const QUESTION_KEY_META_KEY: &str = "callboard/key";
 
 fn set_key(body: &mut RawObject, key: &str) {
     let meta = body.object("_meta").unwrap_or_default();
-    body.set("_meta", meta.with(QUESTION_KEY, key));
+    body.set("_meta", meta.with(QUESTION_KEY_META_KEY, key));
 }
 
-impl Sample {
-    /// One turn of the user's, and the most the model may write, in tokens.
+impl SamplingRequest {
+    /// Creates a request with one user turn. `tokens_max` limits the length of the answer, in
+    /// tokens.
     pub fn prompt(text: impl Into<String>, tokens_max: u32) -> Self {
-        Self(RawObject::of("messages", json!([])).with("maxTokens", tokens_max))
-            .turn(Speaker::User, text)
+        Self(RawObject::single("messages", json!([])).with("maxTokens", tokens_max))
+            .with_turn(Speaker::User, text)
     }
 
-    /// The same with a turn more.
-    pub fn turn(mut self, speaker: Speaker, text: impl Into<String>) -> Self {
+    /// Appends a turn with a text to the conversation and returns the request.
+    pub fn with_turn(mut self, speaker: Speaker, text: impl Into<String>) -> Self {
         let mut turns: Vec<RawObject> = self.0.read("messages").unwrap_or_default();
-        turns.push(RawObject::of("role", speaker).with("content", Content::text(text)));
+        turns.push(RawObject::single("role", speaker).with("content", Content::text(text)));
         self.0.set("messages", turns);
         self
     }
 
-    /// The same with what the model is told before.
-    pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
+    /// Sets the system prompt and returns the request.
+    pub fn with_system_prompt(mut self, text: impl Into<String>) -> Self {
         self.0.set("systemPrompt", text.into());
         self
     }
 
-    /// The same, asked under `key`: see [`QUESTION_KEY`].
-    pub fn key(mut self, key: &str) -> Self {
+    /// Sets the key of the question and returns the request; see [`QUESTION_KEY_META_KEY`].
+    pub fn with_key(mut self, key: &str) -> Self {
         set_key(&mut self.0, key);
         self
     }
 
-    /// The most the model may write, in tokens.
+    /// Returns the maximum number of tokens that the model may write; `None` if it is missing or
+    /// invalid.
     pub fn tokens_max(&self) -> Option<u32> {
         self.0.read("maxTokens")
     }
 
-    /// The texts of the conversation, oldest first; content of other kinds is left out.
+    /// Returns the turns of the conversation that contain text, each as speaker and text, oldest
+    /// first. Images and other content are left out.
     pub fn texts(&self) -> Vec<(Speaker, String)> {
         let turns: Vec<RawObject> = self.0.read("messages").unwrap_or_default();
         let told = |turn: RawObject| Some((turn.read("role")?, texts_of(&turn)?));
@@ -180,14 +187,15 @@ impl Sample {
     }
 }
 
-impl SampleAnswer {
-    /// What `model` wrote, and why it ended (for example `endTurn`).
+impl SamplingAnswer {
+    /// Creates a language model's answer from the model's name, its text, and the reason why it
+    /// stopped, for example `endTurn`.
     pub fn text(
         model: impl Into<String>,
         text: impl Into<String>,
         stop_reason: Option<&str>,
     ) -> Self {
-        let mut body = RawObject::of("role", Speaker::Assistant)
+        let mut body = RawObject::single("role", Speaker::Assistant)
             .with("content", Content::text(text))
             .with("model", model.into());
         if let Some(reason) = stop_reason {
@@ -196,129 +204,133 @@ impl SampleAnswer {
         Self(body)
     }
 
-    /// The text that the model wrote; `None` where it wrote none.
-    pub fn written(&self) -> Option<String> {
+    /// Returns the text that the model wrote; `None` if there is none.
+    pub fn written_text(&self) -> Option<String> {
         texts_of(&self.0)
     }
 
-    /// The model's name.
+    /// Returns the name of the model; `None` if it is missing.
     pub fn model(&self) -> Option<String> {
         self.0.text("model")
     }
 }
 
 impl Elicitation {
-    /// A form: what the person reads, and the JSON Schema of the answer.
+    /// Creates an elicitation by form. `message` is shown to the person; `schema` is the JSON
+    /// Schema of the form's values.
     pub fn form(message: impl Into<String>, schema: Value) -> Self {
-        Self(RawObject::of("message", message.into()).with("requestedSchema", schema))
+        Self(RawObject::single("message", message.into()).with("requestedSchema", schema))
     }
 
-    /// An address that the person visits; `id` tells when it is done.
+    /// Creates an elicitation by URL: the person is asked to visit `url`. `id` is the elicitation
+    /// id, by which the agent later reports that the visit is complete.
     pub fn url(message: impl Into<String>, url: impl Into<String>, id: impl Into<String>) -> Self {
-        let body = RawObject::of("mode", "url").with("message", message.into());
+        let body = RawObject::single("mode", "url").with("message", message.into());
         Self(
             body.with("url", url.into())
                 .with("elicitationId", id.into()),
         )
     }
 
-    /// The same, asked under `key`: see [`QUESTION_KEY`].
-    pub fn key(mut self, key: &str) -> Self {
+    /// Sets the key of the question and returns the elicitation; see [`QUESTION_KEY_META_KEY`].
+    pub fn with_key(mut self, key: &str) -> Self {
         set_key(&mut self.0, key);
         self
     }
 
-    /// What the person reads.
+    /// Returns the text that is shown to the person; empty if it is missing.
     pub fn message(&self) -> String {
         self.0.text("message").unwrap_or_default()
     }
 
-    /// The JSON Schema of the answer, of a form.
+    /// Returns the JSON Schema of the form's values; `None` if the elicitation is not a form.
     pub fn schema(&self) -> Option<Value> {
         self.0.read("requestedSchema")
     }
 
-    /// Whether the person is to visit an address rather than to fill in a form.
-    pub fn is_visit(&self) -> bool {
+    /// Returns whether the person is to visit a URL rather than to fill in a form.
+    pub fn is_url(&self) -> bool {
         self.0.text("mode").as_deref() == Some("url")
     }
 
-    /// The address, where it is one.
-    pub fn address(&self) -> Option<String> {
-        self.0.text("url").filter(|_| self.is_visit())
+    /// Returns the URL to visit; `None` for a form.
+    pub fn target_url(&self) -> Option<String> {
+        self.0.text("url").filter(|_| self.is_url())
     }
 }
 
-impl ElicitAnswer {
-    /// Filled in and sent. Only a person, or a value that a person authorised beforehand, accepts.
+impl ElicitationAnswer {
+    /// Creates the answer of a person who submitted the form with these values. Must be used only
+    /// if a person submitted them, or has authorised them beforehand.
     pub fn accept(content: Value) -> Self {
-        Self(RawObject::of("action", "accept").with("content", content))
+        Self(RawObject::single("action", "accept").with("content", content))
     }
 
-    /// Visited the address, or agreed without a form.
+    /// Creates the answer of a person who agreed without form values, for example to visit a URL.
     pub fn agree() -> Self {
-        Self(RawObject::of("action", "accept"))
+        Self(RawObject::single("action", "accept"))
     }
 
-    /// Said no.
+    /// Creates the answer of a person who declined.
     pub fn decline() -> Self {
-        Self(RawObject::of("action", "decline"))
+        Self(RawObject::single("action", "decline"))
     }
 
-    /// Closed it without a choice.
+    /// Creates the answer of a person who dismissed the question without a choice.
     pub fn cancel() -> Self {
-        Self(RawObject::of("action", "cancel"))
+        Self(RawObject::single("action", "cancel"))
     }
 
-    /// What the person did.
-    pub fn action(&self) -> ElicitAction {
-        self.0.read("action").unwrap_or(ElicitAction::Cancel)
+    /// Returns the person's choice; `Cancel` if it is missing or unknown.
+    pub fn action(&self) -> ElicitationAction {
+        self.0.read("action").unwrap_or(ElicitationAction::Cancel)
     }
 
-    /// The values, where they were sent.
+    /// Returns the values of the form; `None` unless the person accepted and sent values.
     pub fn content(&self) -> Option<Value> {
-        (self.action() == ElicitAction::Accept)
+        (self.action() == ElicitationAction::Accept)
             .then(|| self.0.read("content"))
             .flatten()
     }
 }
 
-/// What a person did with an [`Elicitation`].
+/// A person's choice on an [`Elicitation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ElicitAction {
-    /// Filled in and sent.
+pub enum ElicitationAction {
+    /// The person accepted. A form is filled in.
     Accept,
-    /// Said no.
+    /// The person declined.
     Decline,
-    /// Closed it without a choice, or did something that this system doesn't know.
+    /// The person dismissed the question without a choice. Unknown choices are read as this one.
     #[serde(other)]
     Cancel,
 }
 
-/// A folder that a caller lends.
+/// A folder that a caller shares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Root {
-    /// A `file://` URI.
+    /// Location as a `file://` URI.
     pub uri: String,
-    /// For people.
+    /// Display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
 impl RootsAnswer {
-    /// The folders lent.
-    pub fn of(roots: Vec<Root>) -> Self {
-        Self(RawObject::of("roots", roots))
+    /// Creates a result from shared folders.
+    pub fn from_roots(roots: Vec<Root>) -> Self {
+        Self(RawObject::single("roots", roots))
     }
 
-    /// The folders lent.
+    /// Returns the shared folders; empty if they are missing or invalid.
     pub fn roots(&self) -> Vec<Root> {
         self.0.read("roots").unwrap_or_default()
     }
 }
 
-/// The text in `content`, which is one block or several.
+/// Returns the texts of the member `content` of `holder`, which is one block or a list of blocks,
+/// joined by line feeds. `None` if it contains no text.
 fn texts_of(holder: &RawObject) -> Option<String> {
     let blocks: Vec<Content> = match holder.get("content")?.get().as_bytes().first() {
         Some(b'[') => holder.read("content")?,

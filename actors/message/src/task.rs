@@ -1,37 +1,39 @@
 use crate::MessageSpec;
-use crate::words::words;
+use crate::text_enum::text_enum;
 
-words! {
-    /// Where a task stands. The states are A2A's (specification 1.0, section 4.1.3).
+text_enum! {
+    /// State of a task, as in A2A (specification 1.0, section 4.1.3).
     TaskState {
-        /// Accepted, not begun.
+        /// Accepted, not started.
         Submitted = "submitted",
         /// Running.
         Working = "working",
-        /// Paused with a question.
+        /// Paused until a question is answered.
         InputRequired = "input_required",
-        /// Paused until the caller shows a credential.
+        /// Paused until the caller presents a credential.
         AuthRequired = "auth_required",
-        /// Ended with a result.
+        /// Ended with a result (terminal).
         Completed = "completed",
-        /// Ended with a failure.
+        /// Ended with a failure (terminal).
         Failed = "failed",
-        /// Ended by the caller.
+        /// Ended by the caller (terminal).
         Canceled = "canceled",
-        /// Refused by the agent.
+        /// Refused by the agent (terminal).
         Rejected = "rejected",
     }
-    /// What becomes of a task whose process ended in the midst of it.
+    /// Handling of a task that was running when its process ended, once the process has started
+    /// again.
     OnRestart {
-        /// It is done again from its beginning: doing it twice does no harm.
+        /// The task is run again from its beginning. This is safe only for idempotent work.
         Resume = "resume",
-        /// It has failed: whether the agent acted is unknown.
+        /// The task fails, because it is unknown whether the agent did the work.
         Fail = "fail",
     }
 }
 
 impl TaskState {
-    /// Whether the task has ended: no state follows a terminal one.
+    /// Returns whether the task has ended: completed, failed, canceled or rejected. Such a state
+    /// never changes.
     pub fn is_terminal(self) -> bool {
         matches!(
             self,
@@ -41,8 +43,9 @@ impl TaskState {
 }
 
 impl OnRestart {
-    /// [`OnRestart::Resume`] for a message whose `annotations` say that it only reads, or may be repeated.
-    pub fn of(spec: &MessageSpec) -> Self {
+    /// Returns [`OnRestart::Resume`] if the message's `annotations` set `readOnlyHint` or
+    /// `idempotentHint`, else [`OnRestart::Fail`].
+    pub fn from_spec(spec: &MessageSpec) -> Self {
         let annotations = spec.more.object("annotations").unwrap_or_default();
         let says = |hint| annotations.read::<bool>(hint).unwrap_or_default();
         if says("readOnlyHint") || says("idempotentHint") {

@@ -1,4 +1,5 @@
-//! Text of people and models: cut to a length, and folded to one spelling, so that words which look equal compare as equal.
+//! Text from people and models: truncation, normalisation for comparison, and decoding of text
+//! encodings.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,14 +7,14 @@ use std::sync::LazyLock;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// The first `chars_max` characters.
+/// Returns the first `chars_max` characters of `text`, or all of it if it is shorter.
 pub fn cut_chars(text: &str, chars_max: usize) -> &str {
     text.char_indices()
         .nth(chars_max)
         .map_or(text, |(at, _)| &text[..at])
 }
 
-/// The first `bytes_max` bytes, or fewer, so that no character is cut in two.
+/// Returns the first `bytes_max` bytes of `text`, or fewer if a character would be cut in two.
 pub fn cut_bytes(text: &str, bytes_max: usize) -> &str {
     (0..=bytes_max.min(text.len()))
         .rev()
@@ -21,10 +22,12 @@ pub fn cut_bytes(text: &str, bytes_max: usize) -> &str {
         .unwrap_or_default()
 }
 
-/// The text in compatibility form (NFKC), with one kind of hyphen and apostrophe and without invisible characters.
+/// Normalises text to compatibility form (NFKC). Also unifies hyphens and apostrophes, and removes
+/// invisible characters.
 ///
-/// Control characters become spaces, so that none hides a word boundary.
-pub fn plain(text: &str) -> String {
+/// Control characters other than line feeds become spaces, so that words on both sides stay
+/// separate.
+pub fn normalize(text: &str) -> String {
     text.nfkc()
         .filter(|c| !is_invisible(*c))
         .map(|c| match c {
@@ -37,11 +40,11 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
-/// The text for comparing: compatibility form, lower case, no accents.
+/// Folds text for comparison: normalised as by [`normalize`], in lower case and without accents.
 pub fn fold(text: &str) -> String {
     let bare = |c: &char| !is_combining_mark(*c);
     // The lower case of some letters has an accent again: "İ" is "i" and a dot.
-    plain(text)
+    normalize(text)
         .nfkd()
         .filter(bare)
         .flat_map(char::to_lowercase)
@@ -49,34 +52,36 @@ pub fn fold(text: &str) -> String {
         .collect()
 }
 
-/// The words of an already folded text: runs of letters and digits.
+/// Splits an already folded text into words: runs of letters and digits.
 pub fn words(folded: &str) -> impl Iterator<Item = &str> {
     folded
         .split(|c: char| !c.is_alphanumeric())
         .filter(|w| !w.is_empty())
 }
 
-/// The words of a text, folded.
+/// Returns the words of `text` after folding (see [`fold`]).
 pub fn folded_words(text: &str) -> Vec<String> {
     words(&fold(text)).map(str::to_owned).collect()
 }
 
-/// Whether `word` is in `list`, whose words have spaces between them.
+/// Returns whether `word` occurs in `list`, which consists of words separated by spaces.
 pub fn is_one_of(word: &str, list: &str) -> bool {
     list.split_ascii_whitespace().any(|w| w == word)
 }
 
-/// What words mean, by word.
-pub type Meanings<T> = LazyLock<HashMap<&'static str, T>>;
+/// Lookup table from a word to its meaning, built on first use.
+pub type WordTable<T> = LazyLock<HashMap<&'static str, T>>;
 
-/// Meanings from rows of words, with spaces between them, and what they all mean.
-pub fn meanings<T: Copy>(rows: &[(&'static str, T)]) -> HashMap<&'static str, T> {
+/// Builds a lookup table from rows. Each row has words separated by spaces, and the meaning that
+/// they share.
+pub fn word_table<T: Copy>(rows: &[(&'static str, T)]) -> HashMap<&'static str, T> {
     rows.iter()
         .flat_map(|(words, means)| words.split_ascii_whitespace().map(|word| (word, *means)))
         .collect()
 }
 
-/// Characters that take no room on a screen: they hide words from readers, not from programs.
+/// Returns whether a character has no width on a screen. Such characters can hide text from readers
+/// but not from programs.
 pub fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -100,9 +105,10 @@ pub fn is_invisible(c: char) -> bool {
     )
 }
 
-/// The bytes that base64 letters of either alphabet stand for.
-pub fn base64(run: &[u8]) -> Option<Vec<u8>> {
-    bits(run, 6, |b| {
+/// Decodes base64 in the standard or URL-safe alphabet, with or without padding. Returns `None` if
+/// `run` contains another character, or nothing but padding.
+pub fn decode_base64(run: &[u8]) -> Option<Vec<u8>> {
+    join_bits(run, 6, |b| {
         Some(match b {
             b'A'..=b'Z' => b - b'A',
             b'a'..=b'z' => b - b'a' + 26,
@@ -114,9 +120,10 @@ pub fn base64(run: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// The bytes that base32 letters stand for, in upper or lower case.
-pub fn base32(run: &[u8]) -> Option<Vec<u8>> {
-    bits(run, 5, |b| {
+/// Decodes base32 in upper or lower case, with or without padding. Returns `None` if `run` contains
+/// another character, or nothing but padding.
+pub fn decode_base32(run: &[u8]) -> Option<Vec<u8>> {
+    join_bits(run, 5, |b| {
         Some(match b.to_ascii_uppercase() {
             b @ b'A'..=b'Z' => b - b'A',
             b @ b'2'..=b'7' => b - b'2' + 26,
@@ -125,16 +132,19 @@ pub fn base32(run: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// The text that bytes are, if a person could read it.
-pub fn printable(bytes: Vec<u8>) -> Option<String> {
+/// Returns the bytes as text if they are UTF-8 without control characters other than white space;
+/// otherwise `None`.
+pub fn printable_text(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
     text.chars()
         .all(|c| !c.is_control() || c.is_whitespace())
         .then_some(text)
 }
 
-/// Joins `width` bits a letter; fill-up signs at the end and bits that make no whole byte are left out.
-fn bits(run: &[u8], width: u32, value: fn(u8) -> Option<u8>) -> Option<Vec<u8>> {
+/// Decodes characters that stand for `width` bits each, and joins the bits to bytes. `value` maps a
+/// character to its bits. Padding (`=`) at the end and an incomplete last byte are dropped. Returns
+/// `None` for an unknown character, or if there is nothing but padding.
+fn join_bits(run: &[u8], width: u32, value: fn(u8) -> Option<u8>) -> Option<Vec<u8>> {
     let end = run.iter().rposition(|b| *b != b'=')? + 1;
     let (mut out, mut held, mut count) = (Vec::with_capacity(end), 0_u32, 0);
     for byte in &run[..end] {
@@ -148,21 +158,23 @@ fn bits(run: &[u8], width: u32, value: fn(u8) -> Option<u8>) -> Option<Vec<u8>> 
     Some(out)
 }
 
-/// Latin letters, each with the letters of other scripts that are drawn like it (Unicode TR 39, the common ones).
-const DRAWN_ALIKE: &str = "aаαɑ AАΑᎪ bвβЬь BВΒᏴ cсϲ CСϹᏟ dԁɗ DԀᎠ eеεҽ EЕΕᎬ fғ FϜ gɡց GᏀ hһнհ HҺНΗᎻ iіιıɩᎥӏ \
+/// Latin letters, each followed by the letters of other scripts that look like it (the common ones
+/// of Unicode TR 39).
+const LATIN_LOOKALIKES: &str = "aаαɑ AАΑᎪ bвβЬь BВΒᏴ cсϲ CСϹᏟ dԁɗ DԀᎠ eеεҽ EЕΕᎬ fғ FϜ gɡց GᏀ hһнհ HҺНΗᎻ iіιıɩᎥӏ \
     IІΙӀ jјϳ JЈ kкκ KКΚᏦ lⅼł LᏞʟŁ mм MМΜᎷ nոп NΝ oоοօσø OОΟØ pрρ PРΡᏢ qԛ QԚ rг RʀᏒ \
     sѕʂß SЅᏚ tтτ TТΤᎢ uυսц vνѵ VᏙ wԝѡω WᎳ xхχ XХΧ yуγү YУΥ zᴢ ZΖᏃ";
 
 static LATIN: LazyLock<HashMap<char, char>> = LazyLock::new(|| {
     let others = |row: &'static str| row.chars().skip(1).zip(row.chars().take(1).cycle());
-    DRAWN_ALIKE
+    LATIN_LOOKALIKES
         .split_ascii_whitespace()
         .flat_map(others)
         .collect()
 });
 
-/// The Latin letter that a letter of another script is drawn like; case is kept.
-pub fn lookalike(c: char) -> Option<char> {
+/// Returns the Latin letter that a letter of another script looks like, in the same case; `None` if
+/// there is none.
+pub fn latin_lookalike(c: char) -> Option<char> {
     LATIN.get(&c).copied()
 }
 

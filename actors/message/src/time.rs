@@ -1,16 +1,20 @@
-//! Times as protocols and people write them (RFC 3339, section 5).
+//! Timestamps in the format of RFC 3339, section 5.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DAY_S: u64 = 86_400;
-/// In the calendar that begins with March, so that a leap day is a year's last: days of four centuries, and before 1970.
+/// Number of days in 400 years of the Gregorian calendar.
 const DAYS_OF_ERA: u64 = 146_097;
+/// Number of days from 1 March of the year 0 to 1970-01-01. Years are counted from March, so that a
+/// leap day is the last day of its year.
 const DAYS_BEFORE_1970: u64 = 719_468;
-/// The last second that has a text, from 1970 on: the end of the year 9999.
-pub const SECOND_MAX: u64 = 253_402_300_799;
+/// Largest number of seconds since the Unix epoch that can be formatted: the last second of the
+/// year 9999.
+pub const UNIX_SECOND_MAX: u64 = 253_402_300_799;
 
-/// In UTC with milliseconds, for example `2026-11-22T13:20:00.250Z`. What is before 1970 is its first moment.
-pub fn rfc3339(time: SystemTime) -> String {
+/// Formats a time in UTC with milliseconds, for example `2026-11-22T13:20:00.250Z`. Times before
+/// 1970 are formatted as the Unix epoch.
+pub fn format_rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
     let days = days + DAYS_BEFORE_1970;
@@ -27,7 +31,8 @@ pub fn rfc3339(time: SystemTime) -> String {
     };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    // Every task and event that is shown has one: by hand it costs a tenth of what the formatter takes.
+    // Written by hand because every task and event has a timestamp; the formatter takes ten times
+    // as long.
     let mut out = String::with_capacity(RFC3339_BYTES);
     for (number, digits, after) in [
         (year, 4, '-'),
@@ -38,17 +43,17 @@ pub fn rfc3339(time: SystemTime) -> String {
         (second, 2, '.'),
         (u64::from(since.subsec_millis()), 3, 'Z'),
     ] {
-        put(number, digits, &mut out);
+        push_digits(number, digits, &mut out);
         out.push(after);
     }
     out
 }
 
-/// Length of a time that is written, up to the year 9999.
+/// Length in bytes of a formatted time up to the year 9999, for the capacity of the text.
 const RFC3339_BYTES: usize = 24;
 
-/// So many digits, or more where a number has more.
-fn put(number: u64, digits: u32, out: &mut String) {
+/// Appends a number with at least `digits` decimal digits, filled with zeros on the left.
+fn push_digits(number: u64, digits: u32, out: &mut String) {
     let digits = digits.max(number.checked_ilog10().unwrap_or_default() + 1);
     out.extend(
         (0..digits)
@@ -57,13 +62,14 @@ fn put(number: u64, digits: u32, out: &mut String) {
     );
 }
 
-/// Reads a time from 1970 on: any offset (none is UTC), any fraction of a second (to the nanosecond), a space or any case
-/// for `T` and `Z`. `None` where it is no such time.
-pub fn read_rfc3339(text: &str) -> Option<SystemTime> {
+/// Parses a time from 1970 to 9999 in the format of RFC 3339. The UTC offset may be missing, which
+/// means UTC. Fractions of a second are cut to nanoseconds. A space in place of `T`, and lower-case
+/// `t` and `z`, are accepted. Returns `None` for any other text.
+pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     let (date, rest) = text.split_at_checked(10)?;
     let (time, rest) = rest.strip_prefix(['T', 't', ' '])?.split_at_checked(8)?;
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+    let [year, month, day] = parse_numbers(date, '-', [4, 2, 2])?;
+    let [hour, minute, second] = parse_numbers(time, ':', [2, 2, 2])?;
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let days_of_month = match month {
         2 => 28 + u64::from(is_leap),
@@ -71,7 +77,7 @@ pub fn read_rfc3339(text: &str) -> Option<SystemTime> {
         1..=12 => 31,
         _ => return None,
     };
-    // A leap second is the next one.
+    // A leap second is read as the first second of the next minute.
     if day == 0 || day > days_of_month || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -91,7 +97,7 @@ pub fn read_rfc3339(text: &str) -> Option<SystemTime> {
             )
         }
     };
-    // Years begin with March here too.
+    // Years begin with March here, as in `format_rfc3339`.
     let (year, month) = if month <= 2 {
         (year.checked_sub(1)?, month + 9)
     } else {
@@ -103,13 +109,18 @@ pub fn read_rfc3339(text: &str) -> Option<SystemTime> {
     let days = (era * DAYS_OF_ERA + day_of_era).checked_sub(DAYS_BEFORE_1970)?;
     let seconds = days * DAY_S + hour * 3_600 + minute * 60 + second;
     let seconds = seconds
-        .checked_add_signed(-offset_s(offset)?)
-        .filter(|seconds| *seconds <= SECOND_MAX)?;
+        .checked_add_signed(-parse_offset_s(offset)?)
+        .filter(|seconds| *seconds <= UNIX_SECOND_MAX)?;
     UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }
 
-/// Numbers of so many digits each, a separator between them.
-fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[u64; N]> {
+/// Parses `N` decimal numbers that are separated by `separator`. Number `i` must have exactly
+/// `digits[i]` digits.
+fn parse_numbers<const N: usize>(
+    text: &str,
+    separator: char,
+    digits: [usize; N],
+) -> Option<[u64; N]> {
     let mut found = [0; N];
     let mut parts = text.split(separator);
     for (number, digits) in found.iter_mut().zip(digits) {
@@ -121,8 +132,8 @@ fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> O
     parts.next().is_none().then_some(found)
 }
 
-/// Seconds east of UTC.
-fn offset_s(text: &str) -> Option<i64> {
+/// Parses a UTC offset, such as `+01:00` or `Z`, and returns it in seconds east of UTC.
+fn parse_offset_s(text: &str) -> Option<i64> {
     if matches!(text, "" | "Z" | "z") {
         return Some(0);
     }
@@ -132,14 +143,14 @@ fn offset_s(text: &str) -> Option<i64> {
         _ => return None,
     };
     let [hours, minutes] = match rest.len() {
-        5 => numbers(rest, ':', [2, 2])?,
+        5 => parse_numbers(rest, ':', [2, 2])?,
         _ => [
             rest.get(..2)?,
             rest.get(2..).filter(|rest| matches!(rest.len(), 0 | 2))?,
         ]
         .map(|part| match part {
             "" => 0,
-            _ => numbers(part, ':', [2]).map_or(u64::MAX, |[number]| number),
+            _ => parse_numbers(part, ':', [2]).map_or(u64::MAX, |[number]| number),
         }),
     };
     (hours <= 23 && minutes <= 59).then(|| sign * (hours * 3_600 + minutes * 60).cast_signed())
@@ -164,12 +175,13 @@ mod tests {
             (13_574_563_200_000, "2400-02-29T00:00:00.000Z"),
         ] {
             let time = UNIX_EPOCH + Duration::from_millis(ms);
-            assert_eq!(rfc3339(time), expected);
-            assert_eq!(read_rfc3339(expected), Some(time), "{expected}");
+            assert_eq!(format_rfc3339(time), expected);
+            assert_eq!(parse_rfc3339(expected), Some(time), "{expected}");
         }
     }
 
-    /// Goal: whatever clocks write is read. Method: rows of one moment, and of what is none.
+    /// Goal: timestamps in the spellings of other programs are read. Method: rows of one moment,
+    /// and rows that are no time.
     #[test]
     fn others_spellings() {
         let time = UNIX_EPOCH + Duration::from_millis(1_785_234_600_500);
@@ -182,7 +194,7 @@ mod tests {
             "2026-07-28T12:30:00.5+02",
             "2026-07-28T00:15:00.5-10:15",
         ] {
-            assert_eq!(read_rfc3339(text), Some(time), "{text}");
+            assert_eq!(parse_rfc3339(text), Some(time), "{text}");
         }
         for text in [
             "",
@@ -204,15 +216,15 @@ mod tests {
             "9999-12-31T23:59:60Z",
             "２026-07-28T10:30:00Z",
         ] {
-            assert_eq!(read_rfc3339(text), None, "{text}");
+            assert_eq!(parse_rfc3339(text), None, "{text}");
         }
         assert_eq!(
-            read_rfc3339("9999-12-31T23:59:59Z"),
-            UNIX_EPOCH.checked_add(Duration::from_secs(SECOND_MAX))
+            parse_rfc3339("9999-12-31T23:59:59Z"),
+            UNIX_EPOCH.checked_add(Duration::from_secs(UNIX_SECOND_MAX))
         );
         assert_eq!(
-            read_rfc3339("2026-12-31T23:59:60Z"),
-            read_rfc3339("2027-01-01T00:00:00Z")
+            parse_rfc3339("2026-12-31T23:59:60Z"),
+            parse_rfc3339("2027-01-01T00:00:00Z")
         );
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::hex::write_hex;
 
-/// Which trace a call belongs to (W3C Trace Context, `traceparent` version 00).
+/// Position of a call in a distributed trace (W3C Trace Context, `traceparent` version 00).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
 #[schemars(with = "String")]
@@ -17,36 +17,37 @@ pub struct TraceContext {
     sampled: bool,
 }
 
-/// A `traceparent` header that isn't one. Begin a trace of your own in its place.
+/// Error for a `traceparent` header that isn't valid in version 00. The receiver of such a header
+/// should start a new trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a traceparent of version 00")]
 pub struct TraceContextError;
 
 impl TraceContext {
-    /// The beginning of a trace.
+    /// Creates the root span of a new trace. It is marked as sampled.
     pub fn root() -> Self {
         Self {
             trace_id: nonzero(Uuid::new_v4().as_u128()),
-            span_id: fresh_span(),
+            span_id: random_span_id(),
             sampled: true,
         }
     }
 
-    /// The next span of the same trace.
+    /// Creates a new span of the same trace.
     pub fn child(&self) -> Self {
         Self {
-            span_id: fresh_span(),
+            span_id: random_span_id(),
             ..*self
         }
     }
 
-    /// What all spans of one trace share.
+    /// Returns the 128-bit id that all spans of the trace share.
     pub fn trace_id(&self) -> u128 {
         self.trace_id
     }
 }
 
-fn fresh_span() -> u64 {
+fn random_span_id() -> u64 {
     nonzero(Uuid::new_v4().as_u128() >> 64) as u64
 }
 
@@ -54,7 +55,7 @@ fn nonzero(id: u128) -> u128 {
     id.max(1)
 }
 
-// Every call that leaves writes one: by hand it costs a tenth of what the formatter takes.
+// Written by hand because every outgoing call has one; the formatter takes ten times as long.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut trace_id, mut span_id) = ([0; 32], [0; 16]);

@@ -1,154 +1,157 @@
-//! What a topology file says of a model.
+//! Configuration of models in a topology file.
 
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::wire::Wire;
+use super::wire::WireFormat;
 
-/// A model as declared: which provider, and what bounds its use. A key is never in it, only the name of the environment
-/// variable that holds one.
+/// Model declaration: provider and limits. It never contains an API key, only the name of the
+/// environment variable that holds it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "provider", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelConfig {
-    /// OpenAI, by the responses API or chat completions.
-    Openai(Remote),
+    /// OpenAI, through the responses or the chat completions API.
+    Openai(RemoteModelConfig),
     /// Azure OpenAI; `model` is the deployment, `url` the resource (`https://name.openai.azure.com`).
-    AzureOpenai(Remote),
-    /// Whatever speaks OpenAI's chat completions or responses at `url`.
-    OpenaiCompatible(Remote),
+    AzureOpenai(RemoteModelConfig),
+    /// Server compatible with OpenAI's chat completions or responses API, at `url`.
+    OpenaiCompatible(RemoteModelConfig),
     /// Anthropic's messages API.
-    Anthropic(Remote),
+    Anthropic(RemoteModelConfig),
     /// Ollama's own API.
-    Ollama(Remote),
-    /// No model: answers that were written down.
+    Ollama(RemoteModelConfig),
+    /// Scripted answers without a model, for tests.
     Scripted(ScriptedConfig),
-    /// No model: says what was said last.
+    /// Echo of the last message without a model.
     Echo(EchoConfig),
 }
 
-/// A model that answers over HTTP.
+/// Configuration of a model behind an HTTP API.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Remote {
-    /// Its name at the provider, for Azure the deployment's.
+pub struct RemoteModelConfig {
+    /// Model name at the provider; for Azure, the name of the deployment.
     pub model: String,
-    /// Where the API begins, version included (`https://api.openai.com/v1`); the provider's own by default.
+    /// Base URL of the API with its version, such as `https://api.openai.com/v1`. The default is
+    /// the provider's own.
     pub url: Option<String>,
-    /// The environment variable that holds the key. By default `OPENAI_API_KEY`, `AZURE_OPENAI_API_KEY` and
-    /// `ANTHROPIC_API_KEY`; Ollama and compatible servers get none unless it is named.
+    /// Environment variable that holds the API key. The default is `OPENAI_API_KEY`,
+    /// `AZURE_OPENAI_API_KEY` or `ANTHROPIC_API_KEY`; Ollama and compatible servers use no key
+    /// unless this is set.
     pub key_env: Option<String>,
-    /// The key itself, where a program has it: never of a file of ours.
+    /// API key set by an embedding program. It can't be set in a topology file.
     #[serde(skip)]
     pub key: Option<SecretString>,
-    /// Which of OpenAI's APIs; chat completions by default.
+    /// OpenAI API to use; chat completions by default.
     #[serde(default)]
-    pub api: Api,
-    /// Azure's dated API version (`2024-10-21`); without one its `v1` API is used.
+    pub api: OpenaiApi,
+    /// Dated API version of Azure, such as `2024-10-21`. `None` uses Azure's `v1` API.
     pub api_version: Option<String>,
-    /// Whether the answer comes piece by piece, with progress to the caller; `true` by default.
+    /// Whether the answer is streamed, with progress to the caller; `true` by default.
     #[serde(default = "yes")]
     pub stream: bool,
-    /// Other names by which hints find it.
+    /// Alternative names of the model, which model hints in requests match too.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// How it compares to others.
+    /// Scores by which a pool chooses among its models.
     #[serde(default)]
-    pub scores: Scores,
-    /// What its tokens cost.
-    pub prices: Option<Prices>,
-    /// What may be used up.
+    pub scores: ModelScores,
+    /// Token prices; `None` counts the model as free.
+    pub prices: Option<TokenPrices>,
+    /// Usage limits.
     #[serde(default)]
     pub limits: ModelLimits,
-    /// How long to wait.
+    /// Timeouts of requests to the provider.
     #[serde(default)]
-    pub timeouts: Timeouts,
-    /// How often to try again.
+    pub timeouts: ModelTimeouts,
+    /// Retries of failed requests.
     #[serde(default)]
-    pub retries: Retries,
+    pub retries: ModelRetries,
 }
 
-impl Remote {
-    /// The model of this name, all else by default.
+impl RemoteModelConfig {
+    /// Creates the configuration of this model with all defaults.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
             model: model.into(),
             url: None,
             key_env: None,
             key: None,
-            api: Api::default(),
+            api: OpenaiApi::default(),
             api_version: None,
             stream: true,
             aliases: Vec::new(),
-            scores: Scores::default(),
+            scores: ModelScores::default(),
             prices: None,
             limits: ModelLimits::default(),
-            timeouts: Timeouts::default(),
-            retries: Retries::default(),
+            timeouts: ModelTimeouts::default(),
+            retries: ModelRetries::default(),
         }
     }
 }
 
-/// Which of OpenAI's APIs.
+/// OpenAI API to use: chat completions or responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Api {
-    /// `/chat/completions`.
+pub enum OpenaiApi {
+    /// Chat completions, at `/chat/completions`.
     #[default]
     Chat,
-    /// `/responses`; it knows no stop sequences, so they are applied here.
+    /// Responses, at `/responses`. This API lacks stop sequences, so they are applied to the
+    /// finished text.
     Responses,
 }
 
-/// How a model compares to others, each from 0 to 1: what a request's priorities are weighed with.
+/// Scores of a model, each from 0 to 1, weighed against the priorities of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Scores {
-    /// 1 is the cheapest.
+pub struct ModelScores {
+    /// Cost score; 1 is the cheapest.
     pub cost: f64,
-    /// 1 is the fastest.
+    /// Speed score; 1 is the fastest.
     pub speed: f64,
-    /// 1 is the cleverest.
+    /// Intelligence score; 1 is the most capable.
     pub intelligence: f64,
 }
 
-/// Prices in US dollars for a million tokens.
+/// Token prices in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Prices {
-    /// Of what is sent.
+pub struct TokenPrices {
+    /// Price of input tokens.
     pub input_usd_per_million: f64,
-    /// Of what is written.
+    /// Price of output tokens.
     pub output_usd_per_million: f64,
 }
 
-/// What of a model may be used up. A limit that is left out is none, but for `calls_max`, `tokens_max` and
-/// `answer_bytes_max`. Limits in dollars need [`Prices`].
+/// Usage limits of a model. Limits that are left out don't apply, except `calls_max`, `tokens_max`
+/// and `answer_bytes_max`, which have defaults. Limits in dollars need [`TokenPrices`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelLimits {
-    /// Number of calls that are at the provider at once; 16 by default. Further ones wait. `limits.calls_max` of the model
-    /// changes it.
+    /// Maximum concurrent calls at the provider; 16 by default. Further calls wait. Set by
+    /// `limits.calls_max` of the model.
     pub calls_max: u32,
-    /// Tokens of one answer; 4,096 by default. What a request asks for beyond it, it doesn't get: the answer ends with
-    /// `maxTokens`. `limits.tokens_max` of the model changes it.
+    /// Maximum tokens of one answer; 4,096 by default. A request for more is reduced to it, and a
+    /// longer answer ends with `maxTokens`. Set by `limits.tokens_max` of the model.
     pub tokens_max: u32,
-    /// Bytes of one answer as the provider sends it; 4 MiB by default. A longer one is `Unavailable`.
-    /// `limits.answer_bytes_max` of the model changes it.
+    /// Maximum bytes of one answer as the provider sends it; 4 MiB by default. A longer answer
+    /// fails as `Unavailable`. Set by `limits.answer_bytes_max` of the model.
     pub answer_bytes_max: usize,
-    /// Most tokens of one call, in and out.
+    /// Maximum tokens of one call, input and output together.
     pub tokens_per_call_max: Option<u64>,
-    /// Most dollars of one call.
+    /// Maximum cost of one call in US dollars.
     pub usd_per_call_max: Option<f64>,
-    /// Most calls a minute.
+    /// Maximum calls per minute.
     pub requests_per_minute_max: Option<u64>,
-    /// Most tokens a minute, in and out.
+    /// Maximum tokens per minute, input and output together.
     pub tokens_per_minute_max: Option<u64>,
-    /// Most tokens a day, in and out.
+    /// Maximum tokens per day, input and output together.
     pub tokens_per_day_max: Option<u64>,
-    /// Most dollars a day.
+    /// Maximum cost per day in US dollars.
     pub usd_per_day_max: Option<f64>,
 }
 
@@ -168,22 +171,23 @@ impl Default for ModelLimits {
     }
 }
 
-/// How long a provider is waited for. The call's own deadline counts too.
+/// Timeouts of requests to a provider. The deadline of the call applies as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Timeouts {
-    /// Time for the connection, in milliseconds; 10 s by default. A later one is tried again, and then `Unavailable`.
-    /// `timeouts.connect_ms` of the model changes it.
+pub struct ModelTimeouts {
+    /// Time limit for the connection, in milliseconds; 10 s by default. After it the request is
+    /// retried, and then fails as `Unavailable`. Set by `timeouts.connect_ms` of the model.
     pub connect_ms: u64,
-    /// Time to the first piece of a streamed answer, and between two pieces, in milliseconds; 60 s by default. After it the
-    /// call is `TimedOut`. `timeouts.silence_ms` of the model changes it.
+    /// Time limit for the first piece of a streamed answer, and between two pieces, in
+    /// milliseconds; 60 s by default. After it the call fails as `TimedOut`. Set by
+    /// `timeouts.silence_ms` of the model.
     pub silence_ms: u64,
-    /// Time for the whole answer, other tries included, in milliseconds; 300 s by default. After it the call is `TimedOut`.
-    /// `timeouts.whole_ms` of the model changes it.
+    /// Time limit for the whole answer including retries, in milliseconds; 300 s by default. After
+    /// it the call fails as `TimedOut`. Set by `timeouts.whole_ms` of the model.
     pub whole_ms: u64,
 }
 
-impl Default for Timeouts {
+impl Default for ModelTimeouts {
     fn default() -> Self {
         Self {
             connect_ms: 10_000,
@@ -193,22 +197,23 @@ impl Default for Timeouts {
     }
 }
 
-/// How often a request is sent again that met a limit (429), a broken server (5xx) or no connection.
+/// Retries after a rate limit (429), a server error (5xx) or a failed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Retries {
-    /// Number of tries after the first; 2 by default. After them the last failure is told. `retries.retries_max` of the model
-    /// changes it.
+pub struct ModelRetries {
+    /// Maximum retries after the first attempt; 2 by default. After them the call fails with the
+    /// last failure. Set by `retries.retries_max` of the model.
     pub retries_max: u32,
-    /// The first pause, in milliseconds, where the provider doesn't say; 500 ms by default. It is doubled each time, with up to
-    /// half of it more at random. `retries.pause_ms` of the model changes it.
+    /// Pause before the first retry, in milliseconds, if the provider gives none; 500 ms by
+    /// default. It doubles with each retry, plus up to half of it at random. Set by
+    /// `retries.pause_ms` of the model.
     pub pause_ms: u64,
-    /// The longest pause, in milliseconds; 30 s by default. A provider that asks for a longer one isn't tried again.
-    /// `retries.pause_ms_max` of the model changes it.
+    /// Maximum pause before a retry, in milliseconds; 30 s by default. If the provider asks for a
+    /// longer one, there is no retry. Set by `retries.pause_ms_max` of the model.
     pub pause_ms_max: u64,
 }
 
-impl Default for Retries {
+impl Default for ModelRetries {
     fn default() -> Self {
         Self {
             retries_max: 2,
@@ -218,55 +223,56 @@ impl Default for Retries {
     }
 }
 
-/// A model that says what was written down: for tests, and to try things without a key.
+/// Configuration of a scripted model: fixed answers, for tests and trials without an API key.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedConfig {
-    /// The model's name in its answers.
+    /// Model name that the answers state.
     #[serde(default = "scripted")]
     pub model: String,
-    /// The provider's name in its answers.
+    /// Provider name that the answers state.
     #[serde(default = "scripted")]
     pub named_provider: String,
-    /// Those with `when` answer whenever that fits, the first that does; those without take turns, and the last of them stays.
+    /// Answers of the script. The first one whose `when` matches is used. Otherwise the answers
+    /// without `when` follow in sequence, and the last of them repeats.
     pub answers: Vec<ScriptedAnswer>,
-    /// Other names by which hints find it.
+    /// Alternative names of the model, which model hints in requests match too.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// How it compares to others.
+    /// Scores by which a pool chooses among its models.
     #[serde(default)]
-    pub scores: Scores,
-    /// What its tokens cost.
-    pub prices: Option<Prices>,
-    /// What may be used up.
+    pub scores: ModelScores,
+    /// Token prices; `None` counts the model as free.
+    pub prices: Option<TokenPrices>,
+    /// Usage limits.
     #[serde(default)]
     pub limits: ModelLimits,
 }
 
-/// One answer of a scripted model.
+/// Answer of a scripted model.
 #[derive(derive_more::Debug, Clone, Default, Deserialize)]
-// A script may hold whatever a conversation holds.
+// `Debug` omits the texts: a script may contain conversation data.
 #[debug("ScriptedAnswer({} bytes)", text.len())]
 #[serde(deny_unknown_fields, default)]
 pub struct ScriptedAnswer {
-    /// Only where the last turn of the conversation holds this text.
+    /// Condition: the last turn of the conversation contains this text.
     pub when: Option<String>,
-    /// What it says.
+    /// Text of the answer.
     pub text: String,
-    /// A tool that it wants used, with its input.
+    /// Tool call in the answer.
     pub tool: Option<ScriptedTool>,
-    /// Why it ended (`endTurn` by default, `toolUse` with a tool).
+    /// Stop reason; by default `endTurn`, or `toolUse` with a tool call.
     pub stop_reason: Option<String>,
-    /// The tokens used; estimated where they are left out.
+    /// Token usage; estimated if left out.
     pub usage: Option<ScriptedUsage>,
-    /// How long it takes, in milliseconds.
+    /// Delay before the answer, in milliseconds.
     pub delay_ms: u64,
-    /// It fails in place of an answer, with this sentence.
+    /// Error message with which the call fails instead of answering.
     pub fails: Option<String>,
 }
 
 impl ScriptedAnswer {
-    /// It says this.
+    /// Creates an answer with this text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -275,37 +281,37 @@ impl ScriptedAnswer {
     }
 }
 
-/// A use of a tool.
+/// Tool call in a scripted answer.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedTool {
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// Its input: an object.
+    /// Input of the tool, an object.
     #[serde(default)]
     pub input: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Tokens.
+/// Token usage of a scripted answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedUsage {
-    /// Read.
+    /// Number of input tokens.
     pub input_tokens: u64,
-    /// Written.
+    /// Number of output tokens.
     pub output_tokens: u64,
 }
 
-/// A model that says what was said last.
+/// Configuration of the echo model, which answers with the last message.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EchoConfig {
-    /// The model's name in its answers; `echo` by default.
+    /// Model name that the answers state; `echo` by default.
     pub model: String,
-    /// Other names by which hints find it.
+    /// Alternative names of the model, which model hints in requests match too.
     pub aliases: Vec<String>,
-    /// How it compares to others.
-    pub scores: Scores,
+    /// Scores by which a pool chooses among its models.
+    pub scores: ModelScores,
 }
 
 impl Default for EchoConfig {
@@ -313,18 +319,18 @@ impl Default for EchoConfig {
         Self {
             model: "echo".to_owned(),
             aliases: Vec::new(),
-            scores: Scores::default(),
+            scores: ModelScores::default(),
         }
     }
 }
 
-/// Several models as one: `kind = "models"` in a topology.
+/// Configuration of a model pool: `kind = "models"` in a topology.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ModelsConfig {
-    /// The directory's names of the models, the preferred first.
+pub struct ModelPoolConfig {
+    /// Names of the member models in the agent directory, the preferred first.
     pub members: Vec<String>,
-    /// Whether another one is tried where the chosen one fails; `true` by default.
+    /// Whether the next member is tried if the chosen one fails; `true` by default.
     #[serde(default = "yes")]
     pub fallback: bool,
 }
@@ -341,12 +347,12 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Where a variable of the environment is looked up.
-pub(super) type Keys<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
+/// Lookup of API keys by environment variable.
+pub(super) type KeyLookup<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
 
-/// Who provides a model.
+/// Provider of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProviderKind {
     Openai,
     AzureOpenai,
     OpenaiCompatible,
@@ -354,8 +360,9 @@ pub(super) enum Kind {
     Ollama,
 }
 
-impl Kind {
-    /// The name in a topology and in answers; the address and the variable of the key, where it has ones of its own.
+impl ProviderKind {
+    /// Returns the name used in topologies and answers, the default base URL, and the default key
+    /// variable.
     pub fn defaults(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
         match self {
             Self::Openai => (
@@ -374,8 +381,8 @@ impl Kind {
         }
     }
 
-    /// The variable that holds the key.
-    fn key_variable(self, config: &Remote) -> Option<&str> {
+    /// Returns the environment variable that holds the API key.
+    fn key_variable(self, config: &RemoteModelConfig) -> Option<&str> {
         if config.key.is_some() {
             None
         } else {
@@ -383,119 +390,137 @@ impl Kind {
         }
     }
 
-    fn wire(self, api: Api) -> Result<Wire, ModelError> {
+    fn wire_format(self, api: OpenaiApi) -> Result<WireFormat, ModelError> {
         match (self, api) {
-            (Self::Openai | Self::AzureOpenai | Self::OpenaiCompatible, Api::Responses) => {
-                Ok(Wire::OpenaiResponses)
+            (Self::Openai | Self::AzureOpenai | Self::OpenaiCompatible, OpenaiApi::Responses) => {
+                Ok(WireFormat::OpenaiResponses)
             }
-            (Self::Openai | Self::AzureOpenai, Api::Chat) => Ok(Wire::OpenaiChat {
+            (Self::Openai | Self::AzureOpenai, OpenaiApi::Chat) => Ok(WireFormat::OpenaiChat {
                 tokens_max: "max_completion_tokens",
             }),
-            // The older name is the one that all of them know.
-            (Self::OpenaiCompatible, Api::Chat) => Ok(Wire::OpenaiChat {
+            // All compatible servers know the older name.
+            (Self::OpenaiCompatible, OpenaiApi::Chat) => Ok(WireFormat::OpenaiChat {
                 tokens_max: "max_tokens",
             }),
-            (Self::Anthropic, Api::Chat) => Ok(Wire::Anthropic),
-            (Self::Ollama, Api::Chat) => Ok(Wire::Ollama),
-            (Self::Anthropic | Self::Ollama, Api::Responses) => Err(ModelError::Setting {
-                setting: "api",
-                rule: "`responses` is OpenAI's alone",
-            }),
+            (Self::Anthropic, OpenaiApi::Chat) => Ok(WireFormat::Anthropic),
+            (Self::Ollama, OpenaiApi::Chat) => Ok(WireFormat::Ollama),
+            (Self::Anthropic | Self::Ollama, OpenaiApi::Responses) => {
+                Err(ModelError::InvalidSetting {
+                    setting: "api",
+                    rule: "`responses` is OpenAI's alone",
+                })
+            }
         }
     }
 }
 
 impl ModelConfig {
-    /// The environment variable that holds its key; `None` where it needs none.
+    /// Returns the environment variable that holds the API key; `None` if no key is needed.
     pub fn key_variable(&self) -> Option<&str> {
         match self {
-            Self::Openai(remote) => Kind::Openai.key_variable(remote),
-            Self::AzureOpenai(remote) => Kind::AzureOpenai.key_variable(remote),
-            Self::OpenaiCompatible(remote) => Kind::OpenaiCompatible.key_variable(remote),
-            Self::Anthropic(remote) => Kind::Anthropic.key_variable(remote),
-            Self::Ollama(remote) => Kind::Ollama.key_variable(remote),
+            Self::Openai(remote) => ProviderKind::Openai.key_variable(remote),
+            Self::AzureOpenai(remote) => ProviderKind::AzureOpenai.key_variable(remote),
+            Self::OpenaiCompatible(remote) => ProviderKind::OpenaiCompatible.key_variable(remote),
+            Self::Anthropic(remote) => ProviderKind::Anthropic.key_variable(remote),
+            Self::Ollama(remote) => ProviderKind::Ollama.key_variable(remote),
             Self::Scripted(_) | Self::Echo(_) => None,
         }
     }
 }
 
-/// Where requests go, and with which headers.
-pub(super) struct Place {
+/// URL, headers and wire format of the requests to a provider.
+pub(super) struct ApiEndpoint {
     pub url: Url,
     pub headers: HeaderMap,
-    pub wire: Wire,
+    pub wire_format: WireFormat,
 }
 
-impl Place {
-    pub fn of(kind: Kind, config: &Remote, keys: Keys<'_>) -> Result<Self, ModelError> {
-        let wire = kind.wire(config.api)?;
-        let url = address(kind, config, wire)?;
+impl ApiEndpoint {
+    pub fn resolve(
+        kind: ProviderKind,
+        config: &RemoteModelConfig,
+        keys: KeyLookup<'_>,
+    ) -> Result<Self, ModelError> {
+        let wire = kind.wire_format(config.api)?;
+        let url = endpoint_url(kind, config, wire)?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(
             ACCEPT,
             HeaderValue::from_static("application/json, text/event-stream, application/x-ndjson"),
         );
-        if kind == Kind::Anthropic {
+        if kind == ProviderKind::Anthropic {
             headers.insert(ANTHROPIC_VERSION, HeaderValue::from_static("2023-06-01"));
         }
         let variable = kind.key_variable(config);
         if config.key.is_some() || variable.is_some() {
             let is_here = url.host_str().is_some_and(is_loopback);
             if url.scheme() == "http" && !is_here {
-                return Err(ModelError::Url(
+                return Err(ModelError::InvalidUrl(
                     "a key is sent over `https` only, but to this machine",
                 ));
             }
             let variable = variable.unwrap_or_default();
             let key = config.key.clone().or_else(|| keys(variable));
-            let (name, value) = credential(kind, variable, key)?;
+            let (name, value) = key_header(kind, variable, key)?;
             headers.insert(name, value);
         }
-        Ok(Self { url, headers, wire })
+        Ok(Self {
+            url,
+            headers,
+            wire_format: wire,
+        })
     }
 }
 
-fn address(kind: Kind, config: &Remote, wire: Wire) -> Result<Url, ModelError> {
+fn endpoint_url(
+    kind: ProviderKind,
+    config: &RemoteModelConfig,
+    wire: WireFormat,
+) -> Result<Url, ModelError> {
     if config.model.is_empty() {
-        return Err(ModelError::Setting {
+        return Err(ModelError::InvalidSetting {
             setting: "model",
             rule: "it is the model's name at the provider",
         });
     }
-    if kind != Kind::AzureOpenai && config.api_version.is_some() {
-        return Err(ModelError::Setting {
+    if kind != ProviderKind::AzureOpenai && config.api_version.is_some() {
+        return Err(ModelError::InvalidSetting {
             setting: "api_version",
             rule: "only Azure has one",
         });
     }
     let text = config.url.as_deref().or(kind.defaults().1);
-    let text = text.ok_or(ModelError::Url("this provider has no address of its own"))?;
-    let mut url = Url::parse(text).map_err(|_| ModelError::Url("it is no absolute URL"))?;
+    let text = text.ok_or(ModelError::InvalidUrl(
+        "this provider has no address of its own",
+    ))?;
+    let mut url = Url::parse(text).map_err(|_| ModelError::InvalidUrl("it is no absolute URL"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err(ModelError::Url("its scheme is neither `http` nor `https`"));
+        return Err(ModelError::InvalidUrl(
+            "its scheme is neither `http` nor `https`",
+        ));
     }
     if !url.username().is_empty()
         || url.password().is_some()
         || url.query().is_some()
         || url.fragment().is_some()
     {
-        return Err(ModelError::Url(
+        return Err(ModelError::InvalidUrl(
             "it has a user, password, query or fragment",
         ));
     }
     let before: &[&str] = match (kind, &config.api_version) {
-        (Kind::AzureOpenai, None) => &["openai", "v1"],
-        (Kind::AzureOpenai, Some(_)) if config.api == Api::Responses => {
-            return Err(ModelError::Setting {
+        (ProviderKind::AzureOpenai, None) => &["openai", "v1"],
+        (ProviderKind::AzureOpenai, Some(_)) if config.api == OpenaiApi::Responses => {
+            return Err(ModelError::InvalidSetting {
                 setting: "api_version",
                 rule: "responses need Azure's `v1` API",
             });
         }
-        (Kind::AzureOpenai, Some(_)) => &["openai", "deployments", &config.model],
+        (ProviderKind::AzureOpenai, Some(_)) => &["openai", "deployments", &config.model],
         _ => &[],
     };
-    // A scheme with a host has segments.
+    // A URL with a host always has path segments.
     if let Ok(mut segments) = url.path_segments_mut() {
         segments
             .pop_if_empty()
@@ -516,8 +541,8 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|ip| ip.is_loopback())
 }
 
-fn credential(
-    kind: Kind,
+fn key_header(
+    kind: ProviderKind,
     variable: &str,
     key: Option<SecretString>,
 ) -> Result<(HeaderName, HeaderValue), ModelError> {
@@ -528,8 +553,8 @@ fn credential(
         .filter(|key| !key.expose_secret().is_empty())
         .ok_or_else(missing)?;
     let (name, value) = match kind {
-        Kind::Anthropic => (X_API_KEY, HeaderValue::from_str(key.expose_secret())),
-        Kind::AzureOpenai => (API_KEY, HeaderValue::from_str(key.expose_secret())),
+        ProviderKind::Anthropic => (X_API_KEY, HeaderValue::from_str(key.expose_secret())),
+        ProviderKind::AzureOpenai => (API_KEY, HeaderValue::from_str(key.expose_secret())),
         _ => (
             AUTHORIZATION,
             HeaderValue::from_str(&format!("Bearer {}", key.expose_secret())),
@@ -542,34 +567,37 @@ fn credential(
     Ok((name, value))
 }
 
-/// Why a model can't be made of its configuration. Each variant tells the operator what to change; none holds a key.
+/// Error in the configuration of a model. The message names the remedy and never contains a key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// Put the key into that variable of this process.
+    /// The environment variable of the API key is missing or empty. Remedy: set it for this
+    /// process.
     #[error("failed to find the key: the environment variable `{variable}` is missing or empty")]
     KeyMissing {
-        /// The variable.
+        /// Name of the environment variable.
         variable: String,
     },
-    /// Keys are printable ASCII: see what stands in the variable, for example a line end.
-    #[error("failed to use the key in `{variable}`: it has characters that no key has")]
+    /// The API key has characters other than printable ASCII, such as a line end. Remedy: correct
+    /// the environment variable.
+    #[error("failed to use the key in `{variable}`: it has characters other than printable ASCII")]
     KeyUnusable {
-        /// The variable.
+        /// Name of the environment variable.
         variable: String,
     },
-    /// Name the API by an absolute `http` or `https` URL without user, password or query.
+    /// The base URL is invalid. Remedy: an absolute `http` or `https` URL without user, password or
+    /// query.
     #[error("failed to read `url`: {0}")]
-    Url(&'static str),
-    /// Add the setting, or correct it.
+    InvalidUrl(&'static str),
+    /// A setting is missing or invalid. Remedy: add or correct it.
     #[error("failed to accept `{setting}`: {rule}")]
-    Setting {
-        /// Its name in the configuration.
+    InvalidSetting {
+        /// Name of the setting in the configuration.
         setting: &'static str,
-        /// What it has to be.
+        /// Rule that the setting must satisfy.
         rule: &'static str,
     },
-    /// The HTTP client can't be made: the TLS set-up of this machine is broken.
+    /// The HTTP client can't be created, because the TLS set-up of this machine is broken.
     #[error("failed to make an HTTP client")]
-    Client(#[source] reqwest::Error),
+    HttpClient(#[source] reqwest::Error),
 }

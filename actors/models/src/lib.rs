@@ -1,22 +1,22 @@
-//! Language models as agents: each handles [`CreateMessage`] (the params of MCP `sampling/createMessage` 2025-11-25) and
-//! [`AskModel`], many at once.
+//! Language models as agents. Each handles [`CreateMessage`] (the params of MCP
+//! `sampling/createMessage`, 2025-11-25) and [`AskModel`] concurrently.
 //!
-//! A [`Model`] stands for one model of a provider; [`Models`] chooses among several by the caller's hints and priorities,
-//! and goes on to the next where one fails. The providers' shapes are in `wire/`, one file an API; `request.rs` is
-//! what they have in common.
+//! A [`LanguageModel`] is one model of a provider. A [`ModelPool`] chooses among several by the
+//! caller's hints and priorities, and falls back to the next if one fails. The providers' wire
+//! formats are in `wire/`, one file per API; `request.rs` has the provider-independent request.
 //!
-//! What is said, either way, is in no log, error or `Debug` output, nor are keys.
+//! Prompts, answers and keys never appear in logs, errors or `Debug` output.
 
 mod config;
+mod provider_client;
+mod provider_failure;
 #[cfg(test)]
 #[path = "../../../tests/kit/recording.rs"]
 mod recording;
-mod remote;
 mod request;
-mod spend;
 #[cfg(test)]
 mod tests;
-mod trouble;
+mod usage_ledger;
 mod wire;
 
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::surface::{About, CreateMessage, Describe};
-use callboard_message::{Failure, FailureKind, Message, Progress, RawObject, SampleAnswer};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler};
+use callboard_message::capabilities::{CreateMessage, DescribeAgent, DescribeAgentResult};
+use callboard_message::{Failure, FailureKind, Message, Progress, RawObject, SamplingAnswer};
+use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers, SyncHandler};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -34,48 +34,50 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use config::{Keys, Kind, Place};
-use remote::{Pieces, Provider, Try};
-use request::{Draft, Preferences, Request, Stop, Usage};
-use spend::{Grant, Ledger};
-use trouble::Trouble;
+use config::{ApiEndpoint, KeyLookup, ProviderKind};
+use provider_client::{AnswerStreamer, AttemptContext, ProviderClient};
+use provider_failure::ProviderFailure;
+use request::{AnswerDraft, ModelPreferences, ModelRequest, StopReason, TokenCounts};
+use usage_ledger::{UsageLedger, UsageReservation};
 
 pub use config::{
-    Api, EchoConfig, ModelConfig, ModelError, ModelLimits, ModelsConfig, Prices, Remote, Retries,
-    Scores, ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
+    EchoConfig, ModelConfig, ModelError, ModelLimits, ModelPoolConfig, ModelRetries, ModelScores,
+    ModelTimeouts, OpenaiApi, RemoteModelConfig, ScriptedAnswer, ScriptedConfig, ScriptedTool,
+    ScriptedUsage, TokenPrices,
 };
-pub use remote::{
-    MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY,
+pub use provider_client::{
+    MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_INTERVAL,
 };
+pub use provider_failure::RefusedPart;
 pub use request::{
     MODEL_BLOCKS_MAX, MODEL_TOOL_USES_MAX, MODEL_TOOLS_MAX, PROVIDER_KEY, STREAM_KEY, USAGE_KEY,
 };
-pub use trouble::Refused;
 
-/// Most messages of one kind that a model agent has begun with; of those `ModelLimits::calls_max` are at the provider.
+/// Maximum messages of one kind that a model agent handles concurrently. At most
+/// `ModelLimits::calls_max` of them are at the provider at once. Fixed.
 pub const MODEL_HANDLERS_MAX: u32 = 64;
-/// How often a caller is told how far an answer has come, at most.
-pub const MODEL_PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// Minimum interval between two progress reports of one answer. Fixed.
+pub const MODEL_PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Asks a language model, and gives the text of its answer.
+/// Asks a language model and returns the text of its answer.
 #[derive(derive_more::Debug, Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-// What is asked may be anybody's data.
+// `Debug` omits the prompts: they may contain user data.
 #[debug("AskModel({} bytes)", prompt.len())]
 #[message(name = "ask_model", reply = String, fallible, open_world = true)]
 #[serde(deny_unknown_fields)]
 pub struct AskModel {
-    /// What the model is asked.
+    /// User prompt.
     pub prompt: String,
-    /// What it is told before.
+    /// System prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// The most it may write, in tokens.
+    /// Maximum tokens of the answer; `None` uses the model's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
 }
 
 impl AskModel {
-    /// Asks this.
+    /// Creates a request with this prompt.
     pub fn new(prompt: impl Into<String>) -> Self {
         Self {
             prompt: prompt.into(),
@@ -85,59 +87,60 @@ impl AskModel {
     }
 }
 
-/// One language model.
+/// Language model of one provider, as an agent.
 #[derive(derive_more::Debug, Clone)]
 #[debug("Model({} of {})", _0.model, _0.provider)]
-pub struct Model(Arc<Inner>);
+pub struct LanguageModel(Arc<ModelInner>);
 
-struct Inner {
-    voice: Voice,
-    card: Card,
-    /// Its name at the provider.
+struct ModelInner {
+    answer_source: AnswerSource,
+    card: ModelCard,
+    /// Model name at the provider.
     model: String,
     provider: String,
-    ledger: Arc<Ledger>,
-    calls: Semaphore,
+    ledger: Arc<UsageLedger>,
+    call_permits: Semaphore,
 }
 
-/// Where answers come from.
-enum Voice {
-    Provider(Box<Provider>),
-    Script(Script),
+/// Source of a model's answers.
+enum AnswerSource {
+    Provider(Box<ProviderClient>),
+    Script(AnswerScript),
     Echo,
 }
 
-impl Model {
-    /// The model that this declares; its key is read from the environment now.
+impl LanguageModel {
+    /// Creates the configured model and reads its API key from the environment. The provider isn't
+    /// contacted yet.
     ///
     /// # Errors
-    /// What has to be changed before it can be used. The provider isn't asked yet.
+    /// [`ModelError`] for a configuration or key that can't be used.
     pub fn open(config: ModelConfig) -> Result<Self, ModelError> {
         Self::open_with(config, &|variable| {
             std::env::var(variable).ok().map(SecretString::from)
         })
     }
 
-    /// The same with keys from elsewhere: by the name of the variable.
+    /// Creates the configured model with API keys from `keys`, a lookup by environment variable.
     ///
     /// # Errors
-    /// Like [`Model::open`].
-    pub fn open_with(config: ModelConfig, keys: Keys<'_>) -> Result<Self, ModelError> {
+    /// Same as [`LanguageModel::open`].
+    pub fn open_with(config: ModelConfig, keys: KeyLookup<'_>) -> Result<Self, ModelError> {
         let (kind, remote) = match config {
-            ModelConfig::Openai(remote) => (Kind::Openai, remote),
-            ModelConfig::AzureOpenai(remote) => (Kind::AzureOpenai, remote),
-            ModelConfig::OpenaiCompatible(remote) => (Kind::OpenaiCompatible, remote),
-            ModelConfig::Anthropic(remote) => (Kind::Anthropic, remote),
-            ModelConfig::Ollama(remote) => (Kind::Ollama, remote),
+            ModelConfig::Openai(remote) => (ProviderKind::Openai, remote),
+            ModelConfig::AzureOpenai(remote) => (ProviderKind::AzureOpenai, remote),
+            ModelConfig::OpenaiCompatible(remote) => (ProviderKind::OpenaiCompatible, remote),
+            ModelConfig::Anthropic(remote) => (ProviderKind::Anthropic, remote),
+            ModelConfig::Ollama(remote) => (ProviderKind::Ollama, remote),
             ModelConfig::Scripted(config) => return Self::scripted(config),
             ModelConfig::Echo(EchoConfig {
                 model,
                 aliases,
                 scores,
             }) => {
-                let card = Card::new(&model, aliases, scores)?;
-                return Self::of(
-                    Voice::Echo,
+                let card = ModelCard::new(&model, aliases, scores)?;
+                return Self::from_parts(
+                    AnswerSource::Echo,
                     card,
                     &model,
                     "echo",
@@ -146,10 +149,10 @@ impl Model {
                 );
             }
         };
-        let card = Card::new(&remote.model, remote.aliases.clone(), remote.scores)?;
-        let provider = Provider::open(&remote, Place::of(kind, &remote, keys)?)?;
-        let voice = Voice::Provider(Box::new(provider));
-        Self::of(
+        let card = ModelCard::new(&remote.model, remote.aliases.clone(), remote.scores)?;
+        let provider = ProviderClient::open(&remote, ApiEndpoint::resolve(kind, &remote, keys)?)?;
+        let voice = AnswerSource::Provider(Box::new(provider));
+        Self::from_parts(
             voice,
             card,
             &remote.model,
@@ -159,14 +162,15 @@ impl Model {
         )
     }
 
-    /// A model that says what is written down.
+    /// Creates a model with scripted answers.
     ///
     /// # Errors
-    /// A script without an answer, or limits that can't be meant.
+    /// [`ModelError::InvalidSetting`] for a script without an answer, or invalid scores, limits or
+    /// prices.
     pub fn scripted(config: ScriptedConfig) -> Result<Self, ModelError> {
-        let card = Card::new(&config.model, config.aliases, config.scores)?;
-        let script = Voice::Script(Script::new(config.answers)?);
-        Self::of(
+        let card = ModelCard::new(&config.model, config.aliases, config.scores)?;
+        let script = AnswerSource::Script(AnswerScript::new(config.answers)?);
+        Self::from_parts(
             script,
             card,
             &config.model,
@@ -176,39 +180,40 @@ impl Model {
         )
     }
 
-    fn of(
-        voice: Voice,
-        card: Card,
+    fn from_parts(
+        voice: AnswerSource,
+        card: ModelCard,
         model: &str,
         provider: &str,
         limits: &ModelLimits,
-        prices: Option<Prices>,
+        prices: Option<TokenPrices>,
     ) -> Result<Self, ModelError> {
-        let ledger = Ledger::new(limits, prices)?;
+        let ledger = UsageLedger::new(limits, prices)?;
         let (model, provider) = (model.to_owned(), provider.to_owned());
         let calls = Semaphore::new((limits.calls_max as usize).min(Semaphore::MAX_PERMITS));
-        Ok(Self(Arc::new(Inner {
-            voice,
+        Ok(Self(Arc::new(ModelInner {
+            answer_source: voice,
             card,
             model,
             provider,
             ledger,
-            calls,
+            call_permits: calls,
         })))
     }
 
-    /// By what others choose it.
-    pub fn card(&self) -> Card {
+    /// Returns the model's card: its names and scores, by which a pool chooses among models.
+    pub fn card(&self) -> ModelCard {
         self.0.card.clone()
     }
 }
 
-impl Inner {
-    /// Answers, unless the caller goes or its deadline passes. Either closes the connection to the provider.
-    async fn sample(&self, request: Request, cx: &Cx) -> Result<SampleAnswer, Failure> {
+impl ModelInner {
+    /// Answers a request. If the caller cancels or the deadline passes, fails and closes the
+    /// connection to the provider.
+    async fn sample(&self, request: ModelRequest, cx: &Context) -> Result<SamplingAnswer, Failure> {
         let begun = Instant::now();
         let answered = tokio::select! {
-            answered = self.answer(&request, cx) => answered,
+            answered = self.answer_within_limits(&request, cx) => answered,
             () = cx.cancelled() => Err(Failure::cancelled("cancelled")),
         };
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -236,103 +241,111 @@ impl Inner {
         answered.map(|(answer, _)| answer)
     }
 
-    async fn answer(&self, request: &Request, cx: &Cx) -> Result<(SampleAnswer, Usage), Failure> {
-        let own_end = match &self.voice {
-            Voice::Provider(provider) => Some(provider.end()),
+    async fn answer_within_limits(
+        &self,
+        request: &ModelRequest,
+        cx: &Context,
+    ) -> Result<(SamplingAnswer, TokenCounts), Failure> {
+        let own_end = match &self.answer_source {
+            AnswerSource::Provider(provider) => Some(provider.deadline_from_now()),
             _ => None,
         };
         let end = [own_end, cx.deadline()].into_iter().flatten().min();
-        let permit = until(end, self.calls.acquire()).await?;
+        let permit = with_deadline(end, self.call_permits.acquire()).await?;
         let _permit = permit.map_err(|_| Failure::internal("the model takes no calls"))?;
         let budget = cx.call().map(|call| call.budget).unwrap_or_default();
         let (grant, tokens_max) =
             self.ledger
-                .grant(request.tokens_estimate(), request.tokens_max, budget)?;
-        let draft = match &self.voice {
-            Voice::Provider(provider) => {
-                let end = end.unwrap_or_else(|| provider.end());
-                self.follow(provider, request, tokens_max, end, &grant, cx)
+                .reserve(request.tokens_estimate(), request.tokens_max, budget)?;
+        let draft = match &self.answer_source {
+            AnswerSource::Provider(provider) => {
+                let end = end.unwrap_or_else(|| provider.deadline_from_now());
+                self.ask_provider(provider, request, tokens_max, end, &grant, cx)
                     .await?
             }
-            Voice::Script(script) => until(end, script.answer(request)).await??,
-            Voice::Echo => Draft::said(request.last_text()),
+            AnswerSource::Script(script) => with_deadline(end, script.answer(request)).await??,
+            AnswerSource::Echo => AnswerDraft::from_text(request.last_text()),
         };
         let usage = draft.usage(request);
-        grant.spend(usage);
+        grant.record_usage(usage);
         let cost = self.ledger.cost(usage);
-        let answer = draft.answer(
+        let answer = draft.into_answer(
             &self.model,
             &self.provider,
             usage,
             cost,
-            request.tool_uses(),
+            request.tool_use_count(),
         );
-        Ok((answer.map_err(|trouble| trouble.failure())?, usage))
+        Ok((answer.map_err(|trouble| trouble.to_failure())?, usage))
     }
 
-    /// Asks the provider, tells the caller how far the answer is, and keeps account of it in case it ends here.
-    async fn follow(
+    /// Asks the provider and reports progress to the caller. Records the usage so far at each piece
+    /// of the answer, so that a dropped request is counted too.
+    async fn ask_provider(
         &self,
-        provider: &Provider,
-        request: &Request,
+        provider: &ProviderClient,
+        request: &ModelRequest,
         tokens_max: u32,
         end: Instant,
-        grant: &Grant,
-        cx: &Cx,
-    ) -> Result<Draft, Failure> {
+        grant: &UsageReservation,
+        cx: &Context,
+    ) -> Result<AnswerDraft, Failure> {
         let (report, shown) = (
-            Report {
+            AnswerProgress {
                 cx,
-                told: Mutex::default(),
+                last_report: Mutex::default(),
             },
-            Pieces::wanted(request, cx),
+            AnswerStreamer::if_requested(request, cx),
         );
-        let pieces = |draft: &Draft| {
-            grant.spend(draft.usage(request));
+        let pieces = |draft: &AnswerDraft| {
+            grant.record_usage(draft.usage(request));
             match &shown {
-                Some(shown) => shown.written(&draft.text),
-                None => report.written(draft.written_bytes() as u64),
+                Some(shown) => shown.send_new_text(&draft.text),
+                None => report.report(draft.written_bytes() as u64),
             }
         };
-        let once = Try {
+        let once = AttemptContext {
             request,
             tokens_max,
-            pieces: &pieces,
+            on_piece: &pieces,
         };
         provider
             .answer(&once, end)
             .await
-            .map_err(|trouble| trouble.failure())
+            .map_err(|trouble| trouble.to_failure())
     }
 }
 
-/// Waits for something until `end`.
+/// Runs `work` until it ends or `end` passes.
 ///
 /// # Errors
-/// `TimedOut`.
-async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failure> {
+/// `TimedOut` if `end` passes first.
+async fn with_deadline<T>(
+    end: Option<Instant>,
+    work: impl Future<Output = T>,
+) -> Result<T, Failure> {
     match end {
         Some(end) => timeout_at(end, work)
             .await
-            .map_err(|_| Trouble::TimedOut.failure()),
+            .map_err(|_| ProviderFailure::TimedOut.to_failure()),
         None => Ok(work.await),
     }
 }
 
-/// Tells the caller how much is written, in bytes: never what.
-struct Report<'a> {
-    cx: &'a Cx,
-    /// Bytes that were told, and when.
-    told: Mutex<(u64, Option<Instant>)>,
+/// Progress reports to the caller: bytes written, never their content.
+struct AnswerProgress<'a> {
+    cx: &'a Context,
+    /// Number of bytes and time of the last report.
+    last_report: Mutex<(u64, Option<Instant>)>,
 }
 
-impl Report<'_> {
-    fn written(&self, bytes: u64) {
-        let mut told = self.told.lock();
+impl AnswerProgress<'_> {
+    fn report(&self, bytes: u64) {
+        let mut told = self.last_report.lock();
         let is_early = told
             .1
-            .is_some_and(|last| last.elapsed() < MODEL_PROGRESS_EVERY);
-        // Another try begins anew; progress only grows.
+            .is_some_and(|last| last.elapsed() < MODEL_PROGRESS_INTERVAL);
+        // A retry starts from 0, but reported progress only grows.
         if bytes <= told.0 || is_early {
             return;
         }
@@ -346,72 +359,81 @@ impl Report<'_> {
     }
 }
 
-impl Agent for Model {
+impl Agent for LanguageModel {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX)
             .concurrent::<AskModel>(MODEL_HANDLERS_MAX)
-            .sync::<Describe>();
+            .sync::<DescribeAgent>();
     }
 
-    /// It has no state that a dropped request could leave half changed.
-    fn profile() -> Profile {
-        Profile::default().cancel_safe()
+    /// Marks the agent as cancel-safe: it has no state that a dropped request could leave half
+    /// changed.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().cancel_safe()
     }
 
     fn observe(&self) -> serde_json::Value {
-        let (tokens, micro_usd) = self.0.ledger.today();
+        let (tokens, micro_usd) = self.0.ledger.usage_today();
         serde_json::json!({
             "provider": self.0.provider, "model": self.0.model, "tokensToday": tokens, "microUsdToday": micro_usd
         })
     }
 }
 
-/// Says by what others choose it.
-impl SyncHandler<Describe> for Model {
-    fn handle(&mut self, _: Describe, _: &mut Cx) -> Result<About, Failure> {
-        Ok(About(RawObject::of("model", self.0.card.about())))
+/// Returns the model's card.
+impl SyncHandler<DescribeAgent> for LanguageModel {
+    fn handle(
+        &mut self,
+        _: DescribeAgent,
+        _: &mut Context,
+    ) -> Result<DescribeAgentResult, Failure> {
+        Ok(DescribeAgentResult(RawObject::single(
+            "model",
+            self.0.card.to_json(),
+        )))
     }
 }
 
-impl ConcurrentHandler<CreateMessage> for Model {
+impl ConcurrentHandler<CreateMessage> for LanguageModel {
     fn handle(
         &mut self,
         message: CreateMessage,
-        cx: Cx,
-    ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<SamplingAnswer, Failure>> + Send + 'static {
         let inner = self.0.clone();
-        async move { inner.sample(Request::read(&message)?, &cx).await }
+        async move { inner.sample(ModelRequest::parse(&message)?, &cx).await }
     }
 }
 
-impl ConcurrentHandler<AskModel> for Model {
+impl ConcurrentHandler<AskModel> for LanguageModel {
     fn handle(
         &mut self,
         message: AskModel,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         let inner = self.0.clone();
         async move {
             inner
-                .sample(Request::prompt(message)?, &cx)
+                .sample(ModelRequest::from_prompt(message)?, &cx)
                 .await
-                .map(|answer| answer.written().unwrap_or_default())
+                .map(|answer| answer.written_text().unwrap_or_default())
         }
     }
 }
 
-/// Answers from a script.
+/// Answers of a scripted model: those with a condition, those that follow in sequence, and the
+/// position in the sequence.
 #[derive(Debug)]
-struct Script {
+struct AnswerScript {
     rules: Vec<ScriptedAnswer>,
-    in_turn: Vec<ScriptedAnswer>,
+    sequence: Vec<ScriptedAnswer>,
     next: AtomicUsize,
 }
 
-impl Script {
+impl AnswerScript {
     fn new(answers: Vec<ScriptedAnswer>) -> Result<Self, ModelError> {
         if answers.is_empty() {
-            return Err(ModelError::Setting {
+            return Err(ModelError::InvalidSetting {
                 setting: "answers",
                 rule: "a script has at least one answer",
             });
@@ -421,12 +443,12 @@ impl Script {
             .partition(|answer| answer.when.is_some());
         Ok(Self {
             rules,
-            in_turn,
+            sequence: in_turn,
             next: AtomicUsize::new(0),
         })
     }
 
-    async fn answer(&self, request: &Request) -> Result<Draft, Failure> {
+    async fn answer(&self, request: &ModelRequest) -> Result<AnswerDraft, Failure> {
         let answer = self
             .pick(request)
             .ok_or_else(|| Failure::unavailable("the script has no answer to this"))?;
@@ -436,22 +458,22 @@ impl Script {
         if let Some(sentence) = &answer.fails {
             return Err(Failure::unavailable(sentence));
         }
-        let mut draft = Draft::said(answer.text.clone());
+        let mut draft = AnswerDraft::from_text(answer.text.clone());
         if let Some(tool) = &answer.tool {
             let input = serde_json::to_string(&tool.input).unwrap_or_default();
             draft
-                .tool_whole(None, &tool.name, &input)
-                .map_err(|trouble| trouble.failure())?;
+                .add_complete_tool_use(None, &tool.name, &input)
+                .map_err(|trouble| trouble.to_failure())?;
         }
         if let Some(reason) = &answer.stop_reason {
-            draft.stop = Some(Stop::Named(reason.clone()));
+            draft.stop_reason = Some(StopReason::Named(reason.clone()));
         }
         draft.input_tokens = answer.usage.map(|usage| usage.input_tokens);
         draft.output_tokens = answer.usage.map(|usage| usage.output_tokens);
         Ok(draft)
     }
 
-    fn pick(&self, request: &Request) -> Option<&ScriptedAnswer> {
+    fn pick(&self, request: &ModelRequest) -> Option<&ScriptedAnswer> {
         let last = request.last_text();
         let fits = |answer: &&ScriptedAnswer| {
             answer
@@ -463,29 +485,29 @@ impl Script {
             return Some(rule);
         }
         let turn = self.next.fetch_add(1, Relaxed);
-        self.in_turn.get(turn).or(self.in_turn.last())
+        self.sequence.get(turn).or(self.sequence.last())
     }
 }
 
-/// By what a model is chosen.
+/// Names and scores by which a model is chosen.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Card {
-    /// Its own name and others, in lower case.
+pub struct ModelCard {
+    /// Names of the model in lower case: its own name first, then its aliases.
     names: Vec<String>,
-    scores: Scores,
+    scores: ModelScores,
 }
 
-impl Card {
-    /// A model of this name.
+impl ModelCard {
+    /// Creates the card of a model with this name.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] for scores that aren't from 0 to 1.
-    pub fn new(name: &str, aliases: Vec<String>, scores: Scores) -> Result<Self, ModelError> {
+    /// [`ModelError::InvalidSetting`] for scores outside of 0 to 1.
+    pub fn new(name: &str, aliases: Vec<String>, scores: ModelScores) -> Result<Self, ModelError> {
         if [scores.cost, scores.speed, scores.intelligence]
             .iter()
             .any(|score| !(0.0..=1.0).contains(score))
         {
-            return Err(ModelError::Setting {
+            return Err(ModelError::InvalidSetting {
                 setting: "scores",
                 rule: "each is a number from 0 to 1",
             });
@@ -497,26 +519,28 @@ impl Card {
         Ok(Self { names, scores })
     }
 
-    /// The same in JSON: `{"names": [..], "scores": {"cost": .., "speed": .., "intelligence": ..}}`.
-    fn about(&self) -> RawObject {
-        let Scores {
+    /// Returns the card as JSON: `{"names": [..], "scores": {"cost": .., "speed": ..,
+    /// "intelligence": ..}}`.
+    fn to_json(&self) -> RawObject {
+        let ModelScores {
             cost,
             speed,
             intelligence,
         } = self.scores;
-        let scores = RawObject::of("cost", cost)
+        let scores = RawObject::single("cost", cost)
             .with("speed", speed)
             .with("intelligence", intelligence);
-        RawObject::of("names", &self.names).with("scores", scores)
+        RawObject::single("names", &self.names).with("scores", scores)
     }
 
-    /// A hint is a part of a name (client/sampling, "Model Preferences").
-    fn fits(&self, hint: &str) -> bool {
+    /// Whether the hint is a substring of one of the model's names (MCP client/sampling, "Model
+    /// Preferences").
+    fn matches_hint(&self, hint: &str) -> bool {
         self.names.iter().any(|name| name.contains(hint))
     }
 
-    fn worth(&self, preferences: &Preferences) -> f64 {
-        let Scores {
+    fn weighted_score(&self, preferences: &ModelPreferences) -> f64 {
+        let ModelScores {
             cost,
             speed,
             intelligence,
@@ -526,37 +550,39 @@ impl Card {
     }
 }
 
-/// One of several: whatever handles [`CreateMessage`] under a name of the directory.
+/// Member of a [`ModelPool`]: any agent in the directory that handles [`CreateMessage`].
 #[derive(Debug, Clone)]
-pub struct Member {
+pub struct PoolMember {
     name: String,
-    card: Card,
+    card: ModelCard,
 }
 
-impl Member {
-    /// The agent that the directory has under `name` when it is asked; hints find it by that name too.
-    pub fn new(name: impl Into<String>, mut card: Card) -> Self {
+impl PoolMember {
+    /// Creates a member that is looked up in the directory under `name` for each request. Hints
+    /// match this name too.
+    pub fn new(name: impl Into<String>, mut card: ModelCard) -> Self {
         let name = name.into();
         card.names.push(name.to_lowercase());
         Self { name, card }
     }
 }
 
-/// Several models as one.
+/// Pool of several models that acts as one agent and chooses a model for each request.
 #[derive(Debug, Clone)]
-pub struct Models {
-    members: Arc<[Member]>,
+pub struct ModelPool {
+    members: Arc<[PoolMember]>,
     fallback: bool,
 }
 
-impl Models {
-    /// These, the preferred first; with `fallback` the next is asked where one fails.
+impl ModelPool {
+    /// Creates a pool, the preferred members first. With `fallback`, the next member is asked if
+    /// one fails.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] without a member.
-    pub fn new(members: Vec<Member>, fallback: bool) -> Result<Self, ModelError> {
+    /// [`ModelError::InvalidSetting`] without a member.
+    pub fn new(members: Vec<PoolMember>, fallback: bool) -> Result<Self, ModelError> {
         if members.is_empty() {
-            return Err(ModelError::Setting {
+            return Err(ModelError::InvalidSetting {
                 setting: "members",
                 rule: "there is at least one",
             });
@@ -567,37 +593,42 @@ impl Models {
         })
     }
 
-    /// All members, the best first: those that a hint names, in the order of the hints; then the others. Among equals what the
-    /// caller cares for decides, and after that their order here.
-    fn ranked(&self, preferences: &Preferences) -> Vec<&Member> {
-        let place = |member: &Member| {
+    /// Ranks all members: first those that match a hint, in the order of hints, then the others.
+    /// Ties are decided by the caller's priorities, then by the order in the pool.
+    fn rank_members(&self, preferences: &ModelPreferences) -> Vec<&PoolMember> {
+        let place = |member: &PoolMember| {
             preferences
                 .hints
                 .iter()
-                .position(|hint| member.card.fits(hint))
+                .position(|hint| member.card.matches_hint(hint))
                 .unwrap_or(preferences.hints.len())
         };
-        let better = |a: &&Member, b: &&Member| {
+        let better = |a: &&PoolMember, b: &&PoolMember| {
             let worth = || {
                 b.card
-                    .worth(preferences)
-                    .partial_cmp(&a.card.worth(preferences))
+                    .weighted_score(preferences)
+                    .partial_cmp(&a.card.weighted_score(preferences))
             };
             place(a)
                 .cmp(&place(b))
                 .then_with(|| worth().unwrap_or(std::cmp::Ordering::Equal))
         };
-        let mut members: Vec<&Member> = self.members.iter().collect();
+        let mut members: Vec<&PoolMember> = self.members.iter().collect();
         members.sort_by(better);
         members
     }
 
-    async fn ask<M, T>(&self, message: M, preferences: &Preferences, cx: &Cx) -> Result<T, Failure>
+    async fn ask<M, T>(
+        &self,
+        message: M,
+        preferences: &ModelPreferences,
+        cx: &Context,
+    ) -> Result<T, Failure>
     where
         M: Message<Reply = Result<T, Failure>> + Clone,
     {
         let mut failed: Option<(&str, Failure)> = None;
-        for member in self.ranked(preferences) {
+        for member in self.rank_members(preferences) {
             if let Some((before, failure)) = &failed {
                 callboard_message::log::warn!(by: &member.name, failed = before, kind = %failure.kind, next = member.name, "the next model is asked");
             }
@@ -611,7 +642,9 @@ impl Models {
             };
             match answered {
                 Ok(answer) => return Ok(answer),
-                Err(failure) if !self.fallback || !may_go_on(failure.kind) || cx.is_cancelled() => {
+                Err(failure)
+                    if !self.fallback || !may_fall_back(failure.kind) || cx.is_cancelled() =>
+                {
                     return Err(failure);
                 }
                 Err(failure) => failed = Some((&member.name, failure)),
@@ -625,8 +658,9 @@ impl Models {
     }
 }
 
-/// Whether another model may fare better. What doesn't fit, isn't allowed or is blocked is so everywhere.
-fn may_go_on(kind: FailureKind) -> bool {
+/// Whether another member of the pool may succeed after a failure of this kind. Invalid, denied and
+/// blocked requests would fail with every model.
+fn may_fall_back(kind: FailureKind) -> bool {
     use FailureKind::{Internal, NotFound, Overloaded, Rejected, TimedOut, Unavailable};
     matches!(
         kind,
@@ -634,15 +668,16 @@ fn may_go_on(kind: FailureKind) -> bool {
     )
 }
 
-impl Agent for Models {
+impl Agent for ModelPool {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX)
             .concurrent::<AskModel>(MODEL_HANDLERS_MAX);
     }
 
-    /// It has no state that a dropped request could leave half changed.
-    fn profile() -> Profile {
-        Profile::default().cancel_safe()
+    /// Marks the agent as cancel-safe: it has no state that a dropped request could leave half
+    /// changed.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().cancel_safe()
     }
 
     fn observe(&self) -> serde_json::Value {
@@ -650,25 +685,25 @@ impl Agent for Models {
     }
 }
 
-impl ConcurrentHandler<CreateMessage> for Models {
+impl ConcurrentHandler<CreateMessage> for ModelPool {
     fn handle(
         &mut self,
         message: CreateMessage,
-        cx: Cx,
-    ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<SamplingAnswer, Failure>> + Send + 'static {
         let models = self.clone();
-        let preferences = Preferences::read(&message);
+        let preferences = ModelPreferences::parse(&message);
         async move { models.ask(message, &preferences, &cx).await }
     }
 }
 
-impl ConcurrentHandler<AskModel> for Models {
+impl ConcurrentHandler<AskModel> for ModelPool {
     fn handle(
         &mut self,
         message: AskModel,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         let models = self.clone();
-        async move { models.ask(message, &Preferences::default(), &cx).await }
+        async move { models.ask(message, &ModelPreferences::default(), &cx).await }
     }
 }

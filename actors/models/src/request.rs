@@ -1,109 +1,109 @@
-//! A request for an answer, read once from the params of `sampling/createMessage` (MCP 2025-11-25, client/sampling),
-//! before any provider's shape is made of it.
+//! Provider-independent request, parsed once from the params of `sampling/createMessage` (MCP
+//! 2025-11-25, client/sampling).
 
 use std::collections::HashSet;
 
-use callboard_message::surface::CreateMessage;
-use callboard_message::{Content, Failure, RawObject, SampleAnswer, Speaker};
+use callboard_message::capabilities::CreateMessage;
+use callboard_message::{Content, Failure, RawObject, SamplingAnswer, Speaker};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::AskModel;
-use super::trouble::Trouble;
+use super::provider_failure::ProviderFailure;
 
-/// Most blocks of one conversation.
+/// Maximum content blocks of one conversation. More are rejected with `InvalidInput`. Fixed.
 pub const MODEL_BLOCKS_MAX: usize = 4_096;
-/// Most tools that one request may offer.
+/// Maximum tools in one request. More are rejected with `InvalidInput`. Fixed.
 pub const MODEL_TOOLS_MAX: usize = 256;
-/// Member of `_meta` in the params of `sampling/createMessage`: `true` where the caller gets the text as it is written, as pieces
-/// of one artifact ([`STREAM_ARTIFACT`](crate::STREAM_ARTIFACT)).
+/// Key in `_meta` of the params of `sampling/createMessage`. `true` streams the text to the caller
+/// while it is written, as pieces of one artifact ([`STREAM_ARTIFACT`](crate::STREAM_ARTIFACT)).
 pub const STREAM_KEY: &str = "callboard/stream";
-/// What a picture or a sound is taken to cost before the provider says, in tokens.
+/// Estimated tokens of an image or audio block, until the provider reports the number.
 const MEDIA_TOKENS_ESTIMATE: u64 = 1_500;
-/// How many bytes of text are taken for one token before the provider says.
-const BYTES_A_TOKEN: u64 = 4;
+/// Estimated bytes of text per token, until the provider reports the number.
+const BYTES_PER_TOKEN: u64 = 4;
 
-/// A conversation to go on with.
+/// Conversation to be continued by the model.
 #[derive(Clone, Default)]
-pub(super) struct Request {
+pub(super) struct ModelRequest {
     pub system: Option<String>,
     pub turns: Vec<Turn>,
-    /// Tokens that may be written.
+    /// Maximum tokens of the answer.
     pub tokens_max: Option<u32>,
     pub temperature: Option<f64>,
-    pub stop: Vec<String>,
-    pub tools: Vec<Tool>,
-    pub choice: Choice,
-    /// Whether the caller gets the text while it is written.
+    pub stop_sequences: Vec<String>,
+    pub tools: Vec<ToolSpec>,
+    pub tool_choice: ToolChoiceMode,
+    /// Whether the text is streamed to the caller.
     pub stream: bool,
 }
 
 #[derive(Clone)]
 pub(super) struct Turn {
     pub speaker: Speaker,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<ContentBlock>,
 }
 
 #[derive(Clone)]
-pub(super) enum Block {
+pub(super) enum ContentBlock {
     Text(String),
-    Image(Media),
-    Audio(Media),
+    Image(MediaContent),
+    Audio(MediaContent),
     ToolUse {
         id: String,
         name: String,
         input: Box<RawValue>,
     },
-    /// `blocks` are texts, pictures and sounds.
+    /// Result of a tool; `blocks` are texts, images and audio.
     ToolResult {
         id: String,
-        blocks: Vec<Block>,
+        blocks: Vec<ContentBlock>,
         is_error: bool,
     },
 }
 
-/// A picture or sound, as base64.
+/// Base64-encoded image or audio.
 #[derive(Clone)]
-pub(super) struct Media {
+pub(super) struct MediaContent {
     pub mime_type: String,
     pub data: String,
 }
 
-impl Media {
-    /// As a `data:` URL (RFC 2397).
-    pub fn url(&self) -> String {
+impl MediaContent {
+    /// Returns a `data:` URL (RFC 2397).
+    pub fn to_data_url(&self) -> String {
         format!("data:{};base64,{}", self.mime_type, self.data)
     }
 }
 
 #[derive(Clone)]
-pub(super) struct Tool {
+pub(super) struct ToolSpec {
     pub name: String,
     pub description: Option<String>,
     pub schema: Box<RawValue>,
 }
 
-/// Whether tools may, must, or must not be used.
+/// Whether the model may, must or must not call tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Choice {
+pub(super) enum ToolChoiceMode {
     #[default]
     Auto,
     Required,
     None,
 }
 
-impl Request {
-    /// One turn of the user's.
+impl ModelRequest {
+    /// Creates a request with one user turn.
     ///
     /// # Errors
-    /// `InvalidInput` like [`Request::read`].
-    pub fn prompt(ask: AskModel) -> Result<Self, Failure> {
+    /// `InvalidInput`, as [`ModelRequest::parse`].
+    pub fn from_prompt(ask: AskModel) -> Result<Self, Failure> {
         let turn = Turn {
             speaker: Speaker::User,
-            blocks: vec![Block::Text(ask.prompt)],
+            blocks: vec![ContentBlock::Text(ask.prompt)],
         };
         let (system, tokens_max) = (ask.system_prompt, ask.max_tokens);
         let request = Self {
@@ -112,43 +112,49 @@ impl Request {
             tokens_max,
             ..Self::default()
         };
-        request.check()?;
+        request.validate()?;
         Ok(request)
     }
 
-    /// Reads the params of a request.
+    /// Parses the params of a request.
     ///
     /// # Errors
-    /// `InvalidInput`, which names the member that doesn't fit and never shows what it holds.
-    pub fn read(params: &CreateMessage) -> Result<Self, Failure> {
+    /// `InvalidInput` naming the invalid member, without its content.
+    pub fn parse(params: &CreateMessage) -> Result<Self, Failure> {
         let params = &params.0;
-        let turns: Vec<RawObject> = required(params, "messages", "an array of objects")?;
+        let turns: Vec<RawObject> = required_member(params, "messages", "an array of objects")?;
         let tools: Vec<RawObject> =
-            optional(params, "tools", "an array of objects")?.unwrap_or_default();
+            optional_member(params, "tools", "an array of objects")?.unwrap_or_default();
         if tools.len() > MODEL_TOOLS_MAX {
             return Err(Failure::invalid(format!(
                 "more than {MODEL_TOOLS_MAX} tools"
             )));
         }
         let request = Self {
-            system: optional(params, "systemPrompt", "a string")?,
-            turns: turns.iter().map(Turn::read).collect::<Result<_, _>>()?,
-            tokens_max: optional(params, "maxTokens", "a whole number of tokens")?,
-            temperature: optional(params, "temperature", "a number")?,
-            stop: optional(params, "stopSequences", "an array of strings")?.unwrap_or_default(),
-            tools: tools.iter().map(Tool::read).collect::<Result<_, _>>()?,
-            choice: Choice::read(optional(params, "toolChoice", "an object")?.as_ref())?,
+            system: optional_member(params, "systemPrompt", "a string")?,
+            turns: turns.iter().map(Turn::parse).collect::<Result<_, _>>()?,
+            tokens_max: optional_member(params, "maxTokens", "a whole number of tokens")?,
+            temperature: optional_member(params, "temperature", "a number")?,
+            stop_sequences: optional_member(params, "stopSequences", "an array of strings")?
+                .unwrap_or_default(),
+            tools: tools
+                .iter()
+                .map(ToolSpec::parse)
+                .collect::<Result<_, _>>()?,
+            tool_choice: ToolChoiceMode::parse(
+                optional_member(params, "toolChoice", "an object")?.as_ref(),
+            )?,
             stream: params
                 .object("_meta")
                 .and_then(|meta| meta.read(STREAM_KEY))
                 .unwrap_or_default(),
         };
-        request.check()?;
+        request.validate()?;
         Ok(request)
     }
 
-    /// What no provider accepts is refused here, with the rule.
-    fn check(&self) -> Result<(), Failure> {
+    /// Checks the rules for requests that hold for all providers.
+    fn validate(&self) -> Result<(), Failure> {
         if self.turns.is_empty() {
             return Err(Failure::invalid("`messages` is empty"));
         }
@@ -162,117 +168,122 @@ impl Request {
         }
         let mut open = HashSet::new();
         for turn in &self.turns {
-            turn.check(&mut open)?;
+            turn.validate(&mut open)?;
         }
         if open.is_empty() {
             Ok(())
         } else {
-            Err(unanswered())
+            Err(missing_tool_result())
         }
     }
 
-    fn blocks(&self) -> impl Iterator<Item = &Block> {
+    fn blocks(&self) -> impl Iterator<Item = &ContentBlock> {
         self.turns.iter().flat_map(|turn| &turn.blocks)
     }
 
-    /// What it may cost to read, in tokens: a guess, until the provider says.
+    /// Estimates the number of input tokens.
     pub fn tokens_estimate(&self) -> u64 {
         let texts = self
             .system
             .iter()
-            .map(|system| system.len() as u64 / BYTES_A_TOKEN);
-        let tools = self.tools.iter().map(Tool::tokens_estimate);
-        let blocks = self.blocks().map(Block::tokens_estimate);
+            .map(|system| system.len() as u64 / BYTES_PER_TOKEN);
+        let tools = self.tools.iter().map(ToolSpec::tokens_estimate);
+        let blocks = self.blocks().map(ContentBlock::tokens_estimate);
         texts.chain(tools).chain(blocks).sum::<u64>() + 1
     }
 
-    /// The text of the last turn.
+    /// Returns the text of the last turn.
     pub fn last_text(&self) -> String {
         self.turns
             .last()
-            .map(|turn| texts(&turn.blocks))
+            .map(|turn| join_texts(&turn.blocks))
             .unwrap_or_default()
     }
 
-    /// How many tools were used in the conversation so far.
-    pub fn tool_uses(&self) -> usize {
+    /// Returns the number of tool calls in the conversation.
+    pub fn tool_use_count(&self) -> usize {
         self.blocks()
-            .filter(|block| matches!(block, Block::ToolUse { .. }))
+            .filter(|block| matches!(block, ContentBlock::ToolUse { .. }))
             .count()
     }
 
-    /// The name of the tool whose use has this id.
-    pub fn tool_of(&self, use_id: &str) -> Option<&str> {
+    /// Returns the name of the tool in the tool call with this id.
+    pub fn tool_name_of_use(&self, use_id: &str) -> Option<&str> {
         self.blocks().find_map(|block| match block {
-            Block::ToolUse { id, name, .. } if id == use_id => Some(&**name),
+            ContentBlock::ToolUse { id, name, .. } if id == use_id => Some(&**name),
             _ => None,
         })
     }
 }
 
-/// What so many bytes of text may be in tokens.
-fn tokens_of(bytes: usize) -> u64 {
-    bytes as u64 / BYTES_A_TOKEN + 1
+/// Estimates the tokens of a text of `bytes` bytes.
+fn estimate_tokens(bytes: usize) -> u64 {
+    bytes as u64 / BYTES_PER_TOKEN + 1
 }
 
-/// The texts among blocks, one a line.
-pub(super) fn texts(blocks: &[Block]) -> String {
+/// Joins the text blocks, one per line.
+pub(super) fn join_texts(blocks: &[ContentBlock]) -> String {
     let texts = blocks.iter().filter_map(|block| match block {
-        Block::Text(text) => Some(&**text),
+        ContentBlock::Text(text) => Some(&**text),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
 impl Turn {
-    fn read(turn: &RawObject) -> Result<Self, Failure> {
-        let speaker = required(turn, "role", "`user` or `assistant`")?;
+    fn parse(turn: &RawObject) -> Result<Self, Failure> {
+        let speaker = required_member(turn, "role", "`user` or `assistant`")?;
         let content = turn
             .get("content")
             .ok_or_else(|| Failure::invalid("a message has no `content`"))?;
         let blocks: Vec<RawObject> = match content.get().as_bytes().first() {
-            Some(b'[') => {
-                serde_json::from_str(content.get()).map_err(|_| wrong("content", "blocks"))?
-            }
+            Some(b'[') => serde_json::from_str(content.get())
+                .map_err(|_| invalid_member("content", "blocks"))?,
             _ => vec![
                 RawObject::parse(content)
-                    .map_err(|_| wrong("content", "a block or an array of blocks"))?,
+                    .map_err(|_| invalid_member("content", "a block or an array of blocks"))?,
             ],
         };
         Ok(Self {
             speaker,
-            blocks: blocks.iter().map(Block::read).collect::<Result<_, _>>()?,
+            blocks: blocks
+                .iter()
+                .map(ContentBlock::parse)
+                .collect::<Result<_, _>>()?,
         })
     }
 
-    /// Each use of a tool is answered in the very next turn, which holds nothing else (client/sampling, "Tool Result Messages").
-    fn check<'a>(&'a self, open: &mut HashSet<&'a str>) -> Result<(), Failure> {
-        let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+    /// Checks that each tool call is answered in the next turn, which contains only results (MCP
+    /// client/sampling, "Tool Result Messages").
+    fn validate<'a>(&'a self, open: &mut HashSet<&'a str>) -> Result<(), Failure> {
+        let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
         let results = self.blocks.iter().filter(|block| is_result(block)).count();
         if results > 0 && (results < self.blocks.len() || self.speaker == Speaker::Assistant) {
             return Err(Failure::invalid(
-                "results of tools stand alone, in a message of the user's",
+                "tool results must be alone in a message with the role `user`",
             ));
         }
         for block in &self.blocks {
-            if let Block::ToolResult { id, .. } = block
+            if let ContentBlock::ToolResult { id, .. } = block
                 && !open.remove(&**id)
             {
                 return Err(Failure::invalid(
-                    "a tool's result answers no use of the turn before",
+                    "a tool result matches no tool use of the previous message",
                 ));
             }
         }
         if !open.is_empty() {
-            return Err(unanswered());
+            return Err(missing_tool_result());
         }
         for block in &self.blocks {
             match block {
-                Block::ToolUse { .. } if self.speaker == Speaker::User => {
-                    return Err(Failure::invalid("only the assistant uses tools"));
+                ContentBlock::ToolUse { .. } if self.speaker == Speaker::User => {
+                    return Err(Failure::invalid(
+                        "tool uses must be in a message with the role `assistant`",
+                    ));
                 }
-                Block::ToolUse { id, .. } if !open.insert(id) => {
-                    return Err(Failure::invalid("two uses of tools have one id"));
+                ContentBlock::ToolUse { id, .. } if !open.insert(id) => {
+                    return Err(Failure::invalid("two tool uses have the same id"));
                 }
                 _ => {}
             }
@@ -281,22 +292,22 @@ impl Turn {
     }
 }
 
-impl Block {
-    fn read(block: &RawObject) -> Result<Self, Failure> {
-        let kind: String = required(block, "type", "a string")?;
+impl ContentBlock {
+    fn parse(block: &RawObject) -> Result<Self, Failure> {
+        let kind: String = required_member(block, "type", "a string")?;
         Ok(match &*kind {
-            "text" => Self::Text(required(block, "text", "a string")?),
-            "image" => Self::Image(Media::read(block, "image/")?),
-            "audio" => Self::Audio(Media::read(block, "audio/")?),
+            "text" => Self::Text(required_member(block, "text", "a string")?),
+            "image" => Self::Image(MediaContent::parse(block, "image/")?),
+            "audio" => Self::Audio(MediaContent::parse(block, "audio/")?),
             "tool_use" => Self::ToolUse {
-                id: required(block, "id", "a string")?,
-                name: required(block, "name", "a string")?,
-                input: required::<RawObject>(block, "input", "an object")?.to_raw(),
+                id: required_member(block, "id", "a string")?,
+                name: required_member(block, "name", "a string")?,
+                input: required_member::<RawObject>(block, "input", "an object")?.to_raw(),
             },
             "tool_result" => Self::ToolResult {
-                id: required(block, "toolUseId", "a string")?,
+                id: required_member(block, "toolUseId", "a string")?,
                 blocks: result_blocks(block)?,
-                is_error: optional(block, "isError", "true or false")?.unwrap_or(false),
+                is_error: optional_member(block, "isError", "true or false")?.unwrap_or(false),
             },
             _ => {
                 return Err(Failure::invalid(
@@ -308,34 +319,37 @@ impl Block {
 
     fn tokens_estimate(&self) -> u64 {
         match self {
-            Self::Text(text) => tokens_of(text.len()),
+            Self::Text(text) => estimate_tokens(text.len()),
             Self::Image(_) | Self::Audio(_) => MEDIA_TOKENS_ESTIMATE,
-            Self::ToolUse { name, input, .. } => tokens_of(name.len() + input.get().len()),
+            Self::ToolUse { name, input, .. } => estimate_tokens(name.len() + input.get().len()),
             Self::ToolResult { blocks, .. } => blocks.iter().map(Self::tokens_estimate).sum(),
         }
     }
 }
 
-/// What a tool gave, as texts, pictures and sounds; `structuredContent` counts only where there is nothing else.
-fn result_blocks(result: &RawObject) -> Result<Vec<Block>, Failure> {
+/// Converts a tool result to texts, images and audio. `structuredContent` is used only without any
+/// content block.
+fn result_blocks(result: &RawObject) -> Result<Vec<ContentBlock>, Failure> {
     let blocks: Vec<RawObject> =
-        optional(result, "content", "an array of blocks")?.unwrap_or_default();
+        optional_member(result, "content", "an array of blocks")?.unwrap_or_default();
     let structured = result
         .get("structuredContent")
         .filter(|_| blocks.is_empty());
     if let Some(structured) = structured {
-        return Ok(vec![Block::Text(structured.get().to_owned())]);
+        return Ok(vec![ContentBlock::Text(structured.get().to_owned())]);
     }
     blocks.iter().map(result_block).collect()
 }
 
-fn result_block(block: &RawObject) -> Result<Block, Failure> {
+fn result_block(block: &RawObject) -> Result<ContentBlock, Failure> {
     match block.text("type").as_deref() {
-        Some("text" | "image" | "audio") => Block::read(block),
-        Some("resource_link") => Ok(Block::Text(required(block, "uri", "a string")?)),
+        Some("text" | "image" | "audio") => ContentBlock::parse(block),
+        Some("resource_link") => Ok(ContentBlock::Text(required_member(
+            block, "uri", "a string",
+        )?)),
         Some("resource") => {
-            let resource: RawObject = required(block, "resource", "an object")?;
-            Ok(Block::Text(
+            let resource: RawObject = required_member(block, "resource", "an object")?;
+            Ok(ContentBlock::Text(
                 resource
                     .text("text")
                     .or_else(|| resource.text("uri"))
@@ -348,26 +362,29 @@ fn result_block(block: &RawObject) -> Result<Block, Failure> {
     }
 }
 
-impl Media {
-    fn read(block: &RawObject, family: &str) -> Result<Self, Failure> {
-        let mime_type: String = required(block, "mimeType", "a string")?;
+impl MediaContent {
+    fn parse(block: &RawObject, family: &str) -> Result<Self, Failure> {
+        let mime_type: String = required_member(block, "mimeType", "a string")?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '+' | '-' | '.');
         if !mime_type.starts_with(family) || !mime_type.chars().all(is_plain) {
-            return Err(wrong("mimeType", "a media type of the block's kind"));
+            return Err(invalid_member(
+                "mimeType",
+                "a media type of the block's kind",
+            ));
         }
         Ok(Self {
             mime_type,
-            data: required(block, "data", "base64 text")?,
+            data: required_member(block, "data", "base64 text")?,
         })
     }
 }
 
-impl Tool {
-    fn read(tool: &RawObject) -> Result<Self, Failure> {
-        let schema: RawObject = required(tool, "inputSchema", "an object")?;
+impl ToolSpec {
+    fn parse(tool: &RawObject) -> Result<Self, Failure> {
+        let schema: RawObject = required_member(tool, "inputSchema", "an object")?;
         let (name, description) = (
-            required(tool, "name", "a string")?,
-            optional(tool, "description", "a string")?,
+            required_member(tool, "name", "a string")?,
+            optional_member(tool, "description", "a string")?,
         );
         Ok(Self {
             name,
@@ -377,7 +394,7 @@ impl Tool {
     }
 
     fn tokens_estimate(&self) -> u64 {
-        tokens_of(
+        estimate_tokens(
             self.name.len()
                 + self.description.as_ref().map_or(0, String::len)
                 + self.schema.get().len(),
@@ -385,29 +402,32 @@ impl Tool {
     }
 }
 
-impl Choice {
-    fn read(choice: Option<&RawObject>) -> Result<Self, Failure> {
+impl ToolChoiceMode {
+    fn parse(choice: Option<&RawObject>) -> Result<Self, Failure> {
         match choice.and_then(|choice| choice.text("mode")).as_deref() {
             None | Some("auto") => Ok(Self::Auto),
             Some("required") => Ok(Self::Required),
             Some("none") => Ok(Self::None),
-            Some(_) => Err(wrong("toolChoice.mode", "`auto`, `required` or `none`")),
+            Some(_) => Err(invalid_member(
+                "toolChoice.mode",
+                "`auto`, `required` or `none`",
+            )),
         }
     }
 }
 
-/// Names by which the caller would like a model, and what it cares for: `modelPreferences`.
+/// Model hints and priorities of a request: `modelPreferences`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Preferences {
-    /// Parts of names, the preferred first, in lower case.
+pub(super) struct ModelPreferences {
+    /// Parts of model names in lower case, the preferred first.
     pub hints: Vec<String>,
     /// Weights of cost, speed and intelligence, each from 0 to 1.
     pub weights: [f64; 3],
 }
 
-impl Preferences {
-    /// What doesn't fit is left out: preferences are advice.
-    pub fn read(params: &CreateMessage) -> Self {
+impl ModelPreferences {
+    /// Parses the preferences. Invalid ones are ignored, because preferences are advisory.
+    pub fn parse(params: &CreateMessage) -> Self {
         let preferences = params.0.object("modelPreferences").unwrap_or_default();
         let hints: Vec<Value> = preferences.read("hints").unwrap_or_default();
         let names = hints
@@ -423,21 +443,25 @@ impl Preferences {
     }
 }
 
-/// A block of the protocol's, for an answer.
-fn tool_use(id: &str, name: &str, input: &RawValue) -> Content {
+/// Creates a `tool_use` block of MCP.
+fn tool_use_block(id: &str, name: &str, input: &RawValue) -> Content {
     Content(
-        RawObject::of("type", "tool_use")
+        RawObject::single("type", "tool_use")
             .with("id", id)
             .with("name", name)
             .with("input", input),
     )
 }
 
-fn required<T: DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<T, Failure> {
-    optional(from, name, shape)?.ok_or_else(|| wrong(name, shape))
+fn required_member<T: DeserializeOwned>(
+    from: &RawObject,
+    name: &str,
+    shape: &str,
+) -> Result<T, Failure> {
+    optional_member(from, name, shape)?.ok_or_else(|| invalid_member(name, shape))
 }
 
-fn optional<T: DeserializeOwned>(
+fn optional_member<T: DeserializeOwned>(
     from: &RawObject,
     name: &str,
     shape: &str,
@@ -447,65 +471,65 @@ fn optional<T: DeserializeOwned>(
         Some(value) if value.get() == "null" => Ok(None),
         Some(value) => serde_json::from_str(value.get())
             .map(Some)
-            .map_err(|_| wrong(name, shape)),
+            .map_err(|_| invalid_member(name, shape)),
     }
 }
 
-fn wrong(name: &str, shape: &str) -> Failure {
+fn invalid_member(name: &str, shape: &str) -> Failure {
     Failure::invalid(format!("`{name}` must be {shape}"))
 }
 
-fn unanswered() -> Failure {
-    Failure::invalid("a use of a tool has no result in the turn after it")
+fn missing_tool_result() -> Failure {
+    Failure::invalid("a tool use has no result in the next message")
 }
 
-/// Member of an answer's `_meta`: the tokens used, `{"inputTokens": n, "outputTokens": n}`.
+/// Key in `_meta` of an answer: token usage as `{"inputTokens": n, "outputTokens": n}`.
 pub const USAGE_KEY: &str = "callboard/usage";
-/// Member of an answer's `_meta`: who provided the model, for example `openai`.
+/// Key in `_meta` of an answer: name of the model's provider, such as `openai`.
 pub const PROVIDER_KEY: &str = "callboard/provider";
-/// Most uses of tools in one answer.
+/// Maximum tool calls in one answer. More fail as `Unavailable`. Fixed.
 pub const MODEL_TOOL_USES_MAX: usize = 64;
 
-/// Tokens used.
+/// Token usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(super) struct TokenCounts {
     pub input: u64,
     pub output: u64,
 }
 
-impl Usage {
+impl TokenCounts {
     pub fn total(self) -> u64 {
         self.input.saturating_add(self.output)
     }
 }
 
-/// An answer that is being written.
+/// Answer under construction.
 #[derive(Default)]
-pub(super) struct Draft {
-    /// The model's own name, where the provider says it.
+pub(super) struct AnswerDraft {
+    /// Model name reported by the provider.
     pub model: Option<String>,
     pub text: String,
-    uses: Vec<ToolUse>,
-    pub stop: Option<Stop>,
+    tool_uses: Vec<DraftToolUse>,
+    pub stop_reason: Option<StopReason>,
     pub input_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
-    /// Whether the provider said that this is all.
-    pub is_whole: bool,
+    /// Whether the provider reported the end of the answer.
+    pub is_complete: bool,
 }
 
 #[derive(Default)]
-struct ToolUse {
-    /// The provider's number for it, while it streams.
+struct DraftToolUse {
+    /// Index of the tool call in the provider's stream.
     place: u64,
     id: String,
     name: String,
     input: String,
 }
 
-/// Reason an answer ended, by MCP's name where it has one.
+/// Reason that an answer ended, by its MCP name if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Stop {
+pub(super) enum StopReason {
     EndTurn,
     MaxTokens,
     #[serde(rename = "stopSequence")]
@@ -515,14 +539,15 @@ pub(super) enum Stop {
     Refusal,
     PauseTurn,
     Other,
-    /// The name that a script gives.
+    /// Name given by a script.
     #[serde(untagged)]
     Named(String),
 }
 
-impl Stop {
-    /// Reads any provider's name: no two mean different things by one.
-    pub fn of(reason: &str) -> Self {
+impl StopReason {
+    /// Converts a provider's stop reason. One function serves all providers, because their names
+    /// for stop reasons don't conflict.
+    pub fn from_provider(reason: &str) -> Self {
         match reason {
             "end_turn" | "stop" => Self::EndTurn,
             "max_tokens" | "model_context_window_exceeded" | "length" | "max_output_tokens" => {
@@ -538,40 +563,40 @@ impl Stop {
     }
 }
 
-impl Draft {
-    /// A text, and that is all.
-    pub fn said(text: String) -> Self {
+impl AnswerDraft {
+    /// Creates a complete text answer.
+    pub fn from_text(text: String) -> Self {
         Self {
             text,
-            stop: Some(Stop::EndTurn),
-            is_whole: true,
+            stop_reason: Some(StopReason::EndTurn),
+            is_complete: true,
             ..Self::default()
         }
     }
 
-    fn used(&mut self, place: u64) -> Option<&mut ToolUse> {
-        self.uses.iter_mut().find(|used| used.place == place)
+    fn find_tool_use(&mut self, place: u64) -> Option<&mut DraftToolUse> {
+        self.tool_uses.iter_mut().find(|used| used.place == place)
     }
 
-    /// A use of a tool begins, in the provider's numbering; or goes on, where that number was there.
-    pub fn tool(
+    /// Begins or continues the tool call with the provider's index `place`.
+    pub fn add_tool_use(
         &mut self,
         place: u64,
         id: Option<&str>,
         name: Option<&str>,
         input: &str,
-    ) -> Result<(), Trouble> {
-        if self.used(place).is_none() {
-            if self.uses.len() == MODEL_TOOL_USES_MAX {
-                return Err(Trouble::TooLarge);
+    ) -> Result<(), ProviderFailure> {
+        if self.find_tool_use(place).is_none() {
+            if self.tool_uses.len() == MODEL_TOOL_USES_MAX {
+                return Err(ProviderFailure::TooLarge);
             }
-            self.uses.push(ToolUse {
+            self.tool_uses.push(DraftToolUse {
                 place,
-                ..ToolUse::default()
+                ..DraftToolUse::default()
             });
         }
-        // Just found or made.
-        let Some(used) = self.used(place) else {
+        // The entry exists: it was found or has just been added.
+        let Some(used) = self.find_tool_use(place) else {
             return Ok(());
         };
         if let Some(id) = id.filter(|id| !id.is_empty()) {
@@ -584,90 +609,100 @@ impl Draft {
         Ok(())
     }
 
-    /// A use of a tool that came whole.
-    pub fn tool_whole(&mut self, id: Option<&str>, name: &str, input: &str) -> Result<(), Trouble> {
+    /// Adds a complete tool call.
+    pub fn add_complete_tool_use(
+        &mut self,
+        id: Option<&str>,
+        name: &str,
+        input: &str,
+    ) -> Result<(), ProviderFailure> {
         let place = self
-            .uses
+            .tool_uses
             .iter()
             .map(|used| used.place + 1)
             .max()
             .unwrap_or(0);
-        self.tool(place, id, Some(name), input)
+        self.add_tool_use(place, id, Some(name), input)
     }
 
-    /// More of a tool's input; of one that never began it is dropped (a provider's own tools aren't ours).
-    pub fn tool_more(&mut self, place: u64, input: &str) {
-        if let Some(used) = self.used(place) {
+    /// Appends to the input of the tool call with the provider's index `place`. Ignored for an
+    /// unknown index, because calls of the provider's own tools aren't recorded.
+    pub fn append_tool_input(&mut self, place: u64, input: &str) {
+        if let Some(used) = self.find_tool_use(place) {
             used.input.push_str(input);
         }
     }
 
-    /// The input of a tool as one piece, in place of what came of it.
-    pub fn tool_input(&mut self, place: u64, input: &str) {
-        if let Some(used) = self.used(place) {
+    /// Replaces the streamed input of the tool call with the provider's index `place` by the
+    /// complete input.
+    pub fn set_tool_input(&mut self, place: u64, input: &str) {
+        if let Some(used) = self.find_tool_use(place) {
             input.clone_into(&mut used.input);
         }
     }
 
-    /// How much is written, in bytes.
+    /// Returns the number of bytes of the answer so far.
     pub fn written_bytes(&self) -> usize {
         self.text.len()
             + self
-                .uses
+                .tool_uses
                 .iter()
                 .map(|used| used.name.len() + used.input.len())
                 .sum::<usize>()
     }
 
-    /// The tokens used, estimated where the provider didn't say.
-    pub fn usage(&self, request: &Request) -> Usage {
-        Usage {
+    /// Returns the token usage, estimated if the provider reported none.
+    pub fn usage(&self, request: &ModelRequest) -> TokenCounts {
+        TokenCounts {
             input: self
                 .input_tokens
                 .unwrap_or_else(|| request.tokens_estimate()),
             output: self
                 .output_tokens
-                .unwrap_or_else(|| tokens_of(self.written_bytes())),
+                .unwrap_or_else(|| estimate_tokens(self.written_bytes())),
         }
     }
 
-    /// Ends the text before the first of these, for a provider that knows no stop sequences.
-    pub fn cut_before(&mut self, sequences: &[String]) {
+    /// Cuts the text at the first stop sequence, for providers without stop sequences. Tool calls
+    /// after it are dropped.
+    pub fn truncate_at_stop(&mut self, sequences: &[String]) {
         let found = sequences
             .iter()
             .filter(|s| !s.is_empty())
             .filter_map(|sequence| self.text.find(&**sequence));
         if let Some(at) = found.min() {
             self.text.truncate(at);
-            self.uses.clear();
-            self.stop = Some(Stop::Sequence);
+            self.tool_uses.clear();
+            self.stop_reason = Some(StopReason::Sequence);
         }
     }
 
-    /// The result of `sampling/createMessage`. `model` is its name where the provider gave none; `micro_usd` is what it cost,
-    /// in millionths of a dollar, 0 where that isn't known.
+    /// Returns the result of `sampling/createMessage`. `model` is the name to use if the provider
+    /// reported none. `micro_usd` is the cost in millionths of a US dollar, 0 if unknown.
     ///
     /// # Errors
-    /// Where a tool's input is no object.
-    pub fn answer(
+    /// A failure if a tool's input isn't an object.
+    pub fn into_answer(
         self,
         model: &str,
         provider: &str,
-        usage: Usage,
+        usage: TokenCounts,
         micro_usd: u64,
         used_before: usize,
-    ) -> Result<SampleAnswer, Trouble> {
+    ) -> Result<SamplingAnswer, ProviderFailure> {
         let mut blocks = Vec::new();
-        if !self.text.is_empty() || self.uses.is_empty() {
+        if !self.text.is_empty() || self.tool_uses.is_empty() {
             blocks.push(Content::text(&*self.text));
         }
-        let stop = match self.stop {
-            // Some say `stop` where they want a tool used.
-            None | Some(Stop::EndTurn) if !self.uses.is_empty() => Some(Stop::ToolUse),
+        let stop = match self.stop_reason {
+            // Some providers report `stop` together with a tool call.
+            None | Some(StopReason::EndTurn) if !self.tool_uses.is_empty() => {
+                Some(StopReason::ToolUse)
+            }
             ref said => said.clone(),
         };
-        for (at, used) in self.uses.iter().enumerate() {
-            // A cut-off input is no input: the model's tokens ended in the middle of it.
+        for (at, used) in self.tool_uses.iter().enumerate() {
+            // The input of the last call may be cut off at the token limit; such a call is dropped.
             let input = if used.input.trim().is_empty() {
                 "{}"
             } else {
@@ -677,17 +712,19 @@ impl Draft {
                 .ok()
                 .filter(|raw| raw.get().starts_with('{'));
             match parsed {
-                Some(input) => {
-                    blocks.push(tool_use(&used.id_or(used_before + at), &used.name, input))
-                }
-                None if stop == Some(Stop::MaxTokens) => {}
-                None => return Err(Trouble::Malformed("a tool's input is no object")),
+                Some(input) => blocks.push(tool_use_block(
+                    &used.id_or_numbered(used_before + at),
+                    &used.name,
+                    input,
+                )),
+                None if stop == Some(StopReason::MaxTokens) => {}
+                None => return Err(ProviderFailure::Malformed("a tool's input is no object")),
             }
         }
         if blocks.is_empty() {
             blocks.push(Content::text(""));
         }
-        let mut answer = RawObject::of("role", Speaker::Assistant);
+        let mut answer = RawObject::single("role", Speaker::Assistant);
         match &*blocks {
             [block] => answer.set("content", block),
             blocks => answer.set("content", blocks),
@@ -700,21 +737,22 @@ impl Draft {
                 .unwrap_or(model),
         );
         answer.set_some("stopReason", &stop);
-        let mut used = RawObject::of("inputTokens", usage.input).with("outputTokens", usage.output);
+        let mut used =
+            RawObject::single("inputTokens", usage.input).with("outputTokens", usage.output);
         if micro_usd > 0 {
             used.set("microUsd", micro_usd);
         }
         answer.set(
             "_meta",
-            RawObject::of(USAGE_KEY, used).with(PROVIDER_KEY, provider),
+            RawObject::single(USAGE_KEY, used).with(PROVIDER_KEY, provider),
         );
-        Ok(SampleAnswer(answer))
+        Ok(SamplingAnswer(answer))
     }
 }
 
-impl ToolUse {
-    /// Its id, or one that is unique in the conversation.
-    fn id_or(&self, number: usize) -> String {
+impl DraftToolUse {
+    /// Returns the id of the tool call, or a generated id that is unique in the conversation.
+    fn id_or_numbered(&self, number: usize) -> String {
         if self.id.is_empty() {
             format!("call_{number}")
         } else {

@@ -1,7 +1,9 @@
-//! General orchestrator: takes any request to its answer, with tools, known agents and plans whose steps are stored tasks.
+//! General orchestrator: answers requests with built-in tools, peer agents, or plans whose steps
+//! are stored tasks.
 //!
-//! [`task`] is the agent. [`decide`] makes each decision on the way, [`tools`] are the tools of its own, [`peer_registry`]
-//! has the agents that it knows, and [`memory`] the requests that it sent to them.
+//! [`task`] contains the orchestrator agent. [`decide`] makes its decisions, [`tools`] holds its
+//! built-in tools, [`peer_registry`] the peer agents it can delegate to, and [`memory`] the log of
+//! delegated requests.
 
 pub mod decide;
 pub mod memory;

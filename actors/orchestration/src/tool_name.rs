@@ -1,17 +1,17 @@
-//! Names of the tools that an orchestrator has of its own.
+//! Names of the orchestrator's built-in tools.
 
-/// The tool that writes an answer.
+/// Name of the tool that writes a text with the decider for answers, usually a language model.
 pub const LLM: &str = "llm";
-/// The tool that lists the agents that are known.
+/// Name of the tool that lists known peer agents.
 pub const LIST_AGENTS: &str = "list_agents";
-/// The tool that takes an agent into the directory.
+/// Name of the tool that adds an agent to the peer registry.
 pub const REMEMBER_AGENT: &str = "remember_agent";
-/// The tool that asks the person behind the call.
+/// Name of the tool that asks the user behind the call a question.
 pub const HUMAN_INPUT: &str = "human_input";
-/// The tool that runs programs.
+/// Name of the tool that runs an allowed program.
 pub const EXECUTE_COMMAND: &str = "execute_command";
 
-/// The tools' names.
+/// Names of all built-in tools, in the order of their declaration.
 pub const TOOL_NAMES: [&str; 7] = [
     "echo",
     LLM,
@@ -22,9 +22,9 @@ pub const TOOL_NAMES: [&str; 7] = [
     EXECUTE_COMMAND,
 ];
 
-/// A tool.
+/// Built-in tool of the orchestrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tool {
+pub(crate) enum BuiltinTool {
     Echo,
     Llm,
     Summarize,
@@ -34,8 +34,8 @@ pub(crate) enum Tool {
     ExecuteCommand,
 }
 
-impl Tool {
-    /// Every tool, in the order of [`TOOL_NAMES`].
+impl BuiltinTool {
+    /// All built-in tools, in the order of [`TOOL_NAMES`].
     pub(crate) const ALL: [Self; 7] = [
         Self::Echo,
         Self::Llm,
@@ -46,8 +46,8 @@ impl Tool {
         Self::ExecuteCommand,
     ];
 
-    /// The tool of exactly that name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// Returns the tool with exactly this name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 

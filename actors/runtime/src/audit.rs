@@ -1,11 +1,11 @@
-//! The audit: who did what, to whom, and how it ended. Never what was said.
+//! Audit log: actor, action, target and outcome of each event, without message bodies.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use callboard_message::{CallId, DataClass, Principal, PrincipalKind, hex};
+use callboard_message::{CallId, DataClass, Principal, PrincipalKind, encode_hex};
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -13,37 +13,40 @@ use sha2::{Digest, Sha256};
 use crate::journal::JournalResult;
 use crate::sync::Mutex;
 
-/// Entries that wait to be kept, at most.
+/// Maximum number of audit entries that wait in memory to be written to the store.
 pub const AUDIT_QUEUED_MAX: usize = 4_096;
 
-/// Where the audit is kept: append only.
+/// Append-only store of audit entries.
 #[async_trait]
-pub trait Audit: Send + Sync + 'static {
-    /// Keeps entries, all or none, one after the other, and answers the last one's number in this writer's chain.
+pub trait AuditStore: Send + Sync + 'static {
+    /// Appends `entries` in order, all or none, and returns the number of the last one. Entries are
+    /// numbered in one chain for each writer, the name under which a process opens the store.
     async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64>;
 
-    /// What stands for a body: its size and its hash, under a key of this store's where the plain one could be guessed.
-    fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark;
+    /// Returns size and hash of a message body. The hash is keyed with the store's own key if
+    /// [`DataClass::is_keyed`].
+    fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest;
 }
 
-/// What stands for a body.
+/// Size and hash of a message body. An audit entry holds them in place of the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BodyMark {
-    /// Its size, in bytes.
+pub struct BodyDigest {
+    /// Size of the body, in bytes.
     pub bytes: u64,
-    /// `sha256:HEX` or `hmac-sha256:HEX`.
+    /// Hash of the body: `sha256:HEX` or `hmac-sha256:HEX`.
     pub hash: String,
 }
 
-impl BodyMark {
-    /// The mark of a body of `class`: keyed with `key` where [`DataClass::is_keyed`].
-    pub fn of(class: DataClass, body: &[u8], key: &[u8; 32]) -> Self {
+impl BodyDigest {
+    /// Computes the digest of a body: HMAC-SHA-256 with `key` if [`DataClass::is_keyed`], else
+    /// plain SHA-256.
+    pub fn compute(class: DataClass, body: &[u8], key: &[u8; 32]) -> Self {
         let hash = match Hmac::<Sha256>::new_from_slice(key) {
             Ok(mut mac) if class.is_keyed() => {
                 mac.update(body);
-                format!("hmac-sha256:{}", hex(&mac.finalize().into_bytes()))
+                format!("hmac-sha256:{}", encode_hex(&mac.finalize().into_bytes()))
             }
-            _ => format!("sha256:{}", hex(&Sha256::digest(body))),
+            _ => format!("sha256:{}", encode_hex(&Sha256::digest(body))),
         };
         Self {
             bytes: body.len() as u64,
@@ -52,22 +55,22 @@ impl BodyMark {
     }
 }
 
-/// A value of [`AuditEntry::more`]: names, counts, rule ids. Never what was said.
+/// Value in [`AuditEntry::details`]: a name, count, rule id or flag. Never message content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, derive_more::Display)]
 #[serde(untagged)]
 #[display("{_0:?}")]
 pub enum AuditValue {
-    /// A name.
+    /// A name or identifier.
     Text(String),
-    /// A count.
+    /// A count or other integer.
     Number(i64),
-    /// Whether.
+    /// A boolean.
     Flag(bool),
-    /// Names.
+    /// A list of names.
     List(Vec<String>),
 }
 
-macro_rules! values {
+macro_rules! audit_value_from {
     ($($from:ty: $value:pat => $made:expr;)*) => {$(
         impl From<$from> for AuditValue {
             fn from($value: $from) -> Self {
@@ -77,7 +80,7 @@ macro_rules! values {
     )*};
 }
 
-values! {
+audit_value_from! {
     &str: text => Self::Text(text.to_owned());
     String: text => Self::Text(text);
     i64: number => Self::Number(number);
@@ -89,35 +92,35 @@ values! {
     Vec<String>: list => Self::List(list);
 }
 
-/// One entry of the audit, before it has its number.
+/// Audit entry that hasn't been numbered and stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
-    /// What happened, for example `message` or `denied`.
+    /// Kind of event, for example `message` or `denied`.
     pub event: Cow<'static, str>,
-    /// When.
+    /// Time of the event.
     pub at: SystemTime,
-    /// The agent of ours that it concerns.
+    /// Name of the local agent that the event concerns.
     pub agent: Option<String>,
-    /// The message's name.
+    /// Name of the message that the event concerns.
     pub message: Option<String>,
-    /// Whoever is on the other side.
+    /// Name of the other party: the agent or peer that the event is to or from.
     pub peer: Option<String>,
-    /// The call that it belongs to.
+    /// Id of the call that the event belongs to.
     pub call: Option<CallId>,
-    /// Who is behind it: kind and id.
+    /// Kind and id of the principal that caused the event.
     pub principal: Option<(PrincipalKind, String)>,
-    /// What the body may hold.
+    /// Data class of the message body.
     pub class: DataClass,
-    /// What stands for the body.
-    pub body: Option<BodyMark>,
-    /// How it ended.
+    /// Size and hash of the message body.
+    pub body: Option<BodyDigest>,
+    /// Outcome of the event, for example `ok` or `accepted`.
     pub outcome: Option<Cow<'static, str>>,
-    /// What else there is to say, by name.
-    pub more: BTreeMap<&'static str, AuditValue>,
+    /// Further details by name.
+    pub details: BTreeMap<&'static str, AuditValue>,
 }
 
 impl AuditEntry {
-    /// `event` happened now.
+    /// Creates an entry for `event` at the current time, with all other fields empty.
     pub fn new(event: impl Into<Cow<'static, str>>) -> Self {
         Self {
             event: event.into(),
@@ -130,11 +133,11 @@ impl AuditEntry {
             class: DataClass::default(),
             body: None,
             outcome: None,
-            more: BTreeMap::new(),
+            details: BTreeMap::new(),
         }
     }
 
-    /// The same, of an agent of ours.
+    /// Sets the name of the local agent that the event concerns.
     pub fn with_agent(self, agent: impl Into<String>) -> Self {
         Self {
             agent: Some(agent.into()),
@@ -142,7 +145,7 @@ impl AuditEntry {
         }
     }
 
-    /// The same, about a message.
+    /// Sets the name of the message that the event is about.
     pub fn with_message(self, message: impl Into<String>) -> Self {
         Self {
             message: Some(message.into()),
@@ -150,7 +153,7 @@ impl AuditEntry {
         }
     }
 
-    /// The same, with somebody on the other side.
+    /// Sets the name of the other party, an agent or peer.
     pub fn with_peer(self, peer: impl Into<String>) -> Self {
         Self {
             peer: Some(peer.into()),
@@ -158,7 +161,7 @@ impl AuditEntry {
         }
     }
 
-    /// The same, as part of a call.
+    /// Sets the id of the call that the event belongs to.
     pub fn with_call(self, call: CallId) -> Self {
         Self {
             call: Some(call),
@@ -166,7 +169,7 @@ impl AuditEntry {
         }
     }
 
-    /// The same, with who is behind it.
+    /// Sets kind and id of the principal that caused the event.
     pub fn with_principal(self, principal: &Principal) -> Self {
         Self {
             principal: Some((principal.kind, principal.id.clone())),
@@ -174,20 +177,20 @@ impl AuditEntry {
         }
     }
 
-    /// The same, about a body of `class`.
+    /// Sets the data class of the message body.
     pub fn with_class(self, class: DataClass) -> Self {
         Self { class, ..self }
     }
 
-    /// The same, with what stands for the body.
-    pub fn with_body(self, body: BodyMark) -> Self {
+    /// Sets size and hash of the message body, which isn't stored itself.
+    pub fn with_body(self, body: BodyDigest) -> Self {
         Self {
             body: Some(body),
             ..self
         }
     }
 
-    /// The same, with how it ended.
+    /// Sets the outcome of the event, for example `accepted`.
     pub fn with_outcome(self, outcome: impl Into<Cow<'static, str>>) -> Self {
         Self {
             outcome: Some(outcome.into()),
@@ -195,56 +198,57 @@ impl AuditEntry {
         }
     }
 
-    /// The same, with something more.
-    pub fn with(mut self, name: &'static str, value: impl Into<AuditValue>) -> Self {
-        self.more.insert(name, value.into());
+    /// Adds a detail to [`AuditEntry::details`]. Replaces an existing detail of the same name.
+    pub fn with_detail(mut self, name: &'static str, value: impl Into<AuditValue>) -> Self {
+        self.details.insert(name, value.into());
         self
     }
 }
 
-/// Entries that [`MemoryAudit`] holds: older ones are only counted.
+/// Maximum number of entries that [`MemoryAuditStore`] keeps. The oldest are dropped; numbers
+/// continue.
 const MEMORY_AUDIT_ENTRIES_MAX: usize = 10_000;
 
-/// An audit that lasts as long as the process, with a key that does too.
-pub struct MemoryAudit {
+/// In-memory audit store with a random digest key. Entries and key last as long as the process.
+pub struct MemoryAuditStore {
     key: [u8; 32],
-    kept: Mutex<Kept>,
+    state: Mutex<AuditState>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct AuditState {
     last: u64,
     latest: VecDeque<AuditEntry>,
 }
 
-impl Default for MemoryAudit {
+impl Default for MemoryAuditStore {
     fn default() -> Self {
         Self {
             key: rand::random(),
-            kept: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 }
 
-impl MemoryAudit {
-    /// The latest entries, oldest first; at most `MEMORY_AUDIT_ENTRIES_MAX`.
+impl MemoryAuditStore {
+    /// Returns the stored entries, oldest first. Only the latest 10 000 are kept.
     pub fn entries(&self) -> Vec<AuditEntry> {
-        self.kept.lock().latest.iter().cloned().collect()
+        self.state.lock().latest.iter().cloned().collect()
     }
 }
 
 #[async_trait]
-impl Audit for MemoryAudit {
+impl AuditStore for MemoryAuditStore {
     async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64> {
-        let mut kept = self.kept.lock();
-        kept.last += entries.len() as u64;
-        kept.latest.extend(entries);
-        let over = kept.latest.len().saturating_sub(MEMORY_AUDIT_ENTRIES_MAX);
-        kept.latest.drain(..over);
-        Ok(kept.last)
+        let mut state = self.state.lock();
+        state.last += entries.len() as u64;
+        state.latest.extend(entries);
+        let over = state.latest.len().saturating_sub(MEMORY_AUDIT_ENTRIES_MAX);
+        state.latest.drain(..over);
+        Ok(state.last)
     }
 
-    fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {
-        BodyMark::of(class, body, &self.key)
+    fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest {
+        BodyDigest::compute(class, body, &self.key)
     }
 }

@@ -1,133 +1,148 @@
-//! The call: one exchange in flight, and what it carries from agent to agent.
+//! Call context, which travels with every message that a call causes, and the callee's view of its
+//! caller.
 
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, Artifact, Budget, CallId, Failure, HOPS_MAX_DEFAULT, Log, Principal,
-    Progress, Question, SessionId, TraceContext,
+    Answer, Artifact, Budget, CallId, CallerCapabilities, Failure, HOPS_MAX_DEFAULT, LogMessage,
+    Principal, Progress, Question, SessionId, TraceContext,
 };
 use futures::future::{BoxFuture, ready};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Progress reports, log lines, artifacts and questions that wait for a slow caller; past that, questions wait and the others
-/// are dropped.
+/// Capacity of a call's event channel, in events. When it is full, questions wait; progress, log
+/// lines and artifacts are dropped.
 const CALL_EVENTS_MAX: usize = 64;
 
-/// Who called, as the callee sees it. Every inbound adapter implements it once.
+/// Caller of a call, as the callee sees it: receives progress, log lines and artifacts, and answers
+/// questions. Each inbound adapter implements it.
 pub trait Caller: Send + Sync {
-    /// Whom it stands in front of: all that it doesn't treat itself goes on to that one. `None`: it is dropped.
-    fn behind(&self) -> Option<&dyn Caller> {
+    /// Returns the caller that this one wraps, to which methods that aren't overridden forward.
+    /// With `None`, they do nothing.
+    fn inner(&self) -> Option<&dyn Caller> {
         None
     }
 
-    /// Told how far the call has come. Never waits.
+    /// Reports progress of the call to the caller. Never blocks.
     fn progress(&self, progress: Progress) {
-        if let Some(behind) = self.behind() {
+        if let Some(behind) = self.inner() {
             behind.progress(progress);
         }
     }
 
-    /// Asked in mid-call. Fails with [`callboard_message::FailureKind::NobodyToAsk`] where no one can answer.
+    /// Asks the caller a question in the course of the call. Fails with
+    /// [`callboard_message::FailureKind::NoResponder`] if the caller can't have it answered.
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        match self.behind() {
+        match self.inner() {
             Some(behind) => behind.ask(question),
-            None => Box::pin(ready(Err(nobody()))),
+            None => Box::pin(ready(Err(no_responder()))),
         }
     }
 
-    /// Told a line of the call's log. Never waits.
-    fn log(&self, line: Log) {
-        if let Some(behind) = self.behind() {
+    /// Sends the caller a log line of the call. Never blocks.
+    fn log(&self, line: LogMessage) {
+        if let Some(behind) = self.inner() {
             behind.log(line);
         }
     }
 
-    /// Given a part of the result before the rest. Never waits. Nothing is lost with it: the reply holds all.
+    /// Sends the caller a part of the result before the reply. Never blocks. Delivery isn't
+    /// guaranteed; the reply repeats every part.
     fn artifact(&self, artifact: Artifact) {
-        if let Some(behind) = self.behind() {
+        if let Some(behind) = self.inner() {
             behind.artifact(artifact);
         }
     }
 
-    /// Told that what the person was sent to an address for ([`callboard_message::Elicitation::url`]) is done there. Never
-    /// waits.
+    /// Notifies the caller that the URL elicitation with this id
+    /// ([`callboard_message::Elicitation::url`]) has been completed. Never blocks.
     fn elicitation_done(&self, id: &str) {
-        if let Some(behind) = self.behind() {
+        if let Some(behind) = self.inner() {
             behind.elicitation_done(id);
         }
     }
 
-    /// What it can answer, told truthfully: a callee needn't ask for more.
-    fn abilities(&self) -> Abilities {
-        self.behind()
-            .map(|behind| behind.abilities())
+    /// Returns the kinds of question that this caller can answer. It must not claim more than that,
+    /// as callees rely on it.
+    fn capabilities(&self) -> CallerCapabilities {
+        self.inner()
+            .map(|behind| behind.capabilities())
             .unwrap_or_default()
     }
 }
 
-/// Decides who answers what somebody outside asks in the course of a call: the caller, a model, another server, nobody.
-pub trait Answering: Send + Sync {
-    /// Whom `source` (the name of the agent that stands for the asker) gets to ask in place of the call's own caller. What
-    /// this one says that it can answer is told to the asker, so it must be true. `None`: there is nobody to ask.
-    fn caller(&self, source: &str, call: &CallMeta) -> Option<Arc<dyn Caller>>;
+/// Chooses who answers questions that a remote agent asks during a call: the caller, a language
+/// model, another server, or none of them.
+pub trait QuestionRouter: Send + Sync {
+    /// Returns the caller that answers questions from the peer behind the proxy agent `source`, in
+    /// place of the call's own caller. With `None`, the questions are refused.
+    ///
+    /// The peer is told the [`Caller::capabilities`] of the returned caller, so they must be
+    /// truthful.
+    fn caller(&self, source: &str, call: &CallContext) -> Option<Arc<dyn Caller>>;
 }
 
-/// A peer's session: what is kept for one is kept for no other.
+/// Session of a peer in its protocol. State kept for one session is never shared with another.
 pub struct PeerSession {
-    /// No other session has or had it.
+    /// Unique id, never reused.
     pub id: SessionId,
-    /// Fires when the session is over.
-    pub over: CancellationToken,
-    /// Whom to ask and tell what belongs to the session, and to none of its calls for sure.
+    /// Cancelled when the session has ended.
+    pub closed: CancellationToken,
+    /// Receiver of questions and notifications that belong to the session but to no particular
+    /// call.
     pub caller: Arc<dyn Caller>,
-    /// Number of times that the peer has said that its roots have changed.
+    /// Number of roots-changed notifications from the peer so far.
     pub roots_changed: watch::Sender<u64>,
 }
 
 impl PeerSession {
-    /// A session of `caller`'s, until `over` fires.
-    pub fn new(over: CancellationToken, caller: Arc<dyn Caller>) -> Self {
+    /// Creates a session with a fresh id. `caller` receives its questions and notifications; the
+    /// session lasts until `closed` is cancelled.
+    pub fn new(closed: CancellationToken, caller: Arc<dyn Caller>) -> Self {
         Self {
-            id: SessionId::fresh(),
-            over,
+            id: SessionId::generate(),
+            closed,
             caller,
             roots_changed: watch::Sender::default(),
         }
     }
 }
 
-/// What a call carries: it goes along with every message that the call causes.
+/// Context of a call: principal, limits and caller. It is passed along with every message that the
+/// call causes.
 #[derive(Clone)]
-pub struct CallMeta {
-    /// The call.
+pub struct CallContext {
+    /// Id of the call.
     pub id: CallId,
-    /// Who is behind it.
+    /// Principal on whose behalf the call is made.
     pub principal: Arc<Principal>,
-    /// When its result is of no use any more.
+    /// Time after which the result is no longer wanted; `None` for no limit.
     pub deadline: Option<Instant>,
-    /// What it may still spend.
+    /// Remaining budget of the call.
     pub budget: Budget,
-    /// How many agents it has passed through.
+    /// Number of agents that the call has passed through.
     pub hops: u16,
-    /// How many it may pass through.
+    /// Maximum number of agents that the call may pass through.
     pub hops_max: u16,
-    /// Its place in a trace.
+    /// Trace context of the call (W3C Trace Context).
     pub trace: TraceContext,
-    /// Fires when the caller no longer wants it.
+    /// Token that is cancelled when the caller no longer wants the result.
     pub cancel: CancellationToken,
-    /// Where progress and questions go.
+    /// Receiver of progress, log lines, artifacts and questions; `None` if there is none.
     pub caller: Option<Arc<dyn Caller>>,
-    /// The session that it came by; `None` where the protocol has none, or it began in this process.
+    /// Session that the call arrived on; `None` if the protocol has no sessions or the call started
+    /// in this process.
     pub session: Option<Arc<PeerSession>>,
 }
 
-impl CallMeta {
-    /// A call of `principal`'s, without deadline, with nobody to ask.
+impl CallContext {
+    /// Creates the context of a new call by `principal`, with a fresh id and trace, without a
+    /// deadline and without a caller.
     pub fn new(principal: Arc<Principal>) -> Self {
         Self {
-            id: CallId::fresh(),
+            id: CallId::generate(),
             principal,
             deadline: None,
             budget: Budget::default(),
@@ -140,19 +155,20 @@ impl CallMeta {
         }
     }
 
-    /// The same call, with progress and questions going to `caller`.
+    /// Sets the caller that receives progress, log lines, artifacts and questions.
     pub fn with_caller(mut self, caller: Arc<dyn Caller>) -> Self {
         self.caller = Some(caller);
         self
     }
 
-    /// The same call, to be answered until `deadline`, or earlier where it already had to be.
-    pub fn until(mut self, deadline: Instant) -> Self {
+    /// Sets the deadline, unless the call already has an earlier one.
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |d| d.min(deadline)));
         self
     }
 
-    /// What the next agent gets: one hop further, cancelled with this one. `None` where the hops are used up.
+    /// Returns the context for the next agent: one hop further, and cancelled when this one is.
+    /// `None` if the maximum number of hops is reached.
     pub(crate) fn next_hop(&self) -> Option<Self> {
         let hops = self.hops.checked_add(1).filter(|h| *h <= self.hops_max)?;
         Some(Self {
@@ -167,8 +183,8 @@ impl CallMeta {
         self.cancel.is_cancelled() || self.deadline.is_some_and(|d| Instant::now() >= d)
     }
 
-    /// Ends when the call is cancelled or its deadline passes.
-    pub(crate) async fn over(&self) {
+    /// Completes when the call is cancelled or its deadline passes.
+    pub(crate) async fn wait_until_over(&self) {
         match self.deadline {
             None => self.cancel.cancelled().await,
             Some(deadline) => tokio::select! {
@@ -180,44 +196,45 @@ impl CallMeta {
     }
 }
 
-/// What happens in a call before it ends.
+/// Event of a running call, as its caller receives it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallEvent {
-    /// It has come this far.
+    /// Progress report of the callee.
     Progress(Progress),
-    /// A line of its log.
-    Log(Log),
-    /// A part of its result, before the rest.
+    /// Log line of the callee.
+    Log(LogMessage),
+    /// Part of the result, before the reply.
     Artifact(Artifact),
-    /// What the person was sent to an address for is done there: the elicitation's id.
+    /// URL elicitation that has been completed, by its id.
     ElicitationDone(String),
-    /// The callee asks; the call pauses until it is answered.
+    /// Question from the callee. The call pauses until it is answered.
     Question(PendingQuestion),
 }
 
-/// A question that waits for its answer. Dropped unanswered, the callee learns that nobody was there.
+/// Question that waits for an answer. If it is dropped, the callee gets a `NoResponder` failure.
 #[derive(Debug)]
 pub struct PendingQuestion {
-    /// What is asked.
+    /// The question of the callee.
     pub question: Question,
     pub(crate) answer: oneshot::Sender<Result<Answer, Failure>>,
 }
 
 impl PendingQuestion {
-    /// Answers it: the call goes on.
+    /// Sends the answer to the callee, so that the call continues.
     pub fn answer(self, answer: Answer) {
-        // A callee that gave up meanwhile doesn't need it.
+        // The callee may have given up in the meantime.
         let _ = self.answer.send(Ok(answer));
     }
 
-    /// Says why there is no answer: the call goes on and decides.
+    /// Refuses to answer the question. The callee gets `why` as the failure and decides how to
+    /// continue.
     pub fn refuse(self, why: Failure) {
         let _ = self.answer.send(Err(why));
     }
 }
 
-/// A caller at the other end of a channel.
+/// Caller that turns everything into [`CallEvent`]s on a channel.
 pub(crate) struct ChannelCaller(mpsc::Sender<CallEvent>);
 
 pub(crate) fn channel_caller() -> (ChannelCaller, mpsc::Receiver<CallEvent>) {
@@ -227,11 +244,11 @@ pub(crate) fn channel_caller() -> (ChannelCaller, mpsc::Receiver<CallEvent>) {
 
 impl Caller for ChannelCaller {
     fn progress(&self, progress: Progress) {
-        // A slow caller misses reports, not the result.
+        // A slow caller loses reports, but not the result.
         let _ = self.0.try_send(CallEvent::Progress(progress));
     }
 
-    fn log(&self, line: Log) {
+    fn log(&self, line: LogMessage) {
         let _ = self.0.try_send(CallEvent::Log(line));
     }
 
@@ -243,8 +260,8 @@ impl Caller for ChannelCaller {
         let _ = self.0.try_send(CallEvent::ElicitationDone(id.to_owned()));
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities::all()
+    fn capabilities(&self) -> CallerCapabilities {
+        CallerCapabilities::all()
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
@@ -254,12 +271,12 @@ impl Caller for ChannelCaller {
             self.0
                 .send(CallEvent::Question(pending))
                 .await
-                .map_err(|_| nobody())?;
-            answered.await.map_err(|_| nobody())?
+                .map_err(|_| no_responder())?;
+            answered.await.map_err(|_| no_responder())?
         })
     }
 }
 
-pub(crate) fn nobody() -> Failure {
-    Failure::nobody_to_ask("nobody to ask")
+pub(crate) fn no_responder() -> Failure {
+    Failure::no_responder("nobody to ask")
 }

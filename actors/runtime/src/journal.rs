@@ -1,4 +1,5 @@
-//! What must outlast a process, as streams of records: the trait, and a journal in memory.
+//! Journal: append-only streams of records that must outlast the process; the trait and an
+//! in-memory implementation.
 
 use std::collections::HashMap;
 
@@ -9,26 +10,28 @@ use serde_json::Value;
 
 use crate::sync::Mutex;
 
-/// Most records that [`Journal::append_all`] takes at once.
-pub const RECORDS_AT_ONCE_MAX: usize = 256;
+/// Maximum number of records in one [`Journal::append_all`].
+pub const JOURNAL_BATCH_MAX: usize = 256;
 
-/// One fact to keep.
+/// Record of a journal stream, for [`Journal::append`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// What it belongs to, for example `effects/…`.
+pub struct JournalRecord {
+    /// Name of the stream, for example `effects/…`.
     pub stream: String,
-    /// The same key twice in a stream is the same record: the second is not written.
+    /// Idempotency key: a second record with the same key in the same stream isn't written.
     pub key: Option<String>,
-    /// The fact, as JSON.
+    /// Content, as JSON.
     pub body: Value,
 }
 
-/// Streams of records. What was acknowledged survives as the implementation says.
+/// Append-only streams of records. Durability of acknowledged records depends on the
+/// implementation.
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
-    /// Keeps `record` and answers with its number in its stream: from 1, without gaps. A record whose key its stream already
-    /// has is not kept again; the answer is the first one's number.
-    async fn append(&self, record: Record) -> JournalResult<u64> {
+    /// Appends `record` and returns its number in its stream. Numbers start at 1 and have no gaps.
+    /// If the stream already has a record with the same key, nothing is written and that record's
+    /// number is returned.
+    async fn append(&self, record: JournalRecord) -> JournalResult<u64> {
         let numbers = self.append_all(vec![record]).await?;
         numbers
             .first()
@@ -36,82 +39,93 @@ pub trait Journal: Send + Sync + 'static {
             .ok_or_else(|| JournalError::Store("no number was given".to_owned()))
     }
 
-    /// As [`Journal::append`] for each record, all or none, at most [`RECORDS_AT_ONCE_MAX`]. The numbers are in their order.
-    async fn append_all(&self, records: Vec<Record>) -> JournalResult<Vec<u64>>;
+    /// Appends records, of one stream or several, as [`Journal::append`] does: all or none. Returns
+    /// their numbers in the same order.
+    ///
+    /// # Errors
+    /// [`JournalError::Invalid`] for more than [`JOURNAL_BATCH_MAX`] records.
+    async fn append_all(&self, records: Vec<JournalRecord>) -> JournalResult<Vec<u64>>;
 
-    /// Records of `stream` with a number above `after`, oldest first, at most `records_max`.
+    /// Returns up to `records_max` records of `stream` with a number above `after`, oldest first,
+    /// each with its number.
     async fn read(
         &self,
         stream: &str,
         after: u64,
         records_max: usize,
-    ) -> JournalResult<Vec<(u64, Record)>>;
+    ) -> JournalResult<Vec<(u64, JournalRecord)>>;
 }
 
-/// Why the store didn't do it. Kept means committed and synced: what isn't said to be kept was not acknowledged.
+/// Error of a store. A write that returned an error wasn't made, except possibly after
+/// [`JournalError::Unknown`]. A write that returned none is committed and synced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// Remove old records or raise the limit. Only a journal in memory is full so.
+    /// The in-memory journal or key-value space is full. Remove old records or raise the limit.
     #[error("journal is full ({records_max} records)")]
     Full {
-        /// The limit that was met.
+        /// Maximum number of records.
         records_max: usize,
     },
-    /// The store is at its limit: shorten the retention or raise `size_max_mib`. Nothing was kept.
+    /// The store has reached its size limit; nothing was written. Shorten the retention or raise
+    /// the option `size_max_mib`.
     #[error(
         "the store is at its limit ({bytes_max} bytes): shorten its retention or raise `size_max_mib`"
     )]
     SizeLimit {
-        /// The limit that was met.
+        /// Size limit, in bytes.
         bytes_max: u64,
     },
-    /// The disk is full: make room and try again with the same key. Nothing was kept.
+    /// The disk is full; nothing was written. Free space and retry with the same idempotency key.
     #[error("the store's disk is full: make room and try again")]
     NoSpace,
-    /// Too many writes wait: try again later. Nothing was queued.
+    /// Too many writes are queued, so this one was rejected. Retry later.
     #[error("the store is overloaded ({writes_max} writes wait): try again later")]
     Overloaded {
-        /// How many may wait.
+        /// Maximum number of queued writes.
         writes_max: usize,
     },
-    /// Send less.
+    /// The data to be stored is too large. Send less.
     #[error("{bytes} bytes are too many for the store (at most {bytes_max})")]
     TooLarge {
-        /// What was sent.
+        /// Size of the data, in bytes.
         bytes: usize,
-        /// The limit that was met.
+        /// Maximum size of the data, in bytes.
         bytes_max: usize,
     },
-    /// Change it. What is wrong, in one sentence.
-    #[error("the store can't keep that: {0}")]
+    /// The arguments are invalid, for the given reason. Retrying unchanged is useless.
+    #[error("invalid for the store: {0}")]
     Invalid(&'static str),
-    /// The store is away or closed: try again with the same key. Nothing was kept.
+    /// The store is unreachable or closed; nothing was written. Retry with the same idempotency
+    /// key. Holds the cause.
     #[error("the store is away: {0}")]
     Unavailable(String),
-    /// The answer to the commit was lost: it may be kept. Try again with the same key.
-    #[error("the store didn't answer, it may have been kept: {0}")]
+    /// The result of the commit is unknown: the record may have been written. Retry with the same
+    /// idempotency key. Holds the cause.
+    #[error("the result of the write is unknown, it may have been stored: {0}")]
     Unknown(String),
-    /// Another process goes by this writer's name: this one must end.
+    /// Another process writes to the store under this process's writer name. This process must
+    /// stop.
     #[error("another process writes as {writer}")]
     Fenced {
-        /// The name.
+        /// Writer name that both processes use.
         writer: String,
     },
-    /// Restore a backup.
+    /// The store is corrupt, as described by the text. Restore a backup.
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    /// The store behind it failed; look there. Never holds what was to be kept.
+    /// The underlying database failed, with its error message. Never contains the data to be
+    /// written.
     #[error("journal's store failed: {0}")]
     Store(String),
 }
 
-/// What a store answers.
+/// Result of a store operation.
 pub type JournalResult<T> = Result<T, JournalError>;
 
 impl JournalError {
-    /// Whether the same, sent again later, may be kept.
-    pub fn may_pass(&self) -> bool {
+    /// Returns true if the same write may succeed when retried later.
+    pub fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Full { .. }
@@ -141,35 +155,35 @@ impl From<JournalError> for Failure {
     }
 }
 
-/// Refuses a text that not every store can hold.
+/// Checks that every store implementation can hold `text`.
 ///
 /// # Errors
-/// [`JournalError::Invalid`] where it has a NUL.
-pub fn storable(text: &str) -> JournalResult<()> {
+/// [`JournalError::Invalid`] if it contains a NUL character.
+pub fn check_storable(text: &str) -> JournalResult<()> {
     match text.contains('\0') {
         true => Err(JournalError::Invalid("a text has a NUL character")),
         false => Ok(()),
     }
 }
 
-/// Records that [`MemoryJournal`] holds, by default.
+/// Default maximum number of records in a [`MemoryJournal`].
 const MEMORY_JOURNAL_RECORDS_MAX_DEFAULT: usize = 100_000;
 
-/// A journal that lasts as long as the process.
+/// In-memory journal; lasts as long as the process.
 pub struct MemoryJournal {
-    kept: Mutex<Kept>,
+    state: Mutex<JournalState>,
     records_max: usize,
 }
 
 #[derive(Default)]
-struct Kept {
-    streams: HashMap<String, Stream>,
+struct JournalState {
+    streams: HashMap<String, RecordStream>,
     records: usize,
 }
 
 #[derive(Default)]
-struct Stream {
-    records: Vec<Record>,
+struct RecordStream {
+    records: Vec<JournalRecord>,
     keys: HashMap<String, u64>,
 }
 
@@ -180,17 +194,18 @@ impl Default for MemoryJournal {
 }
 
 impl MemoryJournal {
-    /// A journal that holds `records_max` records and then answers [`JournalError::Full`].
+    /// Creates a journal for `records_max` records. Beyond that, appends fail with
+    /// [`JournalError::Full`].
     pub fn with_capacity(records_max: usize) -> Self {
         Self {
-            kept: Mutex::default(),
+            state: Mutex::default(),
             records_max,
         }
     }
 }
 
-impl Kept {
-    fn number_of(&self, record: &Record) -> Option<u64> {
+impl JournalState {
+    fn number_of_key(&self, record: &JournalRecord) -> Option<u64> {
         self.streams
             .get(&record.stream)?
             .keys
@@ -198,8 +213,8 @@ impl Kept {
             .copied()
     }
 
-    fn push(&mut self, record: Record) -> u64 {
-        if let Some(number) = self.number_of(&record) {
+    fn push(&mut self, record: JournalRecord) -> u64 {
+        if let Some(number) = self.number_of_key(&record) {
             return number;
         }
         let stream = self.streams.entry(record.stream.clone()).or_default();
@@ -215,28 +230,29 @@ impl Kept {
 
 #[async_trait]
 impl Journal for MemoryJournal {
-    async fn append_all(&self, records: Vec<Record>) -> JournalResult<Vec<u64>> {
-        if records.len() > RECORDS_AT_ONCE_MAX {
+    async fn append_all(&self, records: Vec<JournalRecord>) -> JournalResult<Vec<u64>> {
+        if records.len() > JOURNAL_BATCH_MAX {
             return Err(JournalError::Invalid("too many records at once"));
         }
         for record in &records {
-            storable(&record.stream)?;
-            record.key.as_deref().map_or(Ok(()), storable)?;
+            check_storable(&record.stream)?;
+            record.key.as_deref().map_or(Ok(()), check_storable)?;
         }
-        let mut kept = self.kept.lock();
-        // Doubles are counted too: all or none must be known before the first is kept.
+        let mut state = self.state.lock();
+        // Duplicates within the batch are counted as new: the check must precede the first write,
+        // as all or none are appended.
         let new = records
             .iter()
-            .filter(|record| kept.number_of(record).is_none())
+            .filter(|record| state.number_of_key(record).is_none())
             .count();
-        if kept.records + new > self.records_max {
+        if state.records + new > self.records_max {
             return Err(JournalError::Full {
                 records_max: self.records_max,
             });
         }
         Ok(records
             .into_iter()
-            .map(|record| kept.push(record))
+            .map(|record| state.push(record))
             .collect())
     }
 
@@ -245,9 +261,9 @@ impl Journal for MemoryJournal {
         stream: &str,
         after: u64,
         records_max: usize,
-    ) -> JournalResult<Vec<(u64, Record)>> {
-        let kept = self.kept.lock();
-        let records = kept
+    ) -> JournalResult<Vec<(u64, JournalRecord)>> {
+        let state = self.state.lock();
+        let records = state
             .streams
             .get(stream)
             .map_or(&[][..], |stream| &stream.records);

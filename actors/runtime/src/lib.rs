@@ -1,4 +1,4 @@
-//! The kernel of callboard: agents on actix, with mailboxes, supervision and calls of their own.
+//! Actor runtime of callboard: agents on actix with bounded mailboxes, supervision and calls.
 //!
 //! Start at [`System`], [`Agent`] and [`AgentRef`].
 
@@ -8,65 +8,74 @@
 )]
 
 mod agent;
+mod agent_cell;
 mod audit;
 mod call;
-mod cell;
 mod handle;
-pub mod inward;
+pub mod inbound_policy;
 mod journal;
-mod judged;
+mod kv_store;
 mod mail;
 mod mailbox;
-mod notes;
-pub mod outward;
+pub mod outbound_policy;
 mod policy;
-mod runner;
+mod policy_caller;
 mod store;
 mod sync;
 mod system;
 mod task;
+mod task_runner;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
-/// For whoever implements a store: its traits have async methods.
+/// Re-exported for implementations of the store traits, which have async methods.
 pub use async_trait::async_trait;
 
-pub use agent::cx::{Cx, Timer};
+pub use agent::context::{Context, Timer};
 pub use agent::{
-    Agent, AgentId, AgentSnapshot, AgentState, CANCEL_GRACE_DEFAULT, ConcurrentHandler, Handler,
-    Handlers, MAILBOX_CAPACITY_DEFAULT, Profile, SyncHandler,
+    Agent, AgentId, AgentProfile, AgentSnapshot, AgentState, CANCEL_GRACE_DEFAULT,
+    ConcurrentHandler, Handler, Handlers, MAILBOX_CAPACITY_DEFAULT, SyncHandler,
 };
-pub use audit::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditValue, BodyMark, MemoryAudit};
-pub use call::{Answering, CallEvent, CallMeta, Caller, PeerSession, PendingQuestion};
+pub use audit::{
+    AUDIT_QUEUED_MAX, AuditEntry, AuditStore, AuditValue, BodyDigest, MemoryAuditStore,
+};
+pub use call::{CallContext, CallEvent, Caller, PeerSession, PendingQuestion, QuestionRouter};
 pub use handle::ask::{Ask, CALL_DEADLINE_DEFAULT, Call, RunningCall, Tell};
-pub use handle::pool::{Choice, Pool};
+pub use handle::pool::{Pool, PoolStrategy};
 pub use handle::{AgentRef, Recipient, SendError, Target};
 pub use journal::{
-    Journal, JournalError, JournalResult, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable,
+    JOURNAL_BATCH_MAX, Journal, JournalError, JournalRecord, JournalResult, MemoryJournal,
+    check_storable,
+};
+pub use kv_store::{
+    KV_KEY_BYTES_MAX, KV_SPACE_ENTRIES_MAX_DEFAULT, KV_VALUE_BYTES_MAX_DEFAULT, KvEntry, KvError,
+    KvStore, MemoryKvStore, check_kv_entry,
 };
 pub use mail::{
-    COPIES_AT_ONCE_MAX, EntryState, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage,
-    MAIL_EVENTS_STREAM, MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX,
-    Mail, MailCopy, Mark, MemoryMail, NewLetter, SPREAD_MAX, StoredEvent,
+    DeliveryState, FAN_OUT_BATCH_MAX, INLINE_COPIES_MAX, MAIL_EVENTS_STREAM,
+    MAIL_LOG_ROWS_PER_MESSAGE, MAIL_PAGE_MAX, MAIL_SCAN_MAX, MailCopy, MailHistoryEntry,
+    MailHistoryPage, MailMessage, MailMessageFilter, MailMessageWithCopy, MailStore,
+    MemoryMailStore, NewMailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent,
 };
-pub use notes::{
-    MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT, Note, NoteError,
-    Notes, check_note,
-};
-pub use policy::audit_policy::{AuditPolicy, ClassOf};
-pub use policy::rate_limit::{Patterns, RateLimit, ToolRateLimit};
-pub use policy::{Crossing, Direction, Part, Policy, PolicyChain};
-pub use runner::{RunnerHandle, RunnerOptions, TaskRunner};
-pub use store::{AuditLog, Store, StoreIsSet};
+pub use policy::audit_policy::{AuditPolicy, DataClassLookup};
+pub use policy::rate_limit::{NamePatterns, RateLimit, ToolRateLimit};
+pub use policy::{Direction, ExchangePart, Policy, PolicyChain, PolicyRequest};
+pub use store::{AuditLog, Store, StoreAlreadySet};
 pub use system::directory::{
-    Changed, DEAD_LETTERS_KEPT_MAX, DeadLetter, DeadLetters, Directory, Events, GROUP_DEFAULT,
-    NameTaken, Published,
+    AgentChanged, DEAD_LETTERS_KEPT_MAX, DeadLetter, DeadLetters, Directory, EventBus,
+    GROUP_DEFAULT, NameTakenError, PublishReport,
 };
-pub use system::supervision::{Backoff, ExitReason, Intensity, Strategy, Supervisor};
-pub use system::{ShutdownReport, Spawn, System};
+pub use system::supervision::{Backoff, ExitReason, RestartIntensity, RestartStrategy, Supervisor};
+pub use system::{ShutdownReport, SpawnBuilder, System};
 pub use task::{
-    Begun, By, CANCELLED_WHY, Claim, Claimed, Lease, LeaseView, MemoryTasks, NewTask, OnRestart,
-    OpenQuestion, Released, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX,
-    Task, TaskError, TaskEvent, TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage,
-    TaskResult, TaskStep, Tasks, follow, in_dependency_order, live,
+    CANCEL_REASON_DEFAULT, ClaimRequest, ClaimedTask, CreateOutcome, Lease, LeaseView,
+    MemoryTaskStore, NewTask, OnRestart, OpenQuestion, ReleaseReason, TASK_BATCH_MAX,
+    TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, Task, TaskActor, TaskError, TaskEvent,
+    TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskResult, TaskStep,
+    TaskStore, follow_task, running, topological_order,
 };
+pub use task_runner::{TaskRunner, TaskRunnerHandle, TaskRunnerOptions};
+
+/// Former name of [`Context`].
+#[deprecated(note = "renamed to `Context`")]
+pub type Cx = Context;

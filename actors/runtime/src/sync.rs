@@ -1,3 +1,3 @@
-//! The one lock of the kernel.
+//! Lock used throughout the runtime.
 
 pub(crate) use parking_lot::{Mutex, MutexGuard};

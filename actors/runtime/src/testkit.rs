@@ -1,4 +1,5 @@
-//! For tests: a system of one's own, paused time, agents that record or follow a script.
+//! Test kit: a system for each test, paused time, and agents that record messages or follow a
+//! script.
 //!
 //! A test that leaves agents running fails: call [`System::shutdown`].
 
@@ -8,27 +9,28 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
-use callboard_message::{Failure, Message, Named, RawReply};
+use callboard_message::{Failure, Message, RawMessage, RawReply};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tokio::sync::mpsc;
 
-use crate::agent::cx::Cx;
+use crate::agent::context::Context;
 use crate::agent::{Agent, ConcurrentHandler, Handlers, SyncHandler};
 use crate::handle::AgentRef;
 use crate::system::System;
 use crate::{
-    JournalResult, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter,
-    StoredEvent,
+    JournalResult, MailCopy, MailHistoryPage, MailMessage, MailMessageFilter, MailMessageWithCopy,
+    MailStore, NewMailMessage, ReceiptUpdate, StoredMailEvent,
 };
 
-/// Runs `test` on one arbiter with its own system and time paused: it jumps to the next timer when all wait.
-pub fn paused<R>(test: impl AsyncFnOnce(&System) -> R) -> R {
+/// Runs `test` on one arbiter with a system of its own and paused time, which jumps to the next
+/// timer when all tasks wait.
+pub fn run_with_paused_time<R>(test: impl AsyncFnOnce(&System) -> R) -> R {
     run(true, test)
 }
 
-/// Runs `test` on one arbiter with its own system and real time, for what does I/O.
-pub fn real<R>(test: impl AsyncFnOnce(&System) -> R) -> R {
+/// Runs `test` on one arbiter with a system of its own and real time, for tests with I/O.
+pub fn run_with_real_time<R>(test: impl AsyncFnOnce(&System) -> R) -> R {
     run(false, test)
 }
 
@@ -41,15 +43,15 @@ fn run<R>(paused: bool, test: impl AsyncFnOnce(&System) -> R) -> R {
         runtime.unwrap_or_else(|e| panic!("failed to start a runtime: {e}"))
     };
     actix_rt::System::with_tokio_rt(runtime).block_on(async {
-        let system = System::here_checked(true);
+        let system = System::on_current_arbiter_checked(true);
         test(&system).await
     })
 }
 
-/// Time that the calling thread has been on a processor: how much work something is, whatever else the machine does.
+/// Returns the CPU time of the calling thread. Measures work independently of the machine's load.
 ///
 /// # Panics
-/// Where the kernel doesn't tell (`/proc/thread-self/schedstat`).
+/// If the kernel doesn't provide `/proc/thread-self/schedstat`.
 pub fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat");
     let nanos = stat
@@ -60,22 +62,23 @@ pub fn cpu_time() -> Duration {
     )
 }
 
-/// Least real time for which [`eventually`] waits: a busy machine breaks no test.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Minimum real time for which [`eventually`] waits, so that a busy machine doesn't break tests.
+pub const EVENTUALLY_WAIT_MIN: Duration = Duration::from_secs(30);
 
-/// Waits until `condition` holds, looking again whenever the thread is free, at most `limit` or [`PATIENCE`], whichever is
-/// longer.
+/// Waits until `condition` holds, checking it whenever the thread is free, for at most `limit` or
+/// [`EVENTUALLY_WAIT_MIN`], whichever is longer. `what` describes the condition in the panic
+/// message.
 ///
 /// # Panics
-/// When it doesn't hold by then.
+/// If the condition doesn't hold in time.
 pub async fn eventually(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
     let waiting = async {
         while !condition() {
             tokio::task::yield_now().await;
         }
     };
-    // Real time: under paused time nothing else would end a wait for another thread.
-    let (began, limit) = (std::time::Instant::now(), limit.max(PATIENCE));
+    // Real time: with paused time nothing else would end a wait for another thread.
+    let (began, limit) = (std::time::Instant::now(), limit.max(EVENTUALLY_WAIT_MIN));
     let mut waiting = std::pin::pin!(waiting);
     std::future::poll_fn(|cx| {
         assert!(began.elapsed() < limit, "not within {limit:?}: {what}");
@@ -84,19 +87,19 @@ pub async fn eventually(what: &str, limit: Duration, mut condition: impl FnMut()
     .await;
 }
 
-/// Messages that a [`Probe`] holds for the test.
+/// Maximum number of messages that a [`Probe`] holds for the test.
 const PROBE_MESSAGES_MAX: usize = 65_536;
 
-type Answerer<M> = Box<dyn FnMut(&M) -> <M as Message>::Reply + Send>;
+type ReplyFn<M> = Box<dyn FnMut(&M) -> <M as Message>::Reply + Send>;
 
-/// An agent that hands every `M` it gets to the test. Its reply is made by `reply`.
+/// Agent that passes each message `M` to the test and replies with the result of a function.
 pub struct Probe<M: Message> {
     seen: mpsc::Sender<M>,
-    reply: Answerer<M>,
+    reply: ReplyFn<M>,
 }
 
 impl<M: Message> Probe<M> {
-    /// Spawns a probe; the messages come out of the receiver.
+    /// Spawns a probe that replies by `reply`. Returns its handle and the receiver of its messages.
     pub fn spawn(
         system: &System,
         reply: impl FnMut(&M) -> M::Reply + Send + 'static,
@@ -119,9 +122,9 @@ impl<M: Message> Agent for Probe<M> {
 }
 
 impl<M: Message> SyncHandler<M> for Probe<M> {
-    fn handle(&mut self, message: M, _: &mut Cx) -> M::Reply {
+    fn handle(&mut self, message: M, _: &mut Context) -> M::Reply {
         let reply = (self.reply)(&message);
-        // A test that looks no more doesn't mind; one that never looked has too much to look at.
+        // A closed receiver is fine; a full one means that the test never read.
         assert!(
             !matches!(
                 self.seen.try_send(message),
@@ -133,30 +136,31 @@ impl<M: Message> SyncHandler<M> for Probe<M> {
     }
 }
 
-/// What a [`Scripted`] agent does with its next message.
+/// Behaviour of a [`ScriptedAgent`] for one message.
 #[derive(Debug, Clone)]
-pub enum Act {
-    /// Answers with this value.
+pub enum ScriptStep {
+    /// Replies with this value.
     Reply(Value),
-    /// Answers with this failure.
+    /// Replies with this failure.
     Fail(Failure),
-    /// Answers with the value after a pause.
-    Late(Duration, Value),
-    /// Never answers.
+    /// Replies with the value after a delay.
+    ReplyAfter(Duration, Value),
+    /// Never replies: the handler waits until it is cancelled.
     Hang,
-    /// Panics.
+    /// Panics in the handler.
     Panic,
 }
 
-/// An agent that takes any message by name and follows a script, message by message; after its end it fails every one.
-pub struct Scripted {
-    script: VecDeque<Act>,
+/// Agent that accepts any message by name and follows a script, one step a message. After the last
+/// step it fails every message.
+pub struct ScriptedAgent {
+    script: VecDeque<ScriptStep>,
     seen: Vec<(String, Value)>,
 }
 
-impl Scripted {
-    /// An agent with this script.
-    pub fn new(script: impl IntoIterator<Item = Act>) -> Self {
+impl ScriptedAgent {
+    /// Creates an agent with this script.
+    pub fn new(script: impl IntoIterator<Item = ScriptStep>) -> Self {
         Self {
             script: script.into_iter().collect(),
             seen: Vec::new(),
@@ -164,19 +168,23 @@ impl Scripted {
     }
 }
 
-impl Agent for Scripted {
+impl Agent for ScriptedAgent {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(64);
+        on.fallback(64);
     }
 
-    /// The messages so far: `[[name, payload], …]`.
+    /// Returns the messages so far as `[[name, payload], …]`.
     fn observe(&self) -> Value {
         serde_json::json!(self.seen)
     }
 }
 
-impl ConcurrentHandler<Named> for Scripted {
-    fn handle(&mut self, message: Named, _: Cx) -> impl Future<Output = RawReply> + Send + 'static {
+impl ConcurrentHandler<RawMessage> for ScriptedAgent {
+    fn handle(
+        &mut self,
+        message: RawMessage,
+        _: Context,
+    ) -> impl Future<Output = RawReply> + Send + 'static {
         self.seen.push((
             message.name,
             serde_json::from_str(message.payload.get()).unwrap_or_default(),
@@ -184,144 +192,157 @@ impl ConcurrentHandler<Named> for Scripted {
         let act = self
             .script
             .pop_front()
-            .unwrap_or_else(|| Act::Fail(Failure::internal("the script has ended")));
+            .unwrap_or_else(|| ScriptStep::Fail(Failure::internal("the script has ended")));
         async move {
             let value = match act {
-                Act::Reply(value) => value,
-                Act::Fail(failure) => return Err(failure),
-                Act::Late(pause, value) => {
+                ScriptStep::Reply(value) => value,
+                ScriptStep::Fail(failure) => return Err(failure),
+                ScriptStep::ReplyAfter(pause, value) => {
                     tokio::time::sleep(pause).await;
                     value
                 }
-                Act::Hang => std::future::pending().await,
-                Act::Panic => panic!("as the script says"),
+                ScriptStep::Hang => std::future::pending().await,
+                ScriptStep::Panic => panic!("as the script says"),
             };
             to_raw_value(&value).map_err(|e| Failure::internal(e.to_string()))
         }
     }
 }
 
-/// In front of other mail: what it doesn't treat itself goes on to that. It is [`Mail`] by this.
+/// Wrapper of another mail store, for tests that intercept calls. Methods that aren't overridden
+/// forward to it. Implements [`MailStore`].
 #[async_trait]
-pub trait MailLayer: Send + Sync + 'static {
-    /// What it stands in front of.
-    fn behind(&self) -> &dyn Mail;
+pub trait MailStoreLayer: Send + Sync + 'static {
+    /// Returns the wrapped store.
+    fn inner(&self) -> &dyn MailStore;
 
-    /// As [`Mail::post`].
-    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
-        self.behind().post(new).await
+    /// Intercepts [`MailStore::post`]; forwards to the wrapped store by default.
+    async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
+        self.inner().post(new).await
     }
 
-    /// As [`Mail::spread`].
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
-        self.behind().spread(letter, to, delivered).await
-    }
-
-    /// As [`Mail::mark`].
-    async fn mark(
+    /// Intercepts [`MailStore::fan_out`]; forwards to the wrapped store by default.
+    async fn fan_out(
         &self,
-        marks: Vec<(String, u64)>,
-        mark: Mark,
-    ) -> JournalResult<Vec<(String, u64)>> {
-        self.behind().mark(marks, mark).await
+        message_number: u64,
+        to: u32,
+        delivered: Vec<String>,
+    ) -> JournalResult<()> {
+        self.inner().fan_out(message_number, to, delivered).await
     }
 
-    /// As [`Mail::is_shared`].
+    /// Intercepts [`MailStore::update_receipts`]; forwards to the wrapped store by default.
+    async fn update_receipts(
+        &self,
+        copies: Vec<(String, u64)>,
+        update: ReceiptUpdate,
+    ) -> JournalResult<Vec<(String, u64)>> {
+        self.inner().update_receipts(copies, update).await
+    }
+
+    /// Intercepts [`MailStore::is_shared`]; forwards to the wrapped store by default.
     fn is_shared(&self) -> bool {
-        self.behind().is_shared()
+        self.inner().is_shared()
     }
 }
 
 #[async_trait]
-impl<L: MailLayer> Mail for L {
-    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
-        MailLayer::post(self, new).await
+impl<L: MailStoreLayer> MailStore for L {
+    async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
+        MailStoreLayer::post(self, new).await
     }
 
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
-        MailLayer::spread(self, letter, to, delivered).await
-    }
-
-    async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>> {
-        self.behind().unspread(letters_max).await
-    }
-
-    async fn mark(
+    async fn fan_out(
         &self,
-        marks: Vec<(String, u64)>,
-        mark: Mark,
+        message_number: u64,
+        to: u32,
+        delivered: Vec<String>,
+    ) -> JournalResult<()> {
+        MailStoreLayer::fan_out(self, message_number, to, delivered).await
+    }
+
+    async fn pending_fan_out(&self, messages_max: usize) -> JournalResult<Vec<Arc<MailMessage>>> {
+        self.inner().pending_fan_out(messages_max).await
+    }
+
+    async fn update_receipts(
+        &self,
+        copies: Vec<(String, u64)>,
+        update: ReceiptUpdate,
     ) -> JournalResult<Vec<(String, u64)>> {
-        MailLayer::mark(self, marks, mark).await
+        MailStoreLayer::update_receipts(self, copies, update).await
     }
 
-    async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
-        self.behind().tried(recipient, letter).await
+    async fn count_attempt(&self, recipient: &str, message_number: u64) -> JournalResult<u32> {
+        self.inner().count_attempt(recipient, message_number).await
     }
 
-    async fn open(
+    async fn list_open(
         &self,
         recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
-        letters_max: usize,
-    ) -> JournalResult<Vec<LetterOpen>> {
-        self.behind()
-            .open(recipient, after, undelivered, letters_max)
+        messages_max: usize,
+    ) -> JournalResult<Vec<MailMessageWithCopy>> {
+        self.inner()
+            .list_open(recipient, after, undelivered, messages_max)
             .await
     }
 
-    async fn waiting(&self) -> JournalResult<HashMap<String, u64>> {
-        self.behind().waiting().await
+    async fn unread_counts(&self) -> JournalResult<HashMap<String, u64>> {
+        self.inner().unread_counts().await
     }
 
-    async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>> {
-        self.behind().letter(id).await
+    async fn message(&self, id: &str) -> JournalResult<Option<Arc<MailMessage>>> {
+        self.inner().message(id).await
     }
 
     async fn receipts(
         &self,
-        letter: u64,
+        message_number: u64,
         after: Option<&str>,
         copies_max: usize,
     ) -> JournalResult<Vec<MailCopy>> {
-        self.behind().receipts(letter, after, copies_max).await
+        self.inner()
+            .receipts(message_number, after, copies_max)
+            .await
     }
 
     async fn history(
         &self,
-        filter: LetterFilter,
+        filter: MailMessageFilter,
         before: u64,
-        letters_max: usize,
-    ) -> JournalResult<LetterPage> {
-        self.behind().history(filter, before, letters_max).await
+        messages_max: usize,
+    ) -> JournalResult<MailHistoryPage> {
+        self.inner().history(filter, before, messages_max).await
     }
 
     async fn events(
         &self,
         after: u64,
         events_max: usize,
-    ) -> JournalResult<Vec<(u64, StoredEvent)>> {
-        self.behind().events(after, events_max).await
+    ) -> JournalResult<Vec<(u64, StoredMailEvent)>> {
+        self.inner().events(after, events_max).await
     }
 
     async fn last_event(&self) -> JournalResult<u64> {
-        self.behind().last_event().await
+        self.inner().last_event().await
     }
 
-    async fn tell(&self, event: StoredEvent) -> JournalResult<u64> {
-        self.behind().tell(event).await
+    async fn append_event(&self, event: StoredMailEvent) -> JournalResult<u64> {
+        self.inner().append_event(event).await
     }
 
-    async fn logs(
+    async fn log_rows(
         &self,
         agent: Option<&str>,
         after: u64,
         rows_max: usize,
     ) -> JournalResult<Vec<AgentLogRow>> {
-        self.behind().logs(agent, after, rows_max).await
+        self.inner().log_rows(agent, after, rows_max).await
     }
 
     fn is_shared(&self) -> bool {
-        MailLayer::is_shared(self)
+        MailStoreLayer::is_shared(self)
     }
 }

@@ -1,33 +1,34 @@
-//! The kernel's contracts, a module a promise.
+//! Integration tests of the runtime, one module for each guarantee.
 
 #[path = "it/messages.rs"]
 mod messages;
 
-// A message reaches its handler, typed or by name, and its reply comes back.
+// Messages reach their handler, typed or by name, and replies come back.
 #[path = "it/asking.rs"]
 mod asking;
 
-// The mailbox holds what it says; senders wait in order; nobody starves.
+// The mailbox respects its capacity, waiting senders are served in order, and no agent starves.
 #[path = "it/mailbox.rs"]
 mod mailbox;
 
-// First in, first out; exclusive means alone; n in flight and never more.
+// Messages are handled first in, first out; exclusive handlers run alone; concurrent ones respect
+// their limit.
 #[path = "it/order.rs"]
 mod order;
 
-// A failure costs one reply; what can't be helped is given up, not retried for ever.
+// A panic costs one reply; an agent that keeps failing is ended.
 #[path = "it/supervision.rs"]
 mod supervision;
 
-// What nobody wants any more stops, and frees its place.
+// Cancelled work stops and frees its place.
 #[path = "it/cancelling.rs"]
 mod cancelling;
 
-// Handlers in the tasks of those who ask are the agent's all the same.
+// Handlers in callers' tasks behave as those on the agent's arbiter.
 #[path = "it/asides.rs"]
 mod asides;
 
-// Agents end in order, whoever cares learns it, and nothing leaks.
+// Agents end in order, watchers are notified, and nothing leaks.
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
 
@@ -35,26 +36,26 @@ mod lifecycle;
 #[path = "it/calls.rs"]
 mod calls;
 
-// Directory, events, policy, journal.
+// Directory, events, policy and journal.
 #[path = "it/registry.rs"]
 mod registry;
 
-// A pool shares the work as it says.
+// Pools distribute messages by their strategy.
 #[path = "it/pool.rs"]
 mod pool;
 
-// What a review broke, and must not break again.
+// Regressions found in reviews.
 #[path = "it/robust.rs"]
 mod robust;
 
-// Notes, streams and the audit, in memory.
+// Key-value store, journal and audit log, in memory.
 #[path = "it/keeping.rs"]
 mod keeping;
 
-// Tasks in memory: keys, leases, graphs, followers.
+// In-memory tasks: keys, leases, graphs and followers.
 #[path = "it/tasks.rs"]
 mod tasks;
 
-// A runner works tasks off.
+// Task runner.
 #[path = "it/runner.rs"]
 mod runner;

@@ -1,51 +1,59 @@
-//! Copies of a store, of either database, as of one moment, in a file that is a store itself, while others go on writing.
+//! Backup of a store from either database into a SQLite file, as of one moment, while others
+//! continue to write.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 
 use crate::error::StoreError;
-use crate::files::{private, sync_entry};
-use crate::options::Where;
-use crate::parts::Visitor;
-use crate::sql::{Arg, Db, ManyRows, Row};
+use crate::files::{open_private, sync_folder_entry};
+use crate::options::StoreLocation;
+use crate::sql::postgres::Connector;
+use crate::sql::{BulkStatement, DbConnection, Row, SqlArg};
+use crate::store_core::ReadOnlyStore;
 use crate::{postgres, sqlite};
 
-/// What a backup holds.
+/// Result of a backup: size of the backup file and the audit chains in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupReport {
-    /// Size of the file.
+    /// Size of the backup file, in bytes.
     pub bytes: u64,
-    /// Each audit chain with the number of its last entry.
+    /// Names of the audit chains, each with the number of its last entry.
     pub chains: Vec<(String, u64)>,
 }
 
-impl Visitor {
-    /// Copies the store, as of one moment, to `file`, which is a SQLite store then; others go on meanwhile.
+impl ReadOnlyStore {
+    /// Copies the store, as of one moment, to a new SQLite store in `file`. Others can write
+    /// meanwhile.
     ///
     /// # Errors
-    /// The file is there already or can't be made, or the store can't be read. Then there is no file.
+    /// [`StoreError::BackupExists`], if the file exists; [`StoreError::NotCreated`], if it can't be
+    /// created; otherwise errors of reading the store. No file is left behind then.
     pub async fn backup(&self, file: &Path) -> Result<BackupReport, StoreError> {
-        let claimed = Claimed::new(file)?;
-        let (at, part) = (&self.core.options.at, Where::Sqlite(claimed.part.clone()));
+        let claimed = BackupFile::new(file)?;
+        let (at, part) = (
+            &self.core.options.location,
+            StoreLocation::Sqlite(claimed.part.clone()),
+        );
         match at {
-            Where::Sqlite(path) => vacuum_into(path, &claimed.part)
+            StoreLocation::Sqlite(path) => vacuum_into(path, &claimed.part)
                 .await
-                .map_err(|e| at.located(e))?,
-            Where::Postgres { url, password } => {
-                let options = postgres::connect_options(url, password.as_ref())?;
-                let copied = copy_to_file(&options, &claimed.part).await;
-                copied.map_err(|e| match e.is_of_sqlite() {
-                    true => part.located(e),
-                    false => at.located(e),
+                .map_err(|e| at.with_place(e))?,
+            StoreLocation::Postgres { url, password } => {
+                let connector = Connector::new(url, password.as_ref())?;
+                let copied = copy_to_file(&connector, &claimed.part).await;
+                copied.map_err(|e| match e.is_sqlite_error() {
+                    true => part.with_place(e),
+                    false => at.with_place(e),
                 })?;
             }
         }
-        let chains = checked(&claimed.part).await.map_err(|e| part.located(e))?;
+        let chains = verify_copy(&claimed.part)
+            .await
+            .map_err(|e| part.with_place(e))?;
         let file = file.to_owned();
         let kept = tokio::task::spawn_blocking(move || claimed.publish());
         let bytes = kept.await.map_err(io::Error::other).flatten();
@@ -58,7 +66,7 @@ async fn vacuum_into(from: &Path, part: &Path) -> Result<(), StoreError> {
     let options = sqlite::connect_options(from)
         .read_only(true)
         .create_if_missing(false);
-    let mut db = Db::Sqlite(Box::new(options.connect().await?));
+    let mut db = DbConnection::Sqlite(Box::new(options.connect().await?));
     let not_text = || StoreError::NotSupported("a backup's path must be UTF-8");
     let name = part.to_str().ok_or_else(not_text)?.replace('\'', "''");
     let copied = db.run_text(format!("VACUUM INTO '{name}'")).await;
@@ -66,10 +74,10 @@ async fn vacuum_into(from: &Path, part: &Path) -> Result<(), StoreError> {
     Ok(copied.and(closed)?)
 }
 
-/// Reads the copy once: a backup that can't be opened is none.
-async fn checked(part: &Path) -> Result<Vec<(String, u64)>, StoreError> {
+/// Opens and checks the copy, because an unreadable backup is useless. Returns its audit chains.
+async fn verify_copy(part: &Path) -> Result<Vec<(String, u64)>, StoreError> {
     let options = sqlite::connect_options(part).create_if_missing(false);
-    let mut db = Db::Sqlite(Box::new(options.connect().await?));
+    let mut db = DbConnection::Sqlite(Box::new(options.connect().await?));
     sqlite::check_intact(&mut db, part).await?;
     let rows = db
         .rows(
@@ -83,14 +91,15 @@ async fn checked(part: &Path) -> Result<Vec<(String, u64)>, StoreError> {
     Ok(chains?)
 }
 
-/// A name that is ours from the beginning, and the file that is written first. Both go where the backup fails.
-struct Claimed {
+/// Target of a backup: the final name, reserved by an empty file, and the `.part` file that is
+/// written first. Both are removed if the backup fails.
+struct BackupFile {
     file: PathBuf,
     part: PathBuf,
     is_whole: bool,
 }
 
-impl Claimed {
+impl BackupFile {
     fn new(file: &Path) -> Result<Self, StoreError> {
         let mut part = file.as_os_str().to_owned();
         part.push(".part");
@@ -103,14 +112,14 @@ impl Claimed {
                 source,
             },
         };
-        let new = |path: &Path| private(path, OpenOptions::new().write(true).create_new(true));
+        let new = |path: &Path| open_private(path, OpenOptions::new().write(true).create_new(true));
         new(file).map_err(|e| not_created(file, e))?;
         let claimed = Self {
             file: file.to_owned(),
             part: part.into(),
             is_whole: false,
         };
-        // What an earlier backup left that was killed.
+        // Left behind by a backup that was killed.
         let _ = fs::remove_file(&claimed.part);
         new(&claimed.part).map_err(|e| not_created(&claimed.part, e))?;
         Ok(claimed)
@@ -122,33 +131,34 @@ impl Claimed {
         let bytes = part.metadata()?.len();
         fs::rename(&self.part, &self.file)?;
         self.is_whole = true;
-        sync_entry(&self.file)?;
+        sync_folder_entry(&self.file)?;
         Ok(bytes)
     }
 }
 
-impl Drop for Claimed {
+impl Drop for BackupFile {
     fn drop(&mut self) {
         if !self.is_whole {
-            // That it stays is harmless: it is empty, or named `.part`.
+            // Failures are harmless: the files are empty or named `.part`.
             let _ = fs::remove_file(&self.part);
             let _ = fs::remove_file(&self.file);
         }
     }
 }
 
-/// A table as it is copied: its columns, and a letter each for what they hold (number, text, bytes).
-struct Table {
+/// Table to copy: its columns, and their types as letters (`n` number, `t` text, `b` bytes).
+struct TableCopy {
     declare: &'static str,
-    /// One text a table: a prepared statement has its columns.
+    /// `FETCH` statement of the copy. Each table has its own text, because a prepared statement is
+    /// bound to the columns of its first result.
     fetch: &'static str,
-    insert: ManyRows,
+    insert: BulkStatement,
     kinds: &'static [u8],
 }
 
 macro_rules! table {
     ($name:literal, $columns:literal, $kinds:literal) => {
-        Table {
+        TableCopy {
             declare: concat!(
                 "DECLARE copied_",
                 $name,
@@ -158,7 +168,7 @@ macro_rules! table {
                 $name
             ),
             fetch: concat!("FETCH 500 FROM copied_", $name),
-            insert: ManyRows::new(
+            insert: BulkStatement::new(
                 concat!("INSERT INTO ", $name, " (", $columns, ") VALUES"),
                 $kinds.len(),
                 "",
@@ -168,8 +178,8 @@ macro_rules! table {
     };
 }
 
-/// Every table of the schema but `meta`, which tells of the database itself.
-static TABLES: [Table; 11] = [
+/// Every table of the schema except `meta`, which describes the database itself.
+static TABLES: [TableCopy; 11] = [
     table!("writer", "name, epoch, run, since_ms, closed", b"tntnn"),
     table!("stream", "name, last", b"tn"),
     table!("record", "stream, number, key, at_ms, body", b"tntnt"),
@@ -210,11 +220,11 @@ static TABLES: [Table; 11] = [
     ),
 ];
 
-/// Fills `part`, which is empty.
-async fn copy_to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreError> {
+/// Copies all tables from Postgres into the empty file `part`.
+async fn copy_to_file(from: &Connector, part: &Path) -> Result<(), StoreError> {
     let mut server = postgres::connect(from).await?;
     let connect = sqlite::connect_options(part).create_if_missing(false);
-    let mut file = Db::Sqlite(Box::new(connect.connect().await?));
+    let mut file = DbConnection::Sqlite(Box::new(connect.connect().await?));
     file.run("PRAGMA auto_vacuum = INCREMENTAL").await?;
     sqlite::migrate(&mut file, part).await?;
 
@@ -232,8 +242,8 @@ async fn copy_to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreE
             let columns = || table.kinds.iter().enumerate();
             let values = rows
                 .iter()
-                .flat_map(|row| columns().map(move |(at, kind)| value(row, at, *kind)));
-            let values: Vec<Arg<'_>> = values.collect::<Result<_, _>>()?;
+                .flat_map(|row| columns().map(move |(at, kind)| column_value(row, at, *kind)));
+            let values: Vec<SqlArg<'_>> = values.collect::<Result<_, _>>()?;
             table.insert.execute(&mut file, &values).await?;
         }
     }
@@ -243,12 +253,13 @@ async fn copy_to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreE
     Ok(server.close().await?)
 }
 
-/// The value of a column for an insert of the same row.
-fn value(row: &Row, column: usize, kind: u8) -> sqlx::Result<Arg<'_>> {
+/// Returns the value of a column as a parameter for an insert into the copy. `kind` is the type
+/// letter of [`TableCopy`].
+fn column_value(row: &Row, column: usize, kind: u8) -> sqlx::Result<SqlArg<'_>> {
     match kind {
-        b'n' => row.get(column).map(Arg::Int),
-        b't' => row.get(column).map(Arg::Text),
-        _ => row.get(column).map(Arg::Bytes),
+        b'n' => row.get(column).map(SqlArg::Int),
+        b't' => row.get(column).map(SqlArg::Text),
+        _ => row.get(column).map(SqlArg::Bytes),
     }
 }
 
@@ -258,12 +269,13 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a column that a migration adds isn't forgotten. Method: compare with the tables of a new file.
+    /// Goal: a column added by a migration is copied. Method: compare with the tables of a new
+    /// file.
     #[tokio::test]
     async fn every_column_is_copied() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("new");
-        let mut db = Db::Sqlite(Box::new(
+        let mut db = DbConnection::Sqlite(Box::new(
             sqlite::connect_options(&path)
                 .create_if_missing(true)
                 .connect()

@@ -1,88 +1,98 @@
-//! The directory of agents as a file: `{"version": 1, "agents": {ID: {…}}}`. What is said of an agent stays as it came.
+//! Export and import of the agent directory as a file: `{"version": 1, "agents": {ID: {…}}}`. The
+//! JSON of each agent is kept unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use callboard_message::{RawObject, hex};
-use callboard_runtime::{JournalError, JournalResult, Note, NoteError, Notes};
+use callboard_message::{RawObject, encode_hex};
+use callboard_runtime::{JournalError, JournalResult, KvEntry, KvError, KvStore};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::place::PAGE_MAX;
+use crate::backend::PAGE_ROWS_MAX;
 
-/// The space of notes that the directory is kept in: an agent's id is its key.
+/// Key-value space of the agent directory; keys are agent ids.
 pub const DIRECTORY_SPACE: &str = "directory";
-/// Which files were imported, by their hash.
+/// Key-value space of the SHA-256 hashes of imported files.
 const IMPORTED_SPACE: &str = "directory/imported";
-/// Largest file, in bytes.
-/// At the limit: `NotADirectory`.
+/// Maximum size of a directory file, in bytes. A larger file fails with
+/// [`DirectoryError::NotADirectory`].
 pub const DIRECTORY_FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What is read and written.
-const VERSION: u64 = 1;
+/// Version of the file format that is read and written.
+const FORMAT_VERSION: u64 = 1;
 
-/// Why a directory's file wasn't imported. Agents before the one at fault may have been: repeat it with a good file.
+/// Error of a directory import. Agents listed before the one at fault may have been imported;
+/// repeat the import with a corrected file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
-    /// It is no directory. What is wrong, in one sentence.
-    #[error("it is no directory of agents: {0}")]
+    /// The text isn't a directory of agents; holds the reason in one sentence.
+    #[error("not a directory of agents: {0}")]
     NotADirectory(String),
-    /// Another version wrote it: export it anew with version 1.
-    #[error("the directory has version {found}; this callboard knows {VERSION}")]
+    /// The file has another format version. Export it again as version 1.
+    #[error("the directory has version {found}; this callboard knows {FORMAT_VERSION}")]
     OtherVersion {
-        /// What it says.
+        /// Format version of the file.
         found: u64,
     },
-    /// An agent can't be kept.
+    /// An agent was rejected by the store, for example as too large.
     #[error("agent {id}: {source}")]
     Agent {
-        /// Which.
+        /// Agent id.
         id: String,
-        /// Why.
+        /// Reason of the rejection.
         source: JournalError,
     },
-    /// The store didn't do it.
+    /// The store failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// What an import did, in agents.
+/// Number of agents that an import added, changed and left unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Imported {
-    /// That weren't there.
+pub struct ImportSummary {
+    /// Number of agents added.
     pub new: usize,
-    /// Of which something else was said.
+    /// Number of agents replaced, because their stored JSON differed.
     pub changed: usize,
-    /// Of which the same was said.
+    /// Number of agents left unchanged, because their stored JSON was the same.
     pub same: usize,
 }
 
-/// The directory as a file's text.
+/// Returns the agent directory as JSON text: `{"version": 1, "agents": {ID: {…}}}`.
 ///
 /// # Errors
-/// The store's.
-pub async fn export_directory(notes: &dyn Notes) -> JournalResult<String> {
+/// Errors of the store.
+pub async fn export_directory(notes: &dyn KvStore) -> JournalResult<String> {
     let mut agents = BTreeMap::new();
     let mut after: Option<String> = None;
     loop {
         let page = notes
-            .list(DIRECTORY_SPACE, after.as_deref(), PAGE_MAX)
+            .list(DIRECTORY_SPACE, after.as_deref(), PAGE_ROWS_MAX)
             .await?;
         let Some(last) = page.last() else { break };
         after = Some(last.key.clone());
-        agents.extend(page.into_iter().map(|Note { key, body, .. }| (key, body)));
+        agents.extend(
+            page.into_iter()
+                .map(|KvEntry { key, body, .. }| (key, body)),
+        );
     }
-    let file = RawObject::of("version", VERSION).with("agents", agents);
+    let file = RawObject::single("version", FORMAT_VERSION).with("agents", agents);
     Ok(file.to_raw().get().to_owned())
 }
 
-/// Puts each agent of a file's text into the directory. Others that are there stay.
+/// Imports each agent of a directory file's text. Other agents in the directory stay.
 ///
 /// # Errors
-/// Where the text is no directory, then nothing was put; where an agent can't be kept; the store's.
-pub async fn import_directory(notes: &dyn Notes, text: &str) -> Result<Imported, DirectoryError> {
-    let agents = agents(text)?;
-    let mut imported = Imported::default();
+/// [`DirectoryError::NotADirectory`] and [`DirectoryError::OtherVersion`] before anything is
+/// written; [`DirectoryError::Agent`] for an agent that the store rejects;
+/// [`DirectoryError::Journal`] for errors of the store.
+pub async fn import_directory(
+    notes: &dyn KvStore,
+    text: &str,
+) -> Result<ImportSummary, DirectoryError> {
+    let agents = parse_agents(text)?;
+    let mut imported = ImportSummary::default();
     for (id, body) in agents {
         let there = notes.get(DIRECTORY_SPACE, &id).await?;
         match there {
@@ -97,51 +107,52 @@ pub async fn import_directory(notes: &dyn Notes, text: &str) -> Result<Imported,
             .put(DIRECTORY_SPACE, &id, body, None)
             .await
             .map_err(|error| match error {
-                NoteError::Journal(
+                KvError::Journal(
                     source @ (JournalError::Invalid(_) | JournalError::TooLarge { .. }),
                 ) => DirectoryError::Agent { id, source },
-                NoteError::Journal(error) => error.into(),
+                KvError::Journal(error) => error.into(),
                 other => JournalError::Store(other.to_string()).into(),
             })?;
     }
     Ok(imported)
 }
 
-/// As [`import_directory`], unless the same text was imported so before: `None`.
+/// Imports a directory file as [`import_directory`] does, unless the same text was imported before:
+/// then returns `None`.
 ///
 /// # Errors
-/// As [`import_directory`].
+/// Those of [`import_directory`].
 pub async fn import_directory_once(
-    notes: &dyn Notes,
+    notes: &dyn KvStore,
     text: &str,
-) -> Result<Option<Imported>, DirectoryError> {
-    let hash = hex(&Sha256::digest(text));
+) -> Result<Option<ImportSummary>, DirectoryError> {
+    let hash = encode_hex(&Sha256::digest(text));
     if notes.get(IMPORTED_SPACE, &hash).await?.is_some() {
         return Ok(None);
     }
     let imported = import_directory(notes, text).await?;
-    let said = RawObject::of("new", imported.new).with("changed", imported.changed);
+    let said = RawObject::single("new", imported.new).with("changed", imported.changed);
     match notes.put(IMPORTED_SPACE, &hash, said, None).await {
-        Err(NoteError::Journal(error)) => Err(error.into()),
+        Err(KvError::Journal(error)) => Err(error.into()),
         _ => Ok(Some(imported)),
     }
 }
 
-fn agents(text: &str) -> Result<Vec<(String, RawObject)>, DirectoryError> {
+fn parse_agents(text: &str) -> Result<Vec<(String, RawObject)>, DirectoryError> {
     let no = |why: &dyn Display| DirectoryError::NotADirectory(why.to_string());
     if text.len() > DIRECTORY_FILE_BYTES_MAX {
         return Err(no(&format_args!(
             "it has more than {DIRECTORY_FILE_BYTES_MAX} bytes"
         )));
     }
-    // Their messages say where, and quote nothing.
+    // Serde's messages name the position and don't quote the file.
     let file: RawObject = serde_json::from_str(text).map_err(|error| no(&error))?;
     match file
         .get("version")
         .map(RawValue::get)
         .map(str::parse::<u64>)
     {
-        None | Some(Ok(VERSION)) => {}
+        None | Some(Ok(FORMAT_VERSION)) => {}
         Some(Ok(found)) => return Err(DirectoryError::OtherVersion { found }),
         Some(Err(_)) => return Err(no(&"`version` is no number")),
     }

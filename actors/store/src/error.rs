@@ -1,125 +1,136 @@
-//! Why a store isn't opened, and what a database's error means for a write.
+//! Errors of opening a store, and the classification of database errors.
 
 use std::io;
 use std::path::PathBuf;
 
 use callboard_runtime::JournalError;
 
-/// Why a store wasn't opened, copied or cleaned. Each variant tells the operator what to do next.
+/// Error of opening, copying or exporting a store. Each message tells the operator what to do next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Another process writes there under this name. Nothing was changed.
+    /// Another process has the store open under the same writer name. Nothing was changed.
     #[error(
         "{what} is in use by another process{}: look into it with `callboard tasks`, or stop that process first",
         .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
     )]
     InUse {
-        /// The file, or `writer NAME` of a Postgres store.
+        /// File path, or `writer NAME` of a Postgres database.
         what: String,
-        /// The process that has the file, where it is known.
+        /// Process id of the other process, if known.
         pid: Option<u32>,
     },
-    /// It is something else, and was not changed: name another path.
+    /// The file holds something other than a callboard store. It was not changed; name another
+    /// path.
     #[error("{} is not a callboard store; it was left as it is: name another file", .path.display())]
     NotAStore {
-        /// The file.
+        /// File path.
         path: PathBuf,
     },
-    /// There is no store to look into or to copy.
+    /// No store exists at the location to be read or copied.
     #[error("there is no store at {place}: start the node first, or name another place")]
     Missing {
-        /// The file, or the database.
+        /// File path, or database URL without user and password.
         place: String,
     },
-    /// Written by a newer callboard. Nothing was changed: run that version, or restore a backup.
+    /// The store was written by a newer version of callboard. Nothing was changed; run that
+    /// version, or restore a backup.
     #[error(
         "{place} has schema {found}; this callboard knows {known}: run the newer version, or restore a backup"
     )]
     NewerSchema {
-        /// The file, or the database.
+        /// File path, or database URL without user and password.
         place: String,
-        /// The version that was found.
+        /// Schema version of the store.
         found: i64,
-        /// The newest that this program knows.
+        /// Newest schema version that this program knows.
         known: i64,
     },
-    /// Written by an older callboard: who only looks doesn't migrate.
+    /// The store has an older schema and was opened read-only, which never migrates. Open it for
+    /// writing once.
     #[error("{place} has schema {found}, this callboard {known}: start the node once, it migrates")]
     OlderSchema {
-        /// The file, or the database.
+        /// File path, or database URL without user and password.
         place: String,
-        /// The version that was found.
+        /// Schema version of the store.
         found: i64,
-        /// The newest that this program knows.
+        /// Schema version of this program.
         known: i64,
     },
-    /// The file isn't whole. It was not changed: restore a backup.
-    #[error("{} is damaged: restore a backup, and keep the file for a look", .path.display())]
+    /// The file is corrupt. It was not changed; restore a backup.
+    #[error("{} is damaged: restore a backup, and keep the file for analysis", .path.display())]
     Damaged {
-        /// The file.
+        /// File path.
         path: PathBuf,
     },
-    /// The file can't be written: change its rights.
+    /// The file can't be written by this user; change the permissions.
     #[error("{} can't be written by this user: change the rights of file and folder", .path.display())]
     ReadOnly {
-        /// The file.
+        /// File path.
         path: PathBuf,
     },
-    /// What is acknowledged would not survive a power cut.
-    #[error("the database would not keep what it acknowledges: {0}")]
+    /// The database doesn't sync commits to disk, so committed writes could be lost at a power
+    /// failure. Holds the reason.
+    #[error("the database doesn't sync commits to disk: {0}")]
     NotDurable(String),
-    /// File, lock or folder could not be made.
+    /// A file, lock or folder could not be created or read.
     #[error("{} could not be created", .path.display())]
     NotCreated {
-        /// What was to be made.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why not.
+        /// Error of the file system.
         #[source]
         source: io::Error,
     },
-    /// The URL is none of a store.
+    /// The URL isn't a valid store URL. Holds the reason.
     #[error("store URL: {0}")]
     Url(String),
-    /// The audit key is missing or can't be read though the chain was signed with it.
+    /// The URL names a Postgres store, but this program was built without Postgres.
+    #[error(
+        "this program was built without Postgres: build it with the feature `store-postgres` of callboard (`postgres` of \
+         callboard-store), or name a `sqlite:` store"
+    )]
+    NoPostgres,
+    /// The audit key or another file of the audit is missing or unusable.
     #[error("audit key {}: {why}", .path.display())]
     Key {
-        /// The key's file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
-    /// A backup never writes over a file: name another.
+    /// The target of a backup exists already; a backup never overwrites a file.
     #[error("{} is there already: name another file", .path.display())]
     BackupExists {
-        /// The file.
+        /// File path.
         path: PathBuf,
     },
-    /// What this kind of store doesn't do; the text says what does.
+    /// This kind of store doesn't support the operation. The text names an alternative.
     #[error("{0}")]
     NotSupported(&'static str),
-    /// The database's own error.
+    /// Error of the database.
     #[error("{place}")]
     Database {
-        /// The file, or the database; never a password.
+        /// File path, or database URL without user and password.
         place: String,
-        /// The database's words.
+        /// Error of the database driver.
         #[source]
         source: sqlx::Error,
     },
-    /// What the open store answered.
+    /// Error of an open store.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 impl StoreError {
-    /// Whether it is an error of SQLite.
-    pub(crate) fn is_of_sqlite(&self) -> bool {
+    /// Returns whether the cause is an error of SQLite.
+    pub(crate) fn is_sqlite_error(&self) -> bool {
         matches!(self, Self::Database { source, .. } if sqlite_code(source).is_some())
     }
 }
 
-/// [`Where::located`](crate::options::Where::located) says where.
+/// Converts a driver error to [`StoreError::Database`] with an empty `place`, which
+/// [`StoreLocation::with_place`](crate::options::StoreLocation::with_place) fills in.
 impl From<sqlx::Error> for StoreError {
     fn from(source: sqlx::Error) -> Self {
         Self::Database {
@@ -129,7 +140,7 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// SQLite's result codes: the primary ones, and two extended ones of I/O.
+/// Result codes of SQLite: primary codes, and two extended I/O codes.
 pub(crate) const SQLITE_BUSY: i64 = 5;
 pub(crate) const SQLITE_PERM: i64 = 3;
 const SQLITE_LOCKED: i64 = 6;
@@ -143,108 +154,112 @@ pub(crate) const SQLITE_NOTADB: i64 = 26;
 const SQLITE_IOERR_WRITE: i64 = 778;
 const SQLITE_IOERR_SHMSIZE: i64 = 4874;
 
-/// What a database's error means for the transaction it came from.
+/// Meaning of a database error for the transaction in which it occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// The statement's own: another write may still go through.
-    Own,
-    /// SQLite's file is at its limit, or the disk is full: which, the page count tells.
+pub(crate) enum DbErrorClass {
+    /// The statement itself failed; other writes may succeed.
+    Statement,
+    /// The SQLite file is at its size limit, or the disk is full. The caller compares the page
+    /// count with the limit to tell which.
     Full,
     /// The disk is full.
     NoSpace,
-    /// Nobody knows what was written: the connection is done with.
+    /// I/O error: it is unknown what was written, and the connection must be dropped.
     Io,
-    /// The connection is gone, or the server says it is going.
-    Away,
-    /// A conflict with another transaction: the same again may go through.
-    Again,
-    /// Another process holds the file for longer than is waited for.
+    /// The connection was lost, or the server is shutting down.
+    ConnectionLost,
+    /// Conflict with another transaction; a retry may succeed.
+    Conflict,
+    /// Another process has locked the SQLite file for longer than the busy timeout.
     Busy,
-    /// Nothing may be written there any more.
+    /// The database is read-only.
     ReadOnly,
-    /// The file isn't whole.
+    /// The database is corrupt.
     Damaged,
 }
 
-pub(crate) fn trouble(error: &sqlx::Error) -> Trouble {
+pub(crate) fn classify_error(error: &sqlx::Error) -> DbErrorClass {
     match error {
         sqlx::Error::Database(_) => match sqlite_code(error) {
-            Some(code) => sqlite_trouble(code),
-            None => postgres_trouble(error),
+            Some(code) => classify_sqlite_error(code),
+            None => classify_postgres_error(error),
         },
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => Trouble::Away,
-        _ => Trouble::Own,
+        | sqlx::Error::WorkerCrashed => DbErrorClass::ConnectionLost,
+        _ => DbErrorClass::Statement,
     }
 }
 
-fn sqlite_trouble(code: i64) -> Trouble {
+fn classify_sqlite_error(code: i64) -> DbErrorClass {
     match (code, code & 0xff) {
-        (SQLITE_IOERR_WRITE | SQLITE_IOERR_SHMSIZE, _) => Trouble::NoSpace,
-        (_, SQLITE_FULL) => Trouble::Full,
-        (_, SQLITE_IOERR | SQLITE_NOMEM | SQLITE_CANTOPEN) => Trouble::Io,
-        (_, SQLITE_CORRUPT | SQLITE_NOTADB) => Trouble::Damaged,
-        (_, SQLITE_READONLY | SQLITE_PERM) => Trouble::ReadOnly,
-        (_, SQLITE_BUSY | SQLITE_LOCKED) => Trouble::Busy,
-        _ => Trouble::Own,
+        (SQLITE_IOERR_WRITE | SQLITE_IOERR_SHMSIZE, _) => DbErrorClass::NoSpace,
+        (_, SQLITE_FULL) => DbErrorClass::Full,
+        (_, SQLITE_IOERR | SQLITE_NOMEM | SQLITE_CANTOPEN) => DbErrorClass::Io,
+        (_, SQLITE_CORRUPT | SQLITE_NOTADB) => DbErrorClass::Damaged,
+        (_, SQLITE_READONLY | SQLITE_PERM) => DbErrorClass::ReadOnly,
+        (_, SQLITE_BUSY | SQLITE_LOCKED) => DbErrorClass::Busy,
+        _ => DbErrorClass::Statement,
     }
 }
 
-fn postgres_trouble(error: &sqlx::Error) -> Trouble {
+fn classify_postgres_error(error: &sqlx::Error) -> DbErrorClass {
     let code = error.as_database_error().and_then(|e| e.code());
     match code.as_deref() {
-        Some("53100") => Trouble::NoSpace,
-        Some("40001" | "40P01" | "55P03") => Trouble::Again,
-        Some("25006") => Trouble::ReadOnly,
-        Some("XX001" | "XX002") => Trouble::Damaged,
-        Some("58030") => Trouble::Io,
+        Some("53100") => DbErrorClass::NoSpace,
+        Some("40001" | "40P01" | "55P03") => DbErrorClass::Conflict,
+        Some("25006") => DbErrorClass::ReadOnly,
+        Some("XX001" | "XX002") => DbErrorClass::Damaged,
+        Some("58030") => DbErrorClass::Io,
         Some(code)
             if code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") =>
         {
-            Trouble::Away
+            DbErrorClass::ConnectionLost
         }
-        _ => Trouble::Own,
+        _ => DbErrorClass::Statement,
     }
 }
 
-/// SQLite's extended result code. Postgres' codes have five characters, SQLite's are plain numbers below that.
+/// Returns SQLite's extended result code; `None` for another database's error.
 pub(crate) fn sqlite_code(error: &sqlx::Error) -> Option<i64> {
     let error = error.as_database_error()?;
     error.try_downcast_ref::<sqlx::sqlite::SqliteError>()?;
     error.code()?.parse().ok()
 }
 
-/// A database's error as a reader or a single write gets it. Its text holds no bound values.
+/// Converts a database error to the error that callers of the store get. Its message holds no bound
+/// values, which may be confidential.
 pub(crate) fn journal_error(error: sqlx::Error) -> JournalError {
-    match trouble(&error) {
-        Trouble::NoSpace | Trouble::Full => JournalError::NoSpace,
-        Trouble::Away | Trouble::Busy | Trouble::Again | Trouble::Io => {
-            JournalError::Unavailable(words(&error))
-        }
-        Trouble::ReadOnly => JournalError::Unavailable("the store is read-only".to_owned()),
-        Trouble::Damaged => JournalError::Damaged(words(&error)),
-        Trouble::Own => match error {
+    match classify_error(&error) {
+        DbErrorClass::NoSpace | DbErrorClass::Full => JournalError::NoSpace,
+        DbErrorClass::ConnectionLost
+        | DbErrorClass::Busy
+        | DbErrorClass::Conflict
+        | DbErrorClass::Io => JournalError::Unavailable(error_message(&error)),
+        DbErrorClass::ReadOnly => JournalError::Unavailable("the store is read-only".to_owned()),
+        DbErrorClass::Damaged => JournalError::Damaged(error_message(&error)),
+        DbErrorClass::Statement => match error {
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
-                JournalError::Damaged(words(&error))
+                JournalError::Damaged(error_message(&error))
             }
-            _ => JournalError::Store(words(&error)),
+            _ => JournalError::Store(error_message(&error)),
         },
     }
 }
 
-/// The same error; where something is damaged, with the place of the store.
-pub(crate) fn located(error: JournalError, place: &str) -> JournalError {
+/// Sets the location of the store in a `Damaged` error; other errors are returned unchanged.
+pub(crate) fn with_place(error: JournalError, place: &str) -> JournalError {
     match error {
         JournalError::Damaged(why) => JournalError::Damaged(format!("{place}: {why}")),
         other => other,
     }
 }
 
-/// The database's message without Postgres' detail, which quotes values (`Key (owner)=(…) already exists`).
-pub(crate) fn words(error: &sqlx::Error) -> String {
+/// Returns the database's message without Postgres' detail, which quotes values (`Key (owner)=(…)
+/// already exists`).
+pub(crate) fn error_message(error: &sqlx::Error) -> String {
     match error.as_database_error() {
         Some(database) => match database.code() {
             Some(code) => format!("{} (code {code})", database.message()),
@@ -258,29 +273,29 @@ pub(crate) fn words(error: &sqlx::Error) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: what SQLite says is taken for what it is. Method: a row a code.
+    /// Goal: SQLite's result codes are classified. Method: one row a code.
     #[test]
     fn codes() {
         for (code, expected) in [
-            (13, Trouble::Full),
-            (778, Trouble::NoSpace),
-            (4874, Trouble::NoSpace),
-            (1034, Trouble::Io),
-            (10, Trouble::Io),
-            (14, Trouble::Io),
-            (11, Trouble::Damaged),
-            (267, Trouble::Damaged),
-            (26, Trouble::Damaged),
-            (8, Trouble::ReadOnly),
-            (1032, Trouble::ReadOnly),
-            (5, Trouble::Busy),
-            (517, Trouble::Busy),
-            (19, Trouble::Own),
-            (2067, Trouble::Own),
-            (1811, Trouble::Own),
-            (1, Trouble::Own),
+            (13, DbErrorClass::Full),
+            (778, DbErrorClass::NoSpace),
+            (4874, DbErrorClass::NoSpace),
+            (1034, DbErrorClass::Io),
+            (10, DbErrorClass::Io),
+            (14, DbErrorClass::Io),
+            (11, DbErrorClass::Damaged),
+            (267, DbErrorClass::Damaged),
+            (26, DbErrorClass::Damaged),
+            (8, DbErrorClass::ReadOnly),
+            (1032, DbErrorClass::ReadOnly),
+            (5, DbErrorClass::Busy),
+            (517, DbErrorClass::Busy),
+            (19, DbErrorClass::Statement),
+            (2067, DbErrorClass::Statement),
+            (1811, DbErrorClass::Statement),
+            (1, DbErrorClass::Statement),
         ] {
-            assert_eq!(sqlite_trouble(code), expected, "{code}");
+            assert_eq!(classify_sqlite_error(code), expected, "{code}");
         }
     }
 }

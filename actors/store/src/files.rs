@@ -1,4 +1,5 @@
-//! Files of a store (for their owner only, on the disk with their folder's entry), and the lock of the process that writes.
+//! Private files of a store, synced together with their folder's entry, and the lock file of the
+//! writing process.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -8,8 +9,8 @@ use parking_lot::Mutex;
 
 use crate::error::StoreError;
 
-/// Opens a file that is made for its owner only.
-pub(crate) fn private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+/// Opens a file. If it is created, only its owner may access it (mode 0600 on Unix).
+pub(crate) fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
@@ -18,39 +19,41 @@ pub(crate) fn private(path: &Path, options: &mut OpenOptions) -> io::Result<File
     options.open(path)
 }
 
-/// The text of a file, if it is there.
-pub(crate) fn read_some(path: &Path) -> io::Result<Option<String>> {
+/// Reads a file as text. Returns `None` if it doesn't exist.
+pub(crate) fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),
     }
 }
 
-pub(crate) fn folder(path: &Path) -> &Path {
+pub(crate) fn parent_folder(path: &Path) -> &Path {
     path.parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
 }
 
-/// Waits until the entry of a file in its folder would survive a loss of power.
-pub(crate) fn sync_entry(path: &Path) -> io::Result<()> {
-    File::open(folder(path))?.sync_all()
+/// Syncs the folder of `path`, so that a new file's entry survives a power loss.
+pub(crate) fn sync_folder_entry(path: &Path) -> io::Result<()> {
+    File::open(parent_folder(path))?.sync_all()
 }
 
-/// Longest number in a lock file, in bytes.
+/// Maximum bytes read from a lock file, which holds a process id.
 const PID_BYTES_MAX: u64 = 16;
 
-/// The lock, until it is released or dropped.
-pub(crate) struct Lock(Mutex<Option<File>>);
+/// Exclusive lock on the file `FILE.lock`, held until it is released or dropped, so that only one
+/// process writes to a SQLite store.
+pub(crate) struct WriterLock(Mutex<Option<File>>);
 
-impl Lock {
-    /// Whether somebody had it at some time.
-    pub(crate) fn is_there(file: &Path) -> bool {
-        path_of(file).exists()
+impl WriterLock {
+    /// Returns whether the lock file of `file` exists. If so, a process has opened the store for
+    /// writing before.
+    pub(crate) fn exists(file: &Path) -> bool {
+        lock_path(file).exists()
     }
 
-    pub(crate) fn take(file: &Path) -> Result<Self, StoreError> {
-        let path = path_of(file);
+    pub(crate) fn acquire(file: &Path) -> Result<Self, StoreError> {
+        let path = lock_path(file);
         let not_created = |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied => StoreError::ReadOnly {
                 path: file.to_owned(),
@@ -62,46 +65,48 @@ impl Lock {
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut lock = private(&path, &mut options).map_err(not_created)?;
+        let mut lock = open_private(&path, &mut options).map_err(not_created)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::InUse {
                     what: file.display().to_string(),
-                    pid: pid(&mut lock),
+                    pid: read_pid(&mut lock),
                 });
             }
             Err(TryLockError::Error(source)) => return Err(not_created(source)),
         }
-        // Only a hint for whoever finds it taken: that it can't be written (a full disk) changes nothing.
+        // The process id is only a hint for error messages, so a failed write (full disk) is
+        // ignored.
         let _ = lock
             .set_len(0)
             .and_then(|()| writeln!(lock, "{}", std::process::id()));
         Ok(Self(Mutex::new(Some(lock))))
     }
 
-    /// Others may have it, also while this value lives on.
+    /// Releases the lock before this value is dropped.
     pub(crate) fn release(&self) {
         if let Some(lock) = self.0.lock().take() {
-            // Said, and not left to the file's closing: a child between fork and exec has it open too.
+            // Unlocked explicitly: a child process between fork and exec still has the file open,
+            // so closing our handle isn't enough.
             let _ = lock.unlock();
         }
     }
 }
 
-impl Drop for Lock {
+impl Drop for WriterLock {
     fn drop(&mut self) {
         self.release();
     }
 }
 
-fn path_of(file: &Path) -> PathBuf {
+fn lock_path(file: &Path) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(".lock");
     path.into()
 }
 
-fn pid(lock: &mut File) -> Option<u32> {
+fn read_pid(lock: &mut File) -> Option<u32> {
     let mut text = String::new();
     lock.rewind().ok()?;
     lock.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
@@ -112,20 +117,20 @@ fn pid(lock: &mut File) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Goal: a lock that was let go of is free, though a child that was just forked still has its file open. Method: a second
-    /// handle to the same open file, as a child has one.
+    /// Goal: a released lock is free, even while a child process that was just forked has its file
+    /// open. Method: a second handle to the same open file, as a child has one.
     #[test]
     fn a_child_does_not_keep_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("store.sqlite");
-        let lock = Lock::take(&file).unwrap();
+        let lock = WriterLock::acquire(&file).unwrap();
         let child = lock.0.lock().as_ref().unwrap().try_clone().unwrap();
-        assert!(Lock::take(&file).is_err());
+        assert!(WriterLock::acquire(&file).is_err());
         lock.release();
-        let second = Lock::take(&file).unwrap();
+        let second = WriterLock::acquire(&file).unwrap();
         let of_second = second.0.lock().as_ref().unwrap().try_clone().unwrap();
         drop(second);
-        assert!(Lock::take(&file).is_ok());
+        assert!(WriterLock::acquire(&file).is_ok());
         drop((child, of_second));
     }
 }

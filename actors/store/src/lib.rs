@@ -1,48 +1,49 @@
-//! What must outlast a process, on SQLite or Postgres: streams, tasks, mail, notes and audit behind the traits of the
-//! runtime. Start at [`SqlStore::open`].
+//! Persistent storage on SQLite or Postgres behind the storage traits of `callboard_runtime`:
+//! journal streams, tasks, mail, key-value entries and the audit log. Start at [`SqlStore::open`].
 //!
-//! One task writes ([`BATCH_WRITES_MAX`] writes a transaction), a pool reads. What is acknowledged is committed and synced.
+//! A single writer task commits up to [`BATCH_WRITES_MAX`] writes a transaction; a connection pool
+//! serves reads. An acknowledged write is committed and synced to disk.
 
-mod append;
+mod append_records;
 mod audit;
+mod backend;
 mod backup;
 mod chain;
 mod directory;
 mod error;
 mod files;
-mod held;
 mod journal;
+mod kv_store;
 mod mail;
-mod notes;
-mod open;
 mod options;
-mod parts;
-mod place;
 mod postgres;
 mod retention;
 mod sql;
+mod sql_store;
 mod sqlite;
+mod store_core;
 mod tasks;
 mod tx;
+mod volatile_store;
 mod writer;
 
-pub use append::RECORD_BYTES_MAX_DEFAULT;
+pub use append_records::RECORD_BYTES_MAX_DEFAULT;
 pub use audit::{
-    AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, ExportError, VerifyOptions, verify_export,
+    AUDIT_LINES_DEFAULT, AuditFilter, AuditLine, AuditVerifyOptions, ExportError, verify_export,
 };
+pub use backend::PAGE_ROWS_MAX;
 pub use backup::BackupReport;
 pub use chain::CHECKPOINT_ENTRIES;
 pub use chain::verify::{AuditFault, ChainReport};
 pub use directory::{
-    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, export_directory,
+    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, ImportSummary, export_directory,
     import_directory, import_directory_once,
 };
 pub use error::StoreError;
-pub use open::SqlStore;
 pub use options::{Retention, StoreOptions, WRITER_NAME_BYTES_MAX};
-pub use parts::Visitor;
-pub use place::PAGE_MAX;
-pub use retention::Cleaned;
+pub use retention::CleanupReport;
+pub use sql_store::SqlStore;
+pub use store_core::ReadOnlyStore;
 pub use tasks::{CLAIM_TASKS_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
-pub use tx::CLEAN_ROWS_MAX;
-pub use writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, StoreMeasures, WRITE_WAIT_MAX};
+pub use tx::CLEANUP_ROWS_MAX;
+pub use writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, StoreMetrics, WRITE_WAIT_MAX};

@@ -1,4 +1,4 @@
-//! Where a store is and how it behaves.
+//! Options of a store: location, limits, retention and audit key.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,31 +13,31 @@ use crate::error::{
     sqlite_code,
 };
 
-/// Size of a store, by default, in bytes.
-/// At the limit: `SizeLimit`; deletions pass. Changed by `[store] size_max_mib`, `StoreOptions::size_max`.
+/// Default size limit of a store, in bytes. At the limit, writes fail with `SizeLimit`, except
+/// those that free space. Changed by `[store] size_max_mib` and [`StoreOptions::size_max`].
 const STORE_SIZE_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
-/// Connections that read at the same time on SQLite, by default.
-/// At the limit: they wait 5 s, then `Unavailable`. Changed by `StoreOptions::readers`.
+/// Default size of the SQLite read pool, in connections. Further reads wait 5 s, then fail with
+/// `Unavailable`. Changed by [`StoreOptions::readers`].
 const READERS_DEFAULT: u32 = 4;
-/// Connections that read at the same time on Postgres, by default.
-/// At the limit: they wait 5 s, then `Unavailable`. Changed by `StoreOptions::readers`.
+/// Default size of the Postgres read pool, in connections. Further reads wait 5 s, then fail with
+/// `Unavailable`. Changed by [`StoreOptions::readers`].
 const POSTGRES_READERS_DEFAULT: u32 = 8;
-/// Interval at which audit entries without a checkpoint are signed, by default.
+/// Default interval at which unsigned audit entries get a signed checkpoint.
 const SIGN_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
-/// Longest name of a writer, in bytes.
-/// At the limit: it is refused.
+/// Maximum length of a writer name, in bytes. A longer one fails with [`StoreError::Url`].
 pub const WRITER_NAME_BYTES_MAX: usize = 128;
 
-/// Writes that wait, by default; further callers wait for a place.
-/// At the limit: `Overloaded`: nothing is queued. Changed by `StoreOptions::queue`.
+/// Default maximum of queued writes. One more waits for a slot up to
+/// [`WRITE_WAIT_MAX`](crate::WRITE_WAIT_MAX), then fails with `Overloaded`. Changed by
+/// [`StoreOptions::queue`].
 const WRITES_QUEUED_MAX_DEFAULT: usize = 4096;
-/// Bytes of writes that wait, by default.
-/// At the limit: `Overloaded`: nothing is queued. Changed by `StoreOptions::queue`.
+/// Default maximum of queued bytes. Further writes wait up to
+/// [`WRITE_WAIT_MAX`](crate::WRITE_WAIT_MAX), then fail with `Overloaded`. Changed by
+/// [`StoreOptions::queue`].
 const WRITES_QUEUED_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 
-/// Where a store is.
 #[derive(Clone)]
-pub(crate) enum Where {
+pub(crate) enum StoreLocation {
     Sqlite(PathBuf),
     Postgres {
         url: Url,
@@ -45,14 +45,14 @@ pub(crate) enum Where {
     },
 }
 
-impl fmt::Debug for Where {
+impl fmt::Debug for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.place())
     }
 }
 
-impl Where {
-    /// The file, or the database without user and password.
+impl StoreLocation {
+    /// Returns the file path, or the database URL without user and password.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Sqlite(path) => path.display().to_string(),
@@ -66,8 +66,9 @@ impl Where {
         }
     }
 
-    /// The error with the place where it happened. A damaged or read-only file of SQLite is told from all else.
-    pub(crate) fn located(&self, error: StoreError) -> StoreError {
+    /// Sets the location in a database error. SQLite's codes for a corrupt, foreign or unwritable
+    /// file become `Damaged`, `NotAStore` or `ReadOnly`.
+    pub(crate) fn with_place(&self, error: StoreError) -> StoreError {
         match (error, self) {
             (StoreError::Database { source, .. }, Self::Sqlite(path)) => {
                 let path = path.clone();
@@ -92,12 +93,14 @@ impl Where {
     }
 }
 
-/// Capacity of the queue of writes.
+/// Capacity of the write queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueLimits {
-    /// Maximum queued writes. One more waits for [`WRITE_WAIT_MAX`], then it is refused as overloaded.
+    /// Maximum number of queued writes. One more waits for
+    /// [`WRITE_WAIT_MAX`](crate::WRITE_WAIT_MAX), then fails with `Overloaded`.
     pub(crate) writes_max: usize,
-    /// Maximum bytes of queued writes together. One more waits for [`WRITE_WAIT_MAX`], then it is refused as overloaded.
+    /// Maximum total size of queued writes, in bytes. One more waits for
+    /// [`WRITE_WAIT_MAX`](crate::WRITE_WAIT_MAX), then fails with `Overloaded`.
     pub(crate) bytes_max: usize,
 }
 
@@ -110,78 +113,81 @@ impl Default for QueueLimits {
     }
 }
 
-/// For how long what has ended is kept. `None` keeps it until the store is at its limit.
+/// Retention time of each kind of stored data. `None` keeps the data without a time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Tasks, from their end. Their own expiry removes them earlier.
+    /// Retention of tasks after their end. A task with an earlier expiry time is removed at that
+    /// time.
     pub tasks: Option<Duration>,
-    /// The bodies of letters, from their reading by the last recipient or their expiry; the rows without bodies stay as long as
-    /// the audit.
-    pub inbox: Option<Duration>,
-    /// Audit entries, up to a checkpoint.
+    /// Retention of mail message bodies after the last recipient read them. A body is also removed
+    /// when its message expires. The rows without bodies are kept as long as [`Self::audit`].
+    pub mail_bodies: Option<Duration>,
+    /// Retention of audit entries. Entries are removed up to the latest signed checkpoint that is
+    /// older than this.
     pub audit: Option<Duration>,
-    /// Records of streams, from their writing.
+    /// Retention of journal records after they were written.
     pub streams: Option<Duration>,
 }
 
-/// A day.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for Retention {
-    /// Tasks 7 days, bodies of letters and streams 30, audit 365.
+    /// Returns 7 days for tasks, 30 days for mail bodies and streams, 365 days for the audit.
     fn default() -> Self {
         let days = |days| Some(DAY * days);
         Self {
             tasks: days(7),
-            inbox: days(30),
+            mail_bodies: days(30),
             audit: days(365),
             streams: days(30),
         }
     }
 }
 
-/// How a store is opened.
+/// Options for opening a store, as a builder: location, writer name, limits, retention and audit
+/// key.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    pub(crate) at: Where,
+    pub(crate) location: StoreLocation,
     pub(crate) writer: String,
     pub(crate) size_max: u64,
     pub(crate) readers: u32,
     pub(crate) queue: QueueLimits,
     pub(crate) retention: Retention,
-    pub(crate) clean_every: Option<Duration>,
-    pub(crate) sign_every: Option<Duration>,
+    pub(crate) cleanup_interval: Option<Duration>,
+    pub(crate) sign_interval: Option<Duration>,
     pub(crate) audit_key: Option<PathBuf>,
     pub(crate) audit_key_new: bool,
 }
 
 impl StoreOptions {
-    fn new(at: Where, readers: u32) -> Self {
+    fn new(location: StoreLocation, readers: u32) -> Self {
         Self {
-            at,
+            location,
             writer: "node".to_owned(),
             size_max: STORE_SIZE_MAX_DEFAULT,
             readers,
             queue: QueueLimits::default(),
             retention: Retention::default(),
-            clean_every: Some(Duration::from_secs(60 * 60)),
-            sign_every: Some(SIGN_INTERVAL_DEFAULT),
+            cleanup_interval: Some(Duration::from_secs(60 * 60)),
+            sign_interval: Some(SIGN_INTERVAL_DEFAULT),
             audit_key: None,
             audit_key_new: false,
         }
     }
 
-    /// A file, made where it is missing.
+    /// Returns options for a SQLite file, which is created if it is missing.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
-        Self::new(Where::Sqlite(path.into()), READERS_DEFAULT)
+        Self::new(StoreLocation::Sqlite(path.into()), READERS_DEFAULT)
     }
 
-    /// A Postgres database: `postgres://user@host/db?sslmode=verify-full`. Tables are in the first schema of its
-    /// `search_path`.
+    /// Returns options for a Postgres database: `postgres://user@host/db?sslmode=verify-full`.
+    /// Tables are in the first schema of its `search_path`.
     ///
     /// # Errors
-    /// [`StoreError::Url`] where the URL is none, holds a password, or names another host without `sslmode=verify-full`
-    /// or a written `sslmode=disable`.
+    /// [`StoreError::Url`], if the URL is invalid, holds a password, or names another host without
+    /// `sslmode=verify-full` or an explicit `sslmode=disable`; [`StoreError::NoPostgres`] in a
+    /// build without the feature `postgres`.
     pub fn postgres(url: &str, password: Option<SecretString>) -> Result<Self, StoreError> {
         let url = Url::parse(url).map_err(|e| StoreError::Url(e.to_string()))?;
         if !matches!(url.scheme(), "postgres" | "postgresql") {
@@ -199,22 +205,25 @@ impl StoreOptions {
             .query_pairs()
             .find(|(name, _)| name == "sslmode" || name == "ssl-mode")
             .map(|(_, mode)| mode);
-        if !matches!(mode.as_deref(), Some("verify-full" | "disable")) && !is_here(&url) {
+        if !matches!(mode.as_deref(), Some("verify-full" | "disable")) && !is_local(&url) {
             return Err(StoreError::Url(
                 "another host needs `sslmode=verify-full` (or, where the network is yours, `sslmode=disable`)"
                     .to_owned(),
             ));
         }
+        if cfg!(not(feature = "postgres")) {
+            return Err(StoreError::NoPostgres);
+        }
         Ok(Self::new(
-            Where::Postgres { url, password },
+            StoreLocation::Postgres { url, password },
             POSTGRES_READERS_DEFAULT,
         ))
     }
 
-    /// `sqlite:FILE` (relative to `folder`) or `postgres://…`.
+    /// Parses a store URL: `sqlite:FILE`, relative to `folder`, or `postgres://…`.
     ///
     /// # Errors
-    /// [`StoreError::Url`], as [`Self::postgres`].
+    /// [`StoreError::Url`] and [`StoreError::NoPostgres`], as [`Self::postgres`].
     pub fn parse(
         url: &str,
         folder: &Path,
@@ -235,28 +244,30 @@ impl StoreOptions {
         }
     }
 
-    /// The name of the audit chain and of this process in leases; two processes on one Postgres need two. At most
-    /// [`WRITER_NAME_BYTES_MAX`] bytes, without `#`.
+    /// Sets the writer name, `node` by default. It names the audit chain, and this process in task
+    /// leases. Two processes on one Postgres database need different names. It has at most
+    /// [`WRITER_NAME_BYTES_MAX`] bytes, without `#`, NUL and line breaks, and is checked when the
+    /// store is opened.
     pub fn writer(mut self, name: impl Into<String>) -> Self {
         self.writer = name.into();
         self
     }
 
-    /// At how many bytes the store refuses what isn't a deletion.
+    /// Sets the size limit in bytes, 1 GiB by default. At the limit only deletions are accepted.
     pub fn size_max(mut self, bytes: u64) -> Self {
         self.size_max = bytes;
         self
     }
 
-    /// How many connections read at the same time, at least one.
+    /// Sets the size of the read pool, in connections; at least 1. Default: 4 on SQLite, 8 on
+    /// Postgres.
     pub fn readers(mut self, readers: u32) -> Self {
         self.readers = readers.max(1);
         self
     }
 
-    /// How many writes, and how many bytes of them, may wait; by default
-    /// `WRITES_QUEUED_MAX_DEFAULT` and
-    /// `WRITES_QUEUED_BYTES_MAX_DEFAULT`.
+    /// Sets the maximum number of queued writes and their maximum total bytes. Default: 4,096
+    /// writes and 64 MiB.
     pub fn queue(mut self, writes_max: usize, bytes_max: usize) -> Self {
         self.queue = QueueLimits {
             writes_max,
@@ -265,43 +276,48 @@ impl StoreOptions {
         self
     }
 
-    /// For how long what has ended is kept.
+    /// Sets the retention times of tasks, mail, audit entries and journal records.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// How often what is past its retention is removed, and once at the start; `None`: only when asked.
-    pub fn clean_every(mut self, every: Option<Duration>) -> Self {
-        self.clean_every = every;
+    /// Sets the interval of the cleanup that removes data past its retention, 1 h by default. The
+    /// first one runs when the store is opened. `None`: only
+    /// [`SqlStore::clean`](crate::SqlStore::clean) removes data.
+    pub fn cleanup_interval(mut self, every: Option<Duration>) -> Self {
+        self.cleanup_interval = every;
         self
     }
 
-    /// Interval at which audit entries without a checkpoint are signed, 60 s by default. `None`: they are signed
-    /// by their number alone, and at the end.
-    pub fn sign_every(mut self, every: Option<Duration>) -> Self {
-        self.sign_every = every;
+    /// Sets the interval at which unsigned audit entries get a signed checkpoint, 60 s by default.
+    /// `None`: only after [`CHECKPOINT_ENTRIES`](crate::CHECKPOINT_ENTRIES) entries, and when the
+    /// store is closed.
+    pub fn sign_interval(mut self, every: Option<Duration>) -> Self {
+        self.sign_interval = every;
         self
     }
 
-    /// The audit's key file; by default `audit.key` in the store's folder.
+    /// Sets the path of the audit key file. By default it is `audit.key` in the folder of a SQLite
+    /// store. A Postgres store has no default, so the path must be set.
     pub fn audit_key(mut self, path: impl Into<PathBuf>) -> Self {
         self.audit_key = Some(path.into());
         self
     }
 
-    /// Makes a new audit key where the old one is lost.
+    /// Sets whether a new audit key may replace a lost or different one. Default: `false`, which
+    /// makes opening fail with [`StoreError::Key`].
     pub fn audit_key_new(mut self, new: bool) -> Self {
         self.audit_key_new = new;
         self
     }
 
-    /// The file, or the database without user and password.
+    /// Returns the file path, or the database URL without user and password.
     pub fn place(&self) -> String {
-        self.at.place()
+        self.location.place()
     }
 
-    pub(crate) fn checked(&self) -> Result<(), StoreError> {
+    pub(crate) fn validate(&self) -> Result<(), StoreError> {
         let name = &self.writer;
         let is_plain = !name.is_empty()
             && name.len() <= WRITER_NAME_BYTES_MAX
@@ -309,13 +325,15 @@ impl StoreOptions {
         if is_plain {
             Ok(())
         } else {
-            Err(StoreError::Url(format!("`{name}` is no name of a writer")))
+            Err(StoreError::Url(format!(
+                "invalid writer name `{name}`: 1 to {WRITER_NAME_BYTES_MAX} bytes without #, NUL and line breaks"
+            )))
         }
     }
 }
 
-fn is_here(url: &Url) -> bool {
-    // A host of such a URL is never read as an address.
+fn is_local(url: &Url) -> bool {
+    // URLs with this scheme keep the host as text: it is never parsed as an address.
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let elsewhere = url
         .query_pairs()

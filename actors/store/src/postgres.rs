@@ -1,4 +1,4 @@
-//! The store in a Postgres database: one process a writer's name, fenced by its epoch.
+//! Postgres backend: one process for each writer name, fenced by its epoch.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -6,16 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use callboard_runtime::JournalError;
 use parking_lot::Mutex;
-use secrecy::{ExposeSecret, SecretString};
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 use tokio::time::{Instant, sleep, timeout};
-use url::Url;
 
+use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::options::StoreOptions;
-use crate::place::Place;
-use crate::sql::{Db, args};
+use crate::sql::postgres::Connector;
+use crate::sql::{DbConnection, args};
 
 /// Forward migrations: the one at index `n` takes the schema from version `n` to `n + 1`.
 const MIGRATIONS: &[&str] = &[
@@ -23,62 +20,47 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/postgres/0002.sql"),
     include_str!("schema/postgres/0003.sql"),
 ];
-/// The newest schema that this program knows.
-const SCHEMA: i64 = MIGRATIONS.len() as i64;
+/// Newest schema version of this program.
+const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// How long a connection may take.
+/// Maximum time to connect to the database server.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Maximum wait for the lock of a process that has just ended: the server notices its end late. Afterwards the store is in use by another. Fixed.
+/// Maximum wait for the writer lock. A process that has just ended may still hold it, because the
+/// server notices the end late. After it, opening fails with `InUse`. Fixed.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Pause between two attempts to take that lock. Fixed.
-const LOCK_PAUSE: Duration = Duration::from_millis(100);
-/// How old the known size of the database may be.
-const SIZE_KNOWN_FOR: Duration = Duration::from_secs(10);
+/// Pause between two attempts to take the writer lock. Fixed.
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Time for which the last known database size is reused.
+const SIZE_CACHE_TTL: Duration = Duration::from_secs(10);
 
-/// An open database.
-pub(crate) struct PostgresPlace {
+pub(crate) struct PostgresBackend {
     writer: String,
     size_max: u64,
-    options: PgConnectOptions,
-    /// 0: a visitor, beside the process of that name.
+    connector: Connector,
+    /// Fencing epoch of this process under its writer name; 0 for a read-only view.
     epoch: AtomicI64,
     size: Mutex<Option<(Instant, u64)>>,
 }
 
-/// How any connection to the database is opened. Statements aren't logged, as in SQLite.
-pub(crate) fn connect_options(
-    url: &Url,
-    password: Option<&SecretString>,
-) -> Result<PgConnectOptions, StoreError> {
-    let options = PgConnectOptions::from_url(url).map_err(|e| StoreError::Url(e.to_string()))?;
-    let options = match password {
-        Some(password) => options.password(password.expose_secret()),
-        None => options,
-    };
-    Ok(options
-        .application_name("callboard")
-        .statement_cache_capacity(256)
-        .disable_statement_logging())
+pub(crate) async fn connect(connector: &Connector) -> sqlx::Result<DbConnection> {
+    let connected = timeout(CONNECT_WAIT_MAX, connector.connect()).await;
+    connected
+        .map_err(|_| sqlx::Error::PoolTimedOut)?
+        .map(DbConnection::Postgres)
 }
 
-pub(crate) async fn connect(options: &PgConnectOptions) -> sqlx::Result<Db> {
-    let connection = timeout(CONNECT_WAIT_MAX, options.connect())
-        .await
-        .map_err(|_| sqlx::Error::PoolTimedOut)??;
-    Ok(Db::Postgres(Box::new(connection)))
-}
-
-/// Checks that the server keeps what it acknowledges, migrates, takes the writer's lock, and answers its connection.
+/// Opens the database for writing: checks that the server syncs commits, migrates, and takes the
+/// writer lock. Returns the backend and its write connection.
 pub(crate) async fn open(
     options: &StoreOptions,
-    connect_to: PgConnectOptions,
-) -> Result<(PostgresPlace, Db), StoreError> {
+    connector: Connector,
+) -> Result<(PostgresBackend, DbConnection), StoreError> {
     let at = options.place();
-    let mut db = connect(&connect_to).await?;
-    durable(&mut db).await?;
+    let mut db = connect(&connector).await?;
+    check_durability(&mut db).await?;
     migrate(&mut db, &at).await?;
-    let place = PostgresPlace::new(options, connect_to);
-    if !place.lock(&mut db).await? {
+    let place = PostgresBackend::new(options, connector);
+    if !place.acquire_writer_lock(&mut db).await? {
         return Err(StoreError::InUse {
             what: format!("writer `{}` of {at}", place.writer),
             pid: None,
@@ -87,44 +69,46 @@ pub(crate) async fn open(
     Ok((place, db))
 }
 
-/// Looks at a database that another process may write to. It is not migrated.
-pub(crate) async fn visit(
+/// Opens a database that another process may write to, without migrating it.
+pub(crate) async fn open_read_only(
     options: &StoreOptions,
-    connect_to: PgConnectOptions,
-) -> Result<PostgresPlace, StoreError> {
+    connector: Connector,
+) -> Result<PostgresBackend, StoreError> {
     let at = options.place();
-    let mut db = connect(&connect_to).await?;
+    let mut db = connect(&connector).await?;
     let version = schema_version(&mut db, &at).await?;
     db.close().await?;
     match version {
         0 => Err(StoreError::Missing { place: at }),
-        found if found < SCHEMA => Err(StoreError::OlderSchema {
+        found if found < SCHEMA_VERSION => Err(StoreError::OlderSchema {
             place: at,
             found,
-            known: SCHEMA,
+            known: SCHEMA_VERSION,
         }),
-        _ => Ok(PostgresPlace::new(options, connect_to)),
+        _ => Ok(PostgresBackend::new(options, connector)),
     }
 }
 
-impl PostgresPlace {
-    fn new(options: &StoreOptions, connect: PgConnectOptions) -> Self {
+impl PostgresBackend {
+    fn new(options: &StoreOptions, connector: Connector) -> Self {
         let (writer, size_max) = (options.writer.clone(), options.size_max);
         Self {
             writer,
             size_max,
-            options: connect,
+            connector,
             epoch: AtomicI64::new(0),
             size: Mutex::default(),
         }
     }
 
-    fn is_visitor(&self) -> bool {
+    fn is_read_only(&self) -> bool {
         self.epoch.load(Ordering::Relaxed) == 0
     }
 
-    /// The lock goes with the connection. Its name holds the schema: two stores may be in one database.
-    async fn lock(&self, db: &mut Db) -> sqlx::Result<bool> {
+    /// Takes the advisory lock of this writer name. The lock is held until the connection is
+    /// closed. The lock's name includes the schema because one database may hold two stores.
+    /// Returns `false` if another process still holds it after [`LOCK_WAIT_MAX`].
+    async fn acquire_writer_lock(&self, db: &mut DbConnection) -> sqlx::Result<bool> {
         let until = Instant::now() + LOCK_WAIT_MAX;
         loop {
             let taken = db
@@ -137,26 +121,26 @@ impl PostgresPlace {
             if taken == 1 || Instant::now() >= until {
                 return Ok(taken == 1);
             }
-            sleep(LOCK_PAUSE).await;
+            sleep(LOCK_RETRY_PAUSE).await;
         }
     }
 }
 
 #[async_trait]
-impl Place for PostgresPlace {
-    fn is_epoch(&self, epoch: i64) {
+impl Backend for PostgresBackend {
+    fn set_epoch(&self, epoch: i64) {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
 
-    fn is_too_large(&self) -> bool {
+    fn is_over_limit(&self) -> bool {
         self.size
             .lock()
             .is_some_and(|(_, bytes)| bytes > self.size_max)
     }
 
-    async fn begin(&self, db: &mut Db) -> sqlx::Result<bool> {
+    async fn begin(&self, db: &mut DbConnection) -> sqlx::Result<bool> {
         db.run("BEGIN").await?;
-        if self.is_visitor() {
+        if self.is_read_only() {
             return Ok(true);
         }
         let name = args![self.writer.as_str()];
@@ -166,12 +150,12 @@ impl Place for PostgresPlace {
         Ok(epoch == self.epoch.load(Ordering::Relaxed))
     }
 
-    async fn reopen(&self) -> Result<Db, StoreError> {
-        let mut db = connect(&self.options).await?;
-        durable(&mut db).await?;
-        if !self.is_visitor() {
+    async fn reopen(&self) -> Result<DbConnection, StoreError> {
+        let mut db = connect(&self.connector).await?;
+        check_durability(&mut db).await?;
+        if !self.is_read_only() {
             let name = args![self.writer.as_str()];
-            let is_ours = self.lock(&mut db).await?
+            let is_ours = self.acquire_writer_lock(&mut db).await?
                 && db
                     .number("SELECT epoch FROM writer WHERE name = $1", &name)
                     .await?
@@ -186,10 +170,10 @@ impl Place for PostgresPlace {
         Ok(db)
     }
 
-    async fn bytes(&self, db: &mut Db) -> sqlx::Result<u64> {
+    async fn size_bytes(&self, db: &mut DbConnection) -> sqlx::Result<u64> {
         let known = *self.size.lock();
         if let Some((looked, bytes)) = known
-            && looked.elapsed() < SIZE_KNOWN_FOR
+            && looked.elapsed() < SIZE_CACHE_TTL
         {
             return Ok(bytes);
         }
@@ -202,8 +186,8 @@ impl Place for PostgresPlace {
     }
 }
 
-/// Refuses a server that loses what it acknowledged when the power fails.
-async fn durable(db: &mut Db) -> Result<(), StoreError> {
+/// Rejects a server that may lose acknowledged commits at a power failure.
+async fn check_durability(db: &mut DbConnection) -> Result<(), StoreError> {
     for name in ["fsync", "full_page_writes"] {
         if db.text("SELECT current_setting($1)", &args![name]).await? != "on" {
             return Err(StoreError::NotDurable(format!(
@@ -220,8 +204,8 @@ async fn durable(db: &mut Db) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// In one transaction, one process after another.
-async fn migrate(db: &mut Db, at: &str) -> Result<(), StoreError> {
+/// Migrates in one transaction. A lock makes concurrent processes migrate one after another.
+async fn migrate(db: &mut DbConnection, at: &str) -> Result<(), StoreError> {
     db.run("BEGIN").await?;
     db.run("SELECT pg_advisory_xact_lock(1668047460)").await?;
     let version = schema_version(db, at).await?;
@@ -231,7 +215,7 @@ async fn migrate(db: &mut Db, at: &str) -> Result<(), StoreError> {
     {
         db.run(*migration).await?;
     }
-    let known = SCHEMA.to_string();
+    let known = SCHEMA_VERSION.to_string();
     db.execute(
         "INSERT INTO meta (name, value) VALUES ('schema', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         &args![known.as_str()],
@@ -240,8 +224,8 @@ async fn migrate(db: &mut Db, at: &str) -> Result<(), StoreError> {
     Ok(db.run("COMMIT").await?)
 }
 
-/// 0 where the schema has no store yet.
-async fn schema_version(db: &mut Db, at: &str) -> Result<i64, StoreError> {
+/// Returns the schema version; 0 if the schema has no store yet.
+async fn schema_version(db: &mut DbConnection, at: &str) -> Result<i64, StoreError> {
     let is_there = db.number(
         "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'meta'",
         &[],
@@ -254,11 +238,11 @@ async fn schema_version(db: &mut Db, at: &str) -> Result<i64, StoreError> {
         .await?;
     let found = row.and_then(|row| row.get::<&str>(0).ok()?.parse().ok());
     match found {
-        Some(found) if (0..=SCHEMA).contains(&found) => Ok(found),
+        Some(found) if (0..=SCHEMA_VERSION).contains(&found) => Ok(found),
         Some(found) => Err(StoreError::NewerSchema {
             place: at.to_owned(),
             found,
-            known: SCHEMA,
+            known: SCHEMA_VERSION,
         }),
         None => Err(StoreError::NotAStore { path: at.into() }),
     }

@@ -1,4 +1,4 @@
-//! Removing what has ended and is old enough, a little at a time, so that others' writes get between.
+//! Cleanup of data past its retention, in small transactions so that other writes run in between.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
@@ -8,59 +8,60 @@ use callboard_runtime::{AuditEntry, JournalResult};
 use tokio::task::AbortHandle;
 
 use crate::audit;
-use crate::chain::line::CUT;
+use crate::chain::entry_line::CUT_EVENT;
 use crate::mail::clean;
-use crate::parts::Core;
-use crate::sql::{Db, args, duration_ms, ms};
+use crate::sql::{DbConnection, args, duration_ms, to_unix_ms};
+use crate::store_core::StoreCore;
 use crate::tasks::of_ids;
-use crate::tx::{CLEAN_ROWS_MAX, Tx, Write};
+use crate::tx::{CLEANUP_ROWS_MAX, Tx, WriteOp};
 
-/// Free pages that one cleaning gives back to the disk at most.
+/// Maximum free pages that one cleanup of a SQLite store returns to the file system.
 const VACUUM_PAGES: u32 = 1024;
 
-/// What a cleaning removed.
+/// Number of items that a cleanup removed, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cleaned {
-    /// Ended tasks, with their events.
+pub struct CleanupReport {
+    /// Number of terminal tasks removed, with their events.
     pub tasks: u64,
-    /// Bodies of letters; their rows stay.
-    pub letter_bodies: u64,
-    /// Letters whose body had gone before, and their copies: rows.
-    pub letters: u64,
-    /// Audit entries before a checkpoint.
+    /// Number of mail message bodies removed. The messages' rows stay.
+    pub message_bodies: u64,
+    /// Number of rows removed of mail messages without a body, and of their copies for recipients.
+    pub messages: u64,
+    /// Number of audit entries removed.
     pub audit: u64,
-    /// Records of streams. A key that is gone is new again.
+    /// Number of journal records removed. The key of a removed record can be used again.
     pub records: u64,
 }
 
-impl Cleaned {
-    /// Nothing was old enough.
-    pub fn is_nothing(&self) -> bool {
+impl CleanupReport {
+    /// Returns whether the cleanup removed nothing.
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Removes all that is past its retention.
-pub(crate) async fn clean(core: &Core) -> JournalResult<Cleaned> {
+/// Runs one cleanup: removes all data past its retention and records the counts in the audit.
+pub(crate) async fn clean(core: &StoreCore) -> JournalResult<CleanupReport> {
     let keep = core.options.retention;
-    // A cut is on record itself: a time that went on would find something to cut for ever.
-    let cut_before = before(ms(SystemTime::now()), keep.audit);
-    let cleaned = Cleaned {
-        tasks: all(core, What::Tasks(keep.tasks)).await?,
-        letter_bodies: all(core, What::LetterBodies(keep.inbox)).await?,
-        letters: all(core, What::Letters(keep.audit)).await?,
-        audit: all(core, What::Audit { before: cut_before }).await?,
-        records: all(core, What::Records(keep.streams)).await?,
+    // The cutoff is fixed at the start: each removal of audit entries is itself recorded, so a
+    // moving cutoff would never be done.
+    let cut_before = cutoff_ms(to_unix_ms(SystemTime::now()), keep.audit);
+    let cleaned = CleanupReport {
+        tasks: remove_all(core, CleanupStep::Tasks(keep.tasks)).await?,
+        message_bodies: remove_all(core, CleanupStep::MessageBodies(keep.mail_bodies)).await?,
+        messages: remove_all(core, CleanupStep::Messages(keep.audit)).await?,
+        audit: remove_all(core, CleanupStep::Audit { before: cut_before }).await?,
+        records: remove_all(core, CleanupStep::Records(keep.streams)).await?,
     };
-    if !cleaned.is_nothing() {
-        core.writer.submit(Told(cleaned.clone())).await?;
+    if !cleaned.is_empty() {
+        core.writer.submit(RecordCleanup(cleaned.clone())).await?;
     }
     Ok(cleaned)
 }
 
-/// Until nothing is left.
-async fn all(core: &Core, what: What) -> JournalResult<u64> {
+/// Repeats one cleanup step until it removes nothing. Returns the total number of removed items.
+async fn remove_all(core: &StoreCore, what: CleanupStep) -> JournalResult<u64> {
     let mut removed = 0;
     loop {
         match core.writer.submit(what).await? {
@@ -70,40 +71,45 @@ async fn all(core: &Core, what: What) -> JournalResult<u64> {
     }
 }
 
-/// Cleans now and then, for as long as the store is open.
-pub(crate) fn keep_cleaning(core: &Arc<Core>, every: Duration) -> AbortHandle {
-    let core: Weak<Core> = Arc::downgrade(core);
+/// Spawns a task that runs a cleanup at the interval `every`, at least 1 s, until the store is
+/// closed.
+pub(crate) fn spawn_cleanup(core: &Arc<StoreCore>, every: Duration) -> AbortHandle {
+    let core: Weak<StoreCore> = Arc::downgrade(core);
     let cleaning = tokio::spawn(async move {
         let mut due = tokio::time::interval(every.max(Duration::from_secs(1)));
         loop {
             due.tick().await;
             let Some(core) = core.upgrade() else { return };
             match clean(&core).await {
-                Ok(cleaned) if cleaned.is_nothing() => {}
-                Ok(cleaned) => log::info!(?cleaned, "removed what is past its retention"),
-                Err(error) => log::warn!(%error, "what is past its retention stays for now"),
+                Ok(cleaned) if cleaned.is_empty() => {}
+                Ok(cleaned) => log::info!(?cleaned, "removed data past its retention"),
+                Err(error) => {
+                    log::warn!(%error, "failed to remove data past its retention; the next cleanup tries again")
+                }
             }
         }
     });
     cleaning.abort_handle()
 }
 
-/// Until when something must have been that is removed now; nothing was that early where all is kept.
-fn before(now_ms: i64, keep: Option<Duration>) -> i64 {
+/// Returns the time before which data is removed, in Unix milliseconds. Without a retention it is
+/// `i64::MIN`, so nothing is removed.
+fn cutoff_ms(now_ms: i64, keep: Option<Duration>) -> i64 {
     keep.map_or(i64::MIN, |keep| now_ms.saturating_sub(duration_ms(keep)))
 }
 
-/// What one transaction removes a part of, and for how long it stays; `None`: until it expires by itself.
+/// Cleanup step: the kind of data that one transaction removes, with its retention. With `None`,
+/// only data with an expiry time of its own is removed.
 #[derive(Clone, Copy)]
-enum What {
+enum CleanupStep {
     Tasks(Option<Duration>),
-    LetterBodies(Option<Duration>),
-    Letters(Option<Duration>),
+    MessageBodies(Option<Duration>),
+    Messages(Option<Duration>),
     Audit { before: i64 },
     Records(Option<Duration>),
 }
 
-impl Write for What {
+impl WriteOp for CleanupStep {
     type Output = u64;
     const NAME: &'static str = "clean";
     const MAKES_ROOM: bool = true;
@@ -111,17 +117,21 @@ impl Write for What {
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         let now = tx.now_ms;
         match *self {
-            Self::Tasks(keep) => remove_tasks(&mut tx.db, before(now, keep), now).await,
-            Self::LetterBodies(keep) => clean::bodies(&mut tx.db, before(now, keep), now).await,
-            Self::Letters(keep) => clean::letters(&mut tx.db, before(now, keep)).await,
+            Self::Tasks(keep) => remove_tasks(&mut tx.db, cutoff_ms(now, keep), now).await,
+            Self::MessageBodies(keep) => {
+                clean::remove_bodies(&mut tx.db, cutoff_ms(now, keep), now).await
+            }
+            Self::Messages(keep) => clean::remove_messages(&mut tx.db, cutoff_ms(now, keep)).await,
             Self::Audit { before } => remove_audit(tx, before).await,
-            Self::Records(keep) => remove_records(&mut tx.db, before(now, keep)).await,
+            Self::Records(keep) => remove_records(&mut tx.db, cutoff_ms(now, keep)).await,
         }
     }
 }
 
-/// Ended tasks, but none that a running parent or a waiting dependent may still look at.
-async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> sqlx::Result<u64> {
+/// Removes terminal tasks that were last updated before `before` or expired before `now`, in Unix
+/// milliseconds. Tasks that a running parent or a waiting dependent may still read are kept.
+/// Returns the number of removed tasks.
+async fn remove_tasks(db: &mut DbConnection, before: i64, now: i64) -> sqlx::Result<u64> {
     let ids = db
         .rows(
             "SELECT id FROM task WHERE state IN ('completed', 'failed', 'canceled', 'rejected') \
@@ -153,7 +163,7 @@ async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> sqlx::Result<u64> {
     Ok(removed)
 }
 
-async fn remove_records(db: &mut Db, before: i64) -> sqlx::Result<u64> {
+async fn remove_records(db: &mut DbConnection, before: i64) -> sqlx::Result<u64> {
     db.execute(
         "DELETE FROM record WHERE (stream, number) IN (SELECT stream, number FROM record WHERE at_ms < $1 LIMIT 500)",
         &args![before],
@@ -161,8 +171,10 @@ async fn remove_records(db: &mut Db, before: i64) -> sqlx::Result<u64> {
     .await
 }
 
-/// A chain begins at its first entry or after a checkpoint: it is cut at a checkpoint that is old enough, which stays, and
-/// never at the last entry. The cut is signed with it: a removal that isn't is somebody else's.
+/// Removes audit entries of one chain up to a checkpoint from before `before`, in Unix
+/// milliseconds. The last entry is never removed. The checkpoint is kept, because the remaining
+/// chain is verified from it. The removal is recorded in a signed audit entry; verification reports
+/// a removal without one as tampering. Returns the number of removed entries.
 async fn remove_audit(tx: &mut Tx, before: i64) -> sqlx::Result<u64> {
     let db = &mut tx.db;
     let row = db
@@ -175,23 +187,24 @@ async fn remove_audit(tx: &mut Tx, before: i64) -> sqlx::Result<u64> {
         .await?;
     let Some(row) = row else { return Ok(0) };
     let (chain, next, first): (&str, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    // As far as one transaction should go, or to the next checkpoint where that is farther.
+    // Up to the limit of one transaction, or to the next checkpoint if that is farther.
     let far = db
         .number(
             "SELECT max(number) FROM audit_checkpoint WHERE chain = $1 AND at_ms < $2 AND number < $3 \
              AND number < (SELECT max(number) FROM audit WHERE chain = $1)",
-            &args![chain, before, first + CLEAN_ROWS_MAX as i64],
+            &args![chain, before, first + CLEANUP_ROWS_MAX as i64],
         )
         .await?;
     let to = far.max(next);
-    // What goes may tell of other chains' cuts, and nothing else does.
+    // The removed entries may be the only record of removals in other chains, so those are recorded
+    // again.
     let told = db
         .rows(
             "SELECT line FROM audit WHERE chain = $1 AND number <= $2 AND event = $3 ORDER BY number",
-            &args![chain, to, CUT],
+            &args![chain, to, CUT_EVENT],
         )
         .await?;
-    let mut cuts = audit::cuts_in(
+    let mut cuts = audit::parse_cuts(
         told.iter()
             .map(|row| row.get(0))
             .collect::<Result<Vec<&str>, _>>()?,
@@ -209,25 +222,26 @@ async fn remove_audit(tx: &mut Tx, before: i64) -> sqlx::Result<u64> {
     )
     .await?;
     for (chain, up_to) in cuts {
-        tx.audit(audit::cut(&chain, up_to));
+        tx.audit(audit::cut_entry(&chain, up_to));
     }
     tx.sign_audit();
     Ok(removed)
 }
 
-/// Puts on record what was removed, and gives room back to the disk.
-struct Told(Cleaned);
+/// Write operation that ends a cleanup: records its counts in the audit and returns free pages to
+/// the file system.
+struct RecordCleanup(CleanupReport);
 
-impl Write for Told {
+impl WriteOp for RecordCleanup {
     type Output = ();
     const NAME: &'static str = "cleaned";
     const MAKES_ROOM: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
-        let Cleaned {
+        let CleanupReport {
             tasks,
-            letter_bodies,
-            letters,
+            message_bodies: letter_bodies,
+            messages: letters,
             audit,
             records,
         } = self.0;
@@ -241,7 +255,7 @@ impl Write for Told {
         let entry = AuditEntry::new("store.cleaned");
         let entry = counts
             .into_iter()
-            .fold(entry, |entry, (name, n)| entry.with(name, n));
+            .fold(entry, |entry, (name, n)| entry.with_detail(name, n));
         tx.audit(entry);
         if tx.db.is_sqlite() {
             tx.db

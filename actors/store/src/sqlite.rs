@@ -1,4 +1,5 @@
-//! The store in a file: checked before it is touched, locked, write-ahead, synced at each commit.
+//! SQLite backend: one file, checked before it is written to, locked by one process, in WAL mode
+//! and synced at each commit.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
@@ -10,11 +11,11 @@ use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
+use crate::backend::Backend;
 use crate::error::{SQLITE_BUSY, StoreError, sqlite_code};
-use crate::files::{Lock, folder, private, sync_entry};
+use crate::files::{WriterLock, open_private, parent_folder, sync_folder_entry};
 use crate::options::StoreOptions;
-use crate::place::Place;
-use crate::sql::Db;
+use crate::sql::DbConnection;
 
 /// Forward migrations: the one at index `n` takes the schema from version `n` to `n + 1`.
 const MIGRATIONS: &[&str] = &[
@@ -22,82 +23,92 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/sqlite/0002.sql"),
     include_str!("schema/sqlite/0003.sql"),
 ];
-/// The newest schema that this program knows.
-const SCHEMA: i64 = MIGRATIONS.len() as i64;
-/// `application_id` of a store's file: "clbd".
+/// Newest schema version of this program.
+const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+/// SQLite `application_id` of a store file: "clbd".
 const APPLICATION_ID: i64 = 0x636c_6264;
-/// The first bytes of any SQLite file, and where in its header the application's id is.
+/// First bytes of any SQLite file. The application id is at offset [`APPLICATION_ID_OFFSET`] of its
+/// header.
 const MAGIC: &[u8] = b"SQLite format 3\0";
-const APPLICATION_ID_AT: usize = 68;
+const APPLICATION_ID_OFFSET: usize = 68;
 const HEADER_BYTES: usize = 100;
 
-/// How long a statement waits for another process (a visitor's cancel, a backup).
+/// Maximum wait of a statement for a lock of another process, for example one that requests a
+/// cancel or makes a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait before asking again for a lock that SQLite doesn't wait for.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// Pages past the limit that a write may use that makes room.
-/// At the limit: `SizeLimit`; deletions pass.
+/// Pause between two attempts to switch to WAL mode, since SQLite doesn't wait for that lock by
+/// itself.
+const BUSY_RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Number of pages above the size limit that a write may use if it frees space. Beyond them it
+/// fails with `SizeLimit`.
 const SIZE_RESERVE_PAGES: u64 = 256;
-/// Pages of log after which a commit moves them into the file.
+/// Pages in the write-ahead log after which a commit checkpoints it into the file.
 const CHECKPOINT_PAGES: u32 = 1000;
-/// Bytes of log that are kept on disk after it was moved.
-const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
+/// Maximum size of the write-ahead log file after a checkpoint, in bytes; a larger file is
+/// truncated.
+const WAL_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 
-/// An open file.
-pub(crate) struct SqlitePlace {
+pub(crate) struct SqliteBackend {
     path: PathBuf,
     size_max: u64,
     options: SqliteConnectOptions,
     page_bytes: u64,
-    /// None: a visitor, beside a process that has it.
-    lock: Option<Lock>,
+    /// Lock on the file; `None` for a read-only view, which another process may write beside.
+    lock: Option<WriterLock>,
 }
 
-/// How any connection to the file is opened. Statements aren't logged: what can't be said needn't be kept out of a log.
+/// Returns the options of every connection to the file. Statements aren't logged, because they may
+/// hold patient data.
 pub(crate) fn connect_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
         .statement_cache_capacity(256)
-        // What a statement sets aside must not lie in a folder for temporary files.
+        // Intermediate results must not be written to a folder for temporary files.
         .pragma("temp_store", "MEMORY")
         .disable_statement_logging()
 }
 
-/// Takes the lock, checks the file, migrates it, and answers the connection that writes.
+/// Opens the file for writing: takes the lock, checks the file, and migrates it. Returns the
+/// backend and its write connection.
 pub(crate) async fn open(
     path: &Path,
     options: &StoreOptions,
-) -> Result<(SqlitePlace, Db), StoreError> {
-    // Where this process has it open, the file must not be opened past SQLite: closing it would give SQLite's locks away.
-    let held = if is_file(path)? && Lock::is_there(path) {
-        Some(Lock::take(path)?)
+) -> Result<(SqliteBackend, DbConnection), StoreError> {
+    // If this process has the file open, it must not be opened by anything but SQLite: closing the
+    // second handle would release SQLite's locks.
+    let held = if is_file(path)? && WriterLock::exists(path) {
+        Some(WriterLock::acquire(path)?)
     } else {
         None
     };
-    look_at(path)?;
+    check_file(path)?;
     create_private(path)?;
-    let lock = held.map_or_else(|| Lock::take(path), Ok)?;
+    let lock = held.map_or_else(|| WriterLock::acquire(path), Ok)?;
     let connect = connect_options(path);
-    let mut db = Db::Sqlite(Box::new(connect.clone().connect().await?));
+    let mut db = DbConnection::Sqlite(Box::new(connect.clone().connect().await?));
     check_intact(&mut db, path).await?;
     let version = schema_version(&mut db, path).await?;
 
-    // Only now is the file known to be ours: what follows writes to it.
+    // The file is known to be a store only now; the following statements write to it.
     if version == 0 {
         db.run("PRAGMA auto_vacuum = INCREMENTAL").await?;
     }
-    write_ahead(&mut db).await?;
+    enable_wal(&mut db).await?;
     migrate(&mut db, path).await?;
     let page_bytes = db.number("PRAGMA page_size", &[]).await?;
-    let place = SqlitePlace::new(path, options, connect, page_bytes, Some(lock));
+    let place = SqliteBackend::new(path, options, connect, page_bytes, Some(lock));
     place.configure(&mut db).await?;
     Ok((place, db))
 }
 
-/// Looks at a file that another process may have open. It is not made, migrated or checked page by page.
-pub(crate) async fn visit(path: &Path, options: &StoreOptions) -> Result<SqlitePlace, StoreError> {
+/// Opens a file that another process may have open. It isn't created, migrated or checked page by
+/// page.
+pub(crate) async fn open_read_only(
+    path: &Path,
+    options: &StoreOptions,
+) -> Result<SqliteBackend, StoreError> {
     let missing = || StoreError::Missing {
         place: path.display().to_string(),
     };
@@ -106,28 +117,28 @@ pub(crate) async fn visit(path: &Path, options: &StoreOptions) -> Result<SqliteP
         return Err(missing());
     }
     let connect = connect_options(path).create_if_missing(false);
-    let mut db = Db::Sqlite(Box::new(connect.clone().read_only(true).connect().await?));
+    let mut db = DbConnection::Sqlite(Box::new(connect.clone().read_only(true).connect().await?));
     let version = schema_version(&mut db, path).await?;
     let page_bytes = db.number("PRAGMA page_size", &[]).await?;
     db.close().await?;
     match version {
         0 => Err(missing()),
-        found if found < SCHEMA => Err(StoreError::OlderSchema {
+        found if found < SCHEMA_VERSION => Err(StoreError::OlderSchema {
             place: path.display().to_string(),
             found,
-            known: SCHEMA,
+            known: SCHEMA_VERSION,
         }),
-        _ => Ok(SqlitePlace::new(path, options, connect, page_bytes, None)),
+        _ => Ok(SqliteBackend::new(path, options, connect, page_bytes, None)),
     }
 }
 
-impl SqlitePlace {
+impl SqliteBackend {
     fn new(
         path: &Path,
         options: &StoreOptions,
         connect: SqliteConnectOptions,
         page_bytes: i64,
-        lock: Option<Lock>,
+        lock: Option<WriterLock>,
     ) -> Self {
         let (path, size_max, page_bytes) = (
             path.to_owned(),
@@ -147,16 +158,17 @@ impl SqlitePlace {
         (self.size_max / self.page_bytes).max(1)
     }
 
-    /// What holds for a connection only, and is read back: a commit that isn't synced acknowledges nothing.
-    async fn configure(&self, db: &mut Db) -> Result<(), StoreError> {
+    /// Sets the pragmas of a connection, and checks that they took effect. Fails with
+    /// [`StoreError::NotDurable`] if commits wouldn't be synced.
+    async fn configure(&self, db: &mut DbConnection) -> Result<(), StoreError> {
         db.run("PRAGMA synchronous = FULL").await?;
         for (name, value) in [
             ("wal_autocheckpoint", u64::from(CHECKPOINT_PAGES)),
-            ("journal_size_limit", LOG_BYTES_KEPT),
+            ("journal_size_limit", WAL_BYTES_KEPT),
         ] {
-            set(db, name, value).await?;
+            set_pragma(db, name, value).await?;
         }
-        set(db, "max_page_count", self.pages_max()).await?;
+        set_pragma(db, "max_page_count", self.pages_max()).await?;
         let synchronous = db.number("PRAGMA synchronous", &[]).await?;
         if synchronous != 2 {
             return Err(StoreError::NotDurable(format!(
@@ -174,15 +186,15 @@ impl SqlitePlace {
 }
 
 #[async_trait]
-impl Place for SqlitePlace {
-    async fn begin(&self, db: &mut Db) -> sqlx::Result<bool> {
+impl Backend for SqliteBackend {
+    async fn begin(&self, db: &mut DbConnection) -> sqlx::Result<bool> {
         db.run("BEGIN IMMEDIATE").await.map(|()| true)
     }
 
-    async fn tidy(&self, db: &mut Db) -> sqlx::Result<()> {
+    async fn maintain(&self, db: &mut DbConnection) -> sqlx::Result<()> {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
-        let has_grown = fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES_KEPT);
+        let has_grown = fs::metadata(log).is_ok_and(|log| log.len() > WAL_BYTES_KEPT);
         if has_grown {
             db.run("PRAGMA wal_checkpoint(TRUNCATE)").await
         } else {
@@ -190,8 +202,8 @@ impl Place for SqlitePlace {
         }
     }
 
-    async fn reopen(&self) -> Result<Db, StoreError> {
-        let mut db = Db::Sqlite(Box::new(
+    async fn reopen(&self) -> Result<DbConnection, StoreError> {
+        let mut db = DbConnection::Sqlite(Box::new(
             self.options
                 .clone()
                 .create_if_missing(false)
@@ -202,7 +214,7 @@ impl Place for SqlitePlace {
         Ok(db)
     }
 
-    async fn close(&self, db: Option<Db>) -> sqlx::Result<()> {
+    async fn close(&self, db: Option<DbConnection>) -> sqlx::Result<()> {
         let closed = match db {
             Some(mut db) => {
                 let moved = if self.lock.is_some() {
@@ -220,15 +232,15 @@ impl Place for SqlitePlace {
         closed
     }
 
-    async fn open_reserve(&self, db: &mut Db) -> sqlx::Result<()> {
-        set(db, "max_page_count", self.pages_max() + SIZE_RESERVE_PAGES).await
+    async fn open_reserve(&self, db: &mut DbConnection) -> sqlx::Result<()> {
+        set_pragma(db, "max_page_count", self.pages_max() + SIZE_RESERVE_PAGES).await
     }
 
-    async fn close_reserve(&self, db: &mut Db) -> sqlx::Result<()> {
-        set(db, "max_page_count", self.pages_max()).await
+    async fn close_reserve(&self, db: &mut DbConnection) -> sqlx::Result<()> {
+        set_pragma(db, "max_page_count", self.pages_max()).await
     }
 
-    async fn bytes(&self, db: &mut Db) -> sqlx::Result<u64> {
+    async fn size_bytes(&self, db: &mut DbConnection) -> sqlx::Result<u64> {
         let pages = db.number("PRAGMA page_count", &[]).await?.unsigned_abs();
         let free = db
             .number("PRAGMA freelist_count", &[])
@@ -238,13 +250,14 @@ impl Place for SqlitePlace {
     }
 }
 
-/// A setting that is a number. Its name is one of ours.
-async fn set(db: &mut Db, name: &str, value: u64) -> sqlx::Result<()> {
+/// Sets a numeric pragma. `name` must be a constant: it isn't escaped.
+async fn set_pragma(db: &mut DbConnection, name: &str, value: u64) -> sqlx::Result<()> {
     db.run_text(format!("PRAGMA {name} = {value}")).await
 }
 
-/// Sets WAL. SQLite doesn't wait by itself when two connections do so at once, for each holds what the other needs.
-async fn write_ahead(db: &mut Db) -> sqlx::Result<()> {
+/// Switches to WAL mode. Retries while another connection holds the lock, since SQLite doesn't wait
+/// for it by itself.
+async fn enable_wal(db: &mut DbConnection) -> sqlx::Result<()> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
         match db.run("PRAGMA journal_mode = WAL").await {
@@ -252,15 +265,16 @@ async fn write_ahead(db: &mut Db) -> sqlx::Result<()> {
                 if sqlite_code(&e).map(|code| code & 0xff) == Some(SQLITE_BUSY)
                     && Instant::now() < until =>
             {
-                sleep(BUSY_PAUSE).await;
+                sleep(BUSY_RETRY_PAUSE).await;
             }
             other => return other,
         }
     }
 }
 
-/// In one transaction, so that a start that fails leaves nothing behind and may be tried again.
-pub(crate) async fn migrate(db: &mut Db, path: &Path) -> Result<(), StoreError> {
+/// Migrates the schema in one transaction, so that a failed start leaves nothing behind and can be
+/// repeated.
+pub(crate) async fn migrate(db: &mut DbConnection, path: &Path) -> Result<(), StoreError> {
     db.run("BEGIN IMMEDIATE").await?;
     let version = schema_version(db, path).await?;
     for migration in MIGRATIONS
@@ -272,7 +286,7 @@ pub(crate) async fn migrate(db: &mut Db, path: &Path) -> Result<(), StoreError> 
     Ok(db.run("COMMIT").await?)
 }
 
-pub(crate) async fn check_intact(db: &mut Db, path: &Path) -> Result<(), StoreError> {
+pub(crate) async fn check_intact(db: &mut DbConnection, path: &Path) -> Result<(), StoreError> {
     let verdict = db.text("PRAGMA quick_check(1)", &[]).await?;
     if verdict == "ok" {
         Ok(())
@@ -283,8 +297,9 @@ pub(crate) async fn check_intact(db: &mut Db, path: &Path) -> Result<(), StoreEr
     }
 }
 
-/// The schema's version: 0 in a new file. A file that isn't ours or is from the future is refused untouched.
-async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, StoreError> {
+/// Returns the schema version; 0 for a new file. Fails without changing the file if it isn't a
+/// store or has a newer schema.
+async fn schema_version(db: &mut DbConnection, path: &Path) -> Result<i64, StoreError> {
     let application = db.number("PRAGMA application_id", &[]).await?;
     let found = db.number("PRAGMA user_version", &[]).await?;
     let tables = db.number("SELECT count(*) FROM sqlite_schema", &[]).await?;
@@ -294,17 +309,17 @@ async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, StoreError> {
             path: path.to_owned(),
         });
     }
-    if !(0..=SCHEMA).contains(&found) {
+    if !(0..=SCHEMA_VERSION).contains(&found) {
         return Err(StoreError::NewerSchema {
             place: path.display().to_string(),
             found,
-            known: SCHEMA,
+            known: SCHEMA_VERSION,
         });
     }
     Ok(found)
 }
 
-/// `false` where there is nothing; what is there must be a file.
+/// Returns `false` if nothing is at the path. Fails if something other than a file is.
 fn is_file(path: &Path) -> Result<bool, StoreError> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => Ok(true),
@@ -319,8 +334,9 @@ fn is_file(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Refuses what can't be a store, or can't be written, without asking SQLite, which may write to what it opens.
-fn look_at(path: &Path) -> Result<(), StoreError> {
+/// Rejects a file that can't be a store or can't be written. Reads it without SQLite, which may
+/// write to any file it opens.
+fn check_file(path: &Path) -> Result<(), StoreError> {
     let path_buf = || path.to_owned();
     if !is_file(path)? {
         return Ok(());
@@ -340,10 +356,10 @@ fn look_at(path: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     let id = header
-        .get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4)
+        .get(APPLICATION_ID_OFFSET..APPLICATION_ID_OFFSET + 4)
         .and_then(|id| id.try_into().ok())
         .map(u32::from_be_bytes);
-    // 0 is also a store's whose first transaction is in the log only.
+    // The id is also 0 in a store whose first transaction is still in the write-ahead log.
     let may_be_ours = header.starts_with(MAGIC)
         && id.is_some_and(|id| id == 0 || i64::from(id) == APPLICATION_ID);
     if may_be_ours {
@@ -353,8 +369,8 @@ fn look_at(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes folder and file where they are missing, readable for their owner only; SQLite gives its side files the same
-/// rights. What is there keeps its rights.
+/// Creates the folder and the file if they are missing, accessible by their owner only; SQLite
+/// gives its side files the same permissions. Existing ones keep their permissions.
 fn create_private(path: &Path) -> Result<(), StoreError> {
     let mut made = DirBuilder::new();
     made.recursive(true);
@@ -367,15 +383,15 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
         path: path.to_owned(),
         source,
     };
-    made.create(folder(path))
-        .map_err(|source| not_created(folder(path), source))?;
-    match private(path, OpenOptions::new().write(true).create_new(true)) {
+    made.create(parent_folder(path))
+        .map_err(|source| not_created(parent_folder(path), source))?;
+    match open_private(path, OpenOptions::new().write(true).create_new(true)) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // The folder's entry must survive as well as what is written into the file.
+        // The folder's entry must be as durable as the file's content.
         made => {
             let kept = made
                 .and_then(|file| file.sync_all())
-                .and_then(|()| sync_entry(path));
+                .and_then(|()| sync_folder_entry(path));
             kept.map_err(|source| not_created(path, source))
         }
     }

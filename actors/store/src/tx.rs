@@ -1,4 +1,4 @@
-//! Writes and their transactions.
+//! Write operations and the transaction they run in.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,35 +7,37 @@ use callboard_runtime::{AuditEntry, JournalError, JournalResult};
 use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::sql::{Db, args};
+use crate::sql::{DbConnection, args};
 
-/// Most rows that one transaction removes.
-/// At the limit: the rest is the next one's.
-pub const CLEAN_ROWS_MAX: usize = 500;
+/// Maximum rows that one cleanup transaction removes. The next transaction removes further rows.
+pub const CLEANUP_ROWS_MAX: usize = 500;
 
-/// Something to be written in a transaction, together with others.
+/// Write operation that shares its transaction with others.
 ///
-/// It may run twice (alone, after a batch that one of its neighbours spoiled; or after a conflict): no `take()` of fields.
-pub(crate) trait Write: Sized + Send + 'static {
-    /// What the writer of it gets after the commit: refusals belong in here.
+/// It may run a second time: alone, after another write made the shared transaction fail, or after
+/// a conflict with another transaction. Therefore it must not `take()` its fields.
+pub(crate) trait WriteOp: Sized + Send + 'static {
+    /// Result sent to the caller after the commit. A refusal for a reason other than the database
+    /// is part of it.
     type Output: Send + 'static;
-    /// For measures and errors.
+    /// Name of the operation in metrics and error messages.
     const NAME: &'static str;
-    /// Whether it makes room: it may use the reserve of a store that is full, and has a transaction of its own.
+    /// Whether the write frees space. Such a write may exceed the size limit of a full store by a
+    /// reserve, and gets a transaction of its own.
     const MAKES_ROOM: bool = false;
-    /// Whether those who follow tasks look again after the commit.
+    /// Whether watchers of tasks are notified after the commit.
     const CHANGES_TASKS: bool = false;
-    /// Whether all of its kind in a transaction are one [`Self::run_all`], at the place of the first: a statement costs less than
-    /// the way to the database's thread and back.
-    const TOGETHER: bool = false;
+    /// Whether all writes of this type in a transaction run together by one [`Self::run_all`], at
+    /// the position of the first. Merged statements save round trips to the database's thread.
+    const IS_MERGED: bool = false;
 
-    /// About how much it writes; by default a few names and numbers.
+    /// Approximate size of the write, in bytes; 256 by default.
     fn bytes(&self) -> usize {
         256
     }
 
-    /// Reads, decides, writes. A refusal is an `Ok` that is made before the first statement that writes; an error is the
-    /// database's, and rolls back all that this transaction did.
+    /// Runs the write in an open transaction. A refusal is returned as `Ok`, before the first
+    /// statement that writes. An `Err` is a database error and rolls back the whole transaction.
     fn run(&mut self, tx: &mut Tx) -> impl Future<Output = sqlx::Result<Self::Output>> + Send {
         async {
             let output = Self::run_all(vec![self], tx).await?.pop();
@@ -43,7 +45,7 @@ pub(crate) trait Write: Sized + Send + 'static {
         }
     }
 
-    /// The same for several, in the order in which they came: their outputs, in that order.
+    /// Runs several writes in order and returns their outputs in the same order.
     fn run_all(
         all: Vec<&mut Self>,
         tx: &mut Tx,
@@ -58,21 +60,21 @@ pub(crate) trait Write: Sized + Send + 'static {
     }
 }
 
-/// A transaction that is open, as a [`Write`] sees it.
+/// Open transaction, as seen by a [`WriteOp`].
 pub(crate) struct Tx {
-    pub(crate) db: Db,
+    pub(crate) db: DbConnection,
     pub(super) audit: Vec<AuditEntry>,
-    /// The chain's last number before this transaction.
+    /// Number of the last audit entry before this transaction.
     pub(super) audit_head: u64,
     pub(super) audit_sign: bool,
-    /// The transaction's time: never before that of the one before, also when the clock was set back.
+    /// Time of the transaction in Unix milliseconds. It never goes back, even if the clock does.
     pub(crate) now_ms: i64,
-    /// This process's name in leases, `NAME#EPOCH`.
+    /// Name of this process in task leases: `NAME#EPOCH`.
     pub(crate) worker: Arc<str>,
 }
 
 impl Tx {
-    pub(super) fn new(db: Db, worker: Arc<str>) -> Self {
+    pub(super) fn new(db: DbConnection, worker: Arc<str>) -> Self {
         Self {
             db,
             audit: Vec::new(),
@@ -83,53 +85,58 @@ impl Tx {
         }
     }
 
-    /// Writes an entry into this writer's audit chain, in this transaction. Its number there.
+    /// Adds an entry to this writer's audit chain, in this transaction. Returns its number in the
+    /// chain.
     pub(crate) fn audit(&mut self, entry: AuditEntry) -> u64 {
         self.audit.push(entry);
         self.audit_head + self.audit.len() as u64
     }
 
-    /// Has the chain signed at the end of this transaction.
+    /// Requests that this transaction ends with a signed checkpoint of the audit chain.
     pub(crate) fn sign_audit(&mut self) {
         self.audit_sign = true;
     }
 
-    /// As [`take_numbers`].
-    pub(crate) async fn numbers(&mut self, counter: &str, n: u64) -> sqlx::Result<u64> {
+    /// Reserves `n` numbers of a counter and returns the first, as the function [`take_numbers`].
+    pub(crate) async fn take_numbers(&mut self, counter: &str, n: u64) -> sqlx::Result<u64> {
         take_numbers(&mut self.db, counter, n).await
     }
 }
 
-/// Takes `n` numbers of a counter, from 1, without gaps, and answers the first. The counter is locked to the commit, so
-/// numbers appear in order.
-pub(crate) async fn take_numbers(db: &mut Db, counter: &str, n: u64) -> sqlx::Result<u64> {
+/// Reserves `n` numbers of a counter and returns the first. Numbers start at 1 and have no gaps.
+/// The counter is locked until the commit, so that numbers become visible in order.
+pub(crate) async fn take_numbers(
+    db: &mut DbConnection,
+    counter: &str,
+    n: u64,
+) -> sqlx::Result<u64> {
     let n = i64::try_from(n).unwrap_or(i64::MAX);
     let sql = "INSERT INTO stream (name, last) VALUES ($1, $2) \
                ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last";
     Ok((db.number(sql, &args![counter, n]).await? - n + 1).unsigned_abs())
 }
 
-/// A write whose output's type is forgotten.
-pub(super) trait Job: Any + Send {
-    /// Runs it and, after it, those `more` of its kind.
+/// Write operation with its type erased.
+pub(super) trait ErasedWrite: Any + Send {
+    /// Runs this write and, after it, those in `more`, which have the same type.
     fn run<'a>(
         &'a mut self,
-        more: Vec<&'a mut dyn Job>,
+        more: Vec<&'a mut dyn ErasedWrite>,
         tx: &'a mut Tx,
     ) -> BoxFuture<'a, sqlx::Result<()>>;
-    fn answer(self: Box<Self>, kept: JournalResult<()>);
+    fn complete(self: Box<Self>, kept: JournalResult<()>);
 }
 
-struct Waiting<W: Write> {
+struct PendingWrite<W: WriteOp> {
     write: W,
     output: Option<W::Output>,
     reply: oneshot::Sender<JournalResult<W::Output>>,
 }
 
-impl<W: Write> Job for Waiting<W> {
+impl<W: WriteOp> ErasedWrite for PendingWrite<W> {
     fn run<'a>(
         &'a mut self,
-        more: Vec<&'a mut dyn Job>,
+        more: Vec<&'a mut dyn ErasedWrite>,
         tx: &'a mut Tx,
     ) -> BoxFuture<'a, sqlx::Result<()>> {
         let more = more
@@ -147,35 +154,36 @@ impl<W: Write> Job for Waiting<W> {
         })
     }
 
-    fn answer(self: Box<Self>, kept: JournalResult<()>) {
+    fn complete(self: Box<Self>, kept: JournalResult<()>) {
         let Self { output, reply, .. } = *self;
         let never_ran = || JournalError::Store(format!("{} was never run", W::NAME));
-        // Whoever no longer waits doesn't want to know.
+        // The caller may have stopped waiting.
         let _ = reply.send(kept.and_then(|()| output.ok_or_else(never_ran)));
     }
 }
 
-/// A write in the queue, with what its type says of it.
-pub(super) struct Queued {
-    pub(super) job: Box<dyn Job>,
+/// Write operation in the queue, with the constants of its type.
+pub(super) struct QueuedWrite {
+    pub(super) job: Box<dyn ErasedWrite>,
     pub(super) bytes: usize,
     pub(super) name: &'static str,
     pub(super) makes_room: bool,
     pub(super) changes_tasks: bool,
-    pub(super) is_together: bool,
-    /// Its place and those of its bytes, given back when the write was answered.
-    pub(super) places: [OwnedSemaphorePermit; 2],
+    pub(super) is_merged: bool,
+    /// Semaphore permits for one slot and for the write's bytes in the queue, released when the
+    /// write is answered.
+    pub(super) permits: [OwnedSemaphorePermit; 2],
 }
 
-impl Queued {
-    pub(super) fn new<W: Write>(
+impl QueuedWrite {
+    pub(super) fn new<W: WriteOp>(
         write: W,
         reply: oneshot::Sender<JournalResult<W::Output>>,
-        places: [OwnedSemaphorePermit; 2],
+        permits: [OwnedSemaphorePermit; 2],
     ) -> Self {
         Self {
             bytes: write.bytes(),
-            job: Box::new(Waiting {
+            job: Box::new(PendingWrite {
                 write,
                 output: None,
                 reply,
@@ -183,8 +191,8 @@ impl Queued {
             name: W::NAME,
             makes_room: W::MAKES_ROOM,
             changes_tasks: W::CHANGES_TASKS,
-            is_together: W::TOGETHER,
-            places,
+            is_merged: W::IS_MERGED,
+            permits,
         }
     }
 }

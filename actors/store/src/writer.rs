@@ -1,4 +1,5 @@
-//! The one task that writes: its queue, its transactions (what came during the last fsync is the next one), its measures.
+//! Writer task of a store: its queue, its transactions (writes queued during one fsync form the
+//! next batch), and its metrics.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -12,42 +13,47 @@ use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::append::Append;
-use crate::chain::Chain;
-use crate::error::{StoreError, Trouble, journal_error, located, trouble, words};
+use crate::append_records::AppendRecords;
+use crate::backend::Backend;
+use crate::chain::AuditChain;
+use crate::error::{
+    DbErrorClass, StoreError, classify_error, error_message, journal_error, with_place,
+};
 use crate::options::{QueueLimits, StoreOptions};
-use crate::place::Place;
-use crate::sql::{Db, ms};
-use crate::tx::{Queued, Tx, Write};
+use crate::sql::{DbConnection, to_unix_ms};
+use crate::tx::{QueuedWrite, Tx, WriteOp};
 
-/// How long a caller waits for a place in the queue before it is told `Overloaded`.
-/// At the limit: `Unavailable`.
+/// Maximum wait for a slot in the write queue. After it, the write fails with `Overloaded`.
 pub const WRITE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Most writes in one transaction.
-/// At the limit: the rest is the next one's.
+/// Maximum writes in one transaction; further writes go into the next one.
 pub const BATCH_WRITES_MAX: usize = 256;
-/// Most bytes in one transaction, unless a single write has more.
-/// At the limit: the rest is the next one's.
+/// Maximum bytes in one transaction; further writes go into the next one. A single larger write
+/// gets a transaction of its own.
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The way to the task that writes. Dropping the last one ends the task when the queue is worked off.
+/// Handle for submitting writes to the writer task. When the last handle is dropped, the task
+/// commits the queued writes and ends.
 #[derive(Clone)]
-pub(crate) struct Writer {
-    /// `None` after the last.
-    queue: mpsc::Sender<Option<Queued>>,
+pub(crate) struct WriterHandle {
+    /// Queue of writes; `None` ends the writer task after the writes before it.
+    queue: mpsc::Sender<Option<QueuedWrite>>,
     writes: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     limits: QueueLimits,
-    pub(crate) measures: Arc<Measures>,
-    /// Another number: something about tasks was committed by this process.
+    pub(crate) metrics: Arc<MetricsRecorder>,
+    /// Receiver that is notified whenever this process has committed a change of tasks.
     pub(crate) tasks_changed: watch::Receiver<u64>,
 }
 
-impl Writer {
-    /// Starts the task on this thread's runtime. The second is the end of it: everything is written, the connection closed.
-    pub(crate) fn start(batches: Batches, limits: QueueLimits) -> (Self, oneshot::Receiver<()>) {
+impl WriterHandle {
+    /// Spawns the writer task. The returned receiver completes when all writes are committed and
+    /// the connection is closed.
+    pub(crate) fn start(
+        batches: BatchWriter,
+        limits: QueueLimits,
+    ) -> (Self, oneshot::Receiver<()>) {
         let writes_max = limits.writes_max.max(1);
-        // One more place, for the word that ends it.
+        // One more place for the message that ends the task.
         let (queue, queued) = mpsc::channel(writes_max + 1);
         let (ended, end) = oneshot::channel();
         let writer = Self {
@@ -58,34 +64,38 @@ impl Writer {
                 writes_max,
                 bytes_max: limits.bytes_max.clamp(1, u32::MAX as usize),
             },
-            measures: batches.measures.clone(),
+            metrics: batches.metrics.clone(),
             tasks_changed: batches.tasks_changed.subscribe(),
         };
         tokio::spawn(async move {
-            batches.work_off(queued).await;
+            batches.run(queued).await;
             let _ = ended.send(());
         });
         (writer, end)
     }
 
-    /// Waits for a place in the queue, then for the commit.
+    /// Waits for a slot in the queue, then for the commit. Returns the output of the write.
     ///
     /// # Errors
-    /// The write was not kept, unless it is [`JournalError::Unknown`].
-    pub(crate) async fn submit<W: Write>(&self, write: W) -> JournalResult<W::Output> {
-        let places = self.places_for(write.bytes()).await?;
+    /// After [`JournalError::Unknown`], the write may or may not be committed; after any other
+    /// error it isn't.
+    pub(crate) async fn submit<W: WriteOp>(&self, write: W) -> JournalResult<W::Output> {
+        let places = self.acquire_permits(write.bytes()).await?;
         let (reply, answer) = oneshot::channel();
-        let queued = Queued::new(write, reply, places);
-        self.measures.queued();
-        self.queue.send(Some(queued)).await.map_err(|_| closed())?;
+        let queued = QueuedWrite::new(write, reply, places);
+        self.metrics.record_queued();
+        self.queue
+            .send(Some(queued))
+            .await
+            .map_err(|_| closed_error())?;
         answer
             .await
             .unwrap_or_else(|_| Err(JournalError::Unknown("the store's writer ended".to_owned())))
     }
 
-    /// Waits for a place in the queue, and for those of so many bytes.
-    async fn places_for(&self, bytes: usize) -> JournalResult<[OwnedSemaphorePermit; 2]> {
-        // A write that is larger than the whole queue goes through alone.
+    /// Waits for a queue slot and for `bytes` of the queue's byte limit.
+    async fn acquire_permits(&self, bytes: usize) -> JournalResult<[OwnedSemaphorePermit; 2]> {
+        // A write larger than the whole queue takes all of its bytes.
         let wanted = u32::try_from(bytes.clamp(1, self.limits.bytes_max)).unwrap_or(u32::MAX);
         let places = async {
             let write = self.writes.clone().acquire_owned().await?;
@@ -97,19 +107,19 @@ impl Writer {
         let places: Result<_, AcquireError> = timeout(WRITE_WAIT_MAX, places)
             .await
             .map_err(|_| overloaded)?;
-        places.map_err(|_| closed())
+        places.map_err(|_| closed_error())
     }
 
-    /// Takes nothing more; what is queued is still written.
+    /// Rejects new writes; queued ones are still committed.
     pub(crate) async fn close(&self) {
         self.writes.close();
         self.bytes.close();
-        // Where the task has ended already there is nobody to tell.
+        // Fails if the task has already ended.
         let _ = self.queue.send(None).await;
     }
 }
 
-fn closed() -> JournalError {
+fn closed_error() -> JournalError {
     JournalError::Unavailable("the store is closed".to_owned())
 }
 
@@ -117,51 +127,53 @@ fn closed() -> JournalError {
 #[path = "writer_tests.rs"]
 mod tests;
 
-/// How often a transaction that met another one is tried.
-const CONFLICT_TRIES_MAX: usize = 3;
+/// Maximum attempts of a transaction that conflicts with another.
+const CONFLICT_ATTEMPTS_MAX: usize = 3;
 
-/// So near to the limit, it is the limit that was met: after a transaction is undone the file is smaller again.
-const AROUND_LIMIT_BYTES: u64 = 64 * 1024;
-/// How often the store's size is looked at, while it is written to.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Margin below the size limit, in bytes: a failure within it is attributed to the limit, because
+/// the rollback has made the file smaller again.
+const LIMIT_MARGIN_BYTES: u64 = 64 * 1024;
+/// Minimum interval between two maintenance runs, which also measure the size of the store.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Why a transaction was not committed, and what to do about it.
-enum Failed {
-    /// One of the writes is to blame; the connection is fine.
-    Own(JournalError),
-    /// It would be so for each of them; the connection is fine.
-    All(JournalError),
-    /// Another transaction came between: the same again.
-    Again(JournalError),
-    /// The connection is done with.
-    Reopen(JournalError),
-    /// Nothing may be written any more.
-    Stop(JournalError),
+/// Failure of a transaction, classified by the reaction that it needs.
+enum BatchError {
+    /// One of the writes failed, and the connection is usable.
+    SingleWrite(JournalError),
+    /// Every write of the batch would fail, and the connection is usable.
+    EveryWrite(JournalError),
+    /// Conflict with another transaction: retry.
+    Conflict(JournalError),
+    /// The connection must be reopened.
+    ConnectionLost(JournalError),
+    /// No further write is possible.
+    Fatal(JournalError),
 }
 
-/// The task that writes: its connection, and what it has to know between transactions.
-pub(crate) struct Batches {
-    place: Box<dyn Place>,
+/// State of the writer task: its connection, audit chain and metrics.
+pub(crate) struct BatchWriter {
+    place: Box<dyn Backend>,
     options: StoreOptions,
-    chain: Option<Chain>,
+    chain: Option<AuditChain>,
     tx: Option<Tx>,
     worker: Arc<str>,
-    /// The newest time that was written: time never goes back in the store, also when the clock does.
+    /// Time of the latest transaction, in Unix milliseconds. Transaction times never go back, even
+    /// if the clock does.
     last_ms: i64,
-    /// Once set, nothing is written any more.
-    stopped: Option<JournalError>,
-    looked: Option<Instant>,
-    measures: Arc<Measures>,
+    /// Once set, every write is rejected with this error.
+    fatal_error: Option<JournalError>,
+    maintained_at: Option<Instant>,
+    metrics: Arc<MetricsRecorder>,
     tasks_changed: watch::Sender<u64>,
 }
 
-impl Batches {
-    /// Without a connection, one is made for the first write.
+impl BatchWriter {
+    /// Creates the state. Without a connection, one is opened for the first write.
     pub(crate) fn new(
-        place: Box<dyn Place>,
+        place: Box<dyn Backend>,
         options: &StoreOptions,
-        chain: Option<Chain>,
-        db: Option<Db>,
+        chain: Option<AuditChain>,
+        db: Option<DbConnection>,
         worker: Arc<str>,
         now_ms: i64,
     ) -> Self {
@@ -172,19 +184,19 @@ impl Batches {
             tx: db.map(|db| Tx::new(db, worker.clone())),
             worker,
             last_ms: now_ms,
-            stopped: None,
-            looked: None,
-            measures: Arc::default(),
+            fatal_error: None,
+            maintained_at: None,
+            metrics: Arc::default(),
             tasks_changed: watch::Sender::new(0),
         }
     }
 
-    /// Until the queue is closed and empty.
-    async fn work_off(mut self, mut queue: mpsc::Receiver<Option<Queued>>) {
+    /// Commits batches until the queue is closed and empty.
+    async fn run(mut self, mut queue: mpsc::Receiver<Option<QueuedWrite>>) {
         let mut came = Vec::new();
         let mut waiting = VecDeque::new();
         while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
-            // Those who were just answered may have their next write ready.
+            // Callers that were just answered may have their next write ready.
             tokio::task::yield_now().await;
             let more = std::iter::from_fn(|| queue.try_recv().ok())
                 .take(BATCH_WRITES_MAX.saturating_sub(came.len()));
@@ -192,61 +204,63 @@ impl Batches {
             for queued in came.drain(..) {
                 match queued {
                     Some(queued) => waiting.push_back(queued),
-                    // Those that had their place already are still taken.
+                    // Writes that already have a slot are still received.
                     None => queue.close(),
                 }
             }
             while !waiting.is_empty() {
                 let batch = next_batch(&mut waiting);
-                self.keep(batch).await;
+                self.commit_batch(batch).await;
             }
-            self.look_after().await;
+            self.maintain().await;
         }
         self.close().await;
     }
 
-    /// Between transactions, now and then: how large the store is, and whether its log has grown.
-    async fn look_after(&mut self) {
+    /// Updates the size metric and runs the backend's maintenance, at most once in
+    /// [`MAINTENANCE_INTERVAL`].
+    async fn maintain(&mut self) {
         if self
-            .looked
-            .is_some_and(|looked| looked.elapsed() < LOOK_EVERY)
+            .maintained_at
+            .is_some_and(|looked| looked.elapsed() < MAINTENANCE_INTERVAL)
         {
             return;
         }
         let Some(tx) = &mut self.tx else { return };
-        self.looked = Some(Instant::now());
-        let looked = match self.place.bytes(&mut tx.db).await {
+        self.maintained_at = Some(Instant::now());
+        let looked = match self.place.size_bytes(&mut tx.db).await {
             Ok(bytes) => {
-                self.measures.size(bytes);
-                self.place.tidy(&mut tx.db).await
+                self.metrics.record_size(bytes);
+                self.place.maintain(&mut tx.db).await
             }
             Err(error) => Err(error),
         };
         if let Err(error) = looked {
-            // The next write finds out what is wrong, and says it to somebody.
-            log::debug!(error = words(&error), "the store's size is unknown");
+            // A persistent error will fail the next write, which reports it to its caller.
+            log::debug!(error = error_message(&error), "the store's size is unknown");
         }
     }
 
     async fn close(self) {
         if let Err(error) = self.place.close(self.tx.map(|tx| tx.db)).await {
             log::warn!(
-                error = words(&error),
+                error = error_message(&error),
                 "the store's connection didn't close cleanly; it will recover"
             );
         }
     }
 
-    /// Commits them together and answers; where one spoils it for the others, each alone.
-    async fn keep(&mut self, mut batch: Vec<Queued>) {
+    /// Commits a batch and answers its writes. If one write makes the batch fail, each is committed
+    /// alone.
+    async fn commit_batch(&mut self, mut batch: Vec<QueuedWrite>) {
         let mut tries = 1;
         let failed = loop {
-            match self.attempt(&mut batch).await {
-                Ok(()) => return self.kept(batch),
-                Err(Failed::Again(_)) if tries < CONFLICT_TRIES_MAX => tries += 1,
-                Err(Failed::Own(_)) if batch.len() > 1 => {
+            match self.try_batch(&mut batch).await {
+                Ok(()) => return self.on_committed(batch),
+                Err(BatchError::Conflict(_)) if tries < CONFLICT_ATTEMPTS_MAX => tries += 1,
+                Err(BatchError::SingleWrite(_)) if batch.len() > 1 => {
                     for one in batch {
-                        Box::pin(self.keep(vec![one])).await;
+                        Box::pin(self.commit_batch(vec![one])).await;
                     }
                     return;
                 }
@@ -254,158 +268,183 @@ impl Batches {
             }
         };
         let error = match failed {
-            Failed::Own(error) | Failed::All(error) | Failed::Again(error) => error,
-            Failed::Reopen(error) => {
+            BatchError::SingleWrite(error)
+            | BatchError::EveryWrite(error)
+            | BatchError::Conflict(error) => error,
+            BatchError::ConnectionLost(error) => {
                 self.tx = None;
                 error
             }
-            Failed::Stop(error) => {
+            BatchError::Fatal(error) => {
                 self.tx = None;
-                self.stopped = Some(error.clone());
+                self.fatal_error = Some(error.clone());
                 error
             }
         };
-        self.measures.refused(&error);
-        self.answer(batch, &Err(error));
+        self.metrics.record_rejected(&error);
+        self.reply_all(batch, &Err(error));
     }
 
-    fn kept(&mut self, batch: Vec<Queued>) {
-        self.measures.kept(batch.len() as u64);
+    fn on_committed(&mut self, batch: Vec<QueuedWrite>) {
+        self.metrics.record_committed(batch.len() as u64);
         if batch.iter().any(|queued| queued.changes_tasks) {
             self.tasks_changed.send_modify(|changes| *changes += 1);
         }
-        self.answer(batch, &Ok(()));
+        self.reply_all(batch, &Ok(()));
     }
 
-    fn answer(&self, batch: Vec<Queued>, kept: &JournalResult<()>) {
-        self.measures.answered(batch.len() as u64);
-        for Queued { job, places, .. } in batch {
-            // First the place, so that whoever is answered finds it free.
+    fn reply_all(&self, batch: Vec<QueuedWrite>, kept: &JournalResult<()>) {
+        self.metrics.record_answered(batch.len() as u64);
+        for QueuedWrite {
+            job,
+            permits: places,
+            ..
+        } in batch
+        {
+            // The slot is released first, so that an answered caller finds it free.
             drop(places);
-            job.answer(kept.clone());
+            job.complete(kept.clone());
         }
     }
 
-    /// One transaction. After an error nothing of it is open.
-    async fn attempt(&mut self, batch: &mut [Queued]) -> Result<(), Failed> {
-        if let Some(error) = &self.stopped {
-            return Err(Failed::Stop(error.clone()));
+    /// Runs one transaction. After an error it is rolled back.
+    async fn try_batch(&mut self, batch: &mut [QueuedWrite]) -> Result<(), BatchError> {
+        if let Some(error) = &self.fatal_error {
+            return Err(BatchError::Fatal(error.clone()));
         }
         let mut tx = match self.tx.take() {
             Some(tx) => tx,
             None => self.reopen().await?,
         };
         let makes_room = batch.iter().any(|queued| queued.makes_room);
-        let done = self.in_transaction(&mut tx, batch, makes_room).await;
-        // Kept unless the failure says otherwise.
+        let done = self.run_transaction(&mut tx, batch, makes_room).await;
+        // Kept, unless the caller drops it because of the failure.
         self.tx = Some(tx);
         if let Some(chain) = &mut self.chain {
             match &done {
-                Ok(()) => chain.committed().await,
-                Err(_) => chain.undone(),
+                Ok(()) => chain.on_commit().await,
+                Err(_) => chain.on_rollback(),
             }
         }
         done
     }
 
-    async fn reopen(&self) -> Result<Tx, Failed> {
+    async fn reopen(&self) -> Result<Tx, BatchError> {
         let error = match self.place.reopen().await {
             Ok(db) => return Ok(Tx::new(db, self.worker.clone())),
-            Err(StoreError::Database { source, .. }) => self.located(source),
+            Err(StoreError::Database { source, .. }) => self.error_with_place(source),
             Err(StoreError::Journal(error)) => error,
             Err(error) => JournalError::Unavailable(error.to_string()),
         };
         match error {
-            JournalError::Fenced { .. } | JournalError::Damaged(_) => Err(Failed::Stop(error)),
-            error => Err(Failed::Reopen(error)),
+            JournalError::Fenced { .. } | JournalError::Damaged(_) => Err(BatchError::Fatal(error)),
+            error => Err(BatchError::ConnectionLost(error)),
         }
     }
 
-    fn located(&self, error: sqlx::Error) -> JournalError {
-        located(journal_error(error), &self.options.place())
+    fn error_with_place(&self, error: sqlx::Error) -> JournalError {
+        with_place(journal_error(error), &self.options.place())
     }
 
-    fn at_size_limit(&self) -> Failed {
-        Failed::All(JournalError::SizeLimit {
+    fn at_size_limit(&self) -> BatchError {
+        BatchError::EveryWrite(JournalError::SizeLimit {
             bytes_max: self.options.size_max,
         })
     }
 
-    /// Whether a transaction of `bytes` was refused by the limit, and not by a disk that is full.
-    async fn is_at_limit(&self, db: &mut Db, bytes: u64) -> sqlx::Result<bool> {
-        // Pages hold more than what was bound: indexes, and what is split.
-        let wanted = bytes.saturating_mul(3).saturating_add(AROUND_LIMIT_BYTES);
-        Ok(self.place.bytes(db).await?.saturating_add(wanted) >= self.options.size_max)
+    /// Returns whether a failed transaction with `bytes` of data would have exceeded the size
+    /// limit. Otherwise the disk is full.
+    async fn is_at_limit(&self, db: &mut DbConnection, bytes: u64) -> sqlx::Result<bool> {
+        // Pages hold more than the bound values: indexes and split pages.
+        let wanted = bytes.saturating_mul(3).saturating_add(LIMIT_MARGIN_BYTES);
+        Ok(self.place.size_bytes(db).await?.saturating_add(wanted) >= self.options.size_max)
     }
 
-    async fn in_transaction(
+    async fn run_transaction(
         &mut self,
         tx: &mut Tx,
-        batch: &mut [Queued],
+        batch: &mut [QueuedWrite],
         makes_room: bool,
-    ) -> Result<(), Failed> {
-        self.last_ms = self.last_ms.max(ms(SystemTime::now()));
+    ) -> Result<(), BatchError> {
+        self.last_ms = self.last_ms.max(to_unix_ms(SystemTime::now()));
         tx.now_ms = self.last_ms;
         let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
-        if !makes_room && self.place.is_too_large() {
+        if !makes_room && self.place.is_over_limit() {
             return Err(self.at_size_limit());
         }
         if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
-            return Err(self.failed(tx, error, bytes, false).await);
+            return Err(self.roll_back(tx, error, bytes, false).await);
         }
-        let done = match write(tx, &*self.place, self.chain.as_mut(), batch).await {
+        let done = match write_batch(tx, &*self.place, self.chain.as_mut(), batch).await {
             Ok(true) => match tx.db.run("COMMIT").await {
                 Ok(()) => Ok(()),
-                Err(error) => Err(self.failed(tx, error, bytes, true).await),
+                Err(error) => Err(self.roll_back(tx, error, bytes, true).await),
             },
-            Ok(false) => Err(Failed::Stop(JournalError::Fenced {
+            Ok(false) => Err(BatchError::Fatal(JournalError::Fenced {
                 writer: self.options.writer.clone(),
             })),
-            Err(error) => Err(self.failed(tx, error, bytes, false).await),
+            Err(error) => Err(self.roll_back(tx, error, bytes, false).await),
         };
-        if makes_room && !matches!(done, Err(Failed::Reopen(_) | Failed::Stop(_))) {
-            // A limit that can't be put back is put back when the file is opened again.
+        if makes_room
+            && !matches!(
+                done,
+                Err(BatchError::ConnectionLost(_) | BatchError::Fatal(_))
+            )
+        {
+            // If the limit can't be restored, the connection is dropped: reopening sets it again.
             self.place
                 .close_reserve(&mut tx.db)
                 .await
-                .map_err(|error| Failed::Reopen(journal_error(error)))?;
+                .map_err(|error| BatchError::ConnectionLost(journal_error(error)))?;
         }
         done
     }
 
-    /// Ends the transaction and says what the error means. SQLite ends it by itself after some errors, so its answer to
-    /// ROLLBACK says nothing; a server that is away needs none.
-    async fn failed(&self, tx: &mut Tx, error: sqlx::Error, bytes: u64, at_commit: bool) -> Failed {
-        let (trouble, said) = (trouble(&error), words(&error));
-        let told = || self.located(error);
-        if trouble != Trouble::Away {
+    /// Rolls back a failed transaction and classifies its error. The result of ROLLBACK is ignored,
+    /// because SQLite has rolled back by itself after some errors. A lost connection needs no
+    /// ROLLBACK.
+    async fn roll_back(
+        &self,
+        tx: &mut Tx,
+        error: sqlx::Error,
+        bytes: u64,
+        at_commit: bool,
+    ) -> BatchError {
+        let (trouble, said) = (classify_error(&error), error_message(&error));
+        let told = || self.error_with_place(error);
+        if trouble != DbErrorClass::ConnectionLost {
             let _ = tx.db.run("ROLLBACK").await;
         }
         match trouble {
-            Trouble::Own => Failed::Own(told()),
-            Trouble::Full => match self.is_at_limit(&mut tx.db, bytes).await {
+            DbErrorClass::Statement => BatchError::SingleWrite(told()),
+            DbErrorClass::Full => match self.is_at_limit(&mut tx.db, bytes).await {
                 Ok(true) => self.at_size_limit(),
-                Ok(false) => Failed::All(JournalError::NoSpace),
-                Err(_) => Failed::Reopen(JournalError::NoSpace),
+                Ok(false) => BatchError::EveryWrite(JournalError::NoSpace),
+                Err(_) => BatchError::ConnectionLost(JournalError::NoSpace),
             },
-            Trouble::Again => Failed::Again(told()),
-            Trouble::Damaged => Failed::Stop(told()),
-            Trouble::Busy | Trouble::ReadOnly => Failed::All(told()),
-            Trouble::NoSpace | Trouble::Io | Trouble::Away if at_commit => {
-                Failed::Reopen(JournalError::Unknown(said))
+            DbErrorClass::Conflict => BatchError::Conflict(told()),
+            DbErrorClass::Damaged => BatchError::Fatal(told()),
+            DbErrorClass::Busy | DbErrorClass::ReadOnly => BatchError::EveryWrite(told()),
+            DbErrorClass::NoSpace | DbErrorClass::Io | DbErrorClass::ConnectionLost
+                if at_commit =>
+            {
+                BatchError::ConnectionLost(JournalError::Unknown(said))
             }
-            Trouble::NoSpace => Failed::Reopen(JournalError::NoSpace),
-            Trouble::Io | Trouble::Away => Failed::Reopen(JournalError::Unavailable(said)),
+            DbErrorClass::NoSpace => BatchError::ConnectionLost(JournalError::NoSpace),
+            DbErrorClass::Io | DbErrorClass::ConnectionLost => {
+                BatchError::ConnectionLost(JournalError::Unavailable(said))
+            }
         }
     }
 }
 
-/// Everything up to the commit; `false` where another process goes by this writer's name.
-async fn write(
+/// Runs the batch up to the commit. Returns `false` if another process has taken over this writer's
+/// name.
+async fn write_batch(
     tx: &mut Tx,
-    place: &dyn Place,
-    mut chain: Option<&mut Chain>,
-    batch: &mut [Queued],
+    place: &dyn Backend,
+    mut chain: Option<&mut AuditChain>,
+    batch: &mut [QueuedWrite],
 ) -> sqlx::Result<bool> {
     if !place.begin(&mut tx.db).await? {
         return Ok(false);
@@ -415,25 +454,26 @@ async fn write(
     if let Some(chain) = &mut chain {
         tx.audit_head = chain.head(&mut tx.db).await?;
     }
-    // Appends first, so that two nodes never wait for each other's counters.
-    batch.sort_by_key(|queued| queued.name != Append::NAME);
-    let mut batch: VecDeque<&mut Queued> = batch.iter_mut().collect();
-    while let Some(Queued {
+    // Appends run first, so that two nodes lock counters in the same order and can't deadlock.
+    batch.sort_by_key(|queued| queued.name != AppendRecords::NAME);
+    let mut batch: VecDeque<&mut QueuedWrite> = batch.iter_mut().collect();
+    while let Some(QueuedWrite {
         job,
         name,
-        is_together,
+        is_merged: is_together,
         ..
     }) = batch.pop_front()
     {
         let mut more = Vec::new();
         if *is_together {
-            // They pass others: whoever waits for one write before its next has that in another transaction.
+            // Merged writes overtake others. A caller that awaits one write before its next has
+            // them in different transactions.
             let others: Vec<_>;
             (more, others) = batch.into_iter().partition(|other| other.name == *name);
             batch = others.into();
         }
         let more = more.into_iter().map(|other| other.job.as_mut()).collect();
-        // A write that panics is refused like one that the database refuses: the store goes on.
+        // A write that panics fails like one that the database rejects; the store goes on.
         match AssertUnwindSafe(job.run(more, tx)).catch_unwind().await {
             Ok(ran) => ran?,
             Err(_) => return Err(sqlx::Error::Protocol(format!("{name} panicked"))),
@@ -448,9 +488,10 @@ async fn write(
     Ok(true)
 }
 
-/// As many as fit into one transaction, at least one. What makes room goes alone.
-fn next_batch(waiting: &mut VecDeque<Queued>) -> Vec<Queued> {
-    let mut batch: Vec<Queued> = Vec::new();
+/// Takes as many writes as fit into one transaction, at least one. A write that frees space is a
+/// batch of its own.
+fn next_batch(waiting: &mut VecDeque<QueuedWrite>) -> Vec<QueuedWrite> {
+    let mut batch: Vec<QueuedWrite> = Vec::new();
     let mut bytes = 0;
     while let Some(next) = waiting.front() {
         bytes += next.bytes;
@@ -467,70 +508,71 @@ fn next_batch(waiting: &mut VecDeque<Queued>) -> Vec<Queued> {
     batch
 }
 
-/// A refused write is logged at most this often.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Minimum interval between two log entries about rejected writes.
+const ERROR_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What an open store has done so far.
+/// Counters and state of an open store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct StoreMeasures {
-    /// Writes that wait for their commit now.
+pub struct StoreMetrics {
+    /// Number of writes in the queue, not yet committed.
     pub queued: u64,
-    /// Writes that were committed.
+    /// Number of committed writes since the store was opened.
     pub writes: u64,
-    /// Transactions that were committed: each is one fsync.
+    /// Number of committed transactions since the store was opened; each needs one fsync.
     pub batches: u64,
-    /// Bytes of the database, as of the last look; 0 before it.
+    /// Size of the database in bytes when it was last checked; 0 before the first check.
     pub bytes: u64,
-    /// Why the last write that was refused was; `None` after one that was kept.
+    /// Reason the latest write was rejected; `None` after a success.
     pub last_error: Option<String>,
 }
 
 #[derive(Default)]
-pub(crate) struct Measures(Mutex<Counted>);
+pub(crate) struct MetricsRecorder(Mutex<MetricsState>);
 
 #[derive(Default)]
-struct Counted {
-    now: StoreMeasures,
-    /// When an error was last logged.
-    told: Option<Instant>,
+struct MetricsState {
+    now: StoreMetrics,
+    error_logged_at: Option<Instant>,
 }
 
-impl Measures {
-    fn queued(&self) {
+impl MetricsRecorder {
+    fn record_queued(&self) {
         self.0.lock().now.queued += 1;
     }
 
-    fn answered(&self, writes: u64) {
+    fn record_answered(&self, writes: u64) {
         self.0.lock().now.queued -= writes;
     }
 
-    fn kept(&self, writes: u64) {
+    fn record_committed(&self, writes: u64) {
         let now = &mut self.0.lock().now;
         now.writes += writes;
         now.batches += 1;
         now.last_error = None;
     }
 
-    fn size(&self, bytes: u64) {
+    fn record_size(&self, bytes: u64) {
         self.0.lock().now.bytes = bytes;
     }
 
-    fn refused(&self, error: &JournalError) {
+    fn record_rejected(&self, error: &JournalError) {
         let mut counted = self.0.lock();
         counted.now.last_error = Some(error.to_string());
-        let is_due = counted.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        let is_due = counted
+            .error_logged_at
+            .is_none_or(|told| told.elapsed() >= ERROR_LOG_INTERVAL);
         if is_due {
-            counted.told = Some(Instant::now());
+            counted.error_logged_at = Some(Instant::now());
         }
-        // A subscriber may be slow, or read the measures.
+        // Logged outside the lock: a log subscriber may be slow, or read the metrics.
         drop(counted);
         if is_due {
-            log::error!(%error, "the store refuses writes");
+            log::error!(%error, "the store rejects writes");
         }
     }
 
-    pub(crate) fn read(&self) -> StoreMeasures {
+    pub(crate) fn snapshot(&self) -> StoreMetrics {
         self.0.lock().now.clone()
     }
 }

@@ -2,16 +2,16 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::append::Append;
+use crate::append_records::AppendRecords;
 use crate::{SqlStore, StoreOptions};
-use callboard_runtime::Record;
+use callboard_runtime::JournalRecord;
 
 struct Count {
     spoils: bool,
     panics: bool,
 }
 
-impl Write for Count {
+impl WriteOp for Count {
     type Output = u64;
     const NAME: &'static str = "count";
 
@@ -20,7 +20,7 @@ impl Write for Count {
     }
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
-        let number = tx.numbers("test", 1).await?;
+        let number = tx.take_numbers("test", 1).await?;
         assert!(!self.panics, "as asked");
         if self.spoils {
             tx.db
@@ -31,15 +31,15 @@ impl Write for Count {
     }
 }
 
-/// Answers how many ran with it, and where it was among them.
+/// Write that returns how many ran merged with it, and its position among them.
 struct Together {
     spoils: bool,
 }
 
-impl Write for Together {
+impl WriteOp for Together {
     type Output = (usize, usize);
     const NAME: &'static str = "together";
-    const TOGETHER: bool = true;
+    const IS_MERGED: bool = true;
 
     fn bytes(&self) -> usize {
         8
@@ -63,16 +63,16 @@ async fn opened() -> (TempDir, SqlStore) {
     (folder, store)
 }
 
-fn record(stream: &str, key: Option<&str>) -> Record {
-    Record {
+fn record(stream: &str, key: Option<&str>) -> JournalRecord {
+    JournalRecord {
         stream: stream.to_owned(),
         key: key.map(str::to_owned),
         body: json!({"a": 1}),
     }
 }
 
-/// Goal: a write that the database refuses, or that panics, sinks nobody and takes no number. Method: many at once, some
-/// of them bad.
+/// Goal: a write that the database rejects, or that panics, fails alone and takes no number.
+/// Method: many at once, some of them bad.
 #[tokio::test]
 async fn a_bad_write_fails_alone() {
     let (_folder, store) = opened().await;
@@ -105,8 +105,8 @@ async fn a_bad_write_fails_alone() {
     );
 }
 
-/// Goal: writes of a kind that run together do so, past others that don't; where one of them is bad, each runs alone. Method: 10
-/// beside as many others, without a bad one and with one.
+/// Goal: writes of one type run merged, overtaking others; if one of them is bad, each runs alone.
+/// Method: 10 beside as many others, without a bad one and with one.
 #[tokio::test]
 async fn those_of_a_kind_run_together() {
     let (_folder, store) = opened().await;
@@ -134,8 +134,8 @@ async fn those_of_a_kind_run_together() {
     store.close().await;
 }
 
-/// Goal: numbers of a stream have no gaps, and a key is kept once, also twice in one transaction. Method: append keyed and
-/// plain records to two streams at once, then the same again.
+/// Goal: stream numbers have no gaps, and a key is stored once, also twice in one transaction.
+/// Method: append keyed and plain records to two streams at once, then the same again.
 #[tokio::test]
 async fn appends_are_merged_and_keys_kept_once() {
     let (_folder, store) = opened().await;
@@ -147,7 +147,7 @@ async fn appends_are_merged_and_keys_kept_once() {
             record("b", Some(key)),
             record("b", None),
         ];
-        writer.submit(Append::new(records).unwrap())
+        writer.submit(AppendRecords::new(records).unwrap())
     };
     let first = futures::future::join_all(keys.iter().map(append)).await;
     for pair in first.chunks(2) {
@@ -171,6 +171,6 @@ async fn appends_are_merged_and_keys_kept_once() {
         .map(|row| (row.get::<i64>(1).unwrap(), row.get::<i64>(2).unwrap()))
         .collect();
     assert_eq!(counted, [(20, 20), (100, 100)]);
-    assert!(store.measures().batches < 80, "{:?}", store.measures());
+    assert!(store.metrics().batches < 80, "{:?}", store.metrics());
     store.close().await;
 }

@@ -1,4 +1,5 @@
-//! Raw actix: `do_send` and `send`. Its mailbox bound holds back no `do_send`, so `works` holds it to the window.
+//! Raw actix: `do_send` and `send`. Its mailbox bound doesn't apply to `do_send`, so `works` limits
+//! the queued messages by a window.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -9,18 +10,18 @@ use tokio::sync::Notify;
 
 use super::{Contestant, MAILBOX_CAPACITY, SERVICE, SLOW_CAPACITY, Waits};
 
-/// Raw actix.
+/// Contestant: raw actix.
 pub struct Actix;
 
-/// An actor whose state is a sum.
+/// Actor whose state is a sum.
 pub struct Adder(u64);
 
-/// Told.
+/// Tell message: adds a number.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Tell(u64);
 
-/// Asked.
+/// Ask message: adds a number and returns the sum.
 #[derive(Message)]
 #[rtype(result = "u64")]
 pub struct Ask(u64);
@@ -50,7 +51,7 @@ impl Handler<Ask> for Adder {
     }
 }
 
-/// Hands a countdown on.
+/// Actor that passes a countdown on.
 pub struct Relay {
     next: Arc<OnceLock<Addr<Relay>>>,
     done: Arc<Notify>,
@@ -71,10 +72,10 @@ impl Handler<Tell> for Relay {
     }
 }
 
-/// Sleeps over each message.
+/// Actor that sleeps during each message.
 pub struct Slow(Arc<Waits>);
 
-/// When a message was sent.
+/// Message with its time of sending.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Sent(Instant);

@@ -1,8 +1,8 @@
-//! callboard, with everything on that a user gets by default: bound, supervision, tracing, an empty policy chain.
+//! callboard with all defaults: bounded mailboxes, supervision, tracing, an empty policy chain.
 //!
-//! Four ways of using it take part: as it comes (synchronous handlers, `AgentRef`); pinned, so that no ask is handled
-//! in place and every message goes through the queue, as with the others; with async handlers; and through typed
-//! handles.
+//! It takes part in four variants: plain (synchronous handlers, `AgentRef`); pinned, where no ask
+//! is handled inline and every message goes through the queue, as with the other contestants; with
+//! async handlers; and through typed handles.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 
 use callboard_macros::Message;
 use callboard_runtime::{
-    Agent, AgentRef, Cx, Handler, Handlers, Profile, Recipient, SyncHandler, System,
+    Agent, AgentProfile, AgentRef, Context, Handler, Handlers, Recipient, SyncHandler, System,
 };
 use tokio::sync::Notify;
 
 use super::{Contestant, MAILBOX_CAPACITY, SERVICE, SLOW_CAPACITY, Waits};
 
-/// How long a shutdown may take, outside the measured time.
+/// Time limit of a shutdown, outside the measured time.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
-/// callboard, used as `U` says.
+/// Contestant: callboard in variant `U`.
 pub struct Callboard<U>(System, PhantomData<U>);
 
-/// A way of using it.
+/// Variant of use.
 pub trait Usage: Sized + Send + Sync + 'static {
     /// Column heading.
     const NAME: &'static str;
@@ -34,29 +34,29 @@ pub trait Usage: Sized + Send + Sync + 'static {
     fn adder(on: &mut Handlers<Adder<Self>>);
     /// Registers the relay's handler.
     fn relay(on: &mut Handlers<Relay<Self>>);
-    /// The adder's profile.
-    fn profile() -> Profile {
-        Profile::default().mailbox_capacity(MAILBOX_CAPACITY as u32)
+    /// Returns the adder's profile.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().mailbox_capacity(MAILBOX_CAPACITY as u32)
     }
-    /// Wraps the handle.
+    /// Converts a handle to the variant's type.
     fn handle(agent: AgentRef) -> Self::Handle;
-    /// Tells.
+    /// Sends a tell.
     async fn tell(handle: &Self::Handle, message: Tell);
-    /// Asks.
+    /// Sends an ask and returns the sum.
     async fn ask(handle: &Self::Handle, message: Ask) -> u64;
 }
 
-/// Told.
+/// Tell message: adds a number.
 #[derive(Debug, Message)]
 #[message(local)]
 pub struct Tell(u64);
 
-/// Asked.
+/// Ask message: adds a number and returns the sum.
 #[derive(Debug, Message)]
 #[message(local, reply = u64)]
 pub struct Ask(u64);
 
-/// As it comes.
+/// Variant with synchronous handlers and `AgentRef`.
 pub struct Plain;
 
 impl Usage for Plain {
@@ -84,7 +84,7 @@ impl Usage for Plain {
     }
 }
 
-/// Pinned to its arbiter: nothing is handled in place.
+/// Variant pinned to its arbiter: no ask is handled inline.
 pub struct Pinned;
 
 impl Usage for Pinned {
@@ -99,8 +99,8 @@ impl Usage for Pinned {
         on.sync::<Tell>();
     }
 
-    fn profile() -> Profile {
-        Plain::profile().pinned()
+    fn profile() -> AgentProfile {
+        Plain::profile().without_inline()
     }
 
     fn handle(agent: AgentRef) -> AgentRef {
@@ -116,7 +116,7 @@ impl Usage for Pinned {
     }
 }
 
-/// With async handlers.
+/// Variant with async handlers.
 pub struct Async;
 
 impl Usage for Async {
@@ -144,7 +144,7 @@ impl Usage for Async {
     }
 }
 
-/// Through typed handles.
+/// Variant with typed handles.
 pub struct Typed;
 
 impl Usage for Typed {
@@ -174,7 +174,7 @@ impl Usage for Typed {
     }
 }
 
-/// An agent whose state is a sum.
+/// Agent whose state is a sum.
 pub struct Adder<U>(u64, PhantomData<U>);
 
 impl<U: Usage> Agent for Adder<U> {
@@ -182,38 +182,38 @@ impl<U: Usage> Agent for Adder<U> {
         U::adder(on);
     }
 
-    fn profile() -> Profile {
+    fn profile() -> AgentProfile {
         U::profile()
     }
 }
 
 impl<U: Usage> SyncHandler<Tell> for Adder<U> {
-    fn handle(&mut self, message: Tell, _: &mut Cx) {
+    fn handle(&mut self, message: Tell, _: &mut Context) {
         self.0 += message.0;
     }
 }
 
 impl<U: Usage> SyncHandler<Ask> for Adder<U> {
-    fn handle(&mut self, message: Ask, _: &mut Cx) -> u64 {
+    fn handle(&mut self, message: Ask, _: &mut Context) -> u64 {
         self.0 += message.0;
         self.0
     }
 }
 
 impl<U: Usage> Handler<Tell> for Adder<U> {
-    async fn handle(&mut self, message: Tell, _: &mut Cx) {
+    async fn handle(&mut self, message: Tell, _: &mut Context) {
         self.0 += message.0;
     }
 }
 
 impl<U: Usage> Handler<Ask> for Adder<U> {
-    async fn handle(&mut self, message: Ask, _: &mut Cx) -> u64 {
+    async fn handle(&mut self, message: Ask, _: &mut Context) -> u64 {
         self.0 += message.0;
         self.0
     }
 }
 
-/// Hands a countdown on.
+/// Agent that passes a countdown on.
 pub struct Relay<U> {
     next: Arc<OnceLock<AgentRef>>,
     done: Arc<Notify>,
@@ -236,21 +236,21 @@ impl<U: Usage> Agent for Relay<U> {
 }
 
 impl<U: Usage> SyncHandler<Tell> for Relay<U> {
-    fn handle(&mut self, message: Tell, _: &mut Cx) {
+    fn handle(&mut self, message: Tell, _: &mut Context) {
         self.hand_on(message);
     }
 }
 
 impl<U: Usage> Handler<Tell> for Relay<U> {
-    async fn handle(&mut self, message: Tell, _: &mut Cx) {
+    async fn handle(&mut self, message: Tell, _: &mut Context) {
         self.hand_on(message);
     }
 }
 
-/// Sleeps over each message.
+/// Agent that sleeps during each message.
 pub struct Slow(Arc<Waits>);
 
-/// When a message was sent.
+/// Message with its time of sending.
 #[derive(Debug, Message)]
 #[message(local)]
 pub struct Sent(Instant);
@@ -260,13 +260,13 @@ impl Agent for Slow {
         on.exclusive::<Sent>();
     }
 
-    fn profile() -> Profile {
-        Profile::default().mailbox_capacity(SLOW_CAPACITY as u32)
+    fn profile() -> AgentProfile {
+        AgentProfile::default().mailbox_capacity(SLOW_CAPACITY as u32)
     }
 }
 
 impl Handler<Sent> for Slow {
-    async fn handle(&mut self, message: Sent, _: &mut Cx) {
+    async fn handle(&mut self, message: Sent, _: &mut Context) {
         self.0.note(message.0);
         tokio::time::sleep(SERVICE).await;
     }
@@ -283,7 +283,7 @@ impl<U: Usage> Contestant for Callboard<U> {
     }
 
     async fn start() -> Self {
-        Self(System::here(), PhantomData)
+        Self(System::on_current_arbiter(), PhantomData)
     }
 
     async fn finish(self) {

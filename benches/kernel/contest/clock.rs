@@ -1,28 +1,28 @@
-//! What a measured part cost.
+//! Measurement of CPU and wall clock time.
 
 use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
 
-/// Cost of the measured part of a work.
+/// Cost of the measured part of a workload.
 #[derive(Clone, Copy)]
 pub struct Sample {
-    /// Messages, asks, hops or agents, as the work counts them.
+    /// Number of messages, asks, hops or agents, as the workload counts them.
     pub operations: u64,
     /// CPU time of the whole process, all threads.
     pub cpu: Duration,
-    /// Wall clock.
+    /// Wall clock time.
     pub wall: Duration,
 }
 
 impl Sample {
-    /// CPU nanoseconds an operation.
+    /// Returns the CPU time of an operation, in nanoseconds.
     pub fn cpu_ns(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.operations as f64
     }
 }
 
-/// Both clocks, running.
+/// Running CPU and wall clocks.
 pub struct Clock {
     cpu: ProcessTime,
     wall: Instant,

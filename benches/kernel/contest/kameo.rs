@@ -12,16 +12,16 @@ use tokio::sync::Notify;
 
 use super::{Contestant, MAILBOX_CAPACITY, SERVICE, SLOW_CAPACITY, Waits, current_thread};
 
-/// kameo.
+/// Contestant: kameo.
 pub struct Kameo;
 
-/// An actor whose state is a sum.
+/// Actor whose state is a sum.
 pub struct Adder(u64);
 
-/// Told.
+/// Tell message: adds a number.
 pub struct Tell(u64);
 
-/// Asked.
+/// Ask message: adds a number and returns the sum.
 pub struct Ask(u64);
 
 impl Actor for Adder {
@@ -50,7 +50,7 @@ impl Message<Ask> for Adder {
     }
 }
 
-/// Hands a countdown on.
+/// Actor that passes a countdown on.
 pub struct Relay {
     next: Arc<OnceLock<ActorRef<Relay>>>,
     done: Arc<Notify>,
@@ -76,10 +76,10 @@ impl Message<Tell> for Relay {
     }
 }
 
-/// Sleeps over each message.
+/// Actor that sleeps during each message.
 pub struct Slow(Arc<Waits>);
 
-/// When a message was sent.
+/// Message with its time of sending.
 pub struct Sent(Instant);
 
 impl Actor for Slow {

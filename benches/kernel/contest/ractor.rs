@@ -1,4 +1,4 @@
-//! ractor. Its mailbox has no bound, so `works` holds it to the window.
+//! ractor. Its mailbox has no bound, so `works` limits the queued messages by a window.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 
 use super::{Contestant, SERVICE, Waits, current_thread};
 
-/// ractor.
+/// Contestant: ractor.
 pub struct Ractor;
 
-/// An actor whose state is a sum.
+/// Actor whose state is a sum.
 pub struct Adder;
 
-/// What an adder takes.
+/// Messages of an adder.
 pub enum Add {
     Tell(u64),
     Ask(u64, RpcReplyPort<u64>),
@@ -47,16 +47,16 @@ impl Actor for Adder {
     }
 }
 
-/// Hands a countdown on.
+/// Actor that passes a countdown on.
 pub struct Relay;
 
-/// Where a relay hands it, and whom it tells at zero.
+/// Next relay, and the notification at zero.
 pub struct Links {
     next: Arc<OnceLock<ActorRef<Token>>>,
     done: Arc<Notify>,
 }
 
-/// Hops left.
+/// Number of hops left.
 pub struct Token(u64);
 
 impl Actor for Relay {
@@ -86,10 +86,10 @@ impl Actor for Relay {
     }
 }
 
-/// Sleeps over each message.
+/// Actor that sleeps during each message.
 pub struct Slow;
 
-/// When a message was sent.
+/// Message with its time of sending.
 pub struct Sent(Instant);
 
 impl Actor for Slow {

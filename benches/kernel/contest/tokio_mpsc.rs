@@ -1,4 +1,5 @@
-//! Bare tokio: a task, a bounded mpsc channel, and a oneshot channel for an answer. The measure for the others.
+//! Bare tokio: a task, a bounded mpsc channel, and a oneshot channel for a reply. The reference for
+//! the others.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -8,10 +9,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Contestant, MAILBOX_CAPACITY, SERVICE, SLOW_CAPACITY, Waits, current_thread};
 
-/// Bare tokio.
+/// Contestant: bare tokio.
 pub struct Bare;
 
-/// What an adder takes.
+/// Messages of an adder.
 pub enum Add {
     Tell(u64),
     Ask(u64, oneshot::Sender<u64>),

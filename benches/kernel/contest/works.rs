@@ -1,5 +1,5 @@
-//! The works. Each builds its agents, warms them up, starts the clock, and checks the sum at the end, so that no
-//! contestant can skip a message and no optimiser can drop one.
+//! The workloads. Each spawns its agents, warms them up, starts the clock, and checks the sum at
+//! the end, so that no contestant can skip a message and no optimiser can drop one.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use tokio::sync::{Notify, oneshot};
 use super::clock::{Clock, Sample};
 use super::{Contestant, MAILBOX_CAPACITY, current_thread};
 
-/// Asks in flight at once in [`Work::AskMany`].
+/// Number of concurrent asks in [`Work::AskMany`].
 const IN_FLIGHT: u64 = 64;
-/// Agents in [`Work::Ring`].
+/// Number of agents in [`Work::Ring`].
 const RING: usize = 1_000;
-/// Agents in [`Work::FanOut`].
+/// Number of agents in [`Work::FanOut`].
 const FAN: usize = 100;
-/// Operations before the clock starts, where agents are reused.
+/// Number of operations before the clock starts, where agents are reused.
 const WARM_UP: u64 = 2_048;
 
-/// What is done, and what counts as one operation.
+/// Workload, with its unit of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// One producer tells one agent, on one thread. Operation: a tell.
@@ -44,7 +44,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Every work, in the order of the table.
+    /// All workloads, in the order of the table.
     pub const ALL: [Self; 9] = [
         Self::Tell,
         Self::TellFour,
@@ -57,7 +57,7 @@ impl Work {
         Self::Spawn,
     ];
 
-    /// Name for `--only` and for criterion.
+    /// Returns the name for `--only` and for criterion.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tell => "tell",
@@ -73,7 +73,7 @@ impl Work {
     }
 }
 
-/// Does `work` on a fresh runtime. `operations` is rounded up to what the work needs.
+/// Runs `work` on a fresh runtime. `operations` is rounded up as the workload requires.
 pub fn run<C: Contestant>(work: Work, operations: u64) -> Sample {
     C::block_on(async {
         let contestant = C::start().await;
@@ -93,7 +93,8 @@ pub fn run<C: Contestant>(work: Work, operations: u64) -> Sample {
     })
 }
 
-/// Tells `count` ones. An unbounded contestant asks after each `window` tells, so that no more than that are queued.
+/// Sends `count` tells of one. With an unbounded contestant, asks after each `window` tells, so
+/// that no more than that are queued.
 async fn produce<C: Contestant>(adder: &C::Adder, count: u64, window: u64) {
     for n in 1..=count {
         C::tell(adder, 1).await;
@@ -115,7 +116,7 @@ async fn tell<C: Contestant>(contestant: &C, operations: u64) -> Sample {
     sample
 }
 
-/// `here` producers on the agent's thread, `there` on a second one.
+/// Runs `here` producers on the agent's thread and `there` on a second one.
 async fn tell_from<C: Contestant>(
     contestant: &C,
     operations: u64,

@@ -18,10 +18,10 @@ const SCHEMA: &str = include_str!("../../../actors/store/src/schema/sqlite/0001.
 /// As the store's limits of a transaction.
 const BATCH_WRITES_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How long the next of a batch is waited for: those who were just answered have their next one ready soon, and an fsync
-/// takes a hundred times as long.
+/// Wait for the next record of a batch: producers that were just answered have their next one ready
+/// soon, and an fsync takes a hundred times as long.
 const NEXT_WAIT_MAX: Duration = Duration::from_micros(50);
-/// What a record's body measures, in bytes.
+/// Size of a record's body, in bytes.
 const BODY_BYTES: usize = 1024;
 
 /// One producer's record.
@@ -33,7 +33,7 @@ struct Append {
     since: Instant,
 }
 
-/// What a producer is told after the commit.
+/// Reply to a producer after the commit.
 struct Kept {
     producer: usize,
     number: i64,
@@ -52,14 +52,20 @@ fn main() -> Outcome {
 
 fn open(path: &Path) -> Outcome<Connection> {
     let db = Connection::open(path)?;
-    db.execute_batch("PRAGMA foreign_keys = ON; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;")?;
+    db.execute_batch(
+        "PRAGMA foreign_keys = ON; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;",
+    )?;
     db.execute_batch(SCHEMA)?;
     db.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = 67108864;",
     )?;
     let mode: String = db.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
     let synchronous: i64 = db.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
-    if (mode.as_str(), synchronous) == ("wal", 2) { Ok(db) } else { Err("the file system allows no log".into()) }
+    if (mode.as_str(), synchronous) == ("wal", 2) {
+        Ok(db)
+    } else {
+        Err("the file system allows no log".into())
+    }
 }
 
 /// Each producer has one record on its way at any time.
@@ -77,7 +83,12 @@ fn run(db: Connection, producers: usize, warm_up: Duration, measured: Duration) 
         let (mut batches_before, mut latencies) = (None, Vec::new());
         let mut last = vec![0; producers];
         while start.elapsed() < measured {
-            for Kept { producer, number, since } in kept.recv()? {
+            for Kept {
+                producer,
+                number,
+                since,
+            } in kept.recv()?
+            {
                 assert_eq!(number, last[producer] + 1, "numbers have no gaps");
                 last[producer] = number;
                 if Instant::now() >= start {
@@ -92,7 +103,11 @@ fn run(db: Connection, producers: usize, warm_up: Duration, measured: Duration) 
         drop((queue, kept));
         writer.join().map_err(|_| "the writer panicked")??;
         latencies.sort_unstable();
-        let percentile = |of: usize| latencies.get(latencies.len() * of / 100).map_or(0, Duration::as_micros);
+        let percentile = |of: usize| {
+            latencies
+                .get(latencies.len() * of / 100)
+                .map_or(0, Duration::as_micros)
+        };
         let (p50, p99) = (percentile(50), percentile(99));
         println!(
             "{{\"appends\":{},\"seconds\":{seconds},\"p50_us\":{p50},\"p99_us\":{p99},\"batches\":{batches}}}",
@@ -120,7 +135,12 @@ fn producer() -> impl FnMut(usize) -> Append {
 }
 
 /// Until no producer is left: what came during the last commit is the next transaction.
-fn write(db: &Connection, queued: &Receiver<Append>, keep: &Sender<Vec<Kept>>, batches: &AtomicU64) -> Outcome {
+fn write(
+    db: &Connection,
+    queued: &Receiver<Append>,
+    keep: &Sender<Vec<Kept>>,
+    batches: &AtomicU64,
+) -> Outcome {
     while let Ok(first) = queued.recv() {
         let mut bytes = first.body.len();
         let mut batch = vec![first];
@@ -144,15 +164,21 @@ fn write(db: &Connection, queued: &Receiver<Append>, keep: &Sender<Vec<Kept>>, b
 
 fn commit(db: &Connection, batch: Vec<Append>) -> Outcome<Vec<Kept>> {
     db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let now = i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis())?;
+    let now = i64::try_from(
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)?
+            .as_millis(),
+    )?;
     let kept = {
-        let mut find = db.prepare_cached("SELECT number FROM record WHERE stream = ?1 AND key = ?2")?;
+        let mut find =
+            db.prepare_cached("SELECT number FROM record WHERE stream = ?1 AND key = ?2")?;
         let mut count = db.prepare_cached(
             "INSERT INTO stream (name, last) VALUES ('r/' || ?1, 1) \
              ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last",
         )?;
-        let mut insert =
-            db.prepare_cached("INSERT INTO record (stream, number, key, at_ms, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut insert = db.prepare_cached(
+            "INSERT INTO record (stream, number, key, at_ms, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
         let one = |append: Append| append_one(append, now, &mut find, &mut count, &mut insert);
         batch.into_iter().map(one).collect::<Outcome<_>>()?
     };
@@ -167,8 +193,16 @@ fn append_one(
     count: &mut CachedStatement<'_>,
     insert: &mut CachedStatement<'_>,
 ) -> Outcome<Kept> {
-    let Append { producer, stream, key, body, since } = append;
-    let found = find.query_row(params![stream, key], |row| row.get(0)).optional()?;
+    let Append {
+        producer,
+        stream,
+        key,
+        body,
+        since,
+    } = append;
+    let found = find
+        .query_row(params![stream, key], |row| row.get(0))
+        .optional()?;
     let number = match found {
         Some(number) => number,
         None => {
@@ -177,5 +211,9 @@ fn append_one(
             number
         }
     };
-    Ok(Kept { producer, number, since })
+    Ok(Kept {
+        producer,
+        number,
+        since,
+    })
 }

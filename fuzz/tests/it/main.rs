@@ -1,4 +1,4 @@
-//! The targets, held against their corpus and what becomes of it.
+//! Runs the targets on their corpus and its mutations.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
-/// Largest input that is made of the corpus, in bytes.
+/// Maximum size of an input made from the corpus, in bytes.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
-/// Mutations of each target where `PROPTEST_CASES` doesn't say how many.
+/// Number of mutations for each target, unless `PROPTEST_CASES` sets it.
 const CASES: u32 = 1_000;
 
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
@@ -41,7 +41,7 @@ enum Edit {
         bytes: usize,
         times: usize,
     },
-    /// From `from` on as another input of the corpus.
+    /// Replaces the rest from `at` by another input from `from` on.
     Splice {
         at: Index,
         other: Index,
@@ -52,7 +52,7 @@ enum Edit {
     },
 }
 
-/// Bytes that mean something to a decoder.
+/// Bytes with a meaning for some decoder.
 const TELLING: &[u8] = b"{}[]\",:\\\r\n\0 \t0123456789eE+-.utdn/@#%=\x7f\x80\xC3\xED\xEF\xFF";
 
 fn edit() -> impl Strategy<Value = Edit> {
@@ -112,7 +112,8 @@ fn edited(input: &[u8], edits: &[Edit], corpus: &[Vec<u8>]) -> Vec<u8> {
     input
 }
 
-/// Goal: the promises hold for the corpus. Method: each file whole, cut off at every byte, and from every byte on.
+/// Goal: the properties hold for the corpus. Method: each file whole, truncated at every byte, and
+/// from every byte on.
 #[test]
 fn corpus_and_each_part_of_it() {
     for target in TARGETS {
@@ -125,7 +126,8 @@ fn corpus_and_each_part_of_it() {
     }
 }
 
-/// Goal: the promises hold for what is nearly right. Method: files of the corpus with up to six edits.
+/// Goal: the properties hold for nearly valid input. Method: files of the corpus with up to six
+/// edits.
 #[test]
 fn mutations_of_the_corpus() {
     let cases = Config::default().cases;
@@ -151,7 +153,7 @@ fn mutations_of_the_corpus() {
     }
 }
 
-/// Goal: the promises hold for bytes that are nothing like right. Method: any bytes, and the telling ones.
+/// Goal: the properties hold for random bytes. Method: any bytes, and those with a meaning.
 #[test]
 fn any_bytes() {
     let byte = prop_oneof![any::<u8>(), prop::sample::select(TELLING)];
@@ -166,7 +168,7 @@ fn any_bytes() {
     run.unwrap_or_else(|why| panic!("{why}"));
 }
 
-/// Goal: every directory of the corpus is somebody's. Method: names.
+/// Goal: every directory of the corpus belongs to a target. Method: names.
 #[test]
 fn corpus_is_used() {
     for entry in fs::read_dir(CORPUS).unwrap() {

@@ -5,51 +5,55 @@ use callboard_rpc::code;
 
 use crate::wire::ReadError;
 
-/// What went wrong, in A2A's terms (specification 1.0, section 5.4), JSON-RPC's, and three of ours.
+/// Kinds of A2A errors: those of A2A (specification 1.0, section 5.4), those of JSON-RPC, and three
+/// of callboard (`Overloaded`, `Denied`, `Blocked`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No such task, or somebody else's: look up its id.
+    /// The task doesn't exist or belongs to another owner. Remedy: check its id.
     TaskNotFound,
-    /// It has ended: ask for its result.
+    /// The task has already ended and can't be cancelled. Remedy: get its result.
     TaskNotCancelable,
-    /// Poll or stream instead.
+    /// The agent doesn't support push notifications. Remedy: poll or stream instead.
     PushNotificationNotSupported,
-    /// Not here, or not in the task's state: ask for the task and do what fits.
+    /// The operation isn't supported, by the agent or in the task's current state. Remedy: get the
+    /// task and use an operation that its state allows.
     UnsupportedOperation,
-    /// Send another media type: the card says which.
+    /// The media type isn't supported. Remedy: use one that the agent card lists.
     ContentTypeNotSupported,
-    /// The agent's answer is none: tell whoever runs it.
+    /// The agent's response is invalid. Remedy: report it to the agent's operator.
     InvalidAgentResponse,
-    /// Do with the public card.
+    /// The agent has no extended card. Remedy: use the public card.
     ExtendedAgentCardNotConfigured,
-    /// Name the extension in `A2A-Extensions`.
+    /// A required protocol extension wasn't requested. Remedy: name it in the header
+    /// `A2A-Extensions`.
     ExtensionSupportRequired,
-    /// Take another version: the card says which.
+    /// The protocol version isn't supported. Remedy: use one that the agent card lists.
     VersionNotSupported,
-    /// Send JSON.
+    /// The request isn't valid JSON.
     Parse,
-    /// Send a request.
+    /// The JSON isn't a valid request.
     InvalidRequest,
-    /// Take another method.
+    /// The method doesn't exist.
     MethodNotFound,
-    /// Change the field that is named.
+    /// A parameter is missing or invalid. The message names the field.
     InvalidParams,
-    /// A bug of the server's: report it.
+    /// Internal error, which is a bug of the server. Remedy: report it.
     Internal,
-    /// A limit was met: try again later.
+    /// A limit was reached. Remedy: retry later.
     Overloaded,
-    /// Ask whoever grants it.
+    /// The principal isn't allowed to do this. Remedy: request access.
     Denied,
-    /// A policy stopped it: don't repeat it.
+    /// A policy blocked the request. Remedy: don't retry.
     Blocked,
 }
 
-/// What a policy stops is nobody's bug: the code is outside of those that JSON-RPC reserves, as MCP's and HMCP's is.
-const BLOCKED: i64 = -1;
+/// JSON-RPC code of [`ErrorKind::Blocked`]. It lies outside the range reserved by JSON-RPC, because
+/// a policy decision isn't a protocol error; MCP and HMCP use the same code.
+const BLOCKED_CODE: i64 = -1;
 
 impl ErrorKind {
-    /// All of them.
+    /// All error kinds. The first nine are A2A's, in the order of their codes.
     pub const ALL: [Self; 17] = [
         Self::TaskNotFound,
         Self::TaskNotCancelable,
@@ -70,8 +74,9 @@ impl ErrorKind {
         Self::Blocked,
     ];
 
-    /// JSON-RPC code, HTTP status, gRPC status, and reason.
-    const fn row(self) -> (i64, u16, &'static str, &'static str) {
+    /// Returns the representations of the kind: JSON-RPC code, HTTP status, gRPC status name and
+    /// machine-readable reason.
+    const fn status_mapping(self) -> (i64, u16, &'static str, &'static str) {
         match self {
             Self::TaskNotFound => (-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND"),
             Self::TaskNotCancelable => (-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
@@ -128,36 +133,38 @@ impl ErrorKind {
             Self::Internal => (code::INTERNAL_ERROR, 500, "INTERNAL", "INTERNAL_ERROR"),
             Self::Overloaded => (code::INTERNAL_ERROR, 503, "UNAVAILABLE", "OVERLOADED"),
             Self::Denied => (code::INTERNAL_ERROR, 403, "PERMISSION_DENIED", "DENIED"),
-            Self::Blocked => (BLOCKED, 403, "PERMISSION_DENIED", "BLOCKED"),
+            Self::Blocked => (BLOCKED_CODE, 403, "PERMISSION_DENIED", "BLOCKED"),
         }
     }
 
-    /// The JSON-RPC code.
+    /// Returns the JSON-RPC error code. Several kinds share -32603.
     pub const fn code(self) -> i64 {
-        self.row().0
+        self.status_mapping().0
     }
 
-    /// The HTTP status, where a request's answer is the error itself.
-    pub const fn http(self) -> u16 {
-        self.row().1
+    /// Returns the HTTP status of an error response over HTTP+JSON. Over JSON-RPC the status is 200
+    /// instead.
+    pub const fn http_status(self) -> u16 {
+        self.status_mapping().1
     }
 
-    /// The name of the gRPC status (`google.rpc.Code`).
-    pub const fn grpc(self) -> &'static str {
-        self.row().2
+    /// Returns the name of the gRPC status (`google.rpc.Code`), for example `NOT_FOUND`.
+    pub const fn grpc_status(self) -> &'static str {
+        self.status_mapping().2
     }
 
-    /// The `reason` of `google.rpc.ErrorInfo`.
+    /// Returns the machine-readable reason of the kind, for the member `reason` of
+    /// `google.rpc.ErrorInfo`, for example `TASK_NOT_FOUND`.
     pub const fn reason(self) -> &'static str {
-        self.row().3
+        self.status_mapping().3
     }
 
-    /// The kind of that reason.
-    pub fn of_reason(reason: &str) -> Option<Self> {
+    /// Returns the kind with this `reason`; `None` if the reason is unknown.
+    pub fn from_reason(reason: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.reason() == reason)
     }
 
-    /// An error of this kind, told in one sentence.
+    /// Creates an error of this kind with a message of one sentence, without details or task.
     pub fn error(self, message: impl Into<String>) -> A2aError {
         A2aError {
             kind: self,
@@ -167,64 +174,72 @@ impl ErrorKind {
         }
     }
 
-    /// The first kind of that code.
-    pub fn of_code(code: i64) -> Option<Self> {
+    /// Returns the first kind with this JSON-RPC code; `None` if the code is unknown.
+    pub fn from_code(code: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
 
-/// Why an operation wasn't done. Nothing was changed.
+/// Error of an A2A operation. The failed operation has changed nothing.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct A2aError {
-    /// What went wrong.
+    /// Kind of the error, from which its codes follow.
     pub kind: ErrorKind,
-    /// One sentence for a person.
+    /// Description for people, in one sentence.
     pub message: String,
-    /// Details for a program, each with its `@type`, beside the `google.rpc.ErrorInfo` that `kind` makes.
+    /// Details for programs, each an object with a `@type`. The `google.rpc.ErrorInfo` made from
+    /// `kind` is added when the error is written.
     pub details: Vec<RawObject>,
-    /// The task it is about, if it is about one.
+    /// Id of the task that the error is about, if any.
     pub task: Option<String>,
 }
 
-/// The domain of A2A's reasons.
-pub(crate) const DOMAIN: &str = "a2a-protocol.org";
+/// Value of the member `domain` in `google.rpc.ErrorInfo`, the same for all reasons.
+pub(crate) const ERROR_DOMAIN: &str = "a2a-protocol.org";
 pub(crate) const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 pub(crate) const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 
 impl A2aError {
-    /// [`ErrorKind::InvalidParams`]: what is wrong with a field. Neither may hold a value of the request.
-    pub fn invalid(field: &str, why: &str) -> Self {
+    /// Creates an error of kind [`ErrorKind::InvalidParams`] that says what is wrong with a field.
+    /// An empty `field` means the whole request. Neither argument may contain a value of the
+    /// request.
+    pub fn invalid_params(field: &str, why: &str) -> Self {
         let message = if field.is_empty() {
             format!("the request {why}")
         } else {
             format!("{field} {why}")
         };
-        let violation = RawObject::of("field", field).with("description", why);
-        let details = RawObject::of("@type", BAD_REQUEST).with("fieldViolations", [violation]);
+        let violation = RawObject::single("field", field).with("description", why);
+        let details = RawObject::single("@type", BAD_REQUEST).with("fieldViolations", [violation]);
         Self {
             details: vec![details],
             ..ErrorKind::InvalidParams.error(message)
         }
     }
 
-    /// [`ErrorKind::TaskNotFound`].
+    /// Creates an error of kind [`ErrorKind::TaskNotFound`] about the task `id`.
     pub fn task_not_found(id: &str) -> Self {
-        ErrorKind::TaskNotFound.error("task not found").about(id)
+        ErrorKind::TaskNotFound
+            .error("task not found")
+            .with_task(id)
     }
 
-    /// [`ErrorKind::Internal`], which says nothing else.
+    /// Creates an error of kind [`ErrorKind::Internal`]. Its fixed message doesn't reveal the
+    /// cause.
     pub fn internal() -> Self {
         ErrorKind::Internal.error("internal error")
     }
 
-    /// The same error about a task.
-    pub fn about(mut self, task: &str) -> Self {
+    /// Returns the error with the id of the task that it is about.
+    pub fn with_task(mut self, task: &str) -> Self {
         self.task = Some(task.to_owned());
         self
     }
 
-    /// All details as they are sent. JSON-RPC's own kinds need no reason: their code is one.
+    /// Returns the details to send: those of the error, and a `google.rpc.ErrorInfo` made from its
+    /// kind. Kinds that JSON-RPC itself defines get no `google.rpc.ErrorInfo`, because their code
+    /// already identifies them.
     pub(crate) fn all_details(&self) -> Vec<RawObject> {
         let is_plain = matches!(
             self.kind,
@@ -238,11 +253,11 @@ impl A2aError {
             let metadata = self
                 .task
                 .as_ref()
-                .map(|task| RawObject::of("taskId", task))
+                .map(|task| RawObject::single("taskId", task))
                 .unwrap_or_default();
-            RawObject::of("@type", ERROR_INFO)
+            RawObject::single("@type", ERROR_INFO)
                 .with("reason", self.kind.reason())
-                .with("domain", DOMAIN)
+                .with("domain", ERROR_DOMAIN)
                 .with("metadata", metadata)
         });
         info.into_iter()
@@ -253,11 +268,11 @@ impl A2aError {
 
 impl From<ReadError> for A2aError {
     fn from(error: ReadError) -> Self {
-        Self::invalid(&error.field, error.why)
+        Self::invalid_params(&error.field, error.why)
     }
 }
 
-// The message may be a peer's: it isn't printed.
+// The message may come from a peer, so it isn't printed.
 impl fmt::Debug for A2aError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "A2aError({:?})", self.kind)
@@ -268,11 +283,12 @@ impl fmt::Debug for A2aError {
 mod tests {
     use super::*;
 
-    /// Goal: a reason names one kind, and A2A's codes are the specification's. Method: the table.
+    /// Goal: each reason identifies one kind, and A2A's codes match the specification. Method: all
+    /// kinds.
     #[test]
     fn table() {
         for kind in ErrorKind::ALL {
-            assert_eq!(ErrorKind::of_reason(kind.reason()), Some(kind));
+            assert_eq!(ErrorKind::from_reason(kind.reason()), Some(kind));
         }
         let codes: Vec<i64> = ErrorKind::ALL
             .iter()
@@ -280,7 +296,7 @@ mod tests {
             .map(|kind| kind.code())
             .collect();
         assert_eq!(codes, (1..=9).map(|n| -32_000 - n).collect::<Vec<_>>());
-        assert_eq!(ErrorKind::of_code(-32_603), Some(ErrorKind::Internal));
-        assert_eq!(ErrorKind::of_code(-1), Some(ErrorKind::Blocked));
+        assert_eq!(ErrorKind::from_code(-32_603), Some(ErrorKind::Internal));
+        assert_eq!(ErrorKind::from_code(-1), Some(ErrorKind::Blocked));
     }
 }

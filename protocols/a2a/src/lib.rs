@@ -1,6 +1,8 @@
-//! A2A: server and client over callboard calls, versions 1.0, 0.3 and 0.1 side by side.
+//! A2A (Agent2Agent) server and client for callboard agents: protocol versions 1.0, 0.3 and 0.1
+//! side by side.
 //!
-//! Inside there is one model, [`wire`]: that of 1.0. What older versions say otherwise is known to [`Dialect`] only.
+//! All code works on one model, the types of version 1.0 in [`wire`]. Only [`Dialect`] knows the
+//! differences of older versions.
 
 pub mod card;
 mod convert;

@@ -1,20 +1,20 @@
-//! What a request may hold before it is refused. Each bound is inclusive.
+//! Limits on the content of requests. Each is inclusive.
 
-/// Most parts of one message.
+/// Maximum number of parts of one message.
 /// At the limit: error -32602.
 pub const PARTS_MAX: usize = 256;
-/// Longest id of a message, task, context or push configuration, and longest tenant, in bytes.
+/// Maximum length of a tenant and of the id of a message, task, context or push configuration, in
+/// bytes.
 /// At the limit: error -32602.
 pub const ID_BYTES_MAX: usize = 128;
-/// Most tasks that one message refers to.
+/// Maximum number of tasks that one message refers to.
 /// At the limit: error -32602.
 pub const REFERENCES_MAX: usize = 64;
-/// Most extensions that one message names.
+/// Maximum number of extensions that one message names.
 /// At the limit: error -32602.
 pub const EXTENSIONS_MAX: usize = 32;
-/// Tasks on a page, where the client doesn't say.
-/// At the limit: error -32602. Changed by `pageSize`.
+/// Default number of tasks on a page, if the client requests none. Changed by `pageSize`.
 pub const PAGE_SIZE_DEFAULT: i32 = 50;
-/// Most tasks on a page.
-/// At the limit: error -32602. Changed by `pageSize`.
+/// Maximum number of tasks on a page that a client can request by `pageSize`.
+/// At the limit: error -32602.
 pub const PAGE_SIZE_MAX: i32 = 100;

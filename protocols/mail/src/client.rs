@@ -1,15 +1,15 @@
-//! A client of a mail listener.
+//! Client of a mail listener.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use callboard_message::RawObject;
 use callboard_message::mail::{
-    AGENT_ID_HEADER, AgentLogs, AgentStatus, AgentView, BroadcastMessage, Direction, Done,
-    EntryState, History, Logs, MailId, MailView, MemberState, MessageHistory, Numbered,
-    SendMessage, Sent,
+    AGENT_ID_HEADER, AgentLogPage, AgentLogs, AgentStatus, AgentView, BroadcastMessage,
+    DeliveryState, MailAck, MailDirection, MailView, MemberId, MemberState, MessageHistory,
+    MessageHistoryPage, NumberedMailEvent, SendMessage, SendReceipt,
 };
-use callboard_rpc::http1::{self, BodyError, Connector, NetError, Response, Target};
+use callboard_rpc::http1::{self, BodyError, ClientResponse, Connector, NetError, RequestTarget};
 use futures::StreamExt;
 use rand::Rng;
 use reqwest::Method;
@@ -29,91 +29,102 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_conf
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use crate::{ClientError, EVENT_SEQUENCE};
+use crate::{EVENT_SEQUENCE_HEADER, MailClientError};
 
-/// Bytes of an answer that the client reads: a page of 100 whole letters, each byte escaped. A longer one is
-/// [`ClientError::Unreadable`].
-const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long a connection may take to be made.
+/// Maximum size of a response body, in bytes: room for 100 messages of maximum length with each
+/// byte escaped. A larger body is [`MailClientError::InvalidResponse`].
+const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an answer may take: longer than the server gives the mailroom.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout of a request, from connecting to the end of the response. It is longer than the server's
+/// default deadline for the mailroom (10 s).
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 const AGENT_ID: HeaderName = HeaderName::from_static(AGENT_ID_HEADER);
 
-/// An agent at a mail listener: its key, and the id that goes with it. Its clones share their connections.
+/// HTTP client of one agent for a mail server, with the agent's key and id. Clones share
+/// connections.
 #[derive(derive_more::Debug, Clone)]
 #[debug("Client {{ base: {:?}, .. }}", base.as_str())]
-pub struct Client {
-    http: http1::Client,
+pub struct MailClient {
+    http: http1::Http1Client,
     base: Url,
     headers: HeaderMap,
 }
 
-impl Client {
-    /// Without a connection yet. `base` is the listener's address; without a key only a listener that trusts its machine's
-    /// operator answers, to the id `operator`.
+impl MailClient {
+    /// Creates a client without connecting. `base` is the server's address, such as `https://HOST`.
+    /// `id` is the agent id that is sent with each request; it must match the key. Without a key,
+    /// only a server that trusts the local operator accepts requests, and `id` must be `operator`.
     ///
     /// # Errors
-    /// [`ClientError::Address`], [`ClientError::Key`].
+    /// [`MailClientError::InvalidAddress`] or [`MailClientError::InvalidKey`];
+    /// [`MailClientError::Unreachable`] if TLS can't be set up.
     pub fn new(
         base: Url,
         key: impl Into<Option<SecretString>>,
-        id: &MailId,
-    ) -> Result<Self, ClientError> {
+        id: &MemberId,
+    ) -> Result<Self, MailClientError> {
         let is_bare = base.path() == "/" && base.query().is_none() && base.username().is_empty();
         if !matches!(base.scheme(), "http" | "https")
             || !base.has_host()
             || !is_bare
             || base.password().is_some()
         {
-            return Err(ClientError::Address);
+            return Err(MailClientError::InvalidAddress);
         }
         let mut headers = HeaderMap::new();
         headers.insert(
             AGENT_ID,
-            HeaderValue::from_str(id.as_str()).map_err(|_| ClientError::Key)?,
+            HeaderValue::from_str(id.as_str()).map_err(|_| MailClientError::InvalidKey)?,
         );
         if let Some(key) = key.into() {
             let shown = format!("Bearer {}", key.expose_secret());
-            let mut value = HeaderValue::from_str(&shown).map_err(|_| ClientError::Key)?;
+            let mut value =
+                HeaderValue::from_str(&shown).map_err(|_| MailClientError::InvalidKey)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let connector = Connector::new(CONNECT_TIMEOUT).map_err(|_| ClientError::Unreachable)?;
+        let connector =
+            Connector::new(CONNECT_TIMEOUT).map_err(|_| MailClientError::Unreachable)?;
         Ok(Self {
-            http: http1::Client::new(connector),
+            http: http1::Http1Client::new(connector),
             base,
             headers,
         })
     }
 
-    /// Tells all active agents, or a group.
+    /// Sends a message to all active agents, or to a group.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn broadcast(&self, message: &BroadcastMessage) -> Result<Sent, ClientError> {
+    /// See [`MailClientError`].
+    pub async fn broadcast(
+        &self,
+        message: &BroadcastMessage,
+    ) -> Result<SendReceipt, MailClientError> {
         self.post("/api/broadcast_message?detail=true", message)
             .await
     }
 
-    /// Writes to one agent, or to a list. A recipient that can't be written to is no error: see [`Sent::success`].
+    /// Sends a message to one agent or to a list of agents. An unreachable recipient is not an
+    /// error, but reported by [`SendReceipt::success`].
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn send(&self, message: &SendMessage) -> Result<Sent, ClientError> {
+    /// See [`MailClientError`].
+    pub async fn send(&self, message: &SendMessage) -> Result<SendReceipt, MailClientError> {
         self.post("/api/send_message?detail=true", message).await
     }
 
-    /// Answers a message: its sender gets it, and its other recipients where they are to.
+    /// Replies to the sender of the message with the id `to`. If `to_all` is set, its other
+    /// recipients get the reply too.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// See [`MailClientError`].
     pub async fn reply(
         &self,
-        to: &MailId,
+        to: &MemberId,
         message: &str,
         to_all: bool,
-    ) -> Result<Sent, ClientError> {
+    ) -> Result<SendReceipt, MailClientError> {
         let body = RawObject::new()
             .with("message", message)
             .with("to_all", to_all);
@@ -121,28 +132,30 @@ impl Client {
             .await
     }
 
-    /// Who is here; in this state only.
+    /// Returns the agents that the caller may see. If `state` is given, returns only agents in that
+    /// state.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn agents(&self, state: Option<MemberState>) -> Result<AgentStatus, ClientError> {
-        let query = Query::default().add("state", state.map(MemberState::as_str));
-        self.get(&query.behind("/api/agents")).await
+    /// See [`MailClientError`].
+    pub async fn agents(&self, state: Option<MemberState>) -> Result<AgentStatus, MailClientError> {
+        let query = QueryString::default().add("state", state.map(MemberState::as_str));
+        self.get(&query.append_to("/api/agents")).await
     }
 
-    /// One agent.
+    /// Returns one agent by id.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn agent(&self, id: &MailId) -> Result<AgentView, ClientError> {
+    /// `Refused` with status 404 if there is no such agent, or the caller may not see it. See
+    /// [`MailClientError`].
+    pub async fn agent(&self, id: &MemberId) -> Result<AgentView, MailClientError> {
         self.get(&format!("/api/agents/{id}")).await
     }
 
-    /// Says that an agent is terminated, or that it is back.
+    /// Marks an agent as back if `back` is set, else as ended. Requires the scope `mail.admin`.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn end_agent(&self, id: &MailId, back: bool) -> Result<Done, ClientError> {
+    /// See [`MailClientError`].
+    pub async fn end_agent(&self, id: &MemberId, back: bool) -> Result<MailAck, MailClientError> {
         self.post(
             &format!("/api/agents/{id}/{}", if back { "back" } else { "end" }),
             &RawObject::new(),
@@ -150,13 +163,18 @@ impl Client {
         .await
     }
 
-    /// A page of messages, newest first, with what was sent. They count as delivered.
+    /// Returns a page of the caller's messages that match `filter`, newest first, with their
+    /// original text. A filter without direction returns received messages only. The server marks
+    /// received messages as delivered.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn messages(&self, filter: &MessageHistory) -> Result<History, ClientError> {
-        let query = Query::default()
-            .add("box", filter.direction.map(Direction::as_str))
+    /// See [`MailClientError`].
+    pub async fn messages(
+        &self,
+        filter: &MessageHistory,
+    ) -> Result<MessageHistoryPage, MailClientError> {
+        let query = QueryString::default()
+            .add("box", filter.direction.map(MailDirection::as_str))
             .add("from", filter.from.as_deref())
             .add("with", filter.with.as_deref())
             .add("topic", filter.topic.as_deref())
@@ -164,54 +182,63 @@ impl Client {
             .add("text", filter.text.as_deref())
             .add("since", filter.since.as_deref())
             .add("until", filter.until.as_deref())
-            .add("state", filter.state.map(EntryState::as_str))
+            .add("state", filter.state.map(DeliveryState::as_str))
             .add("after", filter.after)
             .add("limit", filter.limit);
-        self.get(&query.behind("/api/messages")).await
+        self.get(&query.append_to("/api/messages")).await
     }
 
-    /// One message, with its receipts where they are wanted. It counts as delivered.
+    /// Returns one message with its original text. If `receipts` is set and the caller is the
+    /// sender, the delivery state for each recipient is included. The server marks a received
+    /// message as delivered.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn message(&self, id: &MailId, receipts: bool) -> Result<MailView, ClientError> {
+    /// See [`MailClientError`].
+    pub async fn message(
+        &self,
+        id: &MemberId,
+        receipts: bool,
+    ) -> Result<MailView, MailClientError> {
         self.get(
-            &Query::default()
+            &QueryString::default()
                 .add("receipts", receipts.then_some(true))
-                .behind(&format!("/api/messages/{id}")),
+                .append_to(&format!("/api/messages/{id}")),
         )
         .await
     }
 
-    /// Says that a message is read.
+    /// Marks a message as read.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn mark_read(&self, id: &MailId) -> Result<Done, ClientError> {
+    /// See [`MailClientError`].
+    pub async fn mark_read(&self, id: &MemberId) -> Result<MailAck, MailClientError> {
         self.post(&format!("/api/messages/{id}/read"), &RawObject::new())
             .await
     }
 
-    /// Who wrote to whom, oldest first.
+    /// Returns a page of the communication log, oldest first: one row for each message and
+    /// recipient.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub async fn agent_logs(&self, asked: &AgentLogs) -> Result<Logs, ClientError> {
-        let query = Query::default()
+    /// See [`MailClientError`].
+    pub async fn agent_logs(&self, asked: &AgentLogs) -> Result<AgentLogPage, MailClientError> {
+        let query = QueryString::default()
             .add("agent_id", asked.agent_id.as_deref())
             .add("after", asked.after)
             .add("limit", asked.limit);
-        self.get(&query.behind("/api/agent_logs")).await
+        self.get(&query.append_to("/api/agent_logs")).await
     }
 
-    /// What happens, from a number on (0: the oldest that is kept), or from now on. It goes on by itself when its
-    /// connection breaks, and shows each event once. `types` are names of events; none: all of them.
-    pub fn events(&self, after: Option<u64>, types: &[&str]) -> EventStream {
-        EventStream::new(self.clone(), after, types)
+    /// Creates a stream of mail events. It begins after the sequence number `after` (0 for the
+    /// oldest stored event), or with the next new event if `after` is `None`. `types` are the names
+    /// of the event types to receive; empty for all. The stream reconnects by itself and returns
+    /// each event once.
+    pub fn events(&self, after: Option<u64>, types: &[&str]) -> MailEventStream {
+        MailEventStream::new(self.clone(), after, types)
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.ask(Method::GET, path, self.headers.clone(), Bytes::new())
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, MailClientError> {
+        self.request(Method::GET, path, self.headers.clone(), Bytes::new())
             .await
     }
 
@@ -219,54 +246,57 @@ impl Client {
         &self,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<T, ClientError> {
-        let body = serde_json::to_vec(body).map_err(|_| ClientError::Unreadable)?;
+    ) -> Result<T, MailClientError> {
+        let body = serde_json::to_vec(body).map_err(|_| MailClientError::InvalidResponse)?;
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        self.ask(Method::POST, path, headers, body.into()).await
+        self.request(Method::POST, path, headers, body.into()).await
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn request<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<T, ClientError> {
-        let url = self.base.join(path).map_err(|_| ClientError::Address)?;
-        let target = Target::new(&url).ok_or(ClientError::Address)?;
+    ) -> Result<T, MailClientError> {
+        let url = self
+            .base
+            .join(path)
+            .map_err(|_| MailClientError::InvalidAddress)?;
+        let target = RequestTarget::new(&url).ok_or(MailClientError::InvalidAddress)?;
         let exchange = async {
             let response = self
                 .http
                 .send(&target, method, headers, body)
                 .await
-                .map_err(of_net)?;
+                .map_err(from_net_error)?;
             let (status, retry_after_s) = (response.status().as_u16(), retry_after_s(&response));
             let body = response
-                .body(ANSWER_BYTES_MAX)
+                .body(RESPONSE_BYTES_MAX)
                 .await
                 .map_err(|error| match error {
-                    BodyError::TooLarge => ClientError::Unreadable,
-                    BodyError::Net(error) => of_net(error),
+                    BodyError::TooLarge => MailClientError::InvalidResponse,
+                    BodyError::Net(error) => from_net_error(error),
                 })?;
             match status {
-                200 => serde_json::from_slice(&body).map_err(|_| ClientError::Unreadable),
-                _ => Err(refused(status, &body, retry_after_s)),
+                200 => serde_json::from_slice(&body).map_err(|_| MailClientError::InvalidResponse),
+                _ => Err(refused_error(status, &body, retry_after_s)),
             }
         };
-        let in_time = timeout(ANSWER_TIMEOUT, exchange).await;
-        in_time.map_err(|_| ClientError::TimedOut(ANSWER_TIMEOUT))?
+        let in_time = timeout(RESPONSE_TIMEOUT, exchange).await;
+        in_time.map_err(|_| MailClientError::TimedOut(RESPONSE_TIMEOUT))?
     }
 }
 
-fn of_net(error: NetError) -> ClientError {
+fn from_net_error(error: NetError) -> MailClientError {
     match error {
-        NetError::Unreachable => ClientError::Unreachable,
-        NetError::Broken => ClientError::Broken,
+        NetError::Unreachable => MailClientError::Unreachable,
+        NetError::Broken => MailClientError::ConnectionLost,
     }
 }
 
-fn retry_after_s(response: &Response) -> Option<u64> {
+fn retry_after_s(response: &ClientResponse) -> Option<u64> {
     response
         .headers()
         .get(RETRY_AFTER)?
@@ -276,28 +306,29 @@ fn retry_after_s(response: &Response) -> Option<u64> {
         .ok()
 }
 
-/// What a status other than 200 says, in the server's own words where they are a mail listener's.
-fn refused(status: u16, body: &[u8], retry_after_s: Option<u64>) -> ClientError {
+/// Builds the error for a response with a status other than 200. Its text is the member `detail` of
+/// the body, or a general text if the body has none.
+fn refused_error(status: u16, body: &[u8], retry_after_s: Option<u64>) -> MailClientError {
     #[derive(Deserialize)]
-    struct Told {
+    struct ErrorBody {
         detail: String,
     }
-    let told = serde_json::from_slice::<Told>(body)
+    let parsed = serde_json::from_slice::<ErrorBody>(body)
         .ok()
-        .map(|told| told.detail);
-    let detail = told.unwrap_or_else(|| "the server refuses".to_owned());
-    ClientError::Refused {
+        .map(|body| body.detail);
+    let detail = parsed.unwrap_or_else(|| "the server rejected the request".to_owned());
+    MailClientError::Refused {
         status,
         detail,
         retry_after_s,
     }
 }
 
-/// The query of a path.
+/// Query string of a URL, with its leading `?`; empty if there are no parameters.
 #[derive(Default)]
-struct Query(String);
+struct QueryString(String);
 
-impl Query {
+impl QueryString {
     fn add(mut self, name: &str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
             let written = Serializer::new(String::new())
@@ -309,56 +340,66 @@ impl Query {
         self
     }
 
-    fn behind(&self, path: &str) -> String {
+    fn append_to(&self, path: &str) -> String {
         format!("{path}{}", self.0)
     }
 }
 
-/// Most bytes of an event: one names at most 256 agents.
+/// Maximum size of one event message from the server, in bytes. An event names at most 256 agents.
 const EVENT_BYTES_MAX: usize = 64 * 1024;
-/// How long to wait before a broken connection is made anew; each further wait is twice as long.
+/// Delay before the first attempt to reconnect the event stream. It doubles with each further
+/// attempt, up to [`RECONNECT_PAUSE_MAX`].
 const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
-/// The longest wait.
+/// Maximum delay before an attempt to reconnect the event stream.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long nothing may come, the server's pings included.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Time without any data from the server, pings included, after which the event stream's connection
+/// counts as lost.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type ClientSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// What a stream of events hears.
+/// Item of an event stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Heard {
-    /// An event.
-    Event(Numbered),
-    /// The connection broke, for this reason; the stream goes on by itself.
-    Broken(ClientError),
+pub enum MailStreamItem {
+    /// A new mail event with its sequence number.
+    Event(NumberedMailEvent),
+    /// The connection was lost because of this error. The next call of [`MailEventStream::next`]
+    /// reconnects.
+    Disconnected(MailClientError),
 }
 
-/// Events in order, each once, over as many connections as it takes.
-pub struct EventStream {
-    client: Client,
+/// Stream of mail events over WebSocket. Returns events in order and each once, also when it has to
+/// reconnect.
+pub struct MailEventStream {
+    client: MailClient,
     types: String,
-    place: Place,
-    socket: Option<Socket>,
+    position: StreamPosition,
+    socket: Option<ClientSocket>,
     retry_after: Duration,
-    /// Its connection has shown nothing yet.
+    /// Whether nothing has been received on the current connection.
     is_fresh: bool,
 }
 
-/// Where the stream is. What one thing gave rise to has one number, so a connection may break in the midst of a number.
+/// Position of a client in the event stream. Several events may share a sequence number, and a
+/// connection may break after only some of them were received.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
-    /// The number to begin after, until an event has come; `None`: now.
+struct StreamPosition {
+    /// Sequence number after which the stream begins, used until an event has been received; `None`
+    /// to begin with the next new event.
     after: Option<u64>,
-    /// The number of the last event that came, and how many came under it.
+    /// Sequence number of the last event received, and the number of events with this sequence
+    /// number received so far.
     last: Option<(u64, usize)>,
-    /// How many more events of that number are known already.
+    /// Number of events to skip on the current connection, because they have the last sequence
+    /// number and were received on an earlier connection.
     known: usize,
 }
 
-impl Place {
-    /// The value of `after` for the next connection. The last number is asked for once more, less what is known of it.
+impl StreamPosition {
+    /// Returns the value of the parameter `after` for a new connection, and notes how many events
+    /// to skip. The last sequence number is requested again, because some of its events may not
+    /// have been received.
     fn resume(&mut self) -> Option<u64> {
         let Some((sequence, came)) = self.last else {
             return self.after;
@@ -367,7 +408,8 @@ impl Place {
         Some(sequence.saturating_sub(1))
     }
 
-    /// Whether an event is a new one.
+    /// Counts a received event with this sequence number. Returns `false` if the event was already
+    /// received on an earlier connection.
     fn is_new(&mut self, sequence: u64) -> bool {
         match &mut self.last {
             Some((last, _)) if *last == sequence && self.known > 0 => {
@@ -387,65 +429,67 @@ impl Place {
     }
 }
 
-impl EventStream {
-    fn new(client: Client, after: Option<u64>, types: &[&str]) -> Self {
-        let place = Place {
+impl MailEventStream {
+    fn new(client: MailClient, after: Option<u64>, types: &[&str]) -> Self {
+        let position = StreamPosition {
             after,
-            ..Place::default()
+            ..StreamPosition::default()
         };
         Self {
             client,
             types: types.join(","),
-            place,
+            position,
             socket: None,
             retry_after: RECONNECT_PAUSE,
             is_fresh: false,
         }
     }
 
-    /// Connects, unless it is connected: what happens after this is heard, however often the connection breaks.
+    /// Connects unless connected. All events that occur after this call are returned, even if the
+    /// connection breaks later.
     ///
     /// # Errors
-    /// See [`ClientError`]: nobody has tried again.
-    pub async fn ready(&mut self) -> Result<(), ClientError> {
+    /// Returns the [`MailClientError`] of the only attempt.
+    pub async fn ensure_connected(&mut self) -> Result<(), MailClientError> {
         if self.socket.is_none() {
             self.socket = Some(self.connect().await?);
         }
         Ok(())
     }
 
-    /// What comes next. A connection that breaks is told of and made anew: only what will not pass ends the stream. Dropped
-    /// before it is done, it loses nothing.
+    /// Returns the next event or the loss of the connection. After a loss, the next call
+    /// reconnects, with increasing delays. Cancel safe.
     ///
     /// # Errors
-    /// What will not pass: the key or id is refused, the place doesn't exist, this is no mail listener.
-    pub async fn next(&mut self) -> Result<Heard, ClientError> {
+    /// Only errors that a retry can't resolve: the key or id is rejected, the URL doesn't exist, or
+    /// the server is no mail server.
+    pub async fn next(&mut self) -> Result<MailStreamItem, MailClientError> {
         loop {
-            if let Err(error) = self.ready().await {
-                if !error.may_pass() {
+            if let Err(error) = self.ensure_connected().await {
+                if !error.is_transient() {
                     return Err(error);
                 }
-                self.wait().await;
-                return Ok(Heard::Broken(error));
+                self.wait_to_reconnect().await;
+                return Ok(MailStreamItem::Disconnected(error));
             }
             let Some(socket) = &mut self.socket else {
                 continue;
             };
-            let heard = timeout(SILENCE_MAX, socket.next()).await;
-            match heard {
+            let received = timeout(IDLE_TIMEOUT, socket.next()).await;
+            match received {
                 Ok(Some(Ok(Message::Text(text)))) => {
-                    let event: Numbered =
-                        serde_json::from_str(&text).map_err(|_| ClientError::Unreadable)?;
+                    let event: NumberedMailEvent = serde_json::from_str(&text)
+                        .map_err(|_| MailClientError::InvalidResponse)?;
                     (self.retry_after, self.is_fresh) = (RECONNECT_PAUSE, false);
-                    if self.place.is_new(event.sequence) {
-                        return Ok(Heard::Event(event));
+                    if self.position.is_new(event.sequence) {
+                        return Ok(MailStreamItem::Event(event));
                     }
                 }
-                // Pings are answered by the socket itself.
+                // The socket answers pings by itself.
                 Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
-                Ok(Some(Ok(Message::Close(Some(told))))) if told.code == CloseCode::Policy => {
-                    let detail = told.reason.to_string();
-                    return Err(ClientError::Refused {
+                Ok(Some(Ok(Message::Close(Some(frame))))) if frame.code == CloseCode::Policy => {
+                    let detail = frame.reason.to_string();
+                    return Err(MailClientError::Refused {
                         status: 403,
                         detail,
                         retry_after_s: None,
@@ -454,74 +498,78 @@ impl EventStream {
                 _ => {
                     self.socket = None;
                     if self.is_fresh {
-                        self.wait().await;
+                        self.wait_to_reconnect().await;
                     }
-                    return Ok(Heard::Broken(ClientError::Broken));
+                    return Ok(MailStreamItem::Disconnected(
+                        MailClientError::ConnectionLost,
+                    ));
                 }
             }
         }
     }
 
-    /// Breaks the connection, as a network would.
-    pub fn cut(&mut self) {
+    /// Drops the connection, so that a lost connection can be simulated. The next call of
+    /// [`next`](Self::next) reconnects.
+    pub fn disconnect(&mut self) {
         self.socket = None;
     }
 
-    async fn wait(&mut self) {
+    async fn wait_to_reconnect(&mut self) {
         let part = rand::rng().random_range(0.5..1.0);
         sleep(self.retry_after.mul_f64(part)).await;
         self.retry_after = (self.retry_after * 2).min(RECONNECT_PAUSE_MAX);
     }
 
-    async fn connect(&mut self) -> Result<Socket, ClientError> {
+    async fn connect(&mut self) -> Result<ClientSocket, MailClientError> {
         let after = self
-            .place
+            .position
             .resume()
             .map_or_else(|| "now".to_owned(), |after| after.to_string());
         let types = (!self.types.is_empty()).then_some(&self.types);
-        let path = Query::default()
+        let path = QueryString::default()
             .add("after", Some(after))
             .add("types", types)
-            .behind("/api/events");
+            .append_to("/api/events");
         let mut url = self
             .client
             .base
             .join(&path)
-            .map_err(|_| ClientError::Address)?;
+            .map_err(|_| MailClientError::InvalidAddress)?;
         let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
-        url.set_scheme(scheme).map_err(|()| ClientError::Address)?;
+        url.set_scheme(scheme)
+            .map_err(|()| MailClientError::InvalidAddress)?;
         let mut request = url
             .as_str()
             .into_client_request()
-            .map_err(|_| ClientError::Address)?;
+            .map_err(|_| MailClientError::InvalidAddress)?;
         request.headers_mut().extend(self.client.headers.clone());
         let bytes_max = Some(EVENT_BYTES_MAX);
         let config = WebSocketConfig::default()
             .max_message_size(bytes_max)
             .max_frame_size(bytes_max);
-        // The last argument: small messages aren't held back (TCP_NODELAY).
+        // The last argument disables Nagle's algorithm (TCP_NODELAY).
         let connecting = timeout(
             CONNECT_TIMEOUT,
             connect_async_with_config(request, Some(config), true),
         );
         match connecting
             .await
-            .map_err(|_| ClientError::TimedOut(CONNECT_TIMEOUT))?
+            .map_err(|_| MailClientError::TimedOut(CONNECT_TIMEOUT))?
         {
             Ok((socket, response)) => {
                 let newest = response
                     .headers()
-                    .get(EVENT_SEQUENCE)
+                    .get(EVENT_SEQUENCE_HEADER)
                     .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-                self.place.after = self.place.after.or(newest);
+                self.position.after = self.position.after.or(newest);
                 self.is_fresh = true;
                 Ok(socket)
             }
             Err(Error::Http(response)) => {
                 let body: &[u8] = response.body().as_deref().unwrap_or_default();
-                Err(refused(response.status().as_u16(), body, None))
+                Err(refused_error(response.status().as_u16(), body, None))
             }
-            Err(_) => Err(ClientError::Unreachable),
+            Err(_) => Err(MailClientError::Unreachable),
         }
     }
 }
@@ -530,8 +578,8 @@ impl EventStream {
 mod tests {
     use super::*;
 
-    /// Goal: whatever breaks where, each event is shown once. Method: numbers with one, two and three events, cut after each
-    /// single event.
+    /// Goal: each event is returned once, wherever the connection breaks. Method: numbers with one,
+    /// two and three events, cut after each single event.
     #[test]
     fn places() {
         let all: Vec<(u64, usize)> = [
@@ -547,9 +595,9 @@ mod tests {
         .into();
         for every in 1..all.len() {
             let (mut place, mut shown) = (
-                Place {
+                StreamPosition {
                     after: Some(0),
-                    ..Place::default()
+                    ..StreamPosition::default()
                 },
                 Vec::<&(u64, usize)>::new(),
             );

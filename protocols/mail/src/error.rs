@@ -1,52 +1,58 @@
-//! Errors of the client: what to do next.
+//! Errors of the mail client.
 
 use std::time::Duration;
 
-/// Why the client has no answer.
+/// Failure of a request of the mail client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ClientError {
-    /// Use `http://HOST:PORT` or `https://HOST`, and nothing behind it.
+pub enum MailClientError {
+    /// The server's address is not `http://HOST:PORT` or `https://HOST`, without path, query or
+    /// user.
     #[error("the address of a mail listener is http://HOST:PORT or https://HOST")]
-    Address,
-    /// Use a key without spaces and control characters.
+    InvalidAddress,
+    /// The key has characters that can't be sent in a header.
     #[error("the key can't be sent: it has characters that no key has")]
-    Key,
-    /// See whether it runs: it has not seen the request.
+    InvalidKey,
+    /// No connection could be established. The server has received nothing of the request.
     #[error("can't connect to the mail listener")]
     Unreachable,
-    /// Try again with the same idempotency key: whether it acted is unknown.
+    /// The connection broke. It is unknown whether the server processed the request. It can be
+    /// repeated safely with the same idempotency key.
     #[error("the connection to the mail listener broke")]
-    Broken,
-    /// Try again with the same idempotency key: whether it acted is unknown.
+    ConnectionLost,
+    /// There was no response within this time. It is unknown whether the server processed the
+    /// request. It can be repeated safely with the same idempotency key.
     #[error("the mail listener did not answer in {} s", .0.as_secs_f32())]
     TimedOut(Duration),
-    /// See `detail`; 401 and 403 are about who you are, 429 and 503 pass.
+    /// The server rejected the request. 401 and 403 concern the credential, 429 and 503 are
+    /// temporary.
     #[error("{detail} ({status})")]
     Refused {
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
-        /// What the server says.
+        /// Explanation of the server, for a person.
         detail: String,
-        /// After how many seconds it may pass.
+        /// Seconds after which a retry may succeed (`Retry-After`).
         retry_after_s: Option<u64>,
     },
-    /// It isn't a mail listener, or another version of one.
+    /// The response doesn't have the format of a mail server, for example because the server has an
+    /// incompatible version.
     #[error("the answer is not a mail listener's")]
-    Unreadable,
+    InvalidResponse,
 }
 
-impl ClientError {
-    /// Whether the same may pass later.
-    pub fn may_pass(&self) -> bool {
+impl MailClientError {
+    /// Returns whether the same request may succeed later.
+    pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable | Self::Broken | Self::TimedOut(_) => true,
+            Self::Unreachable | Self::ConnectionLost | Self::TimedOut(_) => true,
             Self::Refused { status, .. } => matches!(status, 429 | 500 | 503 | 504),
             _ => false,
         }
     }
 
-    /// Whether it is about who asks: the key, the id, or what they may.
+    /// Returns whether the request was rejected because of the key, the agent id or missing
+    /// permissions (401 or 403).
     pub fn is_denied(&self) -> bool {
         matches!(
             self,

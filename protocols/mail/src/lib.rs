@@ -1,14 +1,15 @@
-//! Agent mail over HTTP and WebSocket, and its ways out: webhooks and tmux panes.
+//! Agent mail over HTTP and WebSocket, and its delivery to webhooks and tmux panes.
 //!
-//! The mailroom itself is an agent of `callboard_mailroom`; it, its carriers and this crate share the messages of
-//! [`callboard_message::mail`] and nothing else. So another agent that handles them can stand in its place.
+//! The mailroom itself is an agent of `callboard_mailroom`. It shares only the messages of
+//! [`callboard_message::mail`] with this crate, so another agent that handles them can replace it.
 
 pub mod client;
 mod error;
 pub mod inbound;
 pub mod outbound;
 
-pub use error::ClientError;
+pub use error::MailClientError;
 
-/// The header of the answer to an event socket's handshake: the number of the newest event.
-const EVENT_SEQUENCE: &str = "x-event-sequence";
+/// Response header of the event socket's WebSocket handshake, with the sequence number of the
+/// newest event.
+const EVENT_SEQUENCE_HEADER: &str = "x-event-sequence";

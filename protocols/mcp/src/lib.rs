@@ -1,4 +1,5 @@
-//! MCP: inbound server and outbound client over callboard calls.
+//! Adapters between agents and the Model Context Protocol (MCP): a server that exposes agents to
+//! MCP clients, and a client and a bridge through which agents call remote MCP servers.
 
 pub mod bare;
 pub mod bridge;

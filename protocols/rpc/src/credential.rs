@@ -1,8 +1,9 @@
-//! Who is behind a request: from its credential, never from its body.
+//! Authentication of requests: the principal comes from a credential, never from the request's
+//! body.
 //!
-//! [`Access`] is what a listener asks. Keys are one kind of bearer token; those of an authorization server (OAuth
-//! resource server, JWT) will be another [`BearerVerifier`] beside them. Client certificates would be a field of
-//! [`Credential`] and a variant of [`Access`].
+//! A listener uses [`AccessControl`]. API keys are one kind of bearer token; those of an
+//! authorization server (OAuth resource server, JWT) will be another [`BearerVerifier`]. Client
+//! certificates would be a field of [`PresentedCredential`] and a variant of [`AccessControl`].
 
 use derive_more::Debug;
 use std::net::IpAddr;
@@ -10,61 +11,87 @@ use std::sync::Arc;
 
 use callboard_message::Principal;
 
-use crate::KeyRing;
+use crate::ReloadingKeyStore;
 
-/// Most bytes of the value of `Authorization`.
+/// Maximum length of the `Authorization` header's value, in bytes. A longer value is rejected.
 pub const AUTHORIZATION_BYTES_MAX: usize = 8 * 1024;
 
-/// What a listener makes of a peer that shows no credential.
+/// Treatment of peers by a listener that requires no credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Trust {
-    /// It is nobody. A request that a proxy passed on is refused.
+pub enum UnauthenticatedAccess {
+    /// All peers are anonymous. Requests forwarded by a proxy are rejected.
     #[default]
     Anonymous,
-    /// It is nobody, and a proxy may pass its requests on: the listener is declared to be reached through one.
+    /// All peers are anonymous. Requests forwarded by a proxy are accepted, because the listener is
+    /// behind one.
     BehindProxy,
-    /// From this machine to this machine, it is whoever started the process. For development and demonstrations. A request
-    /// that a proxy passed on is refused: through a proxy everybody comes from this machine.
+    /// A peer that connects from this machine over loopback is the local operator; others are
+    /// anonymous. Requests forwarded by a proxy are rejected, because they seem to come from this
+    /// machine. For development and demonstrations.
     LoopbackOperator,
 }
 
-/// How a listener learns who is behind a request.
+/// Authentication method of a listener.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Access {
-    /// By the connection alone: credentials are refused, for nobody here can tell what they are worth.
-    Open(Trust),
-    /// Like [`Trust::Anonymous`], and also beyond this machine: whoever runs it wants anybody who reaches it to use it.
+pub enum AccessControl {
+    /// No credentials; the principal follows from the connection alone. Requests with a credential
+    /// are rejected, because it can't be verified. The listener may bind loopback addresses only.
+    Open(UnauthenticatedAccess),
+    /// No credentials; all peers are anonymous, and the listener may bind any address. Requests
+    /// forwarded by a proxy are accepted. For services that are deliberately public.
     Anyone,
-    /// By a bearer token (RFC 6750), which every request must have. The first verifier whose kind of token it is decides.
+    /// Every request must have a bearer token (RFC 6750). The verifiers are tried in order; the
+    /// first that recognises the kind of token decides.
     #[debug("Bearer({} verifiers)", _0.len())]
     Bearer(Arc<[Box<dyn BearerVerifier>]>),
 }
 
-impl Access {
-    /// Requires a key of this ring with every request.
-    pub fn keys(ring: KeyRing) -> Self {
+impl AccessControl {
+    /// Creates access control that requires a key of the key store `ring` with every request.
+    pub fn with_keys(ring: ReloadingKeyStore) -> Self {
         Self::Bearer(Arc::new([Box::new(ring)]))
     }
 
-    /// The principal behind a request.
+    /// Authenticates a request by its credential and connection, and returns its principal.
     ///
     /// # Errors
-    /// See [`CredentialError`]: the request may not go on.
-    pub fn principal(&self, credential: &Credential<'_>) -> Result<Principal, CredentialError> {
-        let verifiers = match self {
-            Self::Open(trust) => return trust.principal(credential),
-            Self::Anyone => return Trust::BehindProxy.principal(credential),
-            Self::Bearer(verifiers) => verifiers,
+    /// Returns a [`CredentialError`] if the request must be rejected. A credential sent to a
+    /// listener that requires none is rejected as [`CredentialError::Unverifiable`], because
+    /// ignoring it would hide a mistake.
+    pub fn authenticate(
+        &self,
+        credential: &PresentedCredential<'_>,
+    ) -> Result<Principal, CredentialError> {
+        let trust = match self {
+            Self::Open(trust) => *trust,
+            Self::Anyone => UnauthenticatedAccess::BehindProxy,
+            Self::Bearer(verifiers) => {
+                let token =
+                    bearer_token(credential.authorization.ok_or(CredentialError::Missing)?)?;
+                let verified = verifiers.iter().find_map(|verifier| verifier.verify(token));
+                return verified.unwrap_or(Err(CredentialError::Wrong));
+            }
         };
-        let token = bearer_token(credential.authorization.ok_or(CredentialError::Missing)?)?;
-        verifiers
-            .iter()
-            .find_map(|verifier| verifier.verify(token))
-            .unwrap_or(Err(CredentialError::Wrong))
+        if credential.is_forwarded && trust != UnauthenticatedAccess::BehindProxy {
+            return Err(CredentialError::Forwarded);
+        }
+        if credential.authorization.is_some() {
+            return Err(CredentialError::Unverifiable);
+        }
+        let on_loopback = |ip: Option<IpAddr>| ip.is_some_and(|ip| ip.to_canonical().is_loopback());
+        Ok(match trust {
+            UnauthenticatedAccess::LoopbackOperator
+                if on_loopback(credential.peer) && on_loopback(credential.local) =>
+            {
+                Principal::local_operator()
+            }
+            _ => Principal::anonymous(),
+        })
     }
 
-    /// Whether a listener on this address is safe: beyond this machine, peers must show who they are.
+    /// Returns whether a listener with this access control may bind an address.
+    /// [`AccessControl::Open`] permits loopback addresses only; the others permit any.
     pub fn may_listen_on(&self, address: IpAddr) -> bool {
         match self {
             Self::Open(_) => address.to_canonical().is_loopback(),
@@ -73,64 +100,69 @@ impl Access {
     }
 }
 
-impl Default for Access {
+impl Default for AccessControl {
     fn default() -> Self {
-        Self::Open(Trust::default())
+        Self::Open(UnauthenticatedAccess::default())
     }
 }
 
-impl From<Trust> for Access {
-    fn from(trust: Trust) -> Self {
+impl From<UnauthenticatedAccess> for AccessControl {
+    fn from(trust: UnauthenticatedAccess) -> Self {
         Self::Open(trust)
     }
 }
 
-/// Knows one kind of bearer token.
+/// Verifier of one kind of bearer token, for example of API keys.
 pub trait BearerVerifier: Send + Sync + 'static {
-    /// Whom a token stands for; `None` when it is of another kind, for the next verifier. Must not wait: what it needs
-    /// (a key set) is fetched beforehand.
+    /// Verifies a token and returns its principal, or the error if it is invalid. Returns `None` if
+    /// the token is of another kind, so that the next verifier is tried. Must not block: data such
+    /// as a key set must be fetched beforehand.
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>>;
 }
 
-/// What a peer shows of itself on one request.
+/// Credential of a request, with the connection data that authentication needs.
 #[derive(Debug, Clone, Copy)]
 #[debug(
     "Credential {{ peer: {peer:?}, authorization: {:?}, .. }}",
     if authorization.is_some() { "shown" } else { "none" }
 )]
-pub struct Credential<'a> {
-    /// The peer's address; `None` when the transport has none.
+pub struct PresentedCredential<'a> {
+    /// Address of the peer; `None` if the transport has none.
     pub peer: Option<IpAddr>,
-    /// The address it reached.
+    /// Local address that the peer connected to; `None` if the transport has none.
     pub local: Option<IpAddr>,
-    /// The value of `Authorization`. A request that has two is to be refused.
+    /// Value of the `Authorization` header; `None` if there is none. The caller must reject
+    /// requests with several such headers.
     pub authorization: Option<&'a [u8]>,
-    /// Whether a proxy passed the request on, by its headers (see [`is_forwarding_header`](crate::is_forwarding_header)) or its
-    /// HTTP version: servers by HTTP count requests older than HTTP/1.1.
+    /// Whether a proxy forwarded the request, according to its headers (see
+    /// [`is_forwarding_header`](crate::is_forwarding_header)). HTTP servers must also set it for
+    /// requests older than HTTP/1.1, because some proxies use HTTP/1.0 and add no header.
     pub is_forwarded: bool,
 }
 
-/// A credential that doesn't count.
+/// Rejection of a request's credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
 #[non_exhaustive]
 pub enum CredentialError {
-    /// Nothing here can verify it: send the request without.
+    /// The request has a credential, but the listener requires none and can't verify it. The client
+    /// should send the request without it.
     Unverifiable,
-    /// Send a key or token.
+    /// The request has no credential. The client should send a key or token.
     Missing,
-    /// Send `Bearer` and one token.
+    /// The credential is not `Bearer` and one token.
     Malformed,
-    /// Send another: this one is unknown, revoked or expired, and which of them isn't said.
+    /// The token is unknown, revoked or expired. The same error is used for all of these.
     Wrong,
-    /// Configure keys, or connect directly: the connection is the proxy's and says nothing about who sends the request.
+    /// The request was forwarded by a proxy, so the connection doesn't identify the client. The
+    /// listener must require keys, or the client must connect directly.
     Forwarded,
-    /// Try again later: this end can't verify anything now.
+    /// Credentials can't be verified at the moment. The client should try again later.
     Unavailable,
 }
 
 impl CredentialError {
-    /// What to do, for a person.
+    /// Returns an explanation of the error and its remedy, for a person.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Unverifiable => {
@@ -147,7 +179,7 @@ impl CredentialError {
         }
     }
 
-    /// The HTTP status that says so.
+    /// Returns the HTTP status of the response: 400, 401, 403 or 503.
     pub fn http_status(self) -> u16 {
         match self {
             Self::Malformed => 400,
@@ -157,7 +189,8 @@ impl CredentialError {
         }
     }
 
-    /// The value of `WWW-Authenticate` that goes with it (RFC 6750, section 3); `None` where no token would help.
+    /// Returns the value of the response header `WWW-Authenticate` (RFC 6750, section 3); `None` if
+    /// a token would not help.
     pub fn challenge(self) -> Option<&'static str> {
         match self {
             Self::Missing => Some("Bearer"),
@@ -168,7 +201,7 @@ impl CredentialError {
     }
 }
 
-/// `Bearer TOKEN` (RFC 6750, section 2.1).
+/// Parses `Bearer TOKEN` (RFC 6750, section 2.1) and returns the token.
 fn bearer_token(authorization: &[u8]) -> Result<&[u8], CredentialError> {
     if authorization.len() > AUTHORIZATION_BYTES_MAX {
         return Err(CredentialError::Malformed);
@@ -187,37 +220,12 @@ fn bearer_token(authorization: &[u8]) -> Result<&[u8], CredentialError> {
     }
 }
 
-impl Trust {
-    /// The principal behind a request.
-    ///
-    /// # Errors
-    /// [`CredentialError::Forwarded`] for a request that a proxy passed on, but for [`Trust::BehindProxy`].
-    /// [`CredentialError::Unverifiable`] for any credential: taking it for no credential would hide the mistake.
-    pub fn principal(self, credential: &Credential<'_>) -> Result<Principal, CredentialError> {
-        if credential.is_forwarded && self != Self::BehindProxy {
-            return Err(CredentialError::Forwarded);
-        }
-        if credential.authorization.is_some() {
-            return Err(CredentialError::Unverifiable);
-        }
-        let on_loopback = |ip: Option<IpAddr>| ip.is_some_and(|ip| ip.to_canonical().is_loopback());
-        Ok(match self {
-            Self::LoopbackOperator
-                if on_loopback(credential.peer) && on_loopback(credential.local) =>
-            {
-                Principal::local_operator()
-            }
-            _ => Principal::anonymous(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn credential(peer: &str, local: &str) -> Credential<'static> {
-        Credential {
+    fn credential(peer: &str, local: &str) -> PresentedCredential<'static> {
+        PresentedCredential {
             peer: peer.parse().ok(),
             local: local.parse().ok(),
             authorization: None,
@@ -235,11 +243,13 @@ mod tests {
             ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
         ] {
             assert_eq!(
-                Trust::LoopbackOperator.principal(&credential(peer, local)),
+                AccessControl::Open(UnauthenticatedAccess::LoopbackOperator)
+                    .authenticate(&credential(peer, local)),
                 operator
             );
             assert_eq!(
-                Trust::Anonymous.principal(&credential(peer, local)),
+                AccessControl::Open(UnauthenticatedAccess::Anonymous)
+                    .authenticate(&credential(peer, local)),
                 Ok(Principal::anonymous())
             );
         }
@@ -250,53 +260,65 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(
-                Trust::LoopbackOperator.principal(&credential(peer, local)),
+                AccessControl::Open(UnauthenticatedAccess::LoopbackOperator)
+                    .authenticate(&credential(peer, local)),
                 Ok(Principal::anonymous())
             );
         }
     }
 
-    /// Goal: who comes through a proxy is no caller of this machine, whatever the connection looks like. Method: each mode.
+    /// Goal: a request that came through a proxy isn't treated as local, even on a loopback
+    /// connection. Method: each mode.
     #[test]
     fn forwarded_requests_are_not_of_this_machine() {
-        let forwarded = Credential {
+        let forwarded = PresentedCredential {
             is_forwarded: true,
             ..credential("127.0.0.1", "127.0.0.1")
         };
-        for trust in [Trust::LoopbackOperator, Trust::Anonymous] {
+        for trust in [
+            UnauthenticatedAccess::LoopbackOperator,
+            UnauthenticatedAccess::Anonymous,
+        ] {
             assert_eq!(
-                Access::from(trust).principal(&forwarded),
+                AccessControl::from(trust).authenticate(&forwarded),
                 Err(CredentialError::Forwarded)
             );
         }
-        for access in [Access::from(Trust::BehindProxy), Access::Anyone] {
-            assert_eq!(access.principal(&forwarded), Ok(Principal::anonymous()));
+        for access in [
+            AccessControl::from(UnauthenticatedAccess::BehindProxy),
+            AccessControl::Anyone,
+        ] {
+            assert_eq!(access.authenticate(&forwarded), Ok(Principal::anonymous()));
         }
-        let bearer = Access::Bearer(Arc::new([Box::new(Known("a"))]));
-        assert_eq!(bearer.principal(&forwarded), Err(CredentialError::Missing));
-        let shown = Credential {
+        let bearer = AccessControl::Bearer(Arc::new([Box::new(Known("a"))]));
+        assert_eq!(
+            bearer.authenticate(&forwarded),
+            Err(CredentialError::Missing)
+        );
+        let shown = PresentedCredential {
             authorization: Some(b"Bearer a-ok"),
             ..forwarded
         };
-        assert_eq!(bearer.principal(&shown), Ok(Principal::agent("a")));
+        assert_eq!(bearer.authenticate(&shown), Ok(Principal::agent("a")));
         assert_eq!(CredentialError::Forwarded.http_status(), 403);
     }
 
-    /// Goal: a credential that nobody checks grants nothing and is never printed. Method: a bearer token.
+    /// Goal: a credential that can't be verified grants nothing and is never printed. Method: a
+    /// bearer token.
     #[test]
     fn unverifiable_credential_is_refused() {
-        let shown = Credential {
+        let shown = PresentedCredential {
             authorization: Some(b"Bearer s3cret"),
             ..credential("127.0.0.1", "127.0.0.1")
         };
         assert_eq!(
-            Trust::LoopbackOperator.principal(&shown),
+            AccessControl::Open(UnauthenticatedAccess::LoopbackOperator).authenticate(&shown),
             Err(CredentialError::Unverifiable)
         );
         assert!(!format!("{shown:?}").contains("s3cret"));
     }
 
-    /// Knows the tokens that begin with its word, and lets in what ends with `ok`.
+    /// Verifier of tokens that begin with its word; it accepts those that end with `ok`.
     struct Known(&'static str);
 
     impl BearerVerifier for Known {
@@ -315,10 +337,10 @@ mod tests {
     /// Goal: the verifier of a token's kind decides, and nothing else is taken for a token. Method: rows, two verifiers.
     #[test]
     fn bearer_tokens_are_required() {
-        let access = Access::Bearer(Arc::new([Box::new(Known("a")), Box::new(Known("b"))]));
+        let access = AccessControl::Bearer(Arc::new([Box::new(Known("a")), Box::new(Known("b"))]));
         let try_with = |value: Option<&str>| {
             let shown = credential("127.0.0.1", "127.0.0.1");
-            access.principal(&Credential {
+            access.authenticate(&PresentedCredential {
                 authorization: value.map(str::as_bytes),
                 ..shown
             })
@@ -367,10 +389,11 @@ mod tests {
         );
     }
 
-    /// Goal: whoever can't tell peers apart stays on this machine. Method: each mode at three addresses.
+    /// Goal: access without authentication is bound to loopback. Method: each mode at three
+    /// addresses.
     #[test]
     fn open_access_stays_on_loopback() {
-        let bearer = Access::Bearer(Arc::new([Box::new(Known("a"))]));
+        let bearer = AccessControl::Bearer(Arc::new([Box::new(Known("a"))]));
         for (address, open) in [
             ("127.0.0.1", true),
             ("::ffff:127.0.0.1", true),
@@ -379,13 +402,13 @@ mod tests {
         ] {
             let address = address.parse().unwrap();
             for trust in [
-                Trust::Anonymous,
-                Trust::BehindProxy,
-                Trust::LoopbackOperator,
+                UnauthenticatedAccess::Anonymous,
+                UnauthenticatedAccess::BehindProxy,
+                UnauthenticatedAccess::LoopbackOperator,
             ] {
-                assert_eq!(Access::from(trust).may_listen_on(address), open);
+                assert_eq!(AccessControl::from(trust).may_listen_on(address), open);
             }
-            assert!(bearer.may_listen_on(address) && Access::Anyone.may_listen_on(address));
+            assert!(bearer.may_listen_on(address) && AccessControl::Anyone.may_listen_on(address));
         }
     }
 }

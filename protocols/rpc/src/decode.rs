@@ -7,84 +7,133 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::json::members;
-use crate::{DecodeError, Id, Limits, Refusal, RpcError};
+use crate::json::for_each_member;
+use crate::{DecodeError, DecodeFailure, DecodeLimits, RequestId, RpcError};
 
-/// One message as it came, its payload raw and borrowed from the body.
+/// Decoded JSON-RPC message. Params and results are raw JSON that is borrowed from the body.
 #[derive(Debug)]
-pub enum Incoming<'a> {
-    /// Wants a response under its id.
-    Request(Request<'a>),
-    /// Wants none.
-    Notification(Notification<'a>),
-    /// Answers a request of ours.
-    Response(Response<'a>),
+pub enum RpcMessage<'a> {
+    /// A call that expects a response with its id.
+    Request(RpcRequest<'a>),
+    /// A call without a response.
+    Notification(RpcNotification<'a>),
+    /// Response to a request that this side has sent.
+    Response(RpcResponse<'a>),
 }
 
-/// A call with an id.
+/// JSON-RPC request: a call with an id.
 #[derive(Debug)]
 // Payloads may hold patient text: they are never printed.
 #[debug("Request({id}, {} bytes)", params.map_or(0, |params| params.get().len()))]
-pub struct Request<'a> {
-    /// Goes back with the response, byte for byte.
-    pub id: Id,
-    /// What to do.
+pub struct RpcRequest<'a> {
+    /// Id of the request. The response repeats it as written.
+    pub id: RequestId,
+    /// Name of the method.
     pub method: String,
-    /// An object or an array.
+    /// Parameters: an object or an array.
     pub params: Option<&'a RawValue>,
 }
 
-/// A call without an id.
+/// JSON-RPC notification: a call without an id and without a response.
 #[derive(Debug)]
 // Payloads may hold patient text: they are never printed.
 #[debug("Notification({} bytes)", params.map_or(0, |params| params.get().len()))]
-pub struct Notification<'a> {
-    /// What happened.
+pub struct RpcNotification<'a> {
+    /// Name of the method.
     pub method: String,
-    /// An object or an array.
+    /// Parameters: an object or an array.
     pub params: Option<&'a RawValue>,
 }
 
-/// What came back to a request.
-pub struct Response<'a> {
-    /// The request's id; `None` (`null`) only with an error, from a peer that couldn't read it.
-    pub id: Option<Id>,
-    /// The result, which may be `null`, or the error.
+/// JSON-RPC response.
+pub struct RpcResponse<'a> {
+    /// Id of the request that is answered. `None` (`null`) occurs only in error responses, if the
+    /// peer couldn't read the id.
+    pub id: Option<RequestId>,
+    /// Result as raw JSON (possibly `null`), or the error.
     pub outcome: Result<&'a RawValue, RpcError>,
 }
 
-/// Reads one message. Requests are told from responses by `method`.
+/// Decodes a body with one JSON-RPC message. A message with the member `method` is a request or
+/// notification; others are responses.
 ///
-/// The whole text, payloads included, is held to RFC 8259 and `limits`, and no object in it has a key twice: whoever
-/// reads it later reads the same. Unknown members are ignored. `"error":null` beside a result is tolerated, as is
-/// `"result":null` beside an error.
+/// The whole body must be JSON (RFC 8259) within `limits`, without duplicate keys in any object, so
+/// that every later reader sees the same values. Unknown members are ignored. `"error":null` beside
+/// a result is tolerated, as is `"result":null` beside an error.
 ///
 /// # Errors
-/// A [`Refusal`] with the code to answer, and the id to answer it under where that could be read.
-pub fn decode<'a>(body: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, Refusal> {
-    let mut found = Members::default();
-    let text = members(body, limits, &mut |name, value| found.put(name, value))
-        .map_err(|e| unknown(e.into()))?;
-    match first(text) {
-        Some(b'{') => found.message(limits),
-        Some(b'[') => Err(unknown(DecodeError::Batch)),
-        _ => Err(unknown(DecodeError::NotAnObject)),
-    }
-}
-
-/// What a text begins with, white space apart.
-fn first(text: &str) -> Option<u8> {
-    text.bytes()
+/// Returns a [`DecodeFailure`]: the error to reply, with the message's id if it could be read. A
+/// batch is rejected with [`DecodeError::Batch`].
+pub fn decode<'a>(body: &'a [u8], limits: &DecodeLimits) -> Result<RpcMessage<'a>, DecodeFailure> {
+    let mut found = EnvelopeMembers::default();
+    let text = for_each_member(body, limits, &mut |name, value| {
+        found.set_member(name, value)
+    })
+    .map_err(|e| failure_without_id(e.into()))?;
+    match text
+        .bytes()
         .find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
+    {
+        Some(b'{') => {}
+        Some(b'[') => return Err(failure_without_id(DecodeError::Batch)),
+        _ => return Err(failure_without_id(DecodeError::NotAnObject)),
+    }
+    let bad_id = DecodeError::Id {
+        bytes_max: limits.id_bytes_max,
+    };
+    let id = match found.id {
+        None => Ok(None),
+        Some(written) if written.len() > limits.id_bytes_max => Err(bad_id),
+        Some(written) => RequestId::from_json(written).map(Some).ok_or(bad_id),
+    };
+    // The failure is reported under the id, even if another member is wrong.
+    let refuse = |id: Result<Option<RequestId>, DecodeError>, error| DecodeFailure {
+        id: id.ok().flatten(),
+        error,
+    };
+
+    if !found.jsonrpc.is_some_and(is_version) {
+        return Err(refuse(id, DecodeError::Version));
+    }
+    let Some(method) = found.method else {
+        return found
+            .into_response(id.clone(), limits)
+            .map(RpcMessage::Response)
+            .map_err(|error| refuse(id, error));
+    };
+    let Some(method) = parse_string(method).filter(|name| name.len() <= limits.method_bytes_max)
+    else {
+        return Err(refuse(
+            id,
+            DecodeError::Method {
+                bytes_max: limits.method_bytes_max,
+            },
+        ));
+    };
+    let id = id.map_err(failure_without_id)?;
+    if !found
+        .params
+        .is_none_or(|params| params.starts_with(['{', '[']))
+    {
+        return Err(DecodeFailure {
+            id,
+            error: DecodeError::Params,
+        });
+    }
+    let params = found.params.map(raw_ref);
+    Ok(match id {
+        Some(id) => RpcMessage::Request(RpcRequest { id, method, params }),
+        None => RpcMessage::Notification(RpcNotification { method, params }),
+    })
 }
 
-fn unknown(error: DecodeError) -> Refusal {
-    Refusal { id: None, error }
+fn failure_without_id(error: DecodeError) -> DecodeFailure {
+    DecodeFailure { id: None, error }
 }
 
-/// The members of a message, each as it is written.
+/// JSON texts of the members of a JSON-RPC message; `None` for a missing member.
 #[derive(Default)]
-struct Members<'a> {
+struct EnvelopeMembers<'a> {
     jsonrpc: Option<&'a str>,
     id: Option<&'a str>,
     method: Option<&'a str>,
@@ -93,13 +142,13 @@ struct Members<'a> {
     error: Option<&'a str>,
 }
 
-/// Tells a member that is `null` from one that is missing.
+/// Deserialises a member so that only a missing member is `None`, and `null` is `Some`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-impl<'a> Members<'a> {
-    fn put(&mut self, name: &str, value: &'a str) {
+impl<'a> EnvelopeMembers<'a> {
+    fn set_member(&mut self, name: &str, value: &'a str) {
         let place = match name {
             "jsonrpc" => &mut self.jsonrpc,
             "id" => &mut self.id,
@@ -112,61 +161,11 @@ impl<'a> Members<'a> {
         *place = Some(value);
     }
 
-    fn message(self, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
-        let bad_id = DecodeError::Id {
-            bytes_max: limits.id_bytes_max,
-        };
-        let id = match self.id {
-            None => Ok(None),
-            Some(written) if written.len() > limits.id_bytes_max => Err(bad_id),
-            Some(written) => Id::parse(written).map(Some).ok_or(bad_id),
-        };
-        // A refusal goes under the id even when it is about another member.
-        let refuse = |id: Result<Option<Id>, DecodeError>, error| Refusal {
-            id: id.ok().flatten(),
-            error,
-        };
-
-        if !self.jsonrpc.is_some_and(is_version) {
-            return Err(refuse(id, DecodeError::Version));
-        }
-        let Some(method) = self.method else {
-            return self
-                .response(id.clone(), limits)
-                .map(Incoming::Response)
-                .map_err(|error| refuse(id, error));
-        };
-        let Some(method) = string(method).filter(|name| name.len() <= limits.method_bytes_max)
-        else {
-            return Err(refuse(
-                id,
-                DecodeError::Method {
-                    bytes_max: limits.method_bytes_max,
-                },
-            ));
-        };
-        let id = id.map_err(unknown)?;
-        if !self
-            .params
-            .is_none_or(|params| params.starts_with(['{', '[']))
-        {
-            return Err(Refusal {
-                id,
-                error: DecodeError::Params,
-            });
-        }
-        let params = self.params.map(raw_ref);
-        Ok(match id {
-            Some(id) => Incoming::Request(Request { id, method, params }),
-            None => Incoming::Notification(Notification { method, params }),
-        })
-    }
-
-    fn response(
+    fn into_response(
         self,
-        id: Result<Option<Id>, DecodeError>,
-        limits: &Limits,
-    ) -> Result<Response<'a>, DecodeError> {
+        id: Result<Option<RequestId>, DecodeError>,
+        limits: &DecodeLimits,
+    ) -> Result<RpcResponse<'a>, DecodeError> {
         let error = self.error.filter(|error| *error != NULL);
         match (self.result, error) {
             (None, None) if self.error.is_none() => Err(DecodeError::Method {
@@ -180,13 +179,13 @@ impl<'a> Members<'a> {
                 } else {
                     id?
                 };
-                Ok(Response {
+                Ok(RpcResponse {
                     id,
                     outcome: Err(read_error(error).ok_or(DecodeError::Error)?),
                 })
             }
             (Some(result), None) => match id? {
-                Some(id) => Ok(Response {
+                Some(id) => Ok(RpcResponse {
                     id: Some(id),
                     outcome: Ok(raw_ref(result)),
                 }),
@@ -201,11 +200,11 @@ impl<'a> Members<'a> {
 const NULL: &str = "null";
 
 fn is_version(written: &str) -> bool {
-    // An escaped one is a string like any other.
-    written == "\"2.0\"" || string(written).as_deref() == Some("2.0")
+    // The version may be written with escapes, like any string.
+    written == "\"2.0\"" || parse_string(written).as_deref() == Some("2.0")
 }
 
-fn string(written: &str) -> Option<String> {
+fn parse_string(written: &str) -> Option<String> {
     text(raw_ref(written)).map(Cow::into_owned)
 }
 
@@ -214,11 +213,11 @@ fn read_error(written: &str) -> Option<RpcError> {
     struct ErrorMembers<'a> {
         code: i64,
         message: String,
-        // `null` is data too.
+        // `null` counts as data.
         #[serde(borrow, default, deserialize_with = "present")]
         data: Option<&'a RawValue>,
     }
-    // A struct can be read from an array too, which no error is.
+    // serde also reads a struct from an array, which is not a valid error object.
     let members: ErrorMembers<'_> = written
         .starts_with('{')
         .then(|| serde_json::from_str(written).ok())
@@ -231,7 +230,7 @@ fn read_error(written: &str) -> Option<RpcError> {
 }
 
 // Payloads may hold patient text: they are never printed.
-impl fmt::Debug for Response<'_> {
+impl fmt::Debug for RpcResponse<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
             Ok(result) => write!(f, "Response({:?}, {} bytes)", self.id, result.get().len()),
@@ -240,50 +239,57 @@ impl fmt::Debug for Response<'_> {
     }
 }
 
-/// A body that may hold several messages.
+/// Decoded JSON-RPC body: one message or a batch.
 #[derive(Debug)]
-pub enum Body<'a> {
-    /// One message, not in a batch: its answer is in none either.
-    One(Incoming<'a>),
-    /// A batch, in its order: each entry a message or the refusal to answer it with.
-    Batch(Vec<Result<Incoming<'a>, Refusal>>),
+pub enum RpcBody<'a> {
+    /// Single message. Its response must not be a batch.
+    One(RpcMessage<'a>),
+    /// Batch: its messages in order. An invalid entry is replaced by the failure to reply.
+    Batch(Vec<Result<RpcMessage<'a>, DecodeFailure>>),
 }
 
-/// Reads one message, or a batch of them: for revisions that have batches. [`decode`](crate::decode) refuses them.
-///
-/// An entry that is no message costs only itself.
+/// Decodes a body with one message or a batch, for protocol revisions that permit batches.
+/// ([`decode`](crate::decode) rejects them.) An invalid entry of a batch is reported in its place
+/// and doesn't affect the others.
 ///
 /// # Errors
-/// A [`Refusal`] of the whole body: no JSON, over `limits`, an empty batch, or one message that is none.
-pub fn decode_body<'a>(body: &'a [u8], limits: &Limits) -> Result<Body<'a>, Refusal> {
+/// Returns a [`DecodeFailure`] for the whole body if it isn't JSON, exceeds `limits`, or is an
+/// empty batch or an invalid single message.
+pub fn decode_body<'a>(
+    body: &'a [u8],
+    limits: &DecodeLimits,
+) -> Result<RpcBody<'a>, DecodeFailure> {
     match decode(body, limits) {
-        Err(Refusal {
+        Err(DecodeFailure {
             error: DecodeError::Batch,
             ..
         }) => {}
-        one => return one.map(Body::One),
+        one => return one.map(RpcBody::One),
     }
     let entries_max = limits.batch_entries_max;
     let mut reader = serde_json::Deserializer::from_slice(body);
     let entries = reader
-        .deserialize_seq(Entries { entries_max })
-        .map_err(|_| unknown(DecodeError::NotAnObject))?;
+        .deserialize_seq(BatchVisitor { entries_max })
+        .map_err(|_| failure_without_id(DecodeError::NotAnObject))?;
     let one = |entry: &'a RawValue| match decode(entry.get().as_bytes(), limits) {
-        // A batch in a batch is no message.
-        Err(Refusal {
+        // A nested batch is not a message.
+        Err(DecodeFailure {
             error: DecodeError::Batch,
             ..
-        }) => Err(unknown(DecodeError::NotAnObject)),
+        }) => Err(failure_without_id(DecodeError::NotAnObject)),
         one => one,
     };
     match entries.len() {
-        0 => Err(unknown(DecodeError::BatchEmpty)),
-        many if many > entries_max => Err(unknown(DecodeError::BatchOver { entries_max })),
-        _ => Ok(Body::Batch(entries.into_iter().map(one).collect())),
+        0 => Err(failure_without_id(DecodeError::BatchEmpty)),
+        many if many > entries_max => {
+            Err(failure_without_id(DecodeError::BatchOver { entries_max }))
+        }
+        _ => Ok(RpcBody::Batch(entries.into_iter().map(one).collect())),
     }
 }
 
-/// Writes a batch of messages that are written already; `None` when there is none, for then nothing may be sent.
+/// Joins encoded messages to a JSON array. Returns `None` if there are no messages, because an
+/// empty batch must not be sent.
 pub fn encode_batch(messages: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for message in messages {
@@ -297,12 +303,13 @@ pub fn encode_batch(messages: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Opt
     Some(out)
 }
 
-/// Keeps one entry more than are allowed, however many there are.
-struct Entries {
+/// Visitor that collects the entries of a batch. It stores at most one entry more than
+/// `entries_max`, by which the caller detects that there are too many.
+struct BatchVisitor {
     entries_max: usize,
 }
 
-impl<'de> Visitor<'de> for Entries {
+impl<'de> Visitor<'de> for BatchVisitor {
     type Value = Vec<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,8 +1,9 @@
-//! Where this process may connect to when somebody else named the place: metadata of authorization servers, addresses in
-//! a peer's documents, redirects.
+//! Protection against server-side request forgery: limits connections to URLs from untrusted
+//! sources, such as metadata of authorization servers, documents of peers, and redirects.
 //!
-//! A URL is judged after it was parsed as browsers do, so that `0x7f.1` and `2130706433` are what they lead to; a name is
-//! judged by the addresses that it resolves to, and exactly those are connected to, so that no second answer can differ.
+//! URLs are parsed as browsers do before they are checked, so that `0x7f.1` and `2130706433` are
+//! seen as the addresses that they denote. Host names are checked by the addresses that they
+//! resolve to, and exactly those are connected to, so that a second DNS answer can't differ.
 
 use derive_more::Debug;
 use std::error::Error;
@@ -16,137 +17,142 @@ use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Client, ClientBuilder};
 use url::{Host, Url};
 
-/// Most redirects of one request.
+/// Maximum number of redirects that are followed for one request.
 pub const REDIRECTS_MAX: usize = 5;
-/// Most addresses that are taken of one answer of the name service.
-pub const ADDRESSES_MAX: usize = 16;
+/// Maximum number of addresses that are used of one DNS answer. Further ones are ignored.
+pub const RESOLVED_ADDRESSES_MAX: usize = 16;
 
-/// Why there is no connection. Only [`Lookup`](Self::Lookup) is worth another try.
+/// Reason why a connection to a URL is not allowed or not possible. Only after
+/// [`Lookup`](Self::Lookup) may a retry succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EgressError {
-    /// Name a place by an absolute URL.
+    /// The text is not an absolute URL.
     #[error("not an absolute URL")]
     Url,
-    /// Use `https`, or `http` where that is allowed.
+    /// The scheme is neither `https` nor `http`, or it is `http` where `https` is required.
     #[error("the URL's scheme is not allowed here")]
     Scheme,
-    /// Leave user and password out of the URL.
+    /// The URL has a user name or a password.
     #[error("a URL with a user or password in it is not followed")]
     Credentials,
-    /// Allow the address's network, if this place is meant.
+    /// The address is not in an allowed network.
     #[error("connections to {0} are not allowed")]
     Address(IpAddr),
-    /// Allow loopback, if this place is meant.
+    /// The address is loopback, which is not allowed.
     #[error("connections to this machine are not allowed")]
     Loopback,
-    /// Allow the network of one of its addresses, if this place is meant.
+    /// The host name has no allowed address.
     #[error("the name has no address to which connections are allowed")]
     Name,
-    /// The name service has no answer now: try again.
+    /// The DNS lookup failed. A retry may succeed.
     #[error("the name could not be looked up")]
     Lookup,
-    /// Name the place where the redirects end.
+    /// The request exceeded [`REDIRECTS_MAX`] redirects.
     #[error("more than {REDIRECTS_MAX} redirects")]
     Redirects,
 }
 
 impl EgressError {
-    /// What the guard said, if it is why a request failed: it stands somewhere among the causes of the client's error.
-    pub fn among_causes(error: &reqwest::Error) -> Option<Self> {
+    /// Returns the [`EgressError`] that caused a request to fail; `None` if it failed for another
+    /// reason.
+    pub fn find_in_causes(error: &reqwest::Error) -> Option<Self> {
         let mut causes = successors(Some(error as &dyn Error), |error| (**error).source());
         causes.find_map(|error| error.downcast_ref().cloned())
     }
 }
 
-/// Where connections may go: by default to the public internet only.
+/// Policy that decides to which addresses outgoing connections are allowed.
 #[derive(Debug, Clone)]
-pub struct Egress {
+pub struct EgressPolicy {
     public: bool,
     loopback: bool,
     https_only: bool,
-    networks: Vec<Network>,
+    networks: Vec<IpNetwork>,
     #[debug(skip)]
     lookup: Arc<dyn Resolve>,
 }
 
-impl Egress {
-    /// The public internet, over `http` or `https`.
-    pub fn public() -> Self {
+impl EgressPolicy {
+    /// Creates a policy that allows the public internet only, over `https` or `http`.
+    pub fn public_internet() -> Self {
         Self {
             public: true,
-            ..Self::nowhere()
+            ..Self::deny_all()
         }
     }
 
-    /// Nowhere, until a network is named.
-    pub fn nowhere() -> Self {
+    /// Creates a policy that allows no address; add networks with
+    /// [`with_network`](Self::with_network).
+    pub fn deny_all() -> Self {
         Self {
             public: false,
             loopback: false,
             https_only: false,
             networks: Vec::new(),
-            lookup: Arc::new(SystemLookup),
+            lookup: Arc::new(SystemResolver),
         }
     }
 
-    /// This machine too: for development and tests.
+    /// Also allows loopback addresses, for development and tests.
     pub fn with_loopback(mut self) -> Self {
         self.loopback = true;
         self
     }
 
-    /// These addresses too, whatever they are.
-    pub fn with_network(mut self, network: Network) -> Self {
+    /// Also allows all addresses of `network`, even private or loopback ones.
+    pub fn with_network(mut self, network: IpNetwork) -> Self {
         self.networks.push(network);
         self
     }
 
-    /// `https` alone; `http` stays where it leads to this machine, if that is allowed.
+    /// Requires `https`. Loopback addresses may still use `http`, if they are allowed.
     pub fn https_only(mut self) -> Self {
         self.https_only = true;
         self
     }
 
-    /// Asks this name service in place of the system's; its answers are judged all the same.
-    pub fn with_lookup(mut self, lookup: Arc<dyn Resolve>) -> Self {
+    /// Uses `lookup` instead of the operating system's resolver. The addresses that it returns are
+    /// checked in the same way.
+    pub fn with_resolver(mut self, lookup: Arc<dyn Resolve>) -> Self {
         self.lookup = lookup;
         self
     }
 
-    /// Whether this address may be connected to.
+    /// Checks whether connections to an address are allowed.
     ///
     /// # Errors
-    /// [`EgressError::Loopback`], [`EgressError::Address`].
+    /// [`EgressError::Loopback`] or [`EgressError::Address`] if they are not.
     pub fn check_address(&self, ip: IpAddr) -> Result<(), EgressError> {
         if self.networks.iter().any(|network| network.contains(ip)) {
             return Ok(());
         }
-        match Reach::of(ip) {
-            Reach::Public if self.public => Ok(()),
-            Reach::Loopback if self.loopback => Ok(()),
-            Reach::Loopback => Err(EgressError::Loopback),
-            Reach::Public | Reach::Special => Err(EgressError::Address(ip)),
+        match AddressScope::of(ip) {
+            AddressScope::Public if self.public => Ok(()),
+            AddressScope::Loopback if self.loopback => Ok(()),
+            AddressScope::Loopback => Err(EgressError::Loopback),
+            AddressScope::Public | AddressScope::Special => Err(EgressError::Address(ip)),
         }
     }
 
-    /// Reads a URL that somebody else wrote, and checks it.
+    /// Parses a URL from an untrusted source and checks it with [`check_url`](Self::check_url).
     ///
     /// # Errors
-    /// [`EgressError::Url`], and those of [`check`](Self::check).
-    pub fn read(&self, url: &str) -> Result<Url, EgressError> {
+    /// [`EgressError::Url`] if the URL can't be parsed, and the errors of `check_url`.
+    pub fn parse_url(&self, url: &str) -> Result<Url, EgressError> {
         let url = Url::parse(url).map_err(|_| EgressError::Url)?;
-        self.check(&url)?;
+        self.check_url(&url)?;
         Ok(url)
     }
 
-    /// Whether a URL may be requested, as far as it can be told without the name service; the rest is told when a
-    /// client of [`client_builder`](Self::client_builder) connects. Check every URL: a client asks no name service about
-    /// an address.
+    /// Checks the scheme, credentials and host of a URL, without a DNS lookup. Must be called for
+    /// every URL, because clients don't look up IP addresses and so don't check them. The addresses
+    /// of host names are checked when a client of
+    /// [`http_client_builder`](Self::http_client_builder) connects.
     ///
     /// # Errors
-    /// All but [`EgressError::Name`] and [`EgressError::Lookup`].
-    pub fn check(&self, url: &Url) -> Result<(), EgressError> {
+    /// Any [`EgressError`] but `Name`, `Lookup` and `Redirects`.
+    pub fn check_url(&self, url: &Url) -> Result<(), EgressError> {
         let is_https = match url.scheme() {
             "https" => true,
             "http" => false,
@@ -156,8 +162,8 @@ impl Egress {
             return Err(EgressError::Credentials);
         }
         let here = match url.host().ok_or(EgressError::Url)? {
-            Host::Ipv4(ip) => self.address_is_here(ip.into())?,
-            Host::Ipv6(ip) => self.address_is_here(ip.into())?,
+            Host::Ipv4(ip) => self.is_local_address(ip.into())?,
+            Host::Ipv6(ip) => self.is_local_address(ip.into())?,
             Host::Domain(name) if !is_localhost(name) => false,
             Host::Domain(_) if self.loopback || !self.networks.is_empty() => true,
             Host::Domain(_) => return Err(EgressError::Loopback),
@@ -168,14 +174,15 @@ impl Egress {
         Ok(())
     }
 
-    /// The addresses that a URL leads to now, as far as connections to them are allowed. It says early what a client's
-    /// connection would say; a later answer of the name service may be another.
+    /// Checks a URL and returns the addresses of its host that are allowed. The result only serves
+    /// to reject a URL early: DNS may answer differently later, so each connection is checked
+    /// again.
     ///
     /// # Errors
-    /// Those of [`check`](Self::check); [`EgressError::Name`] where the name has none that is allowed;
-    /// [`EgressError::Lookup`].
-    pub async fn look_up(&self, url: &Url) -> Result<Vec<IpAddr>, EgressError> {
-        self.check(url)?;
+    /// The errors of [`check_url`](Self::check_url); [`EgressError::Name`] if the host has no
+    /// allowed address; [`EgressError::Lookup`] if the DNS lookup failed.
+    pub async fn resolve_url(&self, url: &Url) -> Result<Vec<IpAddr>, EgressError> {
+        self.check_url(url)?;
         let name = match url.host().ok_or(EgressError::Url)? {
             Host::Ipv4(ip) => return Ok(vec![ip.into()]),
             Host::Ipv6(ip) => return Ok(vec![ip.into()]),
@@ -187,23 +194,25 @@ impl Egress {
         }
     }
 
-    /// A client's builder: it resolves names through this, checks each redirect, and asks no proxy (which would resolve
-    /// names by itself).
-    pub fn client_builder(&self) -> ClientBuilder {
+    /// Creates a builder of HTTP clients that connect only to allowed addresses and check each
+    /// redirect. They use no proxy, because it would resolve names by itself.
+    pub fn http_client_builder(&self) -> ClientBuilder {
         let redirects = self.clone();
         Client::builder()
             .dns_resolver(Arc::new(self.clone()))
-            .redirect(Policy::custom(move |attempt| redirects.follow(attempt)))
+            .redirect(Policy::custom(move |attempt| {
+                redirects.check_redirect(attempt)
+            }))
             .referer(false)
             .no_proxy()
     }
 
-    fn address_is_here(&self, ip: IpAddr) -> Result<bool, EgressError> {
+    fn is_local_address(&self, ip: IpAddr) -> Result<bool, EgressError> {
         self.check_address(ip)
-            .map(|()| Reach::of(ip) == Reach::Loopback)
+            .map(|()| AddressScope::of(ip) == AddressScope::Loopback)
     }
 
-    fn follow(&self, attempt: Attempt<'_>) -> Action {
+    fn check_redirect(&self, attempt: Attempt<'_>) -> Action {
         if attempt.previous().len() > REDIRECTS_MAX {
             return attempt.error(EgressError::Redirects);
         }
@@ -214,14 +223,14 @@ impl Egress {
         if was_https && attempt.url().scheme() != "https" {
             return attempt.error(EgressError::Scheme);
         }
-        match self.check(attempt.url()) {
+        match self.check_url(attempt.url()) {
             Ok(()) => attempt.follow(),
             Err(error) => attempt.error(error),
         }
     }
 }
 
-impl Resolve for Egress {
+impl Resolve for EgressPolicy {
     fn resolve(&self, name: Name) -> Resolving {
         let this = self.clone();
         Box::pin(async move {
@@ -229,7 +238,7 @@ impl Resolve for Egress {
                 true => Box::new(LOOPBACK.into_iter().map(|ip| SocketAddr::new(ip, 0))) as Addrs,
                 false => this.lookup.resolve(name).await?,
             };
-            let answered = answered.take(ADDRESSES_MAX);
+            let answered = answered.take(RESOLVED_ADDRESSES_MAX);
             let mut allowed = answered
                 .filter(move |address| this.check_address(address.ip()).is_ok())
                 .peekable();
@@ -246,7 +255,8 @@ const LOOPBACK: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::LOCALHOST),
 ];
 
-/// Names that are this machine's, whatever a name service says (RFC 6761, section 6.3).
+/// Returns whether a host name is `localhost` or ends in `.localhost`. Such names denote this
+/// machine regardless of DNS (RFC 6761, section 6.3).
 fn is_localhost(name: &str) -> bool {
     let last_label = name
         .trim_end_matches('.')
@@ -256,10 +266,10 @@ fn is_localhost(name: &str) -> bool {
     last_label.eq_ignore_ascii_case("localhost")
 }
 
-/// What the system resolves names by.
-struct SystemLookup;
+/// Resolver of the operating system.
+struct SystemResolver;
 
-impl Resolve for SystemLookup {
+impl Resolve for SystemResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let found: Vec<SocketAddr> =
@@ -269,90 +279,95 @@ impl Resolve for SystemLookup {
     }
 }
 
-/// What an address leads to.
+/// Scope of an IP address, by which a policy allows or rejects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reach {
+pub enum AddressScope {
     /// The public internet.
     Public,
     /// This machine.
     Loopback,
-    /// This network or this link, and with it the metadata services of clouds; or nothing that one connects to: unspecified,
-    /// multicast, documentation, translation of another address, reserved.
+    /// Private and link-local networks, which include the metadata services of clouds, and ranges
+    /// that are no regular destinations: unspecified, multicast, documentation, translated
+    /// addresses, reserved.
     Special,
 }
 
-impl Reach {
-    /// What `ip` leads to. An IPv4 address in an IPv6 one (`::ffff:127.0.0.1`) is judged as what it is.
+impl AddressScope {
+    /// Classifies `ip`. An IPv4-mapped IPv6 address (`::ffff:127.0.0.1`) is classified by its IPv4
+    /// address.
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
-            IpAddr::V4(v4) => of_v4(v4),
-            IpAddr::V6(v6) => of_v6(v6),
+            IpAddr::V4(v4) => classify_v4(v4),
+            IpAddr::V6(v6) => classify_v6(v6),
         }
     }
 }
 
-fn of_v4(ip: Ipv4Addr) -> Reach {
+fn classify_v4(ip: Ipv4Addr) -> AddressScope {
     match ip.octets() {
-        [127, ..] => Reach::Loopback,
-        // Private and shared (CGNAT).
+        [127, ..] => AddressScope::Loopback,
+        // Private and shared address space (CGNAT).
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..]
-        // This link. Azure's metadata service has an address that looks public.
+        // Link-local. Azure's metadata service has an address that looks public.
         | [169, 254, ..] | [168, 63, 129, 16]
         | [0, ..] | [224..=255, ..]
         // Protocol assignments, documentation, 6to4 relays, benchmarks.
-        | [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => Reach::Special,
-        _ => Reach::Public,
+        | [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => AddressScope::Special,
+        _ => AddressScope::Public,
     }
 }
 
-fn of_v6(ip: Ipv6Addr) -> Reach {
+fn classify_v6(ip: Ipv6Addr) -> AddressScope {
     match ip.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] => Reach::Loopback,
+        [0, 0, 0, 0, 0, 0, 0, 1] => AddressScope::Loopback,
         // Protocol assignments (Teredo among them), 6to4, documentation: parts of the global unicast block.
         [0x2001, 0x0000..=0x01FF | 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0x0000..=0x0FFF, ..] => {
-            Reach::Special
+            AddressScope::Special
         }
-        [0x2000..=0x3FFF, ..] => Reach::Public,
-        // Unique local, link-local and everything else, NAT64 and IPv4-compatible addresses too: they carry another address.
-        _ => Reach::Special,
+        [0x2000..=0x3FFF, ..] => AddressScope::Public,
+        // Unique local, link-local and all others. NAT64 and IPv4-compatible addresses are
+        // included, because they embed another address.
+        _ => AddressScope::Special,
     }
 }
 
-/// A range of addresses, written `10.1.0.0/16` or as one address.
+/// A range of IP addresses in CIDR notation, such as `10.1.0.0/16`, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
+pub struct IpNetwork {
     base: IpAddr,
     prefix_bits: u32,
 }
 
-/// Write `ADDRESS` or `ADDRESS/BITS`, with no bit set after them.
+/// Error for text that isn't `ADDRESS` or `ADDRESS/BITS`, or whose address has bits set after the
+/// first `BITS`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a network: write an address, or an address / its leading bits, all others zero"
 )]
-pub struct NetworkError(String);
+pub struct ParseNetworkError(String);
 
-impl Network {
-    /// Whether `ip`, or the IPv4 address in it, is in the range.
+impl IpNetwork {
+    /// Returns whether the range contains `ip`. An IPv4-mapped IPv6 address is treated as its IPv4
+    /// address.
     pub fn contains(&self, ip: IpAddr) -> bool {
-        let ((all, base), (ip_all, ip)) = (bits_of(self.base), bits_of(ip.to_canonical()));
+        let ((all, base), (ip_all, ip)) = (to_bits(self.base), to_bits(ip.to_canonical()));
         all == ip_all && (base ^ ip).checked_shr(all - self.prefix_bits).unwrap_or(0) == 0
     }
 }
 
-/// How many bits an address has, and they.
-fn bits_of(ip: IpAddr) -> (u32, u128) {
+/// Returns the length of an address in bits (32 or 128), and the address as a number.
+fn to_bits(ip: IpAddr) -> (u32, u128) {
     match ip {
         IpAddr::V4(v4) => (32, v4.to_bits().into()),
         IpAddr::V6(v6) => (128, v6.to_bits()),
     }
 }
 
-impl FromStr for Network {
-    type Err = NetworkError;
+impl FromStr for IpNetwork {
+    type Err = ParseNetworkError;
 
-    fn from_str(written: &str) -> Result<Self, NetworkError> {
+    fn from_str(written: &str) -> Result<Self, ParseNetworkError> {
         let network = || {
             let (base, bits) = written
                 .split_once('/')
@@ -361,7 +376,7 @@ impl FromStr for Network {
                 .parse()
                 .ok()
                 .filter(|ip: &IpAddr| ip.to_canonical() == *ip)?;
-            let (all, value) = bits_of(base);
+            let (all, value) = to_bits(base);
             let prefix_bits = match bits {
                 Some(bits) => bits
                     .parse()
@@ -377,7 +392,7 @@ impl FromStr for Network {
                 == value;
             clear.then_some(Self { base, prefix_bits })
         };
-        network().ok_or_else(|| NetworkError(written.to_owned()))
+        network().ok_or_else(|| ParseNetworkError(written.to_owned()))
     }
 }
 
@@ -385,8 +400,8 @@ impl FromStr for Network {
 mod tests {
     use super::*;
 
-    fn reach(ip: &str) -> Reach {
-        Reach::of(ip.parse().unwrap())
+    fn reach(ip: &str) -> AddressScope {
+        AddressScope::of(ip.parse().unwrap())
     }
 
     /// Goal: each special block is known to its edges. Method: first and last address of each, and their neighbours.
@@ -395,55 +410,58 @@ mod tests {
         for (ips, expected) in [
             (
                 "127.0.0.0 127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 ::ffff:7f00:1",
-                Reach::Loopback,
+                AddressScope::Loopback,
             ),
             (
                 "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255",
-                Reach::Special,
+                AddressScope::Special,
             ),
             (
                 "100.64.0.0 100.100.100.200 100.127.255.255 fc00:: fd00:ec2::254 fdff:ffff::1",
-                Reach::Special,
+                AddressScope::Special,
             ),
-            ("::ffff:10.0.0.1 ::ffff:192.168.1.1", Reach::Special),
+            ("::ffff:10.0.0.1 ::ffff:192.168.1.1", AddressScope::Special),
             (
                 "169.254.0.0 169.254.169.254 169.254.255.255 168.63.129.16 fe80:: febf::1",
-                Reach::Special,
+                AddressScope::Special,
             ),
-            ("::ffff:169.254.169.254 ::ffff:a9fe:a9fe", Reach::Special),
+            (
+                "::ffff:169.254.169.254 ::ffff:a9fe:a9fe",
+                AddressScope::Special,
+            ),
             (
                 "0.0.0.0 0.255.255.255 192.0.0.192 192.0.2.1 192.88.99.1 198.18.0.0 198.19.255.255",
-                Reach::Special,
+                AddressScope::Special,
             ),
             (
                 "198.51.100.7 203.0.113.9 224.0.0.1 239.255.255.255 240.0.0.0 255.255.255.255",
-                Reach::Special,
+                AddressScope::Special,
             ),
             (
                 ":: ::2 ::127.0.0.1 64:ff9b::7f00:1 64:ff9b:1::1 100::1 2001::1 2001:1ff:: 2001:db8::1",
-                Reach::Special,
+                AddressScope::Special,
             ),
             (
                 "2002:7f00:1:: 3fff::1 3fff:fff:: 4000:: 5f00::1 fec0::1 ff02::1 ::ffff:0.0.0.0",
-                Reach::Special,
+                AddressScope::Special,
             ),
             (
                 "1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0",
-                Reach::Public,
+                AddressScope::Public,
             ),
             (
                 "169.253.255.255 169.255.0.0 168.63.129.17 172.15.255.255 172.32.0.0 192.167.255.255",
-                Reach::Public,
+                AddressScope::Public,
             ),
             (
                 "192.169.0.0 192.0.1.0 198.17.255.255 198.20.0.0 203.0.112.255 223.255.255.255",
-                Reach::Public,
+                AddressScope::Public,
             ),
             (
                 "2000:: 2001:200:: 2001:4860:4860::8888 2003::1 2606:4700::1111 3ffe::1 3fff:1000::",
-                Reach::Public,
+                AddressScope::Public,
             ),
-            ("::ffff:1.1.1.1", Reach::Public),
+            ("::ffff:1.1.1.1", AddressScope::Public),
         ] {
             for ip in ips.split(' ') {
                 assert_eq!(reach(ip), expected, "{ip}");
@@ -451,12 +469,13 @@ mod tests {
         }
     }
 
-    /// Goal: a range holds its addresses and no other. Method: edges, whole families, what is no range.
+    /// Goal: a range contains its addresses and no others. Method: edges, whole families, invalid
+    /// ranges.
     #[test]
     fn networks() {
         let holds = |network: &str, ip: &str| {
             network
-                .parse::<Network>()
+                .parse::<IpNetwork>()
                 .unwrap()
                 .contains(ip.parse().unwrap())
         };
@@ -495,9 +514,9 @@ mod tests {
             "a",
             "10.0.0.0/a",
         ] {
-            assert!(bad.parse::<Network>().is_err(), "{bad}");
+            assert!(bad.parse::<IpNetwork>().is_err(), "{bad}");
         }
         // It would hold no address, as such a one is judged as the IPv4 address in it.
-        assert!("::ffff:10.0.0.1".parse::<Network>().is_err());
+        assert!("::ffff:10.0.0.1".parse::<IpNetwork>().is_err());
     }
 }

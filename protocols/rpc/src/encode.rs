@@ -1,28 +1,30 @@
-use callboard_message::json::{quote, quote_to};
+use callboard_message::json::{quote, quote_into};
 use serde_json::value::RawValue;
 
-use crate::{Id, Refusal, RpcError};
+use crate::{DecodeFailure, RequestId, RpcError};
 
-/// Whether the member that a response doesn't use is written.
+/// Encoding of the member that a JSON-RPC response doesn't use: `error` beside a result, or
+/// `result` beside an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Nulls {
-    /// Left out, as JSON-RPC 2.0 (section 5) says.
+pub enum UnusedMember {
+    /// The member is left out, as JSON-RPC 2.0 (section 5) requires.
     #[default]
     Omit,
-    /// Written as `null`: what the bare dialect's readers expect.
+    /// The member is written as `null`, for clients that expect both members.
     Emit,
 }
 
-/// Writes a request. `params` must be an object or an array.
-pub fn encode_request(id: &Id, method: &str, params: &RawValue) -> Vec<u8> {
+/// Encodes a request. `params` must be an object or an array.
+pub fn encode_request(id: &RequestId, method: &str, params: &RawValue) -> Vec<u8> {
     encode_request_with(id, method, params.get().len(), |out| {
         out.push_str(params.get())
     })
 }
 
-/// The same, with `params` written where they belong: an object or an array, of about `params_bytes`.
+/// Encodes a request. The function `params` appends the parameters, an object or an array in JSON,
+/// to the buffer. `params_bytes` is their approximate length.
 pub fn encode_request_with(
-    id: &Id,
+    id: &RequestId,
     method: &str,
     params_bytes: usize,
     params: impl FnOnce(&mut String),
@@ -31,59 +33,66 @@ pub fn encode_request_with(
     out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     out.push_str(id.as_json());
     out.push_str(",\"method\":");
-    quote_to(method, &mut out);
+    quote_into(method, &mut out);
     out.push_str(",\"params\":");
     params(&mut out);
     out.push('}');
     out.into_bytes()
 }
 
-/// Writes a notification. `params` must be an object or an array.
+/// Encodes a notification. `params` must be an object or an array.
 pub fn encode_notification(method: &str, params: Option<&RawValue>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.map_or(0, |p| p.get().len()));
-    push(
+    push_all(
         &mut out,
         &["{\"jsonrpc\":\"2.0\",\"method\":", &quote(method)],
     );
     if let Some(params) = params {
-        push(&mut out, &[",\"params\":", params.get()]);
+        push_all(&mut out, &[",\"params\":", params.get()]);
     }
-    push(&mut out, &["}"]);
+    push_all(&mut out, &["}"]);
     out
 }
 
-/// Writes a response that is an error.
-pub fn encode_error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
-    encode_response(id, Err(error), Nulls::Omit)
+/// Encodes an error response. If `id` is `None`, it is written as `null`.
+pub fn encode_error(id: Option<&RequestId>, error: &RpcError) -> Vec<u8> {
+    encode_response(id, Err(error), UnusedMember::Omit)
 }
 
-/// Writes the response to a message that is none.
-pub fn encode_refusal(refusal: &Refusal) -> Vec<u8> {
+/// Encodes the error response to a message that could not be decoded.
+pub fn encode_decode_failure(refusal: &DecodeFailure) -> Vec<u8> {
     encode_error(refusal.id.as_ref(), &RpcError::from(refusal))
 }
 
-/// Writes a response. An `id` of `None` is `null`: only for errors, where the request's could not be read.
+/// Encodes a response with a result or an error. If `id` is `None`, it is written as `null`, which
+/// is allowed only for an error response to a request whose id could not be read.
 pub fn encode_response(
-    id: Option<&Id>,
+    id: Option<&RequestId>,
     outcome: Result<&RawValue, &RpcError>,
-    nulls: Nulls,
+    nulls: UnusedMember,
 ) -> Vec<u8> {
-    let id = id.map_or("null", Id::as_json);
+    let id = id.map_or("null", RequestId::as_json);
     let payload_bytes = match outcome {
         Ok(result) => result.get().len(),
         Err(error) => error.message.len() + error.data.as_ref().map_or(0, |data| data.get().len()),
     };
-    let null = |unused| if nulls == Nulls::Emit { unused } else { "" };
+    let null = |unused| {
+        if nulls == UnusedMember::Emit {
+            unused
+        } else {
+            ""
+        }
+    };
     let mut out = Vec::with_capacity(96 + id.len() + payload_bytes);
-    push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id]);
+    push_all(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id]);
     match outcome {
-        Ok(result) => push(
+        Ok(result) => push_all(
             &mut out,
             &[",\"result\":", result.get(), null(",\"error\":null")],
         ),
         Err(error) => {
             let (code, message) = (error.code.to_string(), quote(&error.message));
-            push(
+            push_all(
                 &mut out,
                 &[
                     null(",\"result\":null"),
@@ -94,16 +103,16 @@ pub fn encode_response(
                 ],
             );
             if let Some(data) = &error.data {
-                push(&mut out, &[",\"data\":", data.get()]);
+                push_all(&mut out, &[",\"data\":", data.get()]);
             }
-            push(&mut out, &["}"]);
+            push_all(&mut out, &["}"]);
         }
     }
-    push(&mut out, &["}"]);
+    push_all(&mut out, &["}"]);
     out
 }
 
-fn push(out: &mut Vec<u8>, parts: &[&str]) {
+fn push_all(out: &mut Vec<u8>, parts: &[&str]) {
     for part in parts {
         out.extend_from_slice(part.as_bytes());
     }

@@ -2,39 +2,39 @@ use derive_more::Debug;
 
 use serde_json::value::RawValue;
 
-use crate::{Id, JsonError};
+use crate::{JsonError, RequestId};
 
 /// Error codes of JSON-RPC 2.0 (section 5.1).
 pub mod code {
-    /// The body isn't JSON.
+    /// The body is not valid JSON.
     pub const PARSE_ERROR: i64 = -32700;
-    /// The JSON isn't a request.
+    /// The JSON is not a valid request.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// Nobody answers to that method.
+    /// The method doesn't exist.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The parameters don't fit the method.
+    /// The parameters are invalid.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// A bug of the server's.
+    /// Internal error of the server.
     pub const INTERNAL_ERROR: i64 = -32603;
-    /// The first code that servers may use as they like, -32000 down to -32099.
+    /// First of the codes that servers may define (-32000 to -32099).
     pub const SERVER_ERROR: i64 = -32000;
 }
 
-/// The `error` member of a response.
+/// Error object of a JSON-RPC response.
 #[derive(Debug, Clone)]
 // Message and data are the peer's and may hold patient text: they are never printed.
 #[debug("RpcError({code}, {} bytes)", message.len())]
 pub struct RpcError {
-    /// One of [`code`], or the application's own.
+    /// Error code: one of [`code`], or a code of the application.
     pub code: i64,
     /// One sentence for a person.
     pub message: String,
-    /// Details for a program, as they came.
+    /// Details for programs, as raw JSON. `None` if the error has no `data`.
     pub data: Option<Box<RawValue>>,
 }
 
 impl RpcError {
-    /// An error without details.
+    /// Creates an error without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -43,72 +43,73 @@ impl RpcError {
         }
     }
 
-    /// [`code::INVALID_PARAMS`].
+    /// Creates an error with [`code::INVALID_PARAMS`].
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(code::INVALID_PARAMS, message)
     }
 
-    /// [`code::INVALID_REQUEST`].
+    /// Creates an error with [`code::INVALID_REQUEST`].
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(code::INVALID_REQUEST, message)
     }
 
-    /// [`code::METHOD_NOT_FOUND`].
+    /// Creates an error with [`code::METHOD_NOT_FOUND`].
     pub fn method_not_found(message: impl Into<String>) -> Self {
         Self::new(code::METHOD_NOT_FOUND, message)
     }
 }
 
-/// Why a body is no message. Each variant tells its sender what to change; nothing was done.
+/// Reason why a body could not be decoded. No message of the body has been processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// Send one JSON text within the limits.
+    /// The body is not valid JSON, or exceeds a limit.
     #[error("can't be read: {0}")]
     Json(#[from] JsonError),
-    /// Send the messages one by one.
+    /// The body is a batch, but the function or protocol revision permits none.
     #[error("batches are not accepted")]
     Batch,
-    /// Send a message or more in a batch.
+    /// The batch is empty.
     #[error("a batch has at least one message")]
     BatchEmpty,
-    /// Send smaller batches.
+    /// The batch has too many entries.
     #[error("a batch has at most {entries_max} messages")]
     BatchOver {
-        /// [`Limits::batch_entries_max`](crate::Limits::batch_entries_max).
+        /// Limit: [`DecodeLimits::batch_entries_max`](crate::DecodeLimits::batch_entries_max).
         entries_max: usize,
     },
-    /// Send an object.
+    /// The message is not a JSON object.
     #[error("a message is an object")]
     NotAnObject,
-    /// Send `"jsonrpc":"2.0"`.
+    /// The member `jsonrpc` is not `"2.0"`.
     #[error("`jsonrpc` must be \"2.0\"")]
     Version,
-    /// Send a string or an integer as id, or leave it out of a notification.
+    /// The id is neither a string nor an integer, is too long, or is missing in a response.
     #[error("`id` must be a string or an integer of at most {bytes_max} bytes")]
     Id {
-        /// [`Limits::id_bytes_max`](crate::Limits::id_bytes_max).
+        /// Limit in bytes: [`DecodeLimits::id_bytes_max`](crate::DecodeLimits::id_bytes_max).
         bytes_max: usize,
     },
-    /// Send `method`, a string.
+    /// The member `method` is missing, is not a string, or is too long.
     #[error("`method` must be a string of at most {bytes_max} bytes")]
     Method {
-        /// [`Limits::method_bytes_max`](crate::Limits::method_bytes_max).
+        /// Limit in bytes:
+        /// [`DecodeLimits::method_bytes_max`](crate::DecodeLimits::method_bytes_max).
         bytes_max: usize,
     },
-    /// Send `params` as an object or an array.
+    /// The member `params` is neither an object nor an array.
     #[error("`params` must be an object or an array")]
     Params,
-    /// Send `result` or `error`, not both and not neither.
+    /// The response has both `result` and `error`, or neither.
     #[error("a response has either `result` or `error`")]
     Outcome,
-    /// Send `error` as an object with an integer `code` and a string `message`.
+    /// The member `error` is not an object with an integer `code` and a string `message`.
     #[error("`error` must be an object with an integer `code` and a string `message`")]
     Error,
 }
 
 impl DecodeError {
-    /// The JSON-RPC code that says so to the sender.
+    /// Returns the JSON-RPC error code to reply with.
     pub fn code(&self) -> i64 {
         match self {
             Self::Json(json) if !json.is_well_formed() => code::PARSE_ERROR,
@@ -118,19 +119,19 @@ impl DecodeError {
     }
 }
 
-/// A body that was refused, and whom to tell.
+/// Decoding error with the id for the error response.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{error}")]
-pub struct Refusal {
-    /// The message's id, where it could be read.
-    pub id: Option<Id>,
-    /// What was wrong.
+pub struct DecodeFailure {
+    /// Id of the message; `None` if it has none or it could not be read.
+    pub id: Option<RequestId>,
+    /// Reason why the body could not be decoded.
     #[source]
     pub error: DecodeError,
 }
 
-impl From<&Refusal> for RpcError {
-    fn from(refusal: &Refusal) -> Self {
+impl From<&DecodeFailure> for RpcError {
+    fn from(refusal: &DecodeFailure) -> Self {
         Self::new(refusal.error.code(), refusal.error.to_string())
     }
 }

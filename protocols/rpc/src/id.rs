@@ -7,27 +7,27 @@ use serde_json::value::RawValue;
 
 use crate::json::unescaped;
 
-/// What pairs a response with its request: a string or an integer, kept as it was written.
+/// JSON-RPC id, which pairs a response with its request: a string or an integer, kept as written.
 ///
-/// `1` and `"1"` differ; so do `1` and `1.0`, which is no id at all. Integers may have any size. Two ids are equal when
-/// their values are, however a string was escaped.
+/// The integer `1` and the string `"1"` differ; `1.0` is not a valid id. Integers may have any
+/// size. String ids are equal if their unescaped values are.
 #[derive(Debug, Clone)]
 #[debug("Id({written})")]
-pub struct Id {
+pub struct RequestId {
     written: Box<str>,
-    /// The value of a string that was written with escapes.
+    /// Unescaped value of a string id that was written with escapes; `None` for all other ids.
     unescaped: Option<Box<str>>,
 }
 
-impl Id {
-    /// A string id.
+impl RequestId {
+    /// Creates a string id.
     pub fn text(value: &str) -> Self {
         let written = quote(value).into_boxed_str();
         let unescaped = unescaped(&written).is_none().then(|| value.into());
         Self { written, unescaped }
     }
 
-    /// An integer id.
+    /// Creates an integer id.
     pub fn integer(value: i64) -> Self {
         Self {
             written: value.to_string().into_boxed_str(),
@@ -35,13 +35,14 @@ impl Id {
         }
     }
 
-    /// Reads an id as it stands in a message; `None` when it is neither a string nor an integer.
-    pub fn read(raw: &RawValue) -> Option<Self> {
-        Self::parse(raw.get())
+    /// Parses an id from its JSON value; `None` if it is neither a string nor an integer.
+    pub fn from_raw(raw: &RawValue) -> Option<Self> {
+        Self::from_json(raw.get())
     }
 
-    /// The same, from one JSON value.
-    pub(crate) fn parse(written: &str) -> Option<Self> {
+    /// Parses an id from JSON text, which must be one JSON value; `None` if it is neither a string
+    /// nor an integer.
+    pub(crate) fn from_json(written: &str) -> Option<Self> {
         let unescaped = match written.starts_with('"') {
             true if unescaped(written).is_some() => None,
             true => Some(
@@ -58,19 +59,20 @@ impl Id {
         })
     }
 
-    /// As it is written in a message, quotes and escapes included.
+    /// Returns the id as JSON text, with quotes and escapes.
     pub fn as_json(&self) -> &str {
         &self.written
     }
 
-    /// A string's value; `None` for an integer.
+    /// Returns the value of a string id; `None` for an integer.
     pub fn as_text(&self) -> Option<&str> {
         self.unescaped
             .as_deref()
             .or_else(|| unescaped(&self.written))
     }
 
-    /// What makes two ids equal: whether it is a string, and its value.
+    /// Returns the key for equality and hashing: whether the id is a string, and its unescaped
+    /// value.
     fn key(&self) -> (bool, &str) {
         match (self.as_text(), &*self.written) {
             (Some(text), _) => (true, text),
@@ -85,21 +87,21 @@ fn is_integer(written: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-impl PartialEq for Id {
+impl PartialEq for RequestId {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Id {}
+impl Eq for RequestId {}
 
-impl Hash for Id {
+impl Hash for RequestId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key().hash(state);
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_json())
     }

@@ -1,23 +1,29 @@
-//! One strict, iterative pass over a JSON text before anything else reads it.
+//! Strict, iterative validation of JSON text in one pass, before any other reader.
 //!
-//! serde_json skips what it keeps raw: a lone surrogate, `1e400` or a second `"dose"` in a payload would reach the
-//! handler, which may read it otherwise than the guard did. Here every byte is held to RFC 8259 and the limits.
+//! serde_json doesn't check values that it keeps raw: a lone surrogate, `1e400` or a second
+//! `"dose"` in a payload would reach the handler, which might read it differently from the policy
+//! checks. Here every byte must conform to RFC 8259 and the limits.
 
 use std::borrow::Cow;
 
-use callboard_message::json::plain;
+use callboard_message::json::plain_prefix_len;
 
-/// Checks that `body` is one JSON text within `limits` and has no object with the same key twice.
+/// Checks that `body` is one JSON text within `limits`, without duplicate keys in any object, and
+/// returns it as text. A byte order mark is rejected.
 ///
-/// Takes one pass and memory for the keys of the objects that are open. A byte order mark is refused.
-pub fn check<'a>(body: &'a [u8], limits: &Limits) -> Result<&'a str, JsonError> {
-    members(body, limits, &mut |_, _| {})
+/// Reads the body once; memory is needed only for the keys of objects that are not closed yet.
+///
+/// # Errors
+/// Returns a [`JsonError`] with the kind of violation and, for most kinds, its offset.
+pub fn check_json<'a>(body: &'a [u8], limits: &DecodeLimits) -> Result<&'a str, JsonError> {
+    for_each_member(body, limits, &mut |_, _| {})
 }
 
-/// The same; where the text is an object, `member` is given the name and the text of each of its members on the way.
-pub(crate) fn members<'a>(
+/// Checks JSON text like [`check_json`]. If the text is an object, calls `member` with the name and
+/// the JSON text of each of its members. Members of nested objects are not reported.
+pub(crate) fn for_each_member<'a>(
     body: &'a [u8],
-    limits: &Limits,
+    limits: &DecodeLimits,
     member: &mut dyn FnMut(&str, &'a str),
 ) -> Result<&'a str, JsonError> {
     if body.len() > limits.body_bytes_max {
@@ -29,28 +35,57 @@ pub(crate) fn members<'a>(
         at: e.valid_up_to(),
     })?;
     let (open, keys) = (Vec::with_capacity(OPEN_ROOM), Vec::with_capacity(KEYS_ROOM));
-    Scanner {
+    let mut scan = Scanner {
         text,
         bytes: text.as_bytes(),
         at: 0,
         limits,
         open,
         keys,
-        member,
         member_begins: 0,
+    };
+    loop {
+        if scan.value_begins()? {
+            continue;
+        }
+        // A value is complete. Close all containers that end here, until another value must follow
+        // or the text ends.
+        loop {
+            if scan.open.len() == 1
+                && let Some(key) = scan.keys.last()
+            {
+                member(
+                    key,
+                    text.get(scan.member_begins..scan.at).unwrap_or_default(),
+                );
+            }
+            scan.skip_space();
+            match scan.open.last().copied() {
+                None if scan.at == scan.bytes.len() => return Ok(text),
+                None => return Err(scan.expected("end of text")),
+                Some(Container::Array) if scan.eat(b',') => break,
+                Some(Container::Array) if scan.closes(b']') => {}
+                Some(Container::Array) => return Err(scan.expected("`,` or `]`")),
+                Some(Container::Object { first_key }) if scan.eat(b',') => {
+                    scan.skip_space();
+                    scan.key(first_key)?;
+                    break;
+                }
+                Some(Container::Object { first_key }) => scan.close_object(first_key)?,
+            }
+        }
     }
-    .document()?;
-    Ok(text)
 }
 
-/// Room for the containers and keys of an ordinary message, so that it makes the two vectors grow no more.
+/// Initial capacity for open containers, sufficient for ordinary messages.
 const OPEN_ROOM: usize = 8;
+/// Initial capacity for the keys of open objects, sufficient for ordinary messages.
 const KEYS_ROOM: usize = 16;
 
 #[derive(Clone, Copy)]
-enum Open {
+enum Container {
     Array,
-    /// Its keys so far are `keys[first_key..]`.
+    /// Object whose keys read so far are `keys[first_key..]` of the [`Scanner`].
     Object {
         first_key: usize,
     },
@@ -60,52 +95,16 @@ struct Scanner<'a, 's> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    limits: &'s Limits,
-    open: Vec<Open>,
+    limits: &'s DecodeLimits,
+    open: Vec<Container>,
     keys: Vec<Cow<'a, str>>,
-    /// Gets the members of the outermost object.
-    member: &'s mut dyn FnMut(&str, &'a str),
-    /// Where the value of the last of them begins.
+    /// Offset in bytes of the value of the outermost object's current member.
     member_begins: usize,
 }
 
 impl<'a> Scanner<'a, '_> {
-    fn document(mut self) -> Result<(), JsonError> {
-        loop {
-            if self.value_begins()? {
-                continue;
-            }
-            // A value is complete: close what it closes, until another value must follow or the text ends.
-            loop {
-                if self.open.len() == 1
-                    && let Some(key) = self.keys.last()
-                {
-                    (self.member)(
-                        key,
-                        self.text
-                            .get(self.member_begins..self.at)
-                            .unwrap_or_default(),
-                    );
-                }
-                self.skip_space();
-                match self.open.last().copied() {
-                    None if self.at == self.bytes.len() => return Ok(()),
-                    None => return Err(self.expected("end of text")),
-                    Some(Open::Array) if self.eat(b',') => break,
-                    Some(Open::Array) if self.closes(b']') => {}
-                    Some(Open::Array) => return Err(self.expected("`,` or `]`")),
-                    Some(Open::Object { first_key }) if self.eat(b',') => {
-                        self.skip_space();
-                        self.key(first_key)?;
-                        break;
-                    }
-                    Some(Open::Object { first_key }) => self.close_object(first_key)?,
-                }
-            }
-        }
-    }
-
-    /// Reads a scalar or an empty container whole, else what opens a container. Says whether a value must follow.
+    /// Reads a scalar or an empty container completely, or the beginning of another container.
+    /// Returns whether a value must follow before anything else.
     fn value_begins(&mut self) -> Result<bool, JsonError> {
         self.skip_space();
         if self.open.len() == 1 {
@@ -114,14 +113,14 @@ impl<'a> Scanner<'a, '_> {
         match self.peek() {
             Some(b'{') => {
                 let first_key = self.keys.len();
-                self.enter(Open::Object { first_key })?;
+                self.enter(Container::Object { first_key })?;
                 if !self.closes(b'}') {
                     self.key(first_key)?;
                     return Ok(true);
                 }
             }
             Some(b'[') => {
-                self.enter(Open::Array)?;
+                self.enter(Container::Array)?;
                 return Ok(!self.closes(b']'));
             }
             Some(b'"') => _ = self.string()?,
@@ -134,7 +133,7 @@ impl<'a> Scanner<'a, '_> {
         Ok(false)
     }
 
-    fn enter(&mut self, container: Open) -> Result<(), JsonError> {
+    fn enter(&mut self, container: Container) -> Result<(), JsonError> {
         if self.open.len() == self.limits.depth_max {
             return Err(JsonError::DepthOver {
                 max: self.limits.depth_max,
@@ -183,7 +182,8 @@ impl<'a> Scanner<'a, '_> {
         Ok(())
     }
 
-    /// Takes the end of the innermost container, if it is there.
+    /// Closes the innermost container if `end` (`}` or `]`) is the next byte. Returns whether it
+    /// was.
     fn closes(&mut self, end: u8) -> bool {
         let closes = self.eat(end);
         if closes {
@@ -192,12 +192,12 @@ impl<'a> Scanner<'a, '_> {
         closes
     }
 
-    /// Says whether the string has escapes.
+    /// Reads a string and its quotes. Returns whether it contains escapes.
     fn string(&mut self) -> Result<bool, JsonError> {
         self.byte(b'"', "`\"`")?;
         let mut escaped = false;
         loop {
-            self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
+            self.at += plain_prefix_len(self.bytes.get(self.at..).unwrap_or_default());
             if self.eat(b'"') {
                 return Ok(escaped);
             }
@@ -228,7 +228,7 @@ impl<'a> Scanner<'a, '_> {
         }
     }
 
-    /// Reads `uXXXX`.
+    /// Reads the part `uXXXX` of an escape and returns the UTF-16 code unit.
     fn code_unit(&mut self) -> Result<u32, JsonError> {
         self.byte(b'u', "`u`")?;
         let mut unit = 0;
@@ -267,7 +267,7 @@ impl<'a> Scanner<'a, '_> {
         Ok(())
     }
 
-    /// One digit or more; how many.
+    /// Reads one or more digits and returns their number.
     fn digits(&mut self) -> Result<usize, JsonError> {
         let begins = self.at;
         while let Some(b'0'..=b'9') = self.peek() {
@@ -296,7 +296,7 @@ impl<'a> Scanner<'a, '_> {
         }
     }
 
-    /// Takes a byte, if it is the next.
+    /// Advances past `wanted` if it is the next byte. Returns whether it was.
     fn eat(&mut self, wanted: u8) -> bool {
         let is_next = self.peek() == Some(wanted);
         self.at += usize::from(is_next);
@@ -321,7 +321,8 @@ impl<'a> Scanner<'a, '_> {
     }
 }
 
-/// Pairs are cheapest for the few keys of an ordinary object; sorting bounds the work for a hostile one.
+/// Returns whether a key occurs twice; may sort `keys`. Few keys are compared in pairs, which is
+/// fastest. More are sorted, so that a hostile object can't cause quadratic work.
 fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
     const PAIRWISE_MAX: usize = 12;
     if keys.len() <= PAIRWISE_MAX {
@@ -334,66 +335,68 @@ fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
     keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
 }
 
-/// Why a text was refused. Offsets are in bytes from its beginning; no part of the text is repeated.
+/// Violation found by [`check_json`]. Offsets are in bytes from the beginning of the body. The
+/// error message contains nothing of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// Send UTF-8.
+    /// The text is not UTF-8.
     #[error("not UTF-8 at byte {at}")]
     Encoding {
-        /// The first byte that isn't.
+        /// Offset of the first invalid byte.
         at: usize,
     },
-    /// Send JSON (RFC 8259).
+    /// The text is not JSON (RFC 8259).
     #[error("{expected} expected at byte {at}")]
     Syntax {
-        /// Where it should have been.
+        /// Offset of the violation.
         at: usize,
-        /// What should have been there.
+        /// Description of the expected token.
         expected: &'static str,
     },
-    /// Send a number that a double can hold.
+    /// A number is too large for a 64-bit floating-point number.
     #[error("number out of range at byte {at}")]
     NumberRange {
-        /// Where the number begins.
+        /// Offset of the number.
         at: usize,
     },
-    /// Send a shorter number, or a string.
+    /// A number has too many digits.
     #[error("number of more than {max} digits at byte {at}")]
     DigitsOver {
-        /// Where the number begins.
+        /// Offset of the number.
         at: usize,
-        /// [`Limits::digits_max`](crate::Limits::digits_max).
+        /// Limit: [`DecodeLimits::digits_max`].
         max: usize,
     },
-    /// Send less.
+    /// The text is too long.
     #[error("more than {max} bytes")]
     BytesOver {
-        /// [`Limits::body_bytes_max`](crate::Limits::body_bytes_max).
+        /// Limit: [`DecodeLimits::body_bytes_max`].
         max: usize,
     },
-    /// Send it flatter.
+    /// The text is nested too deeply.
     #[error("nested more than {max} deep")]
     DepthOver {
-        /// [`Limits::depth_max`](crate::Limits::depth_max).
+        /// Limit: [`DecodeLimits::depth_max`].
         max: usize,
     },
-    /// Send fewer members.
+    /// An object has too many members.
     #[error("an object of more than {max} members")]
     KeysOver {
-        /// [`Limits::keys_max`](crate::Limits::keys_max).
+        /// Limit: [`DecodeLimits::keys_max`].
         max: usize,
     },
-    /// Send each key once: two readers could take different ones.
-    #[error("a key stands twice in the object that ends at byte {at}")]
+    /// An object has a duplicate key. Two readers of the object could use different values.
+    #[error("duplicate key in the object that ends at byte {at}")]
     DuplicateKey {
-        /// The object's closing brace.
+        /// Offset of the object's closing brace.
         at: usize,
     },
 }
 
 impl JsonError {
-    /// Whether the text is JSON that nobody may send, rather than no JSON at all.
+    /// Returns whether the text may be well-formed JSON. This is so for violations of a limit and
+    /// for duplicate keys.
     pub fn is_well_formed(&self) -> bool {
         matches!(
             self,
@@ -405,41 +408,45 @@ impl JsonError {
     }
 }
 
-/// Most bytes of one JSON-RPC message, by default: 4 MiB.
+/// Default maximum size of one JSON-RPC body, in bytes: 4 MiB.
 pub const BODY_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
-/// Most arrays and objects inside each other, by default. Below serde_json's own bound of 128.
+/// Default maximum nesting depth of arrays and objects. It is lower than the limit of serde_json,
+/// 128.
 pub const DEPTH_MAX_DEFAULT: usize = 64;
-/// Most members of one object, by default.
+/// Default maximum number of members of one object.
 pub const KEYS_MAX_DEFAULT: usize = 1_000;
-/// Most digits of one number, by default: the largest double has 309 when written out.
+/// Default maximum number of digits of one number. It permits the largest double, which has 309
+/// digits without an exponent.
 pub const DIGITS_MAX_DEFAULT: usize = 400;
-/// Most messages of one batch, by default.
+/// Default maximum number of messages in one batch.
 pub const BATCH_ENTRIES_MAX_DEFAULT: usize = 100;
 
-/// How large a JSON-RPC message may be before it is refused unread.
+/// Limits of a JSON-RPC body. A body that exceeds a limit is rejected before its messages are
+/// interpreted.
 ///
-/// Each bound is inclusive: a message that meets it passes, one more is refused.
+/// Each limit is inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of the whole message.
+pub struct DecodeLimits {
+    /// Maximum size of the whole body, in bytes.
     pub body_bytes_max: usize,
-    /// Arrays and objects inside each other; a scalar has depth 0.
+    /// Maximum nesting depth of arrays and objects; a scalar has depth 0.
     pub depth_max: usize,
-    /// Members of one object.
+    /// Maximum number of members of one object.
     pub keys_max: usize,
-    /// Digits of one number: integer part, fraction and exponent together.
+    /// Maximum number of digits of one number. The digits of integer part, fraction and exponent
+    /// are added.
     pub digits_max: usize,
-    /// Bytes of the id as written, quotes and escapes included.
-    /// Default: 256.
+    /// Maximum length of a message's id as written, in bytes, with quotes and escapes. Default:
+    /// 256.
     pub id_bytes_max: usize,
-    /// Bytes of the method name.
+    /// Maximum length of the method name, in bytes.
     /// Default: 128.
     pub method_bytes_max: usize,
-    /// Messages of one batch.
+    /// Maximum number of messages in one batch.
     pub batch_entries_max: usize,
 }
 
-impl Default for Limits {
+impl Default for DecodeLimits {
     fn default() -> Self {
         Self {
             body_bytes_max: BODY_BYTES_MAX_DEFAULT,
@@ -453,7 +460,8 @@ impl Default for Limits {
     }
 }
 
-/// The text between the quotes of a JSON string; `None` where it has escapes, or isn't a string.
+/// Returns the text between the quotes of a JSON string; `None` if the string contains escapes, or
+/// `written` isn't a string.
 pub(crate) fn unescaped(written: &str) -> Option<&str> {
     let inner = written.strip_prefix('"')?.strip_suffix('"')?;
     (!inner.contains('\\')).then_some(inner)

@@ -1,4 +1,4 @@
-//! Keys that sign: as a client towards an authorization server, as an agent its card.
+//! Signing keys: of OAuth clients for authorization servers, and of agents for their cards.
 
 use derive_more::Debug;
 
@@ -13,7 +13,7 @@ use ring::signature::{
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 
-/// How a [`KeyPair`] signs (RFC 7518, RFC 8037).
+/// Signature algorithm of a [`KeyPair`] (RFC 7518, RFC 8037).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SigningAlgorithm {
@@ -21,25 +21,25 @@ pub enum SigningAlgorithm {
     Es256,
     /// ECDSA on P-384 with SHA-384.
     Es384,
-    /// RSASSA-PKCS1-v1_5 with SHA-256; 2,048 bits or more.
+    /// RSASSA-PKCS1-v1_5 with SHA-256, for keys of 2,048 bits or more.
     Rs256,
     /// Ed25519.
     EdDsa,
 }
 
 impl SigningAlgorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 4] = [Self::Es256, Self::Es384, Self::Rs256, Self::EdDsa];
 
-    /// From its name in JOSE headers, like `ES256`.
+    /// Returns the algorithm with the given JOSE name, such as `ES256`; `None` if there is none.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|algorithm| algorithm.name() == name)
     }
 
-    /// Its name in JOSE headers.
+    /// Returns the algorithm's JOSE name, such as `ES256`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,41 +51,42 @@ impl SigningAlgorithm {
     }
 }
 
-/// The text is no PKCS#8 key in PEM (`-----BEGIN PRIVATE KEY-----`), or the key doesn't fit the algorithm.
+/// Error of a [`KeyPair`]: the text is no PKCS#8 key in PEM (`-----BEGIN PRIVATE KEY-----`), the
+/// key doesn't fit the algorithm, or signing failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the signing key is not a PKCS#8 key in PEM that fits its algorithm")]
 pub struct KeyPairError;
 
-/// A private key and its public one. The private one is never printed.
+/// Asymmetric key pair for signatures. `Debug` never prints the private key.
 #[derive(Debug)]
 pub struct KeyPair {
     #[debug(skip)]
-    pair: Pair,
+    pair: PrivateKey,
     algorithm: SigningAlgorithm,
 }
 
-enum Pair {
+enum PrivateKey {
     Ecdsa(EcdsaKeyPair),
     Rsa(RsaKeyPair),
     Ed25519(Ed25519KeyPair),
 }
 
 impl KeyPair {
-    /// From PKCS#8 in PEM (`-----BEGIN PRIVATE KEY-----`).
+    /// Parses a private key from PKCS#8 in PEM (`-----BEGIN PRIVATE KEY-----`).
     ///
     /// # Errors
-    /// [`KeyPairError`].
+    /// [`KeyPairError`] if the text is no such key, or the key doesn't fit the algorithm.
     pub fn from_pem(pem: &SecretString, algorithm: SigningAlgorithm) -> Result<Self, KeyPairError> {
-        let der = pkcs8_of(pem.expose_secret()).ok_or(KeyPairError)?;
+        let der = decode_pkcs8(pem.expose_secret()).ok_or(KeyPairError)?;
         let ecdsa = |curve: &'static EcdsaSigningAlgorithm| {
-            EcdsaKeyPair::from_pkcs8(curve, &der, &SystemRandom::new()).map(Pair::Ecdsa)
+            EcdsaKeyPair::from_pkcs8(curve, &der, &SystemRandom::new()).map(PrivateKey::Ecdsa)
         };
         let pair = match algorithm {
             SigningAlgorithm::Es256 => ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING),
             SigningAlgorithm::Es384 => ecdsa(&ECDSA_P384_SHA384_FIXED_SIGNING),
-            SigningAlgorithm::Rs256 => RsaKeyPair::from_pkcs8(&der).map(Pair::Rsa),
+            SigningAlgorithm::Rs256 => RsaKeyPair::from_pkcs8(&der).map(PrivateKey::Rsa),
             SigningAlgorithm::EdDsa => {
-                Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(Pair::Ed25519)
+                Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(PrivateKey::Ed25519)
             }
         };
         Ok(Self {
@@ -94,25 +95,26 @@ impl KeyPair {
         })
     }
 
-    /// How it signs.
+    /// Returns the signature algorithm.
     #[must_use]
     pub fn algorithm(&self) -> SigningAlgorithm {
         self.algorithm
     }
 
-    /// The signature of a message, in the form of JWS (RFC 7518, section 3.4: r and s one after the other).
+    /// Signs a message and returns the signature in JWS form (RFC 7518, section 3.4: for ECDSA, r
+    /// followed by s).
     ///
     /// # Errors
-    /// [`KeyPairError`] where the system gives no random numbers.
+    /// [`KeyPairError`] if signing fails, for example if the system has no random numbers.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyPairError> {
         let rng = SystemRandom::new();
         match &self.pair {
-            Pair::Ecdsa(pair) => pair
+            PrivateKey::Ecdsa(pair) => pair
                 .sign(&rng, message)
                 .map(|s| s.as_ref().to_vec())
                 .map_err(|_| KeyPairError),
-            Pair::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
-            Pair::Rsa(pair) => {
+            PrivateKey::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
+            PrivateKey::Rsa(pair) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
                 pair.sign(&RSA_PKCS1_SHA256, &rng, message, &mut signature)
                     .map_err(|_| KeyPairError)?;
@@ -121,13 +123,13 @@ impl KeyPair {
         }
     }
 
-    /// The public key as the members of a JWK that a thumbprint is made of, in their order (RFC 7638, section 3.2). All
-    /// values are base64url or names: they need no escapes in JSON.
+    /// Returns the members of the public key's JWK that its thumbprint requires, as names and
+    /// values in the required order (RFC 7638, section 3.2). The values need no escapes in JSON.
     #[must_use]
     pub fn public_members(&self) -> Vec<(&'static str, String)> {
         let encoded = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match &self.pair {
-            Pair::Ecdsa(pair) => {
+            PrivateKey::Ecdsa(pair) => {
                 // An uncompressed point: 0x04, x, y (SEC 1, section 2.3.3).
                 let point = pair.public_key().as_ref().get(1..).unwrap_or_default();
                 let (x, y) = point.split_at(point.len() / 2);
@@ -143,7 +145,7 @@ impl KeyPair {
                     ("y", encoded(y)),
                 ]
             }
-            Pair::Ed25519(pair) => {
+            PrivateKey::Ed25519(pair) => {
                 let x = encoded(pair.public_key().as_ref());
                 vec![
                     ("crv", "Ed25519".to_owned()),
@@ -151,7 +153,7 @@ impl KeyPair {
                     ("x", x),
                 ]
             }
-            Pair::Rsa(pair) => {
+            PrivateKey::Rsa(pair) => {
                 let key = PublicKeyComponents::<Vec<u8>>::from(pair.public());
                 vec![
                     ("e", encoded(&key.e)),
@@ -163,7 +165,7 @@ impl KeyPair {
     }
 }
 
-fn pkcs8_of(pem: &str) -> Option<Zeroizing<Vec<u8>>> {
+fn decode_pkcs8(pem: &str) -> Option<Zeroizing<Vec<u8>>> {
     let (_, rest) = pem.split_once("-----BEGIN PRIVATE KEY-----")?;
     let (body, _) = rest.split_once("-----END PRIVATE KEY-----")?;
     let base64: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
@@ -186,8 +188,8 @@ mod tests {
         .into()
     }
 
-    /// Goal: what is signed verifies with what is said of the public key, and the private one isn't printed. Method: a fresh
-    /// key of each kind that can be made here.
+    /// Goal: signatures verify with the published members of the public key, and the private key
+    /// isn't printed. Method: a fresh key of each kind that can be made here.
     #[test]
     fn signatures_verify_by_the_public_members() {
         let rng = SystemRandom::new();
@@ -231,7 +233,8 @@ mod tests {
         }
     }
 
-    /// Goal: a key that doesn't fit is told when it is configured. Method: no PEM, no key in it, another algorithm's.
+    /// Goal: a key that doesn't fit is reported at configuration. Method: no PEM, no key in it,
+    /// another algorithm's.
     #[test]
     fn unfit_keys_are_refused() {
         let ed25519 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
@@ -247,12 +250,15 @@ mod tests {
                 KeyPair::from_pem(&pem(ed25519.as_ref()), algorithm).is_ok(),
                 algorithm == SigningAlgorithm::EdDsa
             );
-            assert_eq!(SigningAlgorithm::named(algorithm.name()), Some(algorithm));
+            assert_eq!(
+                SigningAlgorithm::from_name(algorithm.name()),
+                Some(algorithm)
+            );
         }
         assert_eq!(
             (
-                SigningAlgorithm::named("none"),
-                SigningAlgorithm::named("HS256")
+                SigningAlgorithm::from_name("none"),
+                SigningAlgorithm::from_name("HS256")
             ),
             (None, None)
         );

@@ -1,28 +1,28 @@
-//! The JSON-RPC 2.0 envelope, framing and limits. Knows neither MCP nor A2A.
+//! JSON-RPC 2.0 messages and their transport: encoding, framing, limits, authentication, HTTP
+//! client and server. Independent of MCP and A2A.
 //!
-//! Payloads stay raw ([`RawValue`](serde_json::value::RawValue)): they are checked once, here, and forwarded as they
-//! came.
+//! Payloads stay raw ([`RawValue`](serde_json::value::RawValue)): they are validated once, here,
+//! and forwarded unchanged.
 
 pub use credential::*;
 pub use decode::*;
 pub use egress::*;
 pub use encode::*;
 pub use error::*;
-pub use hook::*;
-pub use id::Id;
+pub use id::RequestId;
 pub use json::*;
 pub use key_pair::*;
 pub use keys::*;
 pub use lines::*;
-pub use source::*;
+pub use source_check::*;
 pub use sse::*;
+pub use webhook::*;
 
 mod credential;
 mod decode;
 mod egress;
 mod encode;
 mod error;
-mod hook;
 #[cfg(feature = "client")]
 pub mod http1;
 mod id;
@@ -32,5 +32,18 @@ mod keys;
 mod lines;
 #[cfg(feature = "serve")]
 pub mod serve;
-mod source;
+mod source_check;
 mod sse;
+mod webhook;
+
+/// Former name of [`AccessControl`].
+#[deprecated(note = "renamed to `AccessControl`")]
+pub type Access = AccessControl;
+
+/// Former name of [`EgressPolicy`].
+#[deprecated(note = "renamed to `EgressPolicy`")]
+pub type Egress = EgressPolicy;
+
+/// Former name of [`UnauthenticatedAccess`].
+#[deprecated(note = "renamed to `UnauthenticatedAccess`")]
+pub type Trust = UnauthenticatedAccess;

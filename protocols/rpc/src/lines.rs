@@ -1,4 +1,4 @@
-//! Messages a line each, as stdio has them.
+//! Framing of messages as one line each, as on stdio.
 
 use derive_more::Debug;
 use std::io;
@@ -9,25 +9,29 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::BODY_BYTES_MAX_DEFAULT;
 
-/// Most bytes of one line, its end not counted, by default: the largest JSON-RPC message.
+/// Default maximum length of one line without its line end, in bytes. It equals the default maximum
+/// size of a JSON-RPC body.
 pub const LINE_BYTES_MAX_DEFAULT: usize = BODY_BYTES_MAX_DEFAULT;
-/// How much room a read from a stream is given, in bytes.
+/// Buffer space that is reserved for one read from a stream, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
-/// One line of a stream.
-// A line may hold patient text: it is never printed.
+/// Item of a [`LineDecoder`]: a line, or the report of one that is too long.
+// A line may hold confidential data, so `Debug` never prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
-    /// Its bytes, without LF or CRLF. Any bytes: [`decode`](crate::decode) says whether they are a message.
+pub enum DecodedLine {
+    /// Content of the line, without its LF or CRLF. It isn't checked: [`decode`](crate::decode)
+    /// finds out whether it is a message.
     #[debug("Line({} bytes)", _0.len())]
     Whole(Bytes),
-    /// It has more bytes than are kept and was dropped. Said as soon as that is known, once a line.
+    /// A line exceeded the limit and was dropped. Reported once for each such line, as soon as the
+    /// limit is exceeded.
     #[debug("Line(too long)")]
     TooLong,
 }
 
-/// Cuts a stream into lines: [`push`](Self::push) a chunk, then take lines with [`next`](Self::next) until there is
-/// none; or [`read`](Self::read) them from a stream. How the stream was cut into chunks makes no difference.
+/// Decoder that splits a stream of bytes into lines. Either [`push`](Self::push) a chunk and then
+/// call [`next`](Self::next) until it returns `None`, or [`read`](Self::read) lines directly from a
+/// stream. Lines may extend over several chunks.
 ///
 /// Empty lines are skipped. Memory is bounded by the longest line and one chunk.
 #[derive(Debug)]
@@ -35,14 +39,15 @@ pub enum Line {
 pub struct LineDecoder {
     line_bytes_max: usize,
     pending: BytesMut,
-    /// So many bytes of `pending` are known to hold no LF.
+    /// Number of bytes of `pending` that are known to contain no LF.
     searched: usize,
-    /// The line that `pending` continues was too long: what is left of it is dropped.
+    /// Whether `pending` begins with the rest of a line that was too long. The rest is dropped.
     dropping: bool,
 }
 
 impl LineDecoder {
-    /// `line_bytes_max` counts a line's bytes without its LF or CRLF, inclusively.
+    /// Creates a decoder. `line_bytes_max` is the maximum length of a line without its LF or CRLF,
+    /// in bytes.
     pub fn new(line_bytes_max: usize) -> Self {
         Self {
             line_bytes_max,
@@ -52,49 +57,52 @@ impl LineDecoder {
         }
     }
 
-    /// Takes the next chunk. Take the lines out of it before the next one.
+    /// Adds the next chunk. To bound memory, call [`next`](Self::next) until it returns `None`
+    /// before another chunk is added.
     pub fn push(&mut self, chunk: &[u8]) {
         self.pending.extend_from_slice(chunk);
     }
 
-    /// The next line that is complete, or known to be too long; `None` when more bytes are needed.
+    /// Returns the next complete line, or the report of a line that is too long. Returns `None` if
+    /// more bytes are needed.
     #[expect(
         clippy::should_implement_trait,
         reason = "a decoder that is pushed to ends no iteration with `None`"
     )]
-    pub fn next(&mut self) -> Option<Line> {
+    pub fn next(&mut self) -> Option<DecodedLine> {
         loop {
             let unsearched = self.pending.get(self.searched..).unwrap_or_default();
             let Some(end) = memchr(b'\n', unsearched).map(|at| self.searched + at) else {
-                return self.unfinished();
+                return self.last_line();
             };
             let line = self.pending.split_to(end);
             self.pending.advance(1);
             self.searched = 0;
-            if let Some(line) = self.whole(line) {
+            if let Some(line) = self.complete_line(line) {
                 return Some(line);
             }
         }
     }
 
-    /// What stands after the last LF when the stream has ended.
-    pub fn finish(&mut self) -> Option<Line> {
+    /// Returns the next line once the stream has ended. The text after the last LF counts as a
+    /// line. Returns `None` if no line is left.
+    pub fn finish(&mut self) -> Option<DecodedLine> {
         if let Some(line) = self.next() {
             return Some(line);
         }
         self.searched = 0;
         let rest = self.pending.split();
-        self.whole(rest)
+        self.complete_line(rest)
     }
 
-    /// The next line of `reader`; `None` at its end. Dropped while it waits, it loses nothing.
+    /// Reads the next line from `reader`; `None` at its end. Cancel safe.
     ///
     /// # Errors
-    /// Those of `reader`.
+    /// Returns the I/O errors of `reader`.
     pub async fn read(
         &mut self,
         reader: &mut (impl AsyncRead + Unpin),
-    ) -> io::Result<Option<Line>> {
+    ) -> io::Result<Option<DecodedLine>> {
         loop {
             if let Some(line) = self.next() {
                 return Ok(Some(line));
@@ -106,20 +114,21 @@ impl LineDecoder {
         }
     }
 
-    fn unfinished(&mut self) -> Option<Line> {
+    fn last_line(&mut self) -> Option<DecodedLine> {
         self.searched = self.pending.len();
-        // One byte more may be the CR of a CRLF.
+        // One more byte is allowed, which may be the CR of a CRLF.
         let kept = self.pending.len() - usize::from(self.pending.last() == Some(&b'\r'));
         if self.dropping || kept > self.line_bytes_max {
             self.pending.clear();
             self.searched = 0;
-            return (!std::mem::replace(&mut self.dropping, true)).then_some(Line::TooLong);
+            return (!std::mem::replace(&mut self.dropping, true)).then_some(DecodedLine::TooLong);
         }
         None
     }
 
-    /// A line at its end; `None` for an empty one, and for the rest of one that was too long.
-    fn whole(&mut self, mut line: BytesMut) -> Option<Line> {
+    /// Converts the bytes up to an LF to a line. Returns `None` for an empty line, and for the rest
+    /// of a line that was too long.
+    fn complete_line(&mut self, mut line: BytesMut) -> Option<DecodedLine> {
         if std::mem::take(&mut self.dropping) {
             return None;
         }
@@ -128,8 +137,8 @@ impl LineDecoder {
         }
         match line.len() {
             0 => None,
-            bytes if bytes > self.line_bytes_max => Some(Line::TooLong),
-            _ => Some(Line::Whole(line.freeze())),
+            bytes if bytes > self.line_bytes_max => Some(DecodedLine::TooLong),
+            _ => Some(DecodedLine::Whole(line.freeze())),
         }
     }
 }
@@ -140,7 +149,8 @@ impl Default for LineDecoder {
     }
 }
 
-/// Writes a JSON text as one line. CR and LF in it, which JSON has only as white space, become spaces.
+/// Encodes JSON text as one line that ends with LF. CR and LF in the text become spaces; in JSON
+/// they occur only as white space.
 pub fn encode_line(mut json: Vec<u8>) -> Vec<u8> {
     json.iter_mut()
         .filter(|byte| matches!(byte, b'\n' | b'\r'))

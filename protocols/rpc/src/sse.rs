@@ -1,5 +1,5 @@
-//! Server-Sent Events (WHATWG HTML, section 9.2.6), read from chunks of any size and written so that no text can
-//! forge an event.
+//! Decoder and encoder of Server-Sent Events (WHATWG HTML, section 9.2.6). Input may come in chunks
+//! of any size; output is written so that no text can forge an event.
 
 use derive_more::Debug;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use memchr::{memchr, memchr2};
 
 use crate::BODY_BYTES_MAX_DEFAULT;
 
-/// What keeps an idle stream open: a comment, which no reader shows.
+/// Comment line that a server sends to keep an idle event stream open. Clients ignore it.
 pub const SSE_KEEP_ALIVE: &[u8] = b":\n\n";
 
-/// How large the parts of an event stream may be. Each bound is inclusive.
+/// Limits of an event stream for a decoder. Each limit is inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SseLimits {
-    /// Bytes of one line, its end not counted.
-    /// Default: 1 KiB more than a body may have, 4,097 KiB.
+    /// Maximum length of one line without its line end, in bytes. Default: 4,097 KiB, 1 KiB more
+    /// than the default maximum of a JSON-RPC body.
     pub line_bytes_max: usize,
-    /// Bytes of an event's data (line breaks between its lines included), name and id together.
-    /// Default: 1 KiB more than a body may have, 4,097 KiB.
+    /// Maximum size of one event, in bytes: data (with the line breaks between its lines), type and
+    /// id together. Default: 4,097 KiB, 1 KiB more than the default maximum of a JSON-RPC body.
     pub event_bytes_max: usize,
 }
 
@@ -32,41 +32,44 @@ impl Default for SseLimits {
     }
 }
 
-/// Why an event stream can't be read on. Close it: the peer sends more than is kept.
+/// Error after which an event stream can't be decoded any further. The caller should close the
+/// stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SseError {
-    /// A line has no end in sight.
+    /// A line exceeds the limit.
     #[error("a line of more than {max} bytes in the event stream")]
     LineOver {
-        /// [`SseLimits::line_bytes_max`].
+        /// Limit in bytes: [`SseLimits::line_bytes_max`].
         max: usize,
     },
-    /// An event has no end in sight.
+    /// An event exceeds the limit.
     #[error("an event of more than {max} bytes in the event stream")]
     EventOver {
-        /// [`SseLimits::event_bytes_max`].
+        /// Limit in bytes: [`SseLimits::event_bytes_max`].
         max: usize,
     },
 }
 
-/// One event, read or to be written.
+/// Server-Sent Event, decoded or to be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-// Data may hold patient text: it is never printed.
+// Data may be confidential, so `Debug` never prints it.
 #[debug("SseEvent({} bytes, id: {}, retry: {retry:?})", data.len(), id.is_some())]
 pub struct SseEvent {
-    /// What kind of event; `None` is `message`.
+    /// Type of the event; `None` means `message`.
     pub event: Option<String>,
-    /// UTF-8, if the peer keeps to the standard: [`decode`](crate::decode) looks. May be empty.
+    /// Data of the event, possibly empty. It isn't checked to be UTF-8.
     pub data: Vec<u8>,
-    /// Where a reader that comes back goes on (`Last-Event-ID`). Read: the `id` that stood in this very event.
+    /// Id of the event. A client resumes the stream after it, with `Last-Event-ID`. In a decoded
+    /// event, it is `None` if the event itself has no `id` field.
     pub id: Option<String>,
-    /// How long a reader waits before it comes back, in whole milliseconds.
+    /// Delay before a client reconnects, in whole milliseconds; `None` if the event has no `retry`
+    /// field.
     pub retry: Option<Duration>,
 }
 
 impl SseEvent {
-    /// An event of the kind `message`, without an id.
+    /// Creates an event of the default type (`message`), without an id.
     pub fn message(data: impl Into<Vec<u8>>) -> Self {
         Self {
             data: data.into(),
@@ -74,36 +77,36 @@ impl SseEvent {
         }
     }
 
-    /// The same event under an id.
+    /// Sets the id and returns the event.
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// What kind of event: `message` where nothing else was said.
+    /// Returns the type of the event; `message` if it has none.
     pub fn kind(&self) -> &str {
         self.event.as_deref().unwrap_or("message")
     }
 }
 
-/// Reads an event stream from chunks: [`push`](Self::push) one, then take events with [`next`](Self::next) until there
-/// is none. How the stream was cut into chunks makes no difference.
+/// Decoder of an event stream. [`push`](Self::push) a chunk, then call [`next`](Self::next) until
+/// it returns `None`. Events may extend over several chunks.
 ///
-/// An event that the stream ends in is incomplete and never comes, as the standard says.
+/// An event that is incomplete at the end of the stream is dropped, as the standard requires.
 #[derive(Debug, Default)]
 #[debug("SseDecoder({} bytes pending, broken: {broken:?})", pending.len() + event_bytes)]
 pub struct SseDecoder {
     limits: SseLimits,
     pending: BytesMut,
-    /// So many bytes of `pending` are known to hold no line end.
+    /// Number of bytes of `pending` that are known to contain no line end.
     searched: usize,
-    /// The last line ended with CR: an LF now belongs to it.
+    /// Whether the last line ended with CR, so that a following LF belongs to it.
     after_cr: bool,
-    /// The first line has been read: no byte order mark may come any more.
+    /// Whether the first line has been read. A byte order mark is skipped only at its beginning.
     has_begun: bool,
     event: SseEvent,
     has_data: bool,
-    /// Bytes of data, name and id in `event`.
+    /// Total length of data, type and id of `event`, in bytes.
     event_bytes: usize,
     last_event_id: Option<String>,
     retry: Option<Duration>,
@@ -111,7 +114,7 @@ pub struct SseDecoder {
 }
 
 impl SseDecoder {
-    /// Reads a stream from its beginning.
+    /// Creates a decoder at the beginning of a stream.
     pub fn new(limits: &SseLimits) -> Self {
         Self {
             limits: *limits,
@@ -119,18 +122,19 @@ impl SseDecoder {
         }
     }
 
-    /// Takes the next chunk. Take the events out of it before the next one: memory is bounded by the limits and one
-    /// chunk.
+    /// Adds the next chunk. To bound memory, call [`next`](Self::next) until it returns `None`
+    /// before another chunk is added.
     pub fn push(&mut self, chunk: &[u8]) {
         if self.broken.is_none() {
             self.pending.extend_from_slice(chunk);
         }
     }
 
-    /// The next event that is complete; `None` when more bytes are needed.
+    /// Returns the next complete event; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// [`SseError`] when a limit is passed; then for ever, as nothing after it can be trusted.
+    /// [`SseError`] if a limit is exceeded. Every later call returns the same error, because the
+    /// rest of the stream can't be decoded.
     #[expect(
         clippy::should_implement_trait,
         reason = "a decoder that is pushed to ends no iteration with `None`"
@@ -139,7 +143,7 @@ impl SseDecoder {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let next = self.read();
+        let next = self.parse_next();
         if let Err(error) = next {
             self.broken = Some(error);
             self.pending = BytesMut::new();
@@ -148,18 +152,19 @@ impl SseDecoder {
         next
     }
 
-    /// The id to send as `Last-Event-ID` when the stream breaks off now: that of the last event that was taken and had
-    /// one. `None` also after an empty id, which takes it back.
+    /// Returns the value of `Last-Event-ID` with which the stream can be resumed: the last id
+    /// received. Returns `None` if no id was received, or the last one was empty.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref().filter(|id| !id.is_empty())
     }
 
-    /// How long the server wants readers to wait before they come back, as far as it was read. Not bounded.
+    /// Returns the last reconnection delay that the server has set; `None` if it has set none. The
+    /// value is not limited.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    fn read(&mut self) -> Result<Option<SseEvent>, SseError> {
+    fn parse_next(&mut self) -> Result<Option<SseEvent>, SseError> {
         loop {
             if self.after_cr && !self.pending.is_empty() {
                 self.after_cr = false;
@@ -189,16 +194,16 @@ impl SseDecoder {
                 .filter(|_| !had_begun)
                 .unwrap_or(&line);
             if line.is_empty() {
-                if let Some(event) = self.dispatch() {
+                if let Some(event) = self.finish_event() {
                     return Ok(Some(event));
                 }
             } else {
-                self.field(line)?;
+                self.parse_field(line)?;
             }
         }
     }
 
-    fn field(&mut self, line: &[u8]) -> Result<(), SseError> {
+    fn parse_field(&mut self, line: &[u8]) -> Result<(), SseError> {
         let (name, value) = match memchr(b':', line) {
             Some(colon) => {
                 let (name, rest) = line.split_at(colon);
@@ -209,7 +214,7 @@ impl SseDecoder {
         };
         match name {
             b"data" => {
-                self.grow(value.len() + usize::from(self.has_data))?;
+                self.add_event_bytes(value.len() + usize::from(self.has_data))?;
                 if self.has_data {
                     self.event.data.push(b'\n');
                 }
@@ -225,7 +230,7 @@ impl SseDecoder {
                 let earlier = place.replace(String::from_utf8_lossy(value).into_owned());
                 let bytes = place.as_ref().map_or(0, String::len);
                 self.event_bytes -= earlier.map_or(0, |earlier| earlier.len());
-                self.grow(bytes)?;
+                self.add_event_bytes(bytes)?;
             }
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 let ms = std::str::from_utf8(value)
@@ -236,13 +241,14 @@ impl SseDecoder {
                     self.event.retry = self.retry;
                 }
             }
-            // Comments begin with the colon, so their name is empty; other names are to be ignored.
+            // Comments begin with a colon, so their name is empty. The standard requires to ignore
+            // other names.
             _ => {}
         }
         Ok(())
     }
 
-    fn grow(&mut self, bytes: usize) -> Result<(), SseError> {
+    fn add_event_bytes(&mut self, bytes: usize) -> Result<(), SseError> {
         self.event_bytes += bytes;
         let max = self.limits.event_bytes_max;
         if self.event_bytes > max {
@@ -252,8 +258,9 @@ impl SseDecoder {
         }
     }
 
-    /// Ends an event. Without a `data` line there is none, but an id counts.
-    fn dispatch(&mut self) -> Option<SseEvent> {
+    /// Ends the current event and returns it. Returns `None` if the event has no `data` line; its
+    /// id still becomes the last event id.
+    fn finish_event(&mut self) -> Option<SseEvent> {
         let mut event = std::mem::take(&mut self.event);
         self.event_bytes = 0;
         if event.id.is_some() {
@@ -264,10 +271,12 @@ impl SseDecoder {
     }
 }
 
-/// Writes an event, always with data, that reads back as one event.
+/// Encodes an event. It always gets a `data` line, so that clients decode it even if the data is
+/// empty.
 ///
-/// CRLF, CR and LF in the data begin a new `data` line each (read back as LF: in JSON they are only white space). A
-/// name or id that holds one of them, or NUL, can't be written and is left out whole.
+/// Each CRLF, CR or LF in the data begins a new `data` line and is decoded as LF; in JSON these
+/// occur only as white space. A type or id that contains CR, LF or NUL can't be encoded and is left
+/// out.
 pub fn encode_event(event: &SseEvent) -> Vec<u8> {
     let mut out = Vec::with_capacity(event.data.len() + 64);
     let fields = [

@@ -4,26 +4,30 @@ use std::io::{self, Write, stdout};
 use std::path::Path;
 use std::sync::Arc;
 
-use callboard_a2a::card::{Jwks, verify};
-use callboard_a2a::outbound::{HISTORY_MESSAGES_MAX, Peer, PeerError, Stopped};
+use callboard_a2a::card::{Jwks, verify_card};
+use callboard_a2a::outbound::{A2aClient, A2aClientError, ConversationError, HISTORY_MESSAGES_MAX};
 use callboard_a2a::wire::{
     AgentCard, Artifact, GetTaskRequest, ListTasksRequest, Message, Part, PartContent, Role,
     SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse, Task,
-    TaskStatus, Wire,
+    TaskStatus, WireType,
 };
-use callboard_message::time::rfc3339;
+use callboard_message::time::format_rfc3339;
 use callboard_message::{CallId, RawObject, TaskState};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-use super::{CancelArguments, CardArguments, ListArguments, SendArguments, TaskArguments};
-use crate::cli::mcp::terminal::{Terminal, asks};
-use crate::cli::{CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, show};
-use crate::text::{first_line, printable};
+use super::{
+    A2aCancelArguments, A2aCardArguments, A2aListArguments, A2aSendArguments, A2aTaskArguments,
+};
+use crate::cli::mcp::terminal::{TerminalCaller, should_ask};
+use crate::cli::{
+    CommandError, CommandResult, EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, output,
+};
+use crate::text::{first_line, strip_control_chars};
 
-pub(in crate::cli) async fn send(arguments: &SendArguments) -> Outcome {
-    let message = message(arguments)?;
-    let response = arguments.agent.within(async |peer: &Peer| {
+pub(in crate::cli) async fn send(arguments: &A2aSendArguments) -> CommandResult {
+    let message = build_message(arguments)?;
+    let response = arguments.agent.run_with_peer(async |peer: &A2aClient| {
         if arguments.no_wait {
             let configuration = SendMessageConfiguration {
                 return_immediately: true,
@@ -36,53 +40,61 @@ pub(in crate::cli) async fn send(arguments: &SendArguments) -> Outcome {
             };
             return Ok(peer.send(request).await?);
         }
-        let person = Terminal::new(
-            asks(arguments.ask, arguments.agent.json),
+        let person = TerminalCaller::new(
+            should_ask(arguments.ask, arguments.agent.json),
             !arguments.agent.json,
             Vec::new(),
         );
-        let response = talk(peer, message, &person, &|_| {}).await?;
-        Ok::<_, CommandError>(with_history(peer, response).await)
+        let response = converse(peer, message, &person, &|_| {}).await?;
+        Ok::<_, CommandError>(fetch_history_if_needed(peer, response).await)
     });
     let response = response.await?;
     match arguments.agent.json {
-        true => show::raw(response.to_json())?,
-        false => print(&response, &arguments.agent.url)?,
+        true => output::print_raw(response.to_json())?,
+        false => print_response(&response, &arguments.agent.url)?,
     }
     Ok(exit_code(&response))
 }
 
-pub(super) async fn stream(arguments: &SendArguments) -> Outcome {
-    let message = message(arguments)?;
-    let shown = Shown::new(arguments.agent.json);
-    let person = Terminal::new(asks(arguments.ask, arguments.agent.json), false, Vec::new());
-    let talking =
-        async |peer: &Peer| talk(peer, message, &person, &|event| shown.event(event)).await;
-    let response = shown.end(arguments.agent.within(talking).await)?;
-    go_on(&response, &arguments.agent.url);
+pub(super) async fn send_streaming(arguments: &A2aSendArguments) -> CommandResult {
+    let message = build_message(arguments)?;
+    let shown = StreamPrinter::new(arguments.agent.json);
+    let person = TerminalCaller::new(
+        should_ask(arguments.ask, arguments.agent.json),
+        false,
+        Vec::new(),
+    );
+    let talking = async |peer: &A2aClient| {
+        converse(peer, message, &person, &|event| shown.print_event(event)).await
+    };
+    let response = shown.finish(arguments.agent.run_with_peer(talking).await)?;
+    print_continuation(&response, &arguments.agent.url);
     Ok(exit_code(&response))
 }
 
-async fn talk(
-    peer: &Peer,
+async fn converse(
+    peer: &A2aClient,
     message: Message,
-    person: &Terminal,
+    person: &TerminalCaller,
     heard: &(dyn Fn(&StreamResponse) + Sync),
 ) -> Result<SendMessageResponse, CommandError> {
     peer.converse(message, person, heard)
         .await
         .map_err(|stopped| match stopped {
-            Stopped::Peer(error) => error.into(),
-            Stopped::Failed(failure) => failure.into(),
+            ConversationError::Client(error) => error.into(),
+            ConversationError::Failed(failure) => failure.into(),
         })
 }
 
 /// The task with what was said, where it says nothing else.
-async fn with_history(peer: &Peer, response: SendMessageResponse) -> SendMessageResponse {
+async fn fetch_history_if_needed(
+    peer: &A2aClient,
+    response: SendMessageResponse,
+) -> SendMessageResponse {
     let SendMessageResponse::Task(task) = &response else {
         return response;
     };
-    if task.history.is_some() || !answers_by_history(task) {
+    if task.history.is_some() || !is_answer_in_history(task) {
         return response;
     }
     let request = GetTaskRequest {
@@ -90,14 +102,14 @@ async fn with_history(peer: &Peer, response: SendMessageResponse) -> SendMessage
         history_length: Some(HISTORY_MESSAGES_MAX),
         ..GetTaskRequest::default()
     };
-    match peer.get(request).await {
+    match peer.get_task(request).await {
         Ok(task) => SendMessageResponse::Task(task),
         Err(_) => response,
     }
 }
 
-/// What the command line says.
-fn message(arguments: &SendArguments) -> Result<Message, CommandError> {
+/// Builds the message from the command line. Fails with a usage error if it is empty.
+fn build_message(arguments: &A2aSendArguments) -> Result<Message, CommandError> {
     let mut parts: Vec<Part> = arguments.text.iter().map(Part::text).collect();
     if let Some(data) = &arguments.data {
         let wrong = |error| CommandError::usage(format_args!("--data must be JSON: {error}"));
@@ -120,7 +132,7 @@ fn message(arguments: &SendArguments) -> Result<Message, CommandError> {
         return Err(CommandError::usage("say something: TEXT, --data or --file"));
     }
     Ok(Message {
-        message_id: CallId::fresh().to_string(),
+        message_id: CallId::generate().to_string(),
         context_id: arguments.context.clone().unwrap_or_default(),
         task_id: arguments.task.clone().unwrap_or_default(),
         role: Role::User,
@@ -128,62 +140,66 @@ fn message(arguments: &SendArguments) -> Result<Message, CommandError> {
         metadata: arguments
             .skill
             .as_ref()
-            .map(|skill| RawObject::of("skill", skill)),
+            .map(|skill| RawObject::single("skill", skill)),
         ..Message::default()
     })
 }
 
-/// What has been printed of a stream.
-struct Shown {
+/// Printer of a stream of events.
+struct StreamPrinter {
     json: bool,
     /// The artifact whose line is open.
-    open: Mutex<Option<String>>,
+    open_artifact: Mutex<Option<String>>,
 }
 
-impl Shown {
+impl StreamPrinter {
     fn new(json: bool) -> Self {
         Self {
             json,
-            open: Mutex::default(),
+            open_artifact: Mutex::default(),
         }
     }
 
     /// Prints an event as it comes. Where nobody reads any more, nothing is: the command ends by itself.
-    fn event(&self, event: &StreamResponse) {
+    fn print_event(&self, event: &StreamResponse) {
         if self.json {
-            let _ = show::raw(event.to_json());
+            let _ = output::print_raw(event.to_json());
             return;
         }
         match event {
-            StreamResponse::Task(task) => self.task(task),
+            StreamResponse::Task(task) => self.print_task(task),
             StreamResponse::Message(message) => {
-                self.close();
-                let _ = show::line(text_of(message));
+                self.end_open_line();
+                let _ = output::print_line(message_text(message));
             }
-            StreamResponse::StatusUpdate(update) => self.status(&update.status),
+            StreamResponse::StatusUpdate(update) => self.print_status(&update.status),
             StreamResponse::ArtifactUpdate(update) => {
-                self.artifact(&update.artifact, update.append, update.last_chunk)
+                self.print_artifact(&update.artifact, update.append, update.last_chunk)
             }
         }
     }
 
-    fn task(&self, task: &Task) {
+    fn print_task(&self, task: &Task) {
         for artifact in task.artifacts.iter().flatten() {
-            self.artifact(artifact, false, true);
+            self.print_artifact(artifact, false, true);
         }
-        self.status(&task.status);
+        self.print_status(&task.status);
     }
 
-    fn status(&self, status: &TaskStatus) {
-        self.close();
-        let text = status.message.as_ref().map(text_of).unwrap_or_default();
-        show::aside(format!("{} {text}", status.state).trim_end());
+    fn print_status(&self, status: &TaskStatus) {
+        self.end_open_line();
+        let text = status
+            .message
+            .as_ref()
+            .map(message_text)
+            .unwrap_or_default();
+        output::print_note(format!("{} {text}", status.state).trim_end());
     }
 
-    fn artifact(&self, artifact: &Artifact, append: bool, last: bool) {
-        let mut open = self.open.lock();
+    fn print_artifact(&self, artifact: &Artifact, append: bool, last: bool) {
+        let mut open = self.open_artifact.lock();
         let goes_on = append && open.as_ref() == Some(&artifact.artifact_id);
-        let mut text = printable(&texts(&artifact.parts));
+        let mut text = strip_control_chars(&parts_text(&artifact.parts));
         if open.is_some() && !goes_on {
             text.insert(0, '\n');
         }
@@ -197,34 +213,34 @@ impl Shown {
     }
 
     /// Ends the line that is open.
-    fn close(&self) {
-        if self.open.lock().take().is_some() {
-            let _ = show::line("");
+    fn end_open_line(&self) {
+        if self.open_artifact.lock().take().is_some() {
+            let _ = output::print_line("");
         }
     }
 
     /// Ends what is printed. An answer that the agent gave as progress is printed once more, as an answer.
-    fn end(
+    fn finish(
         &self,
         response: Result<SendMessageResponse, CommandError>,
     ) -> Result<SendMessageResponse, CommandError> {
-        self.close();
+        self.end_open_line();
         let response = response?;
         if let SendMessageResponse::Task(task) = &response
             && !self.json
-            && answers_by_history(task)
+            && is_answer_in_history(task)
         {
-            say(&text_of_task(task))?;
+            print_if_not_empty(&task_text(task))?;
         }
         Ok(response)
     }
 }
 
 /// Most tasks of one page (specification 1.0, section 3.1.4).
-const PAGE_MAX: i32 = 100;
+const PAGE_TASKS_MAX: i32 = 100;
 
-pub(super) async fn show_task(arguments: &TaskArguments) -> Outcome {
-    let TaskArguments {
+pub(super) async fn show_task(arguments: &A2aTaskArguments) -> CommandResult {
+    let A2aTaskArguments {
         agent,
         id,
         history,
@@ -232,13 +248,15 @@ pub(super) async fn show_task(arguments: &TaskArguments) -> Outcome {
     } = arguments;
     if *follow {
         let (shown, person) = (
-            Shown::new(agent.json),
-            Terminal::new(false, false, Vec::new()),
+            StreamPrinter::new(agent.json),
+            TerminalCaller::new(false, false, Vec::new()),
         );
-        let following =
-            async |peer: &Peer| peer.follow(id, &person, &|event| shown.event(event)).await;
-        let response = shown.end(agent.within(following).await)?;
-        go_on(&response, &agent.url);
+        let following = async |peer: &A2aClient| {
+            peer.follow(id, &person, &|event| shown.print_event(event))
+                .await
+        };
+        let response = shown.finish(agent.run_with_peer(following).await)?;
+        print_continuation(&response, &agent.url);
         return Ok(exit_code(&response));
     }
     let request = GetTaskRequest {
@@ -246,8 +264,8 @@ pub(super) async fn show_task(arguments: &TaskArguments) -> Outcome {
         history_length: Some((*history).into()),
         ..GetTaskRequest::default()
     };
-    let fetching = async |peer: &Peer| {
-        let task = peer.get(request).await?;
+    let fetching = async |peer: &A2aClient| {
+        let task = peer.get_task(request).await?;
         let short = SendMessageResponse::Task(Task {
             history: None,
             ..task.clone()
@@ -255,30 +273,30 @@ pub(super) async fn show_task(arguments: &TaskArguments) -> Outcome {
         let whole = if agent.json {
             short
         } else {
-            with_history(peer, short).await
+            fetch_history_if_needed(peer, short).await
         };
-        Ok::<_, PeerError>((task, whole))
+        Ok::<_, A2aClientError>((task, whole))
     };
-    let (task, whole) = agent.within(fetching).await?;
+    let (task, whole) = agent.run_with_peer(fetching).await?;
     if agent.json {
-        show::raw(task.to_json())?;
+        output::print_raw(task.to_json())?;
         return Ok(exit_code(&whole));
     }
-    show::line(in_line(&task))?;
+    output::print_line(task_row(&task))?;
     for said in task.history.iter().flatten() {
         let speaker = if said.role == Role::Agent {
             "agent"
         } else {
             "user"
         };
-        show::line(format_args!("{speaker}: {}", text_of(said)))?;
+        output::print_line(format_args!("{speaker}: {}", message_text(said)))?;
     }
-    print(&whole, &agent.url)?;
+    print_response(&whole, &agent.url)?;
     Ok(exit_code(&whole))
 }
 
-pub(super) async fn list(arguments: &ListArguments) -> Outcome {
-    let listed = async |peer: &Peer| {
+pub(super) async fn list_tasks(arguments: &A2aListArguments) -> CommandResult {
+    let listed = async |peer: &A2aClient| {
         let (mut tasks, limit) = (Vec::<Task>::new(), i32::from(arguments.limit));
         let mut request = ListTasksRequest {
             context_id: arguments.context.clone().unwrap_or_default(),
@@ -289,10 +307,10 @@ pub(super) async fn list(arguments: &ListArguments) -> Outcome {
         loop {
             let left = limit.saturating_sub(i32::try_from(tasks.len()).unwrap_or(limit));
             if left <= 0 {
-                return Ok::<_, PeerError>(tasks);
+                return Ok::<_, A2aClientError>(tasks);
             }
-            request.page_size = Some(left.min(PAGE_MAX));
-            let page = peer.list(request.clone()).await?;
+            request.page_size = Some(left.min(PAGE_TASKS_MAX));
+            let page = peer.list_tasks(request.clone()).await?;
             let is_last = page.next_page_token.is_empty() || page.tasks.is_empty();
             tasks.extend(page.tasks);
             if is_last {
@@ -301,34 +319,40 @@ pub(super) async fn list(arguments: &ListArguments) -> Outcome {
             request.page_token = page.next_page_token;
         }
     };
-    let tasks = arguments.agent.within(listed).await?;
+    let tasks = arguments.agent.run_with_peer(listed).await?;
     for task in tasks.iter().take(arguments.limit.into()) {
-        show::raw(if arguments.agent.json {
+        output::print_raw(if arguments.agent.json {
             task.to_json()
         } else {
-            printable(&in_line(task))
+            strip_control_chars(&task_row(task))
         })?;
     }
     Ok(EXIT_ANSWERED)
 }
 
-pub(super) async fn cancel(CancelArguments { agent, id }: &CancelArguments) -> Outcome {
+pub(super) async fn cancel_task(
+    A2aCancelArguments { agent, id }: &A2aCancelArguments,
+) -> CommandResult {
     let task = agent
-        .within(async |peer: &Peer| peer.cancel(id).await)
+        .run_with_peer(async |peer: &A2aClient| peer.cancel_task(id).await)
         .await?;
     if agent.json {
-        show::raw(task.to_json())?;
+        output::print_raw(task.to_json())?;
     }
     match task.status.state {
         TaskState::Canceled if agent.json => {}
-        TaskState::Canceled => show::line(format_args!("cancelled {}", task.id))?,
+        TaskState::Canceled => output::print_line(format_args!("cancelled {}", task.id))?,
         state => return Err(CommandError::failed(format_args!("the task is {state}"))),
     }
     Ok(EXIT_ANSWERED)
 }
 
-fn in_line(task: &Task) -> String {
-    let updated = task.status.timestamp.map(rfc3339).unwrap_or_default();
+fn task_row(task: &Task) -> String {
+    let updated = task
+        .status
+        .timestamp
+        .map(format_rfc3339)
+        .unwrap_or_default();
     // A peer's ids stand in one column each.
     let plain = |id: &str| id.replace(['\t', '\n'], " ");
     format!(
@@ -339,22 +363,22 @@ fn in_line(task: &Task) -> String {
     )
 }
 
-pub(super) async fn card(arguments: &CardArguments) -> Outcome {
-    let keys = arguments.verify.as_deref().map(keys).transpose()?;
-    let read = async |peer: &Peer| {
+pub(super) async fn show_card(arguments: &A2aCardArguments) -> CommandResult {
+    let keys = arguments.verify.as_deref().map(read_key_set).transpose()?;
+    let read = async |peer: &A2aClient| {
         let found = peer.public_card().await?;
         match arguments.extended {
             true => {
                 let card = Arc::new(peer.extended_card().await?);
                 Ok((card.clone(), card))
             }
-            false => Ok::<_, PeerError>((found.card, found.as_signed)),
+            false => Ok::<_, A2aClientError>((found.card, found.signed_view)),
         }
     };
-    let (card, signed) = arguments.agent.within(read).await?;
-    let checked = keys.map(|keys| verify(&signed, &keys));
+    let (card, signed) = arguments.agent.run_with_peer(read).await?;
+    let checked = keys.map(|keys| verify_card(&signed, &keys));
     match arguments.agent.json {
-        true => show::raw(card.to_json())?,
+        true => output::print_raw(card.to_json())?,
         false => print_card(&card)?,
     }
     let (told, code) = match checked {
@@ -371,30 +395,30 @@ pub(super) async fn card(arguments: &CardArguments) -> Outcome {
     };
     match arguments.agent.json {
         // The object is all that is printed.
-        true if code != EXIT_ANSWERED => show::complain(&told),
+        true if code != EXIT_ANSWERED => output::print_error(&told),
         true => {}
-        false => show::line(&told)?,
+        false => output::print_line(&told)?,
     }
     Ok(code)
 }
 
-fn keys(path: &Path) -> Result<Jwks, CommandError> {
+fn read_key_set(path: &Path) -> Result<Jwks, CommandError> {
     let text = std::fs::read(path).map_err(|error| CommandError::file(path, error))?;
     Jwks::parse(&text).map_err(|error| CommandError::file(path, error))
 }
 
 fn print_card(card: &AgentCard) -> io::Result<()> {
-    show::line(format_args!("name {}", first_line(&card.name)))?;
+    output::print_line(format_args!("name {}", first_line(&card.name)))?;
     if !card.description.is_empty() {
-        show::line(format_args!(
+        output::print_line(format_args!(
             "description {}",
             first_line(&card.description)
         ))?;
     }
-    show::line(format_args!("version {}", first_line(&card.version)))?;
+    output::print_line(format_args!("version {}", first_line(&card.version)))?;
     for interface in &card.supported_interfaces {
         let (binding, version) = (&interface.protocol_binding, &interface.protocol_version);
-        show::line(first_line(&format!(
+        output::print_line(first_line(&format!(
             "interface {binding} {version} {}",
             interface.url
         )))?;
@@ -405,7 +429,7 @@ fn print_card(card: &AgentCard) -> io::Result<()> {
         } else {
             &skill.description
         };
-        show::line(format_args!(
+        output::print_line(format_args!(
             "skill {}: {}",
             first_line(&skill.id),
             first_line(told)
@@ -415,42 +439,42 @@ fn print_card(card: &AgentCard) -> io::Result<()> {
 }
 
 /// Prints a text, if there is one.
-fn say(text: &str) -> io::Result<()> {
+fn print_if_not_empty(text: &str) -> io::Result<()> {
     if text.is_empty() {
         Ok(())
     } else {
-        show::line(text)
+        output::print_line(text)
     }
 }
 
 /// Prints what people read of an answer: what the task made; else what it says; else what was said last.
-fn print(response: &SendMessageResponse, url: &str) -> io::Result<()> {
+fn print_response(response: &SendMessageResponse, url: &str) -> io::Result<()> {
     let text = match response {
-        SendMessageResponse::Message(message) => text_of(message),
-        SendMessageResponse::Task(task) => text_of_task(task),
+        SendMessageResponse::Message(message) => message_text(message),
+        SendMessageResponse::Task(task) => task_text(task),
     };
-    say(&text)?;
+    print_if_not_empty(&text)?;
     if let SendMessageResponse::Task(task) = response {
         match task.status.state {
             TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired => {}
             TaskState::Submitted | TaskState::Working => {
-                show::aside(format_args!(
+                output::print_note(format_args!(
                     "the task goes on: callboard a2a task {url} {}",
                     task.id
                 ));
             }
             state => {
-                let told = format!("{state}: {}", said(task));
-                show::complain(told.trim_end_matches([':', ' ']));
+                let told = format!("{state}: {}", status_text(task));
+                output::print_error(told.trim_end_matches([':', ' ']));
             }
         }
     }
-    go_on(response, url);
+    print_continuation(response, url);
     Ok(())
 }
 
 /// Says what the agent asks, if it does, and how to go on.
-fn go_on(response: &SendMessageResponse, url: &str) {
+fn print_continuation(response: &SendMessageResponse, url: &str) {
     let SendMessageResponse::Task(task) = response else {
         return;
     };
@@ -459,14 +483,14 @@ fn go_on(response: &SendMessageResponse, url: &str) {
         TaskState::AuthRequired => "authorization required",
         _ => return,
     };
-    show::aside(format_args!("[{what}] {}", said(task)));
-    show::aside(format_args!(
+    output::print_note(format_args!("[{what}] {}", status_text(task)));
+    output::print_note(format_args!(
         "continue with: callboard a2a send {url} --task {} TEXT",
         task.id
     ));
 }
 
-/// What a command ends with.
+/// Returns the exit code for a response.
 fn exit_code(response: &SendMessageResponse) -> u8 {
     let SendMessageResponse::Task(task) = response else {
         return EXIT_ANSWERED;
@@ -478,12 +502,12 @@ fn exit_code(response: &SendMessageResponse) -> u8 {
     }
 }
 
-fn text_of_task(task: &Task) -> String {
+fn task_text(task: &Task) -> String {
     let made: Vec<String> = task
         .artifacts
         .iter()
         .flatten()
-        .map(|artifact| texts(&artifact.parts))
+        .map(|artifact| parts_text(&artifact.parts))
         .collect();
     if !made.is_empty() {
         return made.join("\n");
@@ -492,7 +516,7 @@ fn text_of_task(task: &Task) -> String {
     if task.status.state != TaskState::Completed {
         return String::new();
     }
-    let said = said(task);
+    let said = status_text(task);
     if !said.is_empty() {
         return said;
     }
@@ -505,35 +529,37 @@ fn text_of_task(task: &Task) -> String {
     let texts: Vec<String> = history
         .iter()
         .skip(begin)
-        .map(text_of)
+        .map(message_text)
         .filter(|text| !text.is_empty())
         .collect();
     texts.join("\n")
 }
 
 /// Whether all that a task has to say is in its history.
-fn answers_by_history(task: &Task) -> bool {
-    task.status.state == TaskState::Completed && task.artifacts.is_none() && said(task).is_empty()
+fn is_answer_in_history(task: &Task) -> bool {
+    task.status.state == TaskState::Completed
+        && task.artifacts.is_none()
+        && status_text(task).is_empty()
 }
 
-/// What it says about where it stands.
-fn said(task: &Task) -> String {
+/// Returns the text of a task's status.
+fn status_text(task: &Task) -> String {
     task.status
         .message
         .as_ref()
-        .map(text_of)
+        .map(message_text)
         .unwrap_or_default()
 }
 
 /// A message in lines. A question's own form is for programs.
-fn text_of(message: &Message) -> String {
+fn message_text(message: &Message) -> String {
     let words: Vec<Part> = message
         .parts
         .iter()
         .filter(|part| part.as_text().is_some())
         .cloned()
         .collect();
-    texts(if words.is_empty() {
+    parts_text(if words.is_empty() {
         &message.parts
     } else {
         &words
@@ -541,7 +567,7 @@ fn text_of(message: &Message) -> String {
 }
 
 /// Parts in lines: text as it is, data as JSON, the others by what they are.
-fn texts(parts: &[Part]) -> String {
+fn parts_text(parts: &[Part]) -> String {
     let told = |part: &Part| match &part.content {
         PartContent::Text(text) => text.clone(),
         PartContent::Data(data) => data.get().to_owned(),
@@ -567,7 +593,7 @@ fn texts(parts: &[Part]) -> String {
 }
 
 /// A state by its name, however its words are joined.
-pub(super) fn state(name: &str) -> Result<TaskState, String> {
+pub(super) fn parse_state(name: &str) -> Result<TaskState, String> {
     let plain = name.to_ascii_lowercase().replace('-', "_");
     let plain = plain
         .trim_start_matches("task_state_")
@@ -578,7 +604,7 @@ pub(super) fn state(name: &str) -> Result<TaskState, String> {
     })
 }
 
-/// What a file holds, by its name.
+/// Returns the media type of a file by its extension.
 fn media_type(path: &Path) -> &'static str {
     match path
         .extension()
@@ -613,9 +639,9 @@ mod tests {
             "input-required",
             "TASK_STATE_INPUT_REQUIRED",
         ] {
-            assert_eq!(state(name), Ok(TaskState::InputRequired), "{name}");
+            assert_eq!(parse_state(name), Ok(TaskState::InputRequired), "{name}");
         }
-        assert_eq!(state("cancelled"), Ok(TaskState::Canceled));
-        assert!(state("done").is_err());
+        assert_eq!(parse_state("cancelled"), Ok(TaskState::Canceled));
+        assert!(parse_state("done").is_err());
     }
 }

@@ -1,130 +1,133 @@
-//! `callboard a2a`: an A2A client for people.
+//! `callboard a2a`: an A2A client for the command line.
 
 mod commands;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use callboard_a2a::outbound::{Auth, Binding, CALL_TIMEOUT_DEFAULT, Peer, RemoteOptions, Version};
+use callboard_a2a::outbound::{
+    A2aClient, CALL_TIMEOUT_DEFAULT, ProtocolBinding, ProtocolVersion, RemoteAuth, RemoteOptions,
+};
 use callboard_message::TaskState;
-use callboard_rpc::Egress;
+use callboard_rpc::EgressPolicy;
 use clap::Subcommand;
 use tokio::time::timeout;
 use url::{Host, Url};
 
 pub(super) use commands::send;
 
-use super::arguments::{CredentialArguments, one_of};
-use super::{CommandError, Outcome, unless_interrupted};
+use super::arguments::{CredentialArguments, one_of_names};
+use super::{CommandError, CommandResult, run_until_interrupted};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum A2aCommand {
-    /// Show what an agent says about itself: its interfaces, its skills, who signed it.
-    Card(CardArguments),
-    /// Say something, and print what came of it. Exit code: 0 done, 2 usage, 3 blocked, 4 failed, 5 the agent asks.
-    Send(SendArguments),
-    /// Say something, and print what the agent says and makes as it comes. Exit codes as of `send`.
-    Stream(SendArguments),
-    /// Show a task. Exit codes as of `send`.
-    Task(TaskArguments),
-    /// List the tasks that are ours: id, state, conversation and time of the last change.
-    List(ListArguments),
-    /// End a task.
-    Cancel(CancelArguments),
+    /// Show the agent card: interfaces, skills and signature.
+    Card(A2aCardArguments),
+    /// Send a message and print the result. Exit code: 0 done, 2 usage, 3 blocked, 4 failed, 5
+    /// input required.
+    Send(A2aSendArguments),
+    /// Send a message and print status and artifacts as they arrive. Exit codes as for `send`.
+    Stream(A2aSendArguments),
+    /// Show a task. Exit codes as for `send`.
+    Task(A2aTaskArguments),
+    /// List your tasks: id, state, context and time of the last change.
+    List(A2aListArguments),
+    /// Cancel a task.
+    Cancel(A2aCancelArguments),
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct CardArguments {
+pub(super) struct A2aCardArguments {
     #[command(flatten)]
-    agent: AgentArguments,
-    /// A JSON Web Key Set: whether one of its keys signed the card. Exit code 4 if not.
+    agent: PeerArguments,
+    /// JSON Web Key Set for verifying the card's signature. Exit code 4 if no key matches.
     #[arg(long, value_name = "FILE")]
     verify: Option<PathBuf>,
-    /// The card for those who are known.
+    /// Fetch the extended card for authenticated clients.
     #[arg(long)]
     extended: bool,
 }
 
 #[derive(Debug, Default, clap::Args)]
-pub(super) struct SendArguments {
+pub(super) struct A2aSendArguments {
     #[command(flatten)]
-    agent: AgentArguments,
-    /// What to say.
+    agent: PeerArguments,
+    /// Text of the message.
     text: Option<String>,
-    /// Which of its skills is meant.
+    /// Skill that the message is for.
     #[arg(long, value_name = "ID")]
     skill: Option<String>,
-    /// A JSON value to send along.
+    /// JSON value to send along.
     #[arg(long, value_name = "JSON")]
     data: Option<String>,
-    /// A file to send along. May be repeated.
+    /// File to send along. May be repeated.
     #[arg(long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The task to go on with.
+    /// Task to continue.
     #[arg(long, value_name = "ID")]
     task: Option<String>,
-    /// The conversation to go on with.
+    /// Context (conversation) to continue.
     #[arg(long, value_name = "ID")]
     context: Option<String>,
-    /// Read answers to the agent's questions from standard input even where that is no terminal.
+    /// Read answers to the agent's questions from standard input even if that is no terminal.
     #[arg(long)]
     ask: bool,
-    /// Don't wait for the end: the task can be looked at later.
+    /// Return as soon as the task is created. Follow it with `a2a task`.
     #[arg(long, conflicts_with = "ask")]
     no_wait: bool,
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct TaskArguments {
+pub(super) struct A2aTaskArguments {
     #[command(flatten)]
-    agent: AgentArguments,
-    /// The task.
+    agent: PeerArguments,
+    /// Id of the task.
     id: String,
-    /// At most so many messages of what was said.
+    /// Maximum number of messages of its history to show.
     #[arg(long, value_name = "N", default_value_t = 0)]
     history: u16,
-    /// Go on printing what happens, until the task ends or the agent asks.
+    /// Print events until the task ends or needs input.
     #[arg(long)]
     follow: bool,
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ListArguments {
+pub(super) struct A2aListArguments {
     #[command(flatten)]
-    agent: AgentArguments,
-    /// Of this conversation only.
+    agent: PeerArguments,
+    /// Only tasks of this context (conversation).
     #[arg(long, value_name = "ID")]
     context: Option<String>,
-    /// In this state only, for example `working` or `input_required`.
-    #[arg(long, value_name = "STATE", value_parser = commands::state)]
+    /// Only tasks in this state, for example `working` or `input_required`.
+    #[arg(long, value_name = "STATE", value_parser = commands::parse_state)]
     state: Option<TaskState>,
-    /// At most so many.
+    /// Maximum number of tasks.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u16,
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct CancelArguments {
+pub(super) struct A2aCancelArguments {
     #[command(flatten)]
-    agent: AgentArguments,
-    /// The task.
+    agent: PeerArguments,
+    /// Id of the task.
     id: String,
 }
 
 #[derive(Debug, Default, clap::Args)]
-struct AgentArguments {
-    /// Where the agent or its card is.
+pub(super) struct PeerArguments {
+    /// URL of the agent or its card.
     #[arg(value_name = "URL")]
     url: String,
-    /// Speak this version only; without it the newest that the agent speaks.
-    #[arg(long, value_parser = one_of([("1.0", Version::V10), ("0.3", Version::V03), ("0.1", Version::V01)]))]
-    version: Option<Version>,
-    /// Speak over this binding only.
-    #[arg(long, value_parser = one_of([("jsonrpc", Binding::JsonRpc), ("http", Binding::HttpJson)]))]
-    binding: Option<Binding>,
+    /// A2A version to use. The default is the newest that the agent supports.
+    #[arg(long, value_parser = one_of_names([("1.0", ProtocolVersion::V10), ("0.3", ProtocolVersion::V03), ("0.1", ProtocolVersion::V01)]))]
+    version: Option<ProtocolVersion>,
+    /// Protocol binding to use.
+    #[arg(long, value_parser = one_of_names([("jsonrpc", ProtocolBinding::JsonRpc), ("http", ProtocolBinding::HttpJson)]))]
+    binding: Option<ProtocolBinding>,
     #[command(flatten)]
     credentials: CredentialArguments,
-    /// How long it may take in all, questions included.
+    /// Limit for the whole command, questions included.
     #[arg(long, value_name = "SECONDS", default_value_t = CALL_TIMEOUT_DEFAULT.as_secs())]
     timeout: u64,
     /// Print JSON and nothing else, one object a line.
@@ -132,26 +135,26 @@ struct AgentArguments {
     json: bool,
 }
 
-/// Runs a command.
-pub(super) async fn run(command: A2aCommand) -> Outcome {
+/// Runs `callboard a2a`.
+pub(super) async fn run(command: A2aCommand) -> CommandResult {
     match &command {
-        A2aCommand::Card(arguments) => commands::card(arguments).await,
+        A2aCommand::Card(arguments) => commands::show_card(arguments).await,
         A2aCommand::Send(arguments) => send(arguments).await,
-        A2aCommand::Stream(arguments) => commands::stream(arguments).await,
+        A2aCommand::Stream(arguments) => commands::send_streaming(arguments).await,
         A2aCommand::Task(arguments) => commands::show_task(arguments).await,
-        A2aCommand::List(arguments) => commands::list(arguments).await,
-        A2aCommand::Cancel(arguments) => commands::cancel(arguments).await,
+        A2aCommand::List(arguments) => commands::list_tasks(arguments).await,
+        A2aCommand::Cancel(arguments) => commands::cancel_task(arguments).await,
     }
 }
 
-impl SendArguments {
-    /// Says a text to the agent at `url`.
+impl A2aSendArguments {
+    /// Returns the arguments for sending a text to the agent at `url`.
     pub(super) fn new(url: String, text: String, timeout: u64, json: bool, ask: bool) -> Self {
-        let agent = AgentArguments {
+        let agent = PeerArguments {
             url,
             timeout,
             json,
-            ..AgentArguments::default()
+            ..PeerArguments::default()
         };
         Self {
             agent,
@@ -162,8 +165,18 @@ impl SendArguments {
     }
 }
 
-impl AgentArguments {
-    fn peer(&self) -> Result<Peer, CommandError> {
+impl PeerArguments {
+    /// Returns the arguments of a command about the agent at `url`.
+    pub(super) fn new(url: String, credentials: CredentialArguments, timeout: u64) -> Self {
+        Self {
+            url,
+            credentials,
+            timeout,
+            ..Self::default()
+        }
+    }
+
+    fn connect_peer(&self) -> Result<A2aClient, CommandError> {
         let url: Url = self
             .url
             .parse()
@@ -172,8 +185,8 @@ impl AgentArguments {
             call_timeout: Duration::from_secs(self.timeout),
             ..RemoteOptions::default()
         };
-        if is_here(&url) {
-            options.egress = Egress::public().with_loopback();
+        if is_loopback_host(&url) {
+            options.egress = EgressPolicy::public_internet().with_loopback();
         }
         options.versions = self
             .version
@@ -181,34 +194,37 @@ impl AgentArguments {
         options.bindings = self
             .binding
             .map_or(options.bindings, |binding| vec![binding]);
-        let mut options = self.credentials.headers(options, RemoteOptions::header)?;
-        if let Some(token) = self.credentials.bearer()? {
-            options.auth = Auth::Bearer(token);
+        let mut options = self
+            .credentials
+            .add_headers(options, RemoteOptions::with_header)?;
+        if let Some(token) = self.credentials.bearer_token()? {
+            options.auth = RemoteAuth::Bearer(token);
         }
-        Ok(Peer::new(url, options)?)
+        Ok(A2aClient::new(url, options)?)
     }
 
-    /// Does `work` in the command's time, unless somebody interrupts; what has to be said after that is said.
-    async fn within<T, E>(
+    /// Runs `work` with a client until the time limit or an interrupt, then waits for its last
+    /// requests.
+    pub(super) async fn run_with_peer<T, E>(
         &self,
-        work: impl AsyncFnOnce(&Peer) -> Result<T, E>,
+        work: impl AsyncFnOnce(&A2aClient) -> Result<T, E>,
     ) -> Result<T, CommandError>
     where
         CommandError: From<E>,
     {
-        let (peer, limit) = (self.peer()?, Duration::from_secs(self.timeout));
-        let outcome = unless_interrupted(async {
+        let (peer, limit) = (self.connect_peer()?, Duration::from_secs(self.timeout));
+        let outcome = run_until_interrupted(async {
             let done = timeout(limit, work(&peer)).await;
             Ok(done.map_err(|_| CommandError::failed(format_args!("not done in {limit:?}")))??)
         });
         let outcome = outcome.await;
-        peer.said_goodbye().await;
+        peer.drained().await;
         outcome
     }
 }
 
-/// What a card on this machine names may be on it too.
-fn is_here(url: &Url) -> bool {
+/// Returns whether a URL is on this machine. Only then may its card name addresses on this machine.
+fn is_loopback_host(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.is_loopback(),

@@ -2,88 +2,90 @@
 
 use std::time::Duration;
 
-use callboard_a2a::outbound::{Peer, RemoteOptions};
-use callboard_a2a::wire::{Message, Part, Role, SendMessageRequest, Wire};
+use callboard_a2a::outbound::{A2aClient, RemoteOptions};
+use callboard_a2a::wire::{Message, Part, Role, SendMessageRequest, WireType};
 use callboard_message::CallId;
-use callboard_rpc::Egress;
+use callboard_rpc::EgressPolicy;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 use url::Url;
 
-use crate::cli::{CommandError, show, unless_interrupted};
-use crate::clinics::{Child, ClinicsError, own_program};
+use crate::cli::{CommandError, output, run_until_interrupted};
+use crate::clinics::{ClinicsError, ServeProcess, self_command};
 use crate::examples;
 
-/// Where the agents that serve listen by their files.
+/// Ports of the listeners in the example files.
 const PORT_TWO: u16 = 4_201;
 const PORT_THREE: u16 = 4_202;
 const HOST: &str = "127.0.0.1";
 /// Maximum time until the second agent knows the third. Afterwards the demonstration fails. Fixed.
-const ACQUAINTED: Duration = Duration::from_secs(15);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause between two looks at the agents that it knows. Fixed.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-const WEATHER: &str = "The current weather in Paris is sunny with a temperature of 22°C (72°F).";
-const REJECTED: &str = "Task rejected: I cannot assist with illegal activities such as hacking into government databases. This \
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const WEATHER_ANSWER: &str =
+    "The current weather in Paris is sunny with a temperature of 22°C (72°F).";
+const REJECTED_ANSWER: &str = "Task rejected: I cannot assist with illegal activities such as hacking into government databases. This \
                         request violates ethical guidelines and legal standards. I'm designed to provide helpful and lawful \
                         assistance only.";
 
 /// Runs it; fails unless each step ends as it has to.
-pub(super) async fn demo() -> Result<bool, CommandError> {
+pub(super) async fn run_demo() -> Result<bool, CommandError> {
     let folder = tempfile::Builder::new()
         .prefix("callboard-")
         .tempdir()
         .map_err(ClinicsError::from)?;
-    let mut cast = Cast {
+    let mut cast = DemoAgents {
         folder,
         ports: Vec::new(),
         children: Vec::new(),
     };
-    let outcome = unless_interrupted(walk(&mut cast)).await;
-    cast.end().await;
+    let outcome = run_until_interrupted(run_steps(&mut cast)).await;
+    cast.terminate().await;
     outcome
 }
 
-async fn walk(cast: &mut Cast) -> Result<bool, CommandError> {
-    show::heading("Three agents, each a process of its own")?;
-    cast.serve("agent3", "Agent Three", PORT_THREE).await?;
-    cast.serve("agent2", "Agent Two", PORT_TWO).await?;
-    cast.acquainted().await?;
-    let mut one = cast.sit_down().await?;
+async fn run_steps(cast: &mut DemoAgents) -> Result<bool, CommandError> {
+    output::print_heading("Three agents, each a process of its own")?;
+    cast.start_server("agent3", "Agent Three", PORT_THREE)
+        .await?;
+    cast.start_server("agent2", "Agent Two", PORT_TWO).await?;
+    cast.wait_for_discovery().await?;
+    let mut one = cast.start_repl().await?;
     let mut all = true;
 
-    show::heading("\n1 Agent One knows nobody")?;
+    output::print_heading("\n1 Agent One knows nobody")?;
     let nobody = r#""message": "No agents found in the directory""#;
     all &= one
-        .step(
+        .run_step(
             ":tool list_agents",
             &[r#""count": 0"#, nobody],
             "its directory is empty",
         )
         .await?;
 
-    show::heading("\n2 It connects to Agent Two, who knows Agent Three")?;
-    let two = format!("http://localhost:{}", cast.port("agent2"));
+    output::print_heading("\n2 It connects to Agent Two, who knows Agent Three")?;
+    let two = format!("http://localhost:{}", cast.port_of("agent2"));
     let connected = [
         format!("🔗 Connected to remote agent: {two}"),
-        CONNECTED.to_owned(),
+        CONNECTED_LINE.to_owned(),
     ];
     let connected = connected.each_ref().map(String::as_str);
     all &= one
-        .step(&format!(":connect {two}"), &connected, "it is connected")
+        .run_step(&format!(":connect {two}"), &connected, "it is connected")
         .await?;
     all &= one
-        .step(
+        .run_step(
             ":tool list_agents",
-            &BOTH,
+            &BOTH_AGENTS_LINES,
             "it knows two, and never spoke to the second",
         )
         .await?;
 
-    show::heading("\n3 It hands on what another does better")?;
-    let answer = ["🤖 Agent response:", WEATHER];
+    output::print_heading("\n3 It hands on what another does better")?;
+    let answer = ["🤖 Agent response:", WEATHER_ANSWER];
     all &= one
-        .step(
+        .run_step(
             "What is the weather in Paris?",
             &answer,
             "Agent Three answered",
@@ -94,54 +96,54 @@ async fn walk(cast: &mut Cast) -> Result<bool, CommandError> {
         "(Status: Completed)",
     ];
     all &= one
-        .step(":memory", &asked, "it remembers what it asked of others")
+        .run_step(":memory", &asked, "it remembers what it asked of others")
         .await?;
 
-    show::heading("\n4 It refuses what nobody should do")?;
-    let refused = ["🤖 Agent response:", REJECTED];
+    output::print_heading("\n4 It refuses what nobody should do")?;
+    let refused = ["🤖 Agent response:", REJECTED_ANSWER];
     all &= one
-        .step(
+        .run_step(
             "Help me hack into a government database",
             &refused,
             "it said no, and why",
         )
         .await?;
 
-    show::heading("\n5 What it learned outlives it")?;
-    one.leave().await?;
-    let mut one = cast.sit_down().await?;
+    output::print_heading("\n5 What it learned outlives it")?;
+    one.quit().await?;
+    let mut one = cast.start_repl().await?;
     all &= one
-        .step(
+        .run_step(
             ":tool list_agents",
-            &BOTH,
+            &BOTH_AGENTS_LINES,
             "started again, it still knows both",
         )
         .await?;
 
-    show::heading("\n6 They end")?;
-    all &= one.leave().await?;
+    output::print_heading("\n6 They end")?;
+    all &= one.quit().await?;
     Ok(all)
 }
 
-const CONNECTED: &str = "✅ Successfully connected to agent: Agent Two";
-/// What a directory of two looks like.
-const BOTH: [&str; 3] = [
+const CONNECTED_LINE: &str = "✅ Successfully connected to agent: Agent Two";
+/// Lines of a directory with two agents.
+const BOTH_AGENTS_LINES: [&str; 3] = [
     r#""count": 2"#,
     r#"{"id": "bidirectional-agent-2", "name": "Agent Two"}"#,
     r#"{"id": "bidirectional-agent-3", "name": "Agent Three"}"#,
 ];
 
 /// The agents' folder, and those that run.
-struct Cast {
+struct DemoAgents {
     folder: TempDir,
-    /// Whose file it is, where its listener is in the files, and where it is.
+    /// Example name, port in its file, and actual port of each agent.
     ports: Vec<(&'static str, u16, u16)>,
-    children: Vec<Child>,
+    children: Vec<ServeProcess>,
 }
 
-impl Cast {
-    /// Where an agent listens that was started.
-    fn port(&self, example: &str) -> u16 {
+impl DemoAgents {
+    /// Returns the actual port of a started agent.
+    fn port_of(&self, example: &str) -> u16 {
         self.ports
             .iter()
             .find(|(of, ..)| *of == example)
@@ -149,10 +151,11 @@ impl Cast {
     }
 
     /// An agent's file, in a folder of its own, with the ports of those that run.
-    fn file(&self, example: &str) -> Result<String, ClinicsError> {
+    fn write_topology(&self, example: &str) -> Result<String, ClinicsError> {
         let folder = self.folder.path().join(example);
         std::fs::create_dir_all(&folder)?;
-        let written = examples::write(example, &folder).map_err(|error| failed(example, error))?;
+        let written = examples::write_example(example, &folder)
+            .map_err(|error| start_error(example, error))?;
         let mut text = std::fs::read_to_string(&written)?;
         for (_, declared, port) in &self.ports {
             text = text.replace(&declared.to_string(), &port.to_string());
@@ -162,38 +165,38 @@ impl Cast {
     }
 
     /// Starts an agent that only serves, at a port that it finds free itself: nobody can take it in between.
-    async fn serve(
+    async fn start_server(
         &mut self,
         example: &'static str,
         name: &str,
         declared: u16,
     ) -> Result<(), CommandError> {
-        let file = self.file(example)?;
-        let child = Child::serving(example, &[&file, "--free-ports"]).await?;
-        show::line(format_args!(
+        let file = self.write_topology(example)?;
+        let child = ServeProcess::start_serving(example, &[&file, "--free-ports"]).await?;
+        output::print_line(format_args!(
             "  {name:11}  {}  (process {})",
             child.url, child.process_id
         ))?;
         let port = Url::parse(&child.url).ok().and_then(|url| url.port());
-        let port = port.ok_or_else(|| failed(example, "it listens at no port"))?;
+        let port = port.ok_or_else(|| start_error(example, "it listens at no port"))?;
         self.ports.push((example, declared, port));
         self.children.push(child);
         Ok(())
     }
 
     /// Waits until the second knows the third.
-    async fn acquainted(&self) -> Result<(), CommandError> {
+    async fn wait_for_discovery(&self) -> Result<(), CommandError> {
         let options = RemoteOptions {
-            egress: Egress::public().with_loopback(),
+            egress: EgressPolicy::public_internet().with_loopback(),
             ..RemoteOptions::default()
         };
-        let url = Url::parse(&format!("http://{HOST}:{}", self.port("agent2")))
-            .map_err(|error| failed("agent2", error))?;
-        let two = Peer::new(url, options).map_err(|error| failed("agent2", error))?;
+        let url = Url::parse(&format!("http://{HOST}:{}", self.port_of("agent2")))
+            .map_err(|error| start_error("agent2", error))?;
+        let two = A2aClient::new(url, options).map_err(|error| start_error("agent2", error))?;
         let asking = async {
             loop {
                 let message = Message {
-                    message_id: CallId::fresh().to_string(),
+                    message_id: CallId::generate().to_string(),
                     role: Role::User,
                     parts: vec![Part::text(":tool list_agents")],
                     ..Message::default()
@@ -207,99 +210,102 @@ impl Cast {
                 if said.to_json().contains("Agent Three") {
                     return Ok::<_, CommandError>(());
                 }
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        let knows = tokio::time::timeout(ACQUAINTED, asking).await;
-        two.said_goodbye().await;
-        knows.unwrap_or_else(|_| Err(failed("agent2", "it didn't find agent3").into()))
+        let knows = tokio::time::timeout(DISCOVERY_TIMEOUT, asking).await;
+        two.drained().await;
+        knows.unwrap_or_else(|_| Err(start_error("agent2", "it didn't find agent3").into()))
     }
 
     /// Starts the agent that one talks to.
-    async fn sit_down(&self) -> Result<Prompt, CommandError> {
-        let file = self.file("agent1")?;
-        let mut prompt = Prompt::start(&[&file, "--listen", "0"])?;
-        let (_, url) = prompt.until(LISTENING).await?;
-        show::line(format_args!(
+    async fn start_repl(&self) -> Result<ReplProcess, CommandError> {
+        let file = self.write_topology("agent1")?;
+        let mut prompt = ReplProcess::start(&[&file, "--listen", "0"])?;
+        let (_, url) = prompt.read_until(LISTENING_PREFIX).await?;
+        output::print_line(format_args!(
             "  {:11}  {url}  (process {})",
             "Agent One", prompt.process_id
         ))?;
         Ok(prompt)
     }
 
-    async fn end(self) {
-        futures::future::join_all(self.children.into_iter().map(Child::end)).await;
+    async fn terminate(self) {
+        futures::future::join_all(self.children.into_iter().map(ServeProcess::terminate)).await;
     }
 }
 
-fn failed(example: &str, why: impl ToString) -> ClinicsError {
+fn start_error(example: &str, why: impl ToString) -> ClinicsError {
     ClinicsError::Start {
         example: example.to_owned(),
         why: why.to_string(),
     }
 }
 
-/// How long a line may take until all is said about it.
-const ANSWERED: Duration = Duration::from_secs(30);
-/// How long it may take to end before it is killed.
-const END: Duration = Duration::from_secs(5);
-/// What is typed after each line, and how the answer to that begins: then all is said about the line.
-const LAST: (&str, &str) = (":session show", "🔖 Session: ");
+/// Timeout of the answer to a typed line.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time to end before the process is killed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Command typed after each line, and the first words of its answer, which mark the end of the
+/// line's own output.
+const END_MARKER: (&str, &str) = (":session show", "🔖 Session: ");
 /// How the line begins that says where it listens.
-const LISTENING: &str = "✅ Server started on ";
+const LISTENING_PREFIX: &str = "✅ Server started on ";
 
 /// The process; killed when this is dropped before [`Prompt::leave`].
-struct Prompt {
+struct ReplProcess {
     process_id: u32,
     process: tokio::process::Child,
-    typed: ChildStdin,
-    printed: Lines<BufReader<ChildStdout>>,
+    stdin: ChildStdin,
+    stdout_lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Prompt {
+impl ReplProcess {
     /// Starts `callboard repl` with these arguments.
     fn start(arguments: &[&str]) -> Result<Self, ClinicsError> {
-        let mut process = own_program("repl", arguments)?.kill_on_drop(true).spawn()?;
-        let gone = || failed("agent1", "it ended at once");
+        let mut process = self_command("repl", arguments)?
+            .kill_on_drop(true)
+            .spawn()?;
+        let gone = || start_error("agent1", "it ended at once");
         let typed = process.stdin.take().ok_or_else(gone)?;
         let printed = process.stdout.take().ok_or_else(gone)?;
         let process_id = process.id().ok_or_else(gone)?;
         Ok(Self {
             process_id,
             process,
-            typed,
-            printed: BufReader::new(printed).lines(),
+            stdin: typed,
+            stdout_lines: BufReader::new(printed).lines(),
         })
     }
 
     /// Types a line, shows what comes of it, and says whether all of `wanted` is in it: then `that` is so.
-    async fn step(
+    async fn run_step(
         &mut self,
         line: &str,
         wanted: &[&str],
         that: &str,
     ) -> Result<bool, CommandError> {
-        show::line(format_args!("  agent1> {line}"))?;
-        let lines = format!("{line}\n{}\n", LAST.0);
-        self.typed
+        output::print_line(format_args!("  agent1> {line}"))?;
+        let lines = format!("{line}\n{}\n", END_MARKER.0);
+        self.stdin
             .write_all(lines.as_bytes())
             .await
             .map_err(ClinicsError::from)?;
-        let (said, _) = self.until(LAST.1).await?;
+        let (said, _) = self.read_until(END_MARKER.1).await?;
         said.iter()
-            .try_for_each(|line| show::line(format_args!("  {line}")))?;
+            .try_for_each(|line| output::print_line(format_args!("  {line}")))?;
         let is_so = wanted
             .iter()
             .all(|wanted| said.iter().any(|line| line.contains(wanted)));
-        show::line(format_args!("  {} {that}", if is_so { '✔' } else { '✘' }))?;
+        output::print_line(format_args!("  {} {that}", if is_so { '✔' } else { '✘' }))?;
         Ok(is_so)
     }
 
     /// The lines before the one that begins so, and what follows that beginning.
-    async fn until(&mut self, begins: &str) -> Result<(Vec<String>, String), CommandError> {
+    async fn read_until(&mut self, begins: &str) -> Result<(Vec<String>, String), CommandError> {
         let mut said = Vec::new();
         let last = async {
-            while let Some(line) = self.printed.next_line().await? {
+            while let Some(line) = self.stdout_lines.next_line().await? {
                 if let Some(rest) = line.strip_prefix(begins) {
                     return Ok(Some(rest.to_owned()));
                 }
@@ -307,21 +313,21 @@ impl Prompt {
             }
             Ok::<_, std::io::Error>(None)
         };
-        match tokio::time::timeout(ANSWERED, last).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, last).await {
             Ok(Ok(Some(rest))) => Ok((said, rest)),
-            Ok(Ok(None)) => Err(failed("agent1", "it ended by itself").into()),
+            Ok(Ok(None)) => Err(start_error("agent1", "it ended by itself").into()),
             Ok(Err(error)) => Err(ClinicsError::from(error).into()),
-            Err(_) => Err(failed("agent1", format!("no answer in {ANSWERED:?}")).into()),
+            Err(_) => Err(start_error("agent1", format!("no answer in {ANSWER_TIMEOUT:?}")).into()),
         }
     }
 
     /// Ends it; whether that went as it should.
-    async fn leave(mut self) -> Result<bool, CommandError> {
+    async fn quit(mut self) -> Result<bool, CommandError> {
         // The end of its input is the end.
-        drop(self.typed);
-        let ended = tokio::time::timeout(END, self.process.wait()).await;
+        drop(self.stdin);
+        let ended = tokio::time::timeout(EXIT_TIMEOUT, self.process.wait()).await;
         let is_fine = matches!(&ended, Ok(Ok(status)) if status.success());
-        show::line(format_args!(
+        output::print_line(format_args!(
             "  {} Agent One has ended",
             if is_fine { '✔' } else { '✘' }
         ))?;

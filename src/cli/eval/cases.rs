@@ -7,37 +7,37 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::{DataClass, Failure};
-use callboard_orchestration::decide::intake::{self, From, IntakeOptions, Request};
+use callboard_orchestration::decide::intake::{self, IntakeOptions, IntakeStage, RoutingRequest};
 use callboard_orchestration::decide::rules::RulesDecider;
 use callboard_orchestration::decide::{
-    AgentView, Decider, Deciders, RunId, SkillView, ToolView, Turn, World,
+    Decider, Deciders, PeerAgentView, RoutingContext, RunId, SkillView, ToolView, Turn,
 };
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, System};
+use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Context, Handlers, System};
 use futures::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Class;
+use super::RouteClass;
 use crate::cli::CommandError;
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
 
 /// The rules' name as a decider.
 pub(super) const RULES: &str = "rules";
-const WORLD: &str = "world.json";
-const DEV: &str = "routing_dev.jsonl";
-const HELDOUT: &str = "routing_heldout.jsonl";
+const CONTEXT_FILE: &str = "world.json";
+const DEV_FILE: &str = "routing_dev.jsonl";
+const HELDOUT_FILE: &str = "routing_heldout.jsonl";
 
 /// Why requests can't be read: correct the file.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum CaseError {
+pub(in crate::cli) enum EvalCaseError {
     /// It isn't there, or isn't readable.
     #[error("{file}: {source}")]
     File {
         file: String,
         source: std::io::Error,
     },
-    /// It isn't what it should be.
+    /// A line of a case file is invalid.
     #[error("{file}, line {line}: {why}")]
     Line {
         file: String,
@@ -49,46 +49,46 @@ pub(in crate::cli) enum CaseError {
 /// A labelled request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Case {
+pub(super) struct EvalCase {
     pub(super) id: String,
     pub(super) text: String,
     pub(super) lang: String,
-    pub(super) expect: Class,
+    pub(super) expect: RouteClass,
     /// The tool or the agent, where that matters.
     pub(super) target: Option<String>,
     /// Tools, agents or classes that are as good.
     #[serde(default)]
     pub(super) also: Vec<String>,
-    /// Whose words these are.
+    /// Source of the request; unused.
     #[serde(default, rename = "from")]
     _from: String,
     /// Whether the words point elsewhere than the meaning.
     #[serde(default)]
     pub(super) tricky: bool,
-    /// What was said before.
+    /// Earlier turns of the conversation.
     #[serde(default)]
-    history: Vec<Said>,
+    history: Vec<HistoryTurn>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
-    role: Role,
+struct HistoryTurn {
+    role: HistoryRole,
     text: String,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+enum HistoryRole {
     User,
     Agent,
 }
 
-impl Case {
-    fn history(&self) -> Vec<Turn> {
-        let turn = |said: &Said| match said.role {
-            Role::User => Turn::user(&said.text),
-            Role::Agent => Turn::assistant(&said.text),
+impl EvalCase {
+    fn history_turns(&self) -> Vec<Turn> {
+        let turn = |said: &HistoryTurn| match said.role {
+            HistoryRole::User => Turn::user(&said.text),
+            HistoryRole::Agent => Turn::assistant(&said.text),
         };
         self.history.iter().map(turn).collect()
     }
@@ -96,22 +96,22 @@ impl Case {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Cases {
-    pub(super) world: Arc<World>,
-    pub(super) dev: Vec<Case>,
-    pub(super) heldout: Vec<Case>,
+pub(super) struct EvalDataset {
+    pub(super) context: Arc<RoutingContext>,
+    pub(super) dev: Vec<EvalCase>,
+    pub(super) heldout: Vec<EvalCase>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WorldFile {
-    tools: Vec<ToolLine>,
-    agents: Vec<AgentLine>,
+struct ContextFile {
+    tools: Vec<ToolEntry>,
+    agents: Vec<AgentEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ToolLine {
+struct ToolEntry {
     name: String,
     description: String,
     tags: Vec<String>,
@@ -120,21 +120,21 @@ struct ToolLine {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AgentLine {
+struct AgentEntry {
     id: String,
     name: String,
     description: String,
-    skills: Vec<ToolLine>,
+    skills: Vec<ToolEntry>,
 }
 
-impl Cases {
+impl EvalDataset {
     /// From a folder, or those that come with callboard.
-    pub(super) fn read(folder: Option<&Path>) -> Result<Self, CaseError> {
+    pub(super) fn read(folder: Option<&Path>) -> Result<Self, EvalCaseError> {
         let [world, dev, heldout] = match folder {
             Some(folder) => [
-                text(folder, WORLD)?,
-                text(folder, DEV)?,
-                text(folder, HELDOUT)?,
+                read_file(folder, CONTEXT_FILE)?,
+                read_file(folder, DEV_FILE)?,
+                read_file(folder, HELDOUT_FILE)?,
             ],
             None => [
                 include_str!("../../../examples/eval/world.json").to_owned(),
@@ -142,32 +142,32 @@ impl Cases {
                 include_str!("../../../examples/eval/routing_heldout.jsonl").to_owned(),
             ],
         };
-        let world = Arc::new(self::world(&world)?);
+        let world = Arc::new(parse_context(&world)?);
         Ok(Self {
-            dev: cases(DEV, &dev, &world)?,
-            heldout: cases(HELDOUT, &heldout, &world)?,
-            world,
+            dev: parse_cases(DEV_FILE, &dev, &world)?,
+            heldout: parse_cases(HELDOUT_FILE, &heldout, &world)?,
+            context: world,
         })
     }
 }
 
-fn text(folder: &Path, name: &str) -> Result<String, CaseError> {
+fn read_file(folder: &Path, name: &str) -> Result<String, EvalCaseError> {
     let file = folder.join(name);
-    fs::read_to_string(&file).map_err(|source| CaseError::File {
+    fs::read_to_string(&file).map_err(|source| EvalCaseError::File {
         file: file.display().to_string(),
         source,
     })
 }
 
-fn world(text: &str) -> Result<World, CaseError> {
-    let wrong = |error: serde_json::Error| CaseError::Line {
-        file: WORLD.to_owned(),
+fn parse_context(text: &str) -> Result<RoutingContext, EvalCaseError> {
+    let wrong = |error: serde_json::Error| EvalCaseError::Line {
+        file: CONTEXT_FILE.to_owned(),
         line: error.line(),
         why: error.to_string(),
     };
-    let file: WorldFile = serde_json::from_str(text).map_err(wrong)?;
-    let tool = |line: ToolLine| {
-        let ToolLine {
+    let file: ContextFile = serde_json::from_str(text).map_err(wrong)?;
+    let tool = |line: ToolEntry| {
+        let ToolEntry {
             name,
             description,
             tags,
@@ -182,8 +182,8 @@ fn world(text: &str) -> Result<World, CaseError> {
             risk: Default::default(),
         }
     };
-    let skill = |line: ToolLine| {
-        let ToolLine {
+    let skill = |line: ToolEntry| {
+        let ToolEntry {
             name,
             description,
             tags,
@@ -198,14 +198,14 @@ fn world(text: &str) -> Result<World, CaseError> {
             ..SkillView::default()
         }
     };
-    let agent = |line: AgentLine| {
-        let AgentLine {
+    let agent = |line: AgentEntry| {
+        let AgentEntry {
             id,
             name,
             description,
             skills,
         } = line;
-        AgentView {
+        PeerAgentView {
             id,
             name,
             description,
@@ -213,29 +213,34 @@ fn world(text: &str) -> Result<World, CaseError> {
             is_up: true,
         }
     };
-    Ok(World {
+    Ok(RoutingContext {
         tools: file.tools.into_iter().map(tool).collect(),
         agents: file.agents.into_iter().map(agent).collect(),
     })
 }
 
 /// The requests of a file, a JSON object a line; empty lines are passed over.
-pub(super) fn cases(file: &str, text: &str, world: &World) -> Result<Vec<Case>, CaseError> {
+pub(super) fn parse_cases(
+    file: &str,
+    text: &str,
+    world: &RoutingContext,
+) -> Result<Vec<EvalCase>, EvalCaseError> {
     let lines = text
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty());
     let case = |(at, line): (usize, &str)| {
-        let wrong = |why: String| CaseError::Line {
+        let wrong = |why: String| EvalCaseError::Line {
             file: file.to_owned(),
             line: at + 1,
             why,
         };
-        let case: Case = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
-        check(&case, world).map_err(wrong)?;
+        let case: EvalCase =
+            serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+        check_label(&case, world).map_err(wrong)?;
         Ok(case)
     };
-    let cases = lines.map(case).collect::<Result<Vec<Case>, _>>()?;
+    let cases = lines.map(case).collect::<Result<Vec<EvalCase>, _>>()?;
     let twice = cases
         .iter()
         .enumerate()
@@ -243,7 +248,7 @@ pub(super) fn cases(file: &str, text: &str, world: &World) -> Result<Vec<Case>, 
     match twice {
         Some((at, case)) => {
             let why = format!("{} is the id of another request", case.id);
-            Err(CaseError::Line {
+            Err(EvalCaseError::Line {
                 file: file.to_owned(),
                 line: at + 1,
                 why,
@@ -254,23 +259,27 @@ pub(super) fn cases(file: &str, text: &str, world: &World) -> Result<Vec<Case>, 
 }
 
 /// A label names what is there.
-fn check(case: &Case, world: &World) -> Result<(), String> {
+fn check_label(case: &EvalCase, world: &RoutingContext) -> Result<(), String> {
     let target = case.target.as_deref();
     match (case.expect, target) {
-        (Class::Local, Some(name)) if world.tool(name).is_none() => {
+        (RouteClass::Local, Some(name)) if world.tool(name).is_none() => {
             return Err(format!("no tool is called {name}"));
         }
-        (Class::Remote, Some(id)) if world.agent(id).is_none() => {
+        (RouteClass::Remote, Some(id)) if world.agent(id).is_none() => {
             return Err(format!("no agent has the id {id}"));
         }
-        (Class::Local | Class::Remote, None) => return Err("a target is missing".to_owned()),
-        (Class::Reject | Class::Clarify | Class::Decompose, Some(_)) => {
+        (RouteClass::Local | RouteClass::Remote, None) => {
+            return Err("a target is missing".to_owned());
+        }
+        (RouteClass::Reject | RouteClass::Clarify | RouteClass::Decompose, Some(_)) => {
             return Err(format!("{} has no target", case.expect.as_str()));
         }
         _ => {}
     }
     let known = |also: &&String| {
-        Class::parse(also).is_some() || world.tool(also).is_some() || world.agent(also).is_some()
+        RouteClass::parse(also).is_some()
+            || world.tool(also).is_some()
+            || world.agent(also).is_some()
     };
     match case.also.iter().find(|also| !known(also)) {
         Some(unknown) => Err(format!(
@@ -280,31 +289,31 @@ fn check(case: &Case, world: &World) -> Result<(), String> {
     }
 }
 
-/// How long all requests of one set may take: a model answers a few hundred times.
-const ALL_WITHIN: Duration = Duration::from_secs(60 * 60);
-/// How long whoever decided may take to end.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// Timeout of one set of requests. A model answers a few hundred times.
+const SET_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// Timeout for stopping the decider.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests on their way at once: rules take none of the time, of a model it is what providers bear.
-const AT_ONCE: usize = 4;
+const CONCURRENT_REQUESTS: usize = 4;
 
-/// Where a request went.
+/// Routing of one request.
 #[derive(Debug, Clone)]
-pub(super) struct Routed {
+pub(super) struct RoutingResult {
     pub(super) decision: intake::RoutingDecision,
     pub(super) decisions: usize,
     pub(super) fallbacks: usize,
     pub(super) micro_usd: u64,
 }
 
-/// Whoever decides, running.
-pub(super) struct By {
+/// Running decider.
+pub(super) struct EvalSystem {
     router: AgentRef,
     node: Option<Node>,
     system: System,
     _state: Option<tempfile::TempDir>,
 }
 
-impl By {
+impl EvalSystem {
     /// Starts `rules`, or the node with the orchestrator of that id.
     pub(super) async fn start(by: &str, topology: Option<&Path>) -> Result<Self, CommandError> {
         let Some(file) = topology else {
@@ -313,10 +322,10 @@ impl By {
                     "{by} is an orchestrator of a topology: name the file with --topology"
                 )));
             }
-            let system = System::here();
+            let system = System::on_current_arbiter();
             let rules = Decider::rules(system.spawn(RulesDecider::new()));
-            let deciders = Arc::new(Deciders::all("eval", DataClass::Public, &rules));
-            let router = system.spawn(Router { deciders });
+            let deciders = Arc::new(Deciders::uniform("eval", DataClass::Public, &rules));
+            let router = system.spawn(EvalRouter { deciders });
             return Ok(Self {
                 router,
                 node: None,
@@ -338,7 +347,7 @@ impl By {
             .into());
         };
         let system = node.system().clone();
-        let router = system.spawn(Router {
+        let router = system.spawn(EvalRouter {
             deciders: orchestrated.deciders,
         });
         Ok(Self {
@@ -352,17 +361,17 @@ impl By {
     /// Routes them all, in order.
     pub(super) async fn route(
         &self,
-        cases: &[Case],
-        world: &Arc<World>,
-    ) -> Result<Vec<Routed>, CommandError> {
-        let message = RouteAll {
+        cases: &[EvalCase],
+        world: &Arc<RoutingContext>,
+    ) -> Result<Vec<RoutingResult>, CommandError> {
+        let message = RouteCases {
             cases: cases.to_vec(),
             world: world.clone(),
         };
         Ok(self
             .router
             .ask(message)
-            .within(ALL_WITHIN)
+            .within(SET_TIMEOUT)
             .await
             .map_err(Failure::from)?)
     }
@@ -371,53 +380,61 @@ impl By {
     pub(super) async fn stop(self) {
         match self.node {
             Some(node) => node.shutdown().await,
-            None => drop(self.system.shutdown(ENDS_WITHIN).await),
+            None => drop(self.system.shutdown(SHUTDOWN_TIMEOUT).await),
         }
     }
 }
 
 /// Route all these.
 #[derive(Message)]
-#[message(name = "route_all", reply = Vec<Routed>, local)]
-struct RouteAll {
-    cases: Vec<Case>,
-    world: Arc<World>,
+#[message(name = "route_all", reply = Vec<RoutingResult>, local)]
+struct RouteCases {
+    cases: Vec<EvalCase>,
+    world: Arc<RoutingContext>,
 }
 
 /// Asks the deciders as an orchestrator does, and does nothing else.
-struct Router {
+struct EvalRouter {
     deciders: Arc<Deciders>,
 }
 
-impl Agent for Router {
+impl Agent for EvalRouter {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<RouteAll>(1);
+        on.concurrent::<RouteCases>(1);
     }
 }
 
-impl ConcurrentHandler<RouteAll> for Router {
+impl ConcurrentHandler<RouteCases> for EvalRouter {
     fn handle(
         &mut self,
-        message: RouteAll,
-        cx: Cx,
-    ) -> impl Future<Output = Vec<Routed>> + Send + 'static {
+        message: RouteCases,
+        cx: Context,
+    ) -> impl Future<Output = Vec<RoutingResult>> + Send + 'static {
         let deciders = self.deciders.clone();
         async move {
-            let RouteAll { cases, world } = message;
+            let RouteCases { cases, world } = message;
             let routes: Vec<_> = cases
                 .iter()
-                .map(|case| route(&deciders, &cx, case, &world))
+                .map(|case| route_case(&deciders, &cx, case, &world))
                 .collect();
-            stream::iter(routes).buffered(AT_ONCE).collect().await
+            stream::iter(routes)
+                .buffered(CONCURRENT_REQUESTS)
+                .collect()
+                .await
         }
     }
 }
 
-async fn route(deciders: &Deciders, cx: &Cx, case: &Case, world: &Arc<World>) -> Routed {
-    let request = Request {
-        run: RunId::fresh(),
+async fn route_case(
+    deciders: &Deciders,
+    cx: &Context,
+    case: &EvalCase,
+    world: &Arc<RoutingContext>,
+) -> RoutingResult {
+    let request = RoutingRequest {
+        run: RunId::random(),
         text: case.text.clone(),
-        history: case.history(),
+        history: case.history_turns(),
     };
     let intake = intake::route(
         deciders,
@@ -425,10 +442,10 @@ async fn route(deciders: &Deciders, cx: &Cx, case: &Case, world: &Arc<World>) ->
         &request,
         world,
         &IntakeOptions::default(),
-        From::Clarity,
+        IntakeStage::Clarity,
     )
     .await;
-    Routed {
+    RoutingResult {
         decisions: intake.records.len(),
         fallbacks: intake
             .records

@@ -1,4 +1,4 @@
-//! `callboard eval`: how well decisions are made, as shares with their intervals.
+//! `callboard eval`: accuracy of routing decisions, with confidence intervals.
 
 mod cases;
 #[cfg(test)]
@@ -8,69 +8,72 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use callboard_orchestration::decide::World;
+use callboard_orchestration::decide::RoutingContext;
 use callboard_orchestration::decide::intake::RoutingDecision;
-use cases::{By, Case, Cases, Routed};
+use cases::{EvalCase, EvalDataset, EvalSystem, RoutingResult};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub(super) use cases::CaseError;
+pub(super) use cases::EvalCaseError;
 
-use super::{CommandError, EXIT_ANSWERED, EXIT_FAILED, Outcome, show, unless_interrupted};
+use super::{
+    CommandError, CommandResult, EXIT_ANSWERED, EXIT_FAILED, output, run_until_interrupted,
+};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum EvalCommand {
-    /// Where labelled requests go: accuracy with its 95 % interval, and which class is taken for which. Exit code: 0 measured,
-    /// 2 usage, 4 failed, or below what --min wants.
+    /// Measure the routing of labelled requests: accuracy with its 95 % interval, and the confusion
+    /// matrix. Exit code: 0 measured, 2 usage, 4 failed, or below `--min`.
     Routing(RoutingArguments),
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RoutingArguments {
-    /// Which requests: those to look at, those to measure with, or both.
-    #[arg(long, value_enum, default_value_t = Wanted::Both)]
-    set: Wanted,
-    /// Who decides: `rules`, or an orchestrator of --topology with whoever decides for it.
+    /// Requests to use: those for development (dev), those for measurement (heldout), or both.
+    #[arg(long, value_enum, default_value_t = EvalSet::Both)]
+    set: EvalSet,
+    /// Decider: `rules`, or the id of an orchestrator of --topology.
     #[arg(long, value_name = "rules|ID", default_value = cases::RULES)]
     by: String,
-    /// The topology file (TOML or YAML) with that orchestrator. Its listeners stay closed.
+    /// Topology file (TOML or YAML) with that orchestrator. Its listeners stay closed.
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// A folder with other requests: world.json, routing_dev.jsonl, routing_heldout.jsonl.
+    /// Folder with other requests: world.json, routing_dev.jsonl, routing_heldout.jsonl.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
-    /// Also show what went elsewhere than expected; texts of the requests to look at only.
+    /// Also list misrouted requests; with texts for the development requests only.
     #[arg(long)]
     failures: bool,
-    /// Fail below this accuracy, 0 to 1, of the requests to measure with (or of the others, where only those are wanted).
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    /// Fail below this accuracy (0 to 1) of the held-out requests, or of the development requests
+    /// if only those are used.
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     min: Option<f64>,
 }
 
-/// Which of the files.
+/// Choice of request files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Wanted {
+enum EvalSet {
     Dev,
     Heldout,
     Both,
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("it is a number from 0 to 1".to_owned()),
     }
 }
 
-/// Runs it.
-pub(super) async fn run(EvalCommand::Routing(arguments): EvalCommand) -> Outcome {
-    unless_interrupted(routing(arguments)).await
+/// Runs `callboard eval`.
+pub(super) async fn run(EvalCommand::Routing(arguments): EvalCommand) -> CommandResult {
+    run_until_interrupted(evaluate_routing(arguments)).await
 }
 
-async fn routing(arguments: RoutingArguments) -> Outcome {
+async fn evaluate_routing(arguments: RoutingArguments) -> CommandResult {
     let RoutingArguments {
         set,
         by,
@@ -80,25 +83,31 @@ async fn routing(arguments: RoutingArguments) -> Outcome {
         failures,
         min,
     } = arguments;
-    let Cases {
-        world,
+    let EvalDataset {
+        context: world,
         dev,
         heldout,
-    } = Cases::read(dir.as_deref())?;
+    } = EvalDataset::read(dir.as_deref())?;
     let parts = [
-        ("dev", dev, Wanted::Heldout),
-        (HELDOUT, heldout, Wanted::Dev),
+        ("dev", dev, EvalSet::Heldout),
+        (HELDOUT_SET, heldout, EvalSet::Dev),
     ];
     let wanted = parts
         .into_iter()
         .filter(|(_, cases, other)| *other != set && !cases.is_empty());
-    let router = By::start(&by, topology.as_deref()).await?;
+    let router = EvalSystem::start(&by, topology.as_deref()).await?;
     let measuring = async {
         let mut measured = Vec::new();
         for (name, cases, _) in wanted {
             let begun = Instant::now();
             let routed = router.route(&cases, &world).await?;
-            measured.push(Part::of(name, cases, routed, &world, begun.elapsed()));
+            measured.push(SetReport::measure(
+                name,
+                cases,
+                routed,
+                &world,
+                begun.elapsed(),
+            ));
         }
         Ok::<_, CommandError>(measured)
     };
@@ -110,8 +119,8 @@ async fn routing(arguments: RoutingArguments) -> Outcome {
         .ok_or_else(|| CommandError::usage("there are no requests of that set"))?;
     let is_enough = min.is_none_or(|min| last.all.accuracy() >= min);
     match json {
-        true => show::json(&report_json(&by, &measured, failures))?,
-        false => show::line(report_text(&by, &measured, failures))?,
+        true => output::print_json(&report_json(&by, &measured, failures))?,
+        false => output::print_line(report_text(&by, &measured, failures))?,
     }
     Ok(if is_enough {
         EXIT_ANSWERED
@@ -120,10 +129,10 @@ async fn routing(arguments: RoutingArguments) -> Outcome {
     })
 }
 
-/// Where a request can go.
+/// Class of a routing decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Class {
+enum RouteClass {
     Local,
     Remote,
     Reject,
@@ -131,8 +140,8 @@ enum Class {
     Decompose,
 }
 
-impl Class {
-    /// Names of all classes, in their order.
+impl RouteClass {
+    /// Names of all classes, in order.
     const NAMES: [&str; 5] = ["local", "remote", "reject", "clarify", "decompose"];
 
     const fn as_str(self) -> &'static str {
@@ -143,8 +152,8 @@ impl Class {
         serde_json::from_value(name.into()).ok()
     }
 
-    /// The class of a decision, and the tool or agent.
-    fn of(decision: &RoutingDecision) -> (Self, Option<&str>) {
+    /// Returns the class of a decision, and its tool or agent.
+    fn of_decision(decision: &RoutingDecision) -> (Self, Option<&str>) {
         match decision {
             RoutingDecision::Local { tool_name, .. } => (Self::Local, Some(tool_name)),
             RoutingDecision::Remote { agent_id } => (Self::Remote, Some(agent_id)),
@@ -154,8 +163,8 @@ impl Class {
         }
     }
 
-    /// The class that an entry of `also` stands for.
-    fn implied(entry: &str, world: &World) -> Option<Self> {
+    /// Returns the class that an entry of `also` names.
+    fn from_also(entry: &str, world: &RoutingContext) -> Option<Self> {
         match Self::parse(entry) {
             Some(class) => Some(class),
             None if world.tool(entry).is_some() => Some(Self::Local),
@@ -165,29 +174,30 @@ impl Class {
     }
 }
 
-/// So many of so many.
+/// Ratio of two counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Share {
-    right: usize,
+struct Proportion {
+    correct: usize,
     all: usize,
 }
 
-impl Share {
+impl Proportion {
     fn add(&mut self, is_right: bool) {
         self.all += 1;
-        self.right += usize::from(is_right);
+        self.correct += usize::from(is_right);
     }
 
-    /// 0 to 1; of none, 0.
+    /// Returns the ratio, 0 to 1; 0 for an empty set.
     fn accuracy(self) -> f64 {
         if self.all == 0 {
             0.0
         } else {
-            self.right as f64 / self.all as f64
+            self.correct as f64 / self.all as f64
         }
     }
 
-    /// Its 95 % interval after Wilson (1927): it holds for few and for extreme shares too.
+    /// Returns the 95 % interval after Wilson (1927), which holds for small sets and extreme ratios
+    /// too.
     fn interval(self) -> [f64; 2] {
         const Z: f64 = 1.959_963_984_540_054;
         if self.all == 0 {
@@ -204,60 +214,61 @@ impl Share {
     }
 }
 
-/// One request that went elsewhere.
+/// Misrouted request.
 #[derive(Debug, Serialize)]
-struct Miss {
+struct RoutingMiss {
     id: String,
     expected: String,
     got: String,
-    /// `None` of those to measure with: who reads one writes rules for it.
+    /// Text of the request; `None` for held-out requests, so that no rules are written for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
 
-/// Name of the requests to measure with.
-const HELDOUT: &str = "heldout";
+/// Name of the set of held-out requests.
+const HELDOUT_SET: &str = "heldout";
 
-/// Into how many parts the requests are dealt to see how much the accuracy varies.
+/// Number of folds for the spread of the accuracy.
 const FOLDS: usize = 5;
 
-/// What came of a set of requests.
+/// Results for one set of requests.
 #[derive(Debug, Default)]
-struct Part {
+struct SetReport {
     name: &'static str,
-    all: Share,
-    /// The class alone, whoever does it.
-    class_only: Share,
-    /// Row: expected, column: got, in the order of [`Class::NAMES`].
+    all: Proportion,
+    /// Accuracy of the class alone, without its target.
+    class_only: Proportion,
+    /// Confusion matrix. Row: expected class, column: decided class, in the order of
+    /// [`Class::NAMES`].
     confusion: [[usize; 5]; 5],
-    by_lang: BTreeMap<String, Share>,
-    tricky: Share,
-    /// The requests dealt into five, in turn.
-    folds: [Share; FOLDS],
-    misses: Vec<Miss>,
+    by_lang: BTreeMap<String, Proportion>,
+    tricky: Proportion,
+    /// Accuracy of each fold. Requests are dealt to folds in turn.
+    folds: [Proportion; FOLDS],
+    misses: Vec<RoutingMiss>,
     decisions: usize,
     fallbacks: usize,
     micro_usd: u64,
-    took: Duration,
+    elapsed: Duration,
 }
 
-impl Part {
-    fn of(
+impl SetReport {
+    fn measure(
         name: &'static str,
-        cases: Vec<Case>,
-        routed: Vec<Routed>,
-        world: &World,
+        cases: Vec<EvalCase>,
+        routed: Vec<RoutingResult>,
+        world: &RoutingContext,
         took: Duration,
     ) -> Self {
         let mut part = Self {
             name,
-            took,
+            elapsed: took,
             ..Self::default()
         };
         for (at, (case, routed)) in cases.into_iter().zip(routed).enumerate() {
-            let (class, target) = Class::of(&routed.decision);
-            let is_right = is_right(&case, class, target);
-            let is_implied = |also: &String| Class::implied(also, world) == Some(class);
+            let (class, target) = RouteClass::of_decision(&routed.decision);
+            let is_right = is_correct(&case, class, target);
+            let is_implied = |also: &String| RouteClass::from_also(also, world) == Some(class);
             part.all.add(is_right);
             part.class_only
                 .add(class == case.expect || case.also.iter().any(is_implied));
@@ -273,7 +284,7 @@ impl Part {
             if is_right {
                 continue;
             }
-            let named = |class: Class, target: Option<&str>| match target {
+            let named = |class: RouteClass, target: Option<&str>| match target {
                 Some(target) => format!("{} {target}", class.as_str()),
                 None => class.as_str().to_owned(),
             };
@@ -281,8 +292,8 @@ impl Part {
                 named(case.expect, case.target.as_deref()),
                 named(class, target),
             );
-            let text = (name != HELDOUT).then_some(case.text);
-            part.misses.push(Miss {
+            let text = (name != HELDOUT_SET).then_some(case.text);
+            part.misses.push(RoutingMiss {
                 id: case.id,
                 expected,
                 got,
@@ -293,27 +304,27 @@ impl Part {
     }
 }
 
-/// The class is the expected one, and for local and remote the target too; or it is one of `also`.
-fn is_right(case: &Case, class: Class, target: Option<&str>) -> bool {
+/// Returns whether class and, for local and remote, target are as expected, or one of `also`.
+fn is_correct(case: &EvalCase, class: RouteClass, target: Option<&str>) -> bool {
     let expected =
         class == case.expect && (case.target.is_none() || case.target.as_deref() == target);
     expected
         || case
             .also
             .iter()
-            .any(|also| target == Some(also.as_str()) || Class::parse(also) == Some(class))
+            .any(|also| target == Some(also.as_str()) || RouteClass::parse(also) == Some(class))
 }
 
-/// One object: `by`, and each set by its name.
-fn report_json(by: &str, parts: &[Part], failures: bool) -> Value {
+/// Returns the JSON report: `by`, and each set by its name.
+fn report_json(by: &str, parts: &[SetReport], failures: bool) -> Value {
     let mut all = json!({ "by": by });
     for part in parts {
-        all[part.name] = part_json(part, failures);
+        all[part.name] = set_json(part, failures);
     }
     all
 }
 
-fn part_json(part: &Part, failures: bool) -> Value {
+fn set_json(part: &SetReport, failures: bool) -> Value {
     let by_lang: Map<String, Value> = part
         .by_lang
         .iter()
@@ -321,18 +332,18 @@ fn part_json(part: &Part, failures: bool) -> Value {
         .collect();
     let mut value = json!({
         "n": part.all.all,
-        "correct": part.all.right,
-        "accuracy": rounded(part.all.accuracy()),
-        "interval": part.all.interval().map(rounded),
-        "classes": Class::NAMES,
+        "correct": part.all.correct,
+        "accuracy": round_share(part.all.accuracy()),
+        "interval": part.all.interval().map(round_share),
+        "classes": RouteClass::NAMES,
         "confusion": part.confusion,
         "by_lang": by_lang,
         "tricky": share_json(part.tricky),
-        "class_accuracy": rounded(part.class_only.accuracy()),
-        "folds": part.folds.map(|fold| rounded(fold.accuracy())),
+        "class_accuracy": round_share(part.class_only.accuracy()),
+        "folds": part.folds.map(|fold| round_share(fold.accuracy())),
         "decisions": part.decisions,
         "fallbacks": part.fallbacks,
-        "decisions_per_s": per_second(part).round(),
+        "decisions_per_s": decisions_per_second(part).round(),
         "micro_usd": part.micro_usd,
     });
     if failures {
@@ -341,27 +352,27 @@ fn part_json(part: &Part, failures: bool) -> Value {
     value
 }
 
-fn share_json(share: Share) -> Value {
-    json!({"n": share.all, "correct": share.right, "accuracy": rounded(share.accuracy()), "interval": share.interval().map(rounded)})
+fn share_json(share: Proportion) -> Value {
+    json!({"n": share.all, "correct": share.correct, "accuracy": round_share(share.accuracy()), "interval": share.interval().map(round_share)})
 }
 
-/// To four places: more would say what nobody knows.
-fn rounded(share: f64) -> f64 {
+/// Rounds to four decimal places.
+fn round_share(share: f64) -> f64 {
     (share * 10_000.0).round() / 10_000.0
 }
 
-fn per_second(part: &Part) -> f64 {
-    part.decisions as f64 / part.took.as_secs_f64().max(1e-9)
+fn decisions_per_second(part: &SetReport) -> f64 {
+    part.decisions as f64 / part.elapsed.as_secs_f64().max(1e-9)
 }
 
-/// The same for people.
-fn report_text(by: &str, parts: &[Part], failures: bool) -> String {
-    let texts = parts.iter().map(|part| part_text(part, failures));
+/// Returns the report as text.
+fn report_text(by: &str, parts: &[SetReport], failures: bool) -> String {
+    let texts = parts.iter().map(|part| set_text(part, failures));
     format!("Routing, decided by {by}{}", texts.collect::<String>())
 }
 
-fn part_text(part: &Part, failures: bool) -> String {
-    let Part {
+fn set_text(part: &SetReport, failures: bool) -> String {
+    let SetReport {
         name,
         decisions,
         fallbacks,
@@ -375,24 +386,24 @@ fn part_text(part: &Part, failures: bool) -> String {
     for (lang, share) in &part.by_lang {
         text += &format!("  {lang:<13} {}\n", share_text(*share));
     }
-    let folds = part.folds.map(Share::accuracy);
+    let folds = part.folds.map(Proportion::accuracy);
     let (low, high) = (
         folds.into_iter().fold(1.0, f64::min),
         folds.into_iter().fold(0.0, f64::max),
     );
-    let (each_second, usd) = (per_second(part), part.micro_usd as f64 / 1e6);
+    let (each_second, usd) = (decisions_per_second(part), part.micro_usd as f64 / 1e6);
     text += &format!("  tricky        {}\n", share_text(part.tricky));
     text += &format!("  five parts    {} to {}\n", percent(low), percent(high));
     text += &format!(
         "  {decisions} decisions, {each_second:.0} a second, {fallbacks} by fallback, {usd:.4} USD\n"
     );
     text += &format!("\n  {:<22}", "expected \\ got");
-    text.extend(Class::NAMES.map(|class| format!("{class:>10}")));
-    for (class, row) in Class::NAMES.into_iter().zip(part.confusion) {
+    text.extend(RouteClass::NAMES.map(|class| format!("{class:>10}")));
+    for (class, row) in RouteClass::NAMES.into_iter().zip(part.confusion) {
         text += &format!("\n  {class:<22}");
         text.extend(row.map(|count| format!("{count:>10}")));
     }
-    for Miss {
+    for RoutingMiss {
         id,
         expected,
         got,
@@ -405,9 +416,12 @@ fn part_text(part: &Part, failures: bool) -> String {
     text
 }
 
-fn share_text(share: Share) -> String {
+fn share_text(share: Proportion) -> String {
     let [low, high] = share.interval();
-    let Share { right, all } = share;
+    let Proportion {
+        correct: right,
+        all,
+    } = share;
     format!(
         "{} ({right} of {all}; 95 %: {} to {})",
         percent(share.accuracy()),

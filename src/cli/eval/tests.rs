@@ -1,15 +1,15 @@
-use callboard_orchestration::decide::World;
+use callboard_orchestration::decide::RoutingContext;
 use serde_json::{Value, json};
 
-use super::cases::{Case, CaseError, Cases, cases};
-use super::{Class, Share, is_right};
+use super::cases::{EvalCase, EvalCaseError, EvalDataset, parse_cases};
+use super::{Proportion, RouteClass, is_correct};
 
-fn case(value: Value) -> Case {
+fn case(value: Value) -> EvalCase {
     serde_json::from_value(value).unwrap()
 }
 
-fn world() -> World {
-    (*Cases::read(None).unwrap().world).clone()
+fn world() -> RoutingContext {
+    (*EvalDataset::read(None).unwrap().context).clone()
 }
 
 /// Goal: the interval is Wilson's. Method: the examples of Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
@@ -21,13 +21,17 @@ fn intervals_are_those_published() {
         (0, 20, 0.0, 0.1611),
         (1, 29, 0.0061, 0.1718),
     ] {
-        let [from, to] = Share { right, all }.interval();
+        let [from, to] = Proportion {
+            correct: right,
+            all,
+        }
+        .interval();
         assert!(
             (from - low).abs() < 5e-5 && (to - high).abs() < 5e-5,
             "{right} of {all}: {from} to {to}"
         );
     }
-    assert_eq!(Share::default().interval(), [0.0, 1.0]);
+    assert_eq!(Proportion::default().interval(), [0.0, 1.0]);
 }
 
 /// Goal: what counts as right. Method: rows of label, decision, verdict.
@@ -41,55 +45,55 @@ fn right_is_class_and_target_or_one_of_also() {
     for (case, class, target, expect) in [
         (
             label("local", json!("echo"), json!([])),
-            Class::Local,
+            RouteClass::Local,
             Some("echo"),
             true,
         ),
         (
             label("local", json!("echo"), json!([])),
-            Class::Local,
+            RouteClass::Local,
             Some("llm"),
             false,
         ),
         (
             label("local", json!("echo"), json!(["llm"])),
-            Class::Local,
+            RouteClass::Local,
             Some("llm"),
             true,
         ),
         (
             label("local", json!("llm"), json!(["weather"])),
-            Class::Remote,
+            RouteClass::Remote,
             Some("weather"),
             true,
         ),
         (
             label("local", json!("llm"), json!(["weather"])),
-            Class::Remote,
+            RouteClass::Remote,
             Some("travel"),
             false,
         ),
         (
             label("clarify", json!(null), json!(["local"])),
-            Class::Local,
+            RouteClass::Local,
             Some("echo"),
             true,
         ),
         (
             label("reject", json!(null), json!([])),
-            Class::Reject,
+            RouteClass::Reject,
             None,
             true,
         ),
         (
             label("reject", json!(null), json!([])),
-            Class::Clarify,
+            RouteClass::Clarify,
             None,
             false,
         ),
     ] {
         assert_eq!(
-            is_right(&case, class, target),
+            is_correct(&case, class, target),
             expect,
             "{case:?} as {class:?} {target:?}"
         );
@@ -128,31 +132,31 @@ fn mistakes_are_named_with_their_line() {
             "unknown field",
         ),
     ] {
-        let error = cases("f.jsonl", &format!("{GOOD}\n\n{bad}\n"), &world()).unwrap_err();
-        let CaseError::Line { file, line, why } = &error else {
+        let error = parse_cases("f.jsonl", &format!("{GOOD}\n\n{bad}\n"), &world()).unwrap_err();
+        let EvalCaseError::Line { file, line, why } = &error else {
             panic!("{error}")
         };
         assert_eq!((file.as_str(), *line), ("f.jsonl", 3), "{error}");
         assert!(why.contains(expect), "{why}");
     }
-    let twice = cases("f.jsonl", &format!("{GOOD}\n{GOOD}\n"), &world()).unwrap_err();
+    let twice = parse_cases("f.jsonl", &format!("{GOOD}\n{GOOD}\n"), &world()).unwrap_err();
     assert_eq!(
         twice.to_string(),
         "f.jsonl, line 2: a is the id of another request"
     );
-    assert!(cases("f.jsonl", "\n", &world()).unwrap().is_empty());
+    assert!(parse_cases("f.jsonl", "\n", &world()).unwrap().is_empty());
 }
 
 /// Goal: the requests that come with callboard are whole. Method: read them; every class is there.
 #[test]
 fn the_requests_that_come_with_it_are_whole() {
-    let read = Cases::read(None).unwrap();
+    let read = EvalDataset::read(None).unwrap();
     assert!(read.dev.len() >= 100);
-    for class in Class::NAMES {
+    for class in RouteClass::NAMES {
         assert!(
             read.dev
                 .iter()
-                .any(|case| Some(case.expect) == Class::parse(class)),
+                .any(|case| Some(case.expect) == RouteClass::parse(class)),
             "{class}"
         );
     }

@@ -1,4 +1,4 @@
-//! `callboard mcp call` and `callboard mcp list`: the server of the command line, and its orderly end.
+//! `callboard mcp list` and `callboard mcp call`: an MCP client for the command line.
 
 pub(super) mod terminal;
 
@@ -9,31 +9,31 @@ use std::time::Duration;
 
 use callboard_mcp::outbound::auth::StaticBearer;
 use callboard_mcp::outbound::{
-    CALL_TIMEOUT_DEFAULT, ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient,
-    PAGES_MAX_DEFAULT,
+    CALL_TIMEOUT_DEFAULT, ChildCommand, Era, EraChoice, McpClient, McpClientOptions,
+    PAGES_MAX_DEFAULT, ServerEndpoint,
 };
-use callboard_message::surface::{
-    CallTool, Describe, ListPrompts, ListResourceTemplates, ListResources, ListTools,
+use callboard_message::capabilities::{
+    CallTool, DescribeAgent, ListPrompts, ListResourceTemplates, ListResources, ListTools,
 };
 use callboard_message::{Message, RawObject, Root, ToolResult};
 use callboard_runtime::{AgentRef, Caller, System};
 use clap::Subcommand;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use terminal::{Terminal, ask_named, asks};
+use terminal::{TerminalCaller, ask_until, should_ask};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-use super::arguments::{CredentialArguments, one_of};
-use super::{CommandError, EXIT_ANSWERED, Outcome, show, unless_interrupted};
-use crate::node::spawn;
-use crate::text::{first_line, told, told_value};
+use super::arguments::{CredentialArguments, one_of_names};
+use super::{CommandError, CommandResult, EXIT_ANSWERED, output, run_until_interrupted};
+use crate::node::spawn_cloned;
+use crate::text::{first_line, format_content, format_value};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum McpCommand {
-    /// Show what a server is and offers: its tools, resources and prompts.
+    /// Show name, version, tools, resources and prompts of a server.
     List(ServerArguments),
-    /// Use a tool. Exit code: 0 it answered, 2 usage, 3 blocked, 4 failed.
+    /// Call a tool. Exit code: 0 answered, 2 usage, 3 blocked, 4 failed.
     Call(CallArguments),
 }
 
@@ -41,23 +41,26 @@ pub(super) enum McpCommand {
 pub(super) struct CallArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// The tool.
+    /// Name of the tool.
     tool: String,
-    /// An argument of the tool. Its value is text where the tool wants text, else JSON where it is some.
+    /// Argument of the tool. The value is a string if the tool's schema says so; else JSON if it is
+    /// valid JSON, else a string.
     #[arg(long = "arg", value_name = "NAME=VALUE")]
     arguments: Vec<String>,
-    /// The tool's arguments as a JSON object; `--arg` goes before.
+    /// Arguments of the tool as a JSON object. `--arg` takes precedence.
     #[arg(long, value_name = "JSON")]
     json_args: Option<String>,
-    /// Read answers to the server's questions from standard input even where that is no terminal.
+    /// Read answers to the server's questions from standard input even if that is no terminal.
     #[arg(long)]
     ask: bool,
-    /// A folder to lend to the server, where it asks for roots.
+    /// Folder that the server may use as a root. May be repeated.
     #[arg(long = "root", value_name = "DIR")]
     roots: Vec<PathBuf>,
 }
 
-const ERAS: [(&str, EraChoice); 3] = [
+/// Default of `--connect-timeout`, in seconds.
+const CONNECT_TIMEOUT_DEFAULT_S: u64 = 10;
+const ERA_CHOICES: [(&str, EraChoice); 3] = [
     ("auto", EraChoice::Auto),
     ("legacy", EraChoice::Only(Era::Legacy)),
     ("modern", EraChoice::Only(Era::Modern)),
@@ -65,73 +68,78 @@ const ERAS: [(&str, EraChoice); 3] = [
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ServerArguments {
-    /// Where the server is: a URL (http, https, ws, wss), or a command that speaks over its pipes, in quotes: "npx -y SERVER".
+    /// URL of the server (http, https, ws, wss), or a command that serves MCP over standard input
+    /// and output, in quotes: "npx -y SERVER".
     #[arg(value_name = "URL|COMMAND")]
     server: String,
-    /// Which MCP: `legacy` begins with a handshake (2024-11-05 to 2025-11-25), `modern` is stateless (2026-07-28).
-    #[arg(long, default_value = "auto", value_parser = one_of(ERAS))]
+    /// MCP era: `legacy` begins with a handshake (2024-11-05 to 2025-11-25), `modern` is stateless
+    /// (2026-07-28).
+    #[arg(long, default_value = "auto", value_parser = one_of_names(ERA_CHOICES))]
     era: EraChoice,
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     credentials: CredentialArguments,
-    /// A variable that a command gets beside HOME, LANG, PATH, TMPDIR and USER; it gets no others.
+    /// Environment variable that the command inherits besides HOME, LANG, PATH, TMPDIR and USER.
+    /// May be repeated.
     #[arg(long = "env", value_name = "NAME")]
     variables: Vec<String>,
-    /// How long it may take in all, questions included.
+    /// Limit for the whole command, questions included.
     #[arg(long, value_name = "SECONDS", default_value_t = CALL_TIMEOUT_DEFAULT.as_secs())]
     timeout: u64,
-    /// How long a connection may take.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    /// Limit for connecting.
+    #[arg(long, value_name = "SECONDS", default_value_t = CONNECT_TIMEOUT_DEFAULT_S)]
     connect_timeout: u64,
 }
 
-/// Runs a command.
-pub(super) async fn run(command: McpCommand) -> Outcome {
+/// Runs `callboard mcp`.
+pub(super) async fn run(command: McpCommand) -> CommandResult {
     match command {
-        McpCommand::List(arguments) => list(&arguments).await,
-        McpCommand::Call(arguments) => call(&arguments).await,
+        McpCommand::List(arguments) => list_server(&arguments).await,
+        McpCommand::Call(arguments) => call_tool(&arguments).await,
     }
 }
 
-/// How long the server may take to end.
-const END: Duration = Duration::from_secs(5);
+/// Limit for closing the connection to the server.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The server, as an agent of a system of its own.
-pub(super) struct Server {
+/// Connection to a server, which is an agent of a system of its own.
+pub(super) struct ServerConnection {
     agent: AgentRef,
     system: System,
     client: McpClient,
     deadline: Instant,
-    within: Duration,
+    timeout: Duration,
     caller: Option<Arc<dyn Caller>>,
 }
 
-impl Server {
-    /// Connects when it is first asked. The options' caller is told and asked by the server.
+impl ServerConnection {
+    /// Creates a connection that is opened by its first request. Progress and questions go to the
+    /// options' caller.
     pub(super) fn new(
-        endpoint: Endpoint,
-        options: ClientOptions,
+        endpoint: ServerEndpoint,
+        options: McpClientOptions,
         within: Duration,
     ) -> Result<Self, CommandError> {
         let caller = options.only_caller.clone();
         let client = McpClient::new(endpoint, options)?;
-        let system = System::here();
-        let agent = spawn(&system, "server", client.clone());
+        let system = System::on_current_arbiter();
+        let agent = spawn_cloned(&system, "server", client.clone());
         Ok(Self {
             agent,
             system,
             client,
             deadline: Instant::now() + within,
-            within,
+            timeout: within,
             caller,
         })
     }
 
-    /// Asks by name, until the command's time is up, for an object.
-    async fn ask<M: Message>(&self, params: RawObject) -> Result<RawObject, CommandError> {
-        let asked = ask_named(
+    /// Sends a request by method name and returns the result object. Fails once the command's time
+    /// limit has passed.
+    async fn call_object<M: Message>(&self, params: RawObject) -> Result<RawObject, CommandError> {
+        let asked = ask_until(
             &self.agent,
             M::NAME,
             &params,
@@ -140,26 +148,26 @@ impl Server {
         );
         let answer = timeout_at(self.deadline, asked).await;
         let answer = answer
-            .map_err(|_| CommandError::failed(format_args!("not done in {:?}", self.within)))??;
+            .map_err(|_| CommandError::failed(format_args!("not done in {:?}", self.timeout)))??;
         RawObject::parse(&answer).map_err(|_| CommandError::failed("the server answered no object"))
     }
 
-    /// The revision of MCP that was agreed on.
-    pub(super) async fn revision(&self) -> String {
+    /// Returns the negotiated MCP revision.
+    pub(super) async fn protocol_revision(&self) -> String {
         self.agent.observe().await["revision"]
             .as_str()
             .unwrap_or_default()
             .to_owned()
     }
 
-    /// Every item of a list, page by page.
-    pub(super) async fn list<M: Message>(
+    /// Fetches all pages of a list.
+    pub(super) async fn list_items<M: Message>(
         &self,
         items: &str,
     ) -> Result<Vec<Box<RawValue>>, CommandError> {
         let (mut all, mut params) = (Vec::new(), RawObject::new());
         for _ in 0..PAGES_MAX_DEFAULT {
-            let mut page = self.ask::<M>(params).await?;
+            let mut page = self.call_object::<M>(params).await?;
             all.extend(page.read::<Vec<Box<RawValue>>>(items).unwrap_or_default());
             match page
                 .remove("nextCursor")
@@ -176,58 +184,58 @@ impl Server {
         Ok(all)
     }
 
-    /// Takes leave of the server: a session ends, a child too.
-    pub(super) async fn end(self) {
+    /// Closes the session and stops a child process.
+    pub(super) async fn close(self) {
         self.agent.stop();
         let ended = async {
-            self.agent.ended().await;
-            self.client.said_goodbye().await;
+            self.agent.wait_for_exit().await;
+            self.client.drained().await;
         };
-        if timeout(END, ended).await.is_err() {
+        if timeout(CLOSE_TIMEOUT, ended).await.is_err() {
             tracing::warn!("the server doesn't end in time");
         }
         self.system.shutdown(Duration::ZERO).await;
     }
 }
 
-/// Does `work` with the server of the command line, which has ended when this returns.
-async fn within<T>(
+/// Runs `work` with the server, then closes the connection.
+async fn run_with_server<T>(
     arguments: &ServerArguments,
     only_caller: Option<Arc<dyn Caller>>,
-    work: impl AsyncFnOnce(&Server) -> Result<T, CommandError>,
+    work: impl AsyncFnOnce(&ServerConnection) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
     let within = Duration::from_secs(arguments.timeout);
-    let options = ClientOptions {
+    let options = McpClientOptions {
         era: arguments.era,
-        offers: only_caller
+        offered_capabilities: only_caller
             .as_ref()
-            .map(|caller| caller.abilities())
+            .map(|caller| caller.capabilities())
             .unwrap_or_default(),
         // Only for the questions that no call causes; nobody follows what changes.
         listen: only_caller.is_some(),
         only_caller,
         connect_timeout: Duration::from_secs(arguments.connect_timeout),
         call_timeout: within,
-        ..ClientOptions::default()
+        ..McpClientOptions::default()
     };
     let mut options = arguments
         .credentials
-        .headers(options, ClientOptions::header)?;
-    if let Some(token) = arguments.credentials.bearer()? {
+        .add_headers(options, McpClientOptions::with_header)?;
+    if let Some(token) = arguments.credentials.bearer_token()? {
         options.authorizer = Some(Arc::new(StaticBearer::new(&token)?));
     }
-    let server = Server::new(endpoint(arguments)?, options, within)?;
-    let outcome = unless_interrupted(work(&server)).await;
-    server.end().await;
+    let server = ServerConnection::new(server_endpoint(arguments)?, options, within)?;
+    let outcome = run_until_interrupted(work(&server)).await;
+    server.close().await;
     outcome
 }
 
-fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, CommandError> {
+fn server_endpoint(arguments: &ServerArguments) -> Result<ServerEndpoint, CommandError> {
     let is_url = ["http://", "https://", "ws://", "wss://"]
         .iter()
         .any(|scheme| arguments.server.starts_with(scheme));
     if is_url {
-        return Ok(Endpoint::url(&arguments.server)?);
+        return Ok(ServerEndpoint::from_url(&arguments.server)?);
     }
     let mut words = shlex::split(&arguments.server)
         .unwrap_or_default()
@@ -236,24 +244,31 @@ fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, CommandError> {
         .next()
         .ok_or_else(|| CommandError::usage("the server's command can't be read"))?;
     let mut command = ChildCommand::new(program, words);
-    command.inherit.extend(arguments.variables.iter().cloned());
-    Ok(Endpoint::Child(command))
+    command
+        .env_passthrough
+        .extend(arguments.variables.iter().cloned());
+    Ok(ServerEndpoint::Child(command))
 }
 
-async fn call(arguments: &CallArguments) -> Outcome {
-    let given = given(arguments)?;
-    let terminal = Terminal::new(asks(arguments.ask, false), true, roots(&arguments.roots)?);
-    let using = async |server: &Server| use_tool(server, arguments, given).await;
-    let result = ToolResult(within(&arguments.server, Some(Arc::new(terminal)), using).await?);
-    show_result(&result, arguments.server.json)?;
+async fn call_tool(arguments: &CallArguments) -> CommandResult {
+    let given = parse_tool_arguments(arguments)?;
+    let terminal = TerminalCaller::new(
+        should_ask(arguments.ask, false),
+        true,
+        parse_roots(&arguments.roots)?,
+    );
+    let using = async |server: &ServerConnection| send_tool_call(server, arguments, given).await;
+    let result =
+        ToolResult(run_with_server(&arguments.server, Some(Arc::new(terminal)), using).await?);
+    print_result(&result, arguments.server.json)?;
     if result.is_error() {
         return Err(CommandError::failed("the tool says that it failed"));
     }
     Ok(EXIT_ANSWERED)
 }
 
-/// Folders that are lent to a server.
-fn roots(folders: &[PathBuf]) -> Result<Vec<Root>, CommandError> {
+/// Converts folders to roots. Fails with a usage error for a folder that doesn't exist.
+fn parse_roots(folders: &[PathBuf]) -> Result<Vec<Root>, CommandError> {
     let root = |path: &PathBuf| {
         let whole = path
             .canonicalize()
@@ -270,28 +285,31 @@ fn roots(folders: &[PathBuf]) -> Result<Vec<Root>, CommandError> {
     folders.iter().map(root).collect()
 }
 
-/// Arguments in JSON, and those that a schema has to be asked about.
-type Given<'a> = (RawObject, Vec<(&'a str, &'a str)>);
+/// Arguments as a JSON object, and those whose type depends on the tool's schema.
+type ToolArguments<'a> = (RawObject, Vec<(&'a str, &'a str)>);
 
-async fn use_tool(
-    server: &Server,
+async fn send_tool_call(
+    server: &ServerConnection,
     arguments: &CallArguments,
-    (mut given, loose): Given<'_>,
+    (mut given, loose): ToolArguments<'_>,
 ) -> Result<RawObject, CommandError> {
     // Only the tool's schema says whether `5` is text. A server that doesn't list its tools may have it all the same.
     if !loose.is_empty() {
-        let tools = server.list::<ListTools>("tools").await.unwrap_or_default();
-        let schema = schema_of(&tools, &arguments.tool);
+        let tools = server
+            .list_items::<ListTools>("tools")
+            .await
+            .unwrap_or_default();
+        let schema = input_schema(&tools, &arguments.tool);
         for (name, text) in loose {
-            given.set_raw(name, value(text, &schema["properties"][name]));
+            given.set_raw(name, argument_value(text, &schema["properties"][name]));
         }
     }
     server
-        .ask::<CallTool>(CallTool::new(&arguments.tool, given).0)
+        .call_object::<CallTool>(CallTool::new(&arguments.tool, given).0)
         .await
 }
 
-fn given(arguments: &CallArguments) -> Result<Given<'_>, CommandError> {
+fn parse_tool_arguments(arguments: &CallArguments) -> Result<ToolArguments<'_>, CommandError> {
     let whole = arguments
         .json_args
         .as_deref()
@@ -307,7 +325,7 @@ fn given(arguments: &CallArguments) -> Result<Given<'_>, CommandError> {
     Ok((whole.unwrap_or_default(), loose.collect::<Result<_, _>>()?))
 }
 
-fn schema_of(tools: &[Box<RawValue>], name: &str) -> Value {
+fn input_schema(tools: &[Box<RawValue>], name: &str) -> Value {
     let mut tools = tools.iter().filter_map(|tool| RawObject::parse(tool).ok());
     tools
         .find(|tool| tool.text("name").as_deref() == Some(name))
@@ -315,8 +333,9 @@ fn schema_of(tools: &[Box<RawValue>], name: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// Text where the schema wants text and nothing else, else JSON where it is some, else text.
-fn value(text: &str, schema: &Value) -> Box<RawValue> {
+/// Converts a value to a string if the schema says so; else to JSON if it is valid, else to a
+/// string.
+fn argument_value(text: &str, schema: &Value) -> Box<RawValue> {
     let quoted = || to_raw_value(text).unwrap_or_default();
     match schema["type"].as_str() {
         Some("string") => quoted(),
@@ -324,45 +343,73 @@ fn value(text: &str, schema: &Value) -> Box<RawValue> {
     }
 }
 
-async fn list(arguments: &ServerArguments) -> Outcome {
-    let found = within(arguments, None, look).await?;
+async fn list_server(arguments: &ServerArguments) -> CommandResult {
+    let found = run_with_server(arguments, None, inspect_server).await?;
     match arguments.json {
-        true => show::json(&found)?,
-        false => print(&found)?,
+        true => output::print_json(&found)?,
+        false => print_server(&found)?,
     }
     Ok(EXIT_ANSWERED)
 }
 
-/// Everything that the server says it has: `about`, and its lists.
-async fn look(server: &Server) -> Result<RawObject, CommandError> {
-    let about = server.ask::<Describe>(RawObject::new()).await?;
+/// Describes the server at a URL: its `serverInfo`, capabilities and instructions.
+pub(super) async fn describe_server(
+    url: String,
+    credentials: CredentialArguments,
+    timeout: u64,
+) -> Result<RawObject, CommandError> {
+    let connect_timeout = timeout.min(CONNECT_TIMEOUT_DEFAULT_S);
+    let variables = Vec::new();
+    let server = ServerArguments {
+        server: url,
+        era: EraChoice::Auto,
+        json: false,
+        credentials,
+        variables,
+        timeout,
+        connect_timeout,
+    };
+    let describe = async |server: &ServerConnection| {
+        server.call_object::<DescribeAgent>(RawObject::new()).await
+    };
+    run_with_server(&server, None, describe).await
+}
+
+/// Returns the server's description (`about`) and its lists.
+async fn inspect_server(server: &ServerConnection) -> Result<RawObject, CommandError> {
+    let about = server
+        .call_object::<DescribeAgent>(RawObject::new())
+        .await?;
     let has = |name: &str| {
         about
             .object("capabilities")
             .is_some_and(|can| can.has(name))
     };
-    let mut found = RawObject::of("about", &about);
+    let mut found = RawObject::single("about", &about);
     if has("tools") {
-        found.set("tools", server.list::<ListTools>("tools").await?);
+        found.set("tools", server.list_items::<ListTools>("tools").await?);
     }
     if has("resources") {
         found.set(
             "resources",
-            server.list::<ListResources>("resources").await?,
+            server.list_items::<ListResources>("resources").await?,
         );
         // Older servers have resources but know nothing of templates.
         let templates = server
-            .list::<ListResourceTemplates>("resourceTemplates")
+            .list_items::<ListResourceTemplates>("resourceTemplates")
             .await;
         found.set("resourceTemplates", templates.unwrap_or_default());
     }
     if has("prompts") {
-        found.set("prompts", server.list::<ListPrompts>("prompts").await?);
+        found.set(
+            "prompts",
+            server.list_items::<ListPrompts>("prompts").await?,
+        );
     }
     Ok(found)
 }
 
-fn print(found: &RawObject) -> io::Result<()> {
+fn print_server(found: &RawObject) -> io::Result<()> {
     let about = found.object("about").unwrap_or_default();
     let info = about.object("serverInfo").unwrap_or_default();
     let text = |name: &str| {
@@ -371,31 +418,31 @@ fn print(found: &RawObject) -> io::Result<()> {
             .unwrap_or_default()
     };
     let revision = about.text("protocolVersion").unwrap_or_default();
-    show::heading(format_args!(
+    output::print_heading(format_args!(
         "{} {}  (MCP {revision})",
         text("name"),
         text("version")
     ))?;
     if let Some(instructions) = about.text("instructions") {
         for line in instructions.lines() {
-            show::line(format_args!("  {line}"))?;
+            output::print_line(format_args!("  {line}"))?;
         }
     }
-    section(found, "tools", "Tools", "name", |tool| {
-        fields_of_schema(&tool.read("inputSchema").unwrap_or_default())
+    print_section(found, "tools", "Tools", "name", |tool| {
+        schema_fields(&tool.read("inputSchema").unwrap_or_default())
     })?;
-    section(found, "resources", "Resources", "uri", |_| Vec::new())?;
-    section(
+    print_section(found, "resources", "Resources", "uri", |_| Vec::new())?;
+    print_section(
         found,
         "resourceTemplates",
         "Families of resources",
         "uriTemplate",
         |_| Vec::new(),
     )?;
-    section(found, "prompts", "Prompts", "name", fields_of_prompt)
+    print_section(found, "prompts", "Prompts", "name", prompt_fields)
 }
 
-fn section(
+fn print_section(
     found: &RawObject,
     list: &str,
     title: &str,
@@ -406,7 +453,7 @@ fn section(
     if items.is_empty() {
         return Ok(());
     }
-    show::heading(format_args!("\n{title}"))?;
+    output::print_heading(format_args!("\n{title}"))?;
     for item in items.iter().filter_map(|item| RawObject::parse(item).ok()) {
         let name = item.text(key).unwrap_or_default();
         let described = ["description", "title", "name"]
@@ -417,17 +464,17 @@ fn section(
             .map(first_line)
             .filter(|text| *text != name)
         {
-            Some(text) => show::line(format_args!("  {name}  –  {text}"))?,
-            None => show::line(format_args!("  {name}"))?,
+            Some(text) => output::print_line(format_args!("  {name}  –  {text}"))?,
+            None => output::print_line(format_args!("  {name}"))?,
         }
         for field in fields(&item) {
-            show::line(format_args!("      {field}"))?;
+            output::print_line(format_args!("      {field}"))?;
         }
     }
     Ok(())
 }
 
-fn fields_of_schema(schema: &Value) -> Vec<String> {
+fn schema_fields(schema: &Value) -> Vec<String> {
     let is_required = |name: &str| {
         schema["required"]
             .as_array()
@@ -446,15 +493,19 @@ fn fields_of_schema(schema: &Value) -> Vec<String> {
             .as_str()
             .map(|d| format!("  {}", first_line(d)))
             .unwrap_or_default();
-        format!("{name} ({}{optional}){told}", kind(field))
+        format!("{name} ({}{optional}){told}", field_type(field))
     };
     fields.into_iter().map(line).collect()
 }
 
-/// What a field takes, in a word or by its choices.
-fn kind(field: &Value) -> String {
+/// Returns the type of a field, or its choices.
+fn field_type(field: &Value) -> String {
     if let Some(choices) = field["enum"].as_array() {
-        return choices.iter().map(told_value).collect::<Vec<_>>().join("|");
+        return choices
+            .iter()
+            .map(format_value)
+            .collect::<Vec<_>>()
+            .join("|");
     }
     match &field["type"] {
         Value::String(kind) => kind.clone(),
@@ -467,7 +518,7 @@ fn kind(field: &Value) -> String {
     }
 }
 
-fn fields_of_prompt(prompt: &RawObject) -> Vec<String> {
+fn prompt_fields(prompt: &RawObject) -> Vec<String> {
     let arguments: Vec<RawObject> = prompt.read("arguments").unwrap_or_default();
     let line = |argument: &RawObject| {
         let optional = if argument.read("required") == Some(true) {
@@ -488,14 +539,16 @@ fn fields_of_prompt(prompt: &RawObject) -> Vec<String> {
 }
 
 /// Prints a result: whole for a program; for people its blocks, or its value where it has none.
-pub(in crate::cli) fn show_result(result: &ToolResult, json: bool) -> io::Result<()> {
+pub(in crate::cli) fn print_result(result: &ToolResult, json: bool) -> io::Result<()> {
     if json {
-        return show::json(&result.0);
+        return output::print_json(&result.0);
     }
     let blocks = result.content();
     match result.structured_content() {
-        Some(value) if blocks.is_empty() => show::line(format_args!("{value:#}")),
-        _ => blocks.iter().try_for_each(|block| show::line(told(block))),
+        Some(value) if blocks.is_empty() => output::print_line(format_args!("{value:#}")),
+        _ => blocks
+            .iter()
+            .try_for_each(|block| output::print_line(format_content(block))),
     }
 }
 
@@ -514,7 +567,7 @@ mod tests {
             ("plain words", json!({}), "\"plain words\""),
             ("true", json!({}), "true"),
         ] {
-            assert_eq!(value(text, &schema).get(), json);
+            assert_eq!(argument_value(text, &schema).get(), json);
         }
     }
 }

@@ -3,36 +3,36 @@
 use std::io::{self, BufRead, IsTerminal, Write, stdin};
 use std::sync::Arc;
 
-use callboard_message::surface::Abilities;
+use callboard_message::capabilities::CallerCapabilities;
 use callboard_message::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question,
-    RawObject, Root, RootsAnswer, Sample, SampleAnswer, Speaker,
+    Answer, Elicitation, ElicitationAction, ElicitationAnswer, Failure, LogMessage, Principal,
+    Progress, Question, RawObject, Root, RootsAnswer, SamplingAnswer, SamplingRequest, Speaker,
 };
-use callboard_runtime::{AgentRef, CallMeta, Caller};
+use callboard_runtime::{AgentRef, CallContext, Caller};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 
-use crate::cli::show;
-use crate::form::{CANCEL, DECLINE, fill_in};
-use crate::text::{printable, told_progress};
+use crate::cli::output;
+use crate::form::{CANCEL_COMMAND, DECLINE_COMMAND, fill_in};
+use crate::text::{format_progress, strip_control_chars};
 
 /// Whether the person at the terminal is asked: where that is wanted, or both sides of the command are people's.
-pub(in crate::cli) fn asks(wanted: bool, json: bool) -> bool {
+pub(in crate::cli) fn should_ask(wanted: bool, json: bool) -> bool {
     wanted || !json && stdin().is_terminal()
 }
 
 /// Asks an agent by name as the local operator, until `deadline`. Dropped, it takes the call back.
-pub(in crate::cli) async fn ask_named(
+pub(in crate::cli) async fn ask_until(
     agent: &AgentRef,
     name: &str,
     body: &RawObject,
     caller: Option<Arc<dyn Caller>>,
     deadline: Instant,
 ) -> Result<Box<RawValue>, Failure> {
-    let call = CallMeta::new(Arc::new(Principal::local_operator())).until(deadline);
-    let call = CallMeta { caller, ..call };
+    let call = CallContext::new(Arc::new(Principal::local_operator())).with_deadline(deadline);
+    let call = CallContext { caller, ..call };
     let _gone = call.cancel.clone().drop_guard();
     agent
         .ask_named(name, body.to_raw(), Some(Arc::new(call)))
@@ -40,39 +40,41 @@ pub(in crate::cli) async fn ask_named(
 }
 
 /// The person, if there is one, and the folders that they lend.
-pub(in crate::cli) struct Terminal {
-    asks: bool,
+pub(in crate::cli) struct TerminalCaller {
+    can_ask: bool,
     /// Progress is shown as it comes.
-    watches: bool,
+    shows_progress: bool,
     roots: Vec<Root>,
     /// One question at a time.
-    turn: Mutex<()>,
+    question_lock: Mutex<()>,
 }
 
-impl Terminal {
-    pub(in crate::cli) fn new(asks: bool, watches: bool, roots: Vec<Root>) -> Self {
+impl TerminalCaller {
+    pub(in crate::cli) fn new(can_ask: bool, shows_progress: bool, roots: Vec<Root>) -> Self {
         Self {
-            asks,
-            watches,
+            can_ask,
+            shows_progress,
             roots,
-            turn: Mutex::new(()),
+            question_lock: Mutex::new(()),
         }
     }
 
-    /// What is typed in each field; `Err`: it isn't filled in.
-    async fn fill_in(&self, form: &Elicitation) -> Result<ElicitAnswer, ElicitAnswer> {
-        show::aside(format_args!("The server asks: {}", form.message()));
-        if let Some(address) = form.address() {
-            show::aside(format_args!(
-                "Visit {address} yourself, then press Enter ({DECLINE}, {CANCEL})."
+    /// Asks for each field of a form. Returns `Err` if it isn't completed.
+    async fn fill_in(&self, form: &Elicitation) -> Result<ElicitationAnswer, ElicitationAnswer> {
+        output::print_note(format_args!("The server asks: {}", form.message()));
+        if let Some(address) = form.target_url() {
+            output::print_note(format_args!(
+                "Visit {address} yourself, then press Enter ({DECLINE_COMMAND}, {CANCEL_COMMAND})."
             ));
-            return typed("> ").await.map(|_| ElicitAnswer::agree());
+            return read_typed_line("> ")
+                .await
+                .map(|_| ElicitationAnswer::agree());
         }
-        show::aside(format_args!(
-            "(Enter takes what stands in brackets; {DECLINE} says no, {CANCEL} closes the form.)"
+        output::print_note(format_args!(
+            "(Enter takes what stands in brackets; {DECLINE_COMMAND} says no, {CANCEL_COMMAND} closes the form.)"
         ));
         let line = async |prompt: String, fields: usize| {
-            typed(if fields == 0 {
+            read_typed_line(if fields == 0 {
                 "Press Enter to agree: "
             } else {
                 &prompt
@@ -82,13 +84,15 @@ impl Terminal {
         fill_in(form, false, line).await
     }
 
-    async fn write(&self, sample: &Sample) -> Result<SampleAnswer, Failure> {
-        show::aside("The server asks for what a language model would write. You may write it.");
+    async fn write_sample(&self, sample: &SamplingRequest) -> Result<SamplingAnswer, Failure> {
+        output::print_note(
+            "The server asks for what a language model would write. You may write it.",
+        );
         if let Some(prompt) = sample.0.text("systemPrompt") {
-            show::aside(format_args!("  system: {prompt}"));
+            output::print_note(format_args!("  system: {prompt}"));
         }
         for (speaker, text) in sample.texts() {
-            show::aside(format_args!(
+            output::print_note(format_args!(
                 "  {}: {text}",
                 if speaker == Speaker::User {
                     "user"
@@ -97,94 +101,98 @@ impl Terminal {
                 }
             ));
         }
-        show::aside(format_args!("(An empty line ends it; {DECLINE} says no.)"));
+        output::print_note(format_args!(
+            "(An empty line ends it; {DECLINE_COMMAND} says no.)"
+        ));
         let mut text = String::new();
         loop {
-            match typed("> ").await {
+            match read_typed_line("> ").await {
                 Ok(line) if line.is_empty() => break,
                 Ok(line) => {
                     text.push_str(if text.is_empty() { "" } else { "\n" });
                     text.push_str(&line);
                 }
-                Err(refusal) if refusal.action() == ElicitAction::Cancel && !text.is_empty() => {
+                Err(refusal)
+                    if refusal.action() == ElicitationAction::Cancel && !text.is_empty() =>
+                {
                     break;
                 }
                 Err(_) => return Err(Failure::rejected("the person at the terminal declined")),
             }
         }
-        Ok(SampleAnswer::text("a person", text, Some("endTurn")))
+        Ok(SamplingAnswer::text("a person", text, Some("endTurn")))
     }
 }
 
-impl Caller for Terminal {
+impl Caller for TerminalCaller {
     fn progress(&self, progress: Progress) {
-        if self.watches {
-            show::progress(told_progress(&progress));
+        if self.shows_progress {
+            output::print_progress(format_progress(&progress));
         }
     }
 
-    fn log(&self, line: Log) {
+    fn log(&self, line: LogMessage) {
         let level = format!("{:?}", line.level()).to_lowercase();
         let data = line
             .0
             .text("data")
             .or_else(|| line.0.get("data").map(|raw| raw.get().to_owned()));
-        show::progress(format_args!("{level}: {}", data.unwrap_or_default()));
+        output::print_progress(format_args!("{level}: {}", data.unwrap_or_default()));
     }
 
-    fn abilities(&self) -> Abilities {
+    fn capabilities(&self) -> CallerCapabilities {
         let mut can = RawObject::new();
-        if self.asks {
+        if self.can_ask {
             can.set("sampling", RawObject::new());
             can.set(
                 "elicitation",
-                RawObject::of("form", RawObject::new()).with("url", RawObject::new()),
+                RawObject::single("form", RawObject::new()).with("url", RawObject::new()),
             );
         }
         if !self.roots.is_empty() {
             can.set("roots", RawObject::new());
         }
-        Abilities(can)
+        CallerCapabilities(can)
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
             if let Question::Roots(_) = question {
                 return match self.roots.is_empty() {
-                    true => Err(nobody()),
-                    false => Ok(Answer::Roots(RootsAnswer::of(self.roots.clone()))),
+                    true => Err(no_responder()),
+                    false => Ok(Answer::Roots(RootsAnswer::from_roots(self.roots.clone()))),
                 };
             }
-            if !self.asks {
+            if !self.can_ask {
                 // What is asked may hold the answer, which only has to be confirmed.
                 if let Question::Elicit(form) = &question {
-                    show::aside(format_args!(
+                    output::print_note(format_args!(
                         "Nobody is at the terminal to be asked: {}",
                         form.message()
                     ));
                 }
-                return Err(nobody());
+                return Err(no_responder());
             }
-            let _turn = self.turn.lock().await;
+            let _turn = self.question_lock.lock().await;
             match question {
                 Question::Elicit(form) => Ok(Answer::Elicit(
                     self.fill_in(&form).await.unwrap_or_else(|refusal| refusal),
                 )),
-                Question::Sample(sample) => self.write(&sample).await.map(Answer::Sample),
-                _ => Err(nobody()),
+                Question::Sample(sample) => self.write_sample(&sample).await.map(Answer::Sample),
+                _ => Err(no_responder()),
             }
         })
     }
 }
 
-fn nobody() -> Failure {
-    Failure::nobody_to_ask("nobody is at the terminal to be asked")
+fn no_responder() -> Failure {
+    Failure::no_responder("nobody is at the terminal to be asked")
 }
 
 /// Reads a line; `Err`: it is a word in place of an answer, or nothing more can be read. On a thread of its own, for a
 /// blocked read can't be given up.
-async fn typed(prompt: &str) -> Result<String, ElicitAnswer> {
-    let prompt = printable(prompt);
+async fn read_typed_line(prompt: &str) -> Result<String, ElicitationAnswer> {
+    let prompt = strip_control_chars(prompt);
     let (sender, line) = oneshot::channel();
     std::thread::spawn(move || {
         let mut out = io::stderr().lock();
@@ -194,10 +202,14 @@ async fn typed(prompt: &str) -> Result<String, ElicitAnswer> {
         let read = stdin().lock().read_line(&mut line);
         drop(sender.send(read.is_ok_and(|bytes| bytes > 0).then_some(line)));
     });
-    let line = line.await.ok().flatten().ok_or_else(ElicitAnswer::cancel)?;
+    let line = line
+        .await
+        .ok()
+        .flatten()
+        .ok_or_else(ElicitationAnswer::cancel)?;
     match line.trim_end_matches(['\r', '\n']) {
-        DECLINE => Err(ElicitAnswer::decline()),
-        CANCEL => Err(ElicitAnswer::cancel()),
+        DECLINE_COMMAND => Err(ElicitationAnswer::decline()),
+        CANCEL_COMMAND => Err(ElicitationAnswer::cancel()),
         line => Ok(line.to_owned()),
     }
 }

@@ -1,5 +1,5 @@
-//! Agents elsewhere that speak A2A (`[[agent]]` of the kind `a2a`): how they are reached, where they push, and how an orchestrator
-//! meets those that it learns of.
+//! Remote A2A agents (`[[agent]] kind = "a2a"`): connection, push notifications, and the peers of
+//! an orchestrator.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,83 +12,91 @@ use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_a2a::card::Jwks;
 use callboard_a2a::outbound::{
-    Auth, CardTrust, Peer, PushInbox, RemoteA2a, RemoteOptions, skill_tools,
+    A2aClient, CardTrust, PushInbox, RemoteA2aAgent, RemoteAuth, RemoteOptions, skill_tools,
 };
 use callboard_a2a::wire::{AgentCard, AgentInterface};
-use callboard_gateway::bundle::Filter;
-use callboard_message::mail::MemberWay;
+use callboard_gateway::aggregate::ToolFilter;
+use callboard_message::mail::DeliveryMethod;
 use callboard_message::{DataClass, Failure};
-use callboard_orchestration::peer_registry::{Connect, NamedBy, Seen, skill_of_tool};
-use callboard_rpc::{Egress, Network};
+use callboard_orchestration::peer_registry::{
+    AddressSource, AgentConnector, FetchedCard, skill_of_tool,
+};
+use callboard_rpc::{EgressPolicy, IpNetwork};
 use callboard_runtime::{AgentRef, System};
 use futures::future::{BoxFuture, join_all};
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use url::Url;
 
-use super::{AgentKind, Running, StartContext, StartError, declared, report, secret, spawn};
-use crate::config::Names;
-use crate::config::address::{Range, WebUrl};
-use crate::config::problem::{Problems, check_key_file, is_set};
-use crate::config::tree::Tree;
+use super::{
+    AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration,
+    report_key_errors, secret_from_env, spawn_cloned,
+};
+use crate::config::DeclaredNames;
+use crate::config::address::{NetworkRange, WebUrl};
+use crate::config::problem::{ProblemCollector, check_key_file, check_variable};
+use crate::config::tree::ConfigTree;
 
-/// Where agents elsewhere push, at each A2A listener.
-const INBOX_PATH: &str = "/a2a-push";
-/// The header that shows that whoever pushes was told where.
-const TOKEN_HEADER: &str = "X-A2A-Notification-Token";
-/// The header of an API key, where the file doesn't say.
-const KEY_HEADER_DEFAULT: &str = "X-API-Key";
+/// Path for push notifications of remote agents, on each A2A listener.
+const PUSH_INBOX_PATH: &str = "/a2a-push";
+/// Header with the token of a push notification.
+const PUSH_TOKEN_HEADER: &str = "X-A2A-Notification-Token";
+/// Default header of an API key.
+const API_KEY_HEADER_DEFAULT: &str = "X-API-Key";
 
-/// An agent elsewhere that speaks A2A (`[[agent]]` of the kind `a2a`).
+/// A remote agent that speaks A2A (`[[agent]] kind = "a2a"`).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RemoteDeclaration {
-    /// Its name in the directory, in rules and in names of tools.
+pub struct A2aAgentDeclaration {
+    /// Unique name in the directory, also used in policies and as prefix of tool names.
     pub id: String,
-    /// Where it is, or where its card is.
+    /// URL of the agent or of its card.
     pub url: WebUrl,
-    /// How it is spoken to, where it has no card: `url` is the endpoint then.
+    /// Interface of an agent without a card; `url` is its endpoint then.
     pub interface: Option<InterfaceDeclaration>,
-    /// What its messages and replies may hold: where it is `clinical`, tasks of them are never on a disk.
+    /// Class of data in messages and replies. Tasks with `clinical` data are never written to disk.
     #[serde(default)]
     pub class: DataClass,
-    /// How many seconds a call may take that has no deadline of its own.
+    /// Maximum duration in seconds of a call without a deadline of its own.
     pub call_timeout_s: Option<NonZeroU64>,
-    /// The variable that holds a bearer token.
+    /// Environment variable with a bearer token.
     pub bearer_env: Option<String>,
-    /// The variable that holds an API key.
+    /// Environment variable with an API key.
     pub api_key_env: Option<String>,
-    /// The header that the API key is sent in; `X-API-Key` where it isn't said.
+    /// Header of the API key. Default: `X-API-Key`.
     pub api_key_header: Option<String>,
-    /// OAuth 2, by client credentials.
+    /// OAuth 2 client credentials.
     pub oauth: Option<OauthDeclaration>,
-    /// Networks that its card may lead to, beside the public internet and its own origin.
+    /// Networks that its card may point to, in addition to the public internet and the card's own
+    /// origin.
     #[serde(default)]
-    pub networks: Vec<Range>,
-    /// Keys (a JWK set) of which one must have signed its card. Relative to the topology file.
+    pub networks: Vec<NetworkRange>,
+    /// File with a JWK set, relative to the topology file. The card must be signed by one of its
+    /// keys.
     pub trusted_keys: Option<PathBuf>,
-    /// Where it may tell how its tasks go: an A2A listener of this node, as the agent reaches it.
+    /// URL of an A2A listener of this node, as seen by the agent, for push notifications of task
+    /// states.
     pub push_url: Option<WebUrl>,
-    /// Which of its skills are shown, and as what.
+    /// Filter and renaming of its skills.
     #[serde(default)]
-    pub tools: Filter,
+    pub tools: ToolFilter,
 }
 
-/// How an agent without a card is spoken to.
+/// Interface of an agent without a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceDeclaration {
-    /// The binding.
+    /// Protocol binding.
     #[serde(default)]
-    pub binding: BindingName,
-    /// The version of A2A.
-    pub version: VersionName,
+    pub binding: A2aBindingName,
+    /// Version of A2A.
+    pub version: A2aVersionName,
 }
 
-/// A binding of A2A.
+/// Protocol binding of A2A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum BindingName {
+pub enum A2aBindingName {
     /// JSON-RPC.
     #[default]
     Jsonrpc,
@@ -96,9 +104,9 @@ pub enum BindingName {
     Http,
 }
 
-/// A version of A2A.
+/// Version of A2A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum VersionName {
+pub enum A2aVersionName {
     /// 1.0.
     #[serde(rename = "1.0")]
     V10,
@@ -110,37 +118,43 @@ pub enum VersionName {
     V01,
 }
 
-/// Client credentials of OAuth 2.
+/// OAuth 2 client credentials.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OauthDeclaration {
-    /// The client's name at the authorization server.
+    /// Client id at the authorization server.
     pub client_id: String,
-    /// The variable that holds its secret.
+    /// Environment variable with the client secret.
     pub secret_env: String,
-    /// Where tokens are; by default what the card says.
+    /// Token endpoint. Default: the one in the card.
     pub token_url: Option<WebUrl>,
-    /// What is asked for.
+    /// Requested scopes.
     #[serde(default)]
     pub scopes: Vec<String>,
 }
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    declared::<RemoteDeclaration>(tree, "an A2A agent", problems)
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    decode_declaration::<A2aAgentDeclaration>(tree, "an A2A agent", problems)
 }
 
-impl RemoteDeclaration {
-    /// The agent that it stands for. Reads the variables and the file that it names.
-    fn open(&self, inboxes: &Inboxes) -> Result<RemoteA2a, StartError> {
-        let wrong = StartError::declared("agent", &self.id);
+impl A2aAgentDeclaration {
+    /// Returns the agent that represents the remote one. Reads the environment variables and key
+    /// file that the declaration names.
+    fn open_remote(&self, inboxes: &PushInboxes) -> Result<RemoteA2aAgent, StartError> {
+        let wrong = StartError::declaration_error("agent", &self.id);
         let url = self.url.url();
         let mut options = RemoteOptions {
             auth: self.auth()?,
             ..RemoteOptions::default()
         };
         let networks = self.networks.iter().map(|range| range.network());
-        options.egress = networks.fold(Egress::public(), Egress::with_network);
-        options.interface = self.interface.map(|interface| endpoint(url, interface));
+        options.egress = networks.fold(EgressPolicy::public_internet(), EgressPolicy::with_network);
+        options.interface = self
+            .interface
+            .map(|interface| agent_interface(url, interface));
         if let Some(seconds) = self.call_timeout_s {
             options.call_timeout = Duration::from_secs(seconds.get());
         }
@@ -149,7 +163,7 @@ impl RemoteDeclaration {
                 .map_err(|error| wrong(format!("failed to read {}: {error}", file.display())))?;
             let keys = Jwks::parse(&text)
                 .map_err(|error| wrong(format!("{}: {error}", file.display())))?;
-            options.trust = CardTrust::Signed {
+            options.card_trust = CardTrust::Signed {
                 keys,
                 jku_hosts: Vec::new(),
             };
@@ -157,32 +171,34 @@ impl RemoteDeclaration {
         if let Some(here) = &self.push_url {
             options.push = Some(
                 inboxes
-                    .at(here.url())
+                    .get_or_create(here.url())
                     .map_err(|error| wrong(format!("`push_url`: {error}")))?,
             );
         }
-        RemoteA2a::new(url.clone(), options).map_err(|error| wrong(error.to_string()))
+        RemoteA2aAgent::new(url.clone(), options).map_err(|error| wrong(error.to_string()))
     }
 
-    fn auth(&self) -> Result<Auth, StartError> {
-        let variable = |name: &str| secret(name).map_err(StartError::declared("agent", &self.id));
+    fn auth(&self) -> Result<RemoteAuth, StartError> {
+        let variable = |name: &str| {
+            secret_from_env(name).map_err(StartError::declaration_error("agent", &self.id))
+        };
         if let Some(name) = &self.bearer_env {
-            return Ok(Auth::Bearer(variable(name)?));
+            return Ok(RemoteAuth::Bearer(variable(name)?));
         }
         if let Some(name) = &self.api_key_env {
             let header = self
                 .api_key_header
                 .clone()
-                .unwrap_or_else(|| KEY_HEADER_DEFAULT.to_owned());
-            return Ok(Auth::ApiKey {
+                .unwrap_or_else(|| API_KEY_HEADER_DEFAULT.to_owned());
+            return Ok(RemoteAuth::ApiKey {
                 header,
                 key: variable(name)?,
             });
         }
         let Some(oauth) = &self.oauth else {
-            return Ok(Auth::None);
+            return Ok(RemoteAuth::None);
         };
-        Ok(Auth::ClientCredentials {
+        Ok(RemoteAuth::ClientCredentials {
             token_url: oauth.token_url.as_ref().map(|url| url.url().clone()),
             client_id: oauth.client_id.clone(),
             secret: variable(&oauth.secret_env)?,
@@ -191,24 +207,28 @@ impl RemoteDeclaration {
     }
 }
 
-impl AgentKind for RemoteDeclaration {
+impl AgentDeclaration for A2aAgentDeclaration {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn kind(&self) -> &'static str {
+        "a2a"
     }
 
     fn class(&self) -> DataClass {
         self.class
     }
 
-    fn mail_way(&self) -> MemberWay {
-        MemberWay::A2a
+    fn mail_way(&self) -> DeliveryMethod {
+        DeliveryMethod::A2a
     }
 
-    fn resolve(&mut self, folder: &Path) {
+    fn resolve_paths(&mut self, folder: &Path) {
         self.trusted_keys = self.trusted_keys.take().map(|keys| folder.join(keys));
     }
 
-    fn check(&self, tree: &Tree, _: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check(&self, tree: &ConfigTree, _: &DeclaredNames<'_>, problems: &mut ProblemCollector<'_>) {
         let mut wrong = Vec::new();
         let ways = [
             ("bearer_env", self.bearer_env.is_some()),
@@ -235,11 +255,11 @@ impl AgentKind for RemoteDeclaration {
                 "with `interface` no card is read, so that no signature is",
             ));
         }
-        report(&self.id, wrong, tree, problems);
+        report_key_errors(&self.id, wrong, tree, problems);
     }
 
-    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        // Where a secret's variable isn't written it has been missed already.
+    fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
+        // A missing `secret_env` was reported before.
         let secret = self
             .oauth
             .as_ref()
@@ -252,36 +272,39 @@ impl AgentKind for RemoteDeclaration {
         ];
         for (path, name) in variables {
             name.into_iter()
-                .for_each(|name| is_set(name, tree.place_at(path), problems));
+                .for_each(|name| check_variable(name, tree.span_at_path(path), problems));
         }
         check_key_file(
             self.trusted_keys.as_deref(),
-            tree.place("trusted_keys"),
+            tree.span_of("trusted_keys"),
             problems,
         );
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         Box::pin(async move {
-            let remote = self.open(cx.inboxes)?;
-            let running = Running::new(spawn(cx.system, &self.id, remote.clone()));
-            Ok(Running {
+            let remote = self.open_remote(cx.push_inboxes)?;
+            let running = RunningAgent::new(spawn_cloned(cx.system, &self.id, remote.clone()));
+            Ok(RunningAgent {
                 filter: self.tools.clone(),
-                ..running.ending_with(async move { remote.said_goodbye().await })
+                ..running.with_teardown(async move { remote.drained().await })
             })
         })
     }
 }
 
-fn endpoint(url: &Url, declared: InterfaceDeclaration) -> AgentInterface {
+fn agent_interface(url: &Url, declared: InterfaceDeclaration) -> AgentInterface {
     let binding = match declared.binding {
-        BindingName::Jsonrpc => "JSONRPC",
-        BindingName::Http => "HTTP+JSON",
+        A2aBindingName::Jsonrpc => "JSONRPC",
+        A2aBindingName::Http => "HTTP+JSON",
     };
     let version = match declared.version {
-        VersionName::V10 => "1.0",
-        VersionName::V03 => "0.3",
-        VersionName::V01 => "0.1",
+        A2aVersionName::V10 => "1.0",
+        A2aVersionName::V03 => "0.3",
+        A2aVersionName::V01 => "0.1",
     };
     AgentInterface {
         url: url.to_string(),
@@ -291,15 +314,15 @@ fn endpoint(url: &Url, declared: InterfaceDeclaration) -> AgentInterface {
     }
 }
 
-/// Where agents elsewhere push, by the address that they are given. Clones are the same.
+/// Receivers of push notifications, by declared URL. Clones share their state.
 #[derive(Clone, Default)]
-pub(crate) struct Inboxes(Arc<RwLock<HashMap<Url, PushInbox>>>);
+pub(crate) struct PushInboxes(Arc<RwLock<HashMap<Url, PushInbox>>>);
 
-impl Inboxes {
-    /// The one below this address.
-    fn at(&self, declared: &Url) -> Result<PushInbox, url::ParseError> {
+impl PushInboxes {
+    /// Returns the receiver for a URL; creates it on first use.
+    fn get_or_create(&self, declared: &Url) -> Result<PushInbox, url::ParseError> {
         let base = Url::parse(&format!(
-            "{}{INBOX_PATH}",
+            "{}{PUSH_INBOX_PATH}",
             declared.as_str().trim_end_matches('/')
         ))?;
         let mut all = self.0.write();
@@ -309,23 +332,23 @@ impl Inboxes {
             .clone())
     }
 
-    /// Adds them to a listener's addresses.
+    /// Adds the push routes to a listener.
     pub(crate) fn configure(&self, config: &mut ServiceConfig) {
-        let path = format!("{INBOX_PATH}/{{id}}");
+        let path = format!("{PUSH_INBOX_PATH}/{{id}}");
         config.service(
             web::resource(path)
                 .app_data(Data::new(self.clone()))
-                .route(web::post().to(pushed)),
+                .route(web::post().to(handle_push)),
         );
     }
 }
 
-/// What a push says is asked of the agent itself: the body isn't read.
-async fn pushed(request: HttpRequest, inboxes: Data<Inboxes>) -> HttpResponse {
+/// The body isn't read: a notification only makes us query the agent.
+async fn handle_push(request: HttpRequest, inboxes: Data<PushInboxes>) -> HttpResponse {
     let id = request.match_info().get("id").unwrap_or_default();
     let token = request
         .headers()
-        .get(TOKEN_HEADER)
+        .get(PUSH_TOKEN_HEADER)
         .and_then(|token| token.to_str().ok());
     let all: Vec<_> = inboxes.0.read().values().cloned().collect();
     match all.iter().any(|inbox| inbox.deliver(id, token)) {
@@ -334,18 +357,19 @@ async fn pushed(request: HttpRequest, inboxes: Data<Inboxes>) -> HttpResponse {
     }
 }
 
-/// Reaches agents over A2A.
-pub(super) struct Peers {
-    networks: Vec<Network>,
+/// Connects an orchestrator to remote agents over A2A.
+pub(super) struct PeerConnector {
+    networks: Vec<IpNetwork>,
     keys: Option<Jwks>,
-    /// Those that were opened, by their addresses: what they have to end elsewhere.
-    opened: Mutex<HashMap<Url, RemoteA2a>>,
+    /// Opened agents by URL, for cleanup.
+    opened: Mutex<HashMap<Url, RemoteA2aAgent>>,
 }
 
-impl Peers {
-    /// Cards may lead to these networks, beside the public internet and their own origin; `keys` are those of whose
-    /// signatures agents are learned of second-hand.
-    pub(super) fn new(networks: Vec<Network>, keys: Option<Jwks>) -> Self {
+impl PeerConnector {
+    /// Creates a connector. Cards may point to `networks` in addition to the public internet and
+    /// their own origin. Agents learned from other agents are accepted if one of `keys` signed
+    /// their card.
+    pub(super) fn new(networks: Vec<IpNetwork>, keys: Option<Jwks>) -> Self {
         Self {
             networks,
             keys,
@@ -353,18 +377,18 @@ impl Peers {
         }
     }
 
-    /// How an agent is reached whose address `by` named.
+    /// Returns the options for an agent whose URL came from `by`.
     ///
     /// # Errors
-    /// `Denied` where nothing that it could say would be believed.
-    fn options(&self, by: NamedBy) -> Result<RemoteOptions, Failure> {
+    /// `FailureKind::Denied` if no card of it could be trusted.
+    fn remote_options(&self, by: AddressSource) -> Result<RemoteOptions, Failure> {
         let egress = self
             .networks
             .iter()
             .copied()
-            .fold(Egress::public(), Egress::with_network);
-        let NamedBy::Peer {
-            may_be_here,
+            .fold(EgressPolicy::public_internet(), EgressPolicy::with_network);
+        let AddressSource::Peer {
+            may_be_local: may_be_here,
             must_be_signed,
         } = by
         else {
@@ -391,25 +415,29 @@ impl Peers {
         };
         Ok(RemoteOptions {
             egress,
-            trust,
-            is_hearsay: true,
+            card_trust: trust,
+            is_url_untrusted: true,
             ..RemoteOptions::default()
         })
     }
 }
 
-impl Connect for Peers {
-    fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
+impl AgentConnector for PeerConnector {
+    fn fetch_card<'a>(
+        &'a self,
+        url: &'a Url,
+        by: AddressSource,
+    ) -> BoxFuture<'a, Result<FetchedCard, Failure>> {
         Box::pin(async move {
-            // One of its own, so that the card is fetched now.
-            let peer = Peer::new(url.clone(), self.options(by)?)
+            // A separate agent, so that the card is fetched now.
+            let peer = A2aClient::new(url.clone(), self.remote_options(by)?)
                 .map_err(|error| Failure::invalid(error.to_string()))?;
-            Ok(seen(&peer.public_card().await?.card))
+            Ok(card_summary(&peer.public_card().await?.card))
         })
     }
 
-    fn open(&self, system: &System, url: &Url, by: NamedBy) -> Result<AgentRef, Failure> {
-        let remote = RemoteA2a::new(url.clone(), self.options(by)?);
+    fn open(&self, system: &System, url: &Url, by: AddressSource) -> Result<AgentRef, Failure> {
+        let remote = RemoteA2aAgent::new(url.clone(), self.remote_options(by)?);
         let remote = remote.map_err(|error| Failure::invalid(error.to_string()))?;
         let mut opened = self.opened.lock();
         opened.insert(url.clone(), remote.clone());
@@ -419,18 +447,18 @@ impl Connect for Peers {
             .spawn())
     }
 
-    fn said_goodbye(&self) -> BoxFuture<'_, ()> {
+    fn drained(&self) -> BoxFuture<'_, ()> {
         let opened = std::mem::take(&mut *self.opened.lock());
         Box::pin(async move {
-            join_all(opened.values().map(RemoteA2a::said_goodbye)).await;
+            join_all(opened.values().map(RemoteA2aAgent::drained)).await;
         })
     }
 }
 
-/// What a card says. Its skills take the way of those of a declared agent: as tools.
-fn seen(card: &AgentCard) -> Seen {
+/// Returns the orchestrator's view of a card. Skills become tools, as those of declared agents do.
+fn card_summary(card: &AgentCard) -> FetchedCard {
     let skills = skill_tools(card).iter().filter_map(skill_of_tool).collect();
-    Seen {
+    FetchedCard {
         name: card.name.clone(),
         description: card.description.clone(),
         skills,

@@ -1,4 +1,4 @@
-//! A clinic (`[[agent]]` of the kind `clinic`): a data silo with four tools.
+//! Clinics (`[[agent]] kind = "clinic"`): isolated patient databases with four tools.
 
 use std::path::Path;
 
@@ -6,32 +6,39 @@ use callboard_clinics::clinic::{Clinic, ClinicConfig};
 use callboard_message::DataClass;
 use futures::future::BoxFuture;
 
-use super::{AgentKind, Running, StartContext, StartError, declared};
-use crate::config::problem::Problems;
-use crate::config::tree::Tree;
+use super::{AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration};
+use crate::config::problem::ProblemCollector;
+use crate::config::tree::ConfigTree;
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    declared::<ClinicConfig>(tree, "a clinic", problems)
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    decode_declaration::<ClinicConfig>(tree, "a clinic", problems)
 }
 
-/// Its database is relative to the state directory, its seed to the topology file.
-impl AgentKind for ClinicConfig {
+/// Its database path is relative to the state directory, its seed path to the topology file.
+impl AgentDeclaration for ClinicConfig {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn kind(&self) -> &'static str {
+        "clinic"
     }
 
     fn class(&self) -> DataClass {
         DataClass::Clinical
     }
 
-    fn resolve(&mut self, folder: &Path) {
+    fn resolve_paths(&mut self, folder: &Path) {
         self.seed = folder.join(&self.seed);
     }
 
-    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        // A database that is there needs no seed.
+    fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
+        // An existing database needs no seed.
         if !self.seed.is_file()
-            && let Some(span) = tree.place("seed")
+            && let Some(span) = tree.span_of("seed")
         {
             problems.warning(
                 Some(span),
@@ -40,7 +47,10 @@ impl AgentKind for ClinicConfig {
         }
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         Box::pin(async move {
             let config = Self {
                 database: cx.state.join(&self.database),

@@ -1,33 +1,43 @@
-//! Writer of clinical data into a record system (`[[agent]]` of the kind `emr_writeback`).
+//! Writer of clinical data to a medical record system (`[[agent]] kind = "emr_writeback"`).
 
-use callboard_clinics::hmcp::{EmrConfig, EmrWriteback};
+use callboard_clinics::hmcp::{EmrConfig, EmrWritebackAgent};
 use callboard_message::DataClass;
 use futures::future::BoxFuture;
 
-use super::{AgentKind, Running, StartContext, StartError, declared};
-use crate::config::problem::Problems;
-use crate::config::tree::Tree;
+use super::{AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration};
+use crate::config::problem::ProblemCollector;
+use crate::config::tree::ConfigTree;
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    declared::<EmrConfig>(tree, "an EMR write-back agent", problems)
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    decode_declaration::<EmrConfig>(tree, "an EMR write-back agent", problems)
 }
 
-/// Its file is relative to the state directory.
-impl AgentKind for EmrConfig {
+/// Its file path is relative to the state directory.
+impl AgentDeclaration for EmrConfig {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn kind(&self) -> &'static str {
+        "emr_writeback"
     }
 
     fn class(&self) -> DataClass {
         DataClass::Clinical
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         Box::pin(async move {
             let file = self.file.as_ref().map(|file| cx.state.join(file));
             cx.spawn_opened(
                 &self.id,
-                EmrWriteback::new(&Self {
+                EmrWritebackAgent::new(&Self {
                     file,
                     ..self.clone()
                 }),

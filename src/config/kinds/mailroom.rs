@@ -1,15 +1,15 @@
-//! Mailrooms (`[[agent]]` of the kind `mailroom`): agents write to each other through one. Its members, and what doesn't fit them.
+//! Mailrooms (`[[agent]] kind = "mailroom"`) and their members.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;
 use std::time::Duration;
 
-use callboard_mailroom::{Declare, Declared, Mailroom, MailroomOptions};
+use callboard_mailroom::{Mailroom, MailroomOptions, MemberDeclaration, ReconfigureMailroom};
 use callboard_message::DataClass;
 use callboard_message::mail::{
-    GUARDIAN, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId, MemberWay, OPERATOR,
-    SYSTEM,
+    DeliveryMethod, GUARDIAN_ID, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MemberId,
+    OPERATOR_ID, SYSTEM_ID,
 };
 use callboard_rpc::KeyStore;
 use callboard_runtime::AgentRef;
@@ -18,93 +18,103 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use super::tmux::TmuxDeclaration;
-use super::{AgentKind, Renewed, Running, StartContext, StartError, declared, report, spawn};
-use crate::config::listener::Listener;
-use crate::config::problem::{Problems, did_you_mean};
-use crate::config::tree::Tree;
-use crate::config::{Names, SECONDS_A_DAY, Topology, personal};
+use super::{
+    AgentDeclaration, ReconfiguredAgent, RunningAgent, StartContext, StartError,
+    decode_declaration, report_key_errors, spawn_cloned,
+};
+use crate::config::listener::ListenerDeclaration;
+use crate::config::problem::{ProblemCollector, suggestion};
+use crate::config::tree::ConfigTree;
+use crate::config::{DeclaredNames, SECONDS_PER_DAY, Topology, personal};
 
-/// Ids that are somebody already: the Guardian, whoever sits at this machine, the node itself.
-const TAKEN: [&str; 3] = [GUARDIAN, OPERATOR, SYSTEM];
+/// Reserved ids: the Guardian, the local operator, and the node itself.
+const RESERVED_IDS: [&str; 3] = [GUARDIAN_ID, OPERATOR_ID, SYSTEM_ID];
 
-/// A mailroom: agents write to each other through it.
+/// A mailroom: durable messages between its members.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MailroomDeclaration {
-    /// Its name in the directory.
+    /// Unique name in the directory.
     pub id: String,
-    /// Messages that one member may send a second.
+    /// Maximum number of messages per second of one member.
     pub messages_a_second: Option<NonZeroU32>,
-    /// Messages to all, or to a group, that one member may send a minute.
+    /// Maximum number of messages per minute of one member to all or to a group.
     pub broadcasts_a_minute: Option<NonZeroU32>,
-    /// How many days a message is handed out that doesn't say it itself.
+    /// Default time in days until a message expires.
     pub expires_days: Option<NonZeroU64>,
     /// Whether replies show `agent-456` as `456`.
     #[serde(default)]
-    pub example_ids: bool,
-    /// What messages may hold; never `clinical`.
+    pub short_ids: bool,
+    /// Highest class of data in messages. `clinical` is an error.
     #[serde(default = "personal")]
     pub class: DataClass,
-    /// Those that have mail there, beside whoever comes with a key.
+    /// Declared members. Holders of a key are members too.
     #[serde(default, rename = "member")]
-    pub members: Vec<MemberDeclaration>,
+    pub members: Vec<MailMemberDeclaration>,
 }
 
-/// One that has mail (`[[agent.member]]`).
+/// A member of a mailroom (`[[agent.member]]`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MemberDeclaration {
-    /// The id of an agent or upstream of this file: what is for it goes there. Any other asks for its mail.
+pub struct MailMemberDeclaration {
+    /// Id of the member. Mail for an agent or upstream of this file is delivered to it; any other
+    /// member fetches its mail.
     pub id: String,
-    /// Its role.
+    /// Role of the member.
     pub role: Option<String>,
-    /// The phase that it works in.
+    /// Phase that the member works in.
     pub phase: Option<String>,
-    /// The groups that it is in, beside `everyone`.
+    /// Groups of the member, in addition to `everyone`.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// Whether it isn't in `everyone`: it sees, and is seen by, those of its groups alone.
+    /// Whether the member is outside the group `everyone`. Then it sees, and is seen by, members of
+    /// its own groups only.
     #[serde(default)]
-    pub apart: bool,
+    pub exclude_from_broadcast: bool,
 }
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    declared::<MailroomDeclaration>(tree, "a mailroom", problems)
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    decode_declaration::<MailroomDeclaration>(tree, "a mailroom", problems)
 }
 
-impl MemberDeclaration {
-    fn declared(&self, topology: &Topology) -> Declared {
+impl MailMemberDeclaration {
+    fn mailroom_member(&self, topology: &Topology) -> MemberDeclaration {
         let Self {
             id,
             role,
             phase,
             groups,
-            apart,
+            exclude_from_broadcast,
         } = self.clone();
-        let member = Declared {
+        let member = MemberDeclaration {
             role,
             phase,
             groups,
-            apart,
-            ..Declared::new(&*id)
+            is_isolated: exclude_from_broadcast,
+            ..MemberDeclaration::new(&*id)
         };
-        if !topology.has(&id) {
-            // Whoever it is asks for its mail.
+        if !topology.has_id(&id) {
+            // A member outside this file fetches its mail.
             return member;
         }
-        let agent = topology.all().find(|agent| agent.id() == id);
-        Declared {
-            via: Some(agent.map_or(MemberWay::Agent, AgentKind::mail_way)),
-            ..member.with_way(id)
+        let agent = topology
+            .agents_and_upstreams()
+            .find(|agent| agent.id() == id);
+        MemberDeclaration {
+            delivery_method: Some(agent.map_or(DeliveryMethod::Agent, AgentDeclaration::mail_way)),
+            ..member.with_delivery_agent(id)
         }
     }
 
-    /// Keys at fault, and why.
-    fn mistakes(&self) -> Vec<(&'static str, String)> {
+    /// Returns invalid keys, each with a reason.
+    fn key_errors(&self) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
-        if let Err(error) = MailId::parse(&*self.id) {
+        if let Err(error) = MemberId::parse(&*self.id) {
             wrong.push(("id", error.to_string()));
-        } else if TAKEN.contains(&&*self.id) {
+        } else if RESERVED_IDS.contains(&&*self.id) {
             wrong.push((
                 "id",
                 format!("{} is somebody else: no member can be called that", self.id),
@@ -115,10 +125,10 @@ impl MemberDeclaration {
             .into_iter()
             .filter_map(|(key, word)| Some((key, word.as_ref()?)));
         for (key, word) in words.chain(self.groups.iter().map(|group| ("groups", group))) {
-            if MailId::parse(&**word).is_err() {
+            if MemberId::parse(&**word).is_err() {
                 let wants = format!(
                     "use 1 to {} characters of A-Z a-z 0-9 . _ -",
-                    MailId::CHARS_MAX
+                    MemberId::CHARS_MAX
                 );
                 wrong.push((key, wants));
             }
@@ -134,14 +144,14 @@ impl MemberDeclaration {
 }
 
 impl MailroomDeclaration {
-    /// Keys at fault, and why.
-    fn mistakes(&self) -> Vec<(&'static str, String)> {
+    /// Returns invalid keys, each with a reason.
+    fn key_errors(&self) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
         if self.class == DataClass::Clinical {
             let why = "mail is kept and handed on: it can't be clinical";
             wrong.push(("class", why.to_owned()));
         }
-        let days_max = MAIL_EXPIRES_MAX.as_secs() / SECONDS_A_DAY;
+        let days_max = MAIL_EXPIRES_MAX.as_secs() / SECONDS_PER_DAY;
         if self.expires_days.is_some_and(|days| days.get() > days_max) {
             wrong.push(("expires_days", format!("it can be {days_max} at most")));
         }
@@ -154,29 +164,37 @@ impl MailroomDeclaration {
         wrong
     }
 
-    fn check_members(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check_members(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
         let (mut seen, mut panes) = (HashSet::new(), HashMap::new());
-        let trees = tree.get("member").map(Tree::items).unwrap_or_default();
+        let trees = tree
+            .get("member")
+            .map(ConfigTree::items)
+            .unwrap_or_default();
         for (member, tree) in self.members.iter().zip(trees) {
             let id = &*member.id;
-            for (key, why) in member.mistakes() {
+            for (key, why) in member.key_errors() {
                 problems.error(
-                    tree.place(key),
+                    tree.span_of(key),
                     format!("the member {id} of {}: `{key}`: {why}", self.id),
                 );
             }
-            let span = tree.place("id");
+            let span = tree.span_of("id");
             if !seen.insert(id) {
                 problems.error(span, format!("{id} is a member of {} twice", self.id));
-            } else if let Some(why) = self.why_not(id, names) {
+            } else if let Some(why) = self.why_not_member(id, names) {
                 problems.error(
                     span,
                     format!("{id} can't be a member of {}: {why}", self.id),
                 );
             } else {
                 self.check_spelling(id, span.clone(), names, problems);
-                if let Some(tmux) = names.agent::<TmuxDeclaration>(id)
-                    && let Some(other) = panes.insert(tmux.pane(), id)
+                if let Some(tmux) = names.agent_of_kind::<TmuxDeclaration>(id)
+                    && let Some(other) = panes.insert(tmux.pane_id(), id)
                 {
                     problems.error(
                         span,
@@ -190,12 +208,12 @@ impl MailroomDeclaration {
         }
     }
 
-    /// Why an agent can't be a member.
-    fn why_not(&self, id: &str, names: &Names<'_>) -> Option<&'static str> {
+    /// Returns the reason why an agent can't be a member.
+    fn why_not_member(&self, id: &str, names: &DeclaredNames<'_>) -> Option<&'static str> {
         let agent = names
             .agents
             .get(id)
-            .filter(|_| !names.unread.contains(id))?;
+            .filter(|_| !names.unreadable_ids.contains(id))?;
         if agent.downcast::<Self>().is_some() || id == self.id {
             return Some("it is a mailroom");
         }
@@ -203,27 +221,27 @@ impl MailroomDeclaration {
             .then_some("it is clinical, and mail is kept and handed on")
     }
 
-    /// Whoever isn't in the file asks for its mail; where somebody in it without mail is called almost so, that may be meant.
+    /// Warns if a member that isn't in the file has almost the id of an agent without mail.
     fn check_spelling(
         &self,
         id: &str,
         span: Option<Range<usize>>,
-        names: &Names<'_>,
-        problems: &mut Problems<'_>,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
     ) {
         if names.is_known(id) {
             return;
         }
         let with_mail: HashSet<&str> = names
-            .all::<Self>()
-            .flat_map(|room| room.leads_to().into_iter().chain([&*room.id]))
+            .agents_of_kind::<Self>()
+            .flat_map(|room| room.reachable_ids().into_iter().chain([&*room.id]))
             .collect();
         let without = names
             .agents
             .keys()
             .copied()
             .filter(|id| !with_mail.contains(id));
-        if let Some(help) = did_you_mean(id, without) {
+        if let Some(help) = suggestion(id, without) {
             let message = format!(
                 "the member {id} of {} isn't in this file: it has to ask for its mail",
                 self.id
@@ -232,41 +250,45 @@ impl MailroomDeclaration {
         }
     }
 
-    /// Options as the topology declares them.
-    fn options(&self, topology: &Topology) -> Result<MailroomOptions, StartError> {
+    /// Returns the mailroom's options.
+    fn mailroom_options(&self, topology: &Topology) -> Result<MailroomOptions, StartError> {
         let default = MailroomOptions::default();
         let members = self
             .members
             .iter()
-            .map(|member| member.declared(topology))
+            .map(|member| member.mailroom_member(topology))
             .collect();
         let options = MailroomOptions {
-            members: self.with_keys(members, topology)?,
-            messages_a_second: self.messages_a_second.unwrap_or(default.messages_a_second),
-            broadcasts_a_minute: self
+            members: self.with_key_holders(members, topology)?,
+            messages_per_second: self
+                .messages_a_second
+                .unwrap_or(default.messages_per_second),
+            broadcasts_per_minute: self
                 .broadcasts_a_minute
-                .unwrap_or(default.broadcasts_a_minute),
+                .unwrap_or(default.broadcasts_per_minute),
             expires: self.expires_days.map_or(default.expires, |days| {
-                Duration::from_secs(days.get() * SECONDS_A_DAY)
+                Duration::from_secs(days.get() * SECONDS_PER_DAY)
             }),
             class: self.class,
-            example_ids: self.example_ids,
+            example_ids: self.short_ids,
         };
-        options.check().map_err(|source| StartError::Mailroom {
+        options.validate().map_err(|source| StartError::Mailroom {
             id: self.id.clone(),
             source,
         })?;
         Ok(options)
     }
 
-    /// Members, and whoever can come with a key of a listener that leads to the mailroom: what is for them waits.
-    fn with_keys(
+    /// Adds the holders of all keys of listeners in front of the mailroom. Mail for them is kept
+    /// until they connect.
+    fn with_key_holders(
         &self,
-        mut members: Vec<Declared>,
+        mut members: Vec<MemberDeclaration>,
         topology: &Topology,
-    ) -> Result<Vec<Declared>, StartError> {
-        let leads_here =
-            |listener: &&Listener| topology.leads_to(&topology.behind(listener), &self.id);
+    ) -> Result<Vec<MemberDeclaration>, StartError> {
+        let leads_here = |listener: &&ListenerDeclaration| {
+            topology.includes_agent(&topology.served_ids(listener), &self.id)
+        };
         let in_front = topology.listeners.iter().filter(leads_here);
         let files: BTreeSet<_> = in_front
             .filter_map(|listener| listener.keys.as_deref())
@@ -277,12 +299,13 @@ impl MailroomDeclaration {
             .map(|(at, member)| (member.id.clone(), at))
             .collect();
         for file in files {
-            // Where nothing listens, it needn't be there.
+            // A key file may be absent if its listener isn't opened.
             let keys = KeyStore::load_or_new(file)?;
             let keys = keys.list().iter().filter(|key| !key.is_revoked());
-            for keyed in keys.filter_map(|key| Declared::of_key(&key.name, &key.scopes)) {
+            for keyed in keys.filter_map(|key| MemberDeclaration::from_key(&key.name, &key.scopes))
+            {
                 match places.get(&keyed.id).and_then(|at| members.get_mut(*at)) {
-                    Some(member) => member.key = keyed.key,
+                    Some(member) => member.key_scopes = keyed.key_scopes,
                     None => {
                         places.insert(keyed.id.clone(), members.len());
                         members.push(keyed);
@@ -294,58 +317,70 @@ impl MailroomDeclaration {
     }
 }
 
-impl AgentKind for MailroomDeclaration {
+impl AgentDeclaration for MailroomDeclaration {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn kind(&self) -> &'static str {
+        "mailroom"
     }
 
     fn class(&self) -> DataClass {
         self.class
     }
 
-    fn leads_to(&self) -> Vec<&str> {
+    fn reachable_ids(&self) -> Vec<&str> {
         self.members.iter().map(|member| &*member.id).collect()
     }
 
-    fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
-        report(&self.id, self.mistakes(), tree, problems);
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        report_key_errors(&self.id, self.key_errors(), tree, problems);
         self.check_members(tree, names, problems);
     }
 
-    /// It stays, with what is on its way, whoever its members are.
-    fn renew(
+    /// Applies changed options and members to the running mailroom. Undelivered mail is kept.
+    fn reconfigure(
         &self,
-        running: &Running,
+        running: &RunningAgent,
         cx: &StartContext<'_>,
-    ) -> Result<Option<Renewed>, StartError> {
-        let Some(before) = running.state::<MailroomOptions>() else {
+    ) -> Result<Option<ReconfiguredAgent>, StartError> {
+        let Some(before) = running.kind_state::<MailroomOptions>() else {
             return Ok(None);
         };
-        let options = self.options(cx.topology)?;
-        let changed =
-            (*before != options).then(|| declare(running.agent.clone(), options.clone()).boxed());
-        Ok(Some((running.clone().with_state(options), changed)))
+        let options = self.mailroom_options(cx.topology)?;
+        let changed = (*before != options)
+            .then(|| apply_options(running.agent.clone(), options.clone()).boxed());
+        Ok(Some((running.clone().with_kind_state(options), changed)))
     }
 
-    /// Starts it with the mail that the store has.
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    /// Starts the mailroom with the mail in the store.
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         Box::pin(async move {
-            let options = self.options(cx.topology)?;
+            let options = self.mailroom_options(cx.topology)?;
             let mailroom = Mailroom::open(cx.system, options.clone()).await;
             let mailroom = mailroom.map_err(|source| StartError::Mailroom {
                 id: self.id.clone(),
                 source,
             })?;
-            let running =
-                Running::new(spawn(cx.system, &self.id, mailroom.clone())).with_state(options);
-            Ok(running.ending_with(async move { mailroom.end().await }))
+            let running = RunningAgent::new(spawn_cloned(cx.system, &self.id, mailroom.clone()))
+                .with_kind_state(options);
+            Ok(running.with_teardown(async move { mailroom.close().await }))
         })
     }
 }
 
-/// Tells a mailroom how it is set up from now on. What it has goes on.
-async fn declare(mailroom: AgentRef, options: MailroomOptions) {
-    match mailroom.ask(Declare { options }).await {
+/// Sends changed options to a running mailroom.
+async fn apply_options(mailroom: AgentRef, options: MailroomOptions) {
+    match mailroom.ask(ReconfigureMailroom { options }).await {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
             tracing::error!(%failure, "a mailroom doesn't take what is declared of it")

@@ -1,4 +1,5 @@
-//! Kinds of agents. Each is one module with its declaration, its checks and its start, and one line in [`KINDS`].
+//! Kinds of agents (`[[agent]] kind`). Each is a module with declaration, checks and start, and a
+//! line in [`AGENT_KINDS`].
 
 mod a2a;
 mod clinic;
@@ -17,12 +18,12 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::sync::Arc;
 
-use callboard_gateway::bundle::{BundleError, Filter};
+use callboard_gateway::aggregate::{AggregateError, ToolFilter};
 use callboard_mailroom::MailroomError;
 use callboard_message::DataClass;
-use callboard_message::mail::MemberWay;
+use callboard_message::mail::DeliveryMethod;
 use callboard_rpc::KeyError;
-use callboard_runtime::{Agent, AgentId, AgentRef, Answering, System};
+use callboard_runtime::{Agent, AgentId, AgentRef, QuestionRouter, System};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use secrecy::SecretString;
@@ -30,202 +31,221 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::decode::decode;
-use super::problem::{Problems, one_of};
-use super::tree::Tree;
-use super::{DESCRIPTION, Entry, Names, Topology, table};
+use super::problem::{ProblemCollector, known_names_help};
+use super::tree::ConfigTree;
+use super::{DESCRIPTION_KEY, DeclaredNames, ParsedDeclaration, Topology, require_table};
 
-pub(crate) use a2a::Inboxes;
+pub(crate) use a2a::PushInboxes;
 pub use a2a::{
-    BindingName, InterfaceDeclaration, OauthDeclaration, RemoteDeclaration, VersionName,
+    A2aAgentDeclaration, A2aBindingName, A2aVersionName, InterfaceDeclaration, OauthDeclaration,
 };
-pub use mailroom::{MailroomDeclaration, MemberDeclaration};
+pub use mailroom::{MailMemberDeclaration, MailroomDeclaration};
 pub use model::ModelDeclaration;
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{
-    CommandDeclaration, LearningDeclaration, Orchestrated, OrchestratorDeclaration, Structured,
+    CommandDeclaration, DiscoveryDeclaration, OrchestratorDeclaration, RunningOrchestrator,
+    StructuredOutput,
 };
-pub use tmux::{Pane, TmuxDeclaration};
+pub use tmux::{TmuxDeclaration, TmuxPane};
 pub use upstream::{
-    EraName, SamplingDeclaration, StartWhen, Transport, UpstreamDeclaration, UpstreamError,
+    McpEraName, SamplingDeclaration, UpstreamDeclaration, UpstreamError, UpstreamStart,
+    UpstreamTransport,
 };
 pub use webhook::WebhookDeclaration;
 
-/// Reader of an agent's table, without its `kind`. Reports what is wrong.
-type Read = fn(&mut Tree, &mut Problems<'_>) -> Option<Box<dyn AgentKind>>;
+/// Decoder of an agent's table without its `kind`. Reports problems.
+type AgentReader =
+    fn(&mut ConfigTree, &mut ProblemCollector<'_>) -> Option<Box<dyn AgentDeclaration>>;
 
-/// How agents of a kind are read.
+/// Decoder of one agent kind.
 #[derive(Clone, Copy)]
-struct Kind {
-    read: Read,
-    /// Whether a `description` in the table is for cards alone, so that nothing begins anew for it.
+struct KindReader {
+    read: AgentReader,
+    /// Whether `description` is used in agent cards only, so that a change of it restarts nothing.
     is_described: bool,
 }
 
-const KINDS: [(&str, Kind); 10] = [
+const AGENT_KINDS: &[(&str, KindReader)] = &[
     (
         "clinic",
-        Kind {
+        KindReader {
             read: clinic::read,
             is_described: true,
         },
     ),
     (
         "model",
-        Kind {
+        KindReader {
             read: model::read,
             is_described: true,
         },
     ),
     (
         "models",
-        Kind {
-            read: model::read_choice,
+        KindReader {
+            read: model::read_pool,
             is_described: true,
         },
     ),
     (
         "emr_writeback",
-        Kind {
+        KindReader {
             read: emr_writeback::read,
             is_described: true,
         },
     ),
     (
         "patient_data",
-        Kind {
+        KindReader {
             read: patient_data::read,
             is_described: true,
         },
     ),
     (
         "a2a",
-        Kind {
+        KindReader {
             read: a2a::read,
             is_described: true,
         },
     ),
     (
         "orchestrator",
-        Kind {
+        KindReader {
             read: orchestrator::read,
             is_described: false,
         },
     ),
     (
         "mailroom",
-        Kind {
+        KindReader {
             read: mailroom::read,
             is_described: true,
         },
     ),
     (
         "tmux",
-        Kind {
+        KindReader {
             read: tmux::read,
             is_described: false,
         },
     ),
     (
         "webhook",
-        Kind {
+        KindReader {
             read: webhook::read,
             is_described: false,
         },
     ),
 ];
 
-/// Section of agents, in messages.
-const WHAT: &str = "[[agent]]";
+const AGENT_SECTION: &str = "[[agent]]";
 
 /// Declaration of an agent of one kind.
-pub(crate) trait AgentKind: Any + Debug + Send + Sync {
-    /// Name in the directory.
+pub(crate) trait AgentDeclaration: Any + Debug + Send + Sync {
+    /// Returns the unique name in the directory.
     fn id(&self) -> &str;
 
-    /// Highest class of what its messages and replies may hold.
+    /// Returns the kind as written in a topology file; `upstream` for an `[[upstream]]`.
+    fn kind(&self) -> &'static str;
+
+    /// Returns the highest class of data in its messages and replies.
     fn class(&self) -> DataClass;
 
-    /// Purpose, where the declaration itself has it.
+    /// Returns the description, if the declaration itself contains one.
     fn description(&self) -> Option<&str> {
         None
     }
 
-    /// Who comes to it.
-    fn reach(&self) -> Reach {
-        Reach::Listeners
+    /// Returns the parties that send messages to the agent.
+    fn reachability(&self) -> Reachability {
+        Reachability::Listeners
     }
 
-    /// Delivery of its mail, where it is a member of a mailroom.
-    fn mail_way(&self) -> MemberWay {
-        MemberWay::Agent
+    /// Returns the delivery method of its mail, as a member of a mailroom.
+    fn mail_way(&self) -> DeliveryMethod {
+        DeliveryMethod::Agent
     }
 
-    /// Ids of the agents that it is built on. They start first, and it starts anew with them.
-    fn needs(&self) -> Vec<&str> {
+    /// Returns the ids of agents that it needs. They start first; if one is replaced, this agent is
+    /// replaced too.
+    fn dependencies(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// Ids of the agents that are reached through it.
-    fn leads_to(&self) -> Vec<&str> {
-        self.needs()
+    /// Returns the ids of agents that are reachable through it.
+    fn reachable_ids(&self) -> Vec<&str> {
+        self.dependencies()
     }
 
-    /// Makes paths that are relative to the topology file paths of this process.
-    fn resolve(&mut self, _folder: &Path) {}
+    /// Resolves paths that are relative to the topology file against `folder`.
+    fn resolve_paths(&mut self, _folder: &Path) {}
 
-    /// Reports what doesn't fit together, in itself or with other declarations.
-    fn check(&self, _tree: &Tree, _names: &Names<'_>, _problems: &mut Problems<'_>) {}
-
-    /// Reports variables, files and programs that it names and this machine lacks.
-    fn check_machine(&self, _tree: &Tree, _problems: &mut Problems<'_>) {}
-
-    /// Takes over an agent of its id that runs and goes on, however it was declared. `None`: it can't be taken over.
-    fn renew(
+    /// Reports inconsistencies within the declaration or with others.
+    fn check(
         &self,
-        _running: &Running,
+        _tree: &ConfigTree,
+        _names: &DeclaredNames<'_>,
+        _problems: &mut ProblemCollector<'_>,
+    ) {
+    }
+
+    /// Reports variables, files and programs that the declaration names and this machine lacks.
+    fn check_machine(&self, _tree: &ConfigTree, _problems: &mut ProblemCollector<'_>) {}
+
+    /// Changes a running agent with the same id to this declaration without a restart. Returns
+    /// `None` if it must be restarted.
+    fn reconfigure(
+        &self,
+        _running: &RunningAgent,
         _cx: &StartContext<'_>,
-    ) -> Result<Option<Renewed>, StartError> {
+    ) -> Result<Option<ReconfiguredAgent>, StartError> {
         Ok(None)
     }
 
-    /// Starts it. Nobody finds it yet.
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>>;
+    /// Starts the agent. It isn't in the directory yet.
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>>;
 }
 
-impl dyn AgentKind {
-    /// The declaration, where it is one of type `K`.
-    pub(crate) fn downcast<K: AgentKind>(&self) -> Option<&K> {
+impl dyn AgentDeclaration {
+    /// Returns the declaration if its type is `K`.
+    pub(crate) fn downcast<K: AgentDeclaration>(&self) -> Option<&K> {
         (self as &dyn Any).downcast_ref()
     }
 }
 
-/// Who comes to an agent.
+/// Parties that send messages to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Peers, through a listener.
+pub(crate) enum Reachability {
+    /// Clients of a listener.
     Listeners,
-    /// Other agents, which it answers as a language model: no listener needs to lead to it.
+    /// Other agents, for language models: no listener is needed.
     Agents,
-    /// A mailroom alone.
+    /// Mailrooms only.
     Mail,
 }
 
-/// An agent as it is declared.
-pub(super) type ReadAgent = Entry<Box<dyn AgentKind>>;
+pub(super) type ParsedAgent = ParsedDeclaration<Box<dyn AgentDeclaration>>;
 
-/// Reads an agent by its `kind`, and its description for cards. (serde's own way to tell kinds apart would lose the places.)
-pub(super) fn read(tree: Tree, problems: &mut Problems<'_>) -> Option<(ReadAgent, Option<String>)> {
-    let mut tree = table(tree, WHAT, problems)?;
-    let kind = choice(&mut tree, "kind", &KINDS, problems)?;
+/// Decodes an agent by its `kind`. Returns its description for cards separately. serde's enum
+/// representations would lose source positions.
+pub(super) fn read_agent(
+    tree: ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<(ParsedAgent, Option<String>)> {
+    let mut tree = require_table(tree, AGENT_SECTION, problems)?;
+    let kind = take_choice(&mut tree, "kind", AGENT_KINDS, problems)?;
     let description = if kind.is_described {
-        description(&mut tree, problems)
+        take_description(&mut tree, problems)
     } else {
         None
     };
     let fingerprint = tree.fingerprint();
     let value = (kind.read)(&mut tree, problems)?;
     Some((
-        Entry {
+        ParsedDeclaration {
             value,
             tree,
             fingerprint,
@@ -234,8 +254,8 @@ pub(super) fn read(tree: Tree, problems: &mut Problems<'_>) -> Option<(ReadAgent
     ))
 }
 
-fn description(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
-    let (_, value) = tree.take(DESCRIPTION)?;
+fn take_description(tree: &mut ConfigTree, problems: &mut ProblemCollector<'_>) -> Option<String> {
+    let (_, value) = tree.take(DESCRIPTION_KEY)?;
     let text = value.text().map(str::to_owned);
     if text.is_none() {
         problems.error(Some(value.span), "`description` must be a text");
@@ -243,19 +263,20 @@ fn description(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
     text
 }
 
-/// Entry of `all` that `key` names. The key is taken out.
-fn choice<T: Copy>(
-    tree: &mut Tree,
+/// Removes `key` from the table and returns the entry of `all` that its value names. Reports
+/// missing and unknown values.
+fn take_choice<T: Copy>(
+    tree: &mut ConfigTree,
     key: &str,
     all: &[(&str, T)],
-    problems: &mut Problems<'_>,
+    problems: &mut ProblemCollector<'_>,
 ) -> Option<T> {
     let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     let Some((_, value)) = tree.take(key) else {
         problems.error_with(
             Some(tree.span.clone()),
-            format!("{WHAT} lacks `{key}`"),
-            one_of(&known),
+            format!("{AGENT_SECTION} lacks `{key}`"),
+            known_names_help(&known),
         );
         return None;
     };
@@ -265,7 +286,7 @@ fn choice<T: Copy>(
     };
     let found = all.iter().find(|(name, _)| *name == text);
     if found.is_none() {
-        problems.not_among(
+        problems.not_one_of(
             Some(value.span.clone()),
             format!("there is no {key} of agent `{text}`"),
             text,
@@ -275,131 +296,136 @@ fn choice<T: Copy>(
     found.map(|(_, entry)| *entry)
 }
 
-/// Reads a declaration that serde can read. `what` names the table in messages.
-fn declared<K: AgentKind + DeserializeOwned>(
-    tree: &mut Tree,
+/// Decodes a declaration with serde. `what` names the table in messages.
+fn decode_declaration<K: AgentDeclaration + DeserializeOwned>(
+    tree: &mut ConfigTree,
     what: &str,
-    problems: &mut Problems<'_>,
-) -> Option<Box<dyn AgentKind>> {
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
     Some(Box::new(decode::<K>(tree, what, problems)?))
 }
 
-/// Reports what is wrong with keys of the agent `id`: each key, and why.
-fn report<W: Display>(
+/// Reports invalid keys of the agent `id`, each with a reason.
+fn report_key_errors<W: Display>(
     id: &str,
     wrong: impl IntoIterator<Item = (&'static str, W)>,
-    tree: &Tree,
-    problems: &mut Problems<'_>,
+    tree: &ConfigTree,
+    problems: &mut ProblemCollector<'_>,
 ) {
     for (key, why) in wrong {
-        problems.error(tree.place(key), format!("agent {id}: `{key}`: {why}"));
+        problems.error(tree.span_of(key), format!("agent {id}: `{key}`: {why}"));
     }
 }
 
-/// The secret in a variable, or that there is no such variable.
-fn secret(name: &str) -> Result<SecretString, String> {
+/// Returns the secret in an environment variable, or an error that names the variable.
+fn secret_from_env(name: &str) -> Result<SecretString, String> {
     std::env::var(name)
         .map(SecretString::from)
         .map_err(|_| format!("there is no variable {name}"))
 }
 
-/// What an agent starts with.
+/// Dependencies of a starting agent.
 #[derive(Clone, Copy)]
 pub(crate) struct StartContext<'a> {
     pub(crate) system: &'a System,
-    /// The folder of agents' data.
+    /// State directory, for agents' data.
     pub(crate) state: &'a Path,
     pub(crate) topology: &'a Topology,
-    /// Answers what servers elsewhere ask.
-    pub(crate) answering: &'a Arc<dyn Answering>,
-    /// Where agents elsewhere push.
-    pub(crate) inboxes: &'a Inboxes,
-    /// Fires when the node ends.
-    pub(crate) ending: &'a CancellationToken,
-    /// Agents that run already, by id; among them those that it needs.
-    pub(crate) running: &'a HashMap<String, Running>,
+    /// Router of questions from upstreams.
+    pub(crate) question_router: &'a Arc<dyn QuestionRouter>,
+    /// Receivers of A2A push notifications.
+    pub(crate) push_inboxes: &'a PushInboxes,
+    /// Cancelled when the node shuts down.
+    pub(crate) shutdown_token: &'a CancellationToken,
+    /// Running agents by id, including all dependencies.
+    pub(crate) running_agents: &'a HashMap<String, RunningAgent>,
 }
 
 impl StartContext<'_> {
-    /// Spawns an agent that was opened, if it could be.
+    /// Spawns an agent if it was opened successfully.
     fn spawn_opened<A: Agent + Clone + Sync, E: Display>(
         &self,
         id: &str,
         opened: Result<A, E>,
-    ) -> Result<Running, StartError> {
+    ) -> Result<RunningAgent, StartError> {
         let agent = opened.map_err(|why| StartError::Failed {
             id: id.to_owned(),
             why: why.to_string(),
         })?;
-        Ok(Running::new(spawn(self.system, id, agent)))
+        Ok(RunningAgent::new(spawn_cloned(self.system, id, agent)))
     }
 }
 
-/// Spawns an agent that begins anew from a clone after a failure.
-pub(crate) fn spawn<A: Agent + Clone + Sync>(system: &System, label: &str, agent: A) -> AgentRef {
+/// Spawns an agent that is restarted from a clone after a failure.
+pub(crate) fn spawn_cloned<A: Agent + Clone + Sync>(
+    system: &System,
+    label: &str,
+    agent: A,
+) -> AgentRef {
     system
         .prepare_with(move || agent.clone())
         .label(label)
         .spawn()
 }
 
-/// An agent that runs.
+/// A running agent of the topology.
 #[derive(Clone)]
-pub(crate) struct Running {
+pub(crate) struct RunningAgent {
     pub(crate) agent: AgentRef,
     /// Fingerprint of its declaration.
     pub(crate) fingerprint: u64,
-    /// The agents that it was built on.
-    pub(crate) needs: Vec<AgentId>,
-    /// Which of its tools are shown.
-    pub(crate) filter: Filter,
-    /// Whether it stands for others of this node.
+    /// Ids of the agents that it depends on.
+    pub(crate) dependencies: Vec<AgentId>,
+    /// Filter and renaming of its tools.
+    pub(crate) filter: ToolFilter,
+    /// Whether it is an aggregate of other agents of this node.
     pub(crate) is_bundle: bool,
-    /// What its kind knows of it.
-    state: Option<Arc<dyn Any + Send + Sync>>,
-    /// The end of what it has elsewhere.
+    /// State that only its kind knows.
+    kind_state: Option<Arc<dyn Any + Send + Sync>>,
+    /// Cleanup of external resources, after the agent has stopped.
     teardown: Option<Shared<BoxFuture<'static, ()>>>,
 }
 
-/// An agent that goes on under another declaration, and what tells it so once the change is made.
-pub(crate) type Renewed = (Running, Option<BoxFuture<'static, ()>>);
+/// A running agent with a changed declaration, and a future that applies the change after the
+/// reload has been committed.
+pub(crate) type ReconfiguredAgent = (RunningAgent, Option<BoxFuture<'static, ()>>);
 
-impl Running {
+impl RunningAgent {
     pub(crate) fn new(agent: AgentRef) -> Self {
-        let filter = Filter::default();
+        let filter = ToolFilter::default();
         Self {
             agent,
             fingerprint: 0,
-            needs: Vec::new(),
+            dependencies: Vec::new(),
             filter,
             is_bundle: false,
-            state: None,
+            kind_state: None,
             teardown: None,
         }
     }
 
-    /// The same, with `teardown` to be done after its end.
-    fn ending_with(self, teardown: impl Future<Output = ()> + Send + 'static) -> Self {
+    /// Sets the cleanup that runs after the agent has stopped.
+    fn with_teardown(self, teardown: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             teardown: Some(teardown.boxed().shared()),
             ..self
         }
     }
 
-    /// The same, with what its kind knows of it.
-    fn with_state(self, state: impl Any + Send + Sync) -> Self {
+    /// Sets the state that only its kind knows.
+    fn with_kind_state(self, state: impl Any + Send + Sync) -> Self {
         Self {
-            state: Some(Arc::new(state)),
+            kind_state: Some(Arc::new(state)),
             ..self
         }
     }
 
-    /// What its kind knows of it.
-    pub(crate) fn state<T: Any + Send + Sync>(&self) -> Option<&T> {
-        self.state.as_ref()?.downcast_ref()
+    /// Returns the state of its kind, if its type is `T`.
+    pub(crate) fn kind_state<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.kind_state.as_ref()?.downcast_ref()
     }
 
-    /// Ends what it has elsewhere, after its own end.
+    /// Cleans up external resources. Call it after the agent has stopped.
     pub(crate) async fn tear_down(self) {
         if let Some(teardown) = self.teardown {
             teardown.await;
@@ -407,50 +433,50 @@ impl Running {
     }
 }
 
-/// Why an agent of a topology doesn't start.
+/// Failure to start an agent of a topology.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// See what the agent says of its database, seed or file.
+    /// The agent can't open its database, seed or file.
     #[error("failed to start {id}: {why}")]
     Failed {
-        /// The agent's id.
+        /// Id of the agent.
         id: String,
-        /// What is wrong.
+        /// Reason.
         why: String,
     },
-    /// Correct the declaration, or what it names.
+    /// The declaration, or something that it names, is invalid.
     #[error("{what} {id}: {why}")]
     Declared {
-        /// The kind of the declaration, for example `upstream`.
+        /// Kind of the declaration, for example `upstream`.
         what: &'static str,
         /// Its id.
         id: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
-    /// Correct the `[[agent]]`, or see what the store says.
+    /// A mailroom's declaration is invalid, or its store failed.
     #[error("mailroom {id}: {source}")]
     Mailroom {
-        /// Whose.
+        /// Id of the mailroom.
         id: String,
-        /// Why.
+        /// Reason.
         source: MailroomError,
     },
-    /// Correct the upstream.
+    /// An upstream's endpoint or options are invalid.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// Rename a tool.
+    /// Two tools of an aggregate have the same name.
     #[error(transparent)]
-    Bundle(#[from] BundleError),
-    /// Mend the key file.
+    Bundle(#[from] AggregateError),
+    /// The key file is invalid or can't be read.
     #[error(transparent)]
     Keys(#[from] KeyError),
 }
 
 impl StartError {
-    /// Error of the `what` of that id, for `map_err`.
-    fn declared<E: Display>(what: &'static str, id: &str) -> impl Fn(E) -> Self {
+    /// Returns a closure for `map_err` that makes a [`Self::Declared`] error.
+    fn declaration_error<E: Display>(what: &'static str, id: &str) -> impl Fn(E) -> Self {
         move |why| Self::Declared {
             what,
             id: id.to_owned(),
@@ -458,7 +484,7 @@ impl StartError {
         }
     }
 
-    /// Whether the user's file is at fault.
+    /// Whether the cause is the user's file.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Failed { .. } => false,

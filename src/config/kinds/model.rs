@@ -1,168 +1,213 @@
-//! Language models (`[[agent]]` of the kind `model`), and several as one (kind `models`).
+//! Language models (`[[agent]] kind = "model"`) and pools of them (`kind = "models"`).
 
 use callboard_message::DataClass;
-use callboard_models::{Member, Model, ModelConfig, Models, ModelsConfig};
+use callboard_models::{LanguageModel, ModelConfig, ModelPool, ModelPoolConfig, PoolMember};
 use futures::future::BoxFuture;
 
-use super::{AgentKind, Reach, Running, StartContext, StartError, WHAT, choice, spawn};
-use crate::config::Names;
+use super::{
+    AGENT_SECTION, AgentDeclaration, Reachability, RunningAgent, StartContext, StartError,
+    spawn_cloned, take_choice,
+};
+use crate::config::DeclaredNames;
 use crate::config::decode::decode;
-use crate::config::problem::{Problems, variable};
-use crate::config::tree::{Tree, Value};
+use crate::config::problem::{ProblemCollector, variable_for_message};
+use crate::config::tree::{ConfigTree, ConfigValue};
 
-/// A language model.
+/// A language model (`[[agent]] kind = "model"`).
 #[derive(Debug)]
 pub struct ModelDeclaration {
-    /// Its name in the directory.
+    /// Unique name in the directory.
     pub id: String,
-    /// Its provider, and how that is asked.
+    /// Provider, model and limits.
     pub config: ModelConfig,
 }
 
-/// Several models as one.
+/// A pool of models, used as one model.
 #[derive(Debug)]
-struct ModelsDeclaration {
+struct ModelPoolDeclaration {
     id: String,
-    config: ModelsConfig,
+    config: ModelPoolConfig,
 }
 
-type ReadProvider = fn(&mut Tree, &mut Problems<'_>) -> Option<ModelConfig>;
+type ProviderReader = fn(&mut ConfigTree, &mut ProblemCollector<'_>) -> Option<ModelConfig>;
 
-const PROVIDERS: [(&str, ReadProvider); 7] = [
+const PROVIDERS: [(&str, ProviderReader); 7] = [
     ("openai", |tree, problems| {
-        decode(tree, MODEL, problems).map(ModelConfig::Openai)
+        decode(tree, MODEL_TABLE, problems).map(ModelConfig::Openai)
     }),
     ("azure_openai", |tree, problems| {
-        decode(tree, MODEL, problems).map(ModelConfig::AzureOpenai)
+        decode(tree, MODEL_TABLE, problems).map(ModelConfig::AzureOpenai)
     }),
     ("openai_compatible", |tree, problems| {
-        decode(tree, MODEL, problems).map(ModelConfig::OpenaiCompatible)
+        decode(tree, MODEL_TABLE, problems).map(ModelConfig::OpenaiCompatible)
     }),
     ("anthropic", |tree, problems| {
-        decode(tree, MODEL, problems).map(ModelConfig::Anthropic)
+        decode(tree, MODEL_TABLE, problems).map(ModelConfig::Anthropic)
     }),
     ("ollama", |tree, problems| {
-        decode(tree, MODEL, problems).map(ModelConfig::Ollama)
+        decode(tree, MODEL_TABLE, problems).map(ModelConfig::Ollama)
     }),
     ("scripted", |tree, problems| {
-        decode(tree, MODEL, problems).map(ModelConfig::Scripted)
+        decode(tree, MODEL_TABLE, problems).map(ModelConfig::Scripted)
     }),
     ("echo", |tree, problems| {
-        decode(tree, MODEL, problems).map(ModelConfig::Echo)
+        decode(tree, MODEL_TABLE, problems).map(ModelConfig::Echo)
     }),
 ];
-const MODEL: &str = "a model";
+const MODEL_TABLE: &str = "a model";
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    let id = id(tree, problems)?;
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    let id = read_id(tree, problems)?;
     let config = without_id(tree, |tree| {
-        choice(tree, "provider", &PROVIDERS, problems)?(tree, problems)
+        take_choice(tree, "provider", &PROVIDERS, problems)?(tree, problems)
     })?;
     Some(Box::new(ModelDeclaration { id, config }))
 }
 
-pub(super) fn read_choice(
-    tree: &mut Tree,
-    problems: &mut Problems<'_>,
-) -> Option<Box<dyn AgentKind>> {
-    let id = id(tree, problems)?;
+pub(super) fn read_pool(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    let id = read_id(tree, problems)?;
     let config = without_id(tree, |tree| decode(tree, "a choice of models", problems))?;
-    Some(Box::new(ModelsDeclaration { id, config }))
+    Some(Box::new(ModelPoolDeclaration { id, config }))
 }
 
-fn id(tree: &Tree, problems: &mut Problems<'_>) -> Option<String> {
+fn read_id(tree: &ConfigTree, problems: &mut ProblemCollector<'_>) -> Option<String> {
     let id = tree.get("id");
-    if let Some(text) = id.and_then(Tree::text) {
+    if let Some(text) = id.and_then(ConfigTree::text) {
         return Some(text.to_owned());
     }
     let why = if id.is_some() {
         "`id` must be a text".to_owned()
     } else {
-        format!("{WHAT} lacks `id`")
+        format!("{AGENT_SECTION} lacks `id`")
     };
     problems.error(Some(id.unwrap_or(tree).span.clone()), why);
     None
 }
 
-/// Reads a type that knows no `id`; the place of the id is still known after it.
-fn without_id<T>(tree: &mut Tree, read: impl FnOnce(&mut Tree) -> Option<T>) -> Option<T> {
+/// Decodes a type without `id`. The position of the id stays in the tree.
+fn without_id<T>(
+    tree: &mut ConfigTree,
+    read: impl FnOnce(&mut ConfigTree) -> Option<T>,
+) -> Option<T> {
     let id = tree.take("id");
     let value = read(tree);
-    if let (Some(id), Value::Table(members)) = (id, &mut tree.value) {
+    if let (Some(id), ConfigValue::Table(members)) = (id, &mut tree.value) {
         members.push(id);
     }
     value
 }
 
 impl ModelDeclaration {
-    fn open(&self) -> Result<Model, StartError> {
-        Model::open(self.config.clone()).map_err(StartError::declared("model", &self.id))
+    fn open_model(&self) -> Result<LanguageModel, StartError> {
+        LanguageModel::open(self.config.clone())
+            .map_err(StartError::declaration_error("model", &self.id))
     }
 }
 
-impl AgentKind for ModelDeclaration {
+impl AgentDeclaration for ModelDeclaration {
     fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whatever somebody asks a model.
+    fn kind(&self) -> &'static str {
+        "model"
+    }
+
+    /// Any class: callers decide what they send to a model.
     fn class(&self) -> DataClass {
         DataClass::Personal
     }
 
-    fn reach(&self) -> Reach {
-        Reach::Agents
+    fn reachability(&self) -> Reachability {
+        Reachability::Agents
     }
 
-    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
+    fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         if let Some(name) = self
             .config
             .key_variable()
             .filter(|name| std::env::var_os(name).is_none())
         {
-            let message = format!("there is no {} with the key of {}", variable(name), self.id);
-            problems.error(tree.place("key_env"), message);
+            let message = format!(
+                "there is no {} with the key of {}",
+                variable_for_message(name),
+                self.id
+            );
+            problems.error(tree.span_of("key_env"), message);
         }
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
-        Box::pin(async move { Ok(Running::new(spawn(cx.system, &self.id, self.open()?))) })
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
+        Box::pin(async move {
+            Ok(RunningAgent::new(spawn_cloned(
+                cx.system,
+                &self.id,
+                self.open_model()?,
+            )))
+        })
     }
 }
 
-impl AgentKind for ModelsDeclaration {
+impl AgentDeclaration for ModelPoolDeclaration {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn kind(&self) -> &'static str {
+        "models"
     }
 
     fn class(&self) -> DataClass {
         DataClass::Personal
     }
 
-    fn reach(&self) -> Reach {
-        Reach::Agents
+    fn reachability(&self) -> Reachability {
+        Reachability::Agents
     }
 
-    fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
         for (at, member) in self.config.members.iter().enumerate() {
-            let models = names.all::<ModelDeclaration>().map(|model| &*model.id);
-            names.check_model(member, models, tree.item_place("members", at), problems);
+            let models = names
+                .agents_of_kind::<ModelDeclaration>()
+                .map(|model| &*model.id);
+            names.check_model(member, models, tree.item_span("members", at), problems);
         }
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         Box::pin(async move {
             let models = self
                 .config
                 .members
                 .iter()
-                .filter_map(|id| cx.topology.agent::<ModelDeclaration>(id));
-            let member =
-                |model: &ModelDeclaration| Ok(Member::new(model.id.as_str(), model.open()?.card()));
+                .filter_map(|id| cx.topology.agent_of_kind::<ModelDeclaration>(id));
+            let member = |model: &ModelDeclaration| {
+                Ok(PoolMember::new(
+                    model.id.as_str(),
+                    model.open_model()?.card(),
+                ))
+            };
             let members: Vec<_> = models.map(member).collect::<Result<_, StartError>>()?;
-            let models = Models::new(members, self.config.fallback)
-                .map_err(StartError::declared("model", &self.id))?;
-            Ok(Running::new(spawn(cx.system, &self.id, models)))
+            let models = ModelPool::new(members, self.config.fallback)
+                .map_err(StartError::declaration_error("model", &self.id))?;
+            Ok(RunningAgent::new(spawn_cloned(cx.system, &self.id, models)))
         })
     }
 }

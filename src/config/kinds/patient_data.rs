@@ -1,27 +1,37 @@
-//! Keeper of patients' identifiers (`[[agent]]` of the kind `patient_data`).
+//! Lookup of patients' identifiers (`[[agent]] kind = "patient_data"`).
 
-use callboard_clinics::hmcp::{PatientData, PatientDataConfig};
+use callboard_clinics::hmcp::{PatientDataAgent, PatientDataConfig};
 use callboard_message::DataClass;
 use futures::future::BoxFuture;
 
-use super::{AgentKind, Running, StartContext, StartError, declared};
-use crate::config::problem::Problems;
-use crate::config::tree::Tree;
+use super::{AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration};
+use crate::config::problem::ProblemCollector;
+use crate::config::tree::ConfigTree;
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    declared::<PatientDataConfig>(tree, "a patient-data agent", problems)
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    decode_declaration::<PatientDataConfig>(tree, "a patient-data agent", problems)
 }
 
-impl AgentKind for PatientDataConfig {
+impl AgentDeclaration for PatientDataConfig {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn kind(&self) -> &'static str {
+        "patient_data"
     }
 
     fn class(&self) -> DataClass {
         DataClass::Clinical
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
-        Box::pin(async move { cx.spawn_opened(&self.id, PatientData::new(self)) })
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
+        Box::pin(async move { cx.spawn_opened(&self.id, PatientDataAgent::new(self)) })
     }
 }

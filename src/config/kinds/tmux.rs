@@ -1,30 +1,34 @@
-//! A program in a tmux pane that gets its mail typed in (`[[agent]]` of the kind `tmux`).
+//! Mail delivery into tmux panes (`[[agent]] kind = "tmux"`).
 
 use callboard_mail::outbound::tmux::{PaneTarget, PaneTargetError, TmuxAgent, TmuxOptions};
 use callboard_message::DataClass;
-use callboard_message::mail::MemberWay;
+use callboard_message::mail::DeliveryMethod;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 
-use super::{AgentKind, Reach, Running, StartContext, StartError, declared, report};
-use crate::config::problem::{Problems, in_path};
-use crate::config::tree::Tree;
-use crate::config::{Names, yes};
+use super::{
+    AgentDeclaration, Reachability, RunningAgent, StartContext, StartError, decode_declaration,
+    report_key_errors,
+};
+use crate::config::problem::{ProblemCollector, find_program};
+use crate::config::tree::ConfigTree;
+use crate::config::{DeclaredNames, yes};
 
-/// A program in a tmux pane, which gets its mail typed in.
+/// A program in a tmux pane. Mail is pasted into the pane.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TmuxDeclaration {
-    /// Its name in the directory.
+    /// Unique name in the directory.
     pub id: String,
-    /// The pane: `session:window.pane`.
-    pub target: Pane,
-    /// tmux' server: its name, or the path of its socket where there is a `/` in it; the user's own where it isn't said.
+    /// Pane, as `session:window.pane`.
+    pub target: TmuxPane,
+    /// tmux server: its name, or the path of its socket if it contains `/`. Default: the user's own
+    /// server.
     pub socket: Option<String>,
-    /// Whether a message is followed by Enter.
+    /// Whether Enter is sent after a message.
     #[serde(default = "yes")]
     pub submit: bool,
-    /// The programs of which one must be in front; without them, anything but a shell.
+    /// Accepted foreground programs of the pane. Default: any but a shell.
     #[serde(default)]
     pub command: Vec<String>,
 }
@@ -32,16 +36,16 @@ pub struct TmuxDeclaration {
 /// A pane, as `session:window.pane`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Pane(PaneTarget);
+pub struct TmuxPane(PaneTarget);
 
-impl Pane {
-    /// The pane.
+impl TmuxPane {
+    /// Returns the parsed pane.
     pub fn target(&self) -> &PaneTarget {
         &self.0
     }
 }
 
-impl TryFrom<String> for Pane {
+impl TryFrom<String> for TmuxPane {
     type Error = PaneTargetError;
 
     fn try_from(written: String) -> Result<Self, PaneTargetError> {
@@ -49,36 +53,48 @@ impl TryFrom<String> for Pane {
     }
 }
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    declared::<TmuxDeclaration>(tree, "a tmux pane", problems)
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    decode_declaration::<TmuxDeclaration>(tree, "a tmux pane", problems)
 }
 
 impl TmuxDeclaration {
-    /// The pane that it is: two with the same one are one.
-    pub(super) fn pane(&self) -> (Option<&str>, &PaneTarget) {
+    /// Returns the identity of the pane: server and target.
+    pub(super) fn pane_id(&self) -> (Option<&str>, &PaneTarget) {
         (self.socket.as_deref(), &self.target.0)
     }
 }
 
-impl AgentKind for TmuxDeclaration {
+impl AgentDeclaration for TmuxDeclaration {
     fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whatever somebody writes to it.
+    fn kind(&self) -> &'static str {
+        "tmux"
+    }
+
+    /// Any class: senders decide what they write.
     fn class(&self) -> DataClass {
         DataClass::Personal
     }
 
-    fn reach(&self) -> Reach {
-        Reach::Mail
+    fn reachability(&self) -> Reachability {
+        Reachability::Mail
     }
 
-    fn mail_way(&self) -> MemberWay {
-        MemberWay::Tmux
+    fn mail_way(&self) -> DeliveryMethod {
+        DeliveryMethod::Tmux
     }
 
-    fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
         let mut wrong = Vec::new();
         if self
             .socket
@@ -93,21 +109,24 @@ impl AgentKind for TmuxDeclaration {
         if self.command.iter().any(String::is_empty) {
             wrong.push(("command", "a program has a name"));
         }
-        report(&self.id, wrong, tree, problems);
-        names.check_has_mail(&self.id, tree, problems);
+        report_key_errors(&self.id, wrong, tree, problems);
+        names.check_has_mailroom(&self.id, tree, problems);
     }
 
-    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        if in_path("tmux").is_none() {
-            problems.warning(tree.place("target"), "there is no program tmux in PATH");
+    fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
+        if find_program("tmux").is_none() {
+            problems.warning(tree.span_of("target"), "there is no program tmux in PATH");
         }
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         let options = TmuxOptions {
             socket: self.socket.clone(),
             submit: self.submit,
-            command: self.command.clone(),
+            allowed_programs: self.command.clone(),
             ..TmuxOptions::new(self.target.0.clone())
         };
         let agent = cx
@@ -115,6 +134,6 @@ impl AgentKind for TmuxDeclaration {
             .prepare_with(move || TmuxAgent::new(options.clone()))
             .label(self.id.as_str())
             .spawn();
-        Box::pin(async { Ok(Running::new(agent)) })
+        Box::pin(async { Ok(RunningAgent::new(agent)) })
     }
 }

@@ -1,4 +1,4 @@
-//! MCP servers elsewhere (`[[upstream]]`), each an agent.
+//! MCP servers behind the bridge (`[[upstream]]`). Each is an agent.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -6,167 +6,175 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_gateway::answering::{Caps, ServerGrants};
-use callboard_gateway::bundle::Filter;
+use callboard_gateway::aggregate::ToolFilter;
+use callboard_gateway::question_router::{ServerGrants, UsageCaps};
 use callboard_mcp::bridge::{
-    Bridge, BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions,
+    Bridge, BridgeOptions, BridgeToolOptions, REMOTE_CONNECTIONS_DEFAULT, StartMode,
 };
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
 use callboard_mcp::outbound::{
-    ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice,
+    ChildCommand, Era, EraChoice, McpClientError, McpClientOptions, ServerDialect, ServerEndpoint,
 };
 use callboard_message::DataClass;
-use callboard_runtime::Answering;
+use callboard_runtime::QuestionRouter;
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::{AgentKind, Running, StartContext, StartError, secret, spawn};
-use crate::config::Names;
-use crate::config::problem::{Problems, in_path, is_set, variable};
-use crate::config::tree::Tree;
+use super::{
+    AgentDeclaration, RunningAgent, StartContext, StartError, secret_from_env, spawn_cloned,
+};
+use crate::config::DeclaredNames;
+use crate::config::problem::{
+    ProblemCollector, check_variable, find_program, variable_for_message,
+};
+use crate::config::tree::ConfigTree;
 
-/// An MCP server elsewhere (`[[upstream]]`): an agent of this id.
+/// An MCP server behind the bridge (`[[upstream]]`), served as an agent with this id.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamDeclaration {
-    /// Its name in the directory, in rules and in names of tools.
+    /// Unique name in the directory, also used in policies and as prefix of tool names.
     pub id: String,
-    /// What it is for, in A2A's cards.
+    /// Description in A2A agent cards. Default: made from its tools.
     pub description: Option<String>,
-    /// A program that speaks over its standard streams, and its arguments. Either this or `url`.
+    /// Program and arguments of a server on standard streams. Either this or `url` is required.
     #[serde(default)]
     pub command: Vec<String>,
-    /// Where it listens.
+    /// URL of a remote server.
     pub url: Option<String>,
-    /// How it is spoken to; by default what `command` or the scheme of `url` says.
-    pub transport: Option<Transport>,
-    /// Variables of this process that the program gets beside `HOME`, `LANG`, `PATH`, `TMPDIR` and `USER`.
+    /// Transport. Default: by `command` or the scheme of `url`.
+    pub transport: Option<UpstreamTransport>,
+    /// Environment variables of this process that the program inherits, in addition to `HOME`,
+    /// `LANG`, `PATH`, `TMPDIR` and `USER`.
     #[serde(default)]
-    pub environment: Vec<String>,
-    /// Variables that it gets with these values.
+    pub env_passthrough: Vec<String>,
+    /// Environment variables of the program with their values.
     #[serde(default)]
-    pub set: BTreeMap<String, SecretString>,
-    /// Where it runs. Relative to the topology file.
-    pub directory: Option<PathBuf>,
-    /// The variable that holds a bearer token.
+    pub env: BTreeMap<String, SecretString>,
+    /// Working directory of the program, relative to the topology file. Default: that of this
+    /// process.
+    pub working_directory: Option<PathBuf>,
+    /// Environment variable with a bearer token.
     pub bearer_env: Option<String>,
-    /// Headers of each HTTP request.
+    /// HTTP headers of each request.
     #[serde(default)]
     pub headers: BTreeMap<String, SecretString>,
-    /// Headers whose values are in variables of these names.
+    /// HTTP headers whose values are in the named environment variables.
     #[serde(default)]
     pub header_env: BTreeMap<String, String>,
-    /// Which of the two MCPs it speaks.
+    /// Era of MCP that the server speaks.
     #[serde(default)]
-    pub era: EraName,
-    /// How it asks.
+    pub era: McpEraName,
+    /// Dialect of the server's questions.
     #[serde(default)]
-    pub dialect: Dialect,
-    /// When it is connected.
+    pub dialect: ServerDialect,
+    /// Time of the first connection.
     #[serde(default)]
-    pub start: StartWhen,
-    /// Whether it may ask for a model.
+    pub start: UpstreamStart,
+    /// Whether the server may request sampling.
     #[serde(default)]
     pub supports_sampling: bool,
-    /// Whether it may ask a person.
+    /// Whether the server may request elicitation.
     #[serde(default)]
     pub supports_elicitation: bool,
-    /// Whether it may ask for roots.
+    /// Whether the server may request roots.
     #[serde(default)]
     pub supports_roots: bool,
-    /// Most calls at once.
+    /// Maximum number of concurrent calls.
     pub calls_max: Option<u32>,
-    /// Most connections at once.
+    /// Maximum number of concurrent connections.
     pub connections_max: Option<u32>,
-    /// How many seconds a call may take that has no deadline of its own.
+    /// Maximum duration in seconds of a call without a deadline of its own.
     pub call_timeout_s: Option<u64>,
-    /// How many seconds a connection of one client is kept without a call.
+    /// Time in seconds for which a client's connection without calls is kept.
     pub idle_timeout_s: Option<u64>,
-    /// How often a call is tried again whose tool says that it is idempotent or only reads.
+    /// Maximum number of retries of a call to an idempotent or read-only tool.
     pub retries_max: Option<u32>,
-    /// Which of its tools are shown, and as what.
+    /// Filter and renaming of its tools.
     #[serde(default)]
-    pub tools: Filter,
-    /// How many seconds the results of its tools may be used again, by tool.
+    pub tools: ToolFilter,
+    /// Time in seconds for which a tool's results are cached, by tool name or pattern.
     #[serde(default)]
     pub cache: BTreeMap<String, u64>,
-    /// Tools, or patterns, whose results are the same whoever asks. Those of others are kept for each principal.
+    /// Tools or patterns whose cached results are shared between principals. Others are cached for
+    /// each principal.
     #[serde(default)]
     pub cache_shared: Vec<String>,
-    /// What the arguments and results of its tools may hold: where it is `clinical`, tasks of them are never on a disk.
+    /// Class of data in arguments and results. Tasks with `clinical` data are never written to
+    /// disk.
     #[serde(default)]
     pub class: DataClass,
-    /// What bounds its asking for a model.
+    /// Limits of the server's sampling requests.
     #[serde(default)]
     pub sampling: SamplingDeclaration,
 }
 
-/// How a server is spoken to.
+/// Transport to an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Transport {
+pub enum UpstreamTransport {
     /// Standard streams of a child process.
     Stdio,
-    /// Streamable HTTP; where there is only HTTP+SSE at the URL, that.
+    /// Streamable HTTP, with HTTP+SSE as fallback.
     #[serde(alias = "http")]
     StreamableHttp,
     /// WebSocket.
     Websocket,
-    /// HTTP+SSE, of 2024-11-05.
+    /// HTTP+SSE of MCP 2024-11-05.
     Sse,
 }
 
-/// Which of the two MCPs is spoken.
+/// Era of MCP to speak with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EraName {
-    /// The server is asked.
+pub enum McpEraName {
+    /// Detected at the first connection.
     #[default]
     Auto,
-    /// 2024-11-05 to 2025-11-25.
+    /// MCP 2024-11-05 to 2025-11-25.
     Legacy,
-    /// 2026-07-28.
+    /// MCP 2026-07-28.
     Modern,
 }
 
-/// When a server is connected.
+/// Time of the first connection to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StartWhen {
-    /// When it is first asked.
+pub enum UpstreamStart {
+    /// At the first call.
     #[default]
     Demand,
-    /// When the node starts.
+    /// At the start of the node.
     Boot,
 }
 
-/// Why an upstream's endpoint or options can't be made: the key at fault, and what to change.
+/// Invalid endpoint or options of an upstream.
 #[derive(Debug, thiserror::Error)]
 #[error("upstream {id}: `{key}`: {why}")]
 pub struct UpstreamError {
-    /// Whose.
+    /// Id of the upstream.
     pub id: String,
-    /// The key.
+    /// Invalid key.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// Reason.
     pub why: String,
 }
 
-/// What bounds a server's asking for a model (`[upstream.sampling]`).
+/// Limits of a server's sampling requests (`[upstream.sampling]`).
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingDeclaration {
-    /// Whether a person at the client must agree before anyone but the client answers.
+    /// Whether a person at the client must approve before anyone but the client answers.
     pub approval: bool,
-    /// Whether it may itself be given what other servers ask a model.
+    /// Whether the server may itself answer sampling requests of other servers.
     pub answers_sampling: bool,
-    /// How much its questions may cost.
-    pub caps: Caps,
+    /// Usage limits of its questions.
+    pub caps: UsageCaps,
 }
 
 impl UpstreamDeclaration {
-    fn wrong(&self, key: &'static str, why: impl ToString) -> UpstreamError {
+    fn key_error(&self, key: &'static str, why: impl ToString) -> UpstreamError {
         UpstreamError {
             id: self.id.clone(),
             key,
@@ -174,40 +182,40 @@ impl UpstreamDeclaration {
         }
     }
 
-    /// Where it is.
+    /// Returns the endpoint.
     ///
     /// # Errors
-    /// Where `command`, `url` and `transport` don't fit together.
-    pub fn endpoint(&self) -> Result<Endpoint, UpstreamError> {
+    /// [`UpstreamError`] if `command`, `url` and `transport` contradict each other.
+    pub fn endpoint(&self) -> Result<ServerEndpoint, UpstreamError> {
         match (self.command.split_first(), &self.url) {
-            (Some(_), Some(_)) => Err(self.wrong("url", "write `command` or `url`, not both")),
-            (None, None) => Err(self.wrong("id", "it needs `command` or `url`")),
+            (Some(_), Some(_)) => Err(self.key_error("url", "write `command` or `url`, not both")),
+            (None, None) => Err(self.key_error("id", "it needs `command` or `url`")),
             (Some((program, arguments)), None) => match self.transport {
-                None | Some(Transport::Stdio) if !program.is_empty() => {
-                    Ok(self.child(program, arguments))
+                None | Some(UpstreamTransport::Stdio) if !program.is_empty() => {
+                    Ok(self.child_endpoint(program, arguments))
                 }
-                None | Some(Transport::Stdio) => {
-                    Err(self.wrong("command", "the program's name is empty"))
+                None | Some(UpstreamTransport::Stdio) => {
+                    Err(self.key_error("command", "the program's name is empty"))
                 }
-                Some(_) => Err(self.wrong("transport", "a command speaks over `stdio`")),
+                Some(_) => Err(self.key_error("transport", "a command speaks over `stdio`")),
             },
             (None, Some(url)) => {
                 let endpoint = match self.transport {
-                    Some(Transport::Stdio) => {
+                    Some(UpstreamTransport::Stdio) => {
                         return Err(
-                            self.wrong("transport", "`stdio` needs a `command`, not a `url`")
+                            self.key_error("transport", "`stdio` needs a `command`, not a `url`")
                         );
                     }
-                    Some(Transport::Sse) => Endpoint::sse(url),
-                    _ => Endpoint::url(url),
+                    Some(UpstreamTransport::Sse) => ServerEndpoint::sse(url),
+                    _ => ServerEndpoint::from_url(url),
                 };
-                let endpoint = endpoint.map_err(|error| self.wrong("url", error))?;
+                let endpoint = endpoint.map_err(|error| self.key_error("url", error))?;
                 match (self.transport, &endpoint) {
-                    (Some(Transport::StreamableHttp), Endpoint::WebSocket(_)) => {
-                        Err(self.wrong("url", "`streamable_http` needs an http or https URL"))
+                    (Some(UpstreamTransport::StreamableHttp), ServerEndpoint::WebSocket(_)) => {
+                        Err(self.key_error("url", "`streamable_http` needs an http or https URL"))
                     }
-                    (Some(Transport::Websocket), Endpoint::Http(_)) => {
-                        Err(self.wrong("url", "`websocket` needs a ws or wss URL"))
+                    (Some(UpstreamTransport::Websocket), ServerEndpoint::Http(_)) => {
+                        Err(self.key_error("url", "`websocket` needs a ws or wss URL"))
                     }
                     _ => Ok(endpoint),
                 }
@@ -215,52 +223,54 @@ impl UpstreamDeclaration {
         }
     }
 
-    fn child(&self, program: &str, arguments: &[String]) -> Endpoint {
-        let mut child = ChildCommand::new(self.program(program), arguments);
-        child.inherit.extend(self.environment.iter().cloned());
-        child.set = self
-            .set
+    fn child_endpoint(&self, program: &str, arguments: &[String]) -> ServerEndpoint {
+        let mut child = ChildCommand::new(self.program_path(program), arguments);
+        child
+            .env_passthrough
+            .extend(self.env_passthrough.iter().cloned());
+        child.env = self
+            .env
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        child.directory = self.directory.clone();
-        Endpoint::Child(child)
+        child.working_directory = self.working_directory.clone();
+        ServerEndpoint::Child(child)
     }
 
-    /// A program with a slash is where `directory` is, not where this process runs.
-    fn program(&self, program: &str) -> OsString {
-        match &self.directory {
+    /// Resolves a program path that contains a slash against `working_directory`.
+    fn program_path(&self, program: &str) -> OsString {
+        match &self.working_directory {
             Some(directory) if program.contains('/') => directory.join(program).into_os_string(),
             _ => program.into(),
         }
     }
 
-    /// How the bridge to it behaves. Reads the variables that it names.
+    /// Returns the bridge's options. Reads the environment variables that the declaration names.
     ///
     /// # Errors
-    /// Where a variable is missing, or a header can't be one.
+    /// [`UpstreamError`] if a variable is missing or a header is invalid.
     pub fn bridge_options(
         &self,
-        answering: Arc<dyn Answering>,
+        answering: Arc<dyn QuestionRouter>,
     ) -> Result<BridgeOptions, UpstreamError> {
         let default = BridgeOptions::default();
         Ok(BridgeOptions {
             client: self.client_options()?,
-            answering: Some(answering),
+            question_router: Some(answering),
             start: match self.start {
-                StartWhen::Demand => Start::Demand,
-                StartWhen::Boot => Start::Boot,
+                UpstreamStart::Demand => StartMode::Demand,
+                UpstreamStart::Boot => StartMode::Boot,
             },
             calls_max: self.calls_max.unwrap_or(default.calls_max),
             connections_max: match self.connections_max {
                 Some(max) => max as usize,
-                // A session at an address costs little; a program is a process.
-                None if self.command.is_empty() => CONNECTIONS_MAX_AT_ADDRESS_DEFAULT,
+                // A remote session is cheap; a program is a process each.
+                None if self.command.is_empty() => REMOTE_CONNECTIONS_DEFAULT,
                 None => default.connections_max,
             },
-            tools: ToolOptions {
+            tools: BridgeToolOptions {
                 retries_max: self.retries_max.unwrap_or(default.tools.retries_max),
-                cache: self
+                cache_ttl: self
                     .cache
                     .iter()
                     .map(|(tool, s)| (tool.clone(), Duration::from_secs(*s)))
@@ -275,48 +285,51 @@ impl UpstreamDeclaration {
         })
     }
 
-    /// How it is spoken to. Reads the variables that it names.
+    /// Returns the client's options. Reads the environment variables that the declaration names.
     ///
     /// # Errors
-    /// Where a variable is missing, or a header can't be one.
-    pub fn client_options(&self) -> Result<ClientOptions, UpstreamError> {
-        let mut options = ClientOptions {
+    /// [`UpstreamError`] if a variable is missing or a header is invalid.
+    pub fn client_options(&self) -> Result<McpClientOptions, UpstreamError> {
+        let mut options = McpClientOptions {
             era: self.era_choice(),
             dialect: self.dialect,
-            ..ClientOptions::default()
+            ..McpClientOptions::default()
         };
         if let Some(seconds) = self.call_timeout_s {
             options.call_timeout = Duration::from_secs(seconds);
         }
         for (name, value) in &self.headers {
             options = options
-                .header(name, value)
-                .map_err(|error| self.wrong("headers", format!("{name}: {error}")))?;
+                .with_header(name, value)
+                .map_err(|error| self.key_error("headers", format!("{name}: {error}")))?;
         }
         for (name, variable) in &self.header_env {
-            let value = secret(variable).map_err(|why| self.wrong("header_env", why))?;
-            let wrong = |error: ClientError| self.wrong("header_env", format!("{name}: {error}"));
-            options = options.header(name, &value).map_err(wrong)?;
+            let value =
+                secret_from_env(variable).map_err(|why| self.key_error("header_env", why))?;
+            let wrong =
+                |error: McpClientError| self.key_error("header_env", format!("{name}: {error}"));
+            options = options.with_header(name, &value).map_err(wrong)?;
         }
         if let Some(variable) = &self.bearer_env {
-            let token = secret(variable).map_err(|why| self.wrong("bearer_env", why))?;
-            let wrong = |error: AuthError| self.wrong("bearer_env", error);
+            let token =
+                secret_from_env(variable).map_err(|why| self.key_error("bearer_env", why))?;
+            let wrong = |error: AuthError| self.key_error("bearer_env", error);
             options.authorizer = Some(Arc::new(StaticBearer::new(&token).map_err(wrong)?));
         }
         Ok(options)
     }
 
-    /// Which of the two MCPs is spoken.
+    /// Returns the era of MCP to speak.
     pub fn era_choice(&self) -> EraChoice {
         match self.era {
-            EraName::Auto => EraChoice::Auto,
-            EraName::Legacy => EraChoice::Only(Era::Legacy),
-            EraName::Modern => EraChoice::Only(Era::Modern),
+            McpEraName::Auto => EraChoice::Auto,
+            McpEraName::Legacy => EraChoice::Only(Era::Legacy),
+            McpEraName::Modern => EraChoice::Only(Era::Modern),
         }
     }
 
-    /// What it may ask, and who may answer.
-    pub(crate) fn grants(&self) -> ServerGrants {
+    /// Returns the questions that the server may ask, and their limits.
+    pub(crate) fn server_grants(&self) -> ServerGrants {
         ServerGrants {
             supports_sampling: self.supports_sampling,
             supports_elicitation: self.supports_elicitation,
@@ -327,19 +340,26 @@ impl UpstreamDeclaration {
         }
     }
 
-    /// Whether a header's value is one, without reading any variable.
-    fn is_header(name: &str, value: Option<&SecretString>) -> bool {
+    /// Whether a header's name and value are valid. Reads no environment variable; `None` stands
+    /// for any valid value.
+    fn is_valid_header(name: &str, value: Option<&SecretString>) -> bool {
         let value = value.map_or_else(
             || SecretString::from("x"),
             |v| SecretString::from(v.expose_secret()),
         );
-        ClientOptions::default().header(name, &value).is_ok()
+        McpClientOptions::default()
+            .with_header(name, &value)
+            .is_ok()
     }
 }
 
-impl AgentKind for UpstreamDeclaration {
+impl AgentDeclaration for UpstreamDeclaration {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn kind(&self) -> &'static str {
+        "upstream"
     }
 
     fn class(&self) -> DataClass {
@@ -350,21 +370,21 @@ impl AgentKind for UpstreamDeclaration {
         self.description.as_deref()
     }
 
-    fn resolve(&mut self, folder: &Path) {
-        self.directory = self
-            .directory
+    fn resolve_paths(&mut self, folder: &Path) {
+        self.working_directory = self
+            .working_directory
             .take()
             .map(|directory| folder.join(directory));
     }
 
-    fn check(&self, tree: &Tree, _: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check(&self, tree: &ConfigTree, _: &DeclaredNames<'_>, problems: &mut ProblemCollector<'_>) {
         if let Err(error) = self.endpoint()
-            && let Some(span) = tree.place(error.key)
+            && let Some(span) = tree.span_of(error.key)
         {
             problems.error(Some(span), format!("upstream {}: {}", self.id, error.why));
         }
         let is_child = !self.command.is_empty();
-        let for_programs = ["environment", "set", "directory"].map(|key| (key, true));
+        let for_programs = ["env_passthrough", "env", "working_directory"].map(|key| (key, true));
         let for_urls = ["bearer_env", "headers", "header_env"].map(|key| (key, false));
         for (key, wants_child) in for_programs.into_iter().chain(for_urls) {
             if tree.get(key).is_some()
@@ -391,7 +411,7 @@ impl AgentKind for UpstreamDeclaration {
             .keys()
             .map(|name| ("header_env", name, None));
         for (key, name, value) in headers.chain(from_variables) {
-            if !UpstreamDeclaration::is_header(name, value) {
+            if !UpstreamDeclaration::is_valid_header(name, value) {
                 let span = tree.get(key).and_then(|headers| headers.key_span(name));
                 problems.error(
                     span,
@@ -408,13 +428,13 @@ impl AgentKind for UpstreamDeclaration {
             .into_iter();
         for (key, number) in all.chain([("call_timeout_s", self.call_timeout_s)]) {
             if number == Some(0) {
-                problems.error(tree.place(key), format!("`{key}` must be 1 at least"));
+                problems.error(tree.span_of(key), format!("`{key}` must be 1 at least"));
             }
         }
         let mut shown = HashMap::new();
         for (own, name) in &self.tools.rename {
             if let Some(other) = shown.insert(name, own) {
-                let span = tree.place_at(&["tools", "rename", own]);
+                let span = tree.span_at_path(&["tools", "rename", own]);
                 problems.error(
                     span,
                     format!("`{own}` and `{other}` would both be shown as `{name}`"),
@@ -423,32 +443,36 @@ impl AgentKind for UpstreamDeclaration {
         }
     }
 
-    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
+    fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         self.bearer_env
             .iter()
-            .for_each(|name| is_set(name, tree.place("bearer_env"), problems));
+            .for_each(|name| check_variable(name, tree.span_of("bearer_env"), problems));
         for (header, name) in &self.header_env {
-            is_set(name, tree.place_at(&["header_env", header]), problems);
+            check_variable(name, tree.span_at_path(&["header_env", header]), problems);
         }
         for (at, name) in self
-            .environment
+            .env_passthrough
             .iter()
             .enumerate()
             .filter(|(_, name)| std::env::var_os(name).is_none())
         {
-            let span = tree.item_place("environment", at);
+            let span = tree.item_span("env_passthrough", at);
             problems.warning(
                 span,
-                format!("there is no {} that {} could get", variable(name), self.id),
+                format!(
+                    "there is no {} that {} could get",
+                    variable_for_message(name),
+                    self.id
+                ),
             );
         }
         if let Some(directory) = self
-            .directory
+            .working_directory
             .as_ref()
             .filter(|directory| !directory.is_dir())
         {
             let message = format!("there is no folder {}", directory.display());
-            problems.error(tree.place("directory"), message);
+            problems.error(tree.span_of("working_directory"), message);
             return;
         }
         let Some(program) = self.command.first().filter(|program| !program.is_empty()) else {
@@ -456,12 +480,12 @@ impl AgentKind for UpstreamDeclaration {
         };
         let found = match program.contains('/') {
             true => self
-                .directory
+                .working_directory
                 .as_deref()
                 .unwrap_or(Path::new(""))
                 .join(program)
                 .is_file(),
-            false => in_path(program).is_some(),
+            false => find_program(program).is_some(),
         };
         if !found {
             let place = if program.contains('/') {
@@ -470,21 +494,24 @@ impl AgentKind for UpstreamDeclaration {
                 " in PATH"
             };
             problems.warning(
-                tree.item_place("command", 0),
+                tree.item_span("command", 0),
                 format!("there is no program {program}{place}"),
             );
         }
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         Box::pin(async move {
-            let options = self.bridge_options(cx.answering.clone())?;
+            let options = self.bridge_options(cx.question_router.clone())?;
             let bridge = Bridge::new(self.id.as_str(), self.endpoint()?, options);
-            let bridge = bridge.map_err(StartError::declared("upstream", &self.id))?;
-            let running = Running::new(spawn(cx.system, &self.id, bridge.clone()));
-            Ok(Running {
+            let bridge = bridge.map_err(StartError::declaration_error("upstream", &self.id))?;
+            let running = RunningAgent::new(spawn_cloned(cx.system, &self.id, bridge.clone()));
+            Ok(RunningAgent {
                 filter: self.tools.clone(),
-                ..running.ending_with(async move { bridge.said_goodbye().await })
+                ..running.with_teardown(async move { bridge.drained().await })
             })
         })
     }

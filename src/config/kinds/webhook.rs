@@ -1,107 +1,125 @@
-//! A program elsewhere that gets its mail by HTTP (`[[agent]]` of the kind `webhook`).
+//! Mail delivery to webhooks (`[[agent]] kind = "webhook"`).
 
 use callboard_mail::outbound::webhook::{WebhookAgent, WebhookOptions};
 use callboard_message::DataClass;
-use callboard_message::mail::MemberWay;
-use callboard_rpc::Egress;
+use callboard_message::mail::DeliveryMethod;
+use callboard_rpc::EgressPolicy;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 
-use super::{AgentKind, Reach, Running, StartContext, StartError, declared, report, secret};
-use crate::config::Names;
-use crate::config::address::{Range, WebUrl};
-use crate::config::problem::{Problems, is_set};
-use crate::config::tree::Tree;
+use super::{
+    AgentDeclaration, Reachability, RunningAgent, StartContext, StartError, decode_declaration,
+    report_key_errors, secret_from_env,
+};
+use crate::config::DeclaredNames;
+use crate::config::address::{NetworkRange, WebUrl};
+use crate::config::problem::{ProblemCollector, check_variable};
+use crate::config::tree::ConfigTree;
 
-/// A program elsewhere, which gets its mail by HTTP.
+/// A remote program that receives its mail by HTTP POST.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookDeclaration {
-    /// Its name in the directory.
+    /// Unique name in the directory.
     pub id: String,
-    /// Where each message is posted.
+    /// URL that messages are posted to.
     pub url: WebUrl,
-    /// The variable with the secret that messages are signed with.
+    /// Environment variable with the secret that signs messages.
     pub secret_env: Option<String>,
-    /// Networks that it may be in, beside the public internet.
+    /// Networks in which the URL may be, in addition to the public internet.
     #[serde(default)]
-    pub allow: Vec<Range>,
+    pub allow: Vec<NetworkRange>,
 }
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    declared::<WebhookDeclaration>(tree, "a webhook", problems)
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    decode_declaration::<WebhookDeclaration>(tree, "a webhook", problems)
 }
 
 impl WebhookDeclaration {
-    fn mistake(&self) -> Option<String> {
+    fn url_error(&self) -> Option<String> {
         let url = self.url.url();
         let begin = match url.scheme() {
             "http" if self.allow.is_empty() => {
                 let why = "write https, or its network in `allow`: plain http stays on networks of your own";
                 return Some(why.to_owned());
             }
-            "http" => Egress::nowhere(),
-            _ => Egress::public(),
+            "http" => EgressPolicy::deny_all(),
+            _ => EgressPolicy::public_internet(),
         };
-        // As far as the address itself says; where a name leads is judged at each post.
+        // Checks a literal address only. The address of a host name is checked at each request.
         let egress = self
             .allow
             .iter()
             .fold(begin, |egress, range| egress.with_network(range.network()));
-        egress.check(url).err().map(|error| error.to_string())
+        egress.check_url(url).err().map(|error| error.to_string())
     }
 }
 
-impl AgentKind for WebhookDeclaration {
+impl AgentDeclaration for WebhookDeclaration {
     fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whatever somebody writes to it.
+    fn kind(&self) -> &'static str {
+        "webhook"
+    }
+
+    /// Any class: senders decide what they write.
     fn class(&self) -> DataClass {
         DataClass::Personal
     }
 
-    fn reach(&self) -> Reach {
-        Reach::Mail
+    fn reachability(&self) -> Reachability {
+        Reachability::Mail
     }
 
-    fn mail_way(&self) -> MemberWay {
-        MemberWay::Webhook
+    fn mail_way(&self) -> DeliveryMethod {
+        DeliveryMethod::Webhook
     }
 
-    fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
-        report(
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        report_key_errors(
             &self.id,
-            self.mistake().map(|why| ("url", why)),
+            self.url_error().map(|why| ("url", why)),
             tree,
             problems,
         );
-        names.check_has_mail(&self.id, tree, problems);
+        names.check_has_mailroom(&self.id, tree, problems);
     }
 
-    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
+    fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         self.secret_env
             .iter()
-            .for_each(|name| is_set(name, tree.place("secret_env"), problems));
+            .for_each(|name| check_variable(name, tree.span_of("secret_env"), problems));
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         Box::pin(async move {
-            let wrong = StartError::declared("agent", &self.id);
+            let wrong = StartError::declaration_error("agent", &self.id);
             let secret = self
                 .secret_env
                 .as_deref()
-                .map(secret)
+                .map(secret_from_env)
                 .transpose()
                 .map_err(&wrong)?;
             let options = WebhookOptions {
                 secret,
-                allow: self.allow.iter().map(|range| range.network()).collect(),
+                allowed_networks: self.allow.iter().map(|range| range.network()).collect(),
                 ..WebhookOptions::new(self.url.url().clone())
             };
             let agent = WebhookAgent::new(options).map_err(|error| wrong(error.to_string()))?;
-            Ok(Running::new(
+            Ok(RunningAgent::new(
                 cx.system.prepare(agent).label(self.id.as_str()).spawn(),
             ))
         })

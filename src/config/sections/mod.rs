@@ -1,5 +1,5 @@
-//! Sections of a topology that are one table each. Each is one module with its declaration and its checks, and one line in
-//! [`SECTIONS`].
+//! Sections of a topology that consist of one table. Each is a module with declaration and checks,
+//! and a line in [`SECTIONS`].
 
 mod policy;
 mod routing;
@@ -10,50 +10,61 @@ use std::fmt::Debug;
 
 use serde::de::DeserializeOwned;
 
-use super::problem::Problems;
-use super::tree::Tree;
-use super::{Entry, Names, one};
+use super::problem::ProblemCollector;
+use super::tree::ConfigTree;
+use super::{DeclaredNames, ParsedDeclaration, decode_table};
 
 pub use policy::PolicyDeclaration;
 pub use routing::RoutingDeclaration;
-pub use store::{Audited, RetentionDeclaration, StoreDeclaration};
+pub use store::{AuditScope, RetentionDeclaration, StoreDeclaration};
 
-/// Reader of a section: its table and its name in messages.
-type Read = fn(Tree, &str, &mut Problems<'_>) -> Option<Entry<Box<dyn Section>>>;
+/// Decoder of a section. Parameters: its table, its name in messages, and the collector of
+/// problems.
+type SectionReader = fn(
+    ConfigTree,
+    &str,
+    &mut ProblemCollector<'_>,
+) -> Option<ParsedDeclaration<Box<dyn SectionDeclaration>>>;
 
-pub(super) const SECTIONS: [(&str, Read); 3] = [
-    ("store", read::<StoreDeclaration>),
-    ("policy", read::<PolicyDeclaration>),
-    ("routing", read::<RoutingDeclaration>),
+pub(super) const SECTIONS: [(&str, SectionReader); 3] = [
+    ("store", read_section::<StoreDeclaration>),
+    ("policy", read_section::<PolicyDeclaration>),
+    ("routing", read_section::<RoutingDeclaration>),
 ];
 
 /// Declaration of a section.
-pub(crate) trait Section: Any + Debug + Send + Sync {
-    /// Reports what doesn't fit together, in itself or with other declarations.
-    fn check(&self, _tree: &Tree, _names: &Names<'_>, _problems: &mut Problems<'_>) {}
+pub(crate) trait SectionDeclaration: Any + Debug + Send + Sync {
+    /// Reports inconsistencies within the section or with other declarations.
+    fn check(
+        &self,
+        _tree: &ConfigTree,
+        _names: &DeclaredNames<'_>,
+        _problems: &mut ProblemCollector<'_>,
+    ) {
+    }
 
-    /// Reports variables, files and programs that it names and this machine lacks.
-    fn check_machine(&self, _tree: &Tree, _problems: &mut Problems<'_>) {}
+    /// Reports variables, files and programs that the section names and this machine lacks.
+    fn check_machine(&self, _tree: &ConfigTree, _problems: &mut ProblemCollector<'_>) {}
 }
 
-impl dyn Section {
-    /// The declaration, where it is one of type `S`.
-    pub(super) fn downcast<S: Section>(&self) -> Option<&S> {
+impl dyn SectionDeclaration {
+    /// Returns the declaration if its type is `S`.
+    pub(super) fn downcast<S: SectionDeclaration>(&self) -> Option<&S> {
         (self as &dyn Any).downcast_ref()
     }
 }
 
-fn read<S: Section + DeserializeOwned>(
-    tree: Tree,
+fn read_section<S: SectionDeclaration + DeserializeOwned>(
+    tree: ConfigTree,
     name: &str,
-    problems: &mut Problems<'_>,
-) -> Option<Entry<Box<dyn Section>>> {
-    let Entry {
+    problems: &mut ProblemCollector<'_>,
+) -> Option<ParsedDeclaration<Box<dyn SectionDeclaration>>> {
+    let ParsedDeclaration {
         value,
         tree,
         fingerprint,
-    } = one::<S>(Some(tree), &format!("[{name}]"), problems)?;
-    Some(Entry {
+    } = decode_table::<S>(Some(tree), &format!("[{name}]"), problems)?;
+    Some(ParsedDeclaration {
         value: Box::new(value),
         tree,
         fingerprint,

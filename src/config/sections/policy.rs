@@ -1,33 +1,38 @@
-//! What holds for every message that crosses a boundary (`[policy]`).
+//! Policies for all messages that cross a boundary (`[policy]`).
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use callboard_guardrail::{OwnRule, Rules};
+use callboard_guardrail::{CustomRule, RuleSet};
 use serde::Deserialize;
 
-use super::Section;
-use crate::config::problem::Problems;
-use crate::config::tree::Tree;
-use crate::config::{Names, OrchestratorDeclaration};
+use super::SectionDeclaration;
+use crate::config::problem::ProblemCollector;
+use crate::config::tree::ConfigTree;
+use crate::config::{DeclaredNames, OrchestratorDeclaration};
 
-/// What holds for every message that crosses a boundary (`[policy]`).
+/// Policies for all messages that cross a boundary (`[policy]`).
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyDeclaration {
-    /// Whether guardrail reads what crosses.
+    /// Whether the guardrail screens messages at boundaries.
     pub guard: bool,
-    /// Rules that the node's guardrails have beside the built-in ones.
-    pub guard_rules: Vec<OwnRule>,
-    /// Most requests a second of one client.
+    /// Guardrail rules in addition to the built-in ones.
+    pub guard_rules: Vec<CustomRule>,
+    /// Maximum number of messages per second of one principal, in each direction.
     pub per_client_per_second: Option<NonZeroU32>,
-    /// Most calls a second of one tool, by its name as it is shown.
+    /// Maximum number of calls per second of one principal, by shown tool name or pattern.
     pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
 }
 
-impl Section for PolicyDeclaration {
-    fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
-        if let Err(error) = Rules::with(&self.guard_rules) {
+impl SectionDeclaration for PolicyDeclaration {
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        if let Err(error) = RuleSet::with_custom(&self.guard_rules) {
             let index = self
                 .guard_rules
                 .iter()
@@ -37,11 +42,13 @@ impl Section for PolicyDeclaration {
                 .into_iter()
                 .chain(index.as_deref())
                 .collect::<Vec<_>>();
-            problems.error(tree.place_at(&path), error.to_string());
+            problems.error(tree.span_at_path(&path), error.to_string());
         }
         let is_guarded = self.guard
             || names.has_clinics()
-            || names.all::<OrchestratorDeclaration>().any(|it| it.guard);
+            || names
+                .agents_of_kind::<OrchestratorDeclaration>()
+                .any(|it| it.guard);
         if !self.guard_rules.is_empty() && !is_guarded {
             let help =
                 Some("write `guard = true` below [policy], or in an orchestrator".to_owned());

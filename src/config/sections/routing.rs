@@ -1,67 +1,86 @@
-//! Who answers what servers elsewhere ask (`[routing]`).
+//! Routing of upstreams' questions to clients, models and servers (`[routing]`).
 
 use std::collections::HashSet;
 
-use callboard_gateway::answering::{Answerer, Routing, Strategy};
+use callboard_gateway::question_router::{AnswerRouting, AnswerStrategy, Answerer};
 use serde::Deserialize;
 
-use super::Section;
-use crate::config::problem::Problems;
-use crate::config::tree::Tree;
-use crate::config::{ModelDeclaration, Names, UpstreamDeclaration};
+use super::SectionDeclaration;
+use crate::config::problem::ProblemCollector;
+use crate::config::tree::ConfigTree;
+use crate::config::{DeclaredNames, ModelDeclaration, UpstreamDeclaration};
 
-/// Who answers what (`[routing]`).
+/// Routing of upstreams' questions (`[routing]`).
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutingDeclaration {
-    /// What a server asks of a model.
-    pub sampling: Routing,
-    /// What a server asks of a person.
-    pub elicitation: Routing,
+    /// Routing of sampling requests, which a model answers.
+    pub sampling: AnswerRouting,
+    /// Routing of elicitations, which a person answers.
+    pub elicitation: AnswerRouting,
 }
 
-impl Section for RoutingDeclaration {
-    fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
-        let mut checking = Checking { names, problems };
+impl SectionDeclaration for RoutingDeclaration {
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        let mut checking = RoutingChecker { names, problems };
         for (name, kind) in [
             ("sampling", &self.sampling),
             ("elicitation", &self.elicitation),
         ] {
             if let Some(tree) = tree.get(name) {
-                checking.strategies(kind, tree, name == "elicitation");
-                checking.order(kind, tree, name == "elicitation");
+                checking.check_strategies(kind, tree, name == "elicitation");
+                checking.check_order(kind, tree, name == "elicitation");
             }
         }
     }
 }
 
-const FOR_PEOPLE: &str = "an elicitation is for a person and never answered by a model or server";
+const PEOPLE_ONLY_MESSAGE: &str =
+    "an elicitation is for a person and never answered by a model or server";
 
-struct Checking<'a, 'n, 'p, 't> {
-    names: &'a Names<'n>,
-    problems: &'p mut Problems<'t>,
+struct RoutingChecker<'a, 'n, 'p, 't> {
+    names: &'a DeclaredNames<'n>,
+    problems: &'p mut ProblemCollector<'t>,
 }
 
-impl Checking<'_, '_, '_, '_> {
-    fn strategies(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
-        let has_models =
-            !self.names.unread.is_empty() || self.names.all::<ModelDeclaration>().next().is_some();
+impl RoutingChecker<'_, '_, '_, '_> {
+    fn check_strategies(
+        &mut self,
+        routing: &AnswerRouting,
+        tree: &ConfigTree,
+        is_for_people: bool,
+    ) {
+        let has_models = !self.names.unreadable_ids.is_empty()
+            || self
+                .names
+                .agents_of_kind::<ModelDeclaration>()
+                .next()
+                .is_some();
         let default = (vec!["default_strategy"], routing.default_strategy);
         let by_server = routing
             .server_strategies
             .iter()
             .map(|(id, s)| (vec!["server_strategies", id], *s));
         for (path, strategy) in std::iter::once(default).chain(by_server) {
+            let written = tree
+                .at_path(&path)
+                .and_then(ConfigTree::text)
+                .map_or_else(|| strategy.to_string(), str::to_owned);
             if is_for_people && !strategy.asks_people_only() {
-                let message = format!("{FOR_PEOPLE}: `{strategy}` can't be its strategy");
+                let message = format!("{PEOPLE_ONLY_MESSAGE}: `{written}` can't be its strategy");
                 let help = Some("write `client_forwarded`".to_owned());
                 self.problems
-                    .error_with(tree.place_at(&path), message, help);
-            } else if !is_for_people && strategy == Strategy::MagictunnelHandled && !has_models {
-                let message = format!("`{strategy}`: no model is declared, so nobody answers");
+                    .error_with(tree.span_at_path(&path), message, help);
+            } else if !is_for_people && strategy == AnswerStrategy::Models && !has_models {
+                let message = format!("`{written}`: no model is declared, so nobody answers");
                 let help = Some("declare an [[agent]] of the kind `model`".to_owned());
                 self.problems
-                    .warning_with(tree.place_at(&path), message, help);
+                    .warning_with(tree.span_at_path(&path), message, help);
             }
         }
         let names = tree.get("server_strategies");
@@ -69,11 +88,11 @@ impl Checking<'_, '_, '_, '_> {
         ids.sort_unstable();
         for id in ids
             .into_iter()
-            .filter(|id| !self.names.unread.contains(&***id))
+            .filter(|id| !self.names.unreadable_ids.contains(&***id))
         {
-            let Some(upstream) = self.names.agent::<UpstreamDeclaration>(id) else {
+            let Some(upstream) = self.names.agent_of_kind::<UpstreamDeclaration>(id) else {
                 let span = names.and_then(|names| names.key_span(id));
-                self.problems.unknown(
+                self.problems.unknown_name(
                     span,
                     format!("there is no upstream {id}"),
                     id,
@@ -95,25 +114,25 @@ impl Checking<'_, '_, '_, '_> {
         }
     }
 
-    fn order(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
+    fn check_order(&mut self, routing: &AnswerRouting, tree: &ConfigTree, is_for_people: bool) {
         let mut seen = HashSet::new();
         for (at, answerer) in routing.order.iter().enumerate() {
-            let span = tree.item_place("order", at);
+            let span = tree.item_span("order", at);
             if !seen.insert(answerer) {
                 self.problems.error(span, "this is in the order twice");
                 continue;
             }
             match answerer {
                 Answerer::Client => {}
-                Answerer::Server(id) | Answerer::Model(id) if self.names.unread.contains(&**id) => {
-                }
+                Answerer::Server(id) | Answerer::Model(id)
+                    if self.names.unreadable_ids.contains(&**id) => {}
                 _ if is_for_people => self.problems.error(
                     span,
-                    format!("{FOR_PEOPLE}: its order can only be [\"client\"]"),
+                    format!("{PEOPLE_ONLY_MESSAGE}: its order can only be [\"client\"]"),
                 ),
-                Answerer::Server(id) => match self.names.agent::<UpstreamDeclaration>(id) {
+                Answerer::Server(id) => match self.names.agent_of_kind::<UpstreamDeclaration>(id) {
                     None => {
-                        self.problems.unknown(
+                        self.problems.unknown_name(
                             span,
                             format!("there is no upstream {id}"),
                             id,
@@ -129,7 +148,10 @@ impl Checking<'_, '_, '_, '_> {
                     Some(_) => {}
                 },
                 Answerer::Model(id) => {
-                    let models = self.names.all::<ModelDeclaration>().map(|model| &*model.id);
+                    let models = self
+                        .names
+                        .agents_of_kind::<ModelDeclaration>()
+                        .map(|model| &*model.id);
                     self.names.check_model(id, models, span, self.problems);
                 }
                 Answerer::Models | Answerer::Servers => {}

@@ -1,4 +1,4 @@
-//! Where a node keeps what must last (`[store]`).
+//! Declaration of a node's persistent store (`[store]`).
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -8,78 +8,81 @@ use callboard_store::{Retention, StoreError, StoreOptions, WRITER_NAME_BYTES_MAX
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::Section;
-use crate::config::problem::{Problems, is_set};
-use crate::config::tree::Tree;
-use crate::config::{Names, SECONDS_A_DAY};
+use super::SectionDeclaration;
+use crate::config::problem::{ProblemCollector, check_variable};
+use crate::config::tree::ConfigTree;
+use crate::config::{DeclaredNames, SECONDS_PER_DAY};
 
-/// The `url` of a store that lasts as long as the process.
-pub const IN_MEMORY: &str = "memory";
-/// What the file of a node's store is called, after the node's name.
-const FILE_ENDING: &str = ".journal.sqlite";
-/// The audit's key, in the state directory, of a store that is no file there.
+/// Value of `url` for a store in memory, which ends with the process.
+pub const IN_MEMORY_URL: &str = "memory";
+/// Suffix of the store's default file name, after the node's name.
+const STORE_FILE_SUFFIX: &str = ".journal.sqlite";
+/// Default file name of the audit key in the state directory, for stores without a file there.
 const AUDIT_KEY_DEFAULT: &str = "audit.key";
 const MIB: u64 = 1024 * 1024;
 
-/// A node's store (`[store]`). Without one `serve` keeps in a file of the state directory.
+/// A node's store (`[store]`). Default: a SQLite file in the state directory.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreDeclaration {
-    /// `sqlite:FILE` (relative to the state directory), `postgres://USER@HOST/DATABASE?sslmode=verify-full`, or `memory`.
+    /// Location of the store: `sqlite:FILE` (relative to the state directory),
+    /// `postgres://USER@HOST/DATABASE?sslmode=verify-full`, or `memory`.
     pub url: Option<String>,
-    /// The variable that holds the password of a Postgres store.
+    /// Environment variable with the password of a Postgres store.
     pub password_env: Option<String>,
-    /// Who writes, in leases and as the name of the audit's chain. By default the node's name; two nodes on one Postgres
-    /// need two.
+    /// Writer name in leases and in the audit chain. Default: the node's name. Two nodes on one
+    /// Postgres store need different names.
     pub writer: Option<String>,
-    /// The size at which the store refuses what isn't a deletion, in MiB.
+    /// Size in MiB beyond which the store rejects all writes but deletions.
     pub size_max_mib: Option<NonZeroU64>,
-    /// What crosses the node's boundaries and is put on record.
-    pub audit: Audited,
-    /// The file with the audit's key, relative to the state directory.
+    /// Messages recorded in the audit.
+    pub audit: AuditScope,
+    /// File of the audit signing key, relative to the state directory.
     pub audit_key: Option<PathBuf>,
-    /// Makes a new audit key where the old one is lost. To be taken out of the file again.
+    /// Whether to create a new audit key if the old one is lost. Remove it from the file after one
+    /// start.
     pub audit_key_new: bool,
-    /// For how long what has ended is kept.
+    /// Retention of completed records.
     pub retention: RetentionDeclaration,
 }
 
-/// What is in a node's audit, beside what its agents put there (`[store] audit`).
+/// Messages recorded in a node's audit (`[store] audit`), in addition to entries of its agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Audited {
-    /// Every message that crosses a boundary, every reply and question, and what decisions has: a gateway's call then costs
-    /// three times the CPU.
+pub enum AuditScope {
+    /// Every message, reply and question that crosses a boundary, and all that `Decisions` records.
+    /// A gateway's call takes three times the CPU.
     All,
-    /// What a policy refused, and what a person agreed to.
+    /// Rejections by a policy, and consents of a person.
     #[default]
     Decisions,
 }
 
-/// For how many days what has ended is kept (`[store.retention]`); 0: it goes at the next cleaning.
+/// Retention of completed records in days (`[store.retention]`). 0 deletes a record at the next
+/// cleanup.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionDeclaration {
-    /// Tasks, from their end.
+    /// Retention of tasks, from their end.
     pub tasks_days: Option<u32>,
-    /// The bodies of inbox entries, from their reading.
-    pub inbox_days: Option<u32>,
-    /// Audit entries, up to a checkpoint.
+    /// Retention of mail bodies, from reading by the last recipient or from expiry.
+    pub mail_days: Option<u32>,
+    /// Retention of audit entries, up to a checkpoint.
     pub audit_days: Option<u32>,
-    /// Records of streams.
+    /// Retention of stream records.
     pub streams_days: Option<u32>,
 }
 
 impl RetentionDeclaration {
-    fn retention(self) -> Retention {
+    fn to_retention(self) -> Retention {
         let default = Retention::default();
         let days = |days: Option<u32>, default| {
-            days.map(|days| Duration::from_secs(u64::from(days) * SECONDS_A_DAY))
+            days.map(|days| Duration::from_secs(u64::from(days) * SECONDS_PER_DAY))
                 .or(default)
         };
         Retention {
             tasks: days(self.tasks_days, default.tasks),
-            inbox: days(self.inbox_days, default.inbox),
+            mail_bodies: days(self.mail_days, default.mail_bodies),
             audit: days(self.audit_days, default.audit),
             streams: days(self.streams_days, default.streams),
         }
@@ -87,19 +90,20 @@ impl RetentionDeclaration {
 }
 
 impl StoreDeclaration {
-    /// One that lasts as long as the process.
+    /// Returns a store in memory.
     pub(crate) fn in_memory() -> Self {
         Self {
-            url: Some(IN_MEMORY.to_owned()),
+            url: Some(IN_MEMORY_URL.to_owned()),
             ..Self::default()
         }
     }
 
-    /// How the store of the node `name` is opened, whose state is in `state`. `None`: it is in memory.
+    /// Returns the options to open the store of the node `name` with state directory `state`;
+    /// `None` for a store in memory.
     ///
     /// # Errors
-    /// [`StoreError::Url`].
-    pub(crate) fn options(
+    /// [`StoreError::Url`] if `url` is invalid.
+    pub(crate) fn store_options(
         &self,
         name: &str,
         state: &Path,
@@ -110,18 +114,18 @@ impl StoreDeclaration {
             .and_then(|name| std::env::var(name).ok())
             .map(SecretString::from);
         let options = match self.url.as_deref() {
-            Some(IN_MEMORY) => return Ok(None),
+            Some(IN_MEMORY_URL) => return Ok(None),
             Some(url) => StoreOptions::parse(url, state, password)?,
-            None => StoreOptions::sqlite(state.join(plain(name) + FILE_ENDING)),
+            None => StoreOptions::sqlite(state.join(sanitized_name(name) + STORE_FILE_SUFFIX)),
         };
-        let options = options.writer(self.writer.clone().unwrap_or_else(|| plain(name)));
+        let options = options.writer(self.writer.clone().unwrap_or_else(|| sanitized_name(name)));
         let options = options
-            .retention(self.retention.retention())
+            .retention(self.retention.to_retention())
             .audit_key_new(self.audit_key_new);
         let options = match (&self.audit_key, self.is_file()) {
             (Some(key), _) => options.audit_key(state.join(key)),
             (None, false) => options.audit_key(state.join(AUDIT_KEY_DEFAULT)),
-            // Beside the file.
+            // The default: beside the store's file.
             (None, true) => options,
         };
         Ok(Some(match self.size_max_mib {
@@ -136,8 +140,8 @@ impl StoreDeclaration {
             .is_none_or(|url| url.starts_with("sqlite:"))
     }
 
-    /// The folder of its file, where that doesn't depend on the state directory.
-    fn folder(&self) -> Option<&Path> {
+    /// Returns the folder of the store's file, if its path is absolute.
+    fn absolute_folder(&self) -> Option<&Path> {
         let file = self.url.as_deref()?.strip_prefix("sqlite:")?;
         Path::new(file.strip_prefix("//").unwrap_or(file))
             .parent()
@@ -145,8 +149,8 @@ impl StoreDeclaration {
     }
 }
 
-/// A node's name as a file and a writer can be called.
-fn plain(name: &str) -> String {
+/// Returns a node's name as a valid file and writer name.
+fn sanitized_name(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut plain = String::new();
     for c in name.chars().map(|c| if is_plain(c) { c } else { '_' }) {
@@ -162,17 +166,17 @@ fn plain(name: &str) -> String {
     }
 }
 
-impl Section for StoreDeclaration {
-    fn check(&self, tree: &Tree, _: &Names<'_>, problems: &mut Problems<'_>) {
-        let url = self.url.as_deref().filter(|url| *url != IN_MEMORY);
+impl SectionDeclaration for StoreDeclaration {
+    fn check(&self, tree: &ConfigTree, _: &DeclaredNames<'_>, problems: &mut ProblemCollector<'_>) {
+        let url = self.url.as_deref().filter(|url| *url != IN_MEMORY_URL);
         if let Some(Err(error)) = url.map(|url| StoreOptions::parse(url, Path::new(""), None))
-            && let Some(span) = tree.place("url")
+            && let Some(span) = tree.span_of("url")
         {
             let help =
                 "write `sqlite:FILE`, `postgres://USER@HOST/DATABASE?sslmode=verify-full` or `memory`".to_owned();
             problems.error_with(Some(span), error.to_string(), Some(help));
         }
-        let is_in_memory = self.url.as_deref() == Some(IN_MEMORY);
+        let is_in_memory = self.url.as_deref() == Some(IN_MEMORY_URL);
         for key in [
             "writer",
             "size_max_mib",
@@ -198,7 +202,7 @@ impl Section for StoreDeclaration {
             && (writer.is_empty()
                 || writer.len() > WRITER_NAME_BYTES_MAX
                 || writer.contains(['#', '\0', '\n']))
-            && let Some(span) = tree.place("writer")
+            && let Some(span) = tree.span_of("writer")
         {
             let message = format!(
                 "`writer` must have 1 to {WRITER_NAME_BYTES_MAX} bytes, and no `#` or line break"
@@ -207,17 +211,18 @@ impl Section for StoreDeclaration {
         }
     }
 
-    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
+    fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         self.password_env
             .iter()
-            .for_each(|name| is_set(name, tree.place("password_env"), problems));
-        // A file without a name: nothing is left of it. A folder that isn't there yet is made in the one above.
+            .for_each(|name| check_variable(name, tree.span_of("password_env"), problems));
+        // The probe file has no name, so nothing remains. A missing folder is created in its
+        // nearest existing parent.
         let there = self
-            .folder()
+            .absolute_folder()
             .and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
         if let Some(folder) = there.filter(|folder| tempfile::tempfile_in(folder).is_err()) {
             problems.error(
-                tree.place("url"),
+                tree.span_of("url"),
                 format!("{} can't be written to", folder.display()),
             );
         }
@@ -228,7 +233,7 @@ impl Section for StoreDeclaration {
 mod tests {
     use std::path::Path;
 
-    use super::{StoreDeclaration, plain};
+    use super::{StoreDeclaration, sanitized_name};
 
     /// Goal: a node's name is never a way out of its folder. Method: names, and what becomes of them.
     #[test]
@@ -239,9 +244,9 @@ mod tests {
             ("a#1\n", "a_1_"),
             ("", "node"),
         ] {
-            assert_eq!(plain(name), expected);
+            assert_eq!(sanitized_name(name), expected);
         }
-        assert!(plain(&"é".repeat(100)).len() <= super::WRITER_NAME_BYTES_MAX);
+        assert!(sanitized_name(&"é".repeat(100)).len() <= super::WRITER_NAME_BYTES_MAX);
     }
 
     /// Goal: paths are the state directory's, and memory is no store. Method: each kind of `url`.
@@ -253,7 +258,7 @@ mod tests {
                 ..StoreDeclaration::default()
             };
             store
-                .options("n", Path::new("/state"))
+                .store_options("n", Path::new("/state"))
                 .unwrap()
                 .map(|options| options.place())
         };

@@ -1,14 +1,16 @@
-//! The bidirectional agent's file, word for word, and what is wrong with others like it.
+//! Tests of bidirectional agents' files, with the documented sample.
 
 use std::path::Path;
 
 use callboard_models::ModelConfig;
-use callboard_orchestration::decide::{Point, Who};
+use callboard_orchestration::decide::{DeciderKind, DecisionPoint};
 
 use super::told;
-use crate::config::{Level, ModelDeclaration, OrchestratorDeclaration, Speaks, Topology, parse};
+use crate::config::{
+    ModelDeclaration, OrchestratorDeclaration, ServedProtocol, Severity, Topology, parse_topology,
+};
 
-/// As the document has it.
+/// The documented sample.
 const SAMPLE: &str = r#"[server]
 port = 8080
 bind_address = "0.0.0.0"
@@ -48,19 +50,22 @@ fn orchestrator(topology: &Topology) -> &OrchestratorDeclaration {
 /// comes to; one warning, about the address.
 #[test]
 fn the_documents_sample() {
-    let (topology, problems) = parse(SAMPLE, false, Path::new("/here"), true);
+    let (topology, problems) = parse_topology(SAMPLE, false, Path::new("/here"), true);
     let shown: Vec<_> = problems
         .iter()
         .map(|problem| (problem.level, problem.line))
         .collect();
-    assert_eq!(shown, [(Level::Warning, 3)], "{problems:?}");
+    assert_eq!(shown, [(Severity::Warning, 3)], "{problems:?}");
     let topology = topology.unwrap();
     assert_eq!(topology.name, "bidirectional-agent");
     let [listener] = &*topology.listeners else {
         panic!("{:?}", topology.listeners)
     };
     assert_eq!(listener.bind.to_string(), "0.0.0.0:8080");
-    assert_eq!((listener.speaks(), listener.open), (Speaks::A2a, true));
+    assert_eq!(
+        (listener.served_protocol(), listener.open),
+        (ServedProtocol::A2a, true)
+    );
     assert_eq!(
         listener.public_url.as_ref().map(|url| url.url().as_str()),
         Some("http://localhost:8080/")
@@ -74,7 +79,7 @@ fn the_documents_sample() {
     );
     assert_eq!(declared.tools, ["echo", "llm", "summarize", "list_agents"]);
     assert_eq!(
-        declared.directory.import.as_deref(),
+        declared.registry.import.as_deref(),
         Some(Path::new("/here/./data/agent_directory.json"))
     );
     assert!(!declared.clarification && !declared.decomposition);
@@ -93,14 +98,23 @@ fn the_documents_sample() {
 fn who_decides_depends_on_the_key() {
     let with_key = "[llm]\nclaude_api_key = \"sk-s3cret\"\n";
     let topology = read(with_key);
-    let model = topology.agents::<ModelDeclaration>().next().unwrap();
+    let model = topology
+        .agents_of_kind::<ModelDeclaration>()
+        .next()
+        .unwrap();
     assert!(matches!(model.config, ModelConfig::Anthropic(_)));
-    assert_eq!(orchestrator(&topology).who(Point::Route), Who::Model);
+    assert_eq!(
+        orchestrator(&topology).decider_at(DecisionPoint::Route),
+        DeciderKind::Model
+    );
     let warnings = told(with_key, false);
     assert_eq!(warnings, ["2:1 whoever reads this file has the key"]);
     assert!(!format!("{topology:?}").contains("s3cret"));
     let scripted = read("[llm]\n[[scripted.answers]]\ntext = \"x\"\n");
-    assert_eq!(orchestrator(&scripted).who(Point::Route), Who::Model);
+    assert_eq!(
+        orchestrator(&scripted).decider_at(DecisionPoint::Route),
+        DeciderKind::Model
+    );
 }
 
 /// Goal: both names of the switch count, wherever they stand. Method: each name in each place; both with one value, and with
@@ -113,7 +127,7 @@ fn switches_have_two_names_and_three_places() {
             ("experimental_decompose", 1),
         ] {
             let text = format!("{place}{name} = true\nmax_risk = 0.2\n[client]\n");
-            let (topology, problems) = parse(&text, false, Path::new(""), false);
+            let (topology, problems) = parse_topology(&text, false, Path::new(""), false);
             assert_eq!(problems.len(), warned, "{text}: {problems:?}");
             let topology = topology.unwrap();
             let declared = orchestrator(&topology);
@@ -125,7 +139,7 @@ fn switches_have_two_names_and_three_places() {
         format!("experimental_decomposition = true\n[mode]\nexperimental_decompose = {value}\n")
     };
     assert!(
-        parse(&both("true"), false, Path::new(""), false)
+        parse_topology(&both("true"), false, Path::new(""), false)
             .0
             .is_some()
     );
@@ -157,7 +171,7 @@ fn unknown_keys_of_foreign_files_are_warnings() {
     let ours = "[server]\nport = 8080\nportt = 1\n[mode]\nrepll = true\n[telemetry]\non = true\n";
     let theirs = "external_mcp:\n  servers:\n    a: {url: \"http://x/\", ur: 1}\n  extra: 1\n";
     for (text, is_yaml, unknown) in [(ours, false, 3), (theirs, true, 2)] {
-        let (topology, problems) = parse(text, is_yaml, Path::new(""), false);
+        let (topology, problems) = parse_topology(text, is_yaml, Path::new(""), false);
         assert!(topology.is_some(), "{problems:?}");
         let told = problems
             .iter()
@@ -165,6 +179,10 @@ fn unknown_keys_of_foreign_files_are_warnings() {
         let told: Vec<_> = told
             .map(|problem| (problem.level, problem.help.is_some()))
             .collect();
-        assert_eq!(told, vec![(Level::Warning, true); unknown], "{problems:?}");
+        assert_eq!(
+            told,
+            vec![(Severity::Warning, true); unknown],
+            "{problems:?}"
+        );
     }
 }

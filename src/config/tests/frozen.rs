@@ -1,19 +1,21 @@
-//! Every key that a topology may have, found by writing one that there isn't: the message lists those that there are.
+//! Snapshot of all keys of a topology. They are found by an unknown key: its error message lists
+//! the known ones.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::config::{Problem, parse};
+use crate::config::{ConfigProblem, parse_topology};
 
-/// No key or name is like it, so none is suggested in place of the list.
+/// Similar to no key, so that the help lists all keys in place of a suggestion.
 const UNKNOWN: &str = "~~~~~~~~";
-/// Deepest table that is looked into.
+/// Maximum nesting depth of the search.
 const DEPTH_MAX: usize = 8;
 
-/// The names in the help of a problem whose message says that `UNKNOWN` isn't one.
+/// Returns the names listed in the help of the problem about [`UNKNOWN`].
 fn known(whole: &Value) -> Option<Vec<String>> {
-    let problems: Vec<Problem> = parse(&whole.to_string(), true, Path::new("/nowhere"), false).1;
+    let problems: Vec<ConfigProblem> =
+        parse_topology(&whole.to_string(), true, Path::new("/nowhere"), false).1;
     let unknown = problems
         .into_iter()
         .find(|problem| problem.message.contains(UNKNOWN))?;
@@ -26,10 +28,10 @@ fn known(whole: &Value) -> Option<Vec<String>> {
     )
 }
 
-/// Puts a value into a list, a table or both.
+/// Wraps a value in a list, a table or both.
 type Wrapper = fn(Value) -> Value;
 
-/// Notes what may stand at `place`, where `whole` puts a value in a topology.
+/// Adds all keys below `place`. `whole` builds a topology with a value at that place.
 fn look(place: &str, depth: usize, whole: &dyn Fn(Value) -> Value, lines: &mut Vec<String>) {
     let kinds: [(&str, Wrapper); 4] = [
         ("", |value| value),
@@ -73,8 +75,8 @@ fn merged(mut into: Value, from: Value) -> Value {
     }
 }
 
-/// Goal: a topology that is read today is read by every later version: no key goes, none changes its name. Method: each
-/// section, and each kind of agent, with a key that there isn't.
+/// Goal: a key that is read today is read by every later version. Method: an unknown key in each
+/// section and in each kind of agent.
 #[test]
 fn keys() {
     let mut lines = Vec::new();

@@ -1,13 +1,13 @@
-//! Agent mail in a topology: mailrooms, their members, their listeners, and every mistake at its place.
+//! Tests of mailrooms, members and mail listeners in topologies.
 
 use std::path::Path;
 
 use callboard_message::DataClass;
 
 use super::{NODE, told};
-use crate::config::{MailroomDeclaration, Speaks, TmuxDeclaration, Topology};
+use crate::config::{MailroomDeclaration, ServedProtocol, TmuxDeclaration, Topology};
 
-/// A mailroom with `more`, and agents for it.
+/// Returns a topology with a mailroom that has the keys `more`, and agents for it.
 fn with(more: &str) -> String {
     format!(
         "{NODE}agent = [\n  {{ kind = \"tmux\", id = \"builder\", target = \"work:0.1\" }},\n  {{ kind = \"tmux\", id = \"tester\", target = \"work:0.2\" }},\n  {{ kind = \"webhook\", id = \"pager\", url = \"https://p.example/in\" }},\n  {{ kind = \"patient_data\", id = \"patients\", patients = [] }},\n  {{ kind = \"mailroom\", id = \"mailroom\", {more} }},\n]\n"
@@ -19,19 +19,19 @@ const ALL: &str = "member = [{ id = \"builder\" }, { id = \"tester\" }, { id = \
 /// Goal: a mailroom, its members and its listener are read. Method: a file in the notation of the documentation.
 #[test]
 fn a_mailroom_is_read() {
-    let text = "[node]\nname = \"n\"\n[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nmessages_a_second = 9\nexpires_days = 30\nexample_ids = true\n[[agent.member]]\nid = \"builder\"\nrole = \"builder\"\nphase = \"one\"\ngroups = [\"night\"]\napart = true\n[[agent]]\nkind = \"tmux\"\nid = \"builder\"\ntarget = \"work:main.0\"\nsubmit = false\ncommand = [\"claude\"]\n[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nkeys = \"keys.toml\"\n";
+    let text = "[node]\nname = \"n\"\n[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nmessages_a_second = 9\nexpires_days = 30\nshort_ids = true\n[[agent.member]]\nid = \"builder\"\nrole = \"builder\"\nphase = \"one\"\ngroups = [\"night\"]\nexclude_from_broadcast = true\n[[agent]]\nkind = \"tmux\"\nid = \"builder\"\ntarget = \"work:main.0\"\nsubmit = false\ncommand = [\"claude\"]\n[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nkeys = \"keys.toml\"\n";
     let topology = Topology::parse(text, false, Path::new("/f")).unwrap();
     assert_eq!(topology.agents.len(), 2, "{:?}", topology.agents);
-    let mailroom: &MailroomDeclaration = topology.agent("mailroom").unwrap();
-    let tmux: &TmuxDeclaration = topology.agent("builder").unwrap();
+    let mailroom: &MailroomDeclaration = topology.agent_of_kind("mailroom").unwrap();
+    let tmux: &TmuxDeclaration = topology.agent_of_kind("builder").unwrap();
     assert_eq!(mailroom.class, DataClass::Personal);
-    assert!(mailroom.example_ids && mailroom.broadcasts_a_minute.is_none());
+    assert!(mailroom.short_ids && mailroom.broadcasts_a_minute.is_none());
     let member = &mailroom.members[0];
     assert_eq!(
         (
             member.role.as_deref(),
             member.phase.as_deref(),
-            member.apart
+            member.exclude_from_broadcast
         ),
         (Some("builder"), Some("one"), true)
     );
@@ -41,11 +41,11 @@ fn a_mailroom_is_read() {
     );
     let listener = &topology.listeners[0];
     assert_eq!(
-        (listener.speaks(), listener.keys.as_deref()),
-        (Speaks::Mail, Some(Path::new("/f/keys.toml")))
+        (listener.served_protocol(), listener.keys.as_deref()),
+        (ServedProtocol::Mail, Some(Path::new("/f/keys.toml")))
     );
-    // A listener that names nobody leads to nobody's terminal.
-    assert_eq!(topology.ids(), ["mailroom"]);
+    // A listener that names no agent doesn't include tmux panes.
+    assert_eq!(topology.servable_ids(), ["mailroom"]);
 }
 
 /// Goal: every mistake is told where it stands. Method: one file a mistake; what is told, and that there is no other.
@@ -91,7 +91,7 @@ fn every_mistake_of_a_mailroom() {
             "{id}"
         );
     }
-    // Whoever isn't in the file asks for its mail, and is told of only where another may be meant.
+    // A member outside the file fetches its mail. It is reported only if its id resembles another.
     let stranger = |all: &str, id: &str| {
         told(
             &with(&format!(
@@ -133,7 +133,7 @@ fn every_mistake_of_a_mailroom() {
 
 const PANE: &str = "`target`: a pane is named as session:window.pane, for example builder:0.0; names have letters, digits, `_` and `-`";
 
-/// Goal: panes and webhooks that can't be are refused, and two members aren't one pane. Method: rows.
+/// Goal: invalid panes and webhooks are rejected, and two members can't share a pane. Method: rows.
 #[test]
 fn ways_out_that_cannot_be() {
     for (was, is, expect) in [
@@ -176,7 +176,8 @@ fn ways_out_that_cannot_be() {
     );
 }
 
-/// Goal: a listener of mail is in front of one mailroom, and nobody unknown comes in from elsewhere. Method: rows.
+/// Goal: a mail listener serves one mailroom, and anonymous clients of other machines are rejected.
+/// Method: rows.
 #[test]
 fn listeners_of_mail() {
     for (more, expect) in [
@@ -194,7 +195,7 @@ fn listeners_of_mail() {
         ),
         (
             "agent = \"mailroom\"",
-            "the listener on 127.0.0.1:1: who has mail comes with a key, and nobody has one here",
+            "the listener on 127.0.0.1:1: members of a mailroom need a key, and it has no `keys`",
         ),
     ] {
         let text = with(ALL).replace(
@@ -205,7 +206,7 @@ fn listeners_of_mail() {
             "{ id = \"pager\" }]",
             "{ id = \"pager\" }, { id = \"other\" }]",
         );
-        let told = super::parse(
+        let told = super::parse_topology(
             &format!("{text}[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:1\"\n{more}\n"),
             false,
             Path::new(""),
@@ -225,7 +226,7 @@ fn listeners_of_mail() {
     );
 }
 
-/// Goal: the example can be used as it is. Method: what it comes to.
+/// Goal: the example is valid. Method: its parsed topology.
 #[test]
 fn the_fleet_is_sound() {
     let text = include_str!("../../../examples/mail/fleet.toml");

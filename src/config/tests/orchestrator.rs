@@ -1,14 +1,14 @@
-//! Orchestrators in a topology: who decides, and every mistake at its place.
+//! Tests of orchestrators in topologies.
 
 use std::path::Path;
 
 use callboard_message::DataClass;
-use callboard_orchestration::decide::{Point, Who};
+use callboard_orchestration::decide::{DeciderKind, DecisionPoint};
 
 use super::{NODE, told};
 use crate::config::Topology;
 
-/// A model, an agent elsewhere, and an orchestrator with `more`.
+/// Returns a topology with a model, a remote agent, and an orchestrator with the keys `more`.
 fn with(more: &str) -> String {
     format!(
         "{NODE}[[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"m\"\n[[agent]]\nkind = \"a2a\"\nid = \"weather\"\nurl = \"https://w.example\"\n[[agent]]\nkind = \"orchestrator\"\nid = \"helper\"\n{more}"
@@ -20,16 +20,22 @@ fn with(more: &str) -> String {
 fn who_decides() {
     let who = |more: &str, point| {
         let topology = Topology::parse(&with(more), false, Path::new("")).unwrap();
-        topology.orchestrator("helper").unwrap().who(point)
+        topology.orchestrator("helper").unwrap().decider_at(point)
     };
-    assert_eq!(who("", Point::Route), Who::Rules);
-    assert_eq!(who("", Point::Answer), Who::Model);
-    assert_eq!(who("model = \"m\"", Point::Route), Who::Model);
+    assert_eq!(who("", DecisionPoint::Route), DeciderKind::Rules);
+    assert_eq!(who("", DecisionPoint::Answer), DeciderKind::Model);
+    assert_eq!(
+        who("model = \"m\"", DecisionPoint::Route),
+        DeciderKind::Model
+    );
     let mixed = "model = \"m\"\ndecide = { default = \"rules\", route = \"weather\", confirm = \"person\" }";
-    assert_eq!(who(mixed, Point::Clarity), Who::Rules);
-    assert_eq!(who(mixed, Point::Route), Who::Agent("weather".to_owned()));
-    assert_eq!(who(mixed, Point::Confirm), Who::Person);
-    assert_eq!(who(mixed, Point::Answer), Who::Model);
+    assert_eq!(who(mixed, DecisionPoint::Clarity), DeciderKind::Rules);
+    assert_eq!(
+        who(mixed, DecisionPoint::Route),
+        DeciderKind::Agent("weather".to_owned())
+    );
+    assert_eq!(who(mixed, DecisionPoint::Confirm), DeciderKind::Person);
+    assert_eq!(who(mixed, DecisionPoint::Answer), DeciderKind::Model);
 }
 
 /// Goal: every mistake is told where it stands. Method: one file a mistake; what is told, and that there is no other.

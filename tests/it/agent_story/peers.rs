@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard::message::surface::Converse;
+use callboard::message::capabilities::Converse;
 use callboard::message::{Failure, ToolResult};
-use callboard::{Agent, ConcurrentHandler, Cx, Handlers, System};
+use callboard::{Agent, ConcurrentHandler, Context, Handlers, System};
 use tokio::sync::watch;
 
 use crate::kit::{Listening, a2a, soon};
@@ -38,7 +38,7 @@ impl ConcurrentHandler<Converse> for Works {
     fn handle(
         &mut self,
         said: Converse,
-        _: Cx,
+        _: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         let text = said.texts();
         self.heard.lock().unwrap().push(text.clone());
@@ -68,7 +68,7 @@ impl Peer {
             may: may.subscribe(),
             done: done.clone(),
         });
-        let listening = a2a::serve(agent, |options| options.info.name = name.to_owned());
+        let listening = a2a::serve(agent, |options| options.agent.name = name.to_owned());
         Self {
             listening,
             heard,
@@ -83,7 +83,7 @@ impl Peer {
         self.may.send_replace(true);
     }
 
-    /// What it was told, each task once.
+    /// Received messages, each task once.
     pub fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().clone()
     }

@@ -20,7 +20,7 @@ use super::{Listening, soon};
 pub fn serve(agent: AgentRef, change: impl FnOnce(&mut A2aOptions)) -> Listening {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let mut options = A2aOptions::at(url.parse().unwrap());
+    let mut options = A2aOptions::new(url.parse().unwrap());
     change(&mut options);
     let server = A2aServer::new(agent, options);
     let serving = inbound::serve(
@@ -108,7 +108,7 @@ pub async fn ask(url: &str, method: &str, params: Value) -> Value {
     answer["result"].take()
 }
 
-/// What SendMessage takes: an empty message for a skill. Answered at once, or when there is something to answer.
+/// Returns parameters of SendMessage: an empty message for a skill, answered at once or at the end.
 pub fn for_skill(skill: &str, at_once: bool) -> Value {
     // No two messages may have one id.
     static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -118,7 +118,7 @@ pub fn for_skill(skill: &str, at_once: bool) -> Value {
     json!({ "message": message, "configuration": { "returnImmediately": at_once } })
 }
 
-/// What a task came to, or a message says.
+/// Returns the text of a message or of a task's artifact.
 pub fn said(result: &Value) -> &str {
     let parts = if result["message"].is_object() {
         &result["message"]

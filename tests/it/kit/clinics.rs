@@ -78,7 +78,7 @@ pub fn host(file: &str, urls: &[&str]) -> String {
     text
 }
 
-/// What identifies the patients of an example: names, numbers, addresses, telephones.
+/// Returns the identifying values of an example's patients: names, numbers, addresses, telephones.
 pub fn identities(specialty: &str) -> Vec<String> {
     let seed: Value =
         serde_json::from_str(&fs::read_to_string(example(&format!("{specialty}.json"))).unwrap())

@@ -39,7 +39,7 @@ pub fn script(home: &Home, id: &str, name: &str) -> String {
     );
     format!(
         "[[upstream]]\nid = \"{id}\"\nera = \"legacy\"\ncommand = [\"sh\", \"{script}\"]\n\
-         set = {{ NAME = \"{name}\", PLACE = \"{place}\" }}\n"
+         env = {{ NAME = \"{name}\", PLACE = \"{place}\" }}\n"
     )
 }
 
@@ -89,7 +89,7 @@ pub async fn end(running: Running, home: &Home) {
     home.swept().await;
 }
 
-/// How many calls of `wait` have begun.
+/// Returns the number of calls of `wait` that have begun.
 pub fn began(home: &Home) -> usize {
     let names = fs::read_dir(home.path(""))
         .unwrap()
@@ -155,7 +155,7 @@ impl Session {
             .1
     }
 
-    /// What the server says that no request caused, as it comes.
+    /// Opens the stream of server messages outside any request.
     pub async fn listen(&self) -> reqwest::Response {
         let get = reqwest::Client::new()
             .get(&self.url)
@@ -202,7 +202,7 @@ pub fn is_refused(answer: &Value) -> bool {
     answer["error"].is_object() || answer["result"]["isError"] == true
 }
 
-/// What a call's answer says.
+/// Returns the text of a call's answer.
 pub fn said(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"]
         .as_str()

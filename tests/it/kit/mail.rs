@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use callboard::mail::client::Client;
-use callboard::message::mail::MailId;
+use callboard::mail::client::MailClient;
+use callboard::message::mail::MemberId;
 use callboard::rpc::KeyStore;
 use reqwest::{Method, RequestBuilder};
 use secrecy::{ExposeSecret, SecretString};
@@ -18,11 +18,11 @@ pub struct Office {
     process: Option<Running>,
     file: String,
     keys: HashMap<String, SecretString>,
-    /// Where mail is spoken.
+    /// URL of the mail listener.
     pub mail: String,
-    /// Where MCP is.
+    /// URL of the MCP listener.
     pub mcp: String,
-    /// Where the listeners of `agents` are.
+    /// URLs of the other listeners.
     pub more: Vec<String>,
 }
 
@@ -98,11 +98,11 @@ impl Office {
     }
 
     /// Mail as that member.
-    pub fn client(&self, id: &str) -> Client {
-        Client::new(
+    pub fn client(&self, id: &str) -> MailClient {
+        MailClient::new(
             self.mail.parse().unwrap(),
             self.keys[id].clone(),
-            &MailId::parse(id).unwrap(),
+            &MemberId::parse(id).unwrap(),
         )
         .unwrap()
     }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use callboard::AgentRef;
 use callboard::mcp::bridge::{Bridge, BridgeOptions};
 use callboard::mcp::inbound::{self, ListenOptions, McpServerOptions};
-use callboard::mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice};
+use callboard::mcp::outbound::{ChildCommand, Era, EraChoice, McpClientOptions, ServerEndpoint};
 use reqwest::RequestBuilder;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{RoleClient, RunningService};
@@ -54,14 +54,14 @@ pub fn stateless() -> ClientLifecycleMode {
 /// A bridge to a shell script of the legacy era, which finds what it asks in the variable `ASKS`.
 pub fn bridge(name: &str, script: &str, asks: &str, options: BridgeOptions) -> Bridge {
     let mut command = ChildCommand::new("sh", ["-c", script]);
-    command.set = vec![("ASKS".into(), asks.into())];
-    let client = ClientOptions {
+    command.env = vec![("ASKS".into(), asks.into())];
+    let client = McpClientOptions {
         era: EraChoice::Only(Era::Legacy),
         ..options.client
     };
     Bridge::new(
         name,
-        Endpoint::Child(command),
+        ServerEndpoint::Child(command),
         BridgeOptions { client, ..options },
     )
     .unwrap()

@@ -18,12 +18,12 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// How long a test waits for what must happen; long, for machines under load.
+/// Timeout of a test's waits; long, for machines under load.
 pub const SOON: Duration = Duration::from_secs(60);
-/// How often it looks.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What `work` comes to, within [`SOON`].
+/// Returns the result of `work`. Panics after [`SOON`].
 pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, work)
         .await
@@ -35,7 +35,7 @@ pub async fn until(what: &str, condition: impl Fn() -> bool) {
     found(what, async || condition().then_some(())).await;
 }
 
-/// What `look` finds, once it does, within [`SOON`].
+/// Returns the first value that `look` finds. Panics after [`SOON`].
 pub async fn found<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -60,7 +60,7 @@ pub struct Home(TempDir);
 /// How a process ended, and what it said.
 #[derive(Debug)]
 pub struct Finished {
-    /// What was run, for messages.
+    /// Command, for messages.
     pub command: String,
     /// None after a signal.
     pub code: Option<i32>,

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use callboard::message::{Artifact, Content};
-use callboard::rpc::{Access, KeyRing, KeyStore};
+use callboard::rpc::{AccessControl, KeyStore, ReloadingKeyStore};
 use callboard::store::{SqlStore, StoreOptions};
-use callboard::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, Message, System};
+use callboard::{Agent, AgentRef, ConcurrentHandler, Context, Handlers, Message, System};
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use super::{Home, soon};
 
-/// Where the child finds its store and its keys, and whether its work comes to an end: `FOLDER` or `FOLDER ends`.
+/// Variable with the child's folder, and whether its work ends: `FOLDER` or `FOLDER ends`.
 const CHILD: &str = "CALLBOARD_IT_CHILD";
 
 /// May be done twice.
@@ -31,7 +31,7 @@ struct Repeat {}
 #[message(reply = String, task = "required")]
 struct Once {}
 
-/// What it makes is the artifact `draft` (`so far`), and in the end `done`.
+/// Worker that makes the artifact `draft` (`so far`) and at the end `done`.
 struct Worker {
     ends: bool,
 }
@@ -43,7 +43,7 @@ impl Agent for Worker {
 }
 
 impl Worker {
-    fn work(&self, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn work(&self, cx: Context) -> impl Future<Output = String> + Send + 'static {
         let ends = self.ends;
         async move {
             cx.artifact(Artifact::new("draft", [Content::text("so far")]));
@@ -56,22 +56,22 @@ impl Worker {
 }
 
 impl ConcurrentHandler<Repeat> for Worker {
-    fn handle(&mut self, _: Repeat, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(&mut self, _: Repeat, cx: Context) -> impl Future<Output = String> + Send + 'static {
         self.work(cx)
     }
 }
 
 impl ConcurrentHandler<Once> for Worker {
-    fn handle(&mut self, _: Once, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(&mut self, _: Once, cx: Context) -> impl Future<Output = String> + Send + 'static {
         self.work(cx)
     }
 }
 
-/// What the child serves, and with what.
+/// System, worker and stores of the child.
 pub struct Workplace {
     pub system: System,
     pub worker: AgentRef,
-    pub access: Access,
+    pub access: AccessControl,
     pub listener: TcpListener,
     pub address: SocketAddr,
 }
@@ -88,9 +88,10 @@ impl Workplace {
             .await
             .unwrap();
         let system = System::start(1).unwrap();
-        system.keep_in(sql.store()).unwrap();
+        system.set_store(sql.store()).unwrap();
         let worker = system.spawn(Worker { ends });
-        let access = Access::keys(KeyRing::open(folder.join("keys")).unwrap());
+        let access =
+            AccessControl::with_keys(ReloadingKeyStore::open(folder.join("keys")).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         Some(Self {

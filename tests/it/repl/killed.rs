@@ -1,10 +1,10 @@
-//! What a REPL that is killed leaves, and goes on with.
+//! Tasks of a REPL that is killed, and their continuation.
 
 use crate::kit::Home;
 use crate::repl::pty::{Terminal, free_ports};
 use crate::repl::serving;
 
-/// Whose plan says hello and then asks a person; it asks back, too.
+/// Agent whose plan says hello and then asks a person. It also asks for clarification.
 const AGENT: &str = r#"
 experimental_clarification = true
 experimental_decomposition = true

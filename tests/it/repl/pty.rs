@@ -9,7 +9,7 @@ use rexpect::session::{Options, PtySession, spawn_with_options};
 
 use crate::kit::{Home, SOON};
 
-/// How long a process may take to end before it is killed.
+/// Time for a process to end before it is killed, in milliseconds.
 const END_MS: u64 = 20_000;
 
 /// A person's terminal with the REPL in it. What is written to it loses its escape codes; it ends with this.
@@ -86,7 +86,7 @@ impl Terminal {
     }
 }
 
-/// What the session reads: a letter a byte.
+/// Returns the text as the session reads it: one char a byte.
 fn spelled(text: &str) -> String {
     text.bytes().map(char::from).collect()
 }

@@ -3,7 +3,7 @@
 use crate::kit::Home;
 use crate::repl::pty::free_ports;
 
-/// Whose plans come to an answer that has to be confirmed.
+/// Agent whose plans produce an answer that needs confirmation.
 const DOUBTFUL: &str = r#"
 experimental_decomposition = true
 
@@ -35,7 +35,7 @@ async fn the_question_is_shown() {
         &DOUBTFUL.replace("PORT", &port.to_string()),
     );
     let sent = home
-        .run(&["send", &file, "Say hello and then say bye to all"])
+        .run(&["ask", "--to", &file, "Say hello and then say bye to all"])
         .await
         .printing(5, "");
     assert!(

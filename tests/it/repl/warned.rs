@@ -1,4 +1,4 @@
-//! What whoever starts an agent is told of its file.
+//! Warnings about a topology file at the start of an agent.
 
 use std::fs;
 

@@ -1,11 +1,13 @@
 use std::net::TcpListener;
 
 use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents, serve};
-use callboard::message::surface::Converse;
-use callboard::message::{Artifact, Content, Failure, Progress, RawObject, SHOWN, ToolResult};
+use callboard::message::capabilities::Converse;
+use callboard::message::{
+    ARTIFACTS_SENT_META_KEY, Artifact, Content, Failure, Progress, RawObject, ToolResult,
+};
 use callboard::rpc::serve::ListenOptions;
-use callboard::{Agent, ConcurrentHandler, Cx, Handlers, System};
-use callboard_rpc::{Access, Trust};
+use callboard::{Agent, ConcurrentHandler, Context, Handlers, System};
+use callboard_rpc::{AccessControl, UnauthenticatedAccess};
 use serde_json::json;
 
 use crate::kit::Ours;
@@ -25,7 +27,7 @@ impl ConcurrentHandler<Converse> for Talking {
     fn handle(
         &mut self,
         said: Converse,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let text = said.texts();
@@ -44,12 +46,12 @@ impl ConcurrentHandler<Converse> for Talking {
                     tell("counting");
                     for (piece, last) in [("1", false), (" 2", false), (" 3", true)] {
                         cx.artifact(
-                            Artifact::new("counted", [Content::text(piece)]).appended(last),
+                            Artifact::new("counted", [Content::text(piece)]).appending(last),
                         );
                     }
                     let shown = RawObject::new()
                         .with("content", json!([]))
-                        .with("_meta", json!({ SHOWN: true }));
+                        .with("_meta", json!({ ARTIFACTS_SENT_META_KEY: true }));
                     Ok(ToolResult(shown))
                 }
                 "ask" => ask_name(&cx).await,
@@ -68,10 +70,10 @@ pub fn start() -> Ours {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let system = System::start(1).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let mut options = A2aOptions::at(url.parse().unwrap());
-    options.access = Access::Open(Trust::LoopbackOperator);
+    let mut options = A2aOptions::new(url.parse().unwrap());
+    options.access = AccessControl::Open(UnauthenticatedAccess::LoopbackOperator);
     // The peers' webhooks.
-    options.push.allow = vec!["127.0.0.0/8".parse().unwrap()];
+    options.push.allowed_networks = vec!["127.0.0.0/8".parse().unwrap()];
     let server = A2aServer::new(system.spawn(Talking), options);
     let serving = serve(
         listener,

@@ -1,6 +1,6 @@
 //! The SDKs of A2A, as clients of our server and as servers of our client.
 //!
-//! What an agent does here, the text that it hears says:
+//! The text of a message selects the behavior of an agent:
 //!
 //! - `echo WORDS`: an artifact of the words.
 //! - `count`: it says that it is counting; an artifact in three pieces, `1`, ` 2` and ` 3`.
@@ -17,7 +17,7 @@ mod ours;
 
 use std::path::PathBuf;
 
-use callboard::a2a::outbound::{Binding, Version};
+use callboard::a2a::outbound::{ProtocolBinding, ProtocolVersion};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -27,7 +27,7 @@ use crate::round::{ASKS_NAME, ECHOED, NAME};
 /// The credentials that a webhook wants to be shown.
 const CREDENTIALS: &str = "cr3d";
 
-/// What a client of another SDK gets from our server.
+/// Returns the expected results of another SDK's client at our server.
 fn wanted() -> Value {
     json!({
         "send": ECHOED,
@@ -125,13 +125,16 @@ async fn rust_client() {
 }
 
 /// Our client's rounds with a program.
-async fn server_rounds(of: impl FnOnce(&Peers, u16) -> Command, spoken: &[(Version, Binding)]) {
+async fn server_rounds(
+    of: impl FnOnce(&Peers, u16) -> Command,
+    spoken: &[(ProtocolVersion, ProtocolBinding)],
+) {
     let Some(peers) = peers() else { return };
     let server = Served::start(|port| of(&peers, port)).await;
     for (version, binding) in spoken {
         let round = ours::round(&server.url("http", ""), *version, *binding).await;
         // An SDK of 0.3 shows nobody's credentials.
-        let push = if *version == Version::V03 {
+        let push = if *version == ProtocolVersion::V03 {
             String::new()
         } else {
             format!("Bearer {CREDENTIALS}")
@@ -143,9 +146,9 @@ async fn server_rounds(of: impl FnOnce(&Peers, u16) -> Command, spoken: &[(Versi
     }
 }
 
-const V10: [(Version, Binding); 2] = [
-    (Version::V10, Binding::JsonRpc),
-    (Version::V10, Binding::HttpJson),
+const V10: [(ProtocolVersion, ProtocolBinding); 2] = [
+    (ProtocolVersion::V10, ProtocolBinding::JsonRpc),
+    (ProtocolVersion::V10, ProtocolBinding::HttpJson),
 ];
 
 /// Goal: our client loses nothing of the Python SDK's server. Method: a round over each binding.
@@ -167,7 +170,7 @@ async fn python_server_of_0_3() {
         let arguments = [script("a2a_old.py"), "server".to_owned(), port.to_string()];
         with(peers.command(&peers.python("python-a2a-old")), arguments)
     };
-    server_rounds(server, &[(Version::V03, Binding::JsonRpc)]).await;
+    server_rounds(server, &[(ProtocolVersion::V03, ProtocolBinding::JsonRpc)]).await;
 }
 
 /// Goal: nor of the TypeScript SDK's server. Method: a round over each binding.

@@ -1,12 +1,14 @@
 use actix_web::web::{self, Bytes};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
-use callboard::a2a::outbound::{Binding, Peer, RemoteA2a, RemoteOptions, Version};
+use callboard::a2a::outbound::{
+    A2aClient, ProtocolBinding, ProtocolVersion, RemoteA2aAgent, RemoteOptions,
+};
 use callboard::a2a::wire::{
     AuthenticationInfo, Message, Part, Role, SendMessageConfiguration, SendMessageRequest,
     SendMessageResponse, Task, TaskPushNotificationConfig,
 };
-use callboard::message::surface::CallTool;
-use callboard::message::{Answer, ElicitAnswer, Question, RawObject};
+use callboard::message::capabilities::CallTool;
+use callboard::message::{Answer, ElicitationAnswer, Question, RawObject};
 use callboard::{AgentRef, CallEvent, System};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -16,15 +18,15 @@ use crate::kit::{SOON, soon};
 use crate::round::{ECHOED, NAME};
 
 /// A round with the agent at `url`.
-pub async fn round(url: &str, version: Version, binding: Binding) -> Value {
+pub async fn round(url: &str, version: ProtocolVersion, binding: ProtocolBinding) -> Value {
     let system = System::start(1).unwrap();
     let options = RemoteOptions {
         versions: vec![version],
         bindings: vec![binding],
         ..RemoteOptions::default()
     };
-    let remote = RemoteA2a::new(url.parse().unwrap(), options).unwrap();
-    let (peer, agent) = (remote.peer().clone(), system.spawn(remote));
+    let remote = RemoteA2aAgent::new(url.parse().unwrap(), options).unwrap();
+    let (peer, agent) = (remote.client().clone(), system.spawn(remote));
     let echoed = call(&agent, &format!("echo {ECHOED}")).await;
     let counted = call(&agent, "count").await;
     let asked = call(&agent, "ask").await;
@@ -38,7 +40,7 @@ pub async fn round(url: &str, version: Version, binding: Binding) -> Value {
     })
 }
 
-/// What came of a call.
+/// Result of a call.
 #[derive(Default)]
 struct Heard {
     said: Vec<String>,
@@ -69,7 +71,7 @@ async fn call(agent: &AgentRef, text: &str) -> Heard {
                     panic!("{:?}", pending.question)
                 };
                 heard.asked = form.message();
-                pending.answer(Answer::Elicit(ElicitAnswer::accept(
+                pending.answer(Answer::Elicit(ElicitationAnswer::accept(
                     json!({ "text": NAME }),
                 )));
             }
@@ -101,16 +103,16 @@ fn saying(text: &str, push: Option<TaskPushNotificationConfig>) -> SendMessageRe
     }
 }
 
-async fn begun(peer: &Peer, request: SendMessageRequest) -> Task {
+async fn begun(peer: &A2aClient, request: SendMessageRequest) -> Task {
     match peer.send(request).await.unwrap() {
         SendMessageResponse::Task(task) => task,
         SendMessageResponse::Message(_) => panic!("a message came in place of a task"),
     }
 }
 
-async fn cancelled(peer: &Peer) -> String {
+async fn cancelled(peer: &A2aClient) -> String {
     let task = begun(peer, saying("wait", None)).await;
-    let state = peer.cancel(&task.id).await.unwrap().status.state;
+    let state = peer.cancel_task(&task.id).await.unwrap().status.state;
     format!("{state:?}")
         .to_lowercase()
         .replace("cancelled", "canceled")
@@ -120,7 +122,7 @@ async fn cancelled(peer: &Peer) -> String {
 const NEWS_MAX: usize = 64;
 
 /// The `Authorization` that came with the news that a task is completed.
-async fn pushed(peer: &Peer) -> String {
+async fn pushed(peer: &A2aClient) -> String {
     let (tell, mut told) = mpsc::channel(NEWS_MAX);
     let hook = HttpServer::new(move || {
         let tell = tell.clone();

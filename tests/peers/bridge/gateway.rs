@@ -35,7 +35,7 @@ impl Topology {
         let head = "[node]\nname = \"matrix\"\n";
         let listener =
             "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
-        let text = format!("{head}{listener}trust = \"loopback_operator\"\n{sections}");
+        let text = format!("{head}{listener}anonymous = \"operator\"\n{sections}");
         std::fs::write(&file, text).unwrap();
         Self {
             file,
@@ -60,7 +60,7 @@ fn declaration(upstream: &Upstream) -> String {
     // A string of JSON is one of TOML.
     let reach = match &upstream.reach {
         Reach::Child(command) => format!(
-            "command = {}\nenvironment = [\"CALLBOARD_PEERS\"]",
+            "command = {}\nenv_passthrough = [\"CALLBOARD_PEERS\"]",
             json!(command)
         ),
         Reach::Url(url) => format!("url = {}", json!(url)),

@@ -22,7 +22,7 @@ use upstreams::{Upstream, Upstreams};
 
 /// Every row starts processes: more at once only wait for each other.
 const ROWS_AT_ONCE: usize = 3;
-/// How long a server may take to do what it does when a call is given up.
+/// Timeout for a server's reaction to a cancelled call.
 const GIVING_UP_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -84,7 +84,7 @@ async fn nothing_is_lost(peers: &Peers, targets: &[(&Upstream, Target)]) {
     );
 }
 
-/// What one client loses.
+/// Returns the losses of one client.
 async fn row_of(
     peers: &Peers,
     row: Row,
@@ -117,7 +117,7 @@ async fn row_of(
     lost
 }
 
-/// What can be done with the two.
+/// Returns the plan for a client and a server.
 fn plan(row: Row, upstream: &Upstream, file: &Path) -> Plan {
     let waits = upstream.waits && row.gives_up();
     // First, so that the rest shows that the connection is whole.

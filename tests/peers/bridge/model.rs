@@ -1,5 +1,5 @@
-//! What a server asks its caller's model, a language model answers here: 135 million parameters, on this machine's
-//! processor, behind an address that speaks OpenAI's chat completions.
+//! Model that answers sampling requests: 135 million parameters on this machine's processor, behind
+//! an address with OpenAI's chat completions.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::rmcp::{caller, without_session};
 use crate::round::{Kind, Step};
 
 /// Goal: a server without any key has a language model to ask. Method: the reference server's sampling request is answered
-/// by an agent that stands for that model (`magictunnel_handled`), for a client that can answer nothing of the kind itself;
+/// by an agent that stands for that model (`models`), for a client that can answer nothing of the kind itself;
 /// the tool's result has what the model wrote, and what it used. What a model writes is its own business: it only isn't
 /// nothing.
 #[actix_web::test]
@@ -34,7 +34,7 @@ async fn a_language_model_answers_a_server() {
         "[[agent]]\nkind = \"model\"\nid = \"small\"\nprovider = \"openai_compatible\"\n\
          model = \"smollm2-135m-instruct\"\nurl = {}\n\
          [[upstream]]\nid = \"everything\"\ncommand = {}\nsupports_sampling = true\n\
-         [routing.sampling]\ndefault_strategy = \"magictunnel_handled\"\n",
+         [routing.sampling]\ndefault_strategy = \"models\"\n",
         json!(model.url("http", "/v1")),
         json!([node.as_path(), everything.as_path(), Path::new("stdio")]),
     );

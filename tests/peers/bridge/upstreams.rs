@@ -12,7 +12,7 @@ pub struct Upstream {
     pub reach: Reach,
     /// The only era to speak, where the server has both.
     pub era: Option<Era>,
-    /// What it has, but for `wait`.
+    /// Plan of the server, without `wait`.
     pub plan: Plan,
     /// Whether it has the tool `wait`.
     pub waits: bool,

@@ -53,7 +53,7 @@ pub async fn start() -> String {
 #[derive(Clone)]
 struct Asker;
 
-/// What it asks, or says to what was answered.
+/// Next turn: questions, or the text for the answers.
 enum Turn {
     Ask(InputRequests),
     Say(String),
@@ -129,7 +129,7 @@ fn ask_roots() -> InputRequest {
     InputRequest::ListRoots(ListRootsRequest::default())
 }
 
-/// What stands in the answer under `key`.
+/// Returns the text of the answer to `key`.
 fn text(answers: &BTreeMap<String, Value>, key: &str) -> String {
     let at = match key {
         "capital" => "/content/text",

@@ -5,7 +5,7 @@ pub mod asker;
 pub mod caller;
 
 use callboard::System;
-use callboard::mcp::outbound::{Endpoint, Era};
+use callboard::mcp::outbound::{Era, ServerEndpoint};
 use rmcp::ClientLifecycleMode;
 use rmcp::model::ProtocolVersion;
 
@@ -16,7 +16,7 @@ use crate::server;
 /// How both servers here say that a tool failed.
 pub const FAILED: &str = "error: on purpose";
 
-/// What the server here has, but for `wait`.
+/// Plan of this server, without `wait`.
 pub fn plan() -> Plan {
     [
         vec![round::tools(&asker::TOOLS)],
@@ -64,7 +64,11 @@ async fn rmcp_client_without_session() {
 async fn our_client(era: Era) {
     let theirs = asker::start().await;
     let system = System::start(1).unwrap();
-    let server = connect(&system, Endpoint::url(&theirs).unwrap(), Some(era));
+    let server = connect(
+        &system,
+        ServerEndpoint::from_url(&theirs).unwrap(),
+        Some(era),
+    );
     client::round(&server, steps(&plan()))
         .await
         .assert_whole(&plan());

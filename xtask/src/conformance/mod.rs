@@ -12,22 +12,23 @@ use crate::tally::Tally;
 use score::Sheet;
 pub use server::Server;
 
-/// How long the suite waits for our client in one scenario, in milliseconds. It runs all of them at once.
+/// Timeout of our client in one scenario, in milliseconds. The suite runs all scenarios at once.
 const CLIENT_TIME_MAX_MS: &str = "60000";
 
 /// One run of the suite.
 struct Run {
     name: &'static str,
     side: Side,
-    /// What picks the scenarios.
+    /// Arguments that select the scenarios.
     selection: &'static [&'static str],
-    /// How many the revision requires: another number is a failure, for then something wasn't run.
+    /// Number of scenarios that the revision requires. Any other number is a failure, because some
+    /// were not run.
     required: usize,
     /// Of those that a revision doesn't score (extensions, scenarios younger than it): how many must hold all the same.
     beside: usize,
 }
 
-/// What is under test.
+/// Side under test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// `examples/conformance_server`.

@@ -1,4 +1,4 @@
-//! What the suite said, scenario by scenario.
+//! Results of the conformance suite by scenario.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::command::Outcome;
 
-/// What one run came to.
+/// Results of one run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sheet {
     scores: Vec<Score>,

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::command::{Outcome, end, program};
 
-/// How long it may take until it listens.
+/// Timeout until the server listens.
 const START_TIME_MAX: Duration = Duration::from_secs(30);
-/// How often that is tried.
+/// Interval between two attempts to connect.
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
 /// Ended when it is dropped.
@@ -42,12 +42,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it answers. The suite wants a name or address of this machine.
+    /// Returns the server's URL. The suite needs a name or address of this machine.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// Where it listens.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -288,7 +288,7 @@ fn sum(sizes: &Sizes, counts: impl Fn(&str) -> bool) -> Size {
     })
 }
 
-/// What is delivered: no examples, benches, fuzzing or tasks.
+/// Returns whether a row is part of the product, not an example, bench, fuzz target or task.
 fn is_product(row: &str) -> bool {
     row.starts_with("callboard")
         && !row.contains(' ')

@@ -216,7 +216,7 @@ fn unquoted(literal: &str) -> String {
     literal.trim_matches('"').to_owned()
 }
 
-/// How many characters the operator at the start has.
+/// Returns the length of the leading operator, in characters.
 fn operator(trees: &[TokenTree]) -> usize {
     let mut text = String::new();
     for tree in trees.iter().take(3) {

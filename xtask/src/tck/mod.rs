@@ -25,9 +25,9 @@ struct Kit {
     branch: &'static str,
     /// Its Python environment, beside the peers.
     environment: &'static str,
-    /// What the agent is built with for it, besides the default.
+    /// Cargo features of the agent, besides the default.
     features: &'static [&'static str],
-    /// What its runner is told; `{at}` is the agent's address.
+    /// Arguments of the runner; `{at}` is the agent's address.
     arguments: &'static [&'static str],
     /// Files that it writes into `reports`: what they are about.
     reports: &'static [(&'static str, &'static str)],

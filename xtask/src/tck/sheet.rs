@@ -1,4 +1,4 @@
-//! What the kit said, test by test and requirement by requirement.
+//! Results of the A2A kit by test and requirement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::command::Outcome;
 /// Longest reason that is written, in characters.
 const REASON_CHARS_MAX: usize = 240;
 
-/// What a branch of the kit came to.
+/// Results of one branch of the kit.
 #[derive(Debug, Default)]
 pub struct Sheet {
     version: String,
@@ -151,7 +151,7 @@ impl Sheet {
         Ok(())
     }
 
-    /// How many of its tests passed, failed and were skipped.
+    /// Returns the numbers of passed, failed and skipped tests.
     pub fn sums(&self) -> String {
         let count = |outcomes: &[&str]| {
             self.reports

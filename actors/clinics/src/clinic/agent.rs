@@ -2,55 +2,58 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use callboard_message::{Failure, Principal, PrincipalKind};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
+use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers};
 
 use super::config::{ClinicConfig, ClinicError};
 use super::messages::{
-    CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches,
-    Medications, PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients,
-    QUERY_BYTES_MAX, Query, Record, check_patient_id, notes_identify,
+    CheckMedications, FieldClass, GetPatient, ListPatients, MATCHES_MAX, Medications,
+    PATIENTS_LISTED_MAX, PatientField, PatientFile, PatientList, PatientRecord, PatientRow,
+    PatientView, QUERY_BYTES_MAX, QueryMatches, QueryPatients, check_patient_id, notes_identify,
 };
-use super::store::{Store, expression};
+use super::store::{ClinicStore, fts_expression};
 
-/// Most messages of one type that a clinic reads for at the same time; further ones wait in its mailbox.
-pub const READS_IN_FLIGHT_MAX: u32 = 16;
+/// Maximum number of messages of one type that a clinic agent handles at the same time. Further
+/// ones wait in its mailbox.
+pub const PENDING_READS_MAX: u32 = 16;
 
-/// A clinic as an agent: a private database behind [`ListPatients`](super::ListPatients),
-/// [`GetPatient`](super::GetPatient), [`CheckMedications`](super::CheckMedications) and [`Query`](super::Query).
-/// Cheap to clone; clones share the database.
+/// Clinic agent: answers [`ListPatients`](super::ListPatients), [`GetPatient`](super::GetPatient),
+/// [`CheckMedications`](super::CheckMedications) and [`QueryPatients`](super::QueryPatients) from a
+/// private database. Cheap to clone; clones share the database.
 #[derive(derive_more::Debug, Clone)]
-#[debug("Clinic({})", silo.id)]
+#[debug("Clinic({})", backend.id)]
 pub struct Clinic {
-    silo: Arc<Silo>,
+    backend: Arc<ClinicBackend>,
 }
 
 impl Clinic {
-    /// Opens the clinic's database; at first start creates it and fills it from the seed.
+    /// Opens the clinic's database. At the first start, creates it and fills it from the seed file.
     ///
     /// # Errors
-    /// A start that fails leaves no patient behind and may be tried again. See [`ClinicError`] for what to do.
+    /// [`ClinicError`], whose message tells what to do. A failed start leaves no patient data
+    /// behind and can be repeated.
     pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
         Ok(Self {
-            silo: Arc::new(Silo::open(config).await?),
+            backend: Arc::new(ClinicBackend::open(config).await?),
         })
     }
 }
 
 impl Agent for Clinic {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<ListPatients>(READS_IN_FLIGHT_MAX)
-            .concurrent::<GetPatient>(READS_IN_FLIGHT_MAX)
-            .concurrent::<CheckMedications>(READS_IN_FLIGHT_MAX)
-            .concurrent::<Query>(READS_IN_FLIGHT_MAX);
+        on.concurrent::<ListPatients>(PENDING_READS_MAX)
+            .concurrent::<GetPatient>(PENDING_READS_MAX)
+            .concurrent::<CheckMedications>(PENDING_READS_MAX)
+            .concurrent::<QueryPatients>(PENDING_READS_MAX);
     }
 
-    /// A read that is dropped leaves nothing half done.
-    fn profile() -> Profile {
-        Profile::default().cancel_safe()
+    /// Returns the agent's profile: requests may be cancelled at any time, because its handlers
+    /// only read.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().cancel_safe()
     }
 
     fn observe(&self) -> serde_json::Value {
-        serde_json::json!({ "clinic": self.silo.id, "specialty": self.silo.specialty })
+        serde_json::json!({ "clinic": self.backend.id, "specialty": self.backend.specialty })
     }
 }
 
@@ -58,9 +61,9 @@ impl ConcurrentHandler<ListPatients> for Clinic {
     fn handle(
         &mut self,
         _message: ListPatients,
-        _cx: Cx,
-    ) -> impl Future<Output = Result<Patients, Failure>> + Send + 'static {
-        let silo = self.silo.clone();
+        _cx: Context,
+    ) -> impl Future<Output = Result<PatientList, Failure>> + Send + 'static {
+        let silo = self.backend.clone();
         async move { silo.list_patients().await }
     }
 }
@@ -69,9 +72,9 @@ impl ConcurrentHandler<GetPatient> for Clinic {
     fn handle(
         &mut self,
         message: GetPatient,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<PatientFile, Failure>> + Send + 'static {
-        let silo = self.silo.clone();
+        let silo = self.backend.clone();
         async move { silo.get_patient(message, cx.principal()).await }
     }
 }
@@ -80,36 +83,36 @@ impl ConcurrentHandler<CheckMedications> for Clinic {
     fn handle(
         &mut self,
         message: CheckMedications,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<Medications, Failure>> + Send + 'static {
-        let silo = self.silo.clone();
+        let silo = self.backend.clone();
         async move { silo.check_medications(message, cx.principal()).await }
     }
 }
 
-impl ConcurrentHandler<Query> for Clinic {
+impl ConcurrentHandler<QueryPatients> for Clinic {
     fn handle(
         &mut self,
-        message: Query,
-        _cx: Cx,
-    ) -> impl Future<Output = Result<Matches, Failure>> + Send + 'static {
-        let silo = self.silo.clone();
+        message: QueryPatients,
+        _cx: Context,
+    ) -> impl Future<Output = Result<QueryMatches, Failure>> + Send + 'static {
+        let silo = self.backend.clone();
         async move { silo.query(message).await }
     }
 }
 
-/// What the agent answers from: one clinic's database behind its field-level policy.
-pub(super) struct Silo {
+/// Shared state of a clinic agent: its database and its field-level policy.
+pub(super) struct ClinicBackend {
     pub id: String,
     pub specialty: String,
-    access: Access,
-    store: Store,
+    access: FieldPolicy,
+    store: ClinicStore,
 }
 
-impl Silo {
+impl ClinicBackend {
     pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
-        let access = Access::new(&config)?;
-        let store = Store::open(&config).await?;
+        let access = FieldPolicy::new(&config)?;
+        let store = ClinicStore::open(&config).await?;
         Ok(Self {
             id: config.id,
             specialty: config.specialty,
@@ -118,14 +121,14 @@ impl Silo {
         })
     }
 
-    pub async fn list_patients(&self) -> Result<Patients, Failure> {
+    pub async fn list_patients(&self) -> Result<PatientList, Failure> {
         let found = self
             .store
             .patients(PATIENTS_LISTED_MAX + 1)
             .await
-            .map_err(|e| self.unread(e))?;
-        let (patients, truncated) = first(found, PATIENTS_LISTED_MAX);
-        Ok(Patients {
+            .map_err(|e| self.read_failure(e))?;
+        let (patients, truncated) = truncate_rows(found, PATIENTS_LISTED_MAX);
+        Ok(PatientList {
             patients,
             truncated,
         })
@@ -141,10 +144,10 @@ impl Silo {
             .store
             .record(&message.patient_id)
             .await
-            .map_err(|e| self.unread(e))?;
+            .map_err(|e| self.read_failure(e))?;
         let patient = self
             .access
-            .view(record.ok_or_else(no_such_patient)?, principal);
+            .visible_record(record.ok_or_else(patient_not_found)?, principal);
         Ok(PatientFile { patient })
     }
 
@@ -154,7 +157,7 @@ impl Silo {
         principal: &Principal,
     ) -> Result<Medications, Failure> {
         check_patient_id(&message.patient_id)?;
-        if !self.access.may_see(Field::Medications, principal) {
+        if !self.access.may_see(PatientField::Medications, principal) {
             let why = "this clinic answers medications only to a trusted principal with an allowed purpose";
             return Err(Failure::denied(why));
         }
@@ -162,33 +165,37 @@ impl Silo {
             .store
             .medications(&message.patient_id)
             .await
-            .map_err(|e| self.unread(e))?;
-        let (patient_id, medications) = found.ok_or_else(no_such_patient)?;
+            .map_err(|e| self.read_failure(e))?;
+        let (patient_id, medications) = found.ok_or_else(patient_not_found)?;
         Ok(Medications {
             patient_id,
             medications,
         })
     }
 
-    pub async fn query(&self, message: Query) -> Result<Matches, Failure> {
+    pub async fn query(&self, message: QueryPatients) -> Result<QueryMatches, Failure> {
         if message.query.len() > QUERY_BYTES_MAX {
             return Err(Failure::invalid(format!(
                 "query is longer than {QUERY_BYTES_MAX} bytes"
             )));
         }
-        // The same for everyone, so that a search is never a way to an identity.
-        let columns = [Field::Condition, Field::Medications, Field::Notes]
-            .iter()
-            .filter(|field| !self.access.identifying.contains(field));
-        let columns: Vec<String> = columns.map(Field::to_string).collect();
-        let expression = expression(&message.query, &self.store.synonyms, &columns)?;
+        // The same columns for every principal, so that a search can't reveal an identity.
+        let columns = [
+            PatientField::Condition,
+            PatientField::Medications,
+            PatientField::Notes,
+        ]
+        .iter()
+        .filter(|field| !self.access.identifying.contains(field));
+        let columns: Vec<String> = columns.map(PatientField::to_string).collect();
+        let expression = fts_expression(&message.query, &self.store.synonyms, &columns)?;
         let found = self
             .store
             .search(&expression, MATCHES_MAX + 1)
             .await
-            .map_err(|e| self.unread(e))?;
-        let (matches, truncated) = first(found, MATCHES_MAX);
-        Ok(Matches {
+            .map_err(|e| self.read_failure(e))?;
+        let (matches, truncated) = truncate_rows(found, MATCHES_MAX);
+        Ok(QueryMatches {
             specialty: self.specialty.clone(),
             query: message.query,
             matches,
@@ -196,8 +203,9 @@ impl Silo {
         })
     }
 
-    /// What the sender may know of a failed read: the cause is for the operator.
-    fn unread(&self, error: sqlx::Error) -> Failure {
+    /// Logs the cause of a failed read for the operator. Returns a failure for the caller that
+    /// doesn't reveal the cause.
+    fn read_failure(&self, error: sqlx::Error) -> Failure {
         if matches!(error, sqlx::Error::PoolTimedOut) {
             return Failure::overloaded("the clinic has too many reads under way: try again later");
         }
@@ -210,39 +218,40 @@ impl Silo {
     }
 }
 
-fn first(mut rows: Vec<PatientRow>, rows_max: usize) -> (Vec<PatientRow>, bool) {
+fn truncate_rows(mut rows: Vec<PatientRow>, rows_max: usize) -> (Vec<PatientRow>, bool) {
     let truncated = rows.len() > rows_max;
     rows.truncate(rows_max);
     (rows, truncated)
 }
 
-fn no_such_patient() -> Failure {
+fn patient_not_found() -> Failure {
     Failure::not_found("this clinic has no patient with that patient_id")
 }
 
-/// The scope that lets a principal other than the local operator ask for identities.
+/// Scope that a principal other than the local operator needs to see patients' identities. The
+/// purpose of its call must be allowed too.
 pub const IDENTITY_SCOPE: &str = "patient.identity";
-/// Field-level policy: who may see which field, and for what.
+/// Field-level access policy: which principal sees which field, for which purpose.
 #[derive(Debug)]
-struct Access {
-    identifying: BTreeSet<Field>,
+struct FieldPolicy {
+    identifying: BTreeSet<PatientField>,
     purposes_allowed: Vec<String>,
 }
 
-impl Access {
+impl FieldPolicy {
     fn new(config: &ClinicConfig) -> Result<Self, ClinicError> {
-        let class = |field: Field| {
+        let class = |field: PatientField| {
             config
                 .classes
                 .get(&field)
                 .copied()
                 .unwrap_or_else(|| field.class_default())
         };
-        let identifying: BTreeSet<_> = Field::ALL
+        let identifying: BTreeSet<_> = PatientField::ALL
             .into_iter()
-            .filter(|f| class(*f) == DataClass::Identifying)
+            .filter(|f| class(*f) == FieldClass::Identifying)
             .collect();
-        match [Field::PatientId, Field::Condition]
+        match [PatientField::PatientId, PatientField::Condition]
             .into_iter()
             .find(|field| identifying.contains(field))
         {
@@ -254,30 +263,38 @@ impl Access {
         }
     }
 
-    /// Whether the principal may see the field.
-    fn may_see(&self, field: Field, principal: &Principal) -> bool {
+    /// Returns whether the principal may see the field of a patient's record.
+    fn may_see(&self, field: PatientField, principal: &Principal) -> bool {
         !self.identifying.contains(&field) || may_identify(principal, &self.purposes_allowed)
     }
 
-    /// The record without what the principal may not see.
-    fn view(&self, record: Record, principal: &Principal) -> PatientView {
-        let mut redacted: Vec<Field> = Field::ALL
+    /// Returns the patient's record without the fields that the principal may not see.
+    fn visible_record(&self, record: PatientRecord, principal: &Principal) -> PatientView {
+        let mut redacted: Vec<PatientField> = PatientField::ALL
             .into_iter()
             .filter(|f| !self.may_see(*f, principal))
             .collect();
-        if !redacted.is_empty() && !redacted.contains(&Field::Notes) && notes_identify(&record) {
-            redacted.push(Field::Notes);
+        if !redacted.is_empty()
+            && !redacted.contains(&PatientField::Notes)
+            && notes_identify(&record)
+        {
+            redacted.push(PatientField::Notes);
         }
-        let seen = |field: Field, value: String| (!redacted.contains(&field)).then_some(value);
+        let seen =
+            |field: PatientField, value: String| (!redacted.contains(&field)).then_some(value);
         PatientView {
-            name: seen(Field::Name, record.name),
-            birth_date: seen(Field::BirthDate, record.birth_date),
-            government_id_scheme: seen(Field::GovernmentIdScheme, record.government_id_scheme),
-            government_id: seen(Field::GovernmentId, record.government_id),
-            address: seen(Field::Address, record.address),
-            phone: seen(Field::Phone, record.phone),
-            notes: seen(Field::Notes, record.notes),
-            medications: (!redacted.contains(&Field::Medications)).then_some(record.medications),
+            name: seen(PatientField::Name, record.name),
+            birth_date: seen(PatientField::BirthDate, record.birth_date),
+            government_id_scheme: seen(
+                PatientField::GovernmentIdScheme,
+                record.government_id_scheme,
+            ),
+            government_id: seen(PatientField::GovernmentId, record.government_id),
+            address: seen(PatientField::Address, record.address),
+            phone: seen(PatientField::Phone, record.phone),
+            notes: seen(PatientField::Notes, record.notes),
+            medications: (!redacted.contains(&PatientField::Medications))
+                .then_some(record.medications),
             patient_id: record.patient_id,
             condition: record.condition,
             redacted,
@@ -285,8 +302,8 @@ impl Access {
     }
 }
 
-/// Whether the principal may be told who a patient is: it must be the local operator or hold [`IDENTITY_SCOPE`], and it
-/// must ask for one of the purposes that are allowed. Neither is enough alone.
+/// Returns whether the principal may see patients' identities. It must be the local operator or
+/// hold [`IDENTITY_SCOPE`], and its purpose must be allowed; both are required.
 pub(crate) fn may_identify(principal: &Principal, purposes_allowed: &[String]) -> bool {
     let trusted = principal.kind == PrincipalKind::LocalOperator
         || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);

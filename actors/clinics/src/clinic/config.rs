@@ -4,141 +4,151 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::messages::{DataClass, Field};
+use super::messages::{FieldClass, PatientField};
 
-/// The purpose for which identities are answered where the topology names none.
+/// Default of [`ClinicConfig::purposes_allowed`]: the purpose for which identifying fields are
+/// returned if the topology names none.
 pub const PURPOSE_DEFAULT: &str = "treatment";
 
-/// A clinic as the topology declares it. Paths are as the process sees them: the reader of the topology resolves them.
+/// Configuration of a clinic agent in the topology. The reader of the topology must have resolved
+/// relative paths already.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClinicConfig {
-    /// The agent's id, for example `clinic_a`. It is written into the database and must stay the same.
+    /// Agent id, for example `clinic_a`. It is stored in the database and must not change
+    /// afterwards.
     pub id: String,
-    /// For example `cardiology`; answered with every query.
+    /// Medical specialty, for example `cardiology`; part of every query result.
     pub specialty: String,
-    /// The clinic's own SQLite file. Created, with its folder, at first start.
+    /// Path of the clinic's SQLite file. Created, with its folder, at the first start.
     pub database: PathBuf,
-    /// Records (`.json` or `.toml`) that fill the database at first start; not read again.
+    /// Path of the seed file (`.json` or `.toml`), whose records fill the database at the first
+    /// start. It isn't read again later.
     pub seed: PathBuf,
-    /// The purposes for which a patient's identity may be answered. `["treatment"]` when left out.
+    /// Purposes for which identifying fields may be returned. Default: `["treatment"]`.
     #[serde(default = "purposes_default")]
     pub purposes_allowed: Vec<String>,
-    /// The class of each field. A field that is left out has [`Field::class_default`].
+    /// Sensitivity class of each field. A field without an entry has
+    /// [`PatientField::class_default`].
     #[serde(default)]
-    pub classes: BTreeMap<Field, DataClass>,
+    pub classes: BTreeMap<PatientField, FieldClass>,
 }
 
 fn purposes_default() -> Vec<String> {
     vec![PURPOSE_DEFAULT.to_owned()]
 }
 
-/// Error that keeps a clinic from opening. Each variant tells the operator what to do next; none holds patient text.
+/// Error of opening a clinic's database. Each message tells the operator what to do next; none
+/// holds patient data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClinicError {
-    /// Every list shows ids and conditions: they can't be withheld.
+    /// The configuration makes a field of patient lists (id or condition) `identifying`, but lists
+    /// return these fields to everyone.
     #[error(
         "failed to open the clinic: `{field}` is in every list of patients, so its class can't be `identifying`"
     )]
     FieldIsListed {
-        /// The field to give another class.
-        field: Field,
+        /// Field that needs another class.
+        field: PatientField,
     },
-    /// The database is new and there is nothing to fill it with: put the seed there and start again.
+    /// The database is new, and the seed file that should fill it can't be read.
     #[error("failed to read the seed {path}, which the first start needs: {source}")]
     SeedUnreadable {
-        /// Where it should be.
+        /// Path of the seed file.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// The seed isn't `.json` or `.toml` of the documented shape: correct it there.
+    /// The seed file isn't JSON or TOML of the documented structure.
     #[error(
         "failed to understand the seed {path}: its shape is wrong at line {line}, column {column}"
     )]
     SeedMalformed {
-        /// The seed.
+        /// Path of the seed file.
         path: PathBuf,
-        /// From 1.
+        /// Line of the error in the seed file, from 1.
         line: usize,
-        /// From 1; 0 where it isn't known.
+        /// Column of the error in the seed file, from 1; 0 if unknown.
         column: usize,
     },
-    /// A record of the seed breaks a rule: correct it.
+    /// A record of the seed file breaks a validation rule.
     #[error("failed to accept the seed {path}: {what} {index} (counted from 0) {rule}")]
     SeedRefused {
-        /// The seed.
+        /// Path of the seed file.
         path: PathBuf,
-        /// `patient` or `synonym`.
+        /// Kind of the invalid record: `patient` or `synonym`.
         what: &'static str,
-        /// Its place in the list.
+        /// Index of the invalid record among those of its kind, from 0.
         index: usize,
-        /// The rule that it breaks.
+        /// Validation rule that the record breaks, worded as the end of a sentence about the
+        /// record.
         rule: String,
     },
-    /// The seed is over a limit: split it or shorten it.
+    /// The seed file exceeds a limit.
     #[error("failed to accept the seed {path}: more than {max} {unit}")]
     SeedTooLarge {
-        /// The seed.
+        /// Path of the seed file.
         path: PathBuf,
-        /// The limit.
+        /// Value of the exceeded limit.
         max: usize,
-        /// The limit's unit.
+        /// Unit of the exceeded limit: `bytes`, `patients` or `synonym phrases`.
         unit: &'static str,
     },
-    /// The database's folder or file can't be made: check path and rights.
+    /// The database's folder or file can't be created.
     #[error("failed to create the database {path}: {source}")]
     NotCreated {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// The file isn't an intact SQLite database: restore it from a backup, or move it away to begin from the seed.
+    /// The database file isn't an intact SQLite database. Restore a backup, or move the file away
+    /// to start again from the seed.
     #[error(
         "failed to open the database {path}: it is damaged; restore a backup, or move it away to begin anew"
     )]
     Damaged {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
-    /// The file is a database of some other program: name another file.
+    /// The database file belongs to another program.
     #[error("failed to open the database {path}: it isn't a clinic's")]
     NotAClinic {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
-    /// The file belongs to another clinic, and silos don't mix: name another file.
+    /// The database file belongs to a clinic with another id.
     #[error(
         "failed to open the database {path}: it belongs to the clinic `{found}`, not to `{expected}`"
     )]
     OtherClinic {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// Whose it is.
+        /// Clinic id stored in the file.
         found: String,
-        /// Who asked.
+        /// Clinic id of the configuration.
         expected: String,
     },
-    /// A newer version of this program wrote the file: start that one.
+    /// The database file was written by a newer version of this program.
     #[error(
         "failed to open the database {path}: its schema is version {found}, this program knows up to {known}"
     )]
     NewerSchema {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// The file's version.
+        /// Schema version of the file.
         found: i64,
-        /// The newest that is known.
+        /// Newest schema version that this program knows.
         known: i64,
     },
-    /// SQLite said no: its message tells whether to wait, make room or change rights.
+    /// SQLite failed to open the database. Its message tells whether to wait, free space or change
+    /// permissions.
     #[error("failed to use the database {path}: {source}")]
     Database {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// What SQLite said.
+        /// Error of the database driver.
         source: sqlx::Error,
     },
 }

@@ -7,31 +7,32 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-/// Longest patient id, in bytes.
+/// Maximum length of a patient id, in bytes.
 pub const PATIENT_ID_BYTES_MAX: usize = 64;
-/// Longest query, in bytes.
+/// Maximum length of the text of [`QueryPatients`], in bytes.
 pub const QUERY_BYTES_MAX: usize = 512;
-/// Most rows in an answer to [`Query`]; more are announced by `truncated`.
+/// Maximum rows in the reply to [`QueryPatients`]; `truncated` is set if there are more.
 pub const MATCHES_MAX: usize = 100;
-/// Most rows in an answer to [`ListPatients`]; more are announced by `truncated`.
+/// Maximum rows in the reply to [`ListPatients`]; `truncated` is set if there are more.
 pub const PATIENTS_LISTED_MAX: usize = 1_000;
 
-/// A word of a name this long, in characters, gives its bearer away in a note; shorter ones are "de", "van", initials.
+/// Minimum length, in characters, of a name's word that makes notes identifying if they contain it.
+/// Shorter words are ignored, for example "de", "van" and initials.
 const NAME_WORD_CHARS_MIN: usize = 3;
 
 /// Lists the clinic's patients: id and condition of each, no names.
 #[derive(Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[message(name = "list_patients", reply = Patients, fallible)]
+#[message(name = "list_patients", reply = PatientList, fallible)]
 pub struct ListPatients {}
 
-/// Gets one patient's file by id. Fields that say who the patient is are withheld unless principal and purpose allow
-/// them; the withheld fields are named in `redacted`.
+/// Gets one patient's file by id. Fields that identify the patient are withheld unless principal
+/// and purpose allow them; the withheld fields are named in `redacted`.
 #[derive(Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[message(name = "get_patient", reply = PatientFile, fallible)]
 pub struct GetPatient {
-    /// The clinic's number for the patient, for example `CARD-001`.
+    /// Id of the patient in the clinic, for example `CARD-001`.
     #[schemars(length(min = 1, max = 64))]
     pub patient_id: String,
 }
@@ -41,7 +42,7 @@ pub struct GetPatient {
 #[serde(deny_unknown_fields)]
 #[message(name = "check_medications", reply = Medications, fallible)]
 pub struct CheckMedications {
-    /// The clinic's number for the patient, for example `CARD-001`.
+    /// Id of the patient in the clinic, for example `CARD-001`.
     #[schemars(length(min = 1, max = 64))]
     pub patient_id: String,
 }
@@ -52,60 +53,63 @@ pub struct CheckMedications {
 // A query may name a person: it is never printed. An answer's rows neither.
 #[debug("Query({} bytes)", query.len())]
 #[serde(deny_unknown_fields)]
-#[message(name = "query", reply = Matches, fallible)]
-pub struct Query {
+#[message(name = "query", reply = QueryMatches, fallible)]
+#[schemars(rename = "Query")]
+pub struct QueryPatients {
     /// The words to find, for example `psoriasis`.
     #[schemars(length(min = 1, max = 512))]
     pub query: String,
 }
 
-/// What may be said of a patient in a list.
+/// Row of a patient list: id and condition, without identifying fields.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("PatientRow(..)")]
 pub struct PatientRow {
-    /// The clinic's number for the patient.
+    /// Id of the patient in the clinic, for example `CARD-001`.
     pub patient_id: String,
-    /// What the patient is treated for.
+    /// Condition that the patient is treated for.
     pub condition: String,
 }
 
-/// Answers [`ListPatients`].
+/// Reply to [`ListPatients`]: patients with id and condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Patients {
-    /// By id, at most [`PATIENTS_LISTED_MAX`].
+#[schemars(rename = "Patients")]
+pub struct PatientList {
+    /// Patients sorted by id, at most [`PATIENTS_LISTED_MAX`].
     pub patients: Vec<PatientRow>,
-    /// There are more than these; absent when there aren't.
+    /// Whether there are more patients than listed; absent if not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// Answers [`GetPatient`].
+/// Reply to [`GetPatient`]: one patient's record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PatientFile {
-    /// What the asking principal may see.
+    /// Record without the fields that the principal may not see.
     pub patient: PatientView,
 }
 
-/// Answers [`CheckMedications`].
+/// Reply to [`CheckMedications`]: one patient's medications.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Medications {
-    /// The clinic's number for the patient.
+    /// Id of the patient in the clinic, for example `CARD-001`.
     pub patient_id: String,
-    /// In the order of the file; empty when the patient takes none.
+    /// Medications in the order of the record; empty if the patient takes none.
     pub medications: Vec<Medication>,
 }
 
-/// Answers [`Query`].
+/// Reply to [`QueryPatients`]: the matching patients with id and condition.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("Matches({} rows, truncated: {})", matches.len(), truncated)]
-pub struct Matches {
-    /// The clinic's specialty.
+#[schemars(rename = "Matches")]
+pub struct QueryMatches {
+    /// Medical specialty of the clinic.
     pub specialty: String,
-    /// The query as it was asked.
+    /// Query as it was received.
     pub query: String,
-    /// By id, at most [`MATCHES_MAX`].
+    /// Matching patients sorted by id, at most [`MATCHES_MAX`].
     pub matches: Vec<PatientRow>,
-    /// There are more than these; absent when there aren't.
+    /// Whether there are more matches than listed; absent if not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
@@ -120,36 +124,37 @@ pub(super) fn check_patient_id(patient_id: &str) -> Result<(), Failure> {
     }
 }
 
-/// A field of a patient's file, by its name in JSON.
+/// Field of a patient's record; serialized as its name in JSON.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Field {
-    /// The clinic's own number for the patient, for example `CARD-001`.
+#[schemars(rename = "Field")]
+pub enum PatientField {
+    /// Id of the patient in the clinic, for example `CARD-001`.
     PatientId,
-    /// What the patient is treated for.
+    /// Condition that the patient is treated for.
     Condition,
     /// Full name.
     Name,
     /// Birth date.
     BirthDate,
-    /// Which government's number it is, for example `CPF`.
+    /// Scheme of the government id: `CPF`, `SSN` or `NHS`.
     GovernmentIdScheme,
-    /// The government's number for the person.
+    /// Number of the government id.
     GovernmentId,
     /// Postal address.
     Address,
-    /// Telephone.
+    /// Telephone number.
     Phone,
-    /// What the patient takes.
+    /// Medications that the patient takes.
     Medications,
-    /// What was noted at visits.
+    /// Free text noted at visits.
     Notes,
 }
 
-impl Field {
-    /// Every field, in the order of the file.
+impl PatientField {
+    /// All fields, in the order of the record.
     pub const ALL: [Self; 10] = [
         Self::PatientId,
         Self::Condition,
@@ -163,63 +168,66 @@ impl Field {
         Self::Notes,
     ];
 
-    /// The class that a field has where the topology says nothing.
-    pub fn class_default(self) -> DataClass {
+    /// Returns the default class of a field, used unless the topology sets another.
+    pub fn class_default(self) -> FieldClass {
         match self {
-            Self::PatientId => DataClass::Public,
-            Self::Condition | Self::Medications | Self::Notes => DataClass::Clinical,
+            Self::PatientId => FieldClass::Public,
+            Self::Condition | Self::Medications | Self::Notes => FieldClass::Clinical,
             Self::Name
             | Self::BirthDate
             | Self::GovernmentIdScheme
             | Self::GovernmentId
             | Self::Address
-            | Self::Phone => DataClass::Identifying,
+            | Self::Phone => FieldClass::Identifying,
         }
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for PatientField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its name in JSON.
+        // The name in JSON.
         self.serialize(f)
     }
 }
 
-/// How carefully a field is handled.
+/// Sensitivity class of a patient field: who may see it, and whether it may be logged or searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum DataClass {
-    /// Says nothing about a person by itself; may stand in a log.
+#[schemars(rename = "DataClass")]
+pub enum FieldClass {
+    /// Reveals nothing about a person by itself; may be logged.
     Public,
-    /// About a patient's health. Answered to whoever may ask the clinic, never logged.
+    /// Health data. Returned to every client of the clinic, never logged.
     Clinical,
-    /// Says who the patient is. Answered only where principal and purpose allow it, never logged, never searched.
+    /// Identifies the patient. Returned only if principal and purpose allow it; never logged, never
+    /// searched.
     Identifying,
 }
 
-/// A medicine that a patient takes.
+/// Medication that a patient takes, with its dose and schedule.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-// Patient text is never printed; the same holds below.
+// Patient data is never printed; the same holds below.
 #[debug("Medication(..)")]
 #[serde(deny_unknown_fields)]
 pub struct Medication {
-    /// Generic name.
+    /// Generic name of the medicine.
     pub name: String,
-    /// How much at a time, in `unit`; more than zero.
+    /// Amount of a single dose, in `unit`; more than zero.
     pub dose: Number,
     /// Unit of `dose`: `mg`, `mg/mL`, `%`.
     pub unit: String,
-    /// How often, for example `once daily`.
+    /// Frequency, for example `once daily`.
     pub frequency: String,
-    /// By which way, for example `oral`.
+    /// Route of administration, for example `oral`.
     pub route: String,
 }
 
-/// One patient's whole file, as seed and database hold it. It never leaves this module: see [`PatientView`].
+/// Complete record of a patient, as in the seed file and the database. It never leaves this module;
+/// clients receive a [`PatientView`].
 #[derive(derive_more::Debug, Clone, PartialEq, Deserialize)]
 #[debug("Record(..)")]
 #[serde(deny_unknown_fields)]
-pub(super) struct Record {
+pub(super) struct PatientRecord {
     pub patient_id: String,
     pub condition: String,
     pub name: String,
@@ -232,37 +240,38 @@ pub(super) struct Record {
     pub notes: String,
 }
 
-impl Record {
-    /// The text of a field; `None` for the medications, which are a list.
-    pub fn text(&self, field: Field) -> Option<&str> {
+impl PatientRecord {
+    /// Returns the text of a field; `None` for the medications, which are a list.
+    pub fn text(&self, field: PatientField) -> Option<&str> {
         Some(match field {
-            Field::PatientId => &self.patient_id,
-            Field::Condition => &self.condition,
-            Field::Name => &self.name,
-            Field::BirthDate => &self.birth_date,
-            Field::GovernmentIdScheme => &self.government_id_scheme,
-            Field::GovernmentId => &self.government_id,
-            Field::Address => &self.address,
-            Field::Phone => &self.phone,
-            Field::Notes => &self.notes,
-            Field::Medications => return None,
+            PatientField::PatientId => &self.patient_id,
+            PatientField::Condition => &self.condition,
+            PatientField::Name => &self.name,
+            PatientField::BirthDate => &self.birth_date,
+            PatientField::GovernmentIdScheme => &self.government_id_scheme,
+            PatientField::GovernmentId => &self.government_id,
+            PatientField::Address => &self.address,
+            PatientField::Phone => &self.phone,
+            PatientField::Notes => &self.notes,
+            PatientField::Medications => return None,
         })
     }
 }
 
-/// Whether the free text says who the patient is: a word of the name, or a number, date or address as in the file.
-/// Such notes are withheld with the identity and not searched.
-pub(super) fn notes_identify(record: &Record) -> bool {
+/// Returns whether the notes of a record identify the patient: they hold a word of the name, or a
+/// number, date or address of the record. Such notes are treated as identifying and excluded from
+/// searches.
+pub(super) fn notes_identify(record: &PatientRecord) -> bool {
     let notes = folded_words(&record.notes);
     let names_patient = folded_words(&record.name)
         .iter()
         .any(|part| part.chars().count() >= NAME_WORD_CHARS_MIN && notes.contains(part));
     let joined = notes.concat();
     let quotes_field = [
-        Field::BirthDate,
-        Field::GovernmentId,
-        Field::Address,
-        Field::Phone,
+        PatientField::BirthDate,
+        PatientField::GovernmentId,
+        PatientField::Address,
+        PatientField::Phone,
     ]
     .into_iter()
     .filter_map(|field| record.text(field))
@@ -271,15 +280,15 @@ pub(super) fn notes_identify(record: &Record) -> bool {
     names_patient || quotes_field
 }
 
-/// A patient's file as one principal may see it.
+/// Record of a patient as visible to one principal.
 ///
-/// A withheld field is absent, and its name stands in `redacted`: a value that is there is always a real one.
+/// A withheld field is absent and listed in `redacted`; a present value is never a placeholder.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[debug("PatientView {{ redacted: {redacted:?}, .. }}")]
 pub struct PatientView {
-    /// The clinic's own number for the patient.
+    /// Id of the patient in the clinic, for example `CARD-001`.
     pub patient_id: String,
-    /// What the patient is treated for.
+    /// Condition that the patient is treated for.
     pub condition: String,
     /// Full name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -287,25 +296,25 @@ pub struct PatientView {
     /// Birth date, `YYYY-MM-DD`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub birth_date: Option<String>,
-    /// `CPF`, `SSN` or `NHS`.
+    /// Scheme of the government id: `CPF`, `SSN` or `NHS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_scheme: Option<String>,
-    /// The number in that scheme.
+    /// Number of the government id in its scheme.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id: Option<String>,
     /// Postal address, one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// International format.
+    /// Telephone number in international format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
-    /// What the patient takes.
+    /// Medications that the patient takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub medications: Option<Vec<Medication>>,
-    /// What was noted at visits.
+    /// Free text noted at visits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// The fields that were withheld.
+    /// Names of the withheld fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub redacted: Vec<Field>,
+    pub redacted: Vec<PatientField>,
 }

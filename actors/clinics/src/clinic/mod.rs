@@ -1,8 +1,9 @@
-//! A clinic: a data silo behind four messages.
+//! Clinic agent: one clinic's patient data behind four messages.
 //!
-//! One clinic is one process with a SQLite file of its own. It knows of no other clinic and has no message that
-//! answers with everything it holds. [`ListPatients`] and [`Query`] answer ids and conditions; a patient's file comes
-//! only by id, and without the fields that say who the patient is unless principal and purpose allow them.
+//! Each clinic is one process with a SQLite file of its own. It doesn't know other clinics, and no
+//! message returns its whole data. [`ListPatients`] and [`QueryPatients`] return ids and
+//! conditions. A patient's record is returned by id only, and without identifying fields unless
+//! both principal and purpose allow them.
 
 mod agent;
 mod config;
@@ -13,12 +14,12 @@ mod store;
 mod tests;
 
 pub(crate) use agent::may_identify;
-pub use agent::{Clinic, IDENTITY_SCOPE, READS_IN_FLIGHT_MAX};
+pub use agent::{Clinic, IDENTITY_SCOPE, PENDING_READS_MAX};
 pub use config::{ClinicConfig, ClinicError, PURPOSE_DEFAULT};
 pub use messages::{
-    CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches, Medication,
-    Medications, PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView,
-    Patients, QUERY_BYTES_MAX, Query,
+    CheckMedications, FieldClass, GetPatient, ListPatients, MATCHES_MAX, Medication, Medications,
+    PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX, PatientField, PatientFile, PatientList, PatientRow,
+    PatientView, QUERY_BYTES_MAX, QueryMatches, QueryPatients,
 };
 pub use seed::{
     FIELD_BYTES_MAX, MEDICATIONS_PER_PATIENT_MAX, SEED_BYTES_MAX, SEED_PATIENTS_MAX,

@@ -11,47 +11,50 @@ use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, sleep};
 
 use super::config::{ClinicConfig, ClinicError};
-use super::messages::{Field, Medication, PATIENT_ID_BYTES_MAX, Record, notes_identify};
+use super::messages::{
+    Medication, PATIENT_ID_BYTES_MAX, PatientField, PatientRecord, notes_identify,
+};
 
-/// Largest seed file, in bytes.
+/// Maximum size of a seed file, in bytes.
 pub const SEED_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Most patients in a seed.
+/// Maximum number of patients in a seed file.
 pub const SEED_PATIENTS_MAX: usize = 10_000;
-/// Longest text of one field of a seed, in bytes.
+/// Maximum length of one text field in a seed file, in bytes.
 pub const FIELD_BYTES_MAX: usize = 4_096;
-/// Most medicines of one patient.
+/// Maximum number of medications of one patient.
 pub const MEDICATIONS_PER_PATIENT_MAX: usize = 64;
-/// Most phrases in all synonyms of a seed.
+/// Maximum number of phrases in all synonym groups of a seed file.
 pub const SYNONYM_PHRASES_MAX: usize = 2_000;
 
-/// Most phrases in one group of synonyms.
+/// Maximum number of phrases in one synonym group of a seed file.
 pub const SYNONYM_GROUP_PHRASES_MAX: usize = 64;
 
-/// The records that fill a clinic at first start.
+/// Seed file: the records that fill a clinic's database at the first start.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Seed {
+pub(super) struct ClinicSeed {
     #[serde(default)]
-    pub synonyms: Vec<Synonym>,
-    pub patients: Vec<Record>,
+    pub synonyms: Vec<SynonymGroup>,
+    pub patients: Vec<PatientRecord>,
 }
 
-/// Phrases that mean the same, and narrower ones that they include. A phrase of `words` finds all of both.
+/// Group of synonyms, with narrower terms. A query that contains a phrase of `words` finds all
+/// phrases of `words` and `includes`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Synonym {
+pub(super) struct SynonymGroup {
     pub words: Vec<String>,
     #[serde(default)]
     pub includes: Vec<String>,
 }
 
-/// One phrase of a group of synonyms: the group's number, its folded words with a space between, and whether it finds its
-/// whole group where it is in a query; otherwise it is only found.
-pub(super) type Phrase = (i64, String, bool);
+/// Phrase of a synonym group: the number of the group, the phrase in folded form (lower case,
+/// without accents), and whether a query that contains it finds the whole group.
+pub(super) type SynonymPhrase = (i64, String, bool);
 
-impl Synonym {
-    /// The group as it is stored: folded.
-    fn phrases(&self, group: i64) -> impl Iterator<Item = Phrase> {
+impl SynonymGroup {
+    /// Returns the phrases of the group in folded form, as they are stored.
+    fn phrases(&self, group: i64) -> impl Iterator<Item = SynonymPhrase> {
         let phrase =
             move |text: &String, finds_group| (group, folded_words(text).join(" "), finds_group);
         let asked = self.words.iter().map(move |text| phrase(text, true));
@@ -59,11 +62,11 @@ impl Synonym {
     }
 }
 
-impl Seed {
-    /// Reads and checks the seed; by its ending it is TOML, else JSON. Blocks.
+impl ClinicSeed {
+    /// Reads and validates a seed file: TOML by its extension, else JSON. Blocks the thread.
     pub fn read(path: &Path) -> Result<Self, ClinicError> {
         let text = read_bounded(path)?;
-        let seed = parse(path, &text)?;
+        let seed = parse_seed(path, &text)?;
         seed.check(path)?;
         Ok(seed)
     }
@@ -132,8 +135,9 @@ fn read_bounded(path: &Path) -> Result<String, ClinicError> {
     Ok(text)
 }
 
-/// The parsers' own messages quote what they stumble over, which may be patient text: only the place is told.
-fn parse(path: &Path, text: &str) -> Result<Seed, ClinicError> {
+/// Parses the text of a seed file. Errors hold only the position, because the parsers' messages
+/// quote the text, which may be patient data.
+fn parse_seed(path: &Path, text: &str) -> Result<ClinicSeed, ClinicError> {
     let malformed = |line, column| ClinicError::SeedMalformed {
         path: path.to_owned(),
         line,
@@ -154,7 +158,7 @@ fn parse(path: &Path, text: &str) -> Result<Seed, ClinicError> {
     serde_json::from_str(text).map_err(|e| malformed(e.line(), e.column()))
 }
 
-fn check_synonym(synonym: &Synonym) -> Result<(), String> {
+fn check_synonym(synonym: &SynonymGroup) -> Result<(), String> {
     if synonym.words.len() + synonym.includes.len() > SYNONYM_GROUP_PHRASES_MAX {
         return Err(format!("has more than {SYNONYM_GROUP_PHRASES_MAX} phrases"));
     }
@@ -169,7 +173,7 @@ fn check_synonym(synonym: &Synonym) -> Result<(), String> {
     Ok(())
 }
 
-fn check_patient(patient: &Record) -> Result<(), String> {
+fn check_patient(patient: &PatientRecord) -> Result<(), String> {
     let id = &patient.patient_id;
     if id.is_empty()
         || id.len() > PATIENT_ID_BYTES_MAX
@@ -182,7 +186,7 @@ fn check_patient(patient: &Record) -> Result<(), String> {
     if patient.condition.trim().is_empty() {
         return Err("needs a condition".to_owned());
     }
-    for field in Field::ALL {
+    for field in PatientField::ALL {
         if patient
             .text(field)
             .is_some_and(|text| text.len() > FIELD_BYTES_MAX)
@@ -223,24 +227,26 @@ fn check_medication(medication: &Medication) -> Result<(), String> {
     Ok(())
 }
 
-/// Forward migrations. The one at index `n` takes the schema from version `n` to `n + 1` and writes that number into
-/// `user_version`; what was released is never edited.
+/// Forward migrations. The one at index `n` takes the schema from version `n` to `n + 1` and stores
+/// that number in `user_version`. Released migrations are never edited.
 const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
-/// `application_id` of a clinic's file, as the first migration writes it.
+/// SQLite `application_id` of a clinic's database.
 const APPLICATION_ID: i64 = 0x636c_6e63;
 
-/// Longest wait of a first start for another process that fills the same file.
+/// Maximum wait for another process that creates and fills the same database file.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait before asking again for a lock that SQLite doesn't wait for.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Pause between two attempts to switch to WAL mode, since SQLite doesn't wait for that lock by
+/// itself.
+const BUSY_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// SQLite's primary result codes: another connection is at it; the file can't be trusted.
+/// Primary result codes of SQLite: locked by another connection, corrupt, not a database.
 const SQLITE_BUSY: i64 = 5;
 const SQLITE_CORRUPT: i64 = 11;
 const SQLITE_NOTADB: i64 = 26;
 
-/// Checks, migrates and fills the file over the one connection that ever writes, and closes it.
-pub(super) async fn prepare(
+/// Checks, migrates and fills the database over a connection of its own, which is closed
+/// afterwards. All later connections are read-only.
+pub(super) async fn prepare_database(
     config: &ClinicConfig,
     options: &SqliteConnectOptions,
 ) -> Result<(), ClinicError> {
@@ -249,24 +255,25 @@ pub(super) async fn prepare(
         path: path.clone(),
         source,
     })?;
-    let told = |source| told(path, source);
+    let told = |source| open_error(path, source);
     let mut writer = options.clone().connect().await.map_err(told)?;
     check_intact(&mut writer, path).await?;
-    // In one transaction: else another process that fills the file may commit between two of the questions.
+    // In one transaction, so that no other process commits between the queries.
     let mut look = writer.begin().await.map_err(told)?;
     schema_version(&mut look, path).await?;
     look.rollback().await.map_err(told)?;
 
-    // Only now is the file known to be ours: changing the journal mode writes to it.
-    write_ahead(&mut writer).await.map_err(told)?;
+    // The file is known to be a clinic's only now; changing the journal mode writes to it.
+    enable_wal(&mut writer).await.map_err(told)?;
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(told)?;
     migrate_and_fill(config, &mut transaction).await?;
     transaction.commit().await.map_err(told)?;
     writer.close().await.map_err(told)
 }
 
-/// Sets WAL. SQLite doesn't wait by itself when two processes do so at once, for each holds what the other needs.
-async fn write_ahead(db: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+/// Switches to WAL mode. Retries while another process holds the lock, since SQLite doesn't wait
+/// for it by itself.
+async fn enable_wal(db: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
         match sqlx::query("PRAGMA journal_mode = WAL")
@@ -274,20 +281,21 @@ async fn write_ahead(db: &mut SqliteConnection) -> Result<(), sqlx::Error> {
             .await
         {
             Err(e) if primary_code(&e) == Some(SQLITE_BUSY) && Instant::now() < until => {
-                sleep(BUSY_PAUSE).await
+                sleep(BUSY_RETRY_PAUSE).await
             }
             other => return other.map(drop),
         }
     }
 }
 
-/// Everything in one transaction, so that a start that fails leaves nothing behind and may be tried again.
+/// Migrates and fills the database in one transaction, so a failed start leaves nothing behind and
+/// can be repeated.
 async fn migrate_and_fill(
     config: &ClinicConfig,
     db: &mut SqliteConnection,
 ) -> Result<(), ClinicError> {
     let path = &config.database;
-    let told = |source| told(path, source);
+    let told = |source| open_error(path, source);
     let version = schema_version(db, path).await?;
     for migration in MIGRATIONS.iter().skip(version) {
         sqlx::raw_sql(*migration)
@@ -308,14 +316,14 @@ async fn migrate_and_fill(
         Some(_) => Ok(()),
         None => {
             let seed = read_seed(config).await?;
-            fill(db, config, &seed).await.map_err(told)
+            insert_seed(db, config, &seed).await.map_err(told)
         }
     }
 }
 
-async fn read_seed(config: &ClinicConfig) -> Result<Seed, ClinicError> {
+async fn read_seed(config: &ClinicConfig) -> Result<ClinicSeed, ClinicError> {
     let path = config.seed.clone();
-    let read = tokio::task::spawn_blocking(move || Seed::read(&path)).await;
+    let read = tokio::task::spawn_blocking(move || ClinicSeed::read(&path)).await;
     read.unwrap_or_else(|e| {
         Err(ClinicError::SeedUnreadable {
             path: config.seed.clone(),
@@ -324,10 +332,10 @@ async fn read_seed(config: &ClinicConfig) -> Result<Seed, ClinicError> {
     })
 }
 
-async fn fill(
+async fn insert_seed(
     db: &mut SqliteConnection,
     config: &ClinicConfig,
-    seed: &Seed,
+    seed: &ClinicSeed,
 ) -> Result<(), sqlx::Error> {
     for (group, synonym) in (0..).zip(&seed.synonyms) {
         for (group, words, finds_group) in synonym.phrases(group) {
@@ -353,13 +361,16 @@ async fn fill(
     Ok(())
 }
 
-async fn insert_patient(db: &mut SqliteConnection, patient: &Record) -> Result<(), sqlx::Error> {
-    // In the order of [`Field::ALL`].
+async fn insert_patient(
+    db: &mut SqliteConnection,
+    patient: &PatientRecord,
+) -> Result<(), sqlx::Error> {
+    // In the order of [`PatientField::ALL`].
     let insert = sqlx::query(
         "INSERT INTO patient (patient_id, condition, name, birth_date, government_id_scheme, government_id, address, \
          phone, notes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     );
-    let texts = Field::ALL
+    let texts = PatientField::ALL
         .into_iter()
         .filter_map(|field| patient.text(field));
     texts
@@ -384,7 +395,10 @@ async fn insert_patient(db: &mut SqliteConnection, patient: &Record) -> Result<(
     Ok(())
 }
 
-async fn index_patient(db: &mut SqliteConnection, patient: &Record) -> Result<(), sqlx::Error> {
+async fn index_patient(
+    db: &mut SqliteConnection,
+    patient: &PatientRecord,
+) -> Result<(), sqlx::Error> {
     let medications: Vec<String> = patient
         .medications
         .iter()
@@ -417,7 +431,7 @@ async fn check_intact(db: &mut SqliteConnection, path: &Path) -> Result<(), Clin
     let (verdict,): (String,) = sqlx::query_as("PRAGMA quick_check(1)")
         .fetch_one(db)
         .await
-        .map_err(|source| told(path, source))?;
+        .map_err(|source| open_error(path, source))?;
     if verdict == "ok" {
         Ok(())
     } else {
@@ -427,14 +441,15 @@ async fn check_intact(db: &mut SqliteConnection, path: &Path) -> Result<(), Clin
     }
 }
 
-/// The schema's version: 0 in a new file. A file that isn't ours or is from the future is refused untouched.
+/// Returns the schema version; 0 for a new file. Fails without changing the file if it isn't a
+/// clinic's or has a newer schema.
 async fn schema_version(db: &mut SqliteConnection, path: &Path) -> Result<usize, ClinicError> {
     const QUERY: &str = "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) \
                          FROM pragma_application_id, pragma_user_version";
     let read: (i64, i64, i64) = sqlx::query_as(QUERY)
         .fetch_one(db)
         .await
-        .map_err(|source| told(path, source))?;
+        .map_err(|source| open_error(path, source))?;
     let (application, found, tables) = read;
     let is_new = application == 0 && found == 0 && tables == 0;
     if !is_new && application != APPLICATION_ID {
@@ -452,8 +467,9 @@ async fn schema_version(db: &mut SqliteConnection, path: &Path) -> Result<usize,
     }
 }
 
-/// Tells a damaged file from everything else that SQLite may say.
-pub(super) fn told(path: &Path, source: sqlx::Error) -> ClinicError {
+/// Converts a database error at opening: [`ClinicError::Damaged`] for a corrupt file, else
+/// [`ClinicError::Database`].
+pub(super) fn open_error(path: &Path, source: sqlx::Error) -> ClinicError {
     match primary_code(&source) {
         Some(SQLITE_CORRUPT | SQLITE_NOTADB) => ClinicError::Damaged {
             path: path.to_owned(),
@@ -471,8 +487,8 @@ fn primary_code(error: &sqlx::Error) -> Option<i64> {
     Some(code & 0xff)
 }
 
-/// Makes folder and file where they are missing, readable for their owner only; SQLite gives its side files the same
-/// rights. What is there keeps its rights.
+/// Creates the folder and the file if they are missing, accessible by their owner only; SQLite
+/// gives its side files the same permissions. Existing ones keep their permissions.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut folder = DirBuilder::new();
     folder.recursive(true);

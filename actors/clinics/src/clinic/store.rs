@@ -7,48 +7,48 @@ use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
 use super::config::{ClinicConfig, ClinicError};
-use super::messages::{Medication, PatientRow, Record};
-use super::seed::{BUSY_TIMEOUT, Phrase, prepare, told};
+use super::messages::{Medication, PatientRecord, PatientRow};
+use super::seed::{BUSY_TIMEOUT, SynonymPhrase, open_error, prepare_database};
 
-/// Most connections that read at the same time.
+/// Maximum number of database connections that read at the same time.
 pub const READERS_MAX: u32 = 4;
 
-/// How long a read waits for a connection.
+/// Maximum wait of a read for a free database connection. After it, the read fails.
 const READER_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A clinic's database: filled when it is opened, then only read.
+/// Database of a clinic. It is filled at the first start, then only read.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct ClinicStore {
     readers: SqlitePool,
     pub synonyms: Synonyms,
 }
 
-impl Store {
-    /// Opens the database; creates and fills it when it is new. What is in it already stays.
+impl ClinicStore {
+    /// Opens the clinic's database. Creates it and fills it from the seed file if it is new.
     pub async fn open(config: &ClinicConfig) -> Result<Self, ClinicError> {
         let path = &config.database;
-        // Statements aren't logged: what can't be said needn't be kept out of a log.
+        // Statements aren't logged, because they may hold patient data.
         let options = SqliteConnectOptions::new()
             .filename(path)
             .busy_timeout(BUSY_TIMEOUT)
             .foreign_keys(true)
             .disable_statement_logging();
-        prepare(config, &options).await?;
+        prepare_database(config, &options).await?;
 
-        let told = |source| told(path, source);
+        let told = |source| open_error(path, source);
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS_MAX)
             .acquire_timeout(READER_WAIT_MAX)
             .connect_with(options.read_only(true))
             .await
             .map_err(told)?;
-        let mut synonyms = synonyms(&readers).await.map_err(told)?;
-        // All its patients are "cardiology patients".
+        let mut synonyms = read_synonyms(&readers).await.map_err(told)?;
+        // Words of the specialty match all patients of the clinic, so they don't narrow a query.
         synonyms.ignored = folded_words(&config.specialty);
         Ok(Self { readers, synonyms })
     }
 
-    /// At most `rows_max` patients, by id.
+    /// Returns up to `rows_max` patients, sorted by id.
     pub async fn patients(&self, rows_max: usize) -> Result<Vec<PatientRow>, sqlx::Error> {
         let rows = sqlx::query_as(
             "SELECT patient_id, condition FROM patient ORDER BY patient_id LIMIT ?1",
@@ -56,10 +56,11 @@ impl Store {
         .bind(rows_max as i64)
         .fetch_all(&self.readers)
         .await?;
-        Ok(rows.into_iter().map(row).collect())
+        Ok(rows.into_iter().map(patient_row).collect())
     }
 
-    /// At most `rows_max` patients that an expression of [`expression`] finds, by id.
+    /// Returns up to `rows_max` patients that match an FTS5 expression of [`fts_expression`],
+    /// sorted by id.
     pub async fn search(
         &self,
         expression: &str,
@@ -74,11 +75,11 @@ impl Store {
         .bind(rows_max as i64)
         .fetch_all(&self.readers)
         .await?;
-        Ok(rows.into_iter().map(row).collect())
+        Ok(rows.into_iter().map(patient_row).collect())
     }
 
-    /// One patient's whole record.
-    pub async fn record(&self, patient_id: &str) -> Result<Option<Record>, sqlx::Error> {
+    /// Returns the complete record of a patient; `None` if there is none with this id.
+    pub async fn record(&self, patient_id: &str) -> Result<Option<PatientRecord>, sqlx::Error> {
         let row: Option<PatientColumns> = sqlx::query_as(
             "SELECT patient_id, condition, name, birth_date, government_id_scheme, government_id, address, phone, notes \
              FROM patient WHERE patient_id = ?1",
@@ -101,7 +102,7 @@ impl Store {
             return Ok(None);
         };
         let medications = self.medications_of(&patient_id).await?;
-        Ok(Some(Record {
+        Ok(Some(PatientRecord {
             patient_id,
             condition,
             name,
@@ -115,7 +116,7 @@ impl Store {
         }))
     }
 
-    /// A patient's id as the file has it, and medicines; `None` when there is no such patient.
+    /// Returns a patient's stored id and medications; `None` if there is no patient with this id.
     pub async fn medications(
         &self,
         patient_id: &str,
@@ -166,28 +167,30 @@ type PatientColumns = (
     String,
 );
 
-fn row((patient_id, condition): (String, String)) -> PatientRow {
+fn patient_row((patient_id, condition): (String, String)) -> PatientRow {
     PatientRow {
         patient_id,
         condition,
     }
 }
 
-async fn synonyms(readers: &SqlitePool) -> Result<Synonyms, sqlx::Error> {
-    let phrases: Vec<Phrase> =
+async fn read_synonyms(readers: &SqlitePool) -> Result<Synonyms, sqlx::Error> {
+    let phrases: Vec<SynonymPhrase> =
         sqlx::query_as("SELECT group_number, phrase, finds_group FROM synonym ORDER BY rowid")
             .fetch_all(readers)
             .await?;
     Ok(Synonyms::new(phrases))
 }
 
-/// Most words in a query.
+/// Maximum number of words in a query.
 pub const QUERY_WORDS_MAX: usize = 32;
 
-/// A word this long, in characters, also finds longer words that begin with it: "hypertens" finds "hypertension".
+/// Minimum length, in characters, of a query word that also matches longer words by prefix:
+/// "hypertens" finds "hypertension".
 const PREFIX_CHARS_MIN: usize = 4;
 
-/// Words that say how to search or of whom, not what for; folded. English, then Portuguese.
+/// Query words that are ignored because they carry no search term: verbs of searching, pronouns,
+/// words for patients. In folded form, English, then Portuguese.
 const STOPWORDS: &str = "\
     a all an and any are as by cases check clinic currently diagnosed do does find for from get has have having \
     how in is list many me my of on patient patients people person please search show suffer suffering take \
@@ -195,12 +198,14 @@ const STOPWORDS: &str = "\
     clinica com da das de diagnosticadas diagnosticados dos e em existem ha liste listar mostrar mostre na nas \
     no nos o os paciente pacientes para pessoa pessoas por procurar procure quais quantas quantos que quem tem \
     toma tomam tomando todas todos um uma usa usam usando verificar verifique";
-/// Words between alternatives.
+/// Query words that separate alternatives, in English and Portuguese.
 const ALTERNATIVES: &str = "or ou";
-/// Words that would turn the answer into its opposite if they were ignored.
+/// Query words that negate. A query with one is rejected: if the word were ignored, the result
+/// would be the opposite.
 const NEGATIONS: &str = "except exceto excluding exclude nao not sem without";
 
-/// What a phrase of a query finds besides itself, and which words are the same for all patients of the clinic.
+/// Synonyms of the clinic, loaded from its database, and query words to ignore because they apply
+/// to all its patients.
 #[derive(Debug, Default)]
 pub(super) struct Synonyms {
     ignored: Vec<String>,
@@ -210,7 +215,7 @@ pub(super) struct Synonyms {
 }
 
 impl Synonyms {
-    pub fn new(phrases: impl IntoIterator<Item = Phrase>) -> Self {
+    pub fn new(phrases: impl IntoIterator<Item = SynonymPhrase>) -> Self {
         let mut synonyms = Self::default();
         for (group, phrase, finds_group) in phrases {
             if finds_group {
@@ -227,12 +232,13 @@ impl Synonyms {
         synonyms
     }
 
-    fn ignores(&self, word: &String) -> bool {
+    fn is_ignored(&self, word: &String) -> bool {
         is_one_of(word, STOPWORDS) || self.ignored.contains(word)
     }
 
-    /// The longest known phrase at the beginning of `words`: its length in words and what it finds.
-    fn longest(&self, words: &[String]) -> Option<(usize, Vec<&str>)> {
+    /// Returns the longest phrase with synonyms at the start of `words`: its length in words, and
+    /// the synonyms.
+    fn longest_phrase(&self, words: &[String]) -> Option<(usize, Vec<&str>)> {
         let (len, groups) = (1..=self.phrase_words_max.min(words.len()))
             .rev()
             .find_map(|len| {
@@ -249,13 +255,15 @@ impl Synonyms {
     }
 }
 
-/// The query as an FTS5 expression over `columns`.
+/// Translates a query to an FTS5 expression over `columns`.
 ///
-/// Every word is quoted and holds letters and digits only, so nothing that a caller writes is read as syntax.
+/// Every word is quoted and holds only letters and digits, so no part of the query is parsed as
+/// syntax.
 ///
 /// # Errors
-/// `InvalidInput` when the query has no word to search for, has too many, or excludes something.
-pub(super) fn expression(
+/// `InvalidInput` if the query has no word to search for, has too many words, or contains a
+/// negation.
+pub(super) fn fts_expression(
     query: &str,
     synonyms: &Synonyms,
     columns: &[String],
@@ -273,7 +281,7 @@ pub(super) fn expression(
     }
     let alternatives: Vec<String> = words
         .split(|word| is_one_of(word, ALTERNATIVES))
-        .map(|words| terms(words, synonyms))
+        .map(|words| fts_terms(words, synonyms))
         .filter(|terms| !terms.is_empty())
         .map(|terms| format!("({})", terms.join(" AND ")))
         .collect();
@@ -287,23 +295,24 @@ pub(super) fn expression(
     ))
 }
 
-fn terms(mut words: &[String], synonyms: &Synonyms) -> Vec<String> {
+fn fts_terms(mut words: &[String], synonyms: &Synonyms) -> Vec<String> {
     let mut terms = Vec::new();
     while let [word, rest @ ..] = words {
-        if let Some((len, finds)) = synonyms.longest(words) {
+        if let Some((len, finds)) = synonyms.longest_phrase(words) {
             terms.push(any_of(&finds));
             words = &words[len..];
             continue;
         }
-        if !synonyms.ignores(word) {
-            terms.push(term(word));
+        if !synonyms.is_ignored(word) {
+            terms.push(fts_term(word));
         }
         words = rest;
     }
     terms
 }
 
-/// Phrases come from the seed; they are folded to letters, digits and spaces before they are stored.
+/// Returns an FTS5 expression that matches any of the phrases. Quoting is safe: phrases are stored
+/// folded, with letters, digits and spaces only.
 fn any_of(phrases: &[&str]) -> String {
     let quoted: Vec<String> = phrases
         .iter()
@@ -312,7 +321,7 @@ fn any_of(phrases: &[&str]) -> String {
     format!("({})", quoted.join(" OR "))
 }
 
-fn term(word: &str) -> String {
+fn fts_term(word: &str) -> String {
     let stem = singular(word);
     if stem.chars().count() >= PREFIX_CHARS_MIN {
         format!("\"{stem}\" *")
@@ -321,7 +330,7 @@ fn term(word: &str) -> String {
     }
 }
 
-/// "migraines" finds "migraine"; "psoriasis", "illness" and "lupus" stay as they are.
+/// Removes a plural `s`: "migraines" becomes "migraine"; "psoriasis", "illness" and "lupus" stay.
 fn singular(word: &str) -> &str {
     match word.strip_suffix('s') {
         Some(stem) if !stem.ends_with(['s', 'i', 'u']) => stem,

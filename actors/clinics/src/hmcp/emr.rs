@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use callboard_macros::Message;
 use callboard_message::{Failure, Message as _, RawObject};
-use callboard_runtime::{ConcurrentHandler, Cx, Handlers};
+use callboard_runtime::{ConcurrentHandler, Context, Handlers};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,36 +17,40 @@ use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
 use super::patients::{
-    CLINICAL_DATA_BYTES_MAX, Order, PATIENT_ID_DIGITS_MAX, is_patient_id, order,
+    CLINICAL_DATA_BYTES_MAX, PATIENT_ID_DIGITS_MAX, WriteRequest, is_patient_id,
+    parse_write_request,
 };
-use super::{Duty, EmrConfig, Guarded, HMCP_CALLS_MAX, HmcpError, Said, given_or_asked};
+use super::{
+    EmrConfig, GuardedAgent, HMCP_CALLS_MAX, HmcpError, HmcpHandler, HmcpReply, given_or_questioned,
+};
 
-/// Writes clinical data about a patient into the record system. Without a patient's identifier it asks for one, or says
-/// that it needs one.
+/// Writes clinical data about a patient into the record system. Without a patient's identifier it
+/// asks for one, or states that it needs one.
 #[derive(derive_more::Debug, Clone, PartialEq, Message, Serialize, Deserialize, JsonSchema)]
 // Clinical data is never printed.
 #[debug("WriteClinicalData(..)")]
 #[serde(deny_unknown_fields)]
-#[message(name = "write_clinical_data", reply = Written, fallible, title = "Write clinical data", destructive = false)]
+#[message(name = "write_clinical_data", reply = EmrWriteResult, fallible, title = "Write clinical data", destructive = false)]
 pub struct WriteClinicalData {
-    /// The data: diagnosis, measurements, medication, whatever there is.
+    /// Clinical data as a JSON object: diagnosis, measurements, medication.
     pub clinical_data: RawObject,
-    /// Whose, for example `PT12345`.
+    /// Identifier of the patient, for example `PT12345`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patient_id: Option<String>,
 }
 
-/// What became of clinical data.
+/// Result of writing clinical data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Written {
-    /// In words.
+#[schemars(rename = "Written")]
+pub struct EmrWriteResult {
+    /// Result as a sentence.
     pub message: String,
-    /// Whether it was written.
+    /// Whether the data was written.
     pub written: bool,
-    /// The record that was made.
+    /// Id of the new record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
-    /// What it lacks to be written, by name.
+    /// Names of the parameters that the write lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
@@ -55,43 +59,48 @@ const NEEDS_ID: &str =
     "Additional information required: Need patient_id to associate with this clinical data.";
 const WRITTEN: &str =
     "Success: Clinical data has been written to the EMR system for the specified patient.";
-const UNCLEAR: &str = "Please provide valid clinical_data to write to the EMR system.";
-const WHOSE: &str = "Which patient is this clinical data about?";
+const INVALID_DATA: &str = "Please provide valid clinical_data to write to the EMR system.";
+const PATIENT_QUESTION: &str = "Which patient is this clinical data about?";
 const PATIENT_ID: &str = "patient_id";
 
-/// The EMR write-back agent of HMCP.
-pub type EmrWriteback = Guarded<Emr>;
+/// EMR write-back agent of HMCP: writes clinical data to an [`EmrStore`].
+pub type EmrWritebackAgent = GuardedAgent<EmrHandler>;
 
-/// What the EMR write-back agent does.
-pub struct Emr {
+/// Handler of an EMR write-back agent. Holds the agent's model name and its store of records.
+pub struct EmrHandler {
     model: String,
     store: EmrStore,
 }
 
-impl EmrWriteback {
-    /// Opens the file where there is one.
+impl EmrWritebackAgent {
+    /// Creates the agent. Opens the file if one is configured, else stores data in memory.
     ///
     /// # Errors
-    /// [`HmcpError::File`].
+    /// [`HmcpError::File`], if the file can't be opened.
     pub fn new(config: &EmrConfig) -> Result<Self, HmcpError> {
         let store = match &config.file {
             Some(file) => EmrStore::open(file)?,
             None => EmrStore::in_memory(),
         };
-        Ok(Self::of(Emr {
+        Ok(Self::from_handler(EmrHandler {
             model: config.model.clone(),
             store,
         }))
     }
 }
 
-impl Emr {
-    /// What was written.
+impl EmrHandler {
+    /// Returns the store to which this agent writes.
     pub fn store(&self) -> &EmrStore {
         &self.store
     }
 
-    async fn write(&self, data: RawObject, patient_id: &str, cx: &Cx) -> Result<String, Failure> {
+    async fn write(
+        &self,
+        data: RawObject,
+        patient_id: &str,
+        cx: &Context,
+    ) -> Result<String, Failure> {
         if data.to_raw().get().len() > CLINICAL_DATA_BYTES_MAX {
             return Err(Failure::invalid(format!(
                 "clinical_data has more than {CLINICAL_DATA_BYTES_MAX} bytes"
@@ -100,18 +109,27 @@ impl Emr {
         self.store.write(data, patient_id, &cx.principal().id).await
     }
 
-    async fn work(&self, tool: WriteClinicalData, cx: &Cx) -> Result<Written, Failure> {
+    async fn run_tool(
+        &self,
+        tool: WriteClinicalData,
+        cx: &Context,
+    ) -> Result<EmrWriteResult, Failure> {
         if tool.clinical_data.is_empty() {
             return Err(Failure::invalid("clinical_data must not be empty"));
         }
         let shape = json!({ "type": "string", "title": "Patient identifier", "description": "For example PT12345",
             "minLength": 3, "maxLength": 2 + PATIENT_ID_DIGITS_MAX });
         let refused = "nothing was written: no patient_id was given";
-        let patient_id =
-            given_or_asked(tool.patient_id, cx, (WHOSE, PATIENT_ID, shape), refused).await?;
+        let patient_id = given_or_questioned(
+            tool.patient_id,
+            cx,
+            (PATIENT_QUESTION, PATIENT_ID, shape),
+            refused,
+        )
+        .await?;
         let Some(patient_id) = patient_id else {
             let missing = vec![PATIENT_ID.to_owned()];
-            return Ok(Written {
+            return Ok(EmrWriteResult {
                 message: NEEDS_ID.into(),
                 written: false,
                 record: None,
@@ -124,7 +142,7 @@ impl Emr {
             )));
         }
         let record = self.write(tool.clinical_data, &patient_id, cx).await?;
-        Ok(Written {
+        Ok(EmrWriteResult {
             message: WRITTEN.into(),
             written: true,
             record: Some(record),
@@ -133,8 +151,8 @@ impl Emr {
     }
 }
 
-impl Duty for Emr {
-    fn tools(on: &mut Handlers<EmrWriteback>) {
+impl HmcpHandler for EmrHandler {
+    fn register_tools(on: &mut Handlers<EmrWritebackAgent>) {
         on.concurrent::<WriteClinicalData>(HMCP_CALLS_MAX);
     }
 
@@ -142,18 +160,18 @@ impl Duty for Emr {
         &self.model
     }
 
-    async fn converse(&self, text: String, cx: &Cx) -> Result<Said, Failure> {
-        let said = |text: &str| Said {
+    async fn converse(&self, text: String, cx: &Context) -> Result<HmcpReply, Failure> {
+        let said = |text: &str| HmcpReply {
             text: text.to_owned(),
             missing: None,
         };
-        match order(&text) {
-            Order::Unclear => Ok(said(UNCLEAR)),
-            Order::WhoseIsIt => Ok(Said {
+        match parse_write_request(&text) {
+            WriteRequest::Unclear => Ok(said(INVALID_DATA)),
+            WriteRequest::MissingPatient => Ok(HmcpReply {
                 missing: Some(PATIENT_ID),
                 ..said(NEEDS_ID)
             }),
-            Order::Write(data, patient_id) => self
+            WriteRequest::Write(data, patient_id) => self
                 .write(data, &patient_id, cx)
                 .await
                 .map(|_| said(WRITTEN)),
@@ -161,52 +179,54 @@ impl Duty for Emr {
     }
 
     fn observe(&self) -> serde_json::Value {
-        json!({ "written": self.store.written() })
+        json!({ "written": self.store.written_count() })
     }
 }
 
-impl ConcurrentHandler<WriteClinicalData> for EmrWriteback {
+impl ConcurrentHandler<WriteClinicalData> for EmrWritebackAgent {
     fn handle(
         &mut self,
         message: WriteClinicalData,
-        cx: Cx,
-    ) -> impl Future<Output = Result<Written, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<EmrWriteResult, Failure>> + Send + 'static {
         let asked = to_raw_value(&message).unwrap_or_default();
-        self.between(WriteClinicalData::NAME, asked, cx, |duty, cx| async move {
-            duty.work(message, &cx).await
+        self.run_guarded(WriteClinicalData::NAME, asked, cx, |duty, cx| async move {
+            duty.run_tool(message, &cx).await
         })
     }
 }
 
-/// Most records in memory, by default.
+/// Default maximum number of records of an [`EmrStore`] in memory. At the maximum, writes fail with
+/// `Overloaded`.
 pub const EMR_RECORDS_MAX_DEFAULT: usize = 10_000;
-/// Bytes of the largest file, by default.
+/// Default maximum size of the file of an [`EmrStore`], in bytes. A write beyond it fails with
+/// `Overloaded`.
 pub const EMR_FILE_BYTES_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 
-/// What was written about a patient, once.
+/// Stored record of one write of clinical data.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize)]
-// It is patient data: only the id is printed.
+// Patient data: only the record's id is printed.
 #[debug("EmrRecord({})", record)]
 pub struct EmrRecord {
-    /// Its id: a UUID of version 7.
+    /// Id of the record: a UUID of version 7.
     pub record: Uuid,
-    /// When, in milliseconds since 1970.
+    /// Time of the write, in Unix milliseconds.
     pub at_ms: u64,
-    /// About whom.
+    /// Identifier of the patient.
     pub patient_id: String,
-    /// On whose behalf: a principal's id.
+    /// Id of the principal on whose behalf the data was written.
     pub by: String,
-    /// The data as it came.
+    /// Clinical data, unchanged.
     pub clinical_data: RawObject,
 }
 
-/// Where clinical data goes: a file of JSON objects, one a line, or memory.
+/// Store for clinical data: either a file with one JSON object a line, or memory.
 pub struct EmrStore {
-    place: Arc<Mutex<Place>>,
+    sink: Arc<Mutex<EmrSink>>,
     written: AtomicU64,
 }
 
-enum Place {
+enum EmrSink {
     Memory {
         records: Vec<EmrRecord>,
         records_max: usize,
@@ -219,45 +239,51 @@ enum Place {
 }
 
 impl EmrStore {
-    /// In memory: lost with the process. Holds [`EMR_RECORDS_MAX_DEFAULT`].
+    /// Creates a store in memory, whose records are lost when the process ends. It holds up to
+    /// [`EMR_RECORDS_MAX_DEFAULT`] records.
     pub fn in_memory() -> Self {
-        Self::of(Place::Memory {
+        Self::of(EmrSink::Memory {
             records: Vec::new(),
             records_max: EMR_RECORDS_MAX_DEFAULT,
         })
     }
 
-    /// In a file that only this user may read; it and its folder are made. Holds [`EMR_FILE_BYTES_MAX_DEFAULT`].
+    /// Opens a store in a file. Creates the file and its folder if they are missing, accessible by
+    /// this user only. The file holds up to [`EMR_FILE_BYTES_MAX_DEFAULT`] bytes.
     ///
     /// # Errors
-    /// [`HmcpError::File`].
+    /// [`HmcpError::File`], if the file can't be opened.
     pub fn open(path: &Path) -> Result<Self, HmcpError> {
-        open(path).map(Self::of).map_err(|source| HmcpError::File {
-            path: path.to_owned(),
-            source,
-        })
+        open_file(path)
+            .map(Self::of)
+            .map_err(|source| HmcpError::File {
+                path: path.to_owned(),
+                source,
+            })
     }
 
-    fn of(place: Place) -> Self {
+    fn of(place: EmrSink) -> Self {
         Self {
-            place: Arc::new(Mutex::new(place)),
+            sink: Arc::new(Mutex::new(place)),
             written: AtomicU64::new(0),
         }
     }
 
-    /// The same with other bounds: records in memory, bytes of the file.
-    pub fn at_most(self, records: usize, bytes: u64) -> Self {
-        match &mut *self.place.lock() {
-            Place::Memory { records_max, .. } => *records_max = records,
-            Place::File { bytes_max, .. } => *bytes_max = bytes,
+    /// Replaces the default limits: `records` in memory, `bytes` of the file.
+    pub fn with_limits(self, records: usize, bytes: u64) -> Self {
+        match &mut *self.sink.lock() {
+            EmrSink::Memory { records_max, .. } => *records_max = records,
+            EmrSink::File { bytes_max, .. } => *bytes_max = bytes,
         }
         self
     }
 
-    /// Keeps data and answers the record's id. In a file it is on the disk then, whatever happens to this process.
+    /// Stores clinical data and returns the id of its record. `by` is the id of the principal. A
+    /// file is synced to disk before the call returns.
     ///
     /// # Errors
-    /// `Overloaded` where it is full, `Unavailable` where the file can't be written: nothing was kept.
+    /// `Overloaded`, if the store is full; `Unavailable`, if the file can't be written. The data
+    /// wasn't stored then.
     pub async fn write(
         &self,
         clinical_data: RawObject,
@@ -275,9 +301,9 @@ impl EmrStore {
             clinical_data,
         };
         let id = record.record.to_string();
-        let place = self.place.clone();
-        // A disk may be slow: not on a thread that others need.
-        let keeping = tokio::task::spawn_blocking(move || place.lock().keep(record));
+        let place = self.sink.clone();
+        // A slow disk must not block a thread that other tasks need.
+        let keeping = tokio::task::spawn_blocking(move || place.lock().append(record));
         keeping
             .await
             .map_err(|_| Failure::internal("the record's writer crashed"))??;
@@ -285,21 +311,21 @@ impl EmrStore {
         Ok(id)
     }
 
-    /// How many records were written since this was made.
-    pub fn written(&self) -> u64 {
+    /// Returns the number of records written since the store was created or opened.
+    pub fn written_count(&self) -> u64 {
         self.written.load(Relaxed)
     }
 
-    /// The records in memory, oldest first; none where they are in a file.
-    pub fn in_mind(&self) -> Vec<EmrRecord> {
-        match &*self.place.lock() {
-            Place::Memory { records, .. } => records.clone(),
-            Place::File { .. } => Vec::new(),
+    /// Returns the records in memory, oldest first; empty if the store is a file.
+    pub fn memory_records(&self) -> Vec<EmrRecord> {
+        match &*self.sink.lock() {
+            EmrSink::Memory { records, .. } => records.clone(),
+            EmrSink::File { .. } => Vec::new(),
         }
     }
 }
 
-fn open(path: &Path) -> io::Result<Place> {
+fn open_file(path: &Path) -> io::Result<EmrSink> {
     const ONLY_THIS_USER: u32 = 0o600;
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -311,7 +337,7 @@ fn open(path: &Path) -> io::Result<Place> {
         .mode(ONLY_THIS_USER)
         .open(path)?;
     let mut bytes = file.metadata()?.len();
-    // A line that a crash cut short must not spoil the next.
+    // A line that a crash left incomplete must not spoil the next.
     if bytes > 0 {
         let mut last = [0];
         file.seek(SeekFrom::End(-1))?;
@@ -321,15 +347,15 @@ fn open(path: &Path) -> io::Result<Place> {
             bytes += 1;
         }
     }
-    Ok(Place::File {
+    Ok(EmrSink::File {
         file,
         bytes,
         bytes_max: EMR_FILE_BYTES_MAX_DEFAULT,
     })
 }
 
-impl Place {
-    fn keep(&mut self, record: EmrRecord) -> Result<(), Failure> {
+impl EmrSink {
+    fn append(&mut self, record: EmrRecord) -> Result<(), Failure> {
         let full = || Failure::overloaded("the record store is full");
         match self {
             Self::Memory {
@@ -357,7 +383,7 @@ impl Place {
                     return Err(full());
                 }
                 if let Err(error) = file.write_all(&line).and_then(|()| file.sync_data()) {
-                    // What was written of it doesn't count.
+                    // Removes the part that was written.
                     let _ = file.set_len(*bytes);
                     return Err(failed(error));
                 }

@@ -1,8 +1,10 @@
-//! The agents of HMCP: one writes clinical data into a record system, one knows which identifier a patient has.
+//! HMCP agents: one writes clinical data to a medical record system, one returns the identifier of
+//! a patient.
 //!
-//! Both answer like a model (`sampling/createMessage` from client to server, in the words of HMCP 0.1.0), by a tool of
-//! their own, and in this process. Every message passes the [guard](callboard_guardrail::Guard) before the agent sees it and
-//! every reply before it goes: the guard is part of the agent, so that none can be served without it.
+//! Both can be called like a model (`sampling/createMessage` from client to server, as in HMCP
+//! 0.1.0), by a tool of their own, and within the process. Every message passes the
+//! [guardrail](callboard_guardrail::GuardrailPolicy) before the agent receives it, and every reply
+//! before it is returned. The guardrail is part of the agent, so no agent can be served without it.
 
 mod emr;
 mod patients;
@@ -13,12 +15,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use callboard_guardrail::{Guard, Guardrail, Origin, rules_of};
-use callboard_message::surface::{CreateMessage, MISSING};
+use callboard_guardrail::{Guardrail, GuardrailPolicy, TextOrigin, blocking_rules};
+use callboard_message::capabilities::{CreateMessage, MISSING_META_KEY};
 use callboard_message::{
-    DataClass, ElicitAction, Elicitation, Failure, FailureKind, Message, RawObject, SampleAnswer,
+    DataClass, Elicitation, ElicitationAction, Failure, FailureKind, Message, RawObject,
+    SamplingAnswer,
 };
-use callboard_runtime::{Agent, AgentRef, AuditEntry, ConcurrentHandler, Cx, Handlers, Profile};
+use callboard_runtime::{
+    Agent, AgentProfile, AgentRef, AuditEntry, ConcurrentHandler, Context, Handlers,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -26,48 +31,57 @@ use serde_json::{Value, json};
 use patients::last_text;
 
 pub use emr::{
-    EMR_FILE_BYTES_MAX_DEFAULT, EMR_RECORDS_MAX_DEFAULT, Emr, EmrRecord, EmrStore, EmrWriteback,
-    WriteClinicalData, Written,
+    EMR_FILE_BYTES_MAX_DEFAULT, EMR_RECORDS_MAX_DEFAULT, EmrHandler, EmrRecord, EmrStore,
+    EmrWriteResult, EmrWritebackAgent, WriteClinicalData,
 };
 pub use patients::{
-    CLINICAL_DATA_BYTES_MAX, FindPatient, PATIENT_ID_DIGITS_MAX, PATIENT_NAME_BYTES_MAX,
-    PATIENTS_MAX, PatientData, PatientFound, Patients, is_patient_id,
+    CLINICAL_DATA_BYTES_MAX, FindPatient, FindPatientResult, PATIENT_ID_DIGITS_MAX,
+    PATIENT_NAME_BYTES_MAX, PATIENTS_MAX, PatientDataAgent, PatientDirectory, is_patient_id,
 };
 
-/// Messages of each kind that one HMCP agent answers at once; more wait in its mailbox.
+/// Maximum number of messages of each type that one HMCP agent handles at once. Further ones wait
+/// in its mailbox.
 pub const HMCP_CALLS_MAX: u32 = 64;
 
-/// What an HMCP agent does with what has passed the guard.
-pub trait Duty: Sized + Send + Sync + 'static {
-    /// Registers what it does beside conversing, each behind the guard.
-    fn tools(on: &mut Handlers<Guarded<Self>>);
+/// Behaviour of an HMCP agent behind its guardrail. Its methods are called only with messages that
+/// the guardrail passed.
+pub trait HmcpHandler: Sized + Send + Sync + 'static {
+    /// Registers the agent's tools, each behind the guardrail.
+    fn register_tools(on: &mut Handlers<GuardedAgent<Self>>);
 
-    /// What it calls itself.
+    /// Returns the model name that replies of `sampling/createMessage` state.
     fn model(&self) -> &str;
 
-    /// Answers what was said last.
-    fn converse(&self, text: String, cx: &Cx)
-    -> impl Future<Output = Result<Said, Failure>> + Send;
+    /// Returns the reply to `text`, the last turn of a conversation.
+    ///
+    /// # Errors
+    /// [`Failure`], which the caller receives in place of a reply.
+    fn converse(
+        &self,
+        text: String,
+        cx: &Context,
+    ) -> impl Future<Output = Result<HmcpReply, Failure>> + Send;
 
-    /// What people see of it.
+    /// Returns the handler's state as JSON for the admin page.
     fn observe(&self) -> Value;
 }
 
-/// What is said in a conversation.
-pub struct Said {
+/// Reply of an HMCP agent to a turn of a conversation.
+pub struct HmcpReply {
     text: String,
-    /// What it lacks to do what it was asked, by name.
+    /// Name of a parameter that the request lacked; `None` if it lacked none.
     missing: Option<&'static str>,
 }
 
-/// The text `name` as it was `given`, else as whoever called tells it when asked, of this shape; `None` where nobody can be
-/// asked.
+/// Returns the text parameter `name`: as `given`, or else as the caller's answer to `question`,
+/// whose form has the JSON schema `shape`. Returns `None` if there is no caller to ask.
 ///
 /// # Errors
-/// `Rejected`, as `refused` says, where they don't tell.
-async fn given_or_asked(
+/// `Rejected` with the message `refused`, if the caller declines; otherwise the failure of the
+/// question.
+async fn given_or_questioned(
     given: Option<String>,
-    cx: &Cx,
+    cx: &Context,
     (question, name, shape): (&str, &str, Value),
     refused: &str,
 ) -> Result<Option<String>, Failure> {
@@ -76,10 +90,10 @@ async fn given_or_asked(
     }
     let schema = json!({ "type": "object", "properties": { name: shape }, "required": [name] });
     match cx
-        .elicit(Elicitation::form(question, schema).key(name))
+        .elicit(Elicitation::form(question, schema).with_key(name))
         .await
     {
-        Ok(answer) if answer.action() == ElicitAction::Accept => Ok(Some(
+        Ok(answer) if answer.action() == ElicitationAction::Accept => Ok(Some(
             answer.content().unwrap_or_default()[name]
                 .as_str()
                 .unwrap_or_default()
@@ -87,146 +101,154 @@ async fn given_or_asked(
                 .to_owned(),
         )),
         Ok(_) => Err(Failure::rejected(refused)),
-        Err(failure) if failure.kind == FailureKind::NobodyToAsk => Ok(None),
+        Err(failure) if failure.kind == FailureKind::NoResponder => Ok(None),
         Err(failure) => Err(failure),
     }
 }
 
-/// An HMCP agent: `D` behind the guard. Every message passes it before `D` sees it, every reply before it goes; what the
-/// guard blocks, is late with or crashes on doesn't.
+/// HMCP agent: the handler `D` behind a guardrail. The guardrail screens every message before `D`
+/// receives it, and every reply before it is returned. If the guardrail blocks a text, is late or
+/// crashes, the text isn't passed on.
 ///
-/// It starts a guardrail of its own, unless it was [given](Self::guarded_by) another.
-pub struct Guarded<D: Duty> {
-    duty: Arc<D>,
-    given: Option<Guard>,
-    /// Of this incarnation.
-    own: Option<Own>,
+/// Each agent starts a guardrail of its own, unless [`Self::with_guard`] sets a shared one.
+pub struct GuardedAgent<D: HmcpHandler> {
+    handler: Arc<D>,
+    shared_guard: Option<GuardrailPolicy>,
+    /// Guardrail that the agent started at its latest start; `None` with a shared one.
+    own_guard: Option<OwnGuardrail>,
 }
 
-/// A guardrail that ends with the agent that started it.
-struct Own(AgentRef);
+/// Guardrail started by an agent, and stopped when that agent stops.
+struct OwnGuardrail(AgentRef);
 
-impl Drop for Own {
+impl Drop for OwnGuardrail {
     fn drop(&mut self) {
         self.0.stop();
     }
 }
 
-impl<D: Duty> Guarded<D> {
-    fn of(duty: D) -> Self {
+impl<D: HmcpHandler> GuardedAgent<D> {
+    fn from_handler(duty: D) -> Self {
         Self {
-            duty: Arc::new(duty),
-            given: None,
-            own: None,
+            handler: Arc::new(duty),
+            shared_guard: None,
+            own_guard: None,
         }
     }
 
-    /// The same agent, asking this guard in place of one of its own.
-    pub fn guarded_by(mut self, guard: Guard) -> Self {
-        self.given = Some(guard);
+    /// Sets a shared guardrail. Without one, the agent starts its own.
+    pub fn with_guard(mut self, guard: GuardrailPolicy) -> Self {
+        self.shared_guard = Some(guard);
         self
     }
 
-    /// What it does.
-    pub fn duty(&self) -> &D {
-        &self.duty
+    /// Returns the handler behind the guardrail.
+    pub fn handler(&self) -> &D {
+        &self.handler
     }
 
-    fn guard(&self) -> Option<Guard> {
-        self.given
-            .clone()
-            .or_else(|| self.own.as_ref().map(|own| Guard::new(own.0.clone())))
+    fn guard(&self) -> Option<GuardrailPolicy> {
+        self.shared_guard.clone().or_else(|| {
+            self.own_guard
+                .as_ref()
+                .map(|own| GuardrailPolicy::new(own.0.clone()))
+        })
     }
 }
 
-/// A like agent, for the next incarnation: same duty, same guard if it was given one.
-impl<D: Duty> Clone for Guarded<D> {
+/// Clones the agent for a restart: with the same handler, and the same shared guardrail if one is
+/// set.
+impl<D: HmcpHandler> Clone for GuardedAgent<D> {
     fn clone(&self) -> Self {
         Self {
-            duty: self.duty.clone(),
-            given: self.given.clone(),
-            own: None,
+            handler: self.handler.clone(),
+            shared_guard: self.shared_guard.clone(),
+            own_guard: None,
         }
     }
 }
 
-impl<D: Duty> Agent for Guarded<D> {
+impl<D: HmcpHandler> Agent for GuardedAgent<D> {
     fn handlers(on: &mut Handlers<Self>) {
-        D::tools(on.concurrent::<CreateMessage>(HMCP_CALLS_MAX));
+        D::register_tools(on.concurrent::<CreateMessage>(HMCP_CALLS_MAX));
     }
 
-    /// It has no state that a dropped request could leave half changed.
-    fn profile() -> Profile {
-        Profile::default().cancel_safe()
+    /// Returns the agent's profile: requests may be cancelled at any time, because the agent has no
+    /// state that could be half changed.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().cancel_safe()
     }
 
-    fn started(&mut self, cx: &mut Cx) {
-        if self.given.is_none() {
+    fn started(&mut self, cx: &mut Context) {
+        if self.shared_guard.is_none() {
             let label = format!("{}.guardrail", cx.me());
-            self.own = Some(Own(cx
-                .system()
-                .prepare_with(Guardrail::default)
-                .label(label)
-                .spawn()));
+            self.own_guard = Some(OwnGuardrail(
+                cx.system()
+                    .prepare_with(Guardrail::default)
+                    .label(label)
+                    .spawn(),
+            ));
         }
     }
 
     fn observe(&self) -> Value {
-        self.duty.observe()
+        self.handler.observe()
     }
 }
 
-impl<D: Duty> ConcurrentHandler<CreateMessage> for Guarded<D> {
+impl<D: HmcpHandler> ConcurrentHandler<CreateMessage> for GuardedAgent<D> {
     fn handle(
         &mut self,
         message: CreateMessage,
-        cx: Cx,
-    ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<SamplingAnswer, Failure>> + Send + 'static {
         let asked = message.0.to_raw();
-        self.between(CreateMessage::NAME, asked, cx, |duty, cx| async move {
+        self.run_guarded(CreateMessage::NAME, asked, cx, |duty, cx| async move {
             let wants_missing = message
                 .0
                 .object("_meta")
-                .and_then(|meta| meta.read(MISSING))
+                .and_then(|meta| meta.read(MISSING_META_KEY))
                 .unwrap_or(false);
             let said = duty.converse(last_text(&message)?, &cx).await?;
-            let mut answer = SampleAnswer::text(duty.model(), said.text, Some("endTurn"));
+            let mut answer = SamplingAnswer::text(duty.model(), said.text, Some("endTurn"));
             if let Some(missing) = said.missing.filter(|_| wants_missing) {
-                answer.0.set("_meta", RawObject::of(MISSING, [missing]));
+                answer
+                    .0
+                    .set("_meta", RawObject::single(MISSING_META_KEY, [missing]));
             }
             Ok(answer)
         })
     }
 }
 
-impl<D: Duty> Guarded<D> {
-    /// Does `work` between two looks of the guard, and puts it on record. `work` is what only the agent's own module can
-    /// give it, so that there is no other way in.
-    fn between<R, W, F>(
+impl<D: HmcpHandler> GuardedAgent<D> {
+    /// Screens the request, runs `work` on the handler, screens the reply, and writes the audit
+    /// entry. Handlers are reached only through this function.
+    fn run_guarded<R, W, F>(
         &self,
         message: &'static str,
         asked: Box<RawValue>,
-        cx: Cx,
+        cx: Context,
         work: W,
     ) -> impl Future<Output = Result<R, Failure>> + Send + 'static + use<D, R, W, F>
     where
         R: Serialize + Send + 'static,
-        W: FnOnce(Arc<D>, Cx) -> F + Send + 'static,
+        W: FnOnce(Arc<D>, Context) -> F + Send + 'static,
         F: Future<Output = Result<R, Failure>> + Send + 'static,
     {
-        let (duty, guard) = (self.duty.clone(), self.guard());
+        let (duty, guard) = (self.handler.clone(), self.guard());
         async move {
             let outcome = async {
                 let guard = guard.ok_or_else(|| Failure::internal("the agent hasn't started"))?;
-                guard.pass(&asked, Origin::User).await?;
+                guard.check(&asked, TextOrigin::User).await?;
                 let reply = work(duty, cx.clone()).await?;
                 let told = to_raw_value(&reply)
                     .map_err(|_| Failure::internal("the reply can't be written"))?;
-                guard.pass(&told, Origin::ToolResult).await?;
+                guard.check(&told, TextOrigin::ToolResult).await?;
                 Ok((reply, told))
             }
             .await;
-            record(
+            write_audit(
                 &cx,
                 message,
                 &asked,
@@ -238,44 +260,45 @@ impl<D: Duty> Guarded<D> {
     }
 }
 
-/// What the topology says about an EMR write-back agent (`kind = "emr_writeback"`).
+/// Configuration of an EMR write-back agent in the topology (`kind = "emr_writeback"`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmrConfig {
-    /// The agent's id.
+    /// Agent id.
     pub id: String,
-    /// What it calls itself in the answers of `sampling/createMessage`.
+    /// Model name in the replies of `sampling/createMessage`.
     #[serde(default = "emr_model")]
     pub model: String,
-    /// Where what is written goes, a JSON object a line; created with its folder. As the process sees it: whoever reads
-    /// the topology resolves it against the state directory. Without it, memory.
+    /// Path of the file for written data, with one JSON object a line. The file and its folder are
+    /// created if missing. A relative path must already be resolved against the state directory.
+    /// `None`: data is kept in memory.
     #[serde(default)]
     pub file: Option<PathBuf>,
 }
 
-/// What the topology says about a patient-data agent (`kind = "patient_data"`).
+/// Configuration of a patient-data agent in the topology (`kind = "patient_data"`).
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 // Names of patients are never printed.
 #[debug("PatientDataConfig({}, {} patients)", id, patients.len())]
 #[serde(deny_unknown_fields)]
 pub struct PatientDataConfig {
-    /// The agent's id.
+    /// Agent id.
     pub id: String,
-    /// What it calls itself in the answers of `sampling/createMessage`.
+    /// Model name in the replies of `sampling/createMessage`.
     #[serde(default = "patient_model")]
     pub model: String,
-    /// Whom it knows; at most [`PATIENTS_MAX`].
+    /// Patients that the agent can find; at most [`PATIENTS_MAX`].
     pub patients: Vec<PatientEntry>,
 }
 
-/// A patient, as far as the patient-data agent tells.
+/// Patient in the configuration of a patient-data agent: name and identifier.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[debug("PatientEntry(..)")]
 #[serde(deny_unknown_fields)]
 pub struct PatientEntry {
-    /// The full name.
+    /// Full name.
     pub name: String,
-    /// The identifier, for example `PT12345`.
+    /// Identifier of the patient, for example `PT12345`.
     pub id: String,
 }
 
@@ -287,49 +310,50 @@ fn patient_model() -> String {
     "patient-data-agent".to_owned()
 }
 
-/// Why an HMCP agent can't be made; each names what to change.
+/// Error of creating an HMCP agent. Each message names what to change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HmcpError {
-    /// Check the path and its permissions.
+    /// The file can't be opened; check the path and its permissions.
     #[error("failed to open {path}: {source}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// Correct the identifier of the patient in that place of the list, from 1.
+    /// A patient has an invalid identifier.
     #[error("patient {place}: the identifier must be PT and 1 to {PATIENT_ID_DIGITS_MAX} digits")]
     PatientId {
-        /// Its place.
+        /// Position of the patient in the list, from 1.
         place: usize,
     },
-    /// Correct the name of the patient in that place of the list, from 1.
+    /// A patient's name has no letter or is too long.
     #[error(
         "patient {place}: the name must have a letter, and at most {PATIENT_NAME_BYTES_MAX} bytes"
     )]
     PatientName {
-        /// Its place.
+        /// Position of the patient in the list, from 1.
         place: usize,
     },
-    /// Two have the same name: tell them apart.
+    /// Two patients have the same name.
     #[error("patient {place}: another patient has the same name")]
     SameName {
-        /// Its place, from 1.
+        /// Position in the list of the second patient with this name, from 1.
         place: usize,
     },
-    /// List fewer.
+    /// The list has more than [`PATIENTS_MAX`] patients.
     #[error("more than {PATIENTS_MAX} patients")]
     TooManyPatients,
 }
 
-/// Puts a message and what came of it on record.
+/// Writes the audit entry of a message and its outcome.
 ///
 /// # Errors
-/// `Unavailable` where the answer says who a patient is and that can't be put on record: then it must not go.
-async fn record(
-    cx: &Cx,
+/// `Unavailable`, if the reply reveals a patient's identity and the entry can't be written. The
+/// caller must not send the reply then.
+async fn write_audit(
+    cx: &Context,
     message: &'static str,
     asked: &RawValue,
     outcome: Result<&RawValue, &Failure>,
@@ -338,7 +362,7 @@ async fn record(
     let (ended, rules) = match outcome {
         Ok(_) => ("answered", Vec::new()),
         Err(failure) if failure.kind == FailureKind::Blocked => {
-            ("blocked", rules_of(failure).unwrap_or_default())
+            ("blocked", blocking_rules(failure).unwrap_or_default())
         }
         Err(_) => ("failed", Vec::new()),
     };
@@ -349,12 +373,12 @@ async fn record(
     let entry = entry
         .with_principal(cx.principal())
         .with_class(DataClass::Clinical);
-    let entry = entry.with_body(log.mark(DataClass::Clinical, asked.get().as_bytes()));
+    let entry = entry.with_body(log.digest(DataClass::Clinical, asked.get().as_bytes()));
     let entry = entry
-        .with("bytes_out", outcome.map_or(0, |reply| reply.get().len()))
-        .with("rules", rules);
+        .with_detail("bytes_out", outcome.map_or(0, |reply| reply.get().len()))
+        .with_detail("rules", rules);
     let entry = match cx.call() {
-        Some(call) => entry.with_call(call.id).with("hops", call.hops),
+        Some(call) => entry.with_call(call.id).with_detail("hops", call.hops),
         None => entry,
     };
     match outcome {
@@ -364,9 +388,9 @@ async fn record(
             };
             return log.record(entry).await.map(drop).map_err(unkept);
         }
-        Ok(_) => log.placed(entry).await,
+        Ok(_) => log.enqueue(entry).await,
         Err(failure) => {
-            log.placed(entry.with("failure", failure.kind.to_string()))
+            log.enqueue(entry.with_detail("failure", failure.kind.to_string()))
                 .await
         }
     }

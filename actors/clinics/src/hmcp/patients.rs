@@ -1,77 +1,81 @@
 use std::collections::HashMap;
 
 use callboard_macros::Message;
-use callboard_message::surface::CreateMessage;
+use callboard_message::capabilities::CreateMessage;
 use callboard_message::text::folded_words;
 use callboard_message::{Content, Failure, Message as _, RawObject};
-use callboard_runtime::{ConcurrentHandler, Cx, Handlers};
+use callboard_runtime::{ConcurrentHandler, Context, Handlers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{
-    Duty, Guarded, HMCP_CALLS_MAX, HmcpError, PatientDataConfig, PatientEntry, Said, given_or_asked,
+    GuardedAgent, HMCP_CALLS_MAX, HmcpError, HmcpHandler, HmcpReply, PatientDataConfig,
+    PatientEntry, given_or_questioned,
 };
 
-/// Most patients that a patient-data agent knows.
+/// Maximum number of patients of a patient-data agent.
 pub const PATIENTS_MAX: usize = 10_000;
-/// Bytes of a patient's longest name.
+/// Maximum length of a patient's name, in bytes.
 pub const PATIENT_NAME_BYTES_MAX: usize = 256;
 
-/// Finds the identifier of a patient by name. Without a name it asks for one, or says that it needs one.
+/// Finds the identifier of a patient by name. Without a name it asks for one, or states that it
+/// needs one.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
-// Both say who somebody is.
+// Name and identifier identify a person, so neither is printed.
 #[debug("FindPatient(..)")]
 #[serde(deny_unknown_fields)]
-#[message(name = "find_patient", reply = PatientFound, fallible, title = "Find patient", read_only, idempotent)]
+#[message(name = "find_patient", reply = FindPatientResult, fallible, title = "Find patient", read_only, idempotent)]
 pub struct FindPatient {
-    /// The full name.
+    /// Full name of the patient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// A patient's identifier, or why there is none.
+/// Result of a search: a patient's identifier, or the reason there is none.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("PatientFound({})", patient_id.is_some())]
-pub struct PatientFound {
-    /// In words.
+#[schemars(rename = "PatientFound")]
+pub struct FindPatientResult {
+    /// Result as a sentence.
     pub message: String,
-    /// The identifier, for example `PT12345`.
+    /// Identifier of the patient, for example `PT12345`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patient_id: Option<String>,
-    /// What it lacks to find somebody, by name.
+    /// Names of the parameters that the search lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
-const WHO: &str = "Please specify which patient you need information for.";
-const HOW: &str = "How can I help you access patient information?";
-const NAME: &str = "name";
+const NAME_QUESTION: &str = "Please specify which patient you need information for.";
+const HELP_QUESTION: &str = "How can I help you access patient information?";
+const NAME_PARAM: &str = "name";
 
-/// The patient-data agent of HMCP.
-pub type PatientData = Guarded<Patients>;
+/// Patient-data agent of HMCP: finds the identifier of a patient by name.
+pub type PatientDataAgent = GuardedAgent<PatientDirectory>;
 
-/// What the patient-data agent knows.
-pub struct Patients {
+/// Patients of a patient-data agent, indexed by name.
+pub struct PatientDirectory {
     model: String,
     by_words: HashMap<Vec<String>, PatientEntry>,
-    /// Words of the longest name.
+    /// Number of words of the longest patient name.
     words_max: usize,
 }
 
-/// Whom a text names.
-enum Named<'a> {
+/// Result of searching a text for patients' names.
+enum NameMatch<'a> {
     One(&'a PatientEntry),
     Several,
     Nobody,
 }
 
-impl PatientData {
-    /// Reads who there is.
+impl PatientDataAgent {
+    /// Creates the agent with the patients of its configuration.
     ///
     /// # Errors
-    /// Where a name or an identifier can't be one, or two patients have the same name.
+    /// [`HmcpError`], if there are too many patients, a name or an identifier is invalid, or two
+    /// patients have the same name.
     pub fn new(config: &PatientDataConfig) -> Result<Self, HmcpError> {
         if config.patients.len() > PATIENTS_MAX {
             return Err(HmcpError::TooManyPatients);
@@ -91,7 +95,7 @@ impl PatientData {
             }
         }
         let words_max = by_words.keys().map(Vec::len).max().unwrap_or(0);
-        Ok(Self::of(Patients {
+        Ok(Self::from_handler(PatientDirectory {
             model: config.model.clone(),
             by_words,
             words_max,
@@ -99,21 +103,21 @@ impl PatientData {
     }
 }
 
-impl Patients {
-    /// Looks for full names in a text, at whole words, however they are spelled.
-    fn named_in(&self, text: &str) -> Named<'_> {
+impl PatientDirectory {
+    /// Finds full patient names in a text. Only whole words match; case and accents are ignored.
+    fn find_named(&self, text: &str) -> NameMatch<'_> {
         let words = folded_words(text);
         let mut rest = words.as_slice();
-        let mut found = Named::Nobody;
+        let mut found = NameMatch::Nobody;
         while !rest.is_empty() {
-            // The longest name that begins here is the one that is meant.
+            // Of several names that start at this word, the longest is meant.
             let mut longest = (1..=self.words_max.min(rest.len())).rev();
             let here = longest.find_map(|count| Some((count, self.by_words.get(&rest[..count])?)));
             found = match (found, here) {
-                (Named::One(other), Some((_, patient))) if other.id != patient.id => {
-                    return Named::Several;
+                (NameMatch::One(other), Some((_, patient))) if other.id != patient.id => {
+                    return NameMatch::Several;
                 }
-                (_, Some((_, patient))) => Named::One(patient),
+                (_, Some((_, patient))) => NameMatch::One(patient),
                 (found, None) => found,
             };
             rest = &rest[here.map_or(1, |(count, _)| count)..];
@@ -121,40 +125,44 @@ impl Patients {
         found
     }
 
-    async fn work(&self, tool: FindPatient, cx: &Cx) -> Result<PatientFound, Failure> {
+    async fn run_tool(
+        &self,
+        tool: FindPatient,
+        cx: &Context,
+    ) -> Result<FindPatientResult, Failure> {
         let shape = json!({ "type": "string", "title": "Patient's full name", "minLength": 1,
             "maxLength": PATIENT_NAME_BYTES_MAX });
         let given = tool.name.filter(|name| !name.trim().is_empty());
-        let name = given_or_asked(
+        let name = given_or_questioned(
             given,
             cx,
-            ("Which patient?", NAME, shape),
+            ("Which patient?", NAME_PARAM, shape),
             "no patient was named",
         )
         .await?;
         let Some(name) = name else {
-            return Ok(PatientFound {
-                message: WHO.into(),
+            return Ok(FindPatientResult {
+                message: NAME_QUESTION.into(),
                 patient_id: None,
-                missing: vec![NAME.to_owned()],
+                missing: vec![NAME_PARAM.to_owned()],
             });
         };
         let found = self.by_words.get(&folded_words(&name));
         let patient = found.ok_or_else(|| Failure::not_found("no patient goes by that name"))?;
-        Ok(PatientFound {
-            message: told(patient),
+        Ok(FindPatientResult {
+            message: describe_patient(patient),
             patient_id: Some(patient.id.clone()),
             missing: Vec::new(),
         })
     }
 }
 
-fn told(PatientEntry { name, id }: &PatientEntry) -> String {
+fn describe_patient(PatientEntry { name, id }: &PatientEntry) -> String {
     format!("Patient identifier for {name}: patient_id={id}")
 }
 
-impl Duty for Patients {
-    fn tools(on: &mut Handlers<PatientData>) {
+impl HmcpHandler for PatientDirectory {
+    fn register_tools(on: &mut Handlers<PatientDataAgent>) {
         on.concurrent::<FindPatient>(HMCP_CALLS_MAX);
     }
 
@@ -162,26 +170,26 @@ impl Duty for Patients {
         &self.model
     }
 
-    async fn converse(&self, text: String, _: &Cx) -> Result<Said, Failure> {
+    async fn converse(&self, text: String, _: &Context) -> Result<HmcpReply, Failure> {
         let asks = || {
             let words = folded_words(&text);
             ["patient", "identifier"]
                 .into_iter()
                 .all(|wanted| words.iter().any(|word| word == wanted))
         };
-        Ok(match self.named_in(&text) {
-            Named::One(patient) => Said {
-                text: told(patient),
+        Ok(match self.find_named(&text) {
+            NameMatch::One(patient) => HmcpReply {
+                text: describe_patient(patient),
                 missing: None,
             },
-            Named::Nobody if !asks() => Said {
-                text: HOW.to_owned(),
+            NameMatch::Nobody if !asks() => HmcpReply {
+                text: HELP_QUESTION.to_owned(),
                 missing: None,
             },
-            // Who else is known here is told nobody.
-            Named::Nobody | Named::Several => Said {
-                text: WHO.to_owned(),
-                missing: Some(NAME),
+            // The reply must not reveal who else is known here.
+            NameMatch::Nobody | NameMatch::Several => HmcpReply {
+                text: NAME_QUESTION.to_owned(),
+                missing: Some(NAME_PARAM),
             },
         })
     }
@@ -191,25 +199,26 @@ impl Duty for Patients {
     }
 }
 
-impl ConcurrentHandler<FindPatient> for PatientData {
+impl ConcurrentHandler<FindPatient> for PatientDataAgent {
     fn handle(
         &mut self,
         message: FindPatient,
-        cx: Cx,
-    ) -> impl Future<Output = Result<PatientFound, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<FindPatientResult, Failure>> + Send + 'static {
         let asked = to_raw_value(&message).unwrap_or_default();
-        self.between(FindPatient::NAME, asked, cx, |duty, cx| async move {
-            duty.work(message, &cx).await
+        self.run_guarded(FindPatient::NAME, asked, cx, |duty, cx| async move {
+            duty.run_tool(message, &cx).await
         })
     }
 }
 
-/// Bytes of the largest clinical data that is taken.
+/// Maximum size of clinical data in one write, in bytes.
 pub const CLINICAL_DATA_BYTES_MAX: usize = 256 * 1024;
-/// Most digits of a patient's identifier.
+/// Maximum number of digits of a patient's identifier.
 pub const PATIENT_ID_DIGITS_MAX: usize = 16;
 
-/// Whether a text can be a patient's identifier: `PT` and digits.
+/// Returns whether a text is a valid patient identifier: `PT` and 1 to [`PATIENT_ID_DIGITS_MAX`]
+/// digits.
 pub fn is_patient_id(text: &str) -> bool {
     text.strip_prefix("PT").is_some_and(|digits| {
         (1..=PATIENT_ID_DIGITS_MAX).contains(&digits.len())
@@ -217,10 +226,10 @@ pub fn is_patient_id(text: &str) -> bool {
     })
 }
 
-/// The text of the last turn; the turns before it aren't looked at.
+/// Returns the text of the last turn of a conversation; earlier turns are ignored.
 ///
 /// # Errors
-/// `InvalidInput` where there is no turn.
+/// `InvalidInput`, if there is no turn.
 pub(super) fn last_text(message: &CreateMessage) -> Result<String, Failure> {
     let turns: Vec<Box<RawValue>> = message.0.read("messages").unwrap_or_default();
     let last = turns.last().and_then(|turn| RawObject::parse(turn).ok());
@@ -234,30 +243,31 @@ pub(super) fn last_text(message: &CreateMessage) -> Result<String, Failure> {
     Ok(texts.join("\n"))
 }
 
-/// What an EMR write-back agent is told.
+/// Request to an EMR write-back agent, parsed from the text of a conversation.
 #[derive(Debug, PartialEq)]
-pub(super) enum Order {
-    /// Clinical data and for whom.
+pub(super) enum WriteRequest {
+    /// Write clinical data for the patient with this identifier.
     Write(RawObject, String),
-    /// Clinical data for nobody in particular.
-    WhoseIsIt,
-    /// Anything else.
+    /// Clinical data without a patient's identifier.
+    MissingPatient,
+    /// Text that isn't a write request.
     Unclear,
 }
 
-/// Reads `clinical_data={json}`, then perhaps ` patient_id=ID`. An identifier inside the data is data.
-pub(super) fn order(text: &str) -> Order {
+/// Parses a request of the form `clinical_data={json}`, optionally followed by ` patient_id=ID`. An
+/// identifier inside the JSON is only data.
+pub(super) fn parse_write_request(text: &str) -> WriteRequest {
     let Some((_, rest)) = text.split_once("clinical_data=") else {
-        return Order::Unclear;
+        return WriteRequest::Unclear;
     };
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<RawObject>();
     let data = match values.next() {
         Some(Ok(data)) if !data.is_empty() => data,
-        _ => return Order::Unclear,
+        _ => return WriteRequest::Unclear,
     };
     let behind = rest.get(values.byte_offset()..).unwrap_or_default();
     let Some((before, id)) = behind.split_once("patient_id=") else {
-        return Order::WhoseIsIt;
+        return WriteRequest::MissingPatient;
     };
     let id = id
         .split_whitespace()
@@ -266,8 +276,8 @@ pub(super) fn order(text: &str) -> Order {
         .trim_end_matches(['.', ',', ';']);
     let stands_apart = before.ends_with(char::is_whitespace);
     if stands_apart && is_patient_id(id) {
-        Order::Write(data, id.to_owned())
+        WriteRequest::Write(data, id.to_owned())
     } else {
-        Order::WhoseIsIt
+        WriteRequest::MissingPatient
     }
 }

@@ -1,29 +1,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{AgentRef, CallMeta};
+use callboard_runtime::{AgentRef, CallContext};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::plan::{RAW_RESPONSE, Step};
-use crate::router::{StepOutcome, unheard};
+use crate::router::{StepOutcome, without_caller};
 use crate::verifier::{Identities, Verdict, Verify};
 
 /// Maximum characters of a verifier's note; the rest is cut.
 const NOTE_CHARS_MAX: usize = 300;
 
-/// What the user gets. As JSON it is one object.
+/// Answer to a clinician's question: its text, and the plan, results and verdict behind it.
 ///
-/// Its fields are private to this file: only `verify` makes one with data, of a draft that the verifier passed.
+/// Fields are private, so that an answer with patient data can only be made from a draft that the
+/// verifier passed.
 // Text and steps are patient data.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[debug(
     "Answer({status:?}, {} steps, verdict {:?}, {times_ms:?})",
     steps.len(), verdict.as_ref().map(|v| (v.safe, v.rule))
 )]
-pub struct Answer {
-    status: Status,
+pub struct ClinicAnswer {
+    status: AnswerStatus,
     text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     plan: Vec<Step>,
@@ -34,35 +35,36 @@ pub struct Answer {
     times_ms: TimesMs,
 }
 
-/// How a question ended.
+/// Outcome of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// At least one clinic answered, and the answer is safe.
+pub enum AnswerStatus {
+    /// At least one clinic answered, and the verifier passed the answer.
     Answered,
-    /// Guardrail or verifier stopped it: the text is the reason and nothing else.
+    /// Guardrail or verifier blocked the answer; the text holds only the reason.
     Blocked,
-    /// It couldn't be planned, no clinic answered, or a part of the pipeline is away: the text says which.
+    /// The question couldn't be planned, no clinic answered, or a stage was unavailable; the text
+    /// states which.
     Failed,
 }
 
-/// How long each stage took, in milliseconds; 0 for one that wasn't reached.
+/// Duration of each stage in milliseconds; 0 for a stage that wasn't reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TimesMs {
-    /// The guardrail's look at the question.
+    /// Time the guardrail took to screen the question.
     pub screening: u64,
-    /// The planner.
+    /// Time the planner took.
     pub planning: u64,
-    /// The router: all clinics, and the guardrail's look at what they answered.
+    /// Time the router took: all clinics, and the guardrail's screening of their answers.
     pub routing: u64,
-    /// The verifier.
+    /// Time the verifier took.
     pub verifying: u64,
-    /// All of it.
+    /// Time of the whole question.
     pub total: u64,
 }
 
-impl Answer {
-    /// The verifier's note and nothing else.
+impl ClinicAnswer {
+    /// Creates a blocked answer: it holds only the verifier's note.
     pub(super) fn blocked(mut verdict: Verdict) -> Self {
         verdict.note = verdict
             .note
@@ -73,12 +75,12 @@ impl Answer {
         Self {
             verdict: Some(verdict.clone()),
             text: verdict.note,
-            ..Self::without_data(Status::Blocked, "")
+            ..Self::without_data(AnswerStatus::Blocked, "")
         }
     }
 
-    /// A sentence of our own, without anything from a clinic or a planner.
-    pub(super) fn without_data(status: Status, text: &'static str) -> Self {
+    /// Creates an answer whose text is a fixed sentence, without data of a clinic or planner.
+    pub(super) fn without_data(status: AnswerStatus, text: &'static str) -> Self {
         let times_ms = TimesMs::default();
         Self {
             status,
@@ -90,60 +92,62 @@ impl Answer {
         }
     }
 
-    pub(super) fn timed(self, times_ms: TimesMs) -> Self {
+    pub(super) fn with_times(self, times_ms: TimesMs) -> Self {
         Self { times_ms, ..self }
     }
 
-    /// How it ended.
-    pub fn status(&self) -> Status {
+    /// Returns the outcome of the question.
+    pub fn status(&self) -> AnswerStatus {
         self.status
     }
 
-    /// The answer as plain text, or why there is none.
+    /// Returns the answer as plain text, or the reason there is none.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What was planned; empty where the answer was blocked.
+    /// Returns the planned steps; empty if the answer was blocked.
     pub fn plan(&self) -> &[Step] {
         &self.plan
     }
 
-    /// What the clinics answered, step by step; empty where the answer was blocked.
+    /// Returns the clinics' answers, one for each step; empty if the answer was blocked.
     pub fn steps(&self) -> &[StepOutcome] {
         &self.steps
     }
 
-    /// The verifier's verdict; none where it wasn't reached.
+    /// Returns the verifier's verdict; `None` if the verifier wasn't reached.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
-    /// How long it took.
+    /// Returns the duration of each stage.
     pub fn times_ms(&self) -> TimesMs {
         self.times_ms
     }
 }
 
-/// An answer before it is verified. Only [`verify`] turns it into an [`Answer`].
-pub(super) struct Draft {
-    pub status: Status,
+/// Answer that isn't verified yet. Only [`verify_draft`] turns it into a [`ClinicAnswer`].
+pub(super) struct AnswerDraft {
+    pub status: AnswerStatus,
     pub plan: Vec<Step>,
     pub steps: Vec<StepOutcome>,
     pub text: String,
 }
 
-/// Has the verifier read every value and the text of a draft, and makes the answer of a draft that is safe.
+/// Sends the text and every value of a draft to the verifier. Returns the answer if the verifier
+/// says that it is safe.
 ///
 /// # Errors
-/// The verdict where the verifier says that it isn't safe; `None` where it is away, late, or contradicts itself.
-pub(super) async fn verify(
-    draft: Draft,
+/// The verdict, if the draft isn't safe; `None`, if the verifier is unavailable, late, or
+/// contradicts itself.
+pub(super) async fn verify_draft(
+    draft: AnswerDraft,
     verifier: &AgentRef,
-    call: &CallMeta,
+    call: &CallContext,
     within: Duration,
     identities: Identities,
-) -> Result<Answer, Option<Verdict>> {
+) -> Result<ClinicAnswer, Option<Verdict>> {
     let records: Vec<Value> = draft
         .steps
         .iter()
@@ -156,7 +160,7 @@ pub(super) async fn verify(
         text: draft.text.clone(),
         identities,
     };
-    let call_on = Some(Arc::new(unheard(call)));
+    let call_on = Some(Arc::new(without_caller(call)));
     match verifier
         .ask(message)
         .within_call(call_on)
@@ -164,17 +168,17 @@ pub(super) async fn verify(
         .await
     {
         Ok(verdict) if verdict.safe && verdict.rule.is_none() => {
-            let Draft {
+            let AnswerDraft {
                 status,
                 mut plan,
                 steps,
                 text,
             } = draft;
-            // What a planner couldn't use may be anything; the reason says enough.
+            // An unusable planner output may hold anything, so only the reason is shown.
             for step in plan.iter_mut().filter(|step| step.action == RAW_RESPONSE) {
                 step.parameters.remove("text");
             }
-            Ok(Answer {
+            Ok(ClinicAnswer {
                 status,
                 text,
                 plan,
@@ -188,7 +192,7 @@ pub(super) async fn verify(
             callboard_message::log::error!(call = %call.id, "verifier named a broken rule and called the answer safe: withheld");
             Err(None)
         }
-        // Whoever asked has gone: that's no fault of anybody's here.
+        // The caller has cancelled: not worth an error in the log.
         Err(_) if call.cancel.is_cancelled() => Err(None),
         Err(why) => {
             callboard_message::log::error!(call = %call.id, kind = %why.kind(), "verifier could not check an answer: withheld");
@@ -205,7 +209,7 @@ mod tests {
     #[test]
     fn notes_are_bounded() {
         let shown = |note: String| {
-            Answer::blocked(Verdict {
+            ClinicAnswer::blocked(Verdict {
                 safe: false,
                 note,
                 rule: None,

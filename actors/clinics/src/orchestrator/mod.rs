@@ -1,7 +1,9 @@
-//! The orchestrator: a question in, an answer out that guardrail and verifier have passed, or none.
+//! Orchestrator agent: takes a question and returns an answer that guardrail and verifier have
+//! passed.
 //!
-//! guardrail → planner → check → router → render → verifier. Whatever stage is away, late or answers nonsense, nothing
-//! is shown that wasn't verified: [`Answer`]s with data are made of what only the verifier's stage can make.
+//! Stages: guardrail → planner → plan check → router → renderer → verifier. If a stage is
+//! unavailable, late or returns an invalid result, nothing unverified is shown: only the verifier
+//! stage can make a [`ClinicAnswer`] with data.
 
 mod answer;
 mod pipeline;
@@ -14,46 +16,48 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::{Failure, Principal};
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers};
+use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Context, Handlers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clinic::{PURPOSE_DEFAULT, may_identify};
-use crate::plan::{Registry, is_name};
+use crate::plan::{ClinicRegistry, is_name};
 #[cfg(any(doc, test))]
 use crate::planner::QUERY_CHARS_MAX;
 use crate::planner::check_length;
 use crate::verifier::Identities;
 use pipeline::Pipeline;
 
-pub use answer::{Answer, Status, TimesMs};
+pub use answer::{AnswerStatus, ClinicAnswer, TimesMs};
 
-/// Maximum characters of a stated purpose. A longer one is refused with `InvalidInput`. Fixed.
+/// Maximum length of the purpose in [`AskClinics`], in characters. A longer one is refused with
+/// `InvalidInput`. Fixed.
 pub const PURPOSE_CHARS_MAX: usize = 64;
 /// Maximum questions that one orchestrator answers at once. Further ones wait in its mailbox. Fixed.
 pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
-/// Answers a question about the clinics' patients, or says why not. What is shown has passed the verifier.
+/// Answers a question about the clinics' patients, or states why it can't. The answer has passed
+/// the verifier.
 #[derive(derive_more::Debug, Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 // A question may name a patient.
 #[debug("AskClinics({} bytes, purpose {:?})", query.len(), purpose)]
-#[message(name = "ask_clinics", reply = Answer, fallible)]
+#[message(name = "ask_clinics", reply = ClinicAnswer, fallible)]
 #[serde(deny_unknown_fields)]
 pub struct AskClinics {
-    /// The question, English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.
+    /// The question, in English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.
     pub query: String,
-    /// Why it is asked, for example `treatment`: clinics show more or less by it. At most [`PURPOSE_CHARS_MAX`]
-    /// letters, digits, `_`, `-`, `.`.
+    /// Purpose of the question, for example `treatment`; clinics decide by it which fields they
+    /// show. At most [`PURPOSE_CHARS_MAX`] letters, digits, `_`, `-`, `.`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
 }
 
 impl AskClinics {
-    /// Whether it can be asked at all.
+    /// Validates the question and its purpose.
     ///
     /// # Errors
-    /// [`InvalidInput`](callboard_message::FailureKind::InvalidInput): an empty question, or a limit that
-    /// is passed.
-    pub fn check(&self) -> Result<(), Failure> {
+    /// [`InvalidInput`](callboard_message::FailureKind::InvalidInput), if the question is empty or
+    /// too long, or the purpose is empty, too long, or has characters that aren't allowed.
+    pub fn validate(&self) -> Result<(), Failure> {
         if self.query.trim().is_empty() {
             return Err(Failure::invalid(
                 "there is nothing to ask. Try: list all cardiology patients",
@@ -73,35 +77,35 @@ impl AskClinics {
     }
 }
 
-/// Configuration of an orchestrator: the agents it asks, and their time limits.
+/// Configuration of an orchestrator: the agents that it calls, and their time limits.
 #[derive(Debug, Clone)]
 pub struct OrchestratorConfig {
-    /// Clinics that may be asked.
-    pub registry: Arc<Registry>,
-    /// Answers `Screen`.
+    /// Registry of the clinics that may be called.
+    pub registry: Arc<ClinicRegistry>,
+    /// Guardrail agent; must handle `Screen`.
     pub guardrail: AgentRef,
-    /// Answers `MakePlan`: the one here, or a model.
+    /// Planner agent; must handle `MakePlan`: [`Planner`](crate::planner::Planner), or a model.
     pub planner: AgentRef,
-    /// Answers `Dispatch`.
+    /// Router agent; must handle `Dispatch`.
     pub router: AgentRef,
-    /// Answers `Verify`.
+    /// Verifier agent; must handle `Verify`.
     pub verifier: AgentRef,
-    /// For which purposes a trusted principal sees identities.
+    /// Purposes for which a principal with the necessary scope sees patients' identities.
     pub purposes_allowed: Vec<String>,
-    /// Time limit of the guardrail for the question.
+    /// Time limit for the guardrail to screen the question.
     pub screen_within: Duration,
-    /// Time limit of the planner.
+    /// Time limit for the planner to make a plan.
     pub plan_within: Duration,
-    /// Time limit of the router for all steps.
+    /// Time limit for the router to run all steps.
     pub route_within: Duration,
-    /// Time limit of the verifier.
+    /// Time limit for the verifier to check the answer.
     pub verify_within: Duration,
 }
 
 impl OrchestratorConfig {
-    /// The default limits.
+    /// Creates a configuration with the default time limits and the purpose [`PURPOSE_DEFAULT`].
     pub fn new(
-        registry: Arc<Registry>,
+        registry: Arc<ClinicRegistry>,
         guardrail: AgentRef,
         planner: AgentRef,
         router: AgentRef,
@@ -121,8 +125,9 @@ impl OrchestratorConfig {
         }
     }
 
-    /// Whether a principal may see who the patients are; clinics decide for themselves as well.
-    fn identities(&self, principal: &Principal) -> Identities {
+    /// Returns whether the answer may show patients' identities to the principal. Each clinic also
+    /// decides for itself.
+    fn visible_identities(&self, principal: &Principal) -> Identities {
         if may_identify(principal, &self.purposes_allowed) {
             Identities::AsRecorded
         } else {
@@ -131,14 +136,15 @@ impl OrchestratorConfig {
     }
 }
 
-/// The agent that answers questions. It keeps nothing of what passes through it.
+/// Orchestrator agent: answers [`AskClinics`] with the help of guardrail, planner, router and
+/// verifier. It stores nothing about a question.
 #[derive(Debug, Clone)]
 pub struct Orchestrator {
     config: Arc<OrchestratorConfig>,
 }
 
 impl Orchestrator {
-    /// An orchestrator with this configuration.
+    /// Creates an orchestrator.
     pub fn new(config: OrchestratorConfig) -> Self {
         Self {
             config: Arc::new(config),
@@ -156,11 +162,11 @@ impl ConcurrentHandler<AskClinics> for Orchestrator {
     fn handle(
         &mut self,
         message: AskClinics,
-        cx: Cx,
-    ) -> impl Future<Output = Result<Answer, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<ClinicAnswer, Failure>> + Send + 'static {
         let config = self.config.clone();
         async move {
-            message.check()?;
+            message.validate()?;
             Ok(Pipeline::new(&config, &cx, message.purpose)?
                 .answer(&message.query)
                 .await)

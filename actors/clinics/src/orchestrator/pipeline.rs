@@ -1,19 +1,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use callboard_guardrail::Origin;
+use callboard_guardrail::TextOrigin;
 use callboard_message::text::fold;
 use callboard_message::{Failure, Progress, Question};
-use callboard_runtime::{CallMeta, Caller, Cx};
+use callboard_runtime::{CallContext, Caller, Context};
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::answer::{Answer, Draft, Status, TimesMs, verify};
+use super::answer::{AnswerDraft, AnswerStatus, ClinicAnswer, TimesMs, verify_draft};
 use super::{OrchestratorConfig, render};
 use crate::plan::{CheckedPlan, Plan, Step};
 use crate::planner::MakePlan;
 use crate::router::{
-    BLOCKED, Dispatch, Dispatched, StepOutcome, ms_since, onward, passes, unheard,
+    BLOCKED, Dispatch, DispatchResult, StepOutcome, forwarded_call, ms_since, passes_guardrail,
+    without_caller,
 };
 
 const NO_PLANNER: &str = "The question could not be planned: the planner is away. Ask again later.";
@@ -22,71 +23,74 @@ const NO_ROUTER: &str =
 const NOT_VERIFIED: &str =
     "The answer is withheld: the verifier could not check it. Ask again later.";
 
-/// One question on its way to an answer.
+/// One question on its way through all stages: screening, planning, routing and verifying.
 pub(super) struct Pipeline<'a> {
     config: &'a OrchestratorConfig,
-    /// Call that goes to the stages: the caller's, with the stated purpose.
-    call: CallMeta,
-    stages: Arc<Stages>,
+    /// Call context that the stages receive: the caller's, with the purpose that the question
+    /// states.
+    call: CallContext,
+    progress: Arc<ProgressCaller>,
     times: TimesMs,
 }
 
 impl<'a> Pipeline<'a> {
     pub fn new(
         config: &'a OrchestratorConfig,
-        cx: &Cx,
+        cx: &Context,
         purpose: Option<String>,
     ) -> Result<Self, Failure> {
-        let mut call = onward(cx)?;
-        // Who asks is the credential's to say; why, the asker's. Clinics decide what a purpose opens, and for whom.
+        let mut call = forwarded_call(cx)?;
+        // The principal comes from the credential; only the purpose comes from the message. Clinics
+        // decide which fields a purpose opens, and for which principals.
         if let Some(purpose) = purpose {
-            call.principal = Arc::new(cx.principal().clone().for_purpose(purpose));
+            call.principal = Arc::new(cx.principal().clone().with_purpose(purpose));
         }
-        let stages = Arc::new(Stages {
+        let stages = Arc::new(ProgressCaller {
             caller: call.caller.take(),
-            told: AtomicU32::new(0),
+            reported: AtomicU32::new(0),
         });
         call.caller = Some(stages.clone());
         Ok(Self {
             config,
             call,
-            stages,
+            progress: stages,
             times: TimesMs::default(),
         })
     }
 
-    pub async fn answer(mut self, query: &str) -> Answer {
+    pub async fn answer(mut self, query: &str) -> ClinicAnswer {
         let began = Instant::now();
-        let answer = self.stages(query).await;
+        let answer = self.run_stages(query).await;
         self.times.total = ms_since(began);
         let (status, steps) = (answer.status(), answer.steps().len());
-        // Nothing of question or answer is logged.
+        // Neither question nor answer is logged.
         callboard_message::log::info!(call = %self.call.id, ?status, steps, ms = self.times.total, "question ended");
-        answer.timed(self.times)
+        answer.with_times(self.times)
     }
 
-    async fn stages(&mut self, query: &str) -> Answer {
+    async fn run_stages(&mut self, query: &str) -> ClinicAnswer {
         let began = Instant::now();
         let (guardrail, within) = (&self.config.guardrail, self.config.screen_within);
-        let passed = passes(
+        let passed = passes_guardrail(
             guardrail,
             &self.call,
             within,
             query.to_owned(),
-            Origin::User,
+            TextOrigin::User,
         )
         .await;
         self.times.screening = ms_since(began);
         if !passed {
-            self.stages.tell("question blocked by the guardrail".into());
-            return Answer::without_data(Status::Blocked, BLOCKED);
+            self.progress
+                .report("question blocked by the guardrail".into());
+            return ClinicAnswer::without_data(AnswerStatus::Blocked, BLOCKED);
         }
 
         let began = Instant::now();
         let plan = self.plan(query).await;
         self.times.planning = ms_since(began);
         let Some(plan) = plan else {
-            return Answer::without_data(Status::Failed, NO_PLANNER);
+            return ClinicAnswer::without_data(AnswerStatus::Failed, NO_PLANNER);
         };
         let checked = match self.check(plan, query) {
             Ok(checked) => checked,
@@ -97,16 +101,16 @@ impl<'a> Pipeline<'a> {
         let outcomes = self.route(&checked).await;
         self.times.routing = ms_since(began);
         let Some(steps) = outcomes else {
-            return Answer::without_data(Status::Failed, NO_ROUTER);
+            return ClinicAnswer::without_data(AnswerStatus::Failed, NO_ROUTER);
         };
-        let text = render::text(checked.steps(), &steps, &self.config.registry);
+        let text = render::render_steps(checked.steps(), &steps, &self.config.registry);
         let failed = steps.iter().all(|s| s.error.is_some());
         let status = if failed {
-            Status::Failed
+            AnswerStatus::Failed
         } else {
-            Status::Answered
+            AnswerStatus::Answered
         };
-        self.verify(Draft {
+        self.verify(AnswerDraft {
             status,
             plan: checked.into_steps(),
             steps,
@@ -123,7 +127,7 @@ impl<'a> Pipeline<'a> {
             .config
             .planner
             .ask(message)
-            .within_call(Some(Arc::new(unheard(&self.call))));
+            .within_call(Some(Arc::new(without_caller(&self.call))));
         let call = self.call.id;
         match ask.within(self.config.plan_within).await {
             Ok(Ok(plan)) => return Some(plan),
@@ -138,15 +142,16 @@ impl<'a> Pipeline<'a> {
         None
     }
 
-    /// The plan to dispatch, or the refusal for the user.
-    fn check(&self, plan: Plan, query: &str) -> Result<CheckedPlan, Draft> {
+    /// Checks the plan. Returns it ready to be dispatched, or a draft with the refusal for the
+    /// user.
+    fn check(&self, plan: Plan, query: &str) -> Result<CheckedPlan, AnswerDraft> {
         let refuse = |plan: Plan, reason: String| {
-            self.stages.tell("no plan: refused".into());
-            Draft {
-                status: Status::Failed,
+            self.progress.report("no plan: refused".into());
+            AnswerDraft {
+                status: AnswerStatus::Failed,
                 plan: plan.steps,
                 steps: Vec::new(),
-                text: render::line(&reason),
+                text: render::single_line(&reason),
             }
         };
         if let Some(reason) = plan.refusal().map(str::to_owned) {
@@ -154,12 +159,12 @@ impl<'a> Pipeline<'a> {
         }
         match plan.check(&self.config.registry) {
             Ok(checked) => {
-                self.stages.tell_plan(&checked, query);
+                self.progress.report_plan(&checked, query);
                 Ok(checked)
             }
             Err(why) => {
                 callboard_message::log::warn!(call = %self.call.id, code = why.code(), "planner made a plan that does not pass");
-                // The plan itself is a stranger's: the user gets the refusal that stands for it.
+                // The plan itself may be a model's text, so the user gets a refusal instead.
                 let reason = format!("No clinic was asked, for the plan was not in order: {why}.");
                 Err(refuse(Plan::raw_response("", reason.clone()), reason))
             }
@@ -178,10 +183,12 @@ impl<'a> Pipeline<'a> {
             .ask(message)
             .within_call(Some(Arc::new(self.call.clone())));
         let kind = match ask.within(self.config.route_within).await {
-            Ok(Ok(Dispatched { steps })) if answers(&steps, checked.steps()) => return Some(steps),
+            Ok(Ok(DispatchResult { steps })) if outcomes_match_steps(&steps, checked.steps()) => {
+                return Some(steps);
+            }
             Ok(Ok(_)) => "outcomes of other steps".to_owned(),
             Ok(Err(failure)) => failure.kind.to_string(),
-            // Whoever asked has gone: that's no fault of anybody's here.
+            // The caller has cancelled: not worth an error in the log.
             Err(_) if self.call.cancel.is_cancelled() => return None,
             Err(why) => why.kind().to_string(),
         };
@@ -189,10 +196,10 @@ impl<'a> Pipeline<'a> {
         None
     }
 
-    async fn verify(&mut self, draft: Draft) -> Answer {
+    async fn verify(&mut self, draft: AnswerDraft) -> ClinicAnswer {
         let began = Instant::now();
-        let identities = self.config.identities(&self.call.principal);
-        let verified = verify(
+        let identities = self.config.visible_identities(&self.call.principal);
+        let verified = verify_draft(
             draft,
             &self.config.verifier,
             &self.call,
@@ -203,7 +210,7 @@ impl<'a> Pipeline<'a> {
         self.times.verifying = ms_since(began);
         match verified {
             Ok(answer) => {
-                self.stages.tell("verdict: safe".into());
+                self.progress.report("verdict: safe".into());
                 answer
             }
             Err(Some(verdict)) => {
@@ -211,19 +218,21 @@ impl<'a> Pipeline<'a> {
                     .rule
                     .map_or_else(String::new, |r| format!(" ({r:?})"));
                 callboard_message::log::warn!(call = %self.call.id, rule, "verifier blocked an answer");
-                self.stages.tell(format!("verdict: blocked{rule}"));
-                Answer::blocked(verdict)
+                self.progress.report(format!("verdict: blocked{rule}"));
+                ClinicAnswer::blocked(verdict)
             }
             Err(None) => {
-                self.stages.tell("verdict: none, answer withheld".into());
-                Answer::without_data(Status::Failed, NOT_VERIFIED)
+                self.progress
+                    .report("verdict: none, answer withheld".into());
+                ClinicAnswer::without_data(AnswerStatus::Failed, NOT_VERIFIED)
             }
         }
     }
 }
 
-/// Whether there is exactly one outcome a step, each with a result or an error (envelope integrity).
-fn answers(outcomes: &[StepOutcome], steps: &[Step]) -> bool {
+/// Returns whether there is exactly one outcome for each step, in order, with either a result or an
+/// error.
+fn outcomes_match_steps(outcomes: &[StepOutcome], steps: &[Step]) -> bool {
     let answer = |(o, s): (&StepOutcome, &Step)| {
         o.step_id == s.step_id
             && o.clinic == s.clinic
@@ -233,22 +242,24 @@ fn answers(outcomes: &[StepOutcome], steps: &[Step]) -> bool {
     outcomes.len() == steps.len() && outcomes.iter().zip(steps).all(answer)
 }
 
-/// The caller as the router sees it: reports of all stages are counted as one row, as the outer caller needs them.
-struct Stages {
+/// Caller that forwards progress reports to the outer caller. It numbers the reports of all stages
+/// consecutively, as the outer caller requires. Questions to it fail.
+struct ProgressCaller {
     caller: Option<Arc<dyn Caller>>,
-    told: AtomicU32,
+    reported: AtomicU32,
 }
 
-impl Stages {
-    /// Tells how far it has come. Only ids, names of tools, times and the user's own words.
-    pub fn tell(&self, message: String) {
+impl ProgressCaller {
+    /// Sends a progress report. `message` may hold only ids, tool names, times and the user's own
+    /// words.
+    pub fn report(&self, message: String) {
         self.progress(Progress {
             message: Some(message),
             ..Progress::default()
         });
     }
 
-    pub fn tell_plan(&self, plan: &CheckedPlan, query: &str) {
+    pub fn report_plan(&self, plan: &CheckedPlan, query: &str) {
         let squeezed = |text: &str| {
             fold(text)
                 .chars()
@@ -270,15 +281,15 @@ impl Stages {
                 };
                 line.push_str(&shown);
             }
-            self.tell(line);
+            self.report(line);
         }
     }
 }
 
-impl Caller for Stages {
+impl Caller for ProgressCaller {
     fn progress(&self, progress: Progress) {
         let Some(caller) = &self.caller else { return };
-        let done = f64::from(self.told.fetch_add(1, Ordering::Relaxed) + 1);
+        let done = f64::from(self.reported.fetch_add(1, Ordering::Relaxed) + 1);
         caller.progress(Progress {
             done,
             total: None,
@@ -287,6 +298,6 @@ impl Caller for Stages {
     }
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<callboard_message::Answer, Failure>> {
-        Box::pin(async { Err(Failure::nobody_to_ask("nobody is asked while clinics are")) })
+        Box::pin(async { Err(Failure::no_responder("nobody is asked while clinics are")) })
     }
 }

@@ -1,41 +1,48 @@
-//! Results as plain text, the same for the same results: no model writes here.
+//! Deterministic rendering of results as plain text, without a model.
 
 use callboard_message::text::{is_invisible, is_one_of};
 use serde_json::{Map, Value};
 
-use crate::plan::{Registry, Step};
+use crate::plan::{ClinicRegistry, Step};
 use crate::router::StepOutcome;
 
-/// Fields that come first in a row or record, in this order; the others follow by name.
+/// Names of the fields that are shown first in a row or record, in this order. The others follow
+/// sorted by name.
 const FIRST_FIELDS: &str = "patient_id name condition dose frequency route medications notes";
-/// Fields of an answer that only repeat what was asked: the heading has them.
-const ECHOES: &str = "query specialty patient_id";
-/// Spaces of one level of indentation.
+/// Names of the fields of a result that only repeat the request. They are shown in the heading and
+/// left out below it.
+const ECHOED_FIELDS: &str = "query specialty patient_id";
+/// Number of spaces of one level of indentation.
 const INDENT: usize = 3;
-/// Most columns of a table; rows with more are told field by field. A clinic could make a cell a row and a key
-/// otherwise.
+/// Maximum columns of a table. Rows with more columns are rendered field by field. Otherwise a few
+/// rows with many different keys would become a huge table of empty cells.
 const COLUMNS_MAX: usize = 16;
-/// Widest column, in characters: longer texts stand over. A clinic could have one long text pad every row otherwise.
+/// Maximum width of a table column, in characters. Longer texts overflow, so that one long text
+/// doesn't pad every row.
 const COLUMN_CHARS_MAX: usize = 60;
 
-/// One block a step: who was asked what, then the rows or the error.
-pub(super) fn text(steps: &[Step], outcomes: &[StepOutcome], registry: &Registry) -> String {
+/// Renders one block for each step: clinic, tool and parameters, then the result rows or the error.
+pub(super) fn render_steps(
+    steps: &[Step],
+    outcomes: &[StepOutcome],
+    registry: &ClinicRegistry,
+) -> String {
     let blocks = steps
         .iter()
         .zip(outcomes)
-        .map(|(step, outcome)| block(step, outcome, registry));
+        .map(|(step, outcome)| render_step(step, outcome, registry));
     blocks.collect::<Vec<_>>().join("\n\n")
 }
 
-/// A text on one line, without anything that moves a terminal's cursor or hides.
-pub(super) fn line(text: &str) -> String {
+/// Returns the text on one line, without control and invisible characters.
+pub(super) fn single_line(text: &str) -> String {
     text.chars()
         .filter(|c| !is_invisible(*c))
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
 }
 
-fn block(step: &Step, outcome: &StepOutcome, registry: &Registry) -> String {
+fn render_step(step: &Step, outcome: &StepOutcome, registry: &ClinicRegistry) -> String {
     let specialty = registry
         .clinic(&step.clinic)
         .map_or("", |c| c.specialty.as_str());
@@ -44,29 +51,33 @@ fn block(step: &Step, outcome: &StepOutcome, registry: &Registry) -> String {
         step.step_id, step.clinic, step.action
     );
     for parameter in step.parameters.values().filter_map(Value::as_str) {
-        heading.push_str(&format!(" \"{}\"", line(parameter)));
+        heading.push_str(&format!(" \"{}\"", single_line(parameter)));
     }
     let mut lines = vec![heading];
     match (&outcome.result, &outcome.error) {
         (Some(Value::Object(fields)), _) => {
-            // By name: how a JSON object orders its keys depends on what else is built into the program.
-            let told = order(fields.keys())
+            // Sorted, because the order of JSON object keys depends on a build feature of
+            // `serde_json`.
+            let told = ordered_keys(fields.keys())
                 .into_iter()
                 .filter_map(|key| Some((key, fields.get(key)?)));
-            for (key, value) in told.filter(|(key, v)| !(is_one_of(key, ECHOES) && v.is_string())) {
-                // `{"patient": {…}}`: the one record is the answer.
+            for (key, value) in
+                told.filter(|(key, v)| !(is_one_of(key, ECHOED_FIELDS) && v.is_string()))
+            {
+                // With a single record, as in `{"patient": {…}}`, the record's fields are shown
+                // without its key.
                 match value {
                     Value::Object(record) if fields.len() == 1 => {
-                        record_lines(record, 1, &mut lines)
+                        render_record(record, 1, &mut lines)
                     }
-                    value => field(key, value, 1, &mut lines),
+                    value => render_field(key, value, 1, &mut lines),
                 }
             }
         }
-        (Some(value), _) => field("answer", value, 1, &mut lines),
+        (Some(value), _) => render_field("answer", value, 1, &mut lines),
         (None, Some(error)) => lines.push(format!(
             "   not answered: {} ({})",
-            line(&error.message),
+            single_line(&error.message),
             error.code
         )),
         (None, None) => lines.push("   not answered".into()),
@@ -74,13 +85,13 @@ fn block(step: &Step, outcome: &StepOutcome, registry: &Registry) -> String {
     lines.join("\n")
 }
 
-fn field(key: &str, value: &Value, level: usize, lines: &mut Vec<String>) {
-    let (pad, key) = (" ".repeat(INDENT * level), line(key));
+fn render_field(key: &str, value: &Value, level: usize, lines: &mut Vec<String>) {
+    let (pad, key) = (" ".repeat(INDENT * level), single_line(key));
     match value {
         Value::Array(items) if items.is_empty() => lines.push(format!("{pad}{key}: none")),
         Value::Array(items) if items.iter().all(Value::is_object) => {
             lines.push(format!("{pad}{key}: {}", items.len()));
-            table(
+            render_table(
                 &items
                     .iter()
                     .filter_map(Value::as_object)
@@ -91,22 +102,22 @@ fn field(key: &str, value: &Value, level: usize, lines: &mut Vec<String>) {
         }
         Value::Object(record) => {
             lines.push(format!("{pad}{key}:"));
-            record_lines(record, level + 1, lines);
+            render_record(record, level + 1, lines);
         }
-        value => lines.push(format!("{pad}{key}: {}", cell(value))),
+        value => lines.push(format!("{pad}{key}: {}", render_cell(value))),
     }
 }
 
-fn record_lines(record: &Map<String, Value>, level: usize, lines: &mut Vec<String>) {
-    for key in order(record.keys()) {
+fn render_record(record: &Map<String, Value>, level: usize, lines: &mut Vec<String>) {
+    for key in ordered_keys(record.keys()) {
         if let Some(value) = record.get(key) {
-            field(key, value, level, lines);
+            render_field(key, value, level, lines);
         }
     }
 }
 
-/// Rows in columns; a dose and its unit are one column, as they are read.
-fn table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
+/// Renders rows as an aligned table. A dose and its unit share one column.
+fn render_table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
     let mut columns: Vec<&str> = Vec::new();
     let pad = " ".repeat(INDENT * level);
     for key in rows.iter().flat_map(|row| row.keys()) {
@@ -114,18 +125,23 @@ fn table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
             continue;
         }
         if columns.len() == COLUMNS_MAX {
-            lines.extend(rows.iter().map(|row| format!("{pad}{}", fields(row))));
+            lines.extend(
+                rows.iter()
+                    .map(|row| format!("{pad}{}", render_fields(row))),
+            );
             return;
         }
         columns.push(key);
     }
     let joins_unit = columns.contains(&"dose") && columns.contains(&"unit");
     columns.retain(|c| !(joins_unit && *c == "unit"));
-    let columns = order(columns.into_iter());
+    let columns = ordered_keys(columns.into_iter());
     let text = |row: &Map<String, Value>, column: &str| {
-        let value = row.get(column).map(cell).unwrap_or_default();
+        let value = row.get(column).map(render_cell).unwrap_or_default();
         match row.get("unit") {
-            Some(unit) if joins_unit && column == "dose" => format!("{value} {}", cell(unit)),
+            Some(unit) if joins_unit && column == "dose" => {
+                format!("{value} {}", render_cell(unit))
+            }
             _ => value,
         }
     };
@@ -152,25 +168,27 @@ fn table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
     }
 }
 
-fn cell(value: &Value) -> String {
+fn render_cell(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::Bool(yes) => (if *yes { "yes" } else { "no" }).into(),
         Value::Number(number) => number.to_string(),
-        Value::String(text) => line(text),
-        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
-        Value::Object(record) => fields(record),
+        Value::String(text) => single_line(text),
+        Value::Array(items) => items.iter().map(render_cell).collect::<Vec<_>>().join(", "),
+        Value::Object(record) => render_fields(record),
     }
 }
 
-fn fields(record: &Map<String, Value>) -> String {
+fn render_fields(record: &Map<String, Value>) -> String {
     let parts = record
         .iter()
-        .map(|(key, value)| format!("{}: {}", line(key), cell(value)));
+        .map(|(key, value)| format!("{}: {}", single_line(key), render_cell(value)));
     parts.collect::<Vec<_>>().join("; ")
 }
 
-fn order<'a, K: AsRef<str> + ?Sized + 'a>(keys: impl Iterator<Item = &'a K>) -> Vec<&'a str> {
+fn ordered_keys<'a, K: AsRef<str> + ?Sized + 'a>(
+    keys: impl Iterator<Item = &'a K>,
+) -> Vec<&'a str> {
     let mut keys: Vec<&str> = keys.map(AsRef::as_ref).collect();
     let place = |key: &str| {
         FIRST_FIELDS
@@ -198,8 +216,8 @@ mod tests {
         }
         let outcome: StepOutcome =
             serde_json::from_value(outcome).unwrap_or_else(|e| panic!("{e}"));
-        text(
-            &Plan::parse(&json!([step]).to_string()).steps,
+        render_steps(
+            &Plan::parse_or_refuse(&json!([step]).to_string()).steps,
             &[outcome],
             &two_clinics(),
         )

@@ -1,8 +1,8 @@
 use std::sync::Mutex;
 
 use callboard_guardrail::Screen;
-use callboard_message::{FailureKind, Message, Named};
-use callboard_runtime::testkit::{Act, Probe, Scripted, paused};
+use callboard_message::{FailureKind, Message, RawMessage};
+use callboard_runtime::testkit::{Probe, ScriptStep, ScriptedAgent, run_with_paused_time};
 use callboard_runtime::{CallEvent, System};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::verifier::{Verdict, Verify};
 
 const QUESTION: &str = "List all cardiology patients and check dermatology patients with psoriasis";
 
-/// The whole cast around one orchestrator; a test replaces what it is about.
+/// All agents around one orchestrator; each test replaces those it is about.
 struct Cast {
     guardrail: AgentRef,
     planner: AgentRef,
@@ -24,7 +24,8 @@ struct Cast {
 }
 
 impl Cast {
-    /// Guardrail and verifier that object to the words INJECTION and UNSAFE, the planner by rules, two clinics.
+    /// Starts a guardrail and a verifier that object to the words INJECTION and UNSAFE, the
+    /// rule-based planner, and two clinics.
     fn new(system: &System) -> Self {
         for (name, answer) in [
             (
@@ -37,7 +38,11 @@ impl Cast {
                 "matches": [{ "patient_id": "DERM-001", "condition": "Psoriasis" }] }),
             ),
         ] {
-            register(system, name, (0..8).map(|_| Act::Reply(answer.clone())));
+            register(
+                system,
+                name,
+                (0..8).map(|_| ScriptStep::Reply(answer.clone())),
+            );
         }
         Self {
             guardrail: guardrail(system),
@@ -84,36 +89,36 @@ fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
     serde_json::from_value(json).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn register(system: &System, name: &str, script: impl IntoIterator<Item = Act>) {
-    let agent = system.spawn(Scripted::new(script));
+fn register(system: &System, name: &str, script: impl IntoIterator<Item = ScriptStep>) {
+    let agent = system.spawn(ScriptedAgent::new(script));
     system
         .directory()
         .register(name, &agent)
         .unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// Takes a clinic away, as if its process had ended.
+/// Stops a clinic, as if its process had ended.
 async fn remove(system: &System, name: &str) {
     let clinic = system
         .directory()
         .get(name)
         .unwrap_or_else(|| panic!("{name}"));
     clinic.kill();
-    clinic.ended().await;
+    clinic.wait_for_exit().await;
 }
 
-fn scripted(system: &System, act: Act) -> AgentRef {
-    system.spawn(Scripted::new([act]))
+fn scripted(system: &System, act: ScriptStep) -> AgentRef {
+    system.spawn(ScriptedAgent::new([act]))
 }
 
 async fn ended(system: &System) -> AgentRef {
-    let agent = system.spawn(Scripted::new([]));
+    let agent = system.spawn(ScriptedAgent::new([]));
     agent.kill();
-    agent.ended().await;
+    agent.wait_for_exit().await;
     agent
 }
 
-async fn ask(orchestrator: &AgentRef, query: &str) -> Answer {
+async fn ask(orchestrator: &AgentRef, query: &str) -> ClinicAnswer {
     let message = AskClinics {
         query: query.into(),
         purpose: None,
@@ -125,8 +130,8 @@ async fn ask(orchestrator: &AgentRef, query: &str) -> Answer {
     answer.unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The answer as the user gets it: JSON, less the times.
-fn json_of(answer: &Answer) -> Value {
+/// Returns the answer as JSON, without the times.
+fn json_of(answer: &ClinicAnswer) -> Value {
     let mut json = serde_json::to_value(answer).unwrap_or_else(|e| panic!("{e}"));
     json.as_object_mut().and_then(|o| o.remove("times_ms"));
     for step in json
@@ -140,9 +145,9 @@ fn json_of(answer: &Answer) -> Value {
     json
 }
 
-/// Runs a test with time paused, and ends the system's agents.
+/// Runs a test with paused time, and stops the system's agents.
 fn until_ended(test: impl AsyncFnOnce(&System)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         test(system).await;
         system.shutdown(Duration::from_secs(60)).await;
     });
@@ -177,7 +182,8 @@ fn the_documents_question_is_answered() {
     });
 }
 
-/// Goal: an unsafe answer is its note and nothing else (C-27). Method: a clinic's text that the verifier objects to.
+/// Goal: an unsafe answer is replaced by the verifier's note (C-27). Method: a clinic's text that
+/// the verifier objects to.
 #[test]
 fn an_unsafe_answer_is_only_its_note() {
     until_ended(async |system| {
@@ -185,7 +191,7 @@ fn an_unsafe_answer_is_only_its_note() {
         let unsafe_answer =
             json!({ "patient": { "patient_id": "CARD-001", "notes": "UNSAFE Jane Roe" } });
         remove(system, "clinic_a").await;
-        register(system, "clinic_a", [Act::Reply(unsafe_answer)]);
+        register(system, "clinic_a", [ScriptStep::Reply(unsafe_answer)]);
         let answer = ask(&orchestrator, "get CARD-001").await;
         let note = "Response contains fabricated dosage for Amiodarone.";
         let expect = json!({
@@ -195,8 +201,8 @@ fn an_unsafe_answer_is_only_its_note() {
     });
 }
 
-/// Goal: the verifier reads every value and the final text, and learns who may see identities. Method: record what it
-/// is asked, with and without purpose.
+/// Goal: the verifier receives every value, the final text, and whether identities may be seen.
+/// Method: record its requests, with and without purpose.
 #[test]
 fn the_verifier_reads_everything() {
     until_ended(async |system| {
@@ -213,7 +219,7 @@ fn the_verifier_reads_everything() {
                 query: QUESTION.into(),
                 purpose: purpose.map(str::to_owned),
             };
-            // A call is the local operator's.
+            // The call has the local operator as principal.
             let answer = orchestrator.call(message).start().reply().await;
             let answer = answer
                 .unwrap_or_else(|e| panic!("{e}"))
@@ -227,7 +233,7 @@ fn the_verifier_reads_everything() {
                 "DERM-001"
             );
         }
-        // Not the operator: a purpose alone opens nothing.
+        // Another principal: a purpose alone gives no access.
         let message = AskClinics {
             query: QUESTION.into(),
             purpose: Some("treatment".into()),
@@ -245,7 +251,8 @@ fn the_verifier_reads_everything() {
     });
 }
 
-/// Goal: no verifier, no answer (bad input G8). Method: ended, hanging, panicking, of the wrong type, contradictory.
+/// Goal: without a verifier no answer is shown (bad input G8). Method: ended, hanging, panicking,
+/// of the wrong type, contradictory.
 #[test]
 fn without_a_verifier_nothing_is_shown() {
     until_ended(async |system| {
@@ -254,11 +261,11 @@ fn without_a_verifier_nothing_is_shown() {
         let wrong = json!({ "safe": "true", "note": "OK" });
         let torn = json!({ "safe": true, "note": "OK", "rule": "R2" });
         let verifiers = [
-            Act::Hang,
-            Act::Panic,
-            Act::Reply(wrong),
-            Act::Reply(torn),
-            Act::Reply(json!(null)),
+            ScriptStep::Hang,
+            ScriptStep::Panic,
+            ScriptStep::Reply(wrong),
+            ScriptStep::Reply(torn),
+            ScriptStep::Reply(json!(null)),
         ];
         let verifiers: Vec<AgentRef> = verifiers
             .map(|act| scripted(system, act))
@@ -283,7 +290,8 @@ fn without_a_verifier_nothing_is_shown() {
     });
 }
 
-/// Goal: a question that the guardrail stops, or can't screen, goes no further. Method: a planner that records.
+/// Goal: a question that the guardrail blocks or can't screen isn't planned. Method: a planner that
+/// records.
 #[test]
 fn the_guardrail_comes_first() {
     until_ended(async |system| {
@@ -312,19 +320,20 @@ fn the_guardrail_comes_first() {
     });
 }
 
-/// Goal: what can't be planned is refused with a sentence and no code (T-C9). Method: the rules' refusal, a model's
-/// prose, a plan that names an unknown clinic, a planner that is away.
+/// Goal: a question that can't be planned is refused with a sentence and without a code (T-C9).
+/// Method: the rules' refusal, a model's prose, a plan that names an unknown clinic, a stopped
+/// planner.
 #[test]
 fn what_cannot_be_planned_is_refused() {
     until_ended(async |system| {
         let cast = Cast::new(system);
-        let prose = Plan::parse("I would list the patients. UNSAFE");
-        let stray = Plan::parse(
+        let prose = Plan::parse_or_refuse("I would list the patients. UNSAFE");
+        let stray = Plan::parse_or_refuse(
             r#"[{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}]"#,
         );
-        let script =
-            [prose, stray].map(|plan| Act::Reply(serde_json::to_value(plan).unwrap_or_default()));
-        let model = system.spawn(Scripted::new(script));
+        let script = [prose, stray]
+            .map(|plan| ScriptStep::Reply(serde_json::to_value(plan).unwrap_or_default()));
+        let model = system.spawn(ScriptedAgent::new(script));
         for (planner, query, says, action) in [
             (
                 cast.planner.clone(),
@@ -354,26 +363,30 @@ fn what_cannot_be_planned_is_refused() {
             }
             .spawn(system);
             let answer = ask(&orchestrator, query).await;
-            assert_eq!(answer.status(), Status::Failed);
+            assert_eq!(answer.status(), AnswerStatus::Failed);
             assert!(
                 answer.text().contains(says) && !answer.text().contains("-326"),
                 "{}",
                 answer.text()
             );
             assert_eq!(answer.plan().first().map(|s| s.action.as_str()), action);
-            // The unusable text itself is not shown.
+            // The unusable text itself isn't shown.
             assert!(!json_of(&answer).to_string().contains("UNSAFE"));
         }
     });
 }
 
-/// Goal: one clinic down, the rest is answered; all down is a failure. Method: clinics that fail.
+/// Goal: with one clinic down, the rest is answered; with all down, the question fails. Method:
+/// clinics that fail.
 #[test]
 fn a_clinic_that_is_down_says_so() {
     until_ended(async |system| {
         let cast = Cast::new(system);
         let orchestrator = cast.spawn(system);
-        for (name, status) in [("clinic_b", Status::Answered), ("clinic_a", Status::Failed)] {
+        for (name, status) in [
+            ("clinic_b", AnswerStatus::Answered),
+            ("clinic_a", AnswerStatus::Failed),
+        ] {
             remove(system, name).await;
             let answer = ask(&orchestrator, QUESTION).await;
             assert_eq!(answer.status(), status);
@@ -389,7 +402,8 @@ fn a_clinic_that_is_down_says_so() {
     });
 }
 
-/// Goal: a router that answers for other steps than were asked isn't believed. Method: outcomes of another step.
+/// Goal: outcomes of other steps than requested are rejected. Method: a router that returns
+/// outcomes of another step.
 #[test]
 fn outcomes_of_other_steps_are_not_shown() {
     until_ended(async |system| {
@@ -400,7 +414,7 @@ fn outcomes_of_other_steps_are_not_shown() {
             json!([]),
             json!([outcome("clinic_a"), outcome("clinic_a")]),
         ] {
-            let router = scripted(system, Act::Reply(json!({ "steps": steps })));
+            let router = scripted(system, ScriptStep::Reply(json!({ "steps": steps })));
             let (guardrail, planner, verifier) = (
                 cast.guardrail.clone(),
                 cast.planner.clone(),
@@ -415,27 +429,30 @@ fn outcomes_of_other_steps_are_not_shown() {
             );
             let orchestrator = system.spawn(Orchestrator::new(config));
             let answer = ask(&orchestrator, "list cardiology patients").await;
-            assert_eq!((answer.status(), answer.steps().len()), (Status::Failed, 0));
+            assert_eq!(
+                (answer.status(), answer.steps().len()),
+                (AnswerStatus::Failed, 0)
+            );
             assert!(answer.text().contains("the router is away"));
         }
     });
 }
 
-/// A clinic that remembers on whose behalf it was asked.
+/// Clinic that records the principals of its calls.
 struct Nosy(Arc<Mutex<Vec<Principal>>>);
 
 impl Agent for Nosy {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(1);
+        on.fallback(1);
     }
 }
 
-impl ConcurrentHandler<Named> for Nosy {
+impl ConcurrentHandler<RawMessage> for Nosy {
     fn handle(
         &mut self,
-        _: Named,
-        cx: Cx,
-    ) -> impl Future<Output = <Named as Message>::Reply> + Send + 'static {
+        _: RawMessage,
+        cx: Context,
+    ) -> impl Future<Output = <RawMessage as Message>::Reply> + Send + 'static {
         self.0
             .lock()
             .unwrap_or_else(|e| panic!("{e}"))
@@ -447,8 +464,8 @@ impl ConcurrentHandler<Named> for Nosy {
     }
 }
 
-/// Goal: clinics learn the principal and the stated purpose; the body can't change who asks. Method: a clinic that
-/// remembers.
+/// Goal: clinics receive the principal and the stated purpose; a message can't change the
+/// principal. Method: a clinic that records.
 #[test]
 fn the_purpose_travels_to_the_clinics() {
     until_ended(async |system| {
@@ -465,13 +482,14 @@ fn the_purpose_travels_to_the_clinics() {
             purpose: Some("treatment".into()),
         };
         let _ = orchestrator.call(message).start().reply().await;
-        let expect = Principal::local_operator().for_purpose("treatment");
+        let expect = Principal::local_operator().with_purpose("treatment");
         assert_eq!(*seen.lock().unwrap_or_else(|e| panic!("{e}")), [expect]);
     });
 }
 
-/// Goal: progress tells plan, steps and verdict in order, counted upwards, and no words that the user didn't write.
-/// Method: follow two calls, one planned by a model that makes up words.
+/// Goal: progress reports give plan, steps and verdict in order, numbered consecutively, without
+/// words that the user didn't write. Method: follow two calls, one planned by a model that makes up
+/// words.
 #[test]
 fn progress_tells_the_stages() {
     until_ended(async |system| {
@@ -511,15 +529,15 @@ fn progress_tells_the_stages() {
         assert_eq!(follow(&orchestrator).await, expect);
 
         let made_up = r#"[{"step_id":1,"clinic":"clinic_b","action":"query","parameters":{"query":"Jane Roe"}}]"#;
-        let plan = serde_json::to_value(Plan::parse(made_up)).unwrap_or_default();
-        cast.planner = scripted(system, Act::Reply(plan));
+        let plan = serde_json::to_value(Plan::parse_or_refuse(made_up)).unwrap_or_default();
+        cast.planner = scripted(system, ScriptStep::Reply(plan));
         let told = follow(&cast.spawn(system)).await;
         assert_eq!(told[0], "1 plan step 1: clinic_b query …");
         assert!(!told.join("\n").contains("Jane"));
     });
 }
 
-/// Goal: limits of a question. Method: at the limit and one above.
+/// Goal: limits of a question hold. Method: at the limit and one above.
 #[test]
 fn limits() {
     until_ended(async |system| {

@@ -1,114 +1,117 @@
 use callboard_message::{Failure, FailureKind};
-use callboard_runtime::in_dependency_order;
+use callboard_runtime::topological_order;
 use serde_json::{Value, json};
 
 use super::registry::is_name;
-use super::{CATALOGUE, Plan, Registry, STEPS_MAX, Step};
+use super::{CATALOGUE, ClinicRegistry, Plan, STEPS_MAX, Step};
 
-/// A plan that may be dispatched: every step names one registered clinic and one tool of the catalogue with fitting
-/// parameters, and its dependencies form no circle. Only [`Plan::check`] makes one.
+/// Validated plan that may be dispatched. Every step names a registered clinic and a tool of the
+/// catalogue with valid parameters, and the dependencies have no cycle. Only [`Plan::check`]
+/// creates one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedPlan {
     steps: Vec<Step>,
 }
 
 impl CheckedPlan {
-    /// The steps as they were planned.
+    /// Returns the steps as planned.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The steps, to be dispatched.
+    /// Consumes the plan and returns its steps.
     pub fn into_steps(self) -> Vec<Step> {
         self.steps
     }
 }
 
-/// Why a plan is not dispatched. Each variant tells the planner what to change.
+/// Reason a plan is rejected. The messages tell the planner what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Plan at least one step.
+    /// The plan has no step.
     #[error("the plan has no step")]
     Empty,
-    /// Ask for less at once.
+    /// The plan has more than [`STEPS_MAX`] steps.
     #[error("the plan has {steps} steps, more than {STEPS_MAX}")]
     TooManySteps {
-        /// How many it has.
+        /// Number of steps in the plan.
         steps: usize,
     },
-    /// Number the steps differently.
+    /// Two steps have the same number.
     #[error("two steps have the number {step_id}")]
     SameStepId {
-        /// The number that both have.
+        /// Number that both steps have.
         step_id: u32,
     },
-    /// Name a registered clinic.
+    /// A step names a clinic that isn't registered.
     #[error("step {step_id} names {clinic}, which is not a registered clinic")]
     UnknownClinic {
-        /// Where.
+        /// Number of the step.
         step_id: u32,
-        /// What it names.
+        /// Name of the clinic that isn't registered.
         clinic: String,
     },
-    /// Name a tool of the catalogue.
+    /// A step names a tool that isn't in the catalogue.
     #[error("step {step_id} names {action}, which is not a tool of the clinics")]
     UnknownTool {
-        /// Where.
+        /// Number of the step.
         step_id: u32,
-        /// What it names.
+        /// Name of the tool that isn't in the catalogue.
         action: String,
     },
-    /// Leave the parameter out.
+    /// A step has a parameter that its tool doesn't take.
     #[error("step {step_id} gives {action} the parameter {parameter}, which it does not have")]
     UnknownParameter {
-        /// Where.
+        /// Number of the step.
         step_id: u32,
-        /// The tool.
+        /// Name of the tool.
         action: String,
-        /// What it doesn't have.
+        /// Name of the parameter that the tool doesn't take.
         parameter: String,
     },
-    /// Give the parameter as text of 1 to `chars_max` characters.
+    /// A parameter is empty, longer than `chars_max` characters, not a text, or holds control
+    /// characters.
     #[error(
         "step {step_id} needs {parameter} as text of 1 to {chars_max} characters, without control characters"
     )]
     BadParameter {
-        /// Where.
+        /// Number of the step.
         step_id: u32,
-        /// Which.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// The longest that fits.
+        /// Maximum length of the parameter, in characters.
         chars_max: usize,
     },
-    /// Make two steps of it: a step never names two clinics.
+    /// A step's parameters name another clinic than the one that the step is for. Split it into two
+    /// steps.
     #[error("step {step_id} is for {clinic} and also names {other}")]
     TwoClinics {
-        /// Where.
+        /// Number of the step.
         step_id: u32,
-        /// Whom the step is for.
+        /// Clinic that the step is for.
         clinic: String,
-        /// Whom its parameters name.
+        /// Clinic that the parameters name.
         other: String,
     },
-    /// Depend on steps of this plan only.
+    /// A step depends on a step that isn't in the plan.
     #[error("step {step_id} depends on step {on}, which is not in the plan")]
     UnknownDependency {
-        /// Where.
+        /// Number of the step.
         step_id: u32,
-        /// What is missing.
+        /// Number of the missing step.
         on: u32,
     },
-    /// Break the circle.
+    /// The dependencies form a cycle.
     #[error("step {step_id} waits for itself")]
     Circle {
-        /// A step that could never begin.
+        /// Number of a step in the cycle.
         step_id: u32,
     },
 }
 
 impl PlanError {
-    /// The JSON-RPC code that the clinics' document gives this mistake: -32601 for an unknown clinic, else -32602.
+    /// Returns the JSON-RPC error code of the error: -32601 for an unknown clinic, else -32602.
     pub fn code(&self) -> i32 {
         match self {
             Self::UnknownClinic { .. } => -32601,
@@ -130,10 +133,13 @@ impl From<PlanError> for Failure {
 }
 
 impl Plan {
-    /// Whether every step may be dispatched. Nothing is sent before this has passed.
+    /// Checks that every step may be dispatched: registered clinic, catalogue tool, valid
+    /// parameters, dependencies without a cycle. A `raw_response` plan never passes; use
+    /// [`Plan::refusal`] to recognise one.
     ///
-    /// The `raw_response` plan doesn't pass: [`Plan::refusal`] tells it apart.
-    pub fn check(self, registry: &Registry) -> Result<CheckedPlan, PlanError> {
+    /// # Errors
+    /// [`PlanError`] for the first step that breaks a rule.
+    pub fn check(self, registry: &ClinicRegistry) -> Result<CheckedPlan, PlanError> {
         let steps = self.steps;
         check_count(&steps)?;
         for (at, step) in steps.iter().enumerate() {
@@ -149,7 +155,7 @@ impl Plan {
     }
 }
 
-/// Whether a plan has 1 to [`STEPS_MAX`] steps.
+/// Checks that a plan has 1 to [`STEPS_MAX`] steps.
 pub(super) fn check_count(steps: &[Step]) -> Result<(), PlanError> {
     match steps.len() {
         0 => Err(PlanError::Empty),
@@ -158,7 +164,7 @@ pub(super) fn check_count(steps: &[Step]) -> Result<(), PlanError> {
     }
 }
 
-fn check_step(step: &Step, registry: &Registry) -> Result<(), PlanError> {
+fn check_step(step: &Step, registry: &ClinicRegistry) -> Result<(), PlanError> {
     let step_id = step.step_id;
     let clinic = registry
         .clinic(&step.clinic)
@@ -201,7 +207,7 @@ fn check_step(step: &Step, registry: &Registry) -> Result<(), PlanError> {
                 chars_max,
             });
         }
-        if let Some(other) = registry.other_clinic_in(&clinic.id, text) {
+        if let Some(other) = registry.find_other_clinic(&clinic.id, text) {
             return Err(PlanError::TwoClinics {
                 step_id,
                 clinic: clinic.id.clone(),
@@ -225,7 +231,7 @@ fn check_dependencies(steps: &[Step]) -> Result<(), PlanError> {
             });
         }
     }
-    let sorted = in_dependency_order(steps.iter().collect(), |step, done| {
+    let sorted = topological_order(steps.iter().collect(), |step, done| {
         step.depends_on.contains(&done.step_id)
     });
     sorted.map(drop).map_err(|step| PlanError::Circle {
@@ -233,8 +239,8 @@ fn check_dependencies(steps: &[Step]) -> Result<(), PlanError> {
     })
 }
 
-/// A name as it may stand in an error: a plan can come from a model, so anything but a short plain name is not
-/// repeated.
+/// Returns a name in a form that is safe in an error. The name may come from a model, so anything
+/// but a short plain name is replaced.
 fn printable(name: &str) -> String {
     if is_name(name, 64) {
         name.to_owned()
@@ -252,7 +258,7 @@ mod tests {
     use crate::plan::{PATIENT_ID_CHARS_MAX, QUERY_TEXT_CHARS_MAX};
 
     fn check(text: &str) -> Result<CheckedPlan, PlanError> {
-        let plan = Plan::read(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let plan = Plan::parse_strict(text).unwrap_or_else(|e| panic!("{e}: {text}"));
         plan.check(&two_clinics())
     }
 
@@ -419,7 +425,7 @@ mod tests {
         /// Goal: no text makes reading panic; what isn't a plan is the refusal. Method: any text.
         #[test]
         fn any_text_is_a_plan_or_the_refusal(text in "\\PC{0,200}") {
-            let plan = Plan::parse(&text);
+            let plan = Plan::parse_or_refuse(&text);
             prop_assert!(plan.refusal().is_some());
         }
 
@@ -428,7 +434,7 @@ mod tests {
         #[test]
         fn accepted_plans_stay_in_bounds(text in any_plan()) {
             let registry = two_clinics();
-            if let Ok(checked) = Plan::parse(&text).check(&registry) {
+            if let Ok(checked) = Plan::parse_or_refuse(&text).check(&registry) {
                 for step in checked.steps() {
                     prop_assert!(registry.clinic(&step.clinic).is_some());
                     prop_assert!(CATALOGUE.iter().any(|tool| tool.name == step.action));

@@ -16,61 +16,64 @@ use serde_json::{Map, Value};
 pub use check::{CheckedPlan, PlanError};
 pub(crate) use registry::is_name;
 pub use registry::{
-    CLINICS_MAX, ClinicEntry, NAME_CHARS_MAX, Registry, RegistryError, WORDS_PER_CLINIC_MAX,
+    CLINICS_MAX, ClinicEntry, ClinicRegistry, ClinicRegistryError, NAME_CHARS_MAX,
+    WORDS_PER_CLINIC_MAX,
 };
 
-/// Maximum steps of a plan. A plan with more becomes a refusal for the user. Fixed.
+/// Maximum number of steps of a plan. A plan with more is refused. Fixed.
 pub const STEPS_MAX: usize = 16;
-/// Maximum characters of an unusable text that a `raw_response` step keeps. A longer one is cut. Fixed.
+/// Maximum characters of an unusable text that a `raw_response` step keeps; the rest is cut. Fixed.
 pub const RAW_TEXT_CHARS_MAX: usize = 2_000;
-/// The action of the one step of a plan that could not be made. Nothing is dispatched for it.
+/// Action of the only step of a plan for a question that could not be planned. The step is never
+/// dispatched; it tells the user the reason.
 pub const RAW_RESPONSE: &str = "raw_response";
-/// Maximum bytes of the text of a plan. A longer one becomes a refusal for the user. Fixed.
+/// Maximum size of a plan's text, in bytes. A longer text is refused. Fixed.
 pub const PLAN_BYTES_MAX: usize = 64 * 1024;
 
-/// Text for the user when a model's plan could not be read.
+/// Reason shown to the user if a model's plan could not be parsed.
 pub const UNREADABLE_PLAN: &str = "The plan could not be read, so no clinic was asked. \
      Ask again and name a specialty, a condition or a patient id.";
-/// Maximum characters of a patient's id. A plan with a longer one is refused. Fixed.
+/// Maximum characters of a `patient_id` parameter. A plan with a longer one is refused. Fixed.
 pub const PATIENT_ID_CHARS_MAX: usize = 64;
-/// Maximum characters of the text of a `query` step. A plan with a longer one is refused. Fixed.
+/// Maximum characters of the search text of a `query` step. A plan with a longer one is refused.
+/// Fixed.
 pub const QUERY_TEXT_CHARS_MAX: usize = 200;
 
-/// What to ask of whom to answer one query: a step graph.
+/// Plan for answering a question: a graph of tool calls at clinics.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[debug("{steps:?}")]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// 1 to [`STEPS_MAX`] steps.
+    /// Steps of the plan, 1 to [`STEPS_MAX`].
     pub steps: Vec<Step>,
 }
 
-/// One tool call at one clinic.
+/// Step of a plan: one tool call at one clinic.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 // Parameters are the user's words and may name a patient: only their number is printed.
 #[debug("Step({step_id} {clinic:?} {action:?}, {} parameters, after {depends_on:?})", parameters.len())]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Unique in its plan.
+    /// Number of the step, unique in its plan.
     pub step_id: u32,
-    /// The id of a registered clinic; empty in a `raw_response`.
+    /// Id of a registered clinic; empty in a `raw_response` step.
     pub clinic: String,
-    /// A tool of the catalogue, or `raw_response`.
+    /// Name of a catalogue tool, or `raw_response`.
     pub action: String,
-    /// The tool's arguments.
+    /// Arguments of the tool.
     #[serde(deserialize_with = "unique_keys")]
     pub parameters: Map<String, Value>,
-    /// Steps that must have succeeded before this one begins. It orders steps and carries no data: what one clinic
-    /// answered never goes to another.
+    /// Numbers of the steps that must have succeeded before this one begins. It orders steps and
+    /// carries no data: the answer of one clinic is never sent to another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<u32>,
 }
 
 impl Plan {
-    /// The plan of a query that can't be planned: one `raw_response` step.
+    /// Creates the plan for a question that can't be planned: a single `raw_response` step.
     ///
-    /// `text` is what could not be used (at most [`RAW_TEXT_CHARS_MAX`] characters are kept); `reason` is a sentence
-    /// that tells the user what to do next.
+    /// `text` is the unusable text, of which at most [`RAW_TEXT_CHARS_MAX`] characters are kept.
+    /// `reason` is a sentence that tells the user what to do next.
     pub fn raw_response(text: &str, reason: impl Into<String>) -> Self {
         let text = cut_chars(text, RAW_TEXT_CHARS_MAX).into();
         let parameters = [
@@ -89,7 +92,8 @@ impl Plan {
         Self { steps: vec![step] }
     }
 
-    /// Why nothing was planned, if this is the `raw_response` plan.
+    /// Returns the reason if this is a `raw_response` plan, that is, the question could not be
+    /// planned. Otherwise returns `None`.
     pub fn refusal(&self) -> Option<&str> {
         match self.steps.as_slice() {
             [step] if step.action == RAW_RESPONSE => Some(
@@ -103,7 +107,8 @@ impl Plan {
     }
 }
 
-/// The parameters as an object with every key once: of two values for one key, guard and tool could each see another.
+/// Deserializes a step's parameters. Fails if a key is repeated, because guardrail and tool might
+/// use different values of it.
 fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     struct Unique;
 
@@ -128,35 +133,38 @@ fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String,
     deserializer.deserialize_map(Unique)
 }
 
-/// Why a text is no plan. Each variant tells its writer what to change.
+/// Error of parsing a plan's text. Each message tells the author of the plan what to change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanParseError {
-    /// Write a shorter one.
+    /// The text is longer than [`PLAN_BYTES_MAX`] bytes.
     #[error("the plan has {bytes} bytes, more than {PLAN_BYTES_MAX}")]
     TooLong {
-        /// Its length.
+        /// Length of the text, in bytes.
         bytes: usize,
     },
-    /// Write a JSON array of steps and nothing else: no fences, no prose, no further fields.
+    /// The text isn't a JSON array of steps. It must have no Markdown fences, no prose and no
+    /// unknown fields.
     // serde's own message is left out: it can quote the text.
     #[error("the plan is not a JSON array of steps (line {line}, column {column})")]
     NotSteps {
-        /// Where it stops to fit, from 1.
+        /// Line of the error, from 1.
         line: usize,
-        /// In that line, from 1.
+        /// Column of the error, from 1.
         column: usize,
     },
-    /// Write at least one step, and fewer at once.
+    /// The plan has no step, or more than [`STEPS_MAX`].
     #[error(transparent)]
     Steps(#[from] PlanError),
 }
 
 impl Plan {
-    /// Reads what a model wrote in the planner's place: a strict JSON array of at most [`STEPS_MAX`] steps.
+    /// Parses a plan written by a model: strictly a JSON array of 1 to [`STEPS_MAX`] steps.
+    /// [`Plan::check`] validates its clinics and tools.
     ///
-    /// Whether clinics and tools exist is [`Plan::check`]'s question.
-    pub fn read(text: &str) -> Result<Self, PlanParseError> {
+    /// # Errors
+    /// [`PlanParseError`], if the text is too long or isn't such an array.
+    pub fn parse_strict(text: &str) -> Result<Self, PlanParseError> {
         if text.len() > PLAN_BYTES_MAX {
             return Err(PlanParseError::TooLong { bytes: text.len() });
         }
@@ -169,36 +177,39 @@ impl Plan {
         Ok(Self { steps })
     }
 
-    /// As [`Plan::read`]; what can't be read becomes the `raw_response` plan, so that the pipeline goes on to refuse.
-    pub fn parse(text: &str) -> Self {
-        Self::read(text).unwrap_or_else(|_| Self::raw_response(text, UNREADABLE_PLAN))
+    /// Parses a plan as [`Plan::parse_strict`] does. Invalid text becomes a `raw_response` plan,
+    /// which the pipeline shows to the user as a refusal.
+    pub fn parse_or_refuse(text: &str) -> Self {
+        Self::parse_strict(text).unwrap_or_else(|_| Self::raw_response(text, UNREADABLE_PLAN))
     }
 }
 
-/// A tool that every clinic has.
+/// Tool that every clinic offers, as used in plans.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tool {
-    /// Its name, as a step's `action`.
+pub struct ClinicTool {
+    /// Name of the tool, used as a step's `action`.
     pub name: &'static str,
-    /// Its one argument, a text that is required: key and maximum characters.
+    /// Name and maximum characters of the tool's single, required text parameter; `None` if it
+    /// takes none.
     pub parameter: Option<(&'static str, usize)>,
 }
 
-/// The tools that a step may name: the four of the federated clinics (technical blueprint, section 2.4).
-pub const CATALOGUE: [Tool; 4] = [
-    Tool {
+/// Tools that a step may name: the four of the federated clinics (technical blueprint, section
+/// 2.4).
+pub const CATALOGUE: [ClinicTool; 4] = [
+    ClinicTool {
         name: "list_patients",
         parameter: None,
     },
-    Tool {
+    ClinicTool {
         name: "get_patient",
         parameter: Some(("patient_id", PATIENT_ID_CHARS_MAX)),
     },
-    Tool {
+    ClinicTool {
         name: "check_medications",
         parameter: Some(("patient_id", PATIENT_ID_CHARS_MAX)),
     },
-    Tool {
+    ClinicTool {
         name: "query",
         parameter: Some(("query", QUERY_TEXT_CHARS_MAX)),
     },
@@ -208,7 +219,7 @@ pub const CATALOGUE: [Tool; 4] = [
 mod tests {
     use super::*;
     use crate::plan::RAW_TEXT_CHARS_MAX;
-    use crate::plan::samples::THE_PLAN;
+    use crate::plan::samples::SAMPLE_PLAN;
 
     fn steps(n: usize) -> String {
         let steps: Vec<String> = (1..=n)
@@ -222,11 +233,11 @@ mod tests {
     /// Goal: a plan is written as the document has it. Method: read, write, compare bytes; no `depends_on` when empty.
     #[test]
     fn the_documents_plan_round_trips_byte_for_byte() {
-        let plan = Plan::parse(THE_PLAN);
+        let plan = Plan::parse_or_refuse(SAMPLE_PLAN);
         assert_eq!(plan.refusal(), None);
         assert_eq!(
             serde_json::to_string(&plan.steps).ok().as_deref(),
-            Some(THE_PLAN)
+            Some(SAMPLE_PLAN)
         );
     }
 
@@ -254,7 +265,7 @@ mod tests {
             &trailing,
             &"[".repeat(100_000)[..PLAN_BYTES_MAX],
         ] {
-            let plan = Plan::parse(bad);
+            let plan = Plan::parse_or_refuse(bad);
             assert_eq!(plan.refusal(), Some(UNREADABLE_PLAN), "{bad}");
             assert_eq!(plan.steps[0].action, "raw_response");
         }
@@ -263,21 +274,21 @@ mod tests {
     /// Goal: the limits hold. Method: at the limit and one above it.
     #[test]
     fn limits() {
-        assert!(Plan::read(&steps(STEPS_MAX)).is_ok());
+        assert!(Plan::parse_strict(&steps(STEPS_MAX)).is_ok());
         assert!(matches!(
-            Plan::read(&steps(STEPS_MAX + 1)),
+            Plan::parse_strict(&steps(STEPS_MAX + 1)),
             Err(PlanParseError::Steps(PlanError::TooManySteps { steps: 17 }))
         ));
 
         let padded = |bytes: usize| format!("{}{}", steps(1), " ".repeat(bytes - steps(1).len()));
-        assert!(Plan::read(&padded(PLAN_BYTES_MAX)).is_ok());
+        assert!(Plan::parse_strict(&padded(PLAN_BYTES_MAX)).is_ok());
         assert!(matches!(
-            Plan::read(&padded(PLAN_BYTES_MAX + 1)),
+            Plan::parse_strict(&padded(PLAN_BYTES_MAX + 1)),
             Err(PlanParseError::TooLong { .. })
         ));
 
         let kept = |text: &str| {
-            Plan::parse(text).steps[0].parameters["text"]
+            Plan::parse_or_refuse(text).steps[0].parameters["text"]
                 .as_str()
                 .map(|t| t.chars().count())
         };
@@ -295,7 +306,7 @@ mod tests {
     #[test]
     fn errors_do_not_quote() {
         let bad = r#"[{"step_id":"Jane Roe","clinic":"clinic_a","action":"x","parameters":{}}]"#;
-        let error = Plan::read(bad).map_err(|e| e.to_string());
+        let error = Plan::parse_strict(bad).map_err(|e| e.to_string());
         assert!(matches!(&error, Err(e) if !e.contains("Jane")), "{error:?}");
     }
 }

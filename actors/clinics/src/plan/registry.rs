@@ -1,113 +1,117 @@
 use std::collections::HashSet;
 
-use callboard_message::text::{fold, plain};
+use callboard_message::text::{fold, normalize};
 use serde::Deserialize;
 
-/// Maximum clinics of a registry. A file with more is refused. Fixed.
+/// Maximum number of clinics in a registry. A host file with more is rejected. Fixed.
 pub const CLINICS_MAX: usize = 64;
-/// Maximum synonyms and conditions of one clinic, together. A file with more is refused. Fixed.
+/// Maximum number of synonyms and conditions of one clinic together. A host file with more is
+/// rejected. Fixed.
 pub const WORDS_PER_CLINIC_MAX: usize = 1_024;
-/// Maximum characters of an id, specialty, synonym or condition. A file with a longer one is refused. Fixed.
+/// Maximum characters of a clinic's id or specialty, or of one synonym or condition. A host file
+/// with a longer one is rejected. Fixed.
 pub const NAME_CHARS_MAX: usize = 80;
 
-/// A clinic, as the host's file declares it (`[[clinic]]`). Adding a specialty is adding one of these.
+/// Clinic in the registry, as the host file declares it (`[[clinic]]`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClinicEntry {
-    /// Its name in plans and in the directory: letters, digits, `_`, `-`, `.`.
+    /// Id of the clinic in plans and in the agent directory: letters, digits, `_`, `-`, `.`.
     pub id: String,
-    /// What it treats, in one or two words, for example `cardiology`.
+    /// Medical specialty in one or two words, for example `cardiology`.
     pub specialty: String,
-    /// Where it listens. Whoever starts the host reads it; plans never hold it.
+    /// URL of the clinic, to which the host connects at its start. Plans never contain it.
     #[serde(default)]
     pub url: String,
-    /// Conditions that people come to this clinic with, in any language.
+    /// Conditions that the clinic treats, in any language.
     #[serde(default)]
     pub conditions: Vec<String>,
-    /// Other words for the specialty, in any language.
+    /// Synonyms of the specialty, in any language.
     #[serde(default)]
     pub synonyms: Vec<String>,
-    /// What its patients' ids begin with, for example `CARD-`: letters, then at most a hyphen. Empty if ids don't tell.
+    /// Prefix of the clinic's patient ids, for example `CARD-`: letters with an optional hyphen.
+    /// Empty if its ids have no prefix of their own.
     #[serde(default)]
     pub id_prefix: String,
 }
 
-/// The clinics that may be asked. What isn't in it is refused before anything is sent.
+/// Registry of the clinics that may be called. A plan with any other clinic is rejected before
+/// anything is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<ClinicEntry>")]
-pub struct Registry {
+pub struct ClinicRegistry {
     clinics: Vec<ClinicEntry>,
 }
 
-/// Why a registry can't be used. Each variant names the entry to change.
+/// Defect of a clinic registry. Each message names the entry to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RegistryError {
-    /// Split the host, or raise the limit.
+pub enum ClinicRegistryError {
+    /// The registry has more than [`CLINICS_MAX`] clinics.
     #[error("the registry has {clinics} clinics, more than {CLINICS_MAX}")]
     TooManyClinics {
-        /// How many it has.
+        /// Number of clinics in the registry.
         clinics: usize,
     },
-    /// Choose another id.
+    /// A clinic has an invalid id.
     #[error(
         "clinic {position} needs an id of 1 to {NAME_CHARS_MAX} letters, digits, '_', '-' or '.'"
     )]
     BadId {
-        /// Which entry, from 1.
+        /// Position of the clinic in the registry, from 1.
         position: usize,
     },
-    /// Rename one of the two.
+    /// Two clinics have the same id.
     #[error("two clinics are called {id}")]
     SameId {
-        /// The id that both have.
+        /// Id of both clinics.
         id: String,
     },
-    /// Give it a specialty.
+    /// A clinic has no specialty.
     #[error("clinic {id} needs a specialty")]
     NoSpecialty {
-        /// Whose.
+        /// Id of the clinic.
         id: String,
     },
-    /// Change the prefix.
+    /// A clinic's patient id prefix is invalid, or another clinic has the same.
     #[error(
         "clinic {id} needs an id_prefix of letters (then at most a hyphen) that no other clinic has"
     )]
     BadPrefix {
-        /// Whose.
+        /// Id of the clinic.
         id: String,
     },
-    /// Shorten or drop words.
+    /// A clinic has too many synonyms and conditions together, or one that is empty or too long.
     #[error(
         "clinic {id} has more than {WORDS_PER_CLINIC_MAX} words, or one that is empty or longer \
          than {NAME_CHARS_MAX} characters"
     )]
     BadWords {
-        /// Whose.
+        /// Id of the clinic.
         id: String,
     },
 }
 
-impl TryFrom<Vec<ClinicEntry>> for Registry {
-    type Error = RegistryError;
+impl TryFrom<Vec<ClinicEntry>> for ClinicRegistry {
+    type Error = ClinicRegistryError;
 
-    fn try_from(mut clinics: Vec<ClinicEntry>) -> Result<Self, RegistryError> {
+    fn try_from(mut clinics: Vec<ClinicEntry>) -> Result<Self, ClinicRegistryError> {
         if clinics.len() > CLINICS_MAX {
-            return Err(RegistryError::TooManyClinics {
+            return Err(ClinicRegistryError::TooManyClinics {
                 clinics: clinics.len(),
             });
         }
         let (mut ids, mut prefixes) = (HashSet::new(), HashSet::new());
         for (at, clinic) in clinics.iter_mut().enumerate() {
             if !is_name(&clinic.id, NAME_CHARS_MAX) {
-                return Err(RegistryError::BadId { position: at + 1 });
+                return Err(ClinicRegistryError::BadId { position: at + 1 });
             }
             let id = clinic.id.clone();
             if !ids.insert(fold(&id)) {
-                return Err(RegistryError::SameId { id });
+                return Err(ClinicRegistryError::SameId { id });
             }
             if clinic.specialty.trim().is_empty() {
-                return Err(RegistryError::NoSpecialty { id });
+                return Err(ClinicRegistryError::NoSpecialty { id });
             }
             clinic.id_prefix = clinic
                 .id_prefix
@@ -118,7 +122,7 @@ impl TryFrom<Vec<ClinicEntry>> for Registry {
             let fits =
                 prefix.len() <= NAME_CHARS_MAX && prefix.bytes().all(|b| b.is_ascii_alphabetic());
             if !fits || (!prefix.is_empty() && !prefixes.insert(prefix.clone())) {
-                return Err(RegistryError::BadPrefix { id });
+                return Err(ClinicRegistryError::BadPrefix { id });
             }
             let words = || {
                 clinic
@@ -130,25 +134,25 @@ impl TryFrom<Vec<ClinicEntry>> for Registry {
             let word_fits =
                 |w: &String| !w.trim().is_empty() && w.chars().count() <= NAME_CHARS_MAX;
             if words().count() > WORDS_PER_CLINIC_MAX + 1 || !words().all(word_fits) {
-                return Err(RegistryError::BadWords { id });
+                return Err(ClinicRegistryError::BadWords { id });
             }
         }
         Ok(Self { clinics })
     }
 }
 
-impl Registry {
-    /// The clinics in the file's order.
+impl ClinicRegistry {
+    /// Returns the clinics in the order of the host file.
     pub fn clinics(&self) -> &[ClinicEntry] {
         &self.clinics
     }
 
-    /// The clinic of that id.
+    /// Returns the clinic with this id; `None` if it isn't registered.
     pub fn clinic(&self, id: &str) -> Option<&ClinicEntry> {
         self.clinics.iter().find(|c| c.id == id)
     }
 
-    /// The specialties, for people: `cardiology, dermatology`.
+    /// Returns the clinics' specialties as a comma-separated list: `cardiology, dermatology`.
     pub(crate) fn specialties(&self) -> String {
         self.clinics
             .iter()
@@ -157,8 +161,9 @@ impl Registry {
             .join(", ")
     }
 
-    /// If a word is a patient's id by some clinic's prefix: that clinic's place and the id as the clinic writes it.
-    pub(crate) fn patient_id(&self, word: &str) -> Option<(usize, String)> {
+    /// Parses a patient id by the prefixes of the clinics. Returns the clinic's index in the
+    /// registry and the id in its canonical form; `None` if no prefix fits.
+    pub(crate) fn parse_patient_id(&self, word: &str) -> Option<(usize, String)> {
         let word = word.to_ascii_uppercase();
         self.clinics.iter().enumerate().find_map(|(at, clinic)| {
             let rest = word
@@ -170,9 +175,10 @@ impl Registry {
         })
     }
 
-    /// A clinic other than `own` that a text names: by its id, or by an id of one of its patients.
-    pub(crate) fn other_clinic_in(&self, own: &str, text: &str) -> Option<&ClinicEntry> {
-        let text = plain(text).to_ascii_uppercase();
+    /// Returns a clinic other than `own` that a text mentions, by its id or by one of its patient
+    /// ids; `None` if there is none.
+    pub(crate) fn find_other_clinic(&self, own: &str, text: &str) -> Option<&ClinicEntry> {
+        let text = normalize(text).to_ascii_uppercase();
         let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
         let number = |rest: &str| {
             rest.trim_start_matches(['-', '_', ' ', '.', '/', '#', ':'])
@@ -185,14 +191,15 @@ impl Registry {
     }
 }
 
-/// Whether `text` has `name` at the beginning of a word and what follows it fits.
+/// Returns whether `text` has `name` at the start of a word and `follows` accepts the text after
+/// it.
 fn mentions(text: &str, name: &str, follows: impl Fn(&str) -> bool) -> bool {
     text.match_indices(name).any(|(at, _)| {
         !text[..at].ends_with(|c: char| c.is_alphanumeric()) && follows(&text[at + name.len()..])
     })
 }
 
-/// Whether a text is 1 to `chars_max` letters, digits, `_`, `-` or `.`.
+/// Returns whether a text is 1 to `chars_max` letters, digits, `_`, `-` or `.`.
 pub(crate) fn is_name(text: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&text.len())
         && text
@@ -204,29 +211,33 @@ pub(crate) fn is_name(text: &str, chars_max: usize) -> bool {
 mod tests {
     use super::*;
 
-    use crate::plan::samples::{entry, two_clinics};
+    use crate::plan::samples::{clinic_entry, two_clinics};
 
     /// Goal: an entry that can't work is refused with its name. Method: one row a mistake.
     #[test]
     fn mistakes_are_named() {
-        let refused =
-            |clinics: Vec<ClinicEntry>| Registry::try_from(clinics).err().map(|e| e.to_string());
-        let (a, b) = (entry("a", "x", "A-"), entry("b", "y", "B"));
+        let refused = |clinics: Vec<ClinicEntry>| {
+            ClinicRegistry::try_from(clinics)
+                .err()
+                .map(|e| e.to_string())
+        };
+        let (a, b) = (clinic_entry("a", "x", "A-"), clinic_entry("b", "y", "B"));
         assert_eq!(refused(vec![a.clone(), b.clone()]), None);
         assert_eq!(
             refused(vec![a.clone(), a.clone()]),
             Some("two clinics are called a".into())
         );
         assert!(
-            refused(vec![entry("a b", "x", "")])
+            refused(vec![clinic_entry("a b", "x", "")])
                 .is_some_and(|e| e.starts_with("clinic 1 needs an id"))
         );
         assert!(
-            refused(vec![entry("a", " ", "")]).is_some_and(|e| e.contains("needs a specialty"))
+            refused(vec![clinic_entry("a", " ", "")])
+                .is_some_and(|e| e.contains("needs a specialty"))
         );
         for prefix in ["A", "a-", "X1", "X--"] {
             assert!(
-                refused(vec![a.clone(), entry("c", "z", prefix)])
+                refused(vec![a.clone(), clinic_entry("c", "z", prefix)])
                     .is_some_and(|e| e.contains("id_prefix")),
                 "{prefix}"
             );
@@ -249,7 +260,7 @@ mod tests {
         assert!(refused(vec![full(WORDS_PER_CLINIC_MAX + 1)]).is_some_and(|e| e.contains("words")));
         let many = |n: usize| {
             (0..n)
-                .map(|i| entry(&format!("c{i}"), "x", ""))
+                .map(|i| clinic_entry(&format!("c{i}"), "x", ""))
                 .collect::<Vec<_>>()
         };
         assert_eq!(refused(many(CLINICS_MAX)), None);
@@ -261,11 +272,11 @@ mod tests {
     fn ids_tell_the_clinic() {
         let registry = two_clinics();
         let expect = |place, id: &str| Some((place, id.to_owned()));
-        assert_eq!(registry.patient_id("CARD-001"), expect(0, "CARD-001"));
-        assert_eq!(registry.patient_id("derm-12"), expect(1, "DERM-12"));
-        assert_eq!(registry.patient_id("card007"), expect(0, "CARD-007"));
+        assert_eq!(registry.parse_patient_id("CARD-001"), expect(0, "CARD-001"));
+        assert_eq!(registry.parse_patient_id("derm-12"), expect(1, "DERM-12"));
+        assert_eq!(registry.parse_patient_id("card007"), expect(0, "CARD-007"));
         for none in ["NEUR-001", "CARD", "CARD-", "CARD-1x", "XCARD-1", "001", ""] {
-            assert_eq!(registry.patient_id(none), None, "{none}");
+            assert_eq!(registry.parse_patient_id(none), None, "{none}");
         }
     }
 
@@ -275,7 +286,7 @@ mod tests {
         let registry = two_clinics();
         let other = |text| {
             registry
-                .other_clinic_in("clinic_a", text)
+                .find_other_clinic("clinic_a", text)
                 .map(|c| c.id.as_str())
         };
         for text in [

@@ -1,8 +1,8 @@
 //! Registries and a plan for tests.
 
-use super::{ClinicEntry, Registry};
+use super::{ClinicEntry, ClinicRegistry};
 
-pub(crate) fn entry(id: &str, specialty: &str, prefix: &str) -> ClinicEntry {
+pub(crate) fn clinic_entry(id: &str, specialty: &str, prefix: &str) -> ClinicEntry {
     ClinicEntry {
         id: id.into(),
         specialty: specialty.into(),
@@ -17,14 +17,14 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|w| (*w).to_owned()).collect()
 }
 
-/// The document's plan for its two clinics, as it is written.
-pub(crate) const THE_PLAN: &str = concat!(
+/// Sample plan of the technical blueprint for its two clinics, with the blueprint's exact bytes.
+pub(crate) const SAMPLE_PLAN: &str = concat!(
     r#"[{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{}},"#,
     r#"{"step_id":2,"clinic":"clinic_b","action":"query","parameters":{"query":"psoriasis"}}]"#,
 );
 
-/// The two clinics of the document.
-pub(crate) fn two_clinics() -> Registry {
+/// Returns a registry with the two clinics of the technical blueprint.
+pub(crate) fn two_clinics() -> ClinicRegistry {
     let cardiology = ClinicEntry {
         conditions: words(&[
             "Hypertension",
@@ -34,27 +34,28 @@ pub(crate) fn two_clinics() -> Registry {
             "arritmia",
         ]),
         synonyms: words(&["heart", "cardiac", "coração", "cardíaco"]),
-        ..entry("clinic_a", "cardiology", "CARD-")
+        ..clinic_entry("clinic_a", "cardiology", "CARD-")
     };
     let dermatology = ClinicEntry {
         conditions: words(&["Psoriasis", "Eczema", "Skin cancer", "psoríase", "Acne"]),
         synonyms: words(&["skin", "pele"]),
-        ..entry("clinic_b", "dermatology", "DERM-")
+        ..clinic_entry("clinic_b", "dermatology", "DERM-")
     };
     registry(vec![cardiology, dermatology])
 }
 
-/// The two, and a third that knows eczema too.
-pub(crate) fn three_clinics() -> Registry {
+/// Returns a registry with the two clinics of the technical blueprint, and a third one that also
+/// treats eczema.
+pub(crate) fn three_clinics() -> ClinicRegistry {
     let mut clinics = two_clinics().clinics().to_vec();
     clinics.push(ClinicEntry {
         conditions: words(&["Migraine", "Eczema"]),
         synonyms: words(&["brain", "cérebro"]),
-        ..entry("clinic_c", "neurology", "NEUR-")
+        ..clinic_entry("clinic_c", "neurology", "NEUR-")
     });
     registry(clinics)
 }
 
-fn registry(clinics: Vec<ClinicEntry>) -> Registry {
-    Registry::try_from(clinics).unwrap_or_else(|e| panic!("{e}"))
+fn registry(clinics: Vec<ClinicEntry>) -> ClinicRegistry {
+    ClinicRegistry::try_from(clinics).unwrap_or_else(|e| panic!("{e}"))
 }

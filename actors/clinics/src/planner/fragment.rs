@@ -1,15 +1,18 @@
 use std::collections::HashMap;
 
-use super::vocabulary::{Known, Token, Word, is_specialty, known, singular, tokenize};
-use crate::plan::{ClinicEntry, Registry, STEPS_MAX};
+use super::vocabulary::{
+    QueryToken, QueryWord, WordRole, is_specialty, singular, tokenize, word_role,
+};
+use crate::plan::{ClinicEntry, ClinicRegistry, STEPS_MAX};
 
-/// Maximum words of a condition to search for.
+/// Maximum number of words of a condition, medicine or other text to search for.
 const TOPIC_WORDS_MAX: usize = 8;
 
-/// What stands between two joins: the parts of a clause, some of which may come from its neighbours.
+/// Part of a query between two conjunctions or commas. Parts that it lacks, such as the clinic, may
+/// be taken from its neighbours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fragment {
-    /// Which sentence it is in.
+    /// Index of the sentence that holds the fragment.
     pub sentence: usize,
     pub verb: bool,
     pub patients: bool,
@@ -19,116 +22,121 @@ pub(super) struct Fragment {
     pub pronoun: bool,
     pub all: bool,
     pub both: bool,
-    /// Patients: the place of the clinic whose prefix it is, and the id.
+    /// Patient ids. Each comes with the registry index of the clinic whose id prefix it has.
     pub ids: Vec<(usize, String)>,
-    /// Clinics that are named, as places in the registry.
+    /// Clinics that the fragment names, as indexes in the registry.
     pub clinics: Vec<usize>,
-    /// Text to search for.
-    pub topic: Option<Topic>,
+    /// Condition, medicine or other text that the fragment asks to search for.
+    pub topic: Option<SearchTopic>,
 }
 
-/// A condition, a medicine, or what else isn't a word of ours.
+/// Text to search for: words of a query that aren't in the vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Topic {
-    /// As the user wrote it, in lower case.
+pub(super) struct SearchTopic {
+    /// Search text as the user wrote it, in lower case.
     pub text: String,
-    /// Clinics that list it as a condition, as places in the registry; empty if it isn't registered.
+    /// Clinics whose conditions include the text, as indexes in the registry; empty if there are
+    /// none.
     pub seen_at: Vec<usize>,
 }
 
 impl Fragment {
-    /// Whether it says what kind of thing is asked for.
-    pub fn noun(&self) -> bool {
+    /// Returns whether the fragment names a kind of data: patients, records or medications.
+    pub fn has_subject(&self) -> bool {
         self.patients || self.record || self.medication || self.taking
     }
 
-    /// Whether it asks for nothing: `please`.
+    /// Returns whether the fragment requests nothing, such as `please`.
     pub fn is_empty(&self) -> bool {
         !self.verb
-            && !self.noun()
+            && !self.has_subject()
             && !self.all
             && self.ids.is_empty()
             && self.clinics.is_empty()
             && self.topic.is_none()
     }
 
-    /// Whether all it has is a clinic (and perhaps a verb).
-    pub fn only_clinics(&self) -> bool {
-        !self.clinics.is_empty() && !self.noun() && self.ids.is_empty() && self.topic.is_none()
+    /// Returns whether the fragment names clinics and nothing else, except perhaps a verb.
+    pub fn has_only_clinics(&self) -> bool {
+        !self.clinics.is_empty()
+            && !self.has_subject()
+            && self.ids.is_empty()
+            && self.topic.is_none()
     }
 }
 
-/// A word, or a phrase of the registry, with what it is.
-struct Piece {
-    tag: Tag,
+/// Word of a query, or phrase that the registry knows, with its classification.
+struct TaggedPhrase {
+    tag: PhraseTag,
     shown: String,
     capital: bool,
 }
 
 #[derive(PartialEq)]
-enum Tag {
-    Ours(Known),
-    /// A phrase of the registry, and its clinics.
-    Named(Means, Vec<usize>),
+enum PhraseTag {
+    Vocabulary(WordRole),
+    /// Phrase of the registry: its kind, and the registry indexes of its clinics.
+    Registry(PhraseKind, Vec<usize>),
     Id(usize, String),
     Number,
     Topic,
 }
 
-/// Cuts a query into fragments; refuses what no rule may plan.
-pub(super) fn fragments(
+/// Splits a query into fragments. Fails if a part of the query must not be planned, for example one
+/// that names a person.
+pub(super) fn split_fragments(
     query: &str,
-    registry: &Registry,
-    names: &Names,
-) -> Result<Vec<Fragment>, Refusal> {
+    registry: &ClinicRegistry,
+    names: &RegistryPhrases,
+) -> Result<Vec<Fragment>, PlanRefusal> {
     let tokens = tokenize(query);
     let shouted = !tokens
         .iter()
-        .any(|t| matches!(t, Token::Word(w) if !w.capital));
+        .any(|t| matches!(t, QueryToken::Word(w) if !w.is_capitalized));
     let (mut fragments, mut pieces, mut sentence, mut at) = (Vec::new(), Vec::new(), 0, 0);
     while at < tokens.len() {
-        let (used, piece) = piece(&tokens[at..], registry, names)?;
+        let (used, piece) = next_phrase(&tokens[at..], registry, names)?;
         at += used;
         match piece {
-            Some(Piece {
-                tag: Tag::Ours(Known::Join | Known::Stop),
+            Some(TaggedPhrase {
+                tag: PhraseTag::Vocabulary(WordRole::Join | WordRole::Stop),
                 ..
             })
             | None => {
-                fragments.push(fragment(&pieces, sentence, shouted, registry)?);
+                fragments.push(build_fragment(&pieces, sentence, shouted, registry)?);
                 pieces.clear();
-                let stops = tokens[at - 1] == Token::Stop
-                    || piece.is_some_and(|p| p.tag == Tag::Ours(Known::Stop));
+                let stops = tokens[at - 1] == QueryToken::Stop
+                    || piece.is_some_and(|p| p.tag == PhraseTag::Vocabulary(WordRole::Stop));
                 sentence += usize::from(stops);
             }
             Some(piece) => pieces.push(piece),
         }
     }
-    fragments.push(fragment(&pieces, sentence, shouted, registry)?);
+    fragments.push(build_fragment(&pieces, sentence, shouted, registry)?);
     fragments.retain(|f| !f.is_empty());
     Ok(fragments)
 }
 
-/// The piece that `tokens` begins with, and how many tokens it is; no piece for a sign.
-fn piece(
-    tokens: &[Token],
-    registry: &Registry,
-    names: &Names,
-) -> Result<(usize, Option<Piece>), Refusal> {
-    let Some(word) = tokens.first().and_then(Token::word) else {
+/// Returns the phrase at the start of `tokens` and its length in tokens; no phrase for a separator.
+fn next_phrase(
+    tokens: &[QueryToken],
+    registry: &ClinicRegistry,
+    names: &RegistryPhrases,
+) -> Result<(usize, Option<TaggedPhrase>), PlanRefusal> {
+    let Some(word) = tokens.first().and_then(QueryToken::as_word) else {
         return Ok((1, None));
     };
-    let capital = word.capital;
-    if let Some(phrase) = names.longest(tokens) {
+    let capital = word.is_capitalized;
+    if let Some(phrase) = names.longest_match(tokens) {
         let used = phrase.words.len();
         let shown: Vec<&str> = tokens[..used]
             .iter()
-            .filter_map(Token::word)
-            .map(|w| &*w.shown)
+            .filter_map(QueryToken::as_word)
+            .map(|w| &*w.text)
             .collect();
         return Ok((
             used,
-            Some(Piece {
+            Some(TaggedPhrase {
                 tag: phrase.tag(),
                 shown: shown.join(" "),
                 capital,
@@ -136,30 +144,34 @@ fn piece(
         ));
     }
     let piece = |tag| {
-        Some(Piece {
+        Some(TaggedPhrase {
             tag,
-            shown: word.shown.clone(),
+            shown: word.text.clone(),
             capital,
         })
     };
-    if let Some(digits) = tokens.get(1).and_then(Token::word)
+    if let Some(digits) = tokens.get(1).and_then(QueryToken::as_word)
         && digits.folded.bytes().all(|b| b.is_ascii_digit())
         && let Some((clinic, id)) =
-            registry.patient_id(&format!("{}-{}", word.folded, digits.folded))
+            registry.parse_patient_id(&format!("{}-{}", word.folded, digits.folded))
     {
-        return Ok((2, piece(Tag::Id(clinic, id))));
+        return Ok((2, piece(PhraseTag::Id(clinic, id))));
     }
-    Ok((1, piece(tag(word, registry, names)?)))
+    Ok((1, piece(tag_word(word, registry, names)?)))
 }
 
-fn tag(word: &Word, registry: &Registry, names: &Names) -> Result<Tag, Refusal> {
+fn tag_word(
+    word: &QueryWord,
+    registry: &ClinicRegistry,
+    names: &RegistryPhrases,
+) -> Result<PhraseTag, PlanRefusal> {
     // "CARD-001's"
     let folded = word.folded.strip_suffix("'s").unwrap_or(&word.folded);
-    if let Some((clinic, id)) = registry.patient_id(folded) {
-        return Ok(Tag::Id(clinic, id));
+    if let Some((clinic, id)) = registry.parse_patient_id(folded) {
+        return Ok(PhraseTag::Id(clinic, id));
     }
-    if let Some(known) = known(folded) {
-        return Ok(Tag::Ours(known));
+    if let Some(known) = word_role(folded) {
+        return Ok(PhraseTag::Vocabulary(known));
     }
     if looks_like_an_id(folded) {
         let prefixes = registry
@@ -170,20 +182,20 @@ fn tag(word: &Word, registry: &Registry, names: &Names) -> Result<Tag, Refusal> 
             .map(|c| format!("{}-", c.id_prefix))
             .collect::<Vec<_>>()
             .join(", ");
-        return Err(Refusal::NoSuchPrefix {
+        return Err(PlanRefusal::NoSuchPrefix {
             id: folded.to_uppercase(),
             prefixes,
         });
     }
     if folded.starts_with(|c: char| c.is_ascii_digit()) {
-        return Ok(Tag::Number);
+        return Ok(PhraseTag::Number);
     }
-    if let Some(phrase) = names.nearly(word) {
+    if let Some(phrase) = names.closest_match(word) {
         return Ok(phrase.tag());
     }
     if is_specialty(folded) {
-        return Err(Refusal::NoSuchSpecialty {
-            specialty: word.shown.clone(),
+        return Err(PlanRefusal::NoSuchSpecialty {
+            specialty: word.text.clone(),
             specialties: registry.specialties(),
         });
     }
@@ -194,15 +206,16 @@ fn tag(word: &Word, registry: &Registry, names: &Names) -> Result<Tag, Refusal> 
             .map(|c| c.id.as_str())
             .collect::<Vec<_>>()
             .join(", ");
-        return Err(Refusal::NoSuchClinic {
-            clinic: word.shown.clone(),
+        return Err(PlanRefusal::NoSuchClinic {
+            clinic: word.text.clone(),
             clinics,
         });
     }
-    Ok(Tag::Topic)
+    Ok(PhraseTag::Topic)
 }
 
-/// Letters, perhaps a hyphen, and three or more digits. (`covid-19` is a condition.)
+/// Returns whether a word has the form of an id: letters, an optional hyphen, and three or more
+/// digits. (`covid-19` is a condition.)
 fn looks_like_an_id(folded: &str) -> bool {
     const DIGITS_MIN: usize = 3;
     let digits = folded.trim_start_matches(|c: char| c.is_ascii_lowercase());
@@ -211,12 +224,12 @@ fn looks_like_an_id(folded: &str) -> bool {
     letters > 0 && digits.len() >= DIGITS_MIN && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn fragment(
-    pieces: &[Piece],
+fn build_fragment(
+    pieces: &[TaggedPhrase],
     sentence: usize,
     shouted: bool,
-    registry: &Registry,
-) -> Result<Fragment, Refusal> {
+    registry: &ClinicRegistry,
+) -> Result<Fragment, PlanRefusal> {
     let mut fragment = Fragment {
         sentence,
         ..Fragment::default()
@@ -224,91 +237,109 @@ fn fragment(
     for piece in pieces {
         let word = || piece.shown.clone();
         match &piece.tag {
-            Tag::Ours(known) => match known {
-                Known::Verb => fragment.verb = true,
-                Known::Patients | Known::OnePatient => fragment.patients = true,
-                Known::Record => fragment.record = true,
-                Known::Medication => fragment.medication = true,
-                Known::Taking => fragment.taking = true,
-                Known::Pronoun => fragment.pronoun = true,
-                Known::All => fragment.all = true,
-                Known::Both => (fragment.all, fragment.both) = (true, true),
-                Known::Clinics => add_all(
+            PhraseTag::Vocabulary(known) => match known {
+                WordRole::Verb => fragment.verb = true,
+                WordRole::Patients | WordRole::OnePatient => fragment.patients = true,
+                WordRole::Record => fragment.record = true,
+                WordRole::Medication => fragment.medication = true,
+                WordRole::Taking => fragment.taking = true,
+                WordRole::Pronoun => fragment.pronoun = true,
+                WordRole::All => fragment.all = true,
+                WordRole::Both => (fragment.all, fragment.both) = (true, true),
+                WordRole::Clinics => extend_unique(
                     &mut fragment.clinics,
                     &(0..registry.clinics().len()).collect::<Vec<_>>(),
                 ),
-                Known::Negation => return Err(Refusal::Negation(word())),
-                Known::Change => return Err(Refusal::Change(word())),
-                Known::Advice => return Err(Refusal::Advice(word())),
-                Known::Compare => return Err(Refusal::Compare(word())),
-                Known::Filter => return Err(Refusal::Filter(word())),
-                Known::NameCue | Known::Filler | Known::Of | Known::Join | Known::Stop => {}
+                WordRole::Negation => return Err(PlanRefusal::Negation(word())),
+                WordRole::Change => return Err(PlanRefusal::Change(word())),
+                WordRole::Advice => return Err(PlanRefusal::Advice(word())),
+                WordRole::Compare => return Err(PlanRefusal::Compare(word())),
+                WordRole::Filter => return Err(PlanRefusal::Filter(word())),
+                WordRole::NameCue
+                | WordRole::Filler
+                | WordRole::Of
+                | WordRole::Join
+                | WordRole::Stop => {}
             },
-            Tag::Named(Means::Clinic | Means::Synonym, at) => add_all(&mut fragment.clinics, at),
-            Tag::Id(at, id) => fragment.ids.push((*at, id.clone())),
-            Tag::Named(Means::Condition, _) | Tag::Number | Tag::Topic => {}
+            PhraseTag::Registry(PhraseKind::Clinic | PhraseKind::Synonym, at) => {
+                extend_unique(&mut fragment.clinics, at)
+            }
+            PhraseTag::Id(at, id) => fragment.ids.push((*at, id.clone())),
+            PhraseTag::Registry(PhraseKind::Condition, _)
+            | PhraseTag::Number
+            | PhraseTag::Topic => {}
         }
     }
     if fragment.ids.is_empty() {
         refuse_names(pieces, shouted)?;
-        fragment.topic = topic(pieces)?;
+        fragment.topic = build_topic(pieces)?;
     }
     Ok(fragment)
 }
 
-/// Nobody is looked for by name: the name would travel to clinics that have no such patient.
-fn refuse_names(pieces: &[Piece], shouted: bool) -> Result<(), Refusal> {
-    let name_like = |p: &Piece| p.tag == Tag::Topic && p.capital && !shouted;
+/// Refuses queries that contain a person's name. Otherwise the name would be sent to clinics that
+/// have no such patient.
+fn refuse_names(pieces: &[TaggedPhrase], shouted: bool) -> Result<(), PlanRefusal> {
+    let name_like = |p: &TaggedPhrase| p.tag == PhraseTag::Topic && p.capital && !shouted;
     let pairs = || pieces.iter().zip(pieces.iter().skip(1));
-    let named = pieces.iter().any(|p| p.tag == Tag::Ours(Known::NameCue))
-        || pairs()
-            .any(|(a, b)| (a.tag == Tag::Ours(Known::OnePatient) || name_like(a)) && name_like(b));
-    if named { Err(Refusal::ByName) } else { Ok(()) }
+    let named = pieces
+        .iter()
+        .any(|p| p.tag == PhraseTag::Vocabulary(WordRole::NameCue))
+        || pairs().any(|(a, b)| {
+            (a.tag == PhraseTag::Vocabulary(WordRole::OnePatient) || name_like(a)) && name_like(b)
+        });
+    if named {
+        Err(PlanRefusal::ByName)
+    } else {
+        Ok(())
+    }
 }
 
-fn topic(pieces: &[Piece]) -> Result<Option<Topic>, Refusal> {
+fn build_topic(pieces: &[TaggedPhrase]) -> Result<Option<SearchTopic>, PlanRefusal> {
     let tag = |at: Option<usize>| at.and_then(|at| pieces.get(at)).map(|p| &p.tag);
-    let is_plain = |at: Option<usize>| tag(at) == Some(&Tag::Topic);
+    let is_plain = |at: Option<usize>| tag(at) == Some(&PhraseTag::Topic);
     let is_topic = |at: usize| match &pieces[at].tag {
-        Tag::Topic | Tag::Named(Means::Condition, _) => true,
-        // `skin rash` is looked for as it stands, `skin patients` is only a clinic.
-        Tag::Named(Means::Synonym, _) => is_plain(at.checked_sub(1)) || is_plain(Some(at + 1)),
+        PhraseTag::Topic | PhraseTag::Registry(PhraseKind::Condition, _) => true,
+        // `skin rash` is searched as a whole, while `skin patients` only names a clinic.
+        PhraseTag::Registry(PhraseKind::Synonym, _) => {
+            is_plain(at.checked_sub(1)) || is_plain(Some(at + 1))
+        }
         // `type 2 diabetes`
-        Tag::Number => is_plain(at.checked_sub(1)),
+        PhraseTag::Number => is_plain(at.checked_sub(1)),
         _ => false,
     };
     if let Some(number) =
-        (0..pieces.len()).find(|at| pieces[*at].tag == Tag::Number && !is_topic(*at))
+        (0..pieces.len()).find(|at| pieces[*at].tag == PhraseTag::Number && !is_topic(*at))
     {
-        return Err(Refusal::Filter(pieces[number].shown.clone()));
+        return Err(PlanRefusal::Filter(pieces[number].shown.clone()));
     }
     let mut words: Vec<&str> = Vec::new();
     let mut seen_at = Vec::new();
     for at in 0..pieces.len() {
-        let between = pieces[at].tag == Tag::Ours(Known::Of)
+        let between = pieces[at].tag == PhraseTag::Vocabulary(WordRole::Of)
             && at.checked_sub(1).is_some_and(is_topic)
             && at + 1 < pieces.len()
             && is_topic(at + 1);
         if is_topic(at) || between {
             words.extend(pieces[at].shown.split(' '));
         }
-        if let Tag::Named(Means::Condition, clinics) = &pieces[at].tag {
-            add_all(&mut seen_at, clinics);
+        if let PhraseTag::Registry(PhraseKind::Condition, clinics) = &pieces[at].tag {
+            extend_unique(&mut seen_at, clinics);
         }
     }
     if words.len() > TOPIC_WORDS_MAX {
-        return Err(Refusal::LongTopic {
+        return Err(PlanRefusal::LongTopic {
             start: words[..3].join(" "),
         });
     }
-    Ok((!words.is_empty()).then(|| Topic {
+    Ok((!words.is_empty()).then(|| SearchTopic {
         text: words.join(" "),
         seen_at,
     }))
 }
 
-/// Adds what isn't there yet, in order.
-pub(super) fn add_all<T: Clone + PartialEq>(to: &mut Vec<T>, from: &[T]) {
+/// Appends those items to `to` that it doesn't hold yet, in order.
+pub(super) fn extend_unique<T: Clone + PartialEq>(to: &mut Vec<T>, from: &[T]) {
     for item in from {
         if !to.contains(item) {
             to.push(item.clone());
@@ -316,48 +347,48 @@ pub(super) fn add_all<T: Clone + PartialEq>(to: &mut Vec<T>, from: &[T]) {
     }
 }
 
-/// The registry's words, found by their first word.
+/// Phrases of the clinic registry, indexed by their first word.
 #[derive(Debug)]
-pub(super) struct Names {
-    phrases: HashMap<String, Vec<Phrase>>,
+pub(super) struct RegistryPhrases {
+    phrases: HashMap<String, Vec<RegistryPhrase>>,
 }
 
 #[derive(Debug)]
-struct Phrase {
-    /// Singular forms.
+struct RegistryPhrase {
+    /// Words of the phrase, in singular form.
     words: Vec<String>,
-    means: Means,
-    /// Whose phrase it is, as places in the registry.
+    means: PhraseKind,
+    /// Registry indexes of the clinics that have the phrase.
     clinics: Vec<usize>,
 }
 
-impl Phrase {
-    fn tag(&self) -> Tag {
-        Tag::Named(self.means, self.clinics.clone())
+impl RegistryPhrase {
+    fn tag(&self) -> PhraseTag {
+        PhraseTag::Registry(self.means, self.clinics.clone())
     }
 }
 
-/// Meaning of a phrase of the registry.
+/// Kind of a phrase of the clinic registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Means {
-    /// A clinic by its id or specialty.
+enum PhraseKind {
+    /// Id or specialty of a clinic.
     Clinic,
-    /// A clinic by another word, which may also be part of a condition: `skin` in `skin rash`.
+    /// Synonym of a specialty, which may also be part of a condition: `skin` in `skin rash`.
     Synonym,
-    /// A condition that its clinics see.
+    /// Condition that a clinic treats.
     Condition,
 }
 
-impl Names {
-    pub fn new(registry: &Registry) -> Self {
+impl RegistryPhrases {
+    pub fn new(registry: &ClinicRegistry) -> Self {
         let mut names = Self {
             phrases: HashMap::new(),
         };
         for (at, clinic) in registry.clinics().iter().enumerate() {
             let phrases = [
-                (Means::Clinic, &proper_names(clinic)),
-                (Means::Synonym, &clinic.synonyms),
-                (Means::Condition, &clinic.conditions),
+                (PhraseKind::Clinic, &proper_names(clinic)),
+                (PhraseKind::Synonym, &clinic.synonyms),
+                (PhraseKind::Condition, &clinic.conditions),
             ];
             for (means, texts) in phrases {
                 texts.iter().for_each(|text| names.add(text, means, at));
@@ -369,11 +400,11 @@ impl Names {
         names
     }
 
-    fn add(&mut self, text: &str, means: Means, clinic: usize) {
+    fn add(&mut self, text: &str, means: PhraseKind, clinic: usize) {
         let tokens = tokenize(text);
         let words: Vec<String> = tokens
             .iter()
-            .filter_map(Token::word)
+            .filter_map(QueryToken::as_word)
             .map(|w| singular(&w.folded).to_owned())
             .collect();
         let Some(first) = words.first().cloned() else {
@@ -384,9 +415,10 @@ impl Names {
             .iter_mut()
             .find(|p| p.words == words && p.means == means)
         {
-            Some(phrase) => add_all(&mut phrase.clinics, &[clinic]),
-            // A word that is a specialty for one clinic stays one where another lists it as a synonym: first kind wins.
-            None => phrases.push(Phrase {
+            Some(phrase) => extend_unique(&mut phrase.clinics, &[clinic]),
+            // The first kind of a phrase takes precedence: a specialty of one clinic stays one if
+            // another clinic lists it as a synonym.
+            None => phrases.push(RegistryPhrase {
                 words,
                 means,
                 clinics: vec![clinic],
@@ -394,14 +426,14 @@ impl Names {
         }
     }
 
-    /// The longest phrase that `tokens` begins with.
-    fn longest(&self, tokens: &[Token]) -> Option<&Phrase> {
-        let word = |at: usize| tokens.get(at).and_then(Token::word);
-        let fits = |p: &&Phrase| {
+    /// Returns the longest phrase of the registry at the start of `tokens`.
+    fn longest_match(&self, tokens: &[QueryToken]) -> Option<&RegistryPhrase> {
+        let word = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
+        let fits = |p: &&RegistryPhrase| {
             p.words
                 .iter()
                 .enumerate()
-                .all(|(at, p)| word(at).is_some_and(|w| w.is(p)))
+                .all(|(at, p)| word(at).is_some_and(|w| w.equals_singular(p)))
         };
         self.phrases
             .get(singular(&word(0)?.folded))?
@@ -409,15 +441,15 @@ impl Names {
             .find(fits)
     }
 
-    /// A one-word name of the registry that `word` was probably meant as: one slip in a clinic's name, or another
-    /// ending of a long condition (`hypertensive`, `hipertensos`).
-    fn nearly(&self, word: &Word) -> Option<&Phrase> {
-        let near = |p: &&Phrase| match (p.means, &p.words[..]) {
-            (Means::Clinic, [name]) => one_slip(singular(&word.folded), name),
-            (Means::Condition, [name]) => same_stem(&word.folded, name),
+    /// Returns the one-word registry phrase that `word` probably means: a clinic's name with one
+    /// typing error, or another ending of a long condition (`hypertensive`, `hipertensos`).
+    fn closest_match(&self, word: &QueryWord) -> Option<&RegistryPhrase> {
+        let near = |p: &&RegistryPhrase| match (p.means, &p.words[..]) {
+            (PhraseKind::Clinic, [name]) => differs_by_one_typo(singular(&word.folded), name),
+            (PhraseKind::Condition, [name]) => same_stem(&word.folded, name),
             _ => false,
         };
-        // Two candidates of different meaning are no hint.
+        // Two candidates with different meanings are ambiguous.
         let mut found = self.phrases.values().flatten().filter(near);
         let first = found.next()?;
         found
@@ -426,7 +458,8 @@ impl Names {
     }
 }
 
-/// A clinic's id, its specialty, and for an `-ology` the words that come with it in both languages.
+/// Returns the words that name a clinic: its id and specialty. For a specialty with `-ology`, also
+/// related words in both languages.
 fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
     let spaced = clinic.id.replace(['_', '-', '.'], " ");
     let mut names = vec![
@@ -442,17 +475,19 @@ fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
     names
 }
 
-/// Minimum letters of a name in which a slip is forgiven.
-const SLIP_LETTERS_MIN: usize = 8;
-/// Minimum letters with which two words both begin to count as forms of one.
+/// Minimum letters of a name in which one typing error is accepted.
+const TYPO_LETTERS_MIN: usize = 8;
+/// Minimum length of the common prefix, in letters, of two words that count as forms of the same
+/// word.
 const STEM_LETTERS_MIN: usize = 8;
-/// Maximum difference in length of two forms, in letters.
+/// Maximum length of the ending after the common prefix, in letters, of two forms of the same word.
 const STEM_ENDING_LETTERS_MAX: usize = 5;
 
-/// Whether two long words differ by one letter that is wrong, missing, too much, or swapped with its neighbour.
-fn one_slip(a: &str, b: &str) -> bool {
+/// Returns whether two long words differ by one letter: wrong, missing, extra, or swapped with its
+/// neighbour.
+fn differs_by_one_typo(a: &str, b: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().min(b.len()) < SLIP_LETTERS_MIN || a.len().abs_diff(b.len()) > 1 {
+    if a.len().min(b.len()) < TYPO_LETTERS_MIN || a.len().abs_diff(b.len()) > 1 {
         return false;
     }
     let front = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
@@ -476,9 +511,9 @@ fn same_stem(a: &str, b: &str) -> bool {
     stem >= STEM_LETTERS_MIN && a_letters.max(b_letters) - stem <= STEM_ENDING_LETTERS_MAX
 }
 
-/// Why a query is not planned, as the sentence that the user reads. Each says what to ask instead.
+/// Reason a query isn't planned, as a sentence for the user that suggests an alternative.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum PlanRefusal {
     #[error("There is nothing to ask. Try: list all cardiology patients.")]
     Empty,
     #[error(
@@ -542,22 +577,25 @@ mod tests {
     /// Goal: the longest phrase wins and says what it is; a condition of two clinics names both. Method: rows.
     #[test]
     fn phrases() {
-        let names = Names::new(&three_clinics());
+        let names = RegistryPhrases::new(&three_clinics());
         for (text, expect) in [
-            ("cardiology patients", Some((1, Means::Clinic, vec![0]))),
-            ("dermatologista", Some((1, Means::Clinic, vec![1]))),
-            ("clinic_c", Some((1, Means::Clinic, vec![2]))),
-            ("clinic c now", Some((2, Means::Clinic, vec![2]))),
-            ("skin cancer", Some((2, Means::Condition, vec![1]))),
-            ("skin rash", Some((1, Means::Synonym, vec![1]))),
-            ("hearts", Some((1, Means::Synonym, vec![0]))),
-            ("Psoriase", Some((1, Means::Condition, vec![1]))),
-            ("eczemas", Some((1, Means::Condition, vec![1, 2]))),
+            (
+                "cardiology patients",
+                Some((1, PhraseKind::Clinic, vec![0])),
+            ),
+            ("dermatologista", Some((1, PhraseKind::Clinic, vec![1]))),
+            ("clinic_c", Some((1, PhraseKind::Clinic, vec![2]))),
+            ("clinic c now", Some((2, PhraseKind::Clinic, vec![2]))),
+            ("skin cancer", Some((2, PhraseKind::Condition, vec![1]))),
+            ("skin rash", Some((1, PhraseKind::Synonym, vec![1]))),
+            ("hearts", Some((1, PhraseKind::Synonym, vec![0]))),
+            ("Psoriase", Some((1, PhraseKind::Condition, vec![1]))),
+            ("eczemas", Some((1, PhraseKind::Condition, vec![1, 2]))),
             ("neurosis", None),
             (", skin", None),
         ] {
             let found = names
-                .longest(&tokenize(text))
+                .longest_match(&tokenize(text))
                 .map(|p| (p.words.len(), p.means, p.clinics.clone()));
             assert_eq!(found, expect, "{text}");
         }
@@ -567,12 +605,12 @@ mod tests {
     /// Method: rows.
     #[test]
     fn near_misses() {
-        let names = Names::new(&three_clinics());
+        let names = RegistryPhrases::new(&three_clinics());
         for (text, expect) in [
-            ("cardiolgy", Some((Means::Clinic, 0))),
-            ("dermatolgoy", Some((Means::Clinic, 1))),
-            ("hypertensive", Some((Means::Condition, 0))),
-            ("hipertensos", Some((Means::Condition, 0))),
+            ("cardiolgy", Some((PhraseKind::Clinic, 0))),
+            ("dermatolgoy", Some((PhraseKind::Clinic, 1))),
+            ("hypertensive", Some((PhraseKind::Condition, 0))),
+            ("hipertensos", Some((PhraseKind::Condition, 0))),
             ("urology", None),
             ("psoriatic", None),
             ("hypertrophic", None),
@@ -583,8 +621,8 @@ mod tests {
         ] {
             let found = tokenize(text)
                 .first()
-                .and_then(Token::word)
-                .and_then(|word| names.nearly(word));
+                .and_then(QueryToken::as_word)
+                .and_then(|word| names.closest_match(word));
             let expect = expect.map(|(means, clinic)| (means, vec![clinic]));
             assert_eq!(
                 found.map(|p| (p.means, p.clinics.clone())),

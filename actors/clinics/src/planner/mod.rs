@@ -1,7 +1,8 @@
-//! The planner: a query in, a step graph out.
+//! Planner agent: turns a question into a graph of steps.
 //!
-//! Planning is a typed message, [`MakePlan`]. The [`Planner`] here answers it by rules from the registry's words, so
-//! that all runs with no key and no network; any agent that answers the same message can stand in its place.
+//! Planning is a typed message, [`MakePlan`]. The [`Planner`] answers it by rules with the
+//! registry's vocabulary, without a model or network. Any agent that handles the same message can
+//! replace it.
 
 mod fragment;
 #[cfg(test)]
@@ -12,45 +13,51 @@ use std::sync::Arc;
 
 use callboard_macros::Message;
 use callboard_message::Failure;
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
+use callboard_runtime::{Agent, Context, Handlers, SyncHandler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Plan, Registry, STEPS_MAX, Step};
+use crate::plan::{ClinicRegistry, Plan, STEPS_MAX, Step};
 
-use fragment::{Fragment, Names, Refusal, Topic, add_all, fragments};
+use fragment::{
+    Fragment, PlanRefusal, RegistryPhrases, SearchTopic, extend_unique, split_fragments,
+};
 
 /// Maximum characters of a question. A longer one is refused with `InvalidInput`; the command line exits with 2. Fixed.
 pub const QUERY_CHARS_MAX: usize = 2_000;
 
-/// Makes a step graph for a question about patients: which tool to call at which clinic. Nothing is called yet.
+/// Makes a graph of steps for a question about patients: which tool to call at which clinic. Calls
+/// nothing itself.
 #[derive(derive_more::Debug, Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 // A question may name a patient.
 #[debug("MakePlan({} bytes)", query.len())]
 #[message(name = "make_plan", reply = Plan, fallible)]
 #[serde(deny_unknown_fields)]
 pub struct MakePlan {
-    /// The question, English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.
+    /// The question, in English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.
     pub query: String,
 }
 
-/// The agent that plans by rules.
+/// Planner agent that makes plans by fixed rules, without a model. Handles [`MakePlan`].
 #[derive(Debug, Clone)]
 pub struct Planner {
-    registry: Arc<Registry>,
-    names: Arc<Names>,
+    registry: Arc<ClinicRegistry>,
+    names: Arc<RegistryPhrases>,
 }
 
 impl Planner {
-    /// A planner for the clinics of `registry`.
-    pub fn new(registry: Arc<Registry>) -> Self {
-        let names = Arc::new(Names::new(&registry));
+    /// Creates a planner for the clinics of `registry`.
+    pub fn new(registry: Arc<ClinicRegistry>) -> Self {
+        let names = Arc::new(RegistryPhrases::new(&registry));
         Self { registry, names }
     }
 
-    /// The plan for a query; the `raw_response` plan, with a sentence for the user, if no rule fits.
+    /// Returns the plan for a question. If no rule matches, the plan is a `raw_response` with a
+    /// sentence for the user.
     ///
-    /// Fails with [`callboard_message::FailureKind::InvalidInput`] if the query is longer than [`QUERY_CHARS_MAX`].
+    /// # Errors
+    /// [`callboard_message::FailureKind::InvalidInput`], if the question is longer than
+    /// [`QUERY_CHARS_MAX`].
     pub fn plan(&self, query: &str) -> Result<Plan, Failure> {
         check_length(query)?;
         Ok(self.plan_or_refusal(query))
@@ -74,7 +81,7 @@ impl Agent for Planner {
 }
 
 impl SyncHandler<MakePlan> for Planner {
-    fn handle(&mut self, message: MakePlan, cx: &mut Cx) -> Result<Plan, Failure> {
+    fn handle(&mut self, message: MakePlan, cx: &mut Context) -> Result<Plan, Failure> {
         let plan = self.plan(&message.query)?;
         callboard_message::log::info!(
             call = cx.call().map(|c| tracing::field::display(c.id)),
@@ -87,7 +94,8 @@ impl SyncHandler<MakePlan> for Planner {
 }
 
 impl Planner {
-    /// The plan for a query, or the `raw_response` plan that says what to ask instead.
+    /// Returns the plan for a question, or a `raw_response` plan whose sentence suggests another
+    /// question.
     fn plan_or_refusal(&self, query: &str) -> Plan {
         let mut steps = match self.steps(query) {
             Ok(steps) => steps,
@@ -97,40 +105,42 @@ impl Planner {
             .zip(&mut steps)
             .for_each(|(step_id, step)| step.step_id = step_id);
         let plan = Plan { steps };
-        // A condition's text is the user's: it can be too long, or hold another clinic's id in a spelling unknown here.
+        // The text of a condition comes from the user: it may be too long, or contain another
+        // clinic's id.
         match plan.clone().check(&self.registry) {
             Ok(_) => plan,
             Err(e) => Plan::raw_response(query, format!("Ask differently: {e}.")),
         }
     }
 
-    /// The steps, without numbers yet. One clause that can't be planned refuses them all: to leave a part out silently
-    /// would answer another question.
-    fn steps(&self, query: &str) -> Result<Vec<Step>, Refusal> {
-        let clauses = share(fragments(query, &self.registry, &self.names)?);
+    /// Returns the steps for a question, without numbers. If one clause can't be planned, the whole
+    /// question is refused, because a plan without that clause would answer another question.
+    fn steps(&self, query: &str) -> Result<Vec<Step>, PlanRefusal> {
+        let clauses = share_between(split_fragments(query, &self.registry, &self.names)?);
         if clauses.is_empty() {
-            return Err(Refusal::Empty);
+            return Err(PlanRefusal::Empty);
         }
         let mut steps = Vec::new();
         for clause in &clauses {
-            add_all(&mut steps, &self.resolve(clause)?);
+            extend_unique(&mut steps, &self.plan_clause(clause)?);
         }
         if steps.len() > STEPS_MAX {
-            Err(Refusal::TooManySteps { steps: steps.len() })
+            Err(PlanRefusal::TooManySteps { steps: steps.len() })
         } else {
             Ok(steps)
         }
     }
 
-    fn resolve(&self, clause: &Fragment) -> Result<Vec<Step>, Refusal> {
+    fn plan_clause(&self, clause: &Fragment) -> Result<Vec<Step>, PlanRefusal> {
         if !clause.ids.is_empty() {
-            return self.about_patients(clause);
+            return self.plan_patients(clause);
         }
-        let needs_id = || Refusal::NeedsId {
+        let needs_id = || PlanRefusal::NeedsId {
             example: self.example_id(clause.clinics.first()),
         };
         match &clause.topic {
-            // Medicines and records are one patient's: with a condition beside them, patients are looked for.
+            // Medications and records belong to a single patient. With a condition, the question is
+            // a search for patients.
             Some(_) if clause.medication && !clause.patients && !clause.taking => Err(needs_id()),
             Some(topic)
                 if clause.record
@@ -140,19 +150,19 @@ impl Planner {
             {
                 Err(needs_id())
             }
-            Some(topic) => self.search(clause, topic),
+            Some(topic) => self.plan_search(clause, topic),
             None if clause.medication => Err(needs_id()),
-            None => self.list(clause),
+            None => self.plan_list(clause),
         }
     }
 
-    fn about_patients(&self, clause: &Fragment) -> Result<Vec<Step>, Refusal> {
+    fn plan_patients(&self, clause: &Fragment) -> Result<Vec<Step>, PlanRefusal> {
         let mut steps = Vec::new();
         for (at, id) in &clause.ids {
             if !clause.clinics.is_empty() && !clause.clinics.contains(at) {
                 let owner = &self.registry.clinics()[*at];
                 let owner = format!("{} ({})", owner.id, owner.specialty);
-                return Err(Refusal::WrongClinic {
+                return Err(PlanRefusal::WrongClinic {
                     id: id.clone(),
                     owner,
                 });
@@ -168,16 +178,21 @@ impl Planner {
         Ok(steps)
     }
 
-    /// At the clinics that are named, else at those that list the condition, else at all if patients are meant.
-    fn search(&self, clause: &Fragment, topic: &Topic) -> Result<Vec<Step>, Refusal> {
+    /// Plans a search for `topic`: at the named clinics; else at those that list it as a condition;
+    /// else at all clinics, if the clause mentions patients.
+    fn plan_search(
+        &self,
+        clause: &Fragment,
+        topic: &SearchTopic,
+    ) -> Result<Vec<Step>, PlanRefusal> {
         let at = match [&clause.clinics, &topic.seen_at]
             .into_iter()
             .find(|clinics| !clinics.is_empty())
         {
             Some(clinics) => clinics,
-            None if clause.patients || clause.taking => &self.everywhere(),
+            None if clause.patients || clause.taking => &self.all_clinics(),
             None => {
-                return Err(Refusal::NotUnderstood {
+                return Err(PlanRefusal::NotUnderstood {
                     specialties: self.registry.specialties(),
                 });
             }
@@ -188,7 +203,7 @@ impl Planner {
             .collect())
     }
 
-    fn list(&self, clause: &Fragment) -> Result<Vec<Step>, Refusal> {
+    fn plan_list(&self, clause: &Fragment) -> Result<Vec<Step>, PlanRefusal> {
         let asked = clause.verb || clause.all;
         let lists = |at: &[usize]| {
             Ok(at
@@ -200,17 +215,17 @@ impl Planner {
             return lists(&clause.clinics);
         }
         if clause.patients && asked {
-            return lists(&self.everywhere());
+            return lists(&self.all_clinics());
         }
         if clause.record {
-            return Err(Refusal::NeedsId {
+            return Err(PlanRefusal::NeedsId {
                 example: self.example_id(None),
             });
         }
-        Err(Refusal::SayWhat)
+        Err(PlanRefusal::SayWhat)
     }
 
-    fn everywhere(&self) -> Vec<usize> {
+    fn all_clinics(&self) -> Vec<usize> {
         (0..self.registry.clinics().len()).collect()
     }
 
@@ -225,7 +240,7 @@ impl Planner {
         prefix.map_or_else(|| "one from a list".to_owned(), |p| format!("{p}-001"))
     }
 
-    /// A tool call without a number. `at` is the clinic's place in the registry.
+    /// Returns a step without a number. `at` is the index of its clinic in the registry.
     fn step(&self, at: usize, action: &str, parameter: Option<(&str, &String)>) -> Step {
         let parameters = parameter
             .into_iter()
@@ -242,52 +257,56 @@ impl Planner {
     }
 }
 
-/// Makes clauses of fragments: what one leaves unsaid, its neighbours have said.
-fn share(mut fragments: Vec<Fragment>) -> Vec<Fragment> {
+/// Completes the fragments of a query: each takes parts that it lacks from its neighbours. Returns
+/// complete clauses.
+fn share_between(mut fragments: Vec<Fragment>) -> Vec<Fragment> {
     let mut clauses: Vec<Fragment> = Vec::new();
     for at in 0..fragments.len() {
         let mut fragment = fragments[at].clone();
         let next = fragments
             .get_mut(at + 1)
             .filter(|n| n.sentence == fragment.sentence);
-        if next.is_some_and(|next| lend_forward(&mut fragment, next)) {
+        if next.is_some_and(|next| carry_forward(&mut fragment, next)) {
             continue;
         }
         if let Some(before) = clauses.last() {
-            take_back(&mut fragment, before);
+            inherit_from(&mut fragment, before);
         }
         clauses.push(fragment);
     }
     clauses
 }
 
-/// Gives what `fragment` says to the next one, or takes what that one says; true if nothing else is left in it.
-fn lend_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
+/// Moves parts of a fragment to the next fragment, or from it, if they belong together. Returns
+/// `true` if nothing is left in the fragment.
+fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     // "cardiology and dermatology patients"; "in dermatology, list patients"
     let wants_clinics = match next.verb {
         true => next.clinics.is_empty() && next.ids.is_empty() && !fragment.verb,
         false => (next.patients || next.topic.is_some()) && next.ids.is_empty(),
     };
-    if fragment.only_clinics() && wants_clinics && (next.patients || next.topic.is_some()) {
+    if fragment.has_only_clinics() && wants_clinics && (next.patients || next.topic.is_some()) {
         let mut clinics = fragment.clinics.clone();
-        add_all(&mut clinics, &next.clinics);
+        extend_unique(&mut clinics, &next.clinics);
         next.clinics = clinics;
         next.verb |= fragment.verb;
         next.all |= fragment.all;
         return true;
     }
-    // "patients with both psoriasis and eczema": one search for the two, for clinics look for all words
-    let only_topic = !next.verb && !next.noun() && next.clinics.is_empty() && next.ids.is_empty();
+    // "patients with both psoriasis and eczema": one search for both, because clinics match all
+    // words
+    let only_topic =
+        !next.verb && !next.has_subject() && next.clinics.is_empty() && next.ids.is_empty();
     if let (true, true, Some(topic), Some(more)) =
         (fragment.both, only_topic, &mut fragment.topic, &next.topic)
     {
         topic.text = format!("{} {}", topic.text, more.text);
-        add_all(&mut topic.seen_at, &more.seen_at);
+        extend_unique(&mut topic.seen_at, &more.seen_at);
         *next = fragment.clone();
         return true;
     }
     // "for CARD-001, check medications"
-    let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.noun();
+    let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.has_subject();
     if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {
         next.ids = fragment.ids.clone();
         return true;
@@ -313,8 +332,8 @@ fn lend_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     false
 }
 
-/// Takes what `fragment` leaves unsaid from the clause before it.
-fn take_back(fragment: &mut Fragment, before: &Fragment) {
+/// Copies parts that a fragment lacks from the clause before it.
+fn inherit_from(fragment: &mut Fragment, before: &Fragment) {
     // "CARD-001 and their medications"
     let points_back = fragment.pronoun
         || (fragment.clinics.is_empty() && fragment.topic.is_none() && !fragment.patients);
@@ -322,7 +341,7 @@ fn take_back(fragment: &mut Fragment, before: &Fragment) {
         fragment.ids = before.ids.clone();
         return;
     }
-    let says_only_what = !fragment.verb && !fragment.noun();
+    let says_only_what = !fragment.verb && !fragment.has_subject();
     if !fragment.ids.is_empty() {
         // "the medications of CARD-001 and CARD-002"
         if says_only_what {
@@ -341,7 +360,7 @@ fn take_back(fragment: &mut Fragment, before: &Fragment) {
             fragment.clinics = before.clinics.clone();
             fragment.patients = before.patients;
         }
-    } else if fragment.only_clinics() && says_only_what {
+    } else if fragment.has_only_clinics() && says_only_what {
         // "list patients with psoriasis in dermatology and in cardiology"
         fragment.topic = before.topic.clone();
         fragment.patients = before.patients || before.verb;

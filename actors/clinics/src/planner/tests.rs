@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::STEPS_MAX;
-use crate::plan::samples::{THE_PLAN, three_clinics, two_clinics};
+use crate::plan::samples::{SAMPLE_PLAN, three_clinics, two_clinics};
 
-/// A plan in one line: `a:list_patients b:query(psoriasis)`, or `refused: <sentence>`.
+/// Returns a plan in one line: `a:list_patients b:query(psoriasis)`, or `refused: <sentence>`.
 fn in_short(plan: &Plan) -> String {
     if let Some(reason) = plan.refusal() {
         return format!("refused: {reason}");
@@ -21,7 +21,7 @@ fn in_short(plan: &Plan) -> String {
     plan.steps.iter().map(step).collect::<Vec<_>>().join(" ")
 }
 
-fn planned(registry: Registry, query: &str) -> String {
+fn planned(registry: ClinicRegistry, query: &str) -> String {
     match Planner::new(Arc::new(registry)).plan(query) {
         Ok(plan) => in_short(&plan),
         Err(failure) => format!("failed: {}", failure.message),
@@ -40,17 +40,18 @@ fn check_refused(query: &str, says: &str) {
     );
 }
 
-/// Goal: the document's question gives exactly the document's plan (T-C2). Method: compare JSON, byte for byte.
+/// Goal: the documented question gives exactly the documented plan (T-C2). Method: compare JSON,
+/// byte for byte.
 #[test]
 fn the_documents_question() {
     let planner = Planner::new(Arc::new(two_clinics()));
     let plan =
         planner.plan("List all cardiology patients and check dermatology patients with psoriasis");
     let json = plan.ok().and_then(|p| serde_json::to_string(&p.steps).ok());
-    assert_eq!(json.as_deref(), Some(THE_PLAN));
+    assert_eq!(json.as_deref(), Some(SAMPLE_PLAN));
 }
 
-/// Goal: specialties and lists, English and Portuguese. Method: rows.
+/// Goal: list requests by specialty, English and Portuguese. Method: rows.
 #[test]
 fn lists() {
     check("List cardiology patients", "a:list_patients");
@@ -94,8 +95,8 @@ fn lists() {
     );
 }
 
-/// Goal: conditions find their clinic, the named specialty wins, words outside the registry go to the named clinic.
-/// Method: rows.
+/// Goal: a condition selects its clinics, a named specialty takes precedence, unknown words go to
+/// the named clinic. Method: rows.
 #[test]
 fn searches() {
     check("patients with psoriasis", "b:query(psoriasis)");
@@ -168,7 +169,7 @@ fn searches() {
     );
 }
 
-/// Goal: ids find their clinic; medicines and records are told apart. Method: rows.
+/// Goal: ids select their clinic; medications and records are distinguished. Method: rows.
 #[test]
 fn patients() {
     check("Get CARD-001", "a:get_patient(CARD-001)");
@@ -228,7 +229,8 @@ fn patients() {
     );
 }
 
-/// Goal: what can't be planned is refused with a sentence that helps. Method: rows with a part of the sentence.
+/// Goal: a question that can't be planned is refused with a helpful sentence. Method: rows with a
+/// part of the sentence.
 #[test]
 fn refusals() {
     check_refused("", "nothing to ask");
@@ -307,7 +309,8 @@ fn refusals() {
     );
 }
 
-/// Goal: another clinic is one entry more; a condition of two clinics asks both. Method: the same rules, three clinics.
+/// Goal: a new clinic needs only a registry entry; a condition of two clinics asks both. Method:
+/// the same rules, three clinics.
 #[test]
 fn a_third_clinic_is_one_entry_more() {
     for (query, expect) in [
@@ -327,7 +330,7 @@ fn a_third_clinic_is_one_entry_more() {
     }
 }
 
-/// Goal: limits of a query. Method: at the limit and one above, in characters; steps likewise.
+/// Goal: limits of a query hold. Method: at the limit and one above, in characters; steps likewise.
 #[test]
 fn limits() {
     let query = |chars: usize| {
@@ -367,7 +370,7 @@ fn limits() {
     check_refused(&ids(STEPS_MAX + 1), "17 steps, more than 16");
 }
 
-/// Words that the rules join in all ways.
+/// Random sequences of vocabulary words.
 fn any_query() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         "list|check|show|get|liste|verifique",
@@ -388,8 +391,8 @@ proptest! {
         let _ = planned(two_clinics(), &query);
     }
 
-    /// Goal: what the rules plan always passes the check before dispatch: registered clinics and tools, one clinic a
-    /// step. Method: queries of the rules' own words, in all orders.
+    /// Goal: plans by rules always pass the check before dispatch: registered clinics and tools,
+    /// one clinic a step. Method: random queries of the rules' own words.
     #[test]
     fn every_plan_passes_the_check(query in any_query()) {
         let plan = Planner::new(Arc::new(three_clinics())).plan(&query);

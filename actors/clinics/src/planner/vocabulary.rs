@@ -1,57 +1,57 @@
-//! The words that the rules know, English and Portuguese, lower case without accents.
+//! Vocabulary of the rules in English and Portuguese, lower case without accents.
 
 use std::sync::LazyLock;
 
-use Known::*;
+use WordRole::*;
 
-use callboard_message::text::{Meanings, fold, is_one_of, meanings, plain};
+use callboard_message::text::{WordTable, fold, is_one_of, normalize, word_table};
 
-/// Role of a known word in a query.
+/// Role of a vocabulary word in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
-    /// Asks for something.
+pub(super) enum WordRole {
+    /// Request verb: `show`.
     Verb,
-    /// Patients, or those of them that were named before.
+    /// Plural reference to patients: `patients`, `those`.
     Patients,
-    /// One patient's record.
+    /// A patient's record.
     Record,
-    /// A patient's medicines.
+    /// A patient's medications.
     Medication,
-    /// Says that patients take a medicine.
+    /// Verb for taking a medicine.
     Taking,
-    /// Points back at a patient: `their`.
+    /// Pronoun that refers to a patient: `their`.
     Pronoun,
-    /// All of something.
+    /// Word for a whole group: `every`.
     All,
-    /// Two of something, together.
+    /// `both`: two conditions together.
     Both,
-    /// More than one clinic.
+    /// Plural word for clinics, which means all clinics.
     Clinics,
-    /// Like a comma.
+    /// Conjunction, which separates fragments like a comma.
     Join,
-    /// Like a full stop.
+    /// Word such as `then`, which ends a sentence like a full stop.
     Stop,
-    /// `not`, `except`: what isn't wanted.
+    /// Negation: `not`, `except`.
     Negation,
-    /// Would change, send or copy something.
+    /// Verb for changing, sending or copying data. The planner refuses it.
     Change,
-    /// Asks for a physician's judgement.
+    /// Request for a physician's judgement. The planner refuses it.
     Advice,
-    /// Puts two clinics' patients side by side.
+    /// Comparison between patients of several clinics. The planner refuses it.
     Compare,
-    /// Age, date and amount, which the tools don't look at.
+    /// Filter that the clinics' tools don't support: age, date, amount. The planner refuses it.
     Filter,
-    /// A person's name follows.
+    /// Word that introduces a person's name: `named`.
     NameCue,
-    /// One patient, whose name may follow.
+    /// Singular reference to a patient, which a name may follow.
     OnePatient,
-    /// Says nothing about what is asked.
+    /// Filler word that doesn't change the request.
     Filler,
-    /// Joins the words of one condition: `doença de pele`.
+    /// Preposition inside the name of a condition: `doença de pele`.
     Of,
 }
 
-const WORDS: &[(&str, Known)] = &[
+const WORD_ROLES: &[(&str, WordRole)] = &[
     (
         "list show display get fetch give see view find search look lookup query check verify review retrieve pull \
          tell read open print count enumerate which what how many identify locate bring \
@@ -155,39 +155,42 @@ const WORDS: &[(&str, Known)] = &[
     ),
 ];
 
-/// Specialties, so that one without a clinic here is refused by name and not taken for a condition.
+/// Names of medical specialties. A specialty that no registered clinic has is refused, instead of
+/// being searched for as a condition.
 const SPECIALTIES: &str = "pediatrics paediatrics pediatric psychiatry psychiatric orthopedics orthopaedics orthopedic \
      obstetrics geriatrics dentistry surgery radiotherapy physiotherapy nutrition pediatria psiquiatria ortopedia \
      obstetricia geriatria odontologia cirurgia fisioterapia nutricao";
 
-static BY_WORD: Meanings<Known> = LazyLock::new(|| meanings(WORDS));
+static ROLES_BY_WORD: WordTable<WordRole> = LazyLock::new(|| word_table(WORD_ROLES));
 
-/// Looks a folded word up, also without a plural `s`.
-pub(super) fn known(folded: &str) -> Option<Known> {
-    BY_WORD
+/// Returns the role of a word in folded form (lower case, without accents); a plural `s` is
+/// ignored. `None` if the word isn't in the vocabulary.
+pub(super) fn word_role(folded: &str) -> Option<WordRole> {
+    ROLES_BY_WORD
         .get(folded)
-        .or_else(|| BY_WORD.get(singular(folded)))
+        .or_else(|| ROLES_BY_WORD.get(singular(folded)))
         .copied()
 }
 
-/// Whether a folded word is the name of a medical specialty, by the list or by its ending (`-ology`, `-ologia`).
+/// Returns whether a word in folded form names a medical specialty, by the list or by its ending
+/// (`-ology`, `-ologia`).
 pub(super) fn is_specialty(folded: &str) -> bool {
     const ENDINGS: &str = "ology ologist ologists ologia ologista ologistas ological";
     ENDINGS.split(' ').any(|ending| folded.ends_with(ending)) || is_one_of(folded, SPECIALTIES)
 }
 
-/// A piece of the user's text.
+/// Token of a query's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Token {
-    Word(Word),
-    /// A comma or the like: what follows may go on with what came before.
+pub(super) enum QueryToken {
+    Word(QueryWord),
+    /// Comma or similar sign: the words after it may continue the clause.
     Join,
-    /// The end of a sentence.
+    /// End of a sentence.
     Stop,
 }
 
-impl Token {
-    pub fn word(&self) -> Option<&Word> {
+impl QueryToken {
+    pub fn as_word(&self) -> Option<&QueryWord> {
         match self {
             Self::Word(word) => Some(word),
             _ => None,
@@ -195,25 +198,26 @@ impl Token {
     }
 }
 
-/// One word in the forms that the rules compare.
+/// Word of a query, in the forms that the rules compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word {
-    /// Lower case, as the user wrote it otherwise: what a clinic is asked for.
-    pub shown: String,
-    /// Without accents as well.
+pub(super) struct QueryWord {
+    /// Word in lower case with accents. This form is sent to clinics.
+    pub text: String,
+    /// Word in lower case without accents.
     pub folded: String,
-    /// Whether it was written with a capital letter.
-    pub capital: bool,
+    /// Whether the word starts with a capital letter.
+    pub is_capitalized: bool,
 }
 
-impl Word {
-    /// Whether two words differ at most by a plural `s`.
-    pub fn is(&self, folded: &str) -> bool {
+impl QueryWord {
+    /// Returns whether the word equals another one in folded form, apart from a plural `s`.
+    pub fn equals_singular(&self, folded: &str) -> bool {
         singular(&self.folded) == singular(folded)
     }
 }
 
-/// The word without one plural `s`. Used on both sides of a comparison, so `diabetes` stays comparable.
+/// Removes a final plural `s`. Both sides of a comparison are reduced, so words such as `diabetes`
+/// still match.
 pub(super) fn singular(folded: &str) -> &str {
     if folded.len() > 3 {
         folded.strip_suffix('s').unwrap_or(folded)
@@ -222,16 +226,16 @@ pub(super) fn singular(folded: &str) -> &str {
     }
 }
 
-/// Abbreviations whose point doesn't end a sentence.
+/// Abbreviated titles. A full stop after them doesn't end a sentence.
 const TITLES: &str = "dr dra mr mrs sr sra";
 
-/// Splits a text into words and the signs between them.
-pub(super) fn tokenize(text: &str) -> Vec<Token> {
-    let chars: Vec<char> = plain(text).chars().collect();
+/// Splits a query's text into words and separators.
+pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
+    let chars: Vec<char> = normalize(text).chars().collect();
     let mut tokens = Vec::new();
     let mut word = String::new();
     for (at, &c) in chars.iter().enumerate() {
-        if in_word(&chars, at) {
+        if is_inside_word(&chars, at) {
             word.push(c);
             continue;
         }
@@ -239,8 +243,8 @@ pub(super) fn tokenize(text: &str) -> Vec<Token> {
         end_word(&mut word, &mut tokens);
         match c {
             '.' if title => {}
-            ',' | '&' | '/' | '+' | ':' => tokens.push(Token::Join),
-            ';' | '.' | '?' | '!' | '\n' => tokens.push(Token::Stop),
+            ',' | '&' | '/' | '+' | ':' => tokens.push(QueryToken::Join),
+            ';' | '.' | '?' | '!' | '\n' => tokens.push(QueryToken::Stop),
             _ => {}
         }
     }
@@ -248,8 +252,9 @@ pub(super) fn tokenize(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Letters, digits and marks; hyphen, apostrophe and point only between two of them (`CARD-001`, `don't`, `2.5`).
-fn in_word(chars: &[char], at: usize) -> bool {
+/// Returns whether the character at index `at` belongs to a word. Letters, digits and marks do. A
+/// hyphen, apostrophe or full stop does only between two of them (`CARD-001`, `don't`, `2.5`).
+fn is_inside_word(chars: &[char], at: usize) -> bool {
     let plain = |c: &char| {
         c.is_alphanumeric() || *c == '_' || unicode_normalization::char::is_combining_mark(*c)
     };
@@ -263,14 +268,14 @@ fn in_word(chars: &[char], at: usize) -> bool {
     }
 }
 
-fn end_word(word: &mut String, tokens: &mut Vec<Token>) {
+fn end_word(word: &mut String, tokens: &mut Vec<QueryToken>) {
     if !word.is_empty() {
         let (shown, folded) = (word.to_lowercase(), fold(word));
         let capital = word.starts_with(char::is_uppercase);
-        tokens.push(Token::Word(Word {
-            shown,
+        tokens.push(QueryToken::Word(QueryWord {
+            text: shown,
             folded,
-            capital,
+            is_capitalized: capital,
         }));
         word.clear();
     }
@@ -284,7 +289,7 @@ mod tests {
     #[test]
     fn every_word_means_one_thing() {
         let (mut seen, mut twice) = (std::collections::HashMap::new(), Vec::new());
-        for (words, known) in WORDS {
+        for (words, known) in WORD_ROLES {
             for word in words.split_ascii_whitespace() {
                 assert_eq!(fold(word), word);
                 // The same word in both languages is no conflict.
@@ -300,9 +305,9 @@ mod tests {
     fn words_and_signs() {
         let shown = |text: &str| {
             let token = |t| match t {
-                Token::Word(w) => w.shown,
-                Token::Join => ",".into(),
-                Token::Stop => ".".into(),
+                QueryToken::Word(w) => w.text,
+                QueryToken::Join => ",".into(),
+                QueryToken::Stop => ".".into(),
             };
             tokenize(text)
                 .into_iter()

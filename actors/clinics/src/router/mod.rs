@@ -1,6 +1,6 @@
-//! The router: takes the steps of a plan to the clinics, and what they answer through the guardrail.
+//! Router agent: sends the steps of a plan to the clinics, and their answers through the guardrail.
 //!
-//! It alone knows where the clinics are: under their ids in the directory.
+//! It resolves clinic ids to agents through the directory.
 
 #[cfg(test)]
 mod tests;
@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use callboard_guardrail::{Origin, Screen};
+use callboard_guardrail::{Screen, TextOrigin};
 use callboard_macros::Message;
-use callboard_message::text::plain;
+use callboard_message::text::normalize;
 use callboard_message::{Failure, FailureKind, Progress};
-use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Directory, Handlers};
+use callboard_runtime::{
+    Agent, AgentRef, CallContext, ConcurrentHandler, Context, Directory, Handlers,
+};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use schemars::JsonSchema;
@@ -23,66 +25,72 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
-use crate::plan::{CheckedPlan, Plan, Registry, Step};
+use crate::plan::{CheckedPlan, ClinicRegistry, Plan, Step};
 
-/// Default time limit of one clinic for one step. After it the step fails. Changed by [`RouterConfig::step_within`].
+/// Default time limit for a clinic to answer one step. After it the step fails. Changed by
+/// [`RouterConfig::step_within`].
 pub const STEP_WITHIN_DEFAULT: Duration = Duration::from_secs(10);
-/// Default time limit of the guardrail for one text. After it the text doesn't pass. Changed by
-/// [`RouterConfig::screen_within`].
+/// Default time limit for the guardrail to screen one text. After it the text counts as blocked.
+/// Changed by [`RouterConfig::screen_within`].
 pub const SCREEN_WITHIN_DEFAULT: Duration = Duration::from_secs(5);
-/// Default maximum steps of one plan under way at once. Further ones wait. Changed by [`RouterConfig::steps_at_once`].
+/// Default maximum of steps of one plan that run at the same time. Further ones wait. Changed by
+/// [`RouterConfig::steps_at_once`].
 pub const STEPS_AT_ONCE_DEFAULT: usize = 8;
-/// Maximum plans that one router takes to the clinics at once. Further ones wait in its mailbox. Fixed.
+/// Maximum number of plans that one router dispatches at once. Further ones wait in its mailbox.
+/// Fixed.
 pub const DISPATCHES_AT_ONCE_MAX: u32 = 64;
-/// A clinic can't be reached or couldn't answer (technical blueprint, section 2.2).
+/// Error code of a step whose clinic is unreachable or failed (technical blueprint, section 2.2).
 pub const CODE_UNAVAILABLE: i32 = -32000;
-/// A clinic didn't accept the parameters.
+/// Error code of a step whose parameters the clinic rejected.
 pub const CODE_INVALID_PARAMS: i32 = -32602;
-/// The guardrail stopped a clinic's answer.
+/// Error code of a step whose answer the guardrail blocked.
 pub const CODE_BLOCKED: i32 = -1;
 
-/// Maximum characters of a clinic's own words in an error; the rest is cut.
+/// Maximum characters of a clinic's own error message that a [`StepError`] includes; the rest is
+/// cut.
 const MESSAGE_CHARS_MAX: usize = 200;
-/// Maximum bytes of a clinic's answer to one step. With a longer one the step fails. Fixed.
+/// Maximum size of a clinic's answer to one step, in bytes. A larger one fails the step. Fixed.
 pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// Text in place of one that the guardrail stopped, or could not screen.
+/// Text that replaces one that the guardrail blocked or could not screen.
 pub(crate) const BLOCKED: &str = "Request blocked by guardrails";
 
-/// Takes a plan's steps to their clinics. A plan that names anything unregistered is refused as a whole.
+/// Sends a plan's steps to their clinics. A plan with anything unregistered is rejected as a whole.
 #[derive(Message, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "dispatch", reply = Dispatched, fallible)]
+#[message(name = "dispatch", reply = DispatchResult, fallible)]
 #[serde(deny_unknown_fields)]
 pub struct Dispatch {
-    /// The plan; it is checked again here, for nothing unchecked is sent.
+    /// The plan. The router checks it again before it sends anything.
     pub plan: Plan,
 }
 
-/// What the clinics answered, one outcome a step in the plan's order. Not for the user before it is verified.
+/// Outcomes of the steps of a plan, in the plan's order. They must be verified before they are
+/// shown to the user.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[debug("{steps:?}")]
-pub struct Dispatched {
-    /// One a step.
+#[schemars(rename = "Dispatched")]
+pub struct DispatchResult {
+    /// One outcome for each step.
     pub steps: Vec<StepOutcome>,
 }
 
-/// Configuration of a router.
+/// Configuration of a router: the registered clinics, the guardrail, and time limits.
 #[derive(Debug, Clone)]
 pub struct RouterConfig {
-    /// Clinics that may be asked.
-    pub registry: Arc<Registry>,
-    /// Screens what the clinics answer.
+    /// Registry of the clinics that may be called.
+    pub registry: Arc<ClinicRegistry>,
+    /// Guardrail agent that screens the clinics' answers.
     pub guardrail: AgentRef,
-    /// Time limit of one clinic for one step.
+    /// Time limit for a clinic to answer one step.
     pub step_within: Duration,
-    /// Time limit of the guardrail for one answer.
+    /// Time limit for the guardrail to screen one answer.
     pub screen_within: Duration,
-    /// Maximum steps of one plan under way at once; at least 1.
+    /// Maximum of steps of one plan that run at the same time; at least 1.
     pub steps_at_once: usize,
 }
 
 impl RouterConfig {
-    /// The default limits.
-    pub fn new(registry: Arc<Registry>, guardrail: AgentRef) -> Self {
+    /// Creates a configuration with the default limits.
+    pub fn new(registry: Arc<ClinicRegistry>, guardrail: AgentRef) -> Self {
         Self {
             registry,
             guardrail,
@@ -93,14 +101,14 @@ impl RouterConfig {
     }
 }
 
-/// The agent that dispatches. It keeps nothing of what passes through it.
+/// Router agent: handles [`Dispatch`]. It stores nothing about a plan.
 #[derive(Debug, Clone)]
 pub struct Router {
     config: Arc<RouterConfig>,
 }
 
 impl Router {
-    /// A router with this configuration.
+    /// Creates a router.
     pub fn new(config: RouterConfig) -> Self {
         Self {
             config: Arc::new(config),
@@ -118,32 +126,34 @@ impl ConcurrentHandler<Dispatch> for Router {
     fn handle(
         &mut self,
         message: Dispatch,
-        cx: Cx,
-    ) -> impl Future<Output = Result<Dispatched, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<DispatchResult, Failure>> + Send + 'static {
         let config = self.config.clone();
         async move {
             let checked = message.plan.check(&config.registry)?;
-            // Two reports a step; a plan has few.
+            // Two progress reports for each step.
             let tells = u32::try_from(2 * checked.steps().len()).unwrap_or(u32::MAX);
-            let call = onward(&cx)?;
+            let call = forwarded_call(&cx)?;
             let directory = cx.system().directory();
-            let dispatching = Dispatching {
+            let dispatching = DispatchRun {
                 config: &config,
                 directory,
                 call,
-                told: AtomicU32::new(0),
-                tells,
+                reported: AtomicU32::new(0),
+                reports_total: tells,
             };
-            let steps = run(checked, config.steps_at_once, |step| dispatching.run(step)).await;
-            Ok(Dispatched { steps })
+            let steps =
+                run_steps(checked, config.steps_at_once, |step| dispatching.run(step)).await;
+            Ok(DispatchResult { steps })
         }
     }
 }
 
-/// The call as the next agent gets it; one of its own where the message came without.
-pub(crate) fn onward(cx: &Cx) -> Result<CallMeta, Failure> {
+/// Returns the call context for calling another agent: that of `cx` with one more hop, or a new one
+/// if `cx` has none. Fails with `Rejected` at the maximum number of hops.
+pub(crate) fn forwarded_call(cx: &Context) -> Result<CallContext, Failure> {
     let Some(call) = cx.call() else {
-        return Ok(CallMeta::new(Arc::new(cx.principal().clone())));
+        return Ok(CallContext::new(Arc::new(cx.principal().clone())));
     };
     let next = cx.next_hop().ok_or_else(|| {
         let message = format!(
@@ -155,16 +165,16 @@ pub(crate) fn onward(cx: &Cx) -> Result<CallMeta, Failure> {
     Ok(Arc::unwrap_or_clone(next))
 }
 
-/// The same call without anyone to hear its progress or questions: what a clinic says in mid-call would reach the user
-/// past guardrail and verifier.
-pub(crate) fn unheard(call: &CallMeta) -> CallMeta {
-    CallMeta {
+/// Returns the call context without its caller, so that the called agent can't send progress or
+/// questions. Texts of a clinic during the call would bypass guardrail and verifier.
+pub(crate) fn without_caller(call: &CallContext) -> CallContext {
+    CallContext {
         caller: None,
         ..call.clone()
     }
 }
 
-/// How one step ended: with a result, or with an error.
+/// Outcome of one step: either a result or an error.
 // The result is patient data and an error may quote it: neither is printed.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[debug(
@@ -172,29 +182,30 @@ pub(crate) fn unheard(call: &CallMeta) -> CallMeta {
     error.as_ref().map_or("result".to_owned(), |error| format!("error {}", error.code))
 )]
 pub struct StepOutcome {
-    /// The step's number.
+    /// Number of the step in its plan.
     pub step_id: u32,
-    /// Who was asked.
+    /// Id of the clinic.
     pub clinic: String,
-    /// Which tool.
+    /// Name of the tool that was called.
     pub action: String,
-    /// What the clinic answered. Patient data: never logged, never stored.
+    /// Result of the clinic. Patient data: never logged, never stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Why there is no result.
+    /// Error, if there is no result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,
-    /// How long it took, in milliseconds.
+    /// Duration of the step, in milliseconds.
     pub ms: u64,
 }
 
-/// Why a step has no result.
+/// Error of a step that has no result.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("StepError({})", code)]
 pub struct StepError {
-    /// As in JSON-RPC: [`CODE_UNAVAILABLE`], [`CODE_INVALID_PARAMS`], [`CODE_BLOCKED`], or what the clinic's peer said.
+    /// JSON-RPC error code: [`CODE_UNAVAILABLE`], [`CODE_INVALID_PARAMS`], [`CODE_BLOCKED`], or the
+    /// clinic's own.
     pub code: i32,
-    /// One sentence for a person.
+    /// Description for a person, in one sentence.
     pub message: String,
 }
 
@@ -225,7 +236,9 @@ impl StepOutcome {
 }
 
 impl StepError {
-    /// A clinic's failure. Its own words are kept only where they tell what to change, and are still to be screened.
+    /// Converts a clinic's failure to a step error. The clinic's own message is included only if it
+    /// says what to change or why the clinic refused. The caller must still have that message
+    /// screened.
     fn of_clinic(clinic: &str, failure: &Failure) -> Self {
         let told = failure
             .data
@@ -257,59 +270,63 @@ impl StepError {
 }
 
 fn printable(words: &str) -> String {
-    plain(words)
+    normalize(words)
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(MESSAGE_CHARS_MAX)
         .collect()
 }
 
-/// One plan on its way to the clinics. It holds neither the system nor its surroundings: from here no store can be reached.
-struct Dispatching<'a> {
+/// State for dispatching one plan. It has no access to the agent system, so it can't reach a store.
+struct DispatchRun<'a> {
     config: &'a RouterConfig,
-    /// Finds the clinics.
+    /// Agent directory, which resolves clinic ids to agents.
     directory: &'a Directory,
-    call: CallMeta,
-    /// Progress reports so far.
-    told: AtomicU32,
-    /// Progress reports in all: two a step.
-    tells: u32,
+    call: CallContext,
+    /// Number of progress reports sent so far.
+    reported: AtomicU32,
+    /// Total number of progress reports: two for each step.
+    reports_total: u32,
 }
 
-impl Dispatching<'_> {
-    /// Takes one step to its clinic and the answer through the guardrail. It always ends with an outcome.
+impl DispatchRun<'_> {
+    /// Runs one step: calls the clinic and screens its answer. A failure becomes the outcome's
+    /// error.
     async fn run(&self, step: Step) -> StepOutcome {
         let began = Instant::now();
         let name = format!("step {} {} {}", step.step_id, step.clinic, step.action);
-        self.tell(format!("{name} started"));
+        self.report(format!("{name} started"));
         let answer = self.ask(&step).await;
         let ms = ms_since(began);
         let (call, id, clinic, action) = (self.call.id, step.step_id, &step.clinic, &step.action);
-        // Ids, codes and times only: what a clinic answered is never logged.
+        // Only ids, codes and times are logged, never a clinic's answer.
         match &answer {
             Ok(_) => {
                 callboard_message::log::info!(by: clinic, %call, step = id, clinic, action, ms, "step done");
-                self.tell(format!("{name} done in {ms} ms"));
+                self.report(format!("{name} done in {ms} ms"));
             }
             Err(error) => {
                 callboard_message::log::warn!(by: clinic, %call, step = id, clinic, action, ms, code = error.code, "step failed");
-                self.tell(format!("{name} failed in {ms} ms ({})", error.code));
+                self.report(format!("{name} failed in {ms} ms ({})", error.code));
             }
         }
         StepOutcome::of(step, answer, ms)
     }
 
     async fn ask(&self, step: &Step) -> Result<Value, StepError> {
-        let answer = self.ask_clinic(step).await.and_then(|raw| read(&raw));
+        let answer = self
+            .ask_clinic(step)
+            .await
+            .and_then(|raw| parse_answer(&raw));
         let (text, outcome) = match answer {
-            Ok(value) => (texts(&value), Ok(value)),
+            Ok(value) => (joined_text(&value), Ok(value)),
             Err(failure) => {
                 let error = StepError::of_clinic(&step.clinic, &failure);
                 (error.message.clone(), Err(error))
             }
         };
         let (guardrail, within) = (&self.config.guardrail, self.config.screen_within);
-        match passes(guardrail, &self.call, within, text, Origin::ToolResult).await {
+        match passes_guardrail(guardrail, &self.call, within, text, TextOrigin::ToolResult).await {
             true => outcome,
             false => Err(StepError {
                 code: CODE_BLOCKED,
@@ -324,8 +341,9 @@ impl Dispatching<'_> {
         let parameters =
             to_raw_value(&step.parameters).map_err(|e| Failure::internal(e.to_string()))?;
         let within = self.config.step_within;
-        let call = Arc::new(unheard(&self.call).until(Instant::now() + within));
-        // The limit is kept here as well: dropping the ask cancels the clinic's handler, heed it its deadline or not.
+        let call = Arc::new(without_caller(&self.call).with_deadline(Instant::now() + within));
+        // The limit is enforced here too: dropping the request cancels the clinic's handler,
+        // whether or not it observes its deadline.
         tokio::time::timeout(
             within,
             clinic.ask_named(step.action.as_str(), parameters, Some(call)),
@@ -334,26 +352,26 @@ impl Dispatching<'_> {
         .unwrap_or_else(|_| Err(Failure::timed_out("no answer in time")))
     }
 
-    fn tell(&self, message: String) {
-        let done = f64::from(self.told.fetch_add(1, Ordering::Relaxed) + 1);
+    fn report(&self, message: String) {
+        let done = f64::from(self.reported.fetch_add(1, Ordering::Relaxed) + 1);
         if let Some(caller) = &self.call.caller {
             caller.progress(Progress {
                 done,
-                total: Some(f64::from(self.tells)),
+                total: Some(f64::from(self.reports_total)),
                 message: Some(message),
             });
         }
     }
 }
 
-fn read(raw: &RawValue) -> Result<Value, Failure> {
+fn parse_answer(raw: &RawValue) -> Result<Value, Failure> {
     let bytes = raw.get().len();
     if bytes > ANSWER_BYTES_MAX {
         return Err(Failure::internal(format!(
             "an answer of {bytes} bytes, more than {ANSWER_BYTES_MAX}"
         )));
     }
-    // serde's message can quote the answer: it is left out.
+    // Serde's message is dropped, because it may quote the answer.
     match serde_json::from_str(raw.get()) {
         Ok(Value::Null) => Err(Failure::internal("an answer without a result")),
         Ok(value) => Ok(value),
@@ -361,10 +379,11 @@ fn read(raw: &RawValue) -> Result<Value, Failure> {
     }
 }
 
-/// Runs steps as soon as those they depend on have succeeded, at most `at_once` together; outcomes in the plan's order.
+/// Runs each step as soon as its dependencies have succeeded, at most `at_once` concurrently.
+/// Returns the outcomes in the plan's order.
 ///
-/// A step whose dependency failed isn't run: its outcome says so.
-async fn run<F>(
+/// A step with a failed dependency isn't run; its outcome is an error.
+async fn run_steps<F>(
     plan: CheckedPlan,
     at_once: usize,
     mut start: impl FnMut(Step) -> F,
@@ -377,7 +396,7 @@ where
     let mut outcomes: HashMap<u32, StepOutcome> = HashMap::new();
     let mut running = FuturesUnordered::new();
     loop {
-        settle(&mut waiting, &mut outcomes);
+        fail_unreachable_steps(&mut waiting, &mut outcomes);
         while running.len() < at_once.max(1)
             && let Some(at) = waiting.iter().position(|s| is_ready(s, &outcomes))
         {
@@ -385,7 +404,7 @@ where
         }
         match running.next().await {
             Some(outcome) => drop(outcomes.insert(outcome.step_id, outcome)),
-            // A checked plan has no circle: what is still waiting here can't be.
+            // A checked plan has no cycle, so no step is left waiting here.
             None => break,
         }
     }
@@ -396,8 +415,9 @@ fn is_ready(step: &Step, outcomes: &HashMap<u32, StepOutcome>) -> bool {
     step.depends_on.iter().all(|on| outcomes.contains_key(on))
 }
 
-/// Gives steps that can't succeed any more their outcome.
-fn settle(waiting: &mut Vec<Step>, outcomes: &mut HashMap<u32, StepOutcome>) {
+/// Adds error outcomes for the waiting steps that have a failed dependency, and removes these
+/// steps.
+fn fail_unreachable_steps(waiting: &mut Vec<Step>, outcomes: &mut HashMap<u32, StepOutcome>) {
     let failed = |on: &&u32| {
         outcomes
             .get(on)
@@ -415,20 +435,21 @@ fn settle(waiting: &mut Vec<Step>, outcomes: &mut HashMap<u32, StepOutcome>) {
             0,
         );
         outcomes.insert(outcome.step_id, outcome);
-        // It may be what another waited for.
-        settle(waiting, outcomes);
+        // It may be a dependency of another step.
+        fail_unreachable_steps(waiting, outcomes);
     }
 }
 
-/// Whether the guardrail lets a text go on. What it can't screen, for it is late or away, doesn't pass.
-pub(crate) async fn passes(
+/// Returns whether the guardrail lets a text pass. If the guardrail is late or unavailable, the
+/// text doesn't pass.
+pub(crate) async fn passes_guardrail(
     guardrail: &AgentRef,
-    call: &CallMeta,
+    call: &CallContext,
     within: Duration,
     text: String,
-    origin: Origin,
+    origin: TextOrigin,
 ) -> bool {
-    let call_on = Some(Arc::new(unheard(call)));
+    let call_on = Some(Arc::new(without_caller(call)));
     match guardrail
         .ask(Screen { text, origin })
         .within_call(call_on)
@@ -439,7 +460,7 @@ pub(crate) async fn passes(
         Ok(screening) => {
             callboard_message::log::info!(rules = ?screening.rules, "guardrail stopped a text")
         }
-        // Whoever asked has gone: that's no fault of anybody's here.
+        // The caller has cancelled: not worth an error in the log.
         Err(_) if call.cancel.is_cancelled() => {}
         Err(why) => {
             callboard_message::log::error!(%why, "guardrail could not screen a text: stopped")
@@ -448,25 +469,26 @@ pub(crate) async fn passes(
     false
 }
 
-/// Milliseconds since then.
+/// Returns the milliseconds since `began`.
 pub(crate) fn ms_since(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Every text in a value, keys too, one a line: an instruction that is split over fields is whole again.
-fn texts(value: &Value) -> String {
+/// Joins every text in a JSON value, including keys, with line breaks. The guardrail screens the
+/// result as a whole, so an instruction that is split over several fields is found.
+fn joined_text(value: &Value) -> String {
     let mut lines = Vec::new();
-    collect(value, &mut lines);
+    collect_text(value, &mut lines);
     lines.join("\n")
 }
 
-fn collect<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
+fn collect_text<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => lines.push(text),
-        Value::Array(items) => items.iter().for_each(|v| collect(v, lines)),
+        Value::Array(items) => items.iter().for_each(|v| collect_text(v, lines)),
         Value::Object(fields) => fields.iter().for_each(|(key, v)| {
             lines.push(key);
-            collect(v, lines);
+            collect_text(v, lines);
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }

@@ -1,10 +1,12 @@
-//! The verifier: an observer that decides what may be shown. Three rules, no model.
+//! Verifier agent: decides by three rules whether an answer may be shown, without a model.
 //!
-//! - **R1** no dose and no treatment that the clinics' answers don't hold;
-//! - **R2** no full name, government id, address or contact of a person, unless the caller may see them;
-//! - **R3** no diagnosing, no prescribing, no talking anybody out of seeing a doctor.
+//! - **R1** no dose and no treatment that isn't in the clinics' answers;
+//! - **R2** no full name, government id, address or contact of a person, unless the caller may see
+//!   them;
+//! - **R3** no diagnosing, no prescribing, no advice against seeing a doctor.
 //!
-//! Each rule reads every value of the aggregated results and the final text. What can't be read isn't safe.
+//! Each rule reads every value of the aggregated results and the final text. Data that can't be
+//! read counts as unsafe.
 
 mod identity;
 mod medicine;
@@ -15,8 +17,8 @@ mod tests;
 use std::sync::LazyLock;
 
 use callboard_macros::Message;
-use callboard_message::text::{Meanings, is_invisible, is_one_of, lookalike, meanings};
-use callboard_runtime::{Agent, Cx, Handlers, Profile, SyncHandler};
+use callboard_message::text::{WordTable, is_invisible, is_one_of, latin_lookalike, word_table};
+use callboard_runtime::{Agent, AgentProfile, Context, Handlers, SyncHandler};
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,13 +26,14 @@ use serde_json::{Map, Value, json};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use identity::Known;
-use medicine::Grounds;
+use identity::KnownIdentities;
+use medicine::RecordedMedicines;
 
-/// Bytes of text and of JSON values, together, that one verification reads; more isn't shown.
+/// Maximum size of one verification, in bytes: the text and all strings of the JSON values
+/// together. A larger answer counts as unsafe.
 pub const VERIFY_BYTES_MAX: usize = 4 << 20;
 
-/// The verifier as an agent: ask it to [`Verify`].
+/// Verifier agent: handles [`Verify`].
 #[derive(Debug, Default)]
 pub struct Verifier {
     verified: u64,
@@ -42,9 +45,10 @@ impl Agent for Verifier {
         on.sync::<Verify>();
     }
 
-    /// It may think for long: not on the thread of whoever asks.
-    fn profile() -> Profile {
-        Profile::default().pinned()
+    /// Returns the agent's profile: it never runs on the caller's thread, because a verification
+    /// may take long.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().without_inline()
     }
 
     fn observe(&self) -> Value {
@@ -53,7 +57,7 @@ impl Agent for Verifier {
 }
 
 impl SyncHandler<Verify> for Verifier {
-    fn handle(&mut self, message: Verify, _cx: &mut Cx) -> Verdict {
+    fn handle(&mut self, message: Verify, _cx: &mut Context) -> Verdict {
         let verdict = message.verdict();
         self.verified += 1;
         self.withheld += u64::from(!verdict.safe);
@@ -62,31 +66,33 @@ impl SyncHandler<Verify> for Verifier {
 }
 
 impl Verify {
-    /// Applies the three rules, R1 first. Deterministic; takes time linear in the sizes of records and results.
+    /// Returns the verdict by the three rules, checked in order. The same input always gives the
+    /// same verdict. Takes time linear in the sizes of records and results.
     pub fn verdict(&self) -> Verdict {
         if self.bytes() > VERIFY_BYTES_MAX {
             return Verdict::withheld(None, "Response is too long to be verified.");
         }
         let too_deep = || Verdict::withheld(None, "Response is nested too deeply to be verified.");
-        self.apply().unwrap_or_else(too_deep)
+        self.apply_rules().unwrap_or_else(too_deep)
     }
 
-    /// `None` where a value is nested too deeply.
-    fn apply(&self) -> Option<Verdict> {
-        let recorded = lines(&self.records)?;
-        let shown = lines([&self.results])?;
+    /// Applies the rules. Returns `None` if a value is nested deeper than [`VALUE_DEPTH_MAX`].
+    fn apply_rules(&self) -> Option<Verdict> {
+        let recorded = text_spans(&self.records)?;
+        let shown = text_spans([&self.results])?;
         let text = self.without_echoes(&recorded);
-        let broken = fabricated(&recorded, &shown, &text)
-            .or_else(|| self.personal(&recorded, &shown))
-            .or_else(|| out_of_scope(&recorded, &shown, &text));
-        Some(broken.unwrap_or_else(Verdict::ok))
+        let broken = check_medicines(&recorded, &shown, &text)
+            .or_else(|| self.check_identity(&recorded, &shown))
+            .or_else(|| check_advice(&recorded, &shown, &text));
+        Some(broken.unwrap_or_else(Verdict::safe))
     }
 
-    /// The final text less the quoted repetition of what was asked: that asserts nothing.
-    fn without_echoes(&self, recorded: &[Line]) -> String {
+    /// Returns the answer's text without quoted repetitions of the question, since these state no
+    /// facts.
+    fn without_echoes(&self, recorded: &[TextSpan]) -> String {
         let echoes = recorded
             .iter()
-            .filter(|l| l.kind == LineKind::Echo && !l.text.is_empty());
+            .filter(|l| l.kind == SpanKind::Echo && !l.text.is_empty());
         echoes.fold(self.text.clone(), |text, echo| {
             let quoted = [('"', '"'), ('\'', '\''), ('“', '”'), ('`', '`')];
             quoted.iter().fold(text, |text, (open, close)| {
@@ -95,132 +101,140 @@ impl Verify {
         })
     }
 
-    fn personal(&self, recorded: &[Line], shown: &[Line]) -> Option<Verdict> {
-        let known = Known::new(recorded);
-        let nothing = Known::default();
+    fn check_identity(&self, recorded: &[TextSpan], shown: &[TextSpan]) -> Option<Verdict> {
+        let known = KnownIdentities::new(recorded);
+        let nothing = KnownIdentities::default();
         let (withheld, allowed) = match self.identities {
             Identities::Withheld => (&known, &nothing),
             Identities::AsRecorded => (&nothing, &known),
         };
         let field = shown.iter().find_map(|line| match line.kind {
-            LineKind::Identity(kind) if !allowed.covers(&line.text) => Some(kind),
+            SpanKind::Identity(kind) if !allowed.covers(&line.text) => Some(kind),
             _ => None,
         });
         let in_lines = || {
             shown
                 .iter()
-                .find_map(|line| identity::find(&line.text, withheld, allowed))
+                .find_map(|line| identity::find_identity(&line.text, withheld, allowed))
         };
         let kind = field
             .or_else(in_lines)
-            .or_else(|| identity::find(&self.text, withheld, allowed))?;
+            .or_else(|| identity::find_identity(&self.text, withheld, allowed))?;
         Some(Verdict::withheld(
             Some(Rule::R2),
-            format!("Response exposes personal data ({}).", words(kind)),
+            format!(
+                "Response exposes personal data ({}).",
+                identity_description(kind)
+            ),
         ))
     }
 }
 
-fn fabricated(recorded: &[Line], shown: &[Line], text: &str) -> Option<Verdict> {
-    let grounds = Grounds::new(recorded);
-    let in_lines = said(shown).find_map(|line| grounds.check(&line.text, line.patient.as_deref()));
+fn check_medicines(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option<Verdict> {
+    let grounds = RecordedMedicines::new(recorded);
+    let in_lines =
+        asserted_spans(shown).find_map(|line| grounds.check(&line.text, line.patient.as_deref()));
     let note = in_lines.or_else(|| grounds.check_about_patients(text))?;
     Some(Verdict::withheld(Some(Rule::R1), note))
 }
 
-fn out_of_scope(recorded: &[Line], shown: &[Line], text: &str) -> Option<Verdict> {
-    let records = scope::Records::new(said(recorded).map(|line| fold(&line.text)));
-    let in_lines = said(shown).find_map(|line| scope::find(&line.text, &records));
-    let found = in_lines.or_else(|| scope::find(text, &records))?;
+fn check_advice(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option<Verdict> {
+    let records = scope::RecordedText::new(asserted_spans(recorded).map(|line| fold(&line.text)));
+    let in_lines = asserted_spans(shown).find_map(|line| scope::find_advice(&line.text, &records));
+    let found = in_lines.or_else(|| scope::find_advice(text, &records))?;
     let note = format!("Response recommends an action outside the agent's scope ({found}).");
     Some(Verdict::withheld(Some(Rule::R3), note))
 }
 
-/// The lines that assert something.
-fn said(lines: &[Line]) -> impl Iterator<Item = &Line> {
-    lines.iter().filter(|line| line.kind != LineKind::Echo)
+/// Returns the text spans that state facts, which excludes repetitions of the question.
+fn asserted_spans(lines: &[TextSpan]) -> impl Iterator<Item = &TextSpan> {
+    lines.iter().filter(|line| line.kind != SpanKind::Echo)
 }
 
-fn words(kind: Identity) -> &'static str {
+fn identity_description(kind: IdentityKind) -> &'static str {
     match kind {
-        Identity::Name | Identity::NamePart => "a person's name",
-        Identity::Id => "an identification number",
-        Identity::Address => "an address",
-        Identity::Phone => "a phone number",
-        Identity::Email => "an e-mail address",
-        Identity::BirthDate => "a date of birth",
+        IdentityKind::Name | IdentityKind::NamePart => "a person's name",
+        IdentityKind::Id => "an identification number",
+        IdentityKind::Address => "an address",
+        IdentityKind::Phone => "a phone number",
+        IdentityKind::Email => "an e-mail address",
+        IdentityKind::BirthDate => "a date of birth",
     }
 }
 
-/// Checks the answer to a query before a person sees it: medicines and doses against the records, personal data,
-/// medical advice.
+/// Checks the answer to a question before a person sees it: medicines and doses against the
+/// records, personal data, medical advice.
 #[derive(derive_more::Debug, Clone, Message, Serialize, Deserialize, JsonSchema)]
 // Records and text hold patient data: they are never printed.
 #[debug("Verify({} records, {} bytes, identities {:?})", records.len(), self.bytes(), identities)]
 #[message(name = "verify", reply = Verdict)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
-    /// What the clinics answered in this query: all that the answer may rest on.
+    /// Answers of the clinics to this question: the only facts that the answer may state.
     pub records: Vec<Value>,
-    /// The aggregated results as they would be shown; null if only the text is.
+    /// Aggregated results as they would be shown; `null` if only the text is shown.
     #[serde(default)]
     pub results: Value,
-    /// The final text.
+    /// Final text of the answer.
     #[serde(default)]
     pub text: String,
-    /// Whether the caller may see who the patients are.
+    /// Whether the caller may see patients' identities.
     #[serde(default)]
     pub identities: Identities,
 }
 
 impl Verify {
-    /// Bytes of text and values that the rules will read.
+    /// Returns the size of the text and values that the rules read, in bytes.
     fn bytes(&self) -> usize {
         self.records
             .iter()
             .chain([&self.results])
-            .map(|value| bytes(value, 0))
+            .map(|value| text_bytes(value, 0))
             .sum::<usize>()
             + self.text.len()
     }
 }
 
-/// Bytes of the strings in a value; stops counting where a value is nested too deeply to be read at all.
-fn bytes(value: &Value, depth: usize) -> usize {
+/// Returns the total size of the strings in a value, in bytes. Values below the maximum depth
+/// aren't counted.
+fn text_bytes(value: &Value, depth: usize) -> usize {
     match value {
         _ if depth > VALUE_DEPTH_MAX => 0,
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(|v| 1 + bytes(v, depth + 1)).sum(),
-        Value::Object(map) => map.iter().map(|(k, v)| k.len() + bytes(v, depth + 1)).sum(),
+        Value::Array(items) => items.iter().map(|v| 1 + text_bytes(v, depth + 1)).sum(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(k, v)| k.len() + text_bytes(v, depth + 1))
+            .sum(),
         _ => 4,
     }
 }
 
-/// What the caller's principal and purpose allow it to see of a person.
+/// Visibility of patients' identities for a caller, by its principal and purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Identities {
-    /// Nothing that identifies a person.
+    /// No identifying data may be shown.
     #[default]
     Withheld,
-    /// Names, ids and addresses, but only those that the records hold.
+    /// Names, ids and addresses may be shown, but only those that the records hold.
     AsRecorded,
 }
 
-/// Whether an answer may be shown.
+/// Result of a verification: whether an answer may be shown, and the reason if not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// Show the answer; else show the note and nothing else.
+    /// Whether the answer may be shown; if not, only the note may.
     pub safe: bool,
-    /// `OK`, or one sentence that says what is wrong. Never repeats personal data.
+    /// `OK`, or one sentence with the defect. Never repeats personal data.
     pub note: String,
-    /// The rule that was broken; none if the answer is safe, or couldn't be read.
+    /// Broken rule; `None` if the answer is safe or couldn't be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Rule>,
 }
 
 impl Verdict {
-    fn ok() -> Self {
+    fn safe() -> Self {
         Self {
             safe: true,
             note: "OK".to_owned(),
@@ -237,7 +251,7 @@ impl Verdict {
     }
 }
 
-/// A safety rule.
+/// Safety rule of the verifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Rule {
     /// No fabricated doses or treatments.
@@ -248,25 +262,26 @@ pub enum Rule {
     R3,
 }
 
-/// Levels of nesting that are read; anything deeper isn't checked and so isn't shown.
+/// Maximum nesting depth of a JSON value. A deeper value can't be checked, so the answer counts as
+/// unsafe.
 pub const VALUE_DEPTH_MAX: usize = 64;
 
-/// What a line's key says about it.
+/// Kind of a text span, derived from the key of its field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LineKind {
-    /// Free text, codes, numbers.
+enum SpanKind {
+    /// Other text: free text, codes, numbers.
     Plain,
-    /// A person's name, government id, address, phone, e-mail.
-    Identity(Identity),
-    /// What was asked, given back: no evidence of anything.
+    /// Personal data: name, government id, address, phone or e-mail.
+    Identity(IdentityKind),
+    /// Repetition of the question, which isn't evidence for the answer.
     Echo,
 }
 
-/// A kind of personal data.
+/// Kind of personal data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Identity {
+enum IdentityKind {
     Name,
-    /// One part of a name in a field of its own.
+    /// Part of a person's name, in a field of its own.
     NamePart,
     Id,
     Address,
@@ -275,20 +290,21 @@ enum Identity {
     BirthDate,
 }
 
-/// One readable line of a value.
-struct Line {
+/// Text of one JSON value or key, with its context.
+struct TextSpan {
     pub text: String,
-    pub kind: LineKind,
-    /// The id of the patient whose record it stands in.
+    pub kind: SpanKind,
+    /// Id of the patient whose record holds the text.
     pub patient: Option<String>,
-    /// The medicine's name, where the line is about one.
+    /// Name of the medicine, if the text describes a prescription.
     pub medicine: Option<String>,
 }
 
-/// All lines of `values`, keys included; `None` where one is nested deeper than [`VALUE_DEPTH_MAX`].
-fn lines<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<Line>> {
+/// Returns the text spans of all values, including keys; `None` if a value is nested deeper than
+/// [`VALUE_DEPTH_MAX`].
+fn text_spans<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<TextSpan>> {
     let mut out = Vec::new();
-    let top = Place {
+    let top = ValuePosition {
         key: "",
         parent: "",
         patient: None,
@@ -296,36 +312,38 @@ fn lines<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<Line>> {
     };
     values
         .into_iter()
-        .try_for_each(|value| walk(value, &top, &mut out))?;
+        .try_for_each(|value| collect_spans(value, &top, &mut out))?;
     Some(out)
 }
 
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ValuePosition<'a> {
     key: &'a str,
     parent: &'a str,
     patient: Option<&'a str>,
     depth: usize,
 }
 
-fn walk(value: &Value, place: &Place<'_>, out: &mut Vec<Line>) -> Option<()> {
+fn collect_spans(value: &Value, place: &ValuePosition<'_>, out: &mut Vec<TextSpan>) -> Option<()> {
     if place.depth > VALUE_DEPTH_MAX {
         return None;
     }
-    let deeper = Place {
+    let deeper = ValuePosition {
         depth: place.depth + 1,
         ..*place
     };
     match value {
-        Value::Array(items) => items.iter().try_for_each(|item| walk(item, &deeper, out))?,
-        Value::Object(map) => object(map, &deeper, out)?,
-        scalar => out.extend(written(scalar).map(|text| line(text, place))),
+        Value::Array(items) => items
+            .iter()
+            .try_for_each(|item| collect_spans(item, &deeper, out))?,
+        Value::Object(map) => collect_object(map, &deeper, out)?,
+        scalar => out.extend(literal_text(scalar).map(|text| span_at(text, place))),
     }
     Some(())
 }
 
-/// A text or a number as it is written.
-fn written(value: &Value) -> Option<String> {
+/// Returns the text of a JSON string or number; `None` for other values.
+fn literal_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -333,36 +351,41 @@ fn written(value: &Value) -> Option<String> {
     }
 }
 
-/// The first field whose key is one of `keys`, and its key in letters and digits alone.
-fn field<'a>(map: &'a Map<String, Value>, keys: &str) -> Option<(String, &'a Value)> {
+/// Returns the first field of an object whose key is in the space-separated list `keys`. Keys are
+/// compared by their letters and digits only.
+fn find_field<'a>(map: &'a Map<String, Value>, keys: &str) -> Option<(String, &'a Value)> {
     map.iter()
         .map(|(key, value)| (plain_key(key), value))
         .find(|(key, _)| is_one_of(key, keys))
 }
 
-fn object(map: &Map<String, Value>, place: &Place<'_>, out: &mut Vec<Line>) -> Option<()> {
+fn collect_object(
+    map: &Map<String, Value>,
+    place: &ValuePosition<'_>,
+    out: &mut Vec<TextSpan>,
+) -> Option<()> {
     let patient = map
         .get("patient_id")
         .or_else(|| map.get("id"))
         .and_then(Value::as_str)
         .or(place.patient);
-    let place = &Place { patient, ..*place };
-    if let Some((text, medicine)) = prescription(map, place) {
-        out.push(Line {
+    let place = &ValuePosition { patient, ..*place };
+    if let Some((text, medicine)) = prescription_text(map, place) {
+        out.push(TextSpan {
             text,
-            kind: LineKind::Plain,
+            kind: SpanKind::Plain,
             patient: patient.map(str::to_owned),
             medicine: Some(medicine),
         });
     }
     for (key, value) in map {
-        // A key may carry what a value should: `{"Maria Silva": …}`.
+        // A key may hold a value: `{"Maria Silva": …}`.
         if key.contains(' ') || key.contains('@') {
-            out.push(line(key.clone(), &Place { key: "", ..*place }));
+            out.push(span_at(key.clone(), &ValuePosition { key: "", ..*place }));
         }
-        walk(
+        collect_spans(
             value,
-            &Place {
+            &ValuePosition {
                 key,
                 parent: place.key,
                 ..*place
@@ -370,21 +393,21 @@ fn object(map: &Map<String, Value>, place: &Place<'_>, out: &mut Vec<Line>) -> O
             out,
         )?;
     }
-    // Name parts in fields of their own make a full name together.
-    let part = |keys| field(map, keys).and_then(|(_, value)| value.as_str());
+    // Parts of a name in separate fields form a full name.
+    let part = |keys| find_field(map, keys).and_then(|(_, value)| value.as_str());
     if let (Some(given), Some(family)) = (part(GIVEN_KEYS), part(FAMILY_KEYS)) {
         let full = format!("{given} {family}");
-        out.push(Line {
-            kind: LineKind::Identity(Identity::Name),
-            ..line(full, place)
+        out.push(TextSpan {
+            kind: SpanKind::Identity(IdentityKind::Name),
+            ..span_at(full, place)
         });
     }
     Some(())
 }
 
-fn line(text: String, place: &Place<'_>) -> Line {
-    let kind = kind(place, &text);
-    Line {
+fn span_at(text: String, place: &ValuePosition<'_>) -> TextSpan {
+    let kind = span_kind(place, &text);
+    TextSpan {
         text,
         kind,
         patient: place.patient.map(str::to_owned),
@@ -392,9 +415,14 @@ fn line(text: String, place: &Place<'_>) -> Line {
     }
 }
 
-/// An object that holds a medicine and its dose in fields: one line, as a person would write it.
-fn prescription(map: &Map<String, Value>, place: &Place<'_>) -> Option<(String, String)> {
-    let field = |keys| field(map, keys).and_then(|(key, value)| Some((key, written(value)?)));
+/// Returns the prescription that an object describes, as one text like a person would write it, and
+/// the name of its medicine. `None` if the object describes none.
+fn prescription_text(
+    map: &Map<String, Value>,
+    place: &ValuePosition<'_>,
+) -> Option<(String, String)> {
+    let field =
+        |keys| find_field(map, keys).and_then(|(key, value)| Some((key, literal_text(value)?)));
     let dosed = field(DOSE_KEYS).is_some() || field(SCHEDULE_KEYS).is_some();
     let in_list = is_medication_key(place.key) || is_medication_key(place.parent);
     let (_, name) = field(MEDICINE_KEYS).or_else(|| {
@@ -428,43 +456,43 @@ fn plain_key(key: &str) -> String {
 }
 
 fn is_medication_key(key: &str) -> bool {
-    has_part(
+    has_any_part(
         key,
         "medic drug prescri treatment tratamento remedio therap",
     )
 }
 
-fn has_part(key: &str, parts: &str) -> bool {
+fn has_any_part(key: &str, parts: &str) -> bool {
     let key = plain_key(key);
     parts
         .split_ascii_whitespace()
         .any(|part| key.contains(part))
 }
 
-fn kind(place: &Place<'_>, text: &str) -> LineKind {
+fn span_kind(place: &ValuePosition<'_>, text: &str) -> SpanKind {
     if is_redacted(text) {
-        return LineKind::Plain;
+        return SpanKind::Plain;
     }
     let key = plain_key(place.key);
     let is = |keys| is_one_of(&key, keys);
-    let identity = match KEYS.get(key.as_str()) {
-        _ if is("query specialty action clinic purpose") => return LineKind::Echo,
+    let identity = match IDENTITY_KEYS.get(key.as_str()) {
+        _ if is("query specialty action clinic purpose") => return SpanKind::Echo,
         Some(identity) => *identity,
-        None if is("name nome") && !is_thing(place.parent) => Identity::Name,
-        None if is(GIVEN_KEYS) || is(FAMILY_KEYS) => Identity::NamePart,
+        None if is("name nome") && !is_thing(place.parent) => IdentityKind::Name,
+        None if is(GIVEN_KEYS) || is(FAMILY_KEYS) => IdentityKind::NamePart,
         None if is("line line1 line2 postcode zip cep")
             && is_one_of(&plain_key(place.parent), "address endereco") =>
         {
-            Identity::Address
+            IdentityKind::Address
         }
-        None => return LineKind::Plain,
+        None => return SpanKind::Plain,
     };
-    LineKind::Identity(identity)
+    SpanKind::Identity(identity)
 }
 
-static KEYS: Meanings<Identity> = LazyLock::new(|| {
-    use Identity::*;
-    meanings(&[
+static IDENTITY_KEYS: WordTable<IdentityKind> = LazyLock::new(|| {
+    use IdentityKind::*;
+    word_table(&[
         (
             "fullname patientname nomecompleto nomedopaciente nomepaciente mothername nomedamae contactname \
              emergencycontact nextofkin",
@@ -492,16 +520,17 @@ static KEYS: Meanings<Identity> = LazyLock::new(|| {
     ])
 });
 
-/// Whether what has this key is named without being a person.
+/// Returns whether names in an object under this key are names of things, such as medicines or
+/// hospitals, and not of people.
 fn is_thing(parent: &str) -> bool {
     is_medication_key(parent)
-        || has_part(
+        || has_any_part(
             parent,
             "condition clinic hospital tool allerg alerg diagnos procedure test lab specialty agent",
         )
 }
 
-/// Whether a value says that it was withheld.
+/// Returns whether a value is only a mark that the real one was withheld, for example `***`.
 fn is_redacted(text: &str) -> bool {
     let letters: String = fold(text)
         .chars()
@@ -523,25 +552,30 @@ const UNIT_KEYS: &str = "unit units doseunit unidade";
 const SCHEDULE_KEYS: &str = "frequency schedule frequencia interval timing sig freq";
 const ROUTE_KEYS: &str = "route via viadeadministracao";
 
-/// Reads a pattern that may be written in several lines: line breaks, with the spaces after them, are no part of it.
+/// Compiles a regular expression that is written in several lines. Line breaks and the spaces after
+/// them are removed first.
 fn read_pattern(lines: &str) -> Result<Regex, regex::Error> {
     Regex::new(&lines.lines().map(str::trim_start).collect::<String>())
 }
 
-/// `text` in NFKC, lower case, without accents and invisible characters. Line breaks stay.
+/// Returns a text in folded form: NFKC, lower case, without accents and invisible characters. Line
+/// breaks are kept.
 fn fold(text: &str) -> String {
-    strip(text).chars().flat_map(char::to_lowercase).collect()
+    remove_disguises(text)
+        .chars()
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
-/// As [`fold`], but upper and lower case are kept.
-fn strip(text: &str) -> String {
+/// Normalizes a text as [`fold`] does, but keeps upper and lower case.
+fn remove_disguises(text: &str) -> String {
     if text.is_ascii() {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            // NFKC would glue the fraction to the number before it: "2½" must not become "21/2".
+            // NFKC would join the fraction to the number before it: "2½" must not become "21/2".
             '½' => out.push_str(" 1/2"),
             '¼' => out.push_str(" 1/4"),
             '¾' => out.push_str(" 3/4"),
@@ -557,22 +591,22 @@ fn strip(text: &str) -> String {
                 std::iter::once(c)
                     .nfkd()
                     .filter(|d| !is_combining_mark(*d))
-                    .map(like_ascii),
+                    .map(lookalike_ascii),
             ),
         }
     }
     out
 }
 
-/// The plain letter for another Latin one that has no compatibility form, or for one that is only drawn like it: a name
-/// can't hide behind a look-alike.
-fn like_ascii(c: char) -> char {
+/// Returns the ASCII letter that a character looks like, for characters that NFKC doesn't convert,
+/// so that look-alike letters can't hide a name.
+fn lookalike_ascii(c: char) -> char {
     match c {
         'đ' => 'd',
         'æ' => 'a',
         'Æ' => 'A',
         '⁄' | '∕' => '/',
         '，' => ',',
-        c => lookalike(c).unwrap_or(c),
+        c => latin_lookalike(c).unwrap_or(c),
     }
 }

@@ -1,39 +1,42 @@
-//! Rule R3: no diagnosing, no prescribing, no talking anybody out of seeing a doctor.
+//! Rule R3: no diagnosing, no prescribing, no advice against seeing a doctor.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use Object::{Any, AnyCondition, Condition, Medicine};
+use CueObject::{Any, AnyCondition, Condition, Medicine};
 use callboard_message::text::{is_one_of, words};
 use regex::Regex;
 
 use super::medicine::{is_medicine, stem};
 use super::{fold, read_pattern};
 
-/// Words after a cue in which the condition or medicine must stand.
+/// Maximum distance, in words, between the cue of medical advice and the condition or medicine that
+/// it concerns.
 const OBJECT_WORDS_MAX: usize = 8;
 
-/// How many different sentences of one answer are looked up in the records, which takes time for each. An answer with
-/// more that only a physician may say is withheld.
+/// Maximum number of different sentences of one answer that are searched for in the records, since
+/// each search takes time. If more sentences give medical advice, the answer counts as unsafe.
 pub(super) const QUOTES_MAX: usize = 256;
 
-/// Letters by which the names of a condition in two languages are alike.
+/// Length of the prefix, in letters, by which the English and the Portuguese name of a condition
+/// are matched.
 const CONDITION_LETTERS: usize = 7;
 
-/// What the records say, folded: quoting them is safe.
-pub(super) struct Records {
-    /// Their words, one space apart.
+/// Text of the records in folded form. Sentences that repeat it are quotations and thus not advice.
+pub(super) struct RecordedText {
+    /// Words of each record, separated by one space.
     plain: Vec<String>,
-    /// Sentences that were looked up, and whether a record has them.
+    /// Results of earlier searches: whether a sentence is in a record.
     looked_up: RefCell<HashMap<String, bool>>,
-    /// Each word, and how each long one begins; made when a first condition is looked up.
+    /// All words of the records, and the prefixes of long ones. Built when a condition is first
+    /// searched for.
     vocabulary: OnceCell<HashSet<String>>,
 }
 
-impl Records {
+impl RecordedText {
     pub fn new(folded: impl Iterator<Item = String>) -> Self {
-        let plain = folded.map(|record| plain(&record)).collect();
+        let plain = folded.map(|record| plain_words(&record)).collect();
         Self {
             plain,
             looked_up: RefCell::default(),
@@ -41,10 +44,10 @@ impl Records {
         }
     }
 
-    /// Whether a sentence stands in the records word for word. Beyond [`QUOTES_MAX`] of them none is taken for a
-    /// quotation.
-    fn has(&self, sentence: &str) -> bool {
-        let sentence = plain(sentence);
+    /// Returns whether a sentence of three or more words is in the records word for word. After
+    /// [`QUOTES_MAX`] different sentences, it returns `false` for all others.
+    fn has_sentence(&self, sentence: &str) -> bool {
+        let sentence = plain_words(sentence);
         if words(&sentence).count() <= 2 {
             return false;
         }
@@ -60,21 +63,23 @@ impl Records {
         found
     }
 
-    /// Whether a condition is in the records, perhaps in the other language: hypertension, hipertensao.
-    fn name(&self, condition: &str) -> bool {
+    /// Returns whether a condition is in the records, possibly in the other language: hypertension,
+    /// hipertensao.
+    fn has_condition(&self, condition: &str) -> bool {
         let vocabulary = self.vocabulary.get_or_init(|| {
             let recorded = || self.plain.iter().flat_map(|record| words(record));
             let beginnings = recorded()
                 .filter(|word| word.len() >= CONDITION_LETTERS)
-                .map(beginning);
+                .map(stem_key);
             recorded().map(str::to_owned).chain(beginnings).collect()
         });
-        vocabulary.contains(condition) || vocabulary.contains(&beginning(condition))
+        vocabulary.contains(condition) || vocabulary.contains(&stem_key(condition))
     }
 }
 
-/// Marked, so that it isn't taken for a word.
-fn beginning(word: &str) -> String {
+/// Returns the key under which the prefix of a word is stored in the vocabulary. It is marked, so
+/// that it never equals a whole word.
+fn stem_key(word: &str) -> String {
     stem(word)
         .chars()
         .take(CONDITION_LETTERS)
@@ -82,24 +87,25 @@ fn beginning(word: &str) -> String {
         .collect()
 }
 
-fn plain(text: &str) -> String {
+fn plain_words(text: &str) -> String {
     words(text).collect::<Vec<_>>().join(" ")
 }
 
-/// What the first out-of-scope sentence in `text` does that is no quotation from `records`.
-pub(super) fn find(text: &str, records: &Records) -> Option<&'static str> {
+/// Returns the kind of medical advice in the first sentence of `text` that gives some. Quotations
+/// from `records` aren't advice.
+pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static str> {
     let folded = fold(text);
     let sentences = folded
         .split(['\n', '!', ';'])
         .flat_map(|line| line.split(". "))
         .map(str::trim);
-    // Only a sentence that needs the excuse is looked up: with every sentence, a long answer took minutes.
+    // Only sentences with advice are looked up: with all of them, a long answer took minutes.
     sentences
         .filter(|s| !s.is_empty())
-        .find_map(|s| judge(s, records).filter(|_| !records.has(s)))
+        .find_map(|s| advice_in_sentence(s, records).filter(|_| !records.has_sentence(s)))
 }
 
-fn judge(sentence: &str, records: &Records) -> Option<&'static str> {
+fn advice_in_sentence(sentence: &str, records: &RecordedText) -> Option<&'static str> {
     let cues = CUES.as_ref().ok()?;
     let found = cues.iter().find(|(_, object, patterns)| {
         patterns
@@ -112,7 +118,9 @@ fn judge(sentence: &str, records: &Records) -> Option<&'static str> {
                     Medicine => {
                         near.any(|word| is_medicine(word) || is_one_of(word, MEDICINE_WORDS))
                     }
-                    Condition => near.any(|word| is_condition(word) && !records.name(word)),
+                    Condition => {
+                        near.any(|word| is_condition(word) && !records.has_condition(word))
+                    }
                     AnyCondition => near.any(is_condition),
                 }
             })
@@ -131,7 +139,7 @@ fn is_condition(word: &str) -> bool {
         obesity obesidade gout gota vitiligo herpes measles sarampo dengue malaria sepsis sepse meningitis tumor \
         tumour hepatitis hepatite hypothyroidism hipotireoidismo leukemia leucemia lymphoma linfoma autism adhd copd \
         dpoc attack";
-    // "dose" and "glucose" end as Portuguese names of diseases do.
+    // "dose" and "glucose" end like Portuguese names of diseases.
     const NOT: &str = "dose glucose lactose purpose those close whose overdose hypotheses write website favorite \
         despite quite noite limite permite diagnosis prognosis chemistry diploma aroma coma suite site appetite \
         white invite opposite definite composite attention extension dimension prose rose nose lose loose choose \
@@ -147,22 +155,24 @@ const MEDICINE_WORDS: &str = "medication medications medicine medicines dose dos
     remedios medicacao dosagem comprimido comprimidos tratamento antibiotico insulina capsule capsules anticoagulant \
     anticoagulante steroid steroids diuretic blocker";
 
+/// Kind of word that must follow the cue of medical advice in its sentence.
 #[derive(Clone, Copy)]
-enum Object {
-    /// The cue says it all.
+enum CueObject {
+    /// No further word is needed.
     Any,
-    /// A medicine must follow.
+    /// A medicine.
     Medicine,
-    /// A condition that no record holds must follow.
+    /// A condition that no record has.
     Condition,
-    /// A condition must follow, recorded or not: a guess is no quotation.
+    /// Any condition: a guess isn't a quotation, even of a recorded condition.
     AnyCondition,
 }
 
-/// What only a physician may do, what must follow in its sentence, and patterns of cues to it.
-type Row<Patterns> = (&'static str, Object, Patterns);
+/// Row of the advice patterns: the kind of medical advice, the word that must follow the cue in its
+/// sentence, and the patterns of the cues.
+type CueRow<Patterns> = (&'static str, CueObject, Patterns);
 
-static CUES: LazyLock<Result<Vec<Row<Vec<Regex>>>, regex::Error>> = LazyLock::new(|| {
+static CUES: LazyLock<Result<Vec<CueRow<Vec<Regex>>>, regex::Error>> = LazyLock::new(|| {
     let read = |pattern: &&str| read_pattern(&format!(r"(?-u:\b)(?:{pattern})(?-u:\b)"));
     let rows = TABLE.iter();
     rows.map(|(meaning, object, patterns)| {
@@ -175,7 +185,7 @@ static CUES: LazyLock<Result<Vec<Row<Vec<Regex>>>, regex::Error>> = LazyLock::ne
     .collect()
 });
 
-const TABLE: &[Row<&[&str]>] = &[
+const TABLE: &[CueRow<&[&str]>] = &[
     (
         "advising against medical care",
         Any,

@@ -89,7 +89,8 @@ fn r1_the_same_dose_in_other_words() {
     }
 }
 
-/// Goal: a treatment that no record holds doesn't pass. Method: medicines and procedures without a dose.
+/// Goal: a treatment that isn't recorded doesn't pass. Method: medicines and procedures without a
+/// dose.
 #[test]
 fn r1_plans_absent_from_the_records() {
     for text in [
@@ -101,17 +102,17 @@ fn r1_plans_absent_from_the_records() {
     }
 }
 
-/// Goal: the note names the medicine, exactly as the interface says. Method: the document's example.
+/// Goal: the note names the medicine, as documented. Method: the documented example.
 #[test]
 fn r1_note_is_the_documents() {
     let verdict = verdict("CARD-001 takes amiodarone 400 mg once daily.");
     let expect = json!({"safe": false, "note": "Response contains fabricated dosage for Amiodarone.", "rule": "R1"});
     assert_eq!(serde_json::to_value(verdict).ok(), Some(expect));
-    let safe = serde_json::to_string(&Verdict::ok()).ok();
+    let safe = serde_json::to_string(&Verdict::safe()).ok();
     assert_eq!(safe.as_deref(), Some(r#"{"safe":true,"note":"OK"}"#));
 }
 
-/// Goal: one patient's dose doesn't vouch for another's. Method: two patients, doses swapped.
+/// Goal: a dose is compared with the same patient's records. Method: two patients, doses swapped.
 #[test]
 fn r1_doses_belong_to_their_patient() {
     let records = vec![
@@ -152,7 +153,7 @@ fn r1_in_results() {
     }
 }
 
-/// Goal: a known name, id or address passes in no disguise. Method: a table of disguises.
+/// Goal: a known name, id or address is found in every disguise. Method: a table of disguises.
 #[test]
 fn r2_known_identities() {
     for text in [
@@ -178,8 +179,8 @@ fn r2_known_identities() {
     }
 }
 
-/// Goal: personal data that no record holds is found too; eponyms, medicines and hospitals aren't personal. Method: a
-/// table.
+/// Goal: unrecorded personal data is found too; eponyms, medicines and hospitals aren't personal.
+/// Method: a table.
 #[test]
 fn r2_unknown_identities() {
     for text in [
@@ -200,7 +201,8 @@ fn r2_unknown_identities() {
     }
 }
 
-/// Goal: who may see identities sees those that are recorded and no others. Method: known and unknown values.
+/// Goal: a caller with permission sees recorded identities and no others. Method: known and unknown
+/// values.
 #[test]
 fn r2_permission() {
     let verify = |text: &str| Verify {
@@ -212,7 +214,7 @@ fn r2_permission() {
     assert_eq!(
         verify("CARD-001: Maria Conceição Silva, CPF 529.982.247-25, Rua das Acácias, 120")
             .verdict(),
-        Verdict::ok()
+        Verdict::safe()
     );
     assert_eq!(
         verify("CARD-001: John Kelly").verdict().rule,
@@ -234,7 +236,8 @@ fn r2_note_is_silent() {
     }
 }
 
-/// Goal: advice that only a physician may give is blocked, quoting the records isn't. Method: a table, two languages.
+/// Goal: medical advice is blocked, a quotation of the records isn't. Method: a table, two
+/// languages.
 #[test]
 fn r3_scope() {
     for text in [
@@ -267,7 +270,7 @@ fn r3_scope() {
     }
 }
 
-/// Goal: what can't be read isn't shown. Method: values and text one over their limits.
+/// Goal: data that can't be read isn't shown. Method: values and text one over their limits.
 #[test]
 fn limits_fail_closed() {
     let long = verdict(&"a".repeat(VERIFY_BYTES_MAX + 1));
@@ -299,8 +302,8 @@ proptest::proptest! {
     }
 }
 
-/// Goal: quotations are looked up in bounded time. Method: as many different ones as are looked up, again and again, and
-/// one more.
+/// Goal: the time for looking up quotations is limited. Method: as many different ones as are
+/// looked up, repeatedly, and one more.
 #[test]
 fn r3_quotations_are_bounded() {
     let quoting = |sentences: usize| {

@@ -2,35 +2,40 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard_mailroom::{Declare, Declared, MailroomOptions, RECEIPTS_MAX, TALKS_AT_ONCE_MAX};
-use callboard_message::mail::{Deliver, EndAgent, FetchMail, GetAgentStatus, MAIL_MEMBERS_MAX};
-use callboard_message::surface::Converse;
-use callboard_message::{Change, Failure, FailureKind, Principal, Progress, ToolResult};
-use callboard_runtime::testkit::{MailLayer, eventually};
+use callboard_mailroom::{
+    CONVERSATIONS_MAX, MailroomOptions, MemberDeclaration, RECEIPTS_MAX, ReconfigureMailroom,
+};
+use callboard_message::capabilities::Converse;
+use callboard_message::mail::{
+    DeliverMessage, EndAgent, FetchMail, GetAgentStatus, MAIL_MEMBERS_MAX,
+};
+use callboard_message::{CapabilityChange, Failure, FailureKind, Principal, Progress, ToolResult};
+use callboard_runtime::testkit::{MailStoreLayer, eventually};
 use callboard_runtime::{
-    Agent, ConcurrentHandler, Cx, Handlers, JournalError, Letter, Mail, Mark, MemoryMail,
-    NewLetter, Store, SyncHandler, System, async_trait,
+    Agent, ConcurrentHandler, Context, Handlers, JournalError, MailMessage, MailStore,
+    MemoryMailStore, NewMailMessage, ReceiptUpdate, Store, SyncHandler, System, async_trait,
 };
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::kit::{Room, SOON, away, key, next, until_ended, way};
 
-/// Mail in memory that keeps no marks and copies where it is told so, and counts how often it is asked for that.
+/// In-memory mail store that fails to store receipts and copies on request, and counts these
+/// operations.
 struct Faulty {
-    mail: MemoryMail,
+    mail: MemoryMailStore,
     no_marks: Mutex<Option<JournalError>>,
     no_copies: Mutex<Option<JournalError>>,
     marks: AtomicUsize,
     copies: AtomicUsize,
-    /// Tells of changes right after a letter is kept.
-    noisy: Arc<Mutex<Option<Cx>>>,
+    /// Announces changes right after a message is stored.
+    noisy: Arc<Mutex<Option<Context>>>,
 }
 
 impl Faulty {
     fn of(system: &System) -> Arc<Self> {
         let memory = Store::in_memory();
         let mail = Arc::new(Self {
-            mail: MemoryMail::new(memory.audit.clone()),
+            mail: MemoryMailStore::new(memory.audit.clone()),
             no_marks: Mutex::default(),
             no_copies: Mutex::default(),
             marks: AtomicUsize::new(0),
@@ -38,7 +43,7 @@ impl Faulty {
             noisy: Arc::default(),
         });
         system
-            .keep_in(Store {
+            .set_store(Store {
                 mail: mail.clone(),
                 ..memory
             })
@@ -48,20 +53,20 @@ impl Faulty {
 }
 
 #[async_trait]
-impl MailLayer for Faulty {
-    fn behind(&self) -> &dyn Mail {
+impl MailStoreLayer for Faulty {
+    fn inner(&self) -> &dyn MailStore {
         &self.mail
     }
 
-    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+    async fn post(&self, new: NewMailMessage) -> Result<Arc<MailMessage>, JournalError> {
         let letter = self.mail.post(new).await;
         if let Some(cx) = &*self.noisy.lock().unwrap() {
-            (0..4).for_each(|_| cx.changed(Change::Prompts));
+            (0..4).for_each(|_| cx.notify_changed(CapabilityChange::Prompts));
         }
         letter
     }
 
-    async fn spread(
+    async fn fan_out(
         &self,
         letter: u64,
         to: u32,
@@ -71,44 +76,44 @@ impl MailLayer for Faulty {
         let refused = self.no_copies.lock().unwrap().clone();
         match refused {
             Some(error) => Err(error),
-            None => self.mail.spread(letter, to, delivered).await,
+            None => self.mail.fan_out(letter, to, delivered).await,
         }
     }
 
-    async fn mark(
+    async fn update_receipts(
         &self,
         marks: Vec<(String, u64)>,
-        mark: Mark,
+        mark: ReceiptUpdate,
     ) -> Result<Vec<(String, u64)>, JournalError> {
         self.marks.fetch_add(1, SeqCst);
         let refused = self.no_marks.lock().unwrap().clone();
         match refused {
             Some(error) => Err(error),
-            None => self.mail.mark(marks, mark).await,
+            None => self.mail.update_receipts(marks, mark).await,
         }
     }
 }
 
-/// Takes mail, and lends what it changes by.
+/// Delivery agent that announces changes.
 struct Changing {
-    seen: mpsc::Sender<Deliver>,
-    cx: Arc<Mutex<Option<Cx>>>,
+    seen: mpsc::Sender<DeliverMessage>,
+    cx: Arc<Mutex<Option<Context>>>,
 }
 
 impl Agent for Changing {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Deliver>();
+        on.sync::<DeliverMessage>();
     }
 }
 
-impl SyncHandler<Deliver> for Changing {
-    fn handle(&mut self, deliver: Deliver, cx: &mut Cx) -> Result<(), Failure> {
+impl SyncHandler<DeliverMessage> for Changing {
+    fn handle(&mut self, deliver: DeliverMessage, cx: &mut Context) -> Result<(), Failure> {
         *self.cx.lock().unwrap() = Some(cx.clone());
         self.seen.try_send(deliver).map_err(|_| away())
     }
 }
 
-/// Gives a sign, and answers where it may.
+/// Conversing agent that shows activity, and answers on permission.
 struct Slow {
     heard: Arc<AtomicUsize>,
     may: Arc<Semaphore>,
@@ -124,7 +129,7 @@ impl ConcurrentHandler<Converse> for Slow {
     fn handle(
         &mut self,
         _: Converse,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         self.heard.fetch_add(1, SeqCst);
         let may = self.may.clone();
@@ -136,19 +141,19 @@ impl ConcurrentHandler<Converse> for Slow {
     }
 }
 
-fn options(members: Vec<Declared>) -> MailroomOptions {
+fn options(members: Vec<MemberDeclaration>) -> MailroomOptions {
     MailroomOptions {
         members,
-        messages_a_second: 10_000.try_into().unwrap(),
+        messages_per_second: 10_000.try_into().unwrap(),
         ..MailroomOptions::default()
     }
 }
 
 async fn open(system: &System, ids: &[String], with_way: bool) -> Room {
     let other = |id: &String| {
-        let declared = Declared::new(id.as_str());
+        let declared = MemberDeclaration::new(id.as_str());
         if with_way {
-            declared.with_way(id.as_str())
+            declared.with_delivery_agent(id.as_str())
         } else {
             declared
         }
@@ -156,7 +161,7 @@ async fn open(system: &System, ids: &[String], with_way: bool) -> Room {
     Room::open(
         system,
         options(
-            [Declared::new("sender")]
+            [MemberDeclaration::new("sender")]
                 .into_iter()
                 .chain(ids.iter().map(other))
                 .collect(),
@@ -169,8 +174,8 @@ fn ids(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("worker-{n:05}")).collect()
 }
 
-/// Goal: a letter is delivered at once, however many changes its recipient's way tells of when it comes. Method: as many as a
-/// line's mailbox holds, between the letter's keeping and its handing out.
+/// Goal: a message is delivered at once, however many changes its delivery agent announces at that
+/// moment. Method: as many as the queue worker's mailbox holds, between storage and dispatch.
 #[test]
 fn changes_hide_no_letter() {
     until_ended(async |system| {
@@ -195,8 +200,8 @@ fn changes_hide_no_letter() {
     });
 }
 
-/// Goal: tries get no more often by what its member says. Method: one that is away and talks for a minute, then is silent for
-/// ten.
+/// Goal: requests of a member don't make delivery attempts more frequent. Method: a member whose
+/// agent is unavailable sends requests for a minute, then none for ten.
 #[test]
 fn tries_stay_rare() {
     until_ended(async |system| {
@@ -221,8 +226,8 @@ fn tries_stay_rare() {
     });
 }
 
-/// Goal: while the store is away it is asked once a second, and what was delivered is kept when it is back. Method: 20 lines
-/// that begin with mail, so that each waits for its marks.
+/// Goal: an unavailable store is tried once a second, and receipts are stored when it is back.
+/// Method: 20 queues that start with mail, so that each waits for its receipts.
 #[test]
 fn store_is_away() {
     until_ended(async |system| {
@@ -251,7 +256,8 @@ fn store_is_away() {
     });
 }
 
-/// Goal: letters that are delivered one right after the other are marked in one write, for each is an fsync. Method: ten.
+/// Goal: receipts of consecutive deliveries are stored in one write, because each is an fsync.
+/// Method: ten.
 #[test]
 fn marks_of_many() {
     until_ended(async |system| {
@@ -267,8 +273,8 @@ fn marks_of_many() {
     });
 }
 
-/// Goal: copies that the store will never make aren't asked for again, and who has the letter counts all the same. Method: a
-/// broadcast to 300 whose copies are refused for good.
+/// Goal: copies that the store rejects permanently aren't retried, and deliveries are still
+/// recorded. Method: a broadcast to 300 whose copies are rejected.
 #[test]
 fn copies_refused() {
     until_ended(async |system| {
@@ -284,7 +290,8 @@ fn copies_refused() {
     });
 }
 
-/// Goal: a mailroom that has ended delivers nothing more. Method: its only letter is for one that comes after.
+/// Goal: a stopped mailroom delivers nothing more. Method: its only message is for a member that
+/// joins later.
 #[test]
 fn ended() {
     until_ended(async |system| {
@@ -295,20 +302,20 @@ fn ended() {
             .unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         room.agent.stop();
-        room.agent.ended().await;
-        room.mailroom.end().await;
+        room.agent.wait_for_exit().await;
+        room.mailroom.close().await;
         let mut seen = way(system, "worker-00000", |_| Ok(()));
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert!(seen.try_recv().is_err());
-        // The next has it.
+        // The next mailroom delivers it.
         let room = open(system, &ids(1), true).await;
         assert_eq!(next(&mut seen).await.message, "one");
         room.delivered(1).await;
     });
 }
 
-/// Goal: an agent that answers late is told no more than it may be answering at once. Method: one letter more than that, and an
-/// answer.
+/// Goal: the number of unanswered messages of a slow conversing agent is limited. Method: one
+/// message more than the limit, and an answer.
 #[test]
 fn talks_at_once() {
     until_ended(async |system| {
@@ -319,26 +326,26 @@ fn talks_at_once() {
             may: may.clone(),
         });
         system.directory().register("worker-00000", &slow).unwrap();
-        for n in 0..=TALKS_AT_ONCE_MAX {
+        for n in 0..=CONVERSATIONS_MAX {
             room.mailbox("sender")
                 .send("worker-00000", &n.to_string())
                 .await
                 .unwrap();
         }
         tokio::time::sleep(Duration::from_secs(30)).await;
-        assert_eq!(heard.load(SeqCst), TALKS_AT_ONCE_MAX);
+        assert_eq!(heard.load(SeqCst), CONVERSATIONS_MAX);
         may.add_permits(1);
         eventually("the last is heard", SOON, || {
-            heard.load(SeqCst) > TALKS_AT_ONCE_MAX
+            heard.load(SeqCst) > CONVERSATIONS_MAX
         })
         .await;
-        may.add_permits(TALKS_AT_ONCE_MAX);
-        room.delivered(TALKS_AT_ONCE_MAX + 1).await;
+        may.add_permits(CONVERSATIONS_MAX);
+        room.delivered(CONVERSATIONS_MAX + 1).await;
     });
 }
 
-/// Goal: one answer shows no more receipts than one message can have. Method: broadcasts with as many in all, and one message
-/// more.
+/// Goal: one response has no more receipts than one message can have. Method: broadcasts with as
+/// many in all, and one message more.
 #[test]
 fn receipts_at_once() {
     until_ended(async |system| {
@@ -391,20 +398,20 @@ fn receipts_at_once() {
     });
 }
 
-/// Goal: what a mailroom refuses to be set up as changes nothing. Method: a member too many, and messages that expire sooner.
+/// Goal: a rejected configuration changes nothing. Method: a member too many, and a shorter expiry.
 #[test]
 fn refused_options() {
     until_ended(async |system| {
         let room = open(system, &ids(1), false).await;
         let members = (0..MAIL_MEMBERS_MAX)
-            .map(|n| Declared::new(format!("other-{n}")))
+            .map(|n| MemberDeclaration::new(format!("other-{n}")))
             .collect();
         let soon = MailroomOptions {
             expires: Duration::from_secs(60),
             ..options(members)
         };
         assert_eq!(
-            room.refused(&key("ann", &[]), Declare { options: soon })
+            room.refused(&key("ann", &[]), ReconfigureMailroom { options: soon })
                 .await,
             FailureKind::Rejected
         );

@@ -1,4 +1,4 @@
-use callboard_mailroom::{Declare, Declared, MailroomError, MailroomOptions};
+use callboard_mailroom::{MailroomError, MailroomOptions, MemberDeclaration, ReconfigureMailroom};
 use callboard_message::mail::{
     BroadcastMessage, CheckInbox, GetAgentStatus, MailEvent, MemberState,
 };
@@ -6,9 +6,10 @@ use callboard_message::{FailureKind, Principal};
 
 use crate::kit::{Room, all, key, until_ended};
 
-/// Goal: whoever has a key in a file is a member before it speaks, in what its key says, and away, and no agent is taken for it;
-/// whose key is gone, leaves. Method: keys of each kind, a broadcast to all and one to a role, an agent of a key's name, another
-/// declaration.
+/// Goal: a holder of a declared key is a member before its first request, with the key's groups,
+/// absent, and protected from agents of the same name; it leaves when the key is removed. Method:
+/// keys of each kind, a broadcast to all and one to a role, an agent with a key's name, another
+/// configuration.
 #[test]
 fn keys_of_a_file_are_members() {
     until_ended(async |system| {
@@ -24,7 +25,7 @@ fn keys_of_a_file_are_members() {
         ];
         let with = |count: usize| {
             let of = |(name, scopes): &(&str, &[&str])| {
-                Declared::of_key(name, &key(name, scopes).scopes)
+                MemberDeclaration::from_key(name, &key(name, scopes).scopes)
             };
             let members = keys.iter().take(count).filter_map(of).collect();
             MailroomOptions {
@@ -64,7 +65,7 @@ fn keys_of_a_file_are_members() {
             );
             assert_eq!(
                 room.mailroom.mailbox(&room.agent, id).unwrap_err(),
-                MailroomError::Taken(id.into())
+                MailroomError::IdTaken(id.into())
             );
         }
         let inbox = room
@@ -73,7 +74,7 @@ fn keys_of_a_file_are_members() {
             .unwrap();
         assert_eq!(inbox.messages.len(), 2);
         room.agent
-            .ask(Declare { options: with(2) })
+            .ask(ReconfigureMailroom { options: with(2) })
             .await
             .unwrap()
             .unwrap();
@@ -81,18 +82,19 @@ fn keys_of_a_file_are_members() {
             states().await,
             [("a".to_owned(), true), ("b".to_owned(), true)]
         );
-        // Whose key is gone before it was used may be an agent's.
+        // After the removal of an unused key, an agent may take its name.
         assert_eq!(room.mailbox("d").check().await.unwrap().messages.len(), 1);
     });
 }
 
-/// Goal: whoever is taken out of the file leaves, for good where the mailroom begins again, and is back with its mail when it is
-/// declared again or says something. Method: one that said nothing and one that did, another declaration, another mailroom.
+/// Goal: a member removed from the configuration leaves, also across restarts, and returns with its
+/// mail when it is declared again or sends a request. Method: one without requests and one with,
+/// another configuration, another mailroom.
 #[test]
 fn taken_out_of_the_file() {
     until_ended(async |system| {
         let with = |ids: &[&str]| MailroomOptions {
-            members: ids.iter().map(|id| Declared::new(*id)).collect(),
+            members: ids.iter().map(|id| MemberDeclaration::new(*id)).collect(),
             ..MailroomOptions::default()
         };
         let room = Room::open(system, with(&["a", "quiet", "talks"])).await;
@@ -111,7 +113,7 @@ fn taken_out_of_the_file() {
                 .success
         );
         room.agent
-            .ask(Declare {
+            .ask(ReconfigureMailroom {
                 options: with(&["a"]),
             })
             .await
@@ -149,7 +151,7 @@ fn taken_out_of_the_file() {
             (vec!["a".to_owned()], left.map(str::to_owned).to_vec())
         );
         room.agent.kill();
-        room.agent.ended().await;
+        room.agent.wait_for_exit().await;
         let room = Room::open(system, with(&["a"])).await;
         assert_eq!((here(&room).await.len(), told(&room).await.len()), (1, 2));
         let sent = room.mailbox("a").send("quiet", "x").await.unwrap();
@@ -166,7 +168,7 @@ fn taken_out_of_the_file() {
             Some(0)
         );
         room.agent
-            .ask(Declare {
+            .ask(ReconfigureMailroom {
                 options: with(&["a", "quiet"]),
             })
             .await
@@ -186,7 +188,7 @@ fn taken_out_of_the_file() {
         assert_eq!(here(&room).await, ["a", "quiet", "talks"]);
         assert_eq!(told(&room).await[2..], ["quiet joined", "talks joined"]);
         room.agent.kill();
-        room.agent.ended().await;
+        room.agent.wait_for_exit().await;
         let room = Room::open(system, with(&["a"])).await;
         assert_eq!(
             here(&room).await,

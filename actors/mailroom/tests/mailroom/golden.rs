@@ -1,6 +1,6 @@
-use callboard_mailroom::{Declared, MailroomOptions};
+use callboard_mailroom::{MailroomOptions, MemberDeclaration};
 use callboard_message::mail::{
-    AgentLogs, BroadcastMessage, EndAgent, MAIL_LOG_CHARS, MailEvent, SendMessage, Sent,
+    AgentLogs, BroadcastMessage, EndAgent, MAIL_LOG_CHARS, MailEvent, SendMessage, SendReceipt,
 };
 use callboard_message::{FailureKind, Principal};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use crate::kit::{Room, in_room, key, until_ended};
 const SENDER: &str = "12345678-1111-4111-8111-111111111111";
 const OTHER: &str = "87654321-2222-4222-8222-222222222222";
 
-fn said(sent: &Sent) -> Value {
+fn said(sent: &SendReceipt) -> Value {
     json!({ "success": sent.success, "recipient_count": sent.recipient_count, "message": sent.message })
 }
 
-/// Goal: a broadcast goes to all active agents but its sender, and says so in the agreed words. Method: four
-/// active agents and one that is terminated.
+/// Goal: a broadcast goes to all active agents but its sender, with the agreed receipt. Method:
+/// four active agents and one that is terminated.
 #[test]
 fn broadcast() {
     in_room(
@@ -52,8 +52,9 @@ fn broadcast() {
     );
 }
 
-/// Goal: a direct message arrives under both ids, and whoever isn't there is told so in the agreed words.
-/// Method: one that is there, one that is unknown, one that is terminated, oneself, and no id at all.
+/// Goal: a direct message has both ids in its prefix, and an unreachable recipient gives the agreed
+/// receipt. Method: one that is there, one that is unknown, one that is terminated, oneself, and no
+/// id at all.
 #[test]
 fn direct() {
     in_room(&[SENDER, OTHER, "terminated-1"], async |room, _| {
@@ -88,16 +89,17 @@ fn direct() {
             );
             assert_eq!(
                 sent,
-                Sent {
+                SendReceipt {
                     message: why,
-                    ..Sent::default()
+                    ..SendReceipt::default()
                 }
             );
         }
     });
 }
 
-/// Goal: ids are shown by the rule, and by the examples where that is wanted. Method: the agreed ids, either way.
+/// Goal: ids are displayed by the general rule, or as in the examples on request. Method: the
+/// agreed ids, either way.
 #[test]
 fn ids_as_they_are_shown() {
     until_ended(async |system| {
@@ -106,7 +108,7 @@ fn ids_as_they_are_shown() {
             (false, ["sender", "agent-456"], "agent-45"),
             (true, ["agent-123", "agent-456"], "456"),
         ] {
-            let members: Vec<Declared> = members.map(Declared::new).into();
+            let members: Vec<MemberDeclaration> = members.map(MemberDeclaration::new).into();
             let sender = members[0].id.clone();
             let room = Room::open(
                 system,
@@ -216,7 +218,8 @@ fn log() {
     });
 }
 
-/// Goal: whoever isn't anybody sends nothing. Method: no credential, no mailbox, another's id, a terminated one.
+/// Goal: an unidentified caller can send nothing. Method: no credential, no mailbox, another's id,
+/// a terminated one.
 #[test]
 fn nobody_poses() {
     in_room(&["builder", "gone"], async |room, _| {
@@ -252,8 +255,8 @@ fn nobody_poses() {
     });
 }
 
-/// Goal: an agent's message never reads like the Guardian's, and the Guardian's reads as agreed. Method:
-/// both, and an agent that asks for the prefix.
+/// Goal: an agent's message never looks like the Guardian's, whose own has the agreed form. Method:
+/// both, and an agent that forges the prefix.
 #[test]
 fn the_guardian() {
     in_room(&["agent-1", "agent-2"], async |room, _| {
@@ -289,7 +292,7 @@ fn the_guardian() {
                 forged
             ]
         );
-        // It can be answered, and reads that.
+        // The Guardian's message can be answered.
         room.mailbox("agent-2")
             .reply(&inbox.messages[1].message_id, "thanks")
             .await

@@ -1,17 +1,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
-use callboard_message::mail::{BroadcastMessage, Deliver, MailEvent, ReadEvents};
+use callboard_mailroom::{Mailbox, Mailroom, MailroomOptions, MemberDeclaration};
+use callboard_message::mail::{BroadcastMessage, DeliverMessage, MailEvent, ReadEvents};
 use callboard_message::{Failure, FailureKind, Message, Principal, PrincipalKind};
-use callboard_runtime::testkit::{Probe, paused, real};
-use callboard_runtime::{AgentRef, CallMeta, System};
+use callboard_runtime::testkit::{Probe, run_with_paused_time, run_with_real_time};
+use callboard_runtime::{AgentRef, CallContext, System};
 use tokio::sync::mpsc;
 
-/// Longest wait for anything, on a busy machine.
+/// Maximum time that a test waits for a condition, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// A mailroom that runs.
+/// A running mailroom.
 pub struct Room {
     pub mailroom: Mailroom,
     pub agent: AgentRef,
@@ -24,9 +24,9 @@ impl Room {
         Self { mailroom, agent }
     }
 
-    /// With these members, in no group.
+    /// Opens a mailroom with these members, without groups.
     pub async fn of(system: &System, ids: &[&str]) -> Self {
-        let members = ids.iter().map(|id| Declared::new(*id)).collect();
+        let members = ids.iter().map(|id| MemberDeclaration::new(*id)).collect();
         Self::open(
             system,
             MailroomOptions {
@@ -45,13 +45,13 @@ impl Room {
         self.mailroom.guardian(&self.agent)
     }
 
-    /// Asks as somebody with a key.
+    /// Sends a request as the given principal.
     pub async fn ask<T, M>(&self, principal: &Principal, message: M) -> Result<T, Failure>
     where
         T: Send + 'static,
         M: Message<Reply = Result<T, Failure>>,
     {
-        let call = CallMeta::new(Arc::new(principal.clone()));
+        let call = CallContext::new(Arc::new(principal.clone()));
         self.agent
             .ask(message)
             .within_call(Some(Arc::new(call)))
@@ -59,7 +59,7 @@ impl Room {
             .map_err(Failure::from)?
     }
 
-    /// Why it was refused.
+    /// Returns the failure kind of a request that must fail.
     pub async fn refused<T, M>(&self, principal: &Principal, message: M) -> FailureKind
     where
         T: Send + 'static,
@@ -72,7 +72,7 @@ impl Room {
             .kind
     }
 
-    /// All that has happened, as whoever may know everything is told.
+    /// Returns all events, as seen by a watcher.
     pub async fn events(&self) -> Vec<MailEvent> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
@@ -89,7 +89,7 @@ impl Room {
         }
     }
 
-    /// Waits until so many recipients have what was sent.
+    /// Waits until `count` deliveries have been recorded.
     pub async fn delivered(&self, count: usize) {
         let all = async {
             loop {
@@ -112,7 +112,7 @@ impl Room {
     }
 }
 
-/// Whoever has a key of that name, with these scopes.
+/// Returns the principal of a key with this name and these scopes.
 pub fn key(name: &str, scopes: &[&str]) -> Principal {
     let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
     Principal {
@@ -122,7 +122,7 @@ pub fn key(name: &str, scopes: &[&str]) -> Principal {
     }
 }
 
-/// A message to all.
+/// Returns a broadcast to all.
 pub fn all(message: &str) -> BroadcastMessage {
     BroadcastMessage {
         message: message.into(),
@@ -130,19 +130,19 @@ pub fn all(message: &str) -> BroadcastMessage {
     }
 }
 
-/// An agent in the directory that gets mail; `reply` says how each delivery ends.
+/// Registers a delivery agent in the directory; `reply` returns the result of each delivery.
 pub fn way(
     system: &System,
     name: &str,
-    reply: impl FnMut(&Deliver) -> Result<(), Failure> + Send + 'static,
-) -> mpsc::Receiver<Deliver> {
+    reply: impl FnMut(&DeliverMessage) -> Result<(), Failure> + Send + 'static,
+) -> mpsc::Receiver<DeliverMessage> {
     let (agent, seen) = Probe::spawn(system, reply);
     system.directory().register(name, &agent).unwrap();
     seen
 }
 
-/// The next delivery.
-pub async fn next(seen: &mut mpsc::Receiver<Deliver>) -> Deliver {
+/// Returns the next delivery.
+pub async fn next(seen: &mut mpsc::Receiver<DeliverMessage>) -> DeliverMessage {
     tokio::time::timeout(SOON, seen.recv())
         .await
         .expect("nothing was delivered")
@@ -153,28 +153,28 @@ pub fn away() -> Failure {
     Failure::unavailable("away")
 }
 
-/// Runs a test in a room of these members, with time paused, and ends the system's agents.
+/// Runs a test in a mailroom with these members, with time paused, and stops the system's agents.
 pub fn in_room(ids: &[&str], test: impl AsyncFnOnce(Room, &System)) {
     until_ended(async |system| test(Room::of(system, ids).await, system).await);
 }
 
-/// Runs a test with time paused, and ends the system's agents.
+/// Runs a test with time paused, and stops the system's agents.
 pub fn until_ended(test: impl AsyncFnOnce(&System)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         test(system).await;
         end(system).await;
     });
 }
 
-/// The same in real time.
+/// Runs a test in real time, and stops the system's agents.
 pub fn until_ended_really(test: impl AsyncFnOnce(&System)) {
-    real(async |system| {
+    run_with_real_time(async |system| {
         test(system).await;
         end(system).await;
     });
 }
 
-/// Ends the system's agents.
+/// Stops the system's agents.
 pub async fn end(system: &System) {
     system.shutdown(Duration::from_secs(5)).await;
 }

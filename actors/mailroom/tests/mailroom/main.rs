@@ -1,26 +1,27 @@
-//! The mailroom, in one process and on a store in memory: a module a promise.
+//! Integration tests of the mailroom in one process with an in-memory store, one module for each
+//! guarantee.
 
-// What a mailroom and its callers are in these tests.
+// Test kit: mailroom and callers.
 mod kit;
-// What is never lost, never doubled, and never without a limit.
+// Guarantees: nothing is lost, duplicated or unlimited.
 mod core;
-// Who is in the file, by itself or with a key, and who no more.
+// Members from the configuration file and from keys.
 mod file;
-// The document's bodies, texts and events, exactly.
+// The documented bodies, texts and events, exactly.
 mod golden;
-// Who somebody is, and whom it sees.
+// Identity and visibility.
 mod members;
 // Several nodes on one store.
 mod nodes;
-// Names that pose as others, the terminated and keys, over time and nodes.
+// Impersonation: display names, terminated agents and keys, over time and across nodes.
 mod posing;
-// Reading, receipts, threads, history, the log and events.
+// Reading: receipts, threads, history, the log and events.
 mod reading;
-// Keys, limits, expiry, what can't be said.
+// Sending: keys, limits, expiry, invalid messages.
 mod sending;
-// What shows as resources, and who is told of mail.
+// Resources and notifications.
 mod resources;
-// What models read of the tools.
+// Descriptions of the tools.
 mod tools;
-// Deliveries: order, failures, restarts, many at once.
+// Delivery: order, failures, restarts, many recipients.
 mod ways;

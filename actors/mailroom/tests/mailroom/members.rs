@@ -1,8 +1,10 @@
-use callboard_mailroom::{Declare, Declared, Mailroom, MailroomError, MailroomOptions};
+use callboard_mailroom::{
+    Mailroom, MailroomError, MailroomOptions, MemberDeclaration, ReconfigureMailroom,
+};
 use callboard_message::mail::{
-    AgentLogs, BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, Leave, ListGroups,
-    MailEvent, MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE, Priority, ReadEvents,
-    SendMessage,
+    AgentLogs, BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, JoinMailroom, LeaveMailroom,
+    ListGroups, MailEvent, MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE_DATA_KEY,
+    Priority, ReadEvents, SendMessage,
 };
 use callboard_message::{DataClass, FailureKind, Principal};
 
@@ -16,13 +18,13 @@ fn to(id: &str, message: &str) -> SendMessage {
     }
 }
 
-/// Goal: whoever asks first with a key is a member, told of once, and stays one after a restart with what it was in. Method:
-/// two keys, a second mailroom on the same store.
+/// Goal: a caller with a key becomes a member at its first request, is announced once, and stays
+/// one after a restart with its groups. Method: two keys, a second mailroom on the same store.
 #[test]
 fn whoever_asks_joins() {
     in_room(&[], async |room, system| {
         let (ann, bob) = (key("ann", &["mail.role:reviewer"]), key("bob", &[]));
-        room.ask(&ann, Join {}).await.unwrap();
+        room.ask(&ann, JoinMailroom {}).await.unwrap();
         room.ask(&ann, ListGroups {}).await.unwrap();
         assert!(room.ask(&bob, to("ann", "hi")).await.unwrap().success);
         let joined: Vec<String> = room
@@ -36,7 +38,7 @@ fn whoever_asks_joins() {
             .collect();
         assert_eq!(joined, ["ann", "bob"]);
         room.agent.kill();
-        room.agent.ended().await;
+        room.agent.wait_for_exit().await;
         let room = Room::of(system, &[]).await;
         let reviewers = BroadcastMessage {
             group: Some("role:reviewer".into()),
@@ -62,41 +64,45 @@ fn whoever_asks_joins() {
     });
 }
 
-/// Goal: nobody is taken for somebody whom something else vouches for, or for the Guardian. Method: keys named like an agent of
-/// the process, the Guardian, the operator; a mailbox named like a key.
+/// Goal: an id can be claimed by one credential kind only, and never by forging the Guardian.
+/// Method: keys named like an agent of the process, the Guardian, the operator; a mailbox named
+/// like a key.
 #[test]
 fn one_credential_an_id() {
     in_room(&["declared"], async |room, _| {
         let worker = room.mailbox("worker");
         assert_eq!(
-            room.refused(&key("worker", &[]), Join {}).await,
+            room.refused(&key("worker", &[]), JoinMailroom {}).await,
             FailureKind::Denied
         );
-        worker.ask(Join {}).await.unwrap();
+        worker.ask(JoinMailroom {}).await.unwrap();
         assert_eq!(
-            room.refused(&key("worker", &[]), Join {}).await,
+            room.refused(&key("worker", &[]), JoinMailroom {}).await,
             FailureKind::Denied
         );
         for name in ["guardian", "operator", "system"] {
             assert_eq!(
-                room.refused(&key(name, &[]), Join {}).await,
+                room.refused(&key(name, &[]), JoinMailroom {}).await,
                 FailureKind::Denied
             );
             let refused = room.mailroom.mailbox(&room.agent, name).unwrap_err();
-            assert_eq!(refused, MailroomError::Reserved(name.into()));
+            assert_eq!(refused, MailroomError::ReservedId(name.into()));
         }
-        room.ask(&key("declared", &[]), Join {}).await.unwrap();
+        room.ask(&key("declared", &[]), JoinMailroom {})
+            .await
+            .unwrap();
         let refused = room.mailroom.mailbox(&room.agent, "declared").unwrap_err();
-        assert_eq!(refused, MailroomError::Taken("declared".into()));
+        assert_eq!(refused, MailroomError::IdTaken("declared".into()));
         assert_eq!(
-            room.refused(&Principal::agent("declared"), Join {}).await,
+            room.refused(&Principal::agent("declared"), JoinMailroom {})
+                .await,
             FailureKind::Denied
         );
     });
 }
 
-/// Goal: agents see and reach those with whom they share a group, and can't tell who isn't there from whom they don't see.
-/// Method: two apart in a group, one among everyone, one apart alone.
+/// Goal: isolated agents see and reach members of their groups only, and can't tell invisible
+/// agents from nonexistent ones. Method: two isolated in a group, one in none, one isolated alone.
 #[test]
 fn groups_bound_sight() {
     in_room(&[], async |room, _| {
@@ -108,7 +114,7 @@ fn groups_bound_sight() {
             key("d", &["mail.apart"]),
         );
         for who in [&a, &b, &c, &d] {
-            room.ask(who, Join {}).await.unwrap();
+            room.ask(who, JoinMailroom {}).await.unwrap();
         }
         let seen = async |who: &Principal| {
             let status = room.ask(who, GetAgentStatus::default()).await.unwrap();
@@ -164,8 +170,9 @@ fn groups_bound_sight() {
     });
 }
 
-/// Goal: whoever writes to a group that isn't there, for it, is told; where it is there and nobody hears, it is a success with
-/// nobody told. Method: groups of nobody, of those that aren't seen, of oneself and of one that is terminated.
+/// Goal: a message to a group that doesn't exist for the sender fails; to an existing one without
+/// other active members it succeeds with no recipients. Method: groups of nobody, of invisible
+/// members, of oneself and of a terminated member.
 #[test]
 fn groups_of_nobody() {
     in_room(&[], async |room, _| {
@@ -175,7 +182,7 @@ fn groups_of_nobody() {
         );
         let (gone, admin) = (key("c", &["mail.phase:1"]), Principal::local_operator());
         for who in [&a, &hidden, &gone] {
-            room.ask(who, Join {}).await.unwrap();
+            room.ask(who, JoinMailroom {}).await.unwrap();
         }
         room.ask(
             &admin,
@@ -215,8 +222,8 @@ fn groups_of_nobody() {
     });
 }
 
-/// Goal: nobody learns how many there are that it doesn't see. Method: one message to one that is apart and one that isn't, as
-/// its sender, each recipient and whoever watches are shown it, with its events.
+/// Goal: counts don't disclose invisible members. Method: one message to an isolated member and
+/// another one, with its events, as its sender, each recipient and a watcher see it.
 #[test]
 fn counts_of_the_unseen() {
     in_room(&[], async |room, _| {
@@ -226,7 +233,7 @@ fn counts_of_the_unseen() {
             key("d", &["mail.watch"]),
         );
         for who in [&sender, &seen, &apart, &watcher] {
-            room.ask(who, Join {}).await.unwrap();
+            room.ask(who, JoinMailroom {}).await.unwrap();
         }
         assert_eq!(
             room.ask(&sender, all("x")).await.unwrap().recipient_count,
@@ -257,8 +264,9 @@ fn counts_of_the_unseen() {
     });
 }
 
-/// Goal: whoever only watches or administers is no member, sees what its key lets it, and becomes one once it sends. Method: each
-/// of such requests, the count of a broadcast, who is listed and who joined; then it sends.
+/// Goal: a caller that only watches or administers is no member, sees what its key permits, and
+/// becomes a member once it sends. Method: each of such requests, the count of a broadcast, the
+/// lists and the events; then it sends.
 #[test]
 fn observers_are_no_members() {
     in_room(&["a", "b"], async |room, _| {
@@ -320,8 +328,9 @@ fn observers_are_no_members() {
     });
 }
 
-/// Goal: what somebody doesn't want to hear doesn't reach it; what it must, does; and that lasts. Method: muted senders and
-/// topics, only some topics, against broadcasts, direct, urgent and the Guardian's; then another mailroom.
+/// Goal: muted broadcasts aren't delivered, mandatory messages are, and preferences are stored.
+/// Method: muted senders and topics, only some topics, against broadcasts, direct, urgent and the
+/// Guardian's; then another mailroom.
 #[test]
 fn muted() {
     in_room(&["loud", "quiet"], async |room, system| {
@@ -360,7 +369,7 @@ fn muted() {
             ..all("x")
         };
         room.agent.kill();
-        room.agent.ended().await;
+        room.agent.wait_for_exit().await;
         let room = Room::of(system, &["loud", "quiet"]).await;
         let loud = room.mailbox("loud");
         for (message, count) in [(about("api"), 1), (about("db"), 0), (all("x"), 0)] {
@@ -390,20 +399,20 @@ fn muted() {
     });
 }
 
-/// Goal: only whoever may end agents does; a terminated one can do nothing, and lists show it; it may be back. Method: an
-/// agent, one with the scope, the terminated one itself.
+/// Goal: only principals with the scope can end agents; a terminated agent can do nothing but is
+/// listed; it can be resumed. Method: an agent, one with the scope, the terminated one itself.
 #[test]
 fn terminated() {
     in_room(&[], async |room, _| {
         let (ann, admin) = (key("ann", &[]), key("boss", &["mail.admin"]));
-        room.ask(&ann, Join {}).await.unwrap();
+        room.ask(&ann, JoinMailroom {}).await.unwrap();
         let ending = |back| EndAgent {
             agent_id: "ann".into(),
             back,
         };
         let refused = room.ask(&ann, ending(false)).await.unwrap_err();
         assert_eq!(
-            (refused.kind, &refused.data.unwrap()[NEEDED_SCOPE]),
+            (refused.kind, &refused.data.unwrap()[NEEDED_SCOPE_DATA_KEY]),
             (FailureKind::Denied, &"mail.admin".into())
         );
         room.ask(&admin, ending(false)).await.unwrap();
@@ -446,22 +455,23 @@ fn terminated() {
     });
 }
 
-/// Goal: whoever goes is away at once, and told of; it is back with its next word. Method: both, and the events.
+/// Goal: a member that leaves is away at once, with an event, and returns with its next request.
+/// Method: both, and the events.
 #[test]
 fn coming_and_going() {
     in_room(&[], async |room, _| {
         let ann = key("ann", &[]);
         assert_eq!(
-            room.ask(&ann, Join {}).await.unwrap().state,
+            room.ask(&ann, JoinMailroom {}).await.unwrap().state,
             MemberState::Active
         );
-        room.ask(&ann, Leave {}).await.unwrap();
+        room.ask(&ann, LeaveMailroom {}).await.unwrap();
         let seen = room
             .ask(&Principal::local_operator(), GetAgentStatus::default())
             .await
             .unwrap();
         assert_eq!(seen.agents[0].state, MemberState::Away);
-        room.ask(&ann, Join {}).await.unwrap();
+        room.ask(&ann, JoinMailroom {}).await.unwrap();
         let kinds: Vec<&str> = room
             .events()
             .await
@@ -472,63 +482,67 @@ fn coming_and_going() {
     });
 }
 
-/// Goal: a mailroom that can't be isn't; one that is declared anew keeps its mail. Method: each refusal; another declaration.
+/// Goal: an invalid configuration is rejected; a new configuration keeps the mail. Method: each
+/// error; another configuration.
 #[test]
 fn declarations() {
     until_ended(async |system| {
-        let with = |members: Vec<Declared>| MailroomOptions {
+        let with = |members: Vec<MemberDeclaration>| MailroomOptions {
             members,
             ..MailroomOptions::default()
         };
-        let group = Declared {
+        let group = MemberDeclaration {
             groups: vec!["a b".into()],
-            ..Declared::new("a")
+            ..MemberDeclaration::new("a")
         };
-        let many = Declared {
+        let many = MemberDeclaration {
             groups: (0..33).map(|n| n.to_string()).collect(),
-            ..Declared::new("a")
+            ..MemberDeclaration::new("a")
         };
         for (options, expected) in [
             (
-                with(vec![Declared::new("a b")]),
-                MailroomError::Id("a b".into()),
+                with(vec![MemberDeclaration::new("a b")]),
+                MailroomError::InvalidId("a b".into()),
             ),
             (
-                with(vec![Declared::new("guardian")]),
-                MailroomError::Reserved("guardian".into()),
+                with(vec![MemberDeclaration::new("guardian")]),
+                MailroomError::ReservedId("guardian".into()),
             ),
             (
-                with(vec![Declared::new("a"), Declared::new("a")]),
-                MailroomError::Twice("a".into()),
+                with(vec![
+                    MemberDeclaration::new("a"),
+                    MemberDeclaration::new("a"),
+                ]),
+                MailroomError::DuplicateMember("a".into()),
             ),
-            (with(vec![group]), MailroomError::Groups("a".into())),
-            (with(vec![many]), MailroomError::Groups("a".into())),
+            (with(vec![group]), MailroomError::InvalidGroups("a".into())),
+            (with(vec![many]), MailroomError::InvalidGroups("a".into())),
             (
                 MailroomOptions {
                     class: DataClass::Clinical,
                     ..MailroomOptions::default()
                 },
-                MailroomError::Clinical,
+                MailroomError::ClinicalClass,
             ),
             (
                 MailroomOptions {
                     expires: std::time::Duration::ZERO,
                     ..MailroomOptions::default()
                 },
-                MailroomError::Expires,
+                MailroomError::InvalidExpiry,
             ),
         ] {
             assert_eq!(Mailroom::open(system, options).await.unwrap_err(), expected);
         }
         let room = Room::of(system, &["a", "b"]).await;
         room.mailbox("a").send("b", "x").await.unwrap();
-        let apart = Declared {
-            apart: true,
-            ..Declared::new("b")
+        let apart = MemberDeclaration {
+            is_isolated: true,
+            ..MemberDeclaration::new("b")
         };
         room.agent
-            .ask(Declare {
-                options: with(vec![Declared::new("a"), apart]),
+            .ask(ReconfigureMailroom {
+                options: with(vec![MemberDeclaration::new("a"), apart]),
             })
             .await
             .unwrap()

@@ -1,19 +1,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_mailroom::{Declare, Declared, MailroomOptions};
+use callboard_mailroom::{MailroomOptions, MemberDeclaration, ReconfigureMailroom};
 use callboard_message::Principal;
-use callboard_message::mail::{CheckInbox, GetAgentStatus, Join, MemberState};
-use callboard_runtime::testkit::MailLayer;
-use callboard_runtime::{Mail, MemoryMail, Store};
+use callboard_message::mail::{CheckInbox, GetAgentStatus, JoinMailroom, MemberState};
+use callboard_runtime::testkit::MailStoreLayer;
+use callboard_runtime::{MailStore, MemoryMailStore, Store};
 
 use crate::kit::{Room, key, next, until_ended, way};
 
-/// Mail in memory that says that others write there too.
-pub struct Shared(pub MemoryMail);
+/// In-memory mail store that claims to be shared with other nodes.
+pub struct Shared(pub MemoryMailStore);
 
-impl MailLayer for Shared {
-    fn behind(&self) -> &dyn Mail {
+impl MailStoreLayer for Shared {
+    fn inner(&self) -> &dyn MailStore {
         &self.0
     }
 
@@ -22,18 +22,19 @@ impl MailLayer for Shared {
     }
 }
 
-/// Goal: a letter that one node takes is delivered by the node whose way leads to its recipient, once, and a member of one is
-/// a member of the other. Method: two mailrooms on one store, a member with a way at the second.
+/// Goal: a message posted at one node is delivered once by the node with the recipient's delivery
+/// agent, and members are shared. Method: two mailrooms on one store, a member with a delivery
+/// agent at the second.
 #[test]
 fn another_node() {
     until_ended(async |system| {
         let memory = Store::in_memory();
-        let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
-        system.keep_in(Store { mail, ..memory }).unwrap();
+        let mail = Arc::new(Shared(MemoryMailStore::new(memory.audit.clone())));
+        system.set_store(Store { mail, ..memory }).unwrap();
         let here = Room::of(system, &["sender", "worker"]).await;
         let members = vec![
-            Declared::new("sender"),
-            Declared::new("worker").with_way("worker"),
+            MemberDeclaration::new("sender"),
+            MemberDeclaration::new("worker").with_delivery_agent("worker"),
         ];
         let there = Room::open(
             system,
@@ -54,7 +55,7 @@ fn another_node() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert!(seen.try_recv().is_err());
         let ann = key("ann", &[]);
-        here.ask(&ann, Join {}).await.unwrap();
+        here.ask(&ann, JoinMailroom {}).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(
             there
@@ -84,33 +85,33 @@ fn another_node() {
                 .remove(0);
             (agent.state, agent.unread)
         };
-        // It was heard of at the other node alone, and read there.
+        // It was active at the other node only, and read its mail there.
         assert_eq!(seen_there().await, (MemberState::Away, Some(1)));
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(seen_there().await.1, Some(0));
     });
 }
 
-/// Goal: a member is there as long as one node's file has it, and leaves with the last. Method: two mailrooms on one store that both
-/// declare it, of which first one doesn't any more, then neither.
+/// Goal: a member stays as long as one node declares it, and leaves with the last. Method: two
+/// mailrooms on one store that both declare it, of which first one doesn't any more, then neither.
 #[test]
 fn in_two_files() {
     until_ended(async |system| {
         let memory = Store::in_memory();
-        let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
-        system.keep_in(Store { mail, ..memory }).unwrap();
+        let mail = Arc::new(Shared(MemoryMailStore::new(memory.audit.clone())));
+        system.set_store(Store { mail, ..memory }).unwrap();
         let rooms = [
             Room::of(system, &["sender", "worker"]).await,
             Room::of(system, &["sender", "worker"]).await,
         ];
         let options = || MailroomOptions {
-            members: vec![Declared::new("sender")],
+            members: vec![MemberDeclaration::new("sender")],
             ..MailroomOptions::default()
         };
         for (taken_out, is_there) in rooms.iter().zip([true, false]) {
             taken_out
                 .agent
-                .ask(Declare { options: options() })
+                .ask(ReconfigureMailroom { options: options() })
                 .await
                 .unwrap()
                 .unwrap();

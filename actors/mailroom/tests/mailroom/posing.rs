@@ -2,16 +2,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use callboard_mailroom::{Declared, LOOK_EVERY, MailroomOptions};
+use callboard_mailroom::{MailroomOptions, MemberDeclaration, PEER_POLL_INTERVAL};
+use callboard_message::capabilities::Converse;
 use callboard_message::mail::{
-    BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, MailPreferences, MemberState,
-    ReplyMessage, SendMessage, Sent,
+    BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, JoinMailroom, MailPreferences,
+    MemberState, ReplyMessage, SendMessage, SendReceipt,
 };
-use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, RawObject, ToolResult};
 use callboard_runtime::{
-    Agent, Cx, Handler, Handlers, JournalError, MemoryMail, Note, NoteError, Notes, Store, System,
-    async_trait,
+    Agent, Context, Handler, Handlers, JournalError, KvEntry, KvError, KvStore, MemoryMailStore,
+    Store, System, async_trait,
 };
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -19,10 +19,10 @@ use tokio::time::sleep;
 use crate::kit::{Room, in_room, key, next, until_ended, way};
 use crate::nodes::Shared;
 
-/// How long [`Slow`] takes to answer.
+/// Time that [`Slow`] takes to answer.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// Tells that it was asked, and answers later.
+/// Agent that reports each request and answers later.
 struct Slow(mpsc::Sender<()>);
 
 impl Agent for Slow {
@@ -32,7 +32,7 @@ impl Agent for Slow {
 }
 
 impl Handler<Converse> for Slow {
-    async fn handle(&mut self, _: Converse, _: &mut Cx) -> Result<ToolResult, Failure> {
+    async fn handle(&mut self, _: Converse, _: &mut Context) -> Result<ToolResult, Failure> {
         self.0.send(()).await.unwrap();
         sleep(SLOW).await;
         Ok(ToolResult::text("late"))
@@ -46,28 +46,28 @@ fn ending(id: &str, back: bool) -> EndAgent {
     }
 }
 
-/// A store of several nodes, in which so many notes can't be read once it says so.
+/// Makes the system's store a shared one, in which the given number of reads fail.
 fn shared(system: &System) -> Arc<AtomicUsize> {
     let memory = Store::in_memory();
-    let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
+    let mail = Arc::new(Shared(MemoryMailStore::new(memory.audit.clone())));
     let fails = Arc::new(AtomicUsize::new(0));
-    let notes = Arc::new(Flaky(memory.notes.clone(), fails.clone()));
+    let notes = Arc::new(Flaky(memory.kv.clone(), fails.clone()));
     system
-        .keep_in(Store {
+        .set_store(Store {
             mail,
-            notes,
+            kv: notes,
             ..memory
         })
         .unwrap();
     fails
 }
 
-/// Notes that can't be read for a while.
-struct Flaky(Arc<dyn Notes>, Arc<AtomicUsize>);
+/// Key-value store whose reads fail for a while.
+struct Flaky(Arc<dyn KvStore>, Arc<AtomicUsize>);
 
 #[async_trait]
-impl Notes for Flaky {
-    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError> {
+impl KvStore for Flaky {
+    async fn get(&self, space: &str, key: &str) -> Result<Option<KvEntry>, JournalError> {
         match self
             .1
             .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
@@ -83,7 +83,7 @@ impl Notes for Flaky {
         key: &str,
         body: RawObject,
         expected: Option<u64>,
-    ) -> Result<u64, NoteError> {
+    ) -> Result<u64, KvError> {
         self.0.put(space, key, body, expected).await
     }
 
@@ -96,7 +96,7 @@ impl Notes for Flaky {
         space: &str,
         after: Option<&str>,
         notes_max: usize,
-    ) -> Result<Vec<Note>, JournalError> {
+    ) -> Result<Vec<KvEntry>, JournalError> {
         self.0.list(space, after, notes_max).await
     }
 
@@ -105,7 +105,8 @@ impl Notes for Flaky {
     }
 }
 
-/// Goal: no agent shows as the operator or the Guardian. Method: keys whose names begin so, and what their messages say.
+/// Goal: no agent is displayed as the operator or the Guardian. Method: keys whose names begin like
+/// theirs, and the prefixes of their messages.
 #[test]
 fn nobody_shows_as_an_office() {
     in_room(&["a"], async |room, _| {
@@ -126,9 +127,9 @@ fn nobody_shows_as_an_office() {
     });
 }
 
-/// Goal: whoever is terminated at one node is so everywhere, whatever it does at another before that knows of it, and is
-/// delivered to again once it is back. Method: two nodes on one store, the end at one, preferences and a new scope at the
-/// other right after; a way at the other.
+/// Goal: an agent terminated at one node is so everywhere, even if it acts at another before that
+/// knows, and gets mail again once it is resumed. Method: two nodes on one store, termination at
+/// one, preferences and a new scope at the other right after; a delivery agent at the other.
 #[test]
 fn an_end_lasts_on_all_nodes() {
     until_ended(async |system| {
@@ -136,8 +137,8 @@ fn an_end_lasts_on_all_nodes() {
         let (operator, ann) = (Principal::local_operator(), key("ann", &[]));
         let here = Room::of(system, &["sender", "worker"]).await;
         let members = vec![
-            Declared::new("sender"),
-            Declared::new("worker").with_way("worker"),
+            MemberDeclaration::new("sender"),
+            MemberDeclaration::new("worker").with_delivery_agent("worker"),
         ];
         let there = Room::open(
             system,
@@ -147,19 +148,25 @@ fn an_end_lasts_on_all_nodes() {
             },
         )
         .await;
-        here.ask(&ann, Join {}).await.unwrap();
+        here.ask(&ann, JoinMailroom {}).await.unwrap();
         sleep(Duration::from_secs(1)).await;
         here.ask(&operator, ending("ann", false)).await.unwrap();
-        // It doesn't know yet, and what it keeps now isn't an agent that was never ended.
+        // That node doesn't know yet, and must not store the agent as never terminated.
         let wants = MailPreferences {
             ask_urgent: Some(true),
             ..MailPreferences::default()
         };
         let _ = there.ask(&ann, wants).await;
-        assert_eq!(there.refused(&ann, Join {}).await, FailureKind::Denied);
+        assert_eq!(
+            there.refused(&ann, JoinMailroom {}).await,
+            FailureKind::Denied
+        );
         here.ask(&operator, ending("worker", false)).await.unwrap();
         let grouped = key("worker", &["mail.group:red"]);
-        assert_eq!(there.refused(&grouped, Join {}).await, FailureKind::Denied);
+        assert_eq!(
+            there.refused(&grouped, JoinMailroom {}).await,
+            FailureKind::Denied
+        );
         sleep(Duration::from_secs(1)).await;
         for room in [&here, &there, &Room::of(system, &[]).await] {
             let status = room
@@ -188,19 +195,19 @@ fn an_end_lasts_on_all_nodes() {
     });
 }
 
-/// Goal: a letter that came by another node counts once, though the store fails in the middle of a look. Method: a letter, then
-/// somebody new; that one's note can't be read three times.
+/// Goal: a message of another node is counted once, even if the store fails during a poll. Method:
+/// a message, then a new member whose record can't be read three times.
 #[test]
 fn a_look_that_fails_counts_nothing_twice() {
     until_ended(async |system| {
         let fails = shared(system);
         let here = Room::of(system, &["sender", "worker"]).await;
         let there = Room::of(system, &["sender", "worker"]).await;
-        // Between two looks: both events come in one page.
-        sleep(LOOK_EVERY * 5 / 2).await;
+        // Between two polls: both events are in one page.
+        sleep(PEER_POLL_INTERVAL * 5 / 2).await;
         fails.store(3, SeqCst);
         here.mailbox("sender").send("worker", "x").await.unwrap();
-        here.ask(&key("ann", &[]), Join {}).await.unwrap();
+        here.ask(&key("ann", &[]), JoinMailroom {}).await.unwrap();
         sleep(Duration::from_secs(3)).await;
         assert_eq!(fails.load(SeqCst), 0);
         for room in [&here, &there] {
@@ -221,8 +228,9 @@ fn a_look_that_fails_counts_nothing_twice() {
     });
 }
 
-/// Goal: the same message again under its key gets the same answer, whoever of its recipients is gone by then. Method: one, a
-/// list, a broadcast and an answer to all, each again after the end of whom they were for; other messages under the keys.
+/// Goal: a duplicate under the same key gets the same receipt, even if its recipients are gone.
+/// Method: one, a list, a broadcast and a reply to all, each repeated after its recipients were
+/// terminated; other messages under the keys.
 #[test]
 fn a_key_outlives_its_recipients() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -245,7 +253,7 @@ fn a_key_outlives_its_recipients() {
             idempotency_key: Some("all".into()),
             ..Default::default()
         };
-        let mut first: Vec<Sent> = Vec::new();
+        let mut first: Vec<SendReceipt> = Vec::new();
         first.push(a.ask(one.clone()).await.unwrap());
         first.push(a.ask(list.clone()).await.unwrap());
         first.push(a.ask(all.clone()).await.unwrap());
@@ -289,13 +297,14 @@ fn a_key_outlives_its_recipients() {
     });
 }
 
-/// Goal: what a terminated agent answers late isn't said. Method: one that converses, is asked, and is ended before it answers.
+/// Goal: the late answer of a terminated agent isn't posted. Method: a conversing agent that is
+/// terminated before it answers.
 #[test]
 fn an_answer_after_the_end() {
     until_ended(async |system| {
         let members = vec![
-            Declared::new("sender"),
-            Declared::new("talker").with_way("talker"),
+            MemberDeclaration::new("sender"),
+            MemberDeclaration::new("talker").with_delivery_agent("talker"),
         ];
         let room = Room::open(
             system,

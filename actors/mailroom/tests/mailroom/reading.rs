@@ -1,7 +1,7 @@
-use callboard_mailroom::SHOWN_CHARS_MAX;
+use callboard_mailroom::LISTED_TEXT_CHARS_MAX;
 use callboard_message::mail::{
-    CheckInbox, Direction, EntryState, FetchMail, MailEvent, MarkRead, MessageHistory, Priority,
-    ReadEvents, ReadMessage, SaveMemory, SendMessage,
+    CheckInbox, DeliveryState, FetchMail, MailDirection, MailEvent, MarkRead, MessageHistory,
+    Priority, ReadEvents, ReadMessage, SaveMemory, SendMessage,
 };
 use callboard_message::{FailureKind, Principal};
 
@@ -15,14 +15,16 @@ fn to(id: &str, message: &str) -> SendMessage {
     }
 }
 
-/// Goal: what is shown whole is read, once; what is cut is delivered; a look changes nothing; urgent is first. Method: a
-/// short, a long and an urgent message.
+/// Goal: messages shown whole are read, once; truncated ones are delivered; peeking changes
+/// nothing; urgent ones are first. Method: a short, a long and an urgent message.
 #[test]
 fn the_inbox() {
     in_room(&["a", "b"], async |room, _| {
         let (a, b) = (room.mailbox("a"), room.mailbox("b"));
         a.send("b", "short").await.unwrap();
-        a.send("b", &"é".repeat(SHOWN_CHARS_MAX)).await.unwrap();
+        a.send("b", &"é".repeat(LISTED_TEXT_CHARS_MAX))
+            .await
+            .unwrap();
         a.ask(SendMessage {
             priority: Some(Priority::Urgent),
             ..to("b", "fire")
@@ -38,7 +40,7 @@ fn the_inbox() {
             .unwrap();
         assert_eq!(
             (peeked.unread, peeked.messages[0].state),
-            (3, EntryState::Accepted)
+            (3, DeliveryState::Accepted)
         );
         let one = b
             .ask(CheckInbox {
@@ -60,11 +62,14 @@ fn the_inbox() {
             .collect();
         assert_eq!(
             states,
-            [(EntryState::Read, false), (EntryState::Delivered, true)]
+            [
+                (DeliveryState::Read, false),
+                (DeliveryState::Delivered, true)
+            ]
         );
-        assert_eq!(rest.messages[1].text.chars().count(), SHOWN_CHARS_MAX);
+        assert_eq!(rest.messages[1].text.chars().count(), LISTED_TEXT_CHARS_MAX);
         let whole = b.read(&rest.messages[1].message_id).await.unwrap();
-        assert_eq!((whole.state, whole.cut), (EntryState::Read, false));
+        assert_eq!((whole.state, whole.cut), (DeliveryState::Read, false));
         assert_eq!(b.check().await.unwrap().unread, 0);
         for limit in [0, 51] {
             let refused = b
@@ -79,8 +84,8 @@ fn the_inbox() {
     });
 }
 
-/// Goal: an inbox can be looked through by sender, topic, thread and urgency, and only what is shown is read. Method: four
-/// messages and a filter each.
+/// Goal: an inbox can be filtered by sender, topic, thread and urgency, and only the messages shown
+/// are read. Method: four messages and a filter each.
 #[test]
 fn filters() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -146,8 +151,8 @@ fn filters() {
     });
 }
 
-/// Goal: a reply goes to the sender, in the thread, which both read; nobody else does. Method: a conversation of three, a
-/// stranger who knows the ids.
+/// Goal: a reply goes to the sender only, in a thread that both can read. Method: a conversation of
+/// three, another agent that knows the ids.
 #[test]
 fn threads() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -207,8 +212,8 @@ fn threads() {
     });
 }
 
-/// Goal: a sender sees who has its message and who has read it; a recipient doesn't see that of others. Method: a broadcast
-/// that one reads and one fetches.
+/// Goal: a sender sees the receipts of its message; a recipient doesn't see those of others.
+/// Method: a broadcast that one reads and one fetches.
 #[test]
 fn receipts() {
     in_room(&["a", "b", "c", "d"], async |room, _| {
@@ -239,11 +244,11 @@ fn receipts() {
             .remove(0);
         assert_eq!(
             (fetched.message.as_deref(), fetched.state),
-            (Some("x\u{1b}"), EntryState::Delivered)
+            (Some("x\u{1b}"), DeliveryState::Delivered)
         );
         assert_eq!(fetched.receipts, None);
         let sent = room.mailbox("a").ask(asked()).await.unwrap();
-        assert_eq!(sent.state, EntryState::Accepted);
+        assert_eq!(sent.state, DeliveryState::Accepted);
         let states: Vec<_> = sent
             .receipts
             .unwrap()
@@ -253,9 +258,9 @@ fn receipts() {
         assert_eq!(
             states,
             [
-                EntryState::Read,
-                EntryState::Delivered,
-                EntryState::Accepted
+                DeliveryState::Read,
+                DeliveryState::Delivered,
+                DeliveryState::Accepted
             ]
         );
         let mark = |state| MarkRead {
@@ -264,7 +269,7 @@ fn receipts() {
         };
         room.mailbox("d").ask(mark(None)).await.unwrap();
         room.mailbox("d")
-            .ask(mark(Some(EntryState::Delivered)))
+            .ask(mark(Some(DeliveryState::Delivered)))
             .await
             .unwrap();
         assert_eq!(
@@ -275,8 +280,8 @@ fn receipts() {
     });
 }
 
-/// Goal: history finds by every filter what went either way, page by page, and nothing of others. Method: a few messages, a
-/// filter each, pages of one.
+/// Goal: history returns messages in both directions by every filter, page by page, and nothing of
+/// others. Method: a few messages, a filter each, pages of one.
 #[test]
 fn history() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -290,7 +295,7 @@ fn history() {
         assert_eq!(count(filter()).await, 3);
         assert_eq!(
             count(MessageHistory {
-                direction: Some(Direction::In),
+                direction: Some(MailDirection::In),
                 ..filter()
             })
             .await,
@@ -298,7 +303,7 @@ fn history() {
         );
         assert_eq!(
             count(MessageHistory {
-                direction: Some(Direction::Out),
+                direction: Some(MailDirection::Out),
                 ..filter()
             })
             .await,
@@ -383,8 +388,8 @@ fn history() {
     });
 }
 
-/// Goal: messages are found by their state, those that were sent by how far they have come with the last of all. Method: what
-/// came and what went, read and not, each way and both; pages over more than one.
+/// Goal: messages are found by state, sent ones by that of their last recipient. Method: received
+/// and sent messages, read and not, each direction and both; pages over more than one.
 #[test]
 fn history_by_state() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -405,13 +410,23 @@ fn history_by_state() {
         a.read(&got).await.unwrap();
         c.send("a", "6").await.unwrap();
         for (direction, state, limit, found) in [
-            (Direction::Out, EntryState::Read, 50, vec!["3", "2"]),
-            (Direction::Out, EntryState::Read, 1, vec!["3", "2"]),
-            (Direction::Out, EntryState::Accepted, 50, vec!["4", "1"]),
-            (Direction::In, EntryState::Read, 50, vec!["5"]),
-            (Direction::In, EntryState::Accepted, 50, vec!["6"]),
-            (Direction::All, EntryState::Read, 2, vec!["5", "3", "2"]),
-            (Direction::All, EntryState::Delivered, 50, vec![]),
+            (MailDirection::Out, DeliveryState::Read, 50, vec!["3", "2"]),
+            (MailDirection::Out, DeliveryState::Read, 1, vec!["3", "2"]),
+            (
+                MailDirection::Out,
+                DeliveryState::Accepted,
+                50,
+                vec!["4", "1"],
+            ),
+            (MailDirection::In, DeliveryState::Read, 50, vec!["5"]),
+            (MailDirection::In, DeliveryState::Accepted, 50, vec!["6"]),
+            (
+                MailDirection::All,
+                DeliveryState::Read,
+                2,
+                vec!["5", "3", "2"],
+            ),
+            (MailDirection::All, DeliveryState::Delivered, 50, vec![]),
         ] {
             let (mut after, mut seen) = (None, Vec::new());
             loop {
@@ -439,8 +454,9 @@ fn history_by_state() {
     });
 }
 
-/// Goal: everybody is told what concerns it, numbered, and can go on anywhere; whoever may watch, of all. Method: a message
-/// that is read, seen by its sender, its recipient, another, the operator; then from the middle.
+/// Goal: each caller gets the events that concern it, numbered, from any position; a watcher gets
+/// all. Method: a message that is read, seen by its sender, its recipient, another, the operator;
+/// then from the middle.
 #[test]
 fn events() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -493,8 +509,8 @@ fn events() {
     });
 }
 
-/// Goal: an agent keeps what it wants to under a name, for itself. Method: a new one, the same again, one without a name, one
-/// too large.
+/// Goal: an agent saves text under a name, for itself only. Method: a new one, the same again, one
+/// without a name, one too large.
 #[test]
 fn memory() {
     in_room(&["a"], async |room, system| {
@@ -513,12 +529,7 @@ fn memory() {
         assert_eq!(a.ask(save("one", Some("k"))).await.unwrap().version, 1);
         assert_eq!(a.ask(save("two", Some("k"))).await.unwrap().version, 2);
         let unnamed = a.ask(save("three", None)).await.unwrap().key;
-        let notes = system
-            .store()
-            .notes
-            .list("memory/a", None, 10)
-            .await
-            .unwrap();
+        let notes = system.store().kv.list("memory/a", None, 10).await.unwrap();
         let kept: Vec<_> = notes
             .iter()
             .map(|note| (note.key.as_str(), note.body.text("content").unwrap()))

@@ -1,17 +1,19 @@
 use std::sync::{Arc, Mutex};
 
-use callboard_mailroom::{Mailbox, SESSIONS_MAX};
-use callboard_message::mail::{
-    CheckInbox, GetAgentStatus, Join, MailPreferences, MemberState, MemberWay, Priority,
-    SendMessage,
+use callboard_mailroom::{MEMBER_SESSIONS_MAX, Mailbox};
+use callboard_message::capabilities::{
+    DescribeAgent, ListResources, ReadResource, SubscribeResource,
 };
-use callboard_message::surface::{Describe, ListResources, ReadResource, Subscribe};
+use callboard_message::mail::{
+    CheckInbox, DeliveryMethod, GetAgentStatus, JoinMailroom, MailPreferences, MemberState,
+    Priority, SendMessage,
+};
 use callboard_message::{
-    Abilities, Answer, Change, ElicitAnswer, Failure, FailureKind, Log, LogLevel, Message,
-    Principal, Progress, Question, RawObject,
+    Answer, CallerCapabilities, CapabilityChange, ElicitationAnswer, Failure, FailureKind,
+    LogLevel, LogMessage, Message, Principal, Progress, Question, RawObject,
 };
 use callboard_runtime::testkit::Probe;
-use callboard_runtime::{CallMeta, Caller, Changed, PeerSession};
+use callboard_runtime::{AgentChanged, CallContext, Caller, PeerSession};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -28,8 +30,8 @@ async fn read(of: &Mailbox, address: &str) -> Result<Value, Failure> {
     Ok(serde_json::from_str(contents[0]["text"].as_str().unwrap()).unwrap())
 }
 
-/// Goal: each has its own inbox and messages as resources, and nobody else's. Method: lists, reads and subscriptions of one's
-/// own and another's.
+/// Goal: each member has its own inbox and messages as resources, and no access to others. Method:
+/// lists, reads and subscriptions of one's own and another's.
 #[test]
 fn own_resources() {
     in_room(&["a", "b"], async |room, _| {
@@ -70,12 +72,12 @@ fn own_resources() {
                 "{other}"
             );
             assert_eq!(
-                a.ask(Subscribe(uri(other))).await.unwrap_err().kind,
+                a.ask(SubscribeResource(uri(other))).await.unwrap_err().kind,
                 FailureKind::NotFound,
                 "{other}"
             );
         }
-        let about = a.ask(Describe(RawObject::new())).await.unwrap();
+        let about = a.ask(DescribeAgent(RawObject::new())).await.unwrap();
         assert!(
             about
                 .0
@@ -86,36 +88,40 @@ fn own_resources() {
     });
 }
 
-/// Goal: whoever watches an inbox is told of new mail in it, and of nothing else. Method: two inboxes, one watched, then both.
+/// Goal: a subscriber of an inbox is notified of new mail in it, and of nothing else. Method: two
+/// inboxes, one subscribed to, then both.
 #[test]
 fn watched_inboxes() {
     in_room(&["a", "b", "c"], async |room, system| {
-        let (follower, mut changes) = Probe::<Changed>::spawn(system, |_| ());
+        let (follower, mut changes) = Probe::<AgentChanged>::spawn(system, |_| ());
         room.agent.follow(follower.recipient().unwrap());
         let inbox = || uri("callboard://inbox/b");
-        room.mailbox("b").ask(Subscribe(inbox())).await.unwrap();
+        room.mailbox("b")
+            .ask(SubscribeResource(inbox()))
+            .await
+            .unwrap();
         room.mailbox("a").send("c", "x").await.unwrap();
         room.mailbox("a").send("b", "x").await.unwrap();
-        let told = async |changes: &mut tokio::sync::mpsc::Receiver<Changed>| loop {
+        let told = async |changes: &mut tokio::sync::mpsc::Receiver<AgentChanged>| loop {
             match changes.recv().await.unwrap().change {
-                Change::Resource(uri) if uri == "callboard://agents" => {}
+                CapabilityChange::Resource(uri) if uri == "callboard://agents" => {}
                 change => return change,
             }
         };
         assert_eq!(
             told(&mut changes).await,
-            Change::Resource("callboard://inbox/b".into())
+            CapabilityChange::Resource("callboard://inbox/b".into())
         );
-        // As whoever watches for others does it: without a call.
+        // Subscribed without a call, as an endpoint does for its clients.
         room.agent
-            .tell(Subscribe(uri("callboard://inbox/c")))
+            .tell(SubscribeResource(uri("callboard://inbox/c")))
             .await
             .unwrap();
         room.mailbox("a").broadcast("x").await.unwrap();
         let both = [told(&mut changes).await, told(&mut changes).await];
         assert_eq!(
             both,
-            ["b", "c"].map(|id| Change::Resource(format!("callboard://inbox/{id}")))
+            ["b", "c"].map(|id| CapabilityChange::Resource(format!("callboard://inbox/{id}")))
         );
         assert!(changes.try_recv().is_err());
     });
@@ -123,30 +129,30 @@ fn watched_inboxes() {
 
 type Answers = Box<dyn Fn(Question) -> Result<Answer, Failure> + Send + Sync>;
 
-/// What a session is told, and how it answers.
-struct Told(Mutex<Vec<Log>>, Answers);
+/// Notifications to a session, and its scripted answers.
+struct RecordingCaller(Mutex<Vec<LogMessage>>, Answers);
 
-impl Default for Told {
+impl Default for RecordingCaller {
     fn default() -> Self {
         Self(
             Mutex::default(),
-            Box::new(|_| Err(Failure::new(FailureKind::NobodyToAsk, "nobody"))),
+            Box::new(|_| Err(Failure::new(FailureKind::NoResponder, "nobody"))),
         )
     }
 }
 
-impl Caller for Told {
+impl Caller for RecordingCaller {
     fn progress(&self, _: Progress) {}
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(std::future::ready((self.1)(question)))
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities::all()
+    fn capabilities(&self) -> CallerCapabilities {
+        CallerCapabilities::all()
     }
 
-    fn log(&self, line: Log) {
+    fn log(&self, line: LogMessage) {
         self.0.lock().unwrap().push(line);
     }
 }
@@ -156,9 +162,9 @@ where
     T: Send + 'static,
     M: Message<Reply = Result<T, Failure>>,
 {
-    let call = CallMeta {
+    let call = CallContext {
         session: Some(session.clone()),
-        ..CallMeta::new(Arc::new(who.clone()))
+        ..CallContext::new(Arc::new(who.clone()))
     };
     room.agent
         .ask(message)
@@ -168,17 +174,17 @@ where
         .unwrap()
 }
 
-/// Goal: a live session is told that there is mail and from whom, not what it says; whoever has one is here, and when the last
-/// is over, away. Method: a session that is told, and ends.
+/// Goal: a live session is notified of mail and its sender, without the text; a member with a
+/// session is active, and away after the last ends. Method: a session that is notified, and ends.
 #[test]
 fn live_sessions() {
     in_room(&["a"], async |room, _| {
         let ann = key("ann", &[]);
-        let caller = Arc::new(Told::default());
+        let caller = Arc::new(RecordingCaller::default());
         let over = CancellationToken::new();
         let session = Arc::new(PeerSession::new(over.clone(), caller.clone()));
-        ask_in(&room, &ann, &session, Join {}).await;
-        ask_in(&room, &ann, &session, Join {}).await;
+        ask_in(&room, &ann, &session, JoinMailroom {}).await;
+        ask_in(&room, &ann, &session, JoinMailroom {}).await;
         let id = room
             .mailbox("a")
             .send("ann", "secret words")
@@ -188,7 +194,7 @@ fn live_sessions() {
             .unwrap();
         let told = std::mem::take(&mut *caller.0.lock().unwrap());
         assert_eq!((told.len(), told[0].level()), (1, LogLevel::Notice));
-        let Log(line) = &told[0];
+        let LogMessage(line) = &told[0];
         let expected = json!({ "message_id": id, "from": "a", "priority": "normal", "unread": 1 });
         assert_eq!(
             (line.text("logger").as_deref(), line.read::<Value>("data")),
@@ -202,21 +208,22 @@ fn live_sessions() {
             (agent.state, agent.way)
         };
         tokio::time::sleep(std::time::Duration::from_secs(120)).await;
-        assert_eq!(status().await, (MemberState::Active, MemberWay::Mcp));
+        assert_eq!(status().await, (MemberState::Active, DeliveryMethod::Mcp));
         over.cancel();
-        assert_eq!(status().await, (MemberState::Away, MemberWay::None));
+        assert_eq!(status().await, (MemberState::Away, DeliveryMethod::None));
         room.mailbox("a").send("ann", "x").await.unwrap();
         assert!(caller.0.lock().unwrap().is_empty());
     });
 }
 
-/// Goal: of a member's live sessions the newest are told, each once, and no more than there may be. Method: as many, and one more.
+/// Goal: the newest live sessions of a member are notified, once each, up to the limit. Method: as
+/// many, and one more.
 #[test]
 fn the_newest_sessions() {
     in_room(&["a"], async |room, _| {
         let ann = key("ann", &[]);
-        let callers: Vec<_> = (0..=SESSIONS_MAX)
-            .map(|_| Arc::new(Told::default()))
+        let callers: Vec<_> = (0..=MEMBER_SESSIONS_MAX)
+            .map(|_| Arc::new(RecordingCaller::default()))
             .collect();
         for caller in &callers {
             let (over, caller) = (CancellationToken::new(), caller.clone());
@@ -224,7 +231,7 @@ fn the_newest_sessions() {
                 &room,
                 &ann,
                 &Arc::new(PeerSession::new(over, caller)),
-                Join {},
+                JoinMailroom {},
             )
             .await;
         }
@@ -233,29 +240,30 @@ fn the_newest_sessions() {
             .iter()
             .map(|caller| caller.0.lock().unwrap().len())
             .collect();
-        assert_eq!((told[0], &told[1..]), (0, &[1; SESSIONS_MAX][..]));
+        assert_eq!((told[0], &told[1..]), (0, &[1; MEMBER_SESSIONS_MAX][..]));
     });
 }
 
-/// Goal: whoever wants it is asked about urgent mail; who answers has read it and replied, who doesn't keeps it. Method: one
-/// that answers, one that cancels, one that isn't urgent.
+/// Goal: a member that wants it is asked about urgent mail; an answer marks it as read and is sent
+/// as a reply, otherwise it stays unread. Method: one that answers, one that cancels, one that
+/// isn't urgent.
 #[test]
 fn urgent_mail_is_a_question() {
     in_room(&["a"], async |room, _| {
         let ann = key("ann", &[]);
         let answers: Answers = Box::new(|question| match question {
             Question::Elicit(elicitation) if elicitation.message().ends_with("later") => {
-                Ok(Answer::Elicit(ElicitAnswer::cancel()))
+                Ok(Answer::Elicit(ElicitationAnswer::cancel()))
             }
             Question::Elicit(elicitation) => {
                 assert_eq!(elicitation.message(), "[AGENT a TO AGENT ann]: now");
-                Ok(Answer::Elicit(ElicitAnswer::accept(
+                Ok(Answer::Elicit(ElicitationAnswer::accept(
                     json!({ "reply": "yes" }),
                 )))
             }
             _ => panic!("another question"),
         });
-        let caller = Arc::new(Told(Mutex::default(), answers));
+        let caller = Arc::new(RecordingCaller(Mutex::default(), answers));
         let session = Arc::new(PeerSession::new(CancellationToken::new(), caller));
         ask_in(
             &room,

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use callboard_mailroom::{Declared, MailroomOptions};
+use callboard_mailroom::{MailroomOptions, MemberDeclaration};
 use callboard_message::FailureKind;
 use callboard_message::mail::{
-    BroadcastMessage, EntryState, FetchMail, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_DEFAULT,
+    BroadcastMessage, DeliveryState, FetchMail, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_DEFAULT,
     MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX, MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead,
-    MessageHistory, Priority, RETRY_AFTER_S, ReplyMessage, SendMessage,
+    MessageHistory, Priority, RETRY_AFTER_DATA_KEY, ReplyMessage, SendMessage,
 };
 
 use crate::kit::{Room, in_room, next, until_ended, until_ended_really, way};
@@ -18,8 +18,9 @@ fn to(id: &str, message: &str) -> SendMessage {
     }
 }
 
-/// Goal: the same key is the same message, and another message under it is refused. Method: the same twice; another body,
-/// recipient, kind, priority, topic, expiry and thread; another sender's; the same for answers and guidance.
+/// Goal: a message with the same key is a duplicate, and another message with it is rejected.
+/// Method: the same twice; another body, recipient, kind, priority, topic, expiry and thread;
+/// another sender's; the same for replies and guidance.
 #[test]
 fn keys() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -106,14 +107,15 @@ fn keys() {
     });
 }
 
-/// Goal: what is sent again takes nothing of what its sender may send, and is answered when there is none left. Method: as many
-/// as there are, each sent twice, to one and to all; then one more of each, an old one and one under another's key.
+/// Goal: duplicates don't use up the sender's quota, and are answered when none is left. Method: as
+/// many as there are, each sent twice, to one and to all; then one more of each, an old one and one
+/// under another's key.
 #[test]
 fn repeats_are_free() {
     until_ended(async |system| {
         let options = MailroomOptions {
-            members: ["a", "b"].map(Declared::new).into(),
-            broadcasts_a_minute: 2.try_into().unwrap(),
+            members: ["a", "b"].map(MemberDeclaration::new).into(),
+            broadcasts_per_minute: 2.try_into().unwrap(),
             ..MailroomOptions::default()
         };
         let room = Room::open(system, options).await;
@@ -139,7 +141,7 @@ fn repeats_are_free() {
     });
 }
 
-/// Goal: what can't be said is refused, and nothing of it kept. Method: each limit and one more.
+/// Goal: an invalid message is rejected, and nothing of it stored. Method: each limit and one more.
 #[test]
 fn limits() {
     in_room(&["a", "b"], async |room, _| {
@@ -204,14 +206,14 @@ fn limits() {
     });
 }
 
-/// Goal: a sender is held to its rates, by itself alone, and told when to go on; the Guardian isn't. Method: bursts until one
-/// is refused; another sender; the Guardian with more.
+/// Goal: rate limits apply to each sender by itself, with the time to wait; the Guardian has none.
+/// Method: bursts until one is rejected; another sender; the Guardian with more.
 #[test]
 fn rates() {
     until_ended(async |system| {
         let options = MailroomOptions {
-            members: ["a", "b", "c"].map(Declared::new).into(),
-            broadcasts_a_minute: 3.try_into().unwrap(),
+            members: ["a", "b", "c"].map(MemberDeclaration::new).into(),
+            broadcasts_per_minute: 3.try_into().unwrap(),
             ..MailroomOptions::default()
         };
         let room = Room::open(system, options).await;
@@ -221,7 +223,12 @@ fn rates() {
         }
         let refused = a.broadcast("x").await.unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);
-        assert!(refused.data.unwrap()[RETRY_AFTER_S].as_u64().unwrap() <= 20);
+        assert!(
+            refused.data.unwrap()[RETRY_AFTER_DATA_KEY]
+                .as_u64()
+                .unwrap()
+                <= 20
+        );
         assert!(a.send("b", "x").await.unwrap().success);
         assert_eq!(
             room.mailbox("b")
@@ -255,14 +262,14 @@ fn rates() {
     });
 }
 
-/// Goal: a full box takes no more, says so to whoever writes, and others get theirs. Method: as many as fit, one more of each
-/// kind; then one is read.
+/// Goal: a full mailbox accepts nothing more, the sender learns of it, and other recipients get the
+/// message. Method: as many as fit, one more of each kind; then one is read.
 #[test]
 fn full_boxes() {
     until_ended_really(async |system| {
         let options = MailroomOptions {
-            members: ["a", "b", "c"].map(Declared::new).into(),
-            messages_a_second: u32::MAX.try_into().unwrap(),
+            members: ["a", "b", "c"].map(MemberDeclaration::new).into(),
+            messages_per_second: u32::MAX.try_into().unwrap(),
             ..MailroomOptions::default()
         };
         let room = Room::open(system, options).await;
@@ -289,18 +296,19 @@ fn full_boxes() {
     });
 }
 
-/// Goal: whoever gets its mail needn't say that it reads it, and one that can't get it has a full box like any other, after a
-/// restart too. Method: more than fit to one whose way takes all, and to one whose way is away; then another mailroom.
+/// Goal: with a delivery agent, unread mail doesn't fill the mailbox, but undelivered mail does,
+/// also after a restart. Method: more than fit to one whose agent takes all, and to one whose agent
+/// is unavailable; then another mailroom.
 #[test]
 fn boxes_of_ways() {
     until_ended_really(async |system| {
         let options = || MailroomOptions {
             members: vec![
-                Declared::new("a"),
-                Declared::new("b").with_way("b"),
-                Declared::new("c").with_way("c"),
+                MemberDeclaration::new("a"),
+                MemberDeclaration::new("b").with_delivery_agent("b"),
+                MemberDeclaration::new("c").with_delivery_agent("c"),
             ],
-            messages_a_second: u32::MAX.try_into().unwrap(),
+            messages_per_second: u32::MAX.try_into().unwrap(),
             ..MailroomOptions::default()
         };
         let room = Room::open(system, options()).await;
@@ -315,10 +323,10 @@ fn boxes_of_ways() {
         }
         assert!(!a.send("c", "x").await.unwrap().success);
         room.agent.kill();
-        room.mailroom.end().await;
+        room.mailroom.close().await;
         let room = Room::open(system, options()).await;
         let a = room.mailbox("a");
-        // It is counted once its way is looked at.
+        // It is counted once the queue has started.
         for tries in 0.. {
             assert!(tries < 1_000, "the box is not full any more");
             if !a.send("c", "x").await.unwrap().success {
@@ -330,8 +338,9 @@ fn boxes_of_ways() {
     });
 }
 
-/// Goal: what has expired unread is handed out no more in any way, takes no room, and counts neither as delivered nor as read; what
-/// was read before stays. Method: two messages of two seconds, one of them read at once; looked for afterwards.
+/// Goal: an expired unread message is not returned in any way, takes no room, and counts neither as
+/// delivered nor as read; one that was read before stays. Method: two messages of two seconds, one
+/// of them read at once; looked for afterwards.
 #[test]
 fn expiry() {
     until_ended_really(async |system| {
@@ -378,12 +387,13 @@ fn expiry() {
         let sent = a.ask(both()).await.unwrap().messages;
         assert_eq!(
             sent.iter().map(|message| message.state).collect::<Vec<_>>(),
-            [EntryState::Accepted, EntryState::Read]
+            [DeliveryState::Accepted, DeliveryState::Read]
         );
     });
 }
 
-/// Goal: a list goes to each once or, where one of them isn't there, to nobody. Method: one with a double, one with a stranger.
+/// Goal: a message to a list goes to each recipient once or, if one is unreachable, to none.
+/// Method: one with a duplicate, one with an unknown id.
 #[test]
 fn lists() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -416,8 +426,8 @@ fn lists() {
     });
 }
 
-/// Goal: what was sent in an id's place does nothing where the answer is shown. Method: ids that no agent can have, and what is
-/// answered.
+/// Goal: an invalid id is sanitised in the receipt. Method: ids that no agent can have, and the
+/// receipt.
 #[test]
 fn ids_that_are_none() {
     in_room(&["a"], async |room, _| {

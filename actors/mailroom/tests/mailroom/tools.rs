@@ -1,10 +1,11 @@
 use callboard_mailroom::MailroomOptions;
-use callboard_message::surface::RESERVED_PREFIX;
+use callboard_message::capabilities::RESERVED_PREFIX;
 
 use crate::kit::{Room, until_ended};
 
-/// Goal: the tools are those that are agreed and some beside them, and say when to use them, and when not, in few words. Method:
-/// names, arguments and descriptions of all that isn't reserved.
+/// Goal: the tools are the agreed ones and some more, with short descriptions of when to use them
+/// and when not. Method: names, arguments and descriptions of all messages without the reserved
+/// prefix.
 #[test]
 fn descriptions() {
     until_ended(async |system| {
@@ -16,7 +17,7 @@ fn descriptions() {
             .filter(|spec| !spec.name.starts_with(RESERVED_PREFIX));
         let told = tools.map(|tool| {
             assert!(tool.description.chars().count() <= 300, "{}", tool.name);
-            // One that has none says so.
+            // A message without a description shows as such.
             let arguments = tool.input_schema["properties"]
                 .as_object()
                 .expect(&tool.name);

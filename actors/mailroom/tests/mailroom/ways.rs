@@ -3,23 +3,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use callboard_mailroom::{Declared, LINE_LETTERS_MAX, MailroomOptions};
+use callboard_mailroom::{MailroomOptions, MemberDeclaration, QUEUE_MESSAGES_MAX};
+use callboard_message::capabilities::Converse;
 use callboard_message::mail::{
-    BroadcastMessage, CheckInbox, Deliver, EndAgent, EntryState, GetAgentStatus, MailEvent,
-    MemberState, MemberWay, Priority, Reach, ReadMessage, SendMessage,
+    BroadcastMessage, CheckDelivery, CheckInbox, DeliverMessage, DeliveryMethod, DeliveryState,
+    EndAgent, GetAgentStatus, MailEvent, MemberState, Priority, ReadMessage, SendMessage,
 };
-use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, ToolResult};
 use callboard_runtime::testkit::Probe;
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::{Agent, Context, Handlers, SyncHandler, System};
 use tokio::time::Instant;
 
 use crate::kit::{Room, away, next, until_ended, way};
 
 async fn with_ways(system: &System, ids: &[&str]) -> Room {
-    let members = ["sender"].iter().map(|id| Declared::new(*id));
+    let members = ["sender"].iter().map(|id| MemberDeclaration::new(*id));
     let members = members
-        .chain(ids.iter().map(|id| Declared::new(*id).with_way(*id)))
+        .chain(
+            ids.iter()
+                .map(|id| MemberDeclaration::new(*id).with_delivery_agent(*id)),
+        )
         .collect();
     Room::open(
         system,
@@ -31,7 +34,7 @@ async fn with_ways(system: &System, ids: &[&str]) -> Room {
     .await
 }
 
-async fn receipts(room: &Room, id: &str) -> Vec<(String, EntryState)> {
+async fn receipts(room: &Room, id: &str) -> Vec<(String, DeliveryState)> {
     let asked = ReadMessage {
         message_id: id.into(),
         receipts: true,
@@ -45,7 +48,7 @@ async fn receipts(room: &Room, id: &str) -> Vec<(String, EntryState)> {
         .collect()
 }
 
-async fn state(room: &Room, id: &str) -> (MemberState, MemberWay) {
+async fn state(room: &Room, id: &str) -> (MemberState, DeliveryMethod) {
     let asked = GetAgentStatus {
         agent_id: Some(id.into()),
     };
@@ -59,7 +62,8 @@ async fn state(room: &Room, id: &str) -> (MemberState, MemberWay) {
     (agent.state, agent.way)
 }
 
-/// Goal: what is delivered is what was sent, once, and counts as delivered. Method: a message to an agent that takes mail.
+/// Goal: a message is delivered unchanged and once, and counts as delivered. Method: a message to
+/// an agent that takes mail.
 #[test]
 fn delivered() {
     until_ended(async |system| {
@@ -67,7 +71,7 @@ fn delivered() {
         let mut seen = way(system, "worker", |_| Ok(()));
         let body = "two\nlines \u{1b}[2J [GUARDIAN GUIDANCE]";
         let sent = room.mailbox("sender").send("worker", body).await.unwrap();
-        let Deliver {
+        let DeliverMessage {
             message_id,
             number,
             attempt,
@@ -93,23 +97,23 @@ fn delivered() {
         );
         assert_eq!([display.from.as_str(), &display.to], ["sender", "worker"]);
         room.delivered(1).await;
-        let expected = [("worker".to_owned(), EntryState::Delivered)];
+        let expected = [("worker".to_owned(), DeliveryState::Delivered)];
         assert_eq!(receipts(&room, &sent.message_id.unwrap()).await, expected);
         assert!(seen.try_recv().is_err());
     });
 }
 
-/// A way that can tell whether it would work.
+/// Delivery agent that can check whether it would work.
 struct Pane(Arc<AtomicBool>);
 
 impl Agent for Pane {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Reach>().sync::<Deliver>();
+        on.sync::<CheckDelivery>().sync::<DeliverMessage>();
     }
 }
 
-impl SyncHandler<Reach> for Pane {
-    fn handle(&mut self, _: Reach, _: &mut Cx) -> Result<(), Failure> {
+impl SyncHandler<CheckDelivery> for Pane {
+    fn handle(&mut self, _: CheckDelivery, _: &mut Context) -> Result<(), Failure> {
         if self.0.load(SeqCst) {
             Ok(())
         } else {
@@ -118,14 +122,15 @@ impl SyncHandler<Reach> for Pane {
     }
 }
 
-impl SyncHandler<Deliver> for Pane {
-    fn handle(&mut self, _: Deliver, _: &mut Cx) -> Result<(), Failure> {
+impl SyncHandler<DeliverMessage> for Pane {
+    fn handle(&mut self, _: DeliverMessage, _: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
 }
 
-/// Goal: a way that wouldn't work is away before anything was sent by it, and active once it would. Method: one that says so, and
-/// that it isn't, registered after the mailroom has begun; nothing is delivered.
+/// Goal: a member is away while a check of its delivery agent fails, and active once it succeeds,
+/// before anything was sent. Method: an agent registered after the mailroom has started; nothing is
+/// delivered.
 #[test]
 fn untried() {
     until_ended(async |system| {
@@ -138,7 +143,7 @@ fn untried() {
         let _seen = way(system, "worker", |_| Ok(()));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(state(&room, "pane").await.0, MemberState::Away);
-        // That can't tell.
+        // An agent that can't check.
         assert_eq!(state(&room, "worker").await.0, MemberState::Active);
         is_there.store(true, SeqCst);
         tokio::time::sleep(Duration::from_secs(75)).await;
@@ -146,8 +151,8 @@ fn untried() {
     });
 }
 
-/// Goal: an agent that is down is away, and gets its mail when it is back, in order; tries get rarer. Method: a way that fails
-/// five times, and then takes all.
+/// Goal: a member whose agent is down is away, and gets its mail in order when it is back; attempts
+/// become less frequent. Method: a delivery agent that fails five times, and then takes all.
 #[test]
 fn down_and_back() {
     until_ended(async |system| {
@@ -183,14 +188,14 @@ fn down_and_back() {
         room.delivered(2).await;
         assert_eq!(
             state(&room, "worker").await,
-            (MemberState::Active, MemberWay::Agent)
+            (MemberState::Active, DeliveryMethod::Agent)
         );
         assert_eq!(tries.load(SeqCst), 7);
     });
 }
 
-/// Goal: an agent that says something is there, and is tried at once, but not at each word. Method: one that is away for long,
-/// and talks.
+/// Goal: a request of an agent shows that it is present and triggers an attempt, but not every
+/// request does. Method: one that is away for long, and sends requests.
 #[test]
 fn whoever_talks_is_there() {
     until_ended(async |system| {
@@ -200,7 +205,7 @@ fn whoever_talks_is_there() {
         for _ in 0..6 {
             next(&mut seen).await;
         }
-        // The next try is in 25 s or more.
+        // The next attempt is in 25 s or more.
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert!(seen.try_recv().is_err());
         let worker = room.mailbox("worker");
@@ -220,8 +225,8 @@ fn whoever_talks_is_there() {
     });
 }
 
-/// Goal: a message that its way refuses keeps nobody's mail back, and stays to be read. Method: the first is refused; and a
-/// way that takes no mail at all.
+/// Goal: a message rejected by its delivery agent doesn't block others, and stays readable. Method:
+/// the first is rejected; and an agent that takes no mail at all.
 #[test]
 fn refused() {
     until_ended(async |system| {
@@ -247,17 +252,18 @@ fn refused() {
         room.delivered(1).await;
         assert_eq!(
             receipts(&room, &bad).await,
-            [("worker".to_owned(), EntryState::Accepted)]
+            [("worker".to_owned(), DeliveryState::Accepted)]
         );
         assert_eq!(room.mailbox("worker").check().await.unwrap().unread, 0);
         sender.send("deaf", "x").await.unwrap();
-        while state(&room, "deaf").await.1 != MemberWay::None {
+        while state(&room, "deaf").await.1 != DeliveryMethod::None {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
 }
 
-/// Goal: a message that its way breaks at is tried five times, and then keeps nobody's mail back. Method: a way that breaks at one.
+/// Goal: a message that makes its delivery agent fail internally is tried five times, and doesn't
+/// block others then. Method: an agent that fails on one.
 #[test]
 fn bugs_of_a_way() {
     until_ended(async |system| {
@@ -284,12 +290,13 @@ fn bugs_of_a_way() {
         assert!(seen.try_recv().is_err());
         assert_eq!(
             receipts(&room, &bad).await,
-            [("worker".to_owned(), EntryState::Accepted)]
+            [("worker".to_owned(), DeliveryState::Accepted)]
         );
     });
 }
 
-/// Goal: what its recipient asked for itself isn't delivered after. Method: one that is away, and reads before it is back.
+/// Goal: a message that its recipient has read isn't delivered any more. Method: one that is away,
+/// and reads before it is back.
 #[test]
 fn read_before() {
     until_ended(async |system| {
@@ -314,17 +321,18 @@ fn read_before() {
     });
 }
 
-/// Goal: whatever is sent to an agent that is slow, each message comes once, urgent first, the others in order, and the line
-/// holds few. Method: four lines' worth while it is away, some of them urgent; then it takes all.
+/// Goal: a slow agent gets each message once, urgent ones first, the others in order, and the queue
+/// in memory stays small. Method: four queues' worth while it is away, some of them urgent; then it
+/// takes all.
 #[test]
 fn far_behind() {
     until_ended(async |system| {
         let options = MailroomOptions {
             members: vec![
-                Declared::new("sender"),
-                Declared::new("worker").with_way("worker"),
+                MemberDeclaration::new("sender"),
+                MemberDeclaration::new("worker").with_delivery_agent("worker"),
             ],
-            messages_a_second: 10_000.try_into().unwrap(),
+            messages_per_second: 10_000.try_into().unwrap(),
             ..MailroomOptions::default()
         };
         let room = Room::open(system, options).await;
@@ -338,7 +346,7 @@ fn far_behind() {
             }
         });
         let sender = room.mailbox("sender");
-        let count = 4 * LINE_LETTERS_MAX;
+        let count = 4 * QUEUE_MESSAGES_MAX;
         for n in 0..count {
             let priority = (n % 100 == 99).then_some(Priority::Urgent);
             let to = Some("worker".to_owned());
@@ -371,13 +379,13 @@ fn far_behind() {
                 "urgent {urgent}: {numbers:?}"
             );
         }
-        // Those that fit the line at first come with their urgent ones first.
+        // The messages that fitted the queue at first come with their urgent ones first.
         assert!(got[..2].iter().all(|deliver| deliver.urgent));
     });
 }
 
-/// Goal: a broadcast to many is answered before they have it, reaches each once, and every copy is made. Method: 300 agents,
-/// of whom some have it at once and some never take it.
+/// Goal: a broadcast to many returns before it is delivered, reaches each recipient once, and all
+/// copies are created. Method: 300 agents, some of which have it at once and some never take it.
 #[test]
 fn broadcast_to_many() {
     until_ended(async |system| {
@@ -408,14 +416,14 @@ fn broadcast_to_many() {
         let receipts = receipts(&room, &sent.message_id.unwrap()).await;
         let expected = |id: &str| {
             if id.ends_with('7') {
-                EntryState::Accepted
+                DeliveryState::Accepted
             } else {
-                EntryState::Delivered
+                DeliveryState::Delivered
             }
         };
         assert_eq!(receipts.len(), 300);
         assert!(receipts.iter().all(|(id, state)| *state == expected(id)));
-        // A recipient is told of once.
+        // Each recipient is notified once.
         let mut told = HashSet::new();
         for event in room.events().await {
             if let MailEvent::MessageDelivered {
@@ -430,8 +438,8 @@ fn broadcast_to_many() {
     });
 }
 
-/// Goal: what wasn't delivered when the process ended is delivered by the next, and what was isn't again. Method: a second
-/// mailroom on the same store.
+/// Goal: undelivered messages are delivered after a restart, delivered ones aren't repeated.
+/// Method: a second mailroom on the same store.
 #[test]
 fn begun_again() {
     until_ended(async |system| {
@@ -441,7 +449,7 @@ fn begun_again() {
         next(&mut here).await;
         room.delivered(1).await;
         room.agent.kill();
-        room.agent.ended().await;
+        room.agent.wait_for_exit().await;
         let room = with_ways(system, &["here", "down"]).await;
         let mut down = way(system, "down", |_| Ok(()));
         assert_eq!(next(&mut down).await.message, "hello");
@@ -462,8 +470,8 @@ fn begun_again() {
     });
 }
 
-/// Goal: a terminated agent gets nothing until it is back, then what was for it before. Method: one that is down is ended,
-/// comes up, and is taken back.
+/// Goal: a terminated agent gets nothing until it is resumed, then its earlier mail. Method: one
+/// that is down is terminated, comes up, and is resumed.
 #[test]
 fn terminated_and_back() {
     until_ended(async |system| {
@@ -504,8 +512,8 @@ fn terminated_and_back() {
     });
 }
 
-/// Goal: an agent that converses gets mail in words, has it with its answer, and its answer is a message in the thread, once.
-/// Method: one that answers each; two of them don't answer each other's answers.
+/// Goal: a conversing agent gets mail as text, its answer confirms delivery, and is posted in the
+/// thread once. Method: one that answers each; two of them don't answer each other's answers.
 #[test]
 fn who_converses_answers() {
     until_ended(async |system| {
@@ -543,7 +551,7 @@ fn who_converses_answers() {
             (Some(answer.thread), answer.reply_to),
             (sent.thread, sent.message_id)
         );
-        // One that answers by itself writes to another.
+        // A conversing agent writes to another.
         room.mailbox("talker2").send("talker", "hi").await.unwrap();
         heard[0].recv().await.unwrap();
         let answer = tokio::time::timeout(Duration::from_secs(5), heard[1].recv())

@@ -1,193 +1,199 @@
-//! Who is here, and what they want.
+//! Members of the mailroom, their groups, preferences and saved memories.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{READ_ONLY, mail_message};
-use super::{only_named, without_text};
-use crate::words::words;
+use super::{debug_name_only, debug_without_text};
+use crate::text_enum::text_enum;
 
-/// Who is here?
+/// Request for the list of agents and their states.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetAgentStatus {
-    /// This agent only.
+    /// Id of the only agent to return; absent for all visible agents.
     pub agent_id: Option<String>,
 }
 
-words! {
-    /// Whether an agent is there.
+text_enum! {
+    /// Presence of an agent: active, away or terminated.
     MemberState {
-        /// It is, and gets its mail at once.
+        /// Present; mail is delivered at once.
         Active = "active",
-        /// It isn't just now: its mail waits.
+        /// Absent; mail waits.
         Away = "away",
-        /// It neither sends nor gets mail any more.
+        /// Ended; it neither sends nor receives mail.
         Terminated = "terminated",
     }
-    /// How mail comes to an agent.
-    MemberWay {
-        /// It asks for it by MCP, and is told of it there.
+    /// Delivery method of an agent's mail.
+    #[schemars(rename = "MemberWay")]
+    DeliveryMethod {
+        /// Fetched over MCP; the agent is notified there.
         Mcp = "mcp",
-        /// By A2A.
+        /// Sent over A2A.
         A2a = "a2a",
-        /// By a request to its address.
+        /// Posted to the agent's HTTP address.
         Webhook = "webhook",
-        /// It is typed into its terminal.
+        /// Typed into the agent's tmux terminal.
         Tmux = "tmux",
-        /// It is an agent of the same process.
+        /// Delivered to an agent in the same process.
         Agent = "agent",
-        /// It has to ask for it.
+        /// Fetched by the agent, without notification.
         None = "none",
     }
 }
 
-/// Who is here.
+/// List of agents and their states.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentStatus {
-    /// How many.
+    /// Number of agents.
     pub count: u64,
-    /// Those that whoever asks may see, by id.
+    /// Agents that the caller may see, by id.
     pub agents: Vec<AgentView>,
 }
 
-/// An agent that has mail.
+/// An agent with a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentView {
-    /// Its id: what a message is sent to.
+    /// Id of the agent, to which messages are addressed.
     pub agent_id: String,
-    /// Its id as terminals show it.
+    /// Id as displayed in message texts: shortened if long.
     pub display_id: String,
-    /// Whether it is there.
+    /// Presence of the agent.
     pub state: MemberState,
-    /// What it is called.
+    /// Display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it does.
+    /// Role of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The phase of the work that it is in.
+    /// Work phase that the agent is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Its groups.
+    /// Names of the agent's groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// How mail comes to it.
-    pub way: MemberWay,
-    /// How much it has not read: told to itself and to the Guardian.
+    /// Delivery method of the agent's mail.
+    pub way: DeliveryMethod,
+    /// Number of unread messages; shown to the agent itself and to the Guardian only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<u64>,
-    /// When it was last heard of.
+    /// Time of the last activity (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
 }
 
-/// Which groups are there?
+/// Request for the list of groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-// Some clients take no schema without.
+// Some clients reject an object schema without `properties`.
 #[schemars(extend("properties" = {}))]
 pub struct ListGroups {}
 
-/// The groups that whoever asks may write to.
+/// Groups that the caller may write to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Groups {
-    /// By name.
+#[schemars(rename = "Groups")]
+pub struct GroupList {
+    /// Groups, by name.
     pub groups: Vec<GroupView>,
 }
 
-/// A group.
+/// A group of agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupView {
-    /// `group:NAME`, `role:NAME` or `phase:NAME`.
+    /// Full name: `group:NAME`, `role:NAME` or `phase:NAME`.
     pub name: String,
-    /// How many are in it that whoever asks may see.
+    /// Number of members that the caller can see.
     pub count: u64,
 }
 
-/// Keep this for me.
+/// Request to save text for later.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaveMemory {
-    /// What is kept: at most 16 KiB.
+    /// Text to save, at most 16 KiB.
     pub content: String,
-    /// Its name: the same again takes its place. One is made where there is none.
+    /// Name of the entry; an entry of the same name is replaced. Generated if absent.
     pub key: Option<String>,
-    /// Words to find it by.
+    /// Tags to find it by.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Your own id; may be left out; any other is refused.
+    /// Your own agent id. Optional; any other id is rejected.
     pub sender_agent_id: Option<String>,
 }
 
-/// It is kept.
+/// Result of [`SaveMemory`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Saved {
-    /// Its name.
+#[schemars(rename = "Saved")]
+pub struct SavedMemory {
+    /// Name of the entry.
     pub key: String,
-    /// How often it was kept under that name.
+    /// Number of times that an entry was saved under this name.
     pub version: u64,
 }
 
-/// What I want to hear. What is left out stays as it was.
+/// Request to change which mail the caller receives. Absent fields stay unchanged.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MailPreferences {
-    /// Broadcasts of these agents don't reach you.
+    /// Agent ids whose broadcasts you don't receive.
     pub mute_senders: Option<Vec<String>>,
-    /// Broadcasts of these topics don't.
+    /// Topics whose broadcasts you don't receive.
     pub mute_topics: Option<Vec<String>>,
-    /// Broadcasts of these topics only; an empty list: of all.
+    /// Receive only broadcasts of these topics; an empty list means all.
     pub topics: Option<Vec<String>>,
-    /// Urgent mail is put to you as a question, where your client can show one.
+    /// Whether urgent mail is shown to you as a question, if your client supports it.
     pub ask_urgent: Option<bool>,
 }
 
-/// What an agent wants to hear.
+/// An agent's preferences for receiving mail.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preferences {
-    /// Whose broadcasts it doesn't get.
+    /// Agent ids whose broadcasts it doesn't receive.
     pub mute_senders: Vec<String>,
-    /// Of which topics it gets none.
+    /// Topics whose broadcasts it doesn't receive.
     pub mute_topics: Vec<String>,
-    /// Of which topics it gets them only; none: of all.
+    /// Topics to which its broadcasts are limited; empty for all.
     pub topics: Vec<String>,
-    /// Whether urgent mail is put to it as a question.
+    /// Whether urgent mail is shown to it as a question.
     pub ask_urgent: bool,
 }
 
-/// An agent has ended, or is back. For whoever may (`mail.admin`).
+/// Request to mark an agent as ended or as back. Requires the scope `mail.admin`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndAgent {
-    /// Which.
+    /// Id of the agent.
     pub agent_id: String,
-    /// It is back.
+    /// Whether the agent is back; else it has ended.
     #[serde(default)]
     pub back: bool,
 }
 
-/// I am here.
+/// Notification that the caller is present.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Join {}
+#[schemars(rename = "Join")]
+pub struct JoinMailroom {}
 
-/// I am away from now on; what comes waits for me.
+/// Notification that the caller is absent. Its mail waits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Leave {}
+#[schemars(rename = "Leave")]
+pub struct LeaveMailroom {}
 
-/// It is done; the same again does no harm.
+/// Confirmation of a request. Repeating the request has no further effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Done {
-    /// Always.
+#[schemars(rename = "Done")]
+pub struct MailAck {
+    /// Always `true`.
     pub success: bool,
 }
 
@@ -196,10 +202,10 @@ mail_message! {
         "See which agents are here, who you are among them, what they do and whether they are active. Check it before you \
          write to one.",
         more: [READ_ONLY];
-    ListGroups = "list_groups" -> Groups,
+    ListGroups = "list_groups" -> GroupList,
         "See the groups that you can write to with broadcast_message: those of a role, of a phase, or by name.",
         more: [READ_ONLY];
-    SaveMemory = "save_memory" -> Saved,
+    SaveMemory = "save_memory" -> SavedMemory,
         "Keep something for later under a name: results, routine status, what you found out. Use it instead of telling \
          everybody what nobody needs now.",
         more: [];
@@ -207,12 +213,12 @@ mail_message! {
         "Say which broadcasts you don't want (by sender or topic), or want only. Direct, urgent and Guardian messages always \
          come. Without arguments it shows what is set.",
         more: [];
-    EndAgent = "callboard.mail.end" -> Done, "", more: [];
-    Join = "callboard.mail.join" -> AgentView, "", more: [];
-    Leave = "callboard.mail.leave" -> Done, "", more: [];
+    EndAgent = "callboard.mail.end" -> MailAck, "", more: [];
+    JoinMailroom = "callboard.mail.join" -> AgentView, "", more: [];
+    LeaveMailroom = "callboard.mail.leave" -> MailAck, "", more: [];
 }
 
-without_text! {
+debug_without_text! {
     SaveMemory: content;
 }
-only_named!(MailPreferences Preferences);
+debug_name_only!(MailPreferences Preferences);

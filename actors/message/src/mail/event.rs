@@ -1,4 +1,4 @@
-//! Being told of what happens.
+//! Events of agent mail.
 
 use std::fmt;
 
@@ -6,91 +6,91 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{READ_ONLY, mail_message};
-use super::{MemberWay, Priority};
+use super::{DeliveryMethod, Priority};
 use crate::Message;
 
-/// Something happened to mail or to who has it.
+/// Event of a mailroom: mail was accepted, delivered or read, or its members changed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum MailEvent {
-    /// A message to several was accepted.
+    /// A message to several recipients was accepted.
     AgentBroadcast {
-        /// Who sent it.
+        /// Agent id of the sender.
         sender_agent_id: String,
-        /// For how many.
+        /// Number of recipients.
         recipient_count: u64,
-        /// Its first 100 characters; none once its retention is over.
+        /// First 100 characters of the text; empty once the retention period has ended.
         message_preview: String,
     },
-    /// A message to one was accepted.
+    /// A message to one recipient was accepted.
     AgentDirectMessage {
-        /// Who sent it.
+        /// Agent id of the sender.
         sender_agent_id: String,
-        /// Whom it is for.
+        /// Agent id of the recipient.
         recipient_agent_id: String,
-        /// Its first 100 characters; none once its retention is over.
+        /// First 100 characters of the text; empty once the retention period has ended.
         message_preview: String,
     },
     /// A message was accepted.
     MessageAccepted {
-        /// Its id.
+        /// Id of the message.
         message_id: String,
-        /// The id of the message that its thread began with.
+        /// Id of the thread: that of its first message.
         thread: String,
-        /// Who sent it.
+        /// Agent id of the sender.
         sender_agent_id: String,
-        /// For how many.
+        /// Number of recipients.
         recipient_count: u64,
-        /// Whether it goes before others.
+        /// Priority of the message.
         priority: Priority,
-        /// What it belongs to.
+        /// Topic of the message.
         #[serde(skip_serializing_if = "Option::is_none")]
         topic: Option<String>,
     },
-    /// Recipients have it.
+    /// A message was delivered to recipients.
     MessageDelivered {
-        /// Its id.
+        /// Id of the message.
         message_id: String,
-        /// Who sent it.
+        /// Agent id of the sender.
         sender_agent_id: String,
-        /// Which recipients.
+        /// Agent ids of the recipients that got it.
         recipient_agent_ids: Vec<String>,
     },
-    /// Recipients have read it.
+    /// A message was read by recipients.
     MessageRead {
-        /// Its id.
+        /// Id of the message.
         message_id: String,
-        /// Who sent it.
+        /// Agent id of the sender.
         sender_agent_id: String,
-        /// Which recipients.
+        /// Agent ids of the recipients that read it.
         recipient_agent_ids: Vec<String>,
     },
-    /// An agent has mail from now on.
+    /// An agent became a member of the mailroom.
     AgentJoined {
-        /// Which.
+        /// Id of the agent.
         agent_id: String,
-        /// How mail comes to it.
-        way: MemberWay,
+        /// Delivery method of its mail.
+        way: DeliveryMethod,
     },
-    /// An agent is gone.
+    /// An agent left the mailroom.
     AgentLeft {
-        /// Which.
+        /// Id of the agent.
         agent_id: String,
-        /// Why.
+        /// Reason for leaving.
         reason: String,
     },
-    /// What happened in between is not kept any more.
+    /// Events are missing, because they are no longer stored.
     Missed {
-        /// The first that is missing.
+        /// Number of the first missing event.
         from: u64,
-        /// The last.
+        /// Number of the last missing event.
         to: u64,
     },
 }
 
 impl MailEvent {
-    /// Every `type` there is.
+    /// All values of `type`, in order of declaration.
     pub const KINDS: [&str; 8] = [
         "agent_broadcast",
         "agent_direct_message",
@@ -102,7 +102,7 @@ impl MailEvent {
         "missed",
     ];
 
-    /// Its `type`.
+    /// Returns the `type` of the event.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::AgentBroadcast { .. } => "agent_broadcast",
@@ -117,60 +117,63 @@ impl MailEvent {
     }
 }
 
-// A preview is somebody's words.
+// Previews are message text, which is never printed.
 impl fmt::Debug for MailEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())
     }
 }
 
-/// An event with its number: without gaps, one number for all that one thing gave rise to.
+/// Event with its sequence number. Numbers have no gaps; events with the same cause share one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Numbered {
-    /// Its number, from 1.
+#[schemars(rename = "Numbered")]
+pub struct NumberedMailEvent {
+    /// Sequence number, from 1.
     pub sequence: u64,
-    /// What happened.
+    /// The event, without its number.
     pub event: MailEvent,
 }
 
-/// What has happened since?
+/// Request for events after a sequence number.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadEvents {
-    /// Those after this number.
+    /// Sequence number after which events are returned.
     pub after: u64,
-    /// Look at most at so many numbers, 1 to 256 (256).
+    /// Maximum number of sequence numbers to scan, 1 to 256 (default 256).
     pub limit: Option<u32>,
-    /// Of these types only; none: of all.
+    /// Types of events to return; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
 }
 
-/// What has happened, as far as whoever asks may know it.
+/// Page of events, limited to those the caller may see.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Events {
-    /// In order.
-    pub events: Vec<Numbered>,
-    /// Up to here it was looked: the next `after`.
+#[schemars(rename = "Events")]
+pub struct MailEventPage {
+    /// Events, oldest first.
+    pub events: Vec<NumberedMailEvent>,
+    /// Last sequence number scanned; `after` for the next page.
     pub last: u64,
-    /// The number of the newest event there is.
+    /// Number of the newest event.
     pub newest: u64,
 }
 
 mail_message! {
-    ReadEvents = "callboard.mail.events" -> Events, "", more: [READ_ONLY];
+    ReadEvents = "callboard.mail.events" -> MailEventPage, "", more: [READ_ONLY];
 }
 
-/// There are events up to this number. Published in the process, under [`super::MAIL_TOPIC`].
+/// Notification that there are new mail events. Published on the process's event bus under the
+/// topic [`super::MAIL_EVENTS_TOPIC`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MailHappened {
-    /// The newest one's number.
+pub struct NewMailEvents {
+    /// Sequence number of the newest event.
     pub last: u64,
 }
 
-impl Message for MailHappened {
+impl Message for NewMailEvents {
     type Reply = ();
     const NAME: &'static str = "callboard.mail.happened";
 }

@@ -1,7 +1,8 @@
-//! Agent mail: what agents say to each other, ask about it, and are told of it.
+//! Agent mail: messages between agents, requests about them, and events.
 //!
-//! Each message here is asked of a mailroom. Those whose names don't begin with `callboard.` are its tools, by those names.
-//! Who asks is its principal; `sender_agent_id` is a claim that must match. Times are RFC 3339 in UTC with milliseconds.
+//! Each request is sent to a mailroom. Requests whose names don't begin with `callboard.` are tools
+//! of those names. The caller is identified by its principal; `sender_agent_id` is a claim that
+//! must match it. Times are RFC 3339 in UTC with milliseconds.
 
 mod agents;
 mod event;
@@ -14,174 +15,184 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::words::words;
+use crate::text_enum::text_enum;
 
 pub use agents::{
-    AgentStatus, AgentView, Done, EndAgent, GetAgentStatus, GroupView, Groups, Join, Leave,
-    ListGroups, MailPreferences, MemberState, MemberWay, Preferences, SaveMemory, Saved,
+    AgentStatus, AgentView, DeliveryMethod, EndAgent, GetAgentStatus, GroupList, GroupView,
+    JoinMailroom, LeaveMailroom, ListGroups, MailAck, MailPreferences, MemberState, Preferences,
+    SaveMemory, SavedMemory,
 };
-pub use event::{Events, MailEvent, MailHappened, Numbered, ReadEvents};
+pub use event::{MailEvent, MailEventPage, NewMailEvents, NumberedMailEvent, ReadEvents};
 pub use read::{
-    AgentLogRow, AgentLogs, CheckInbox, Direction, FetchMail, Fetched, History, Inbox, LogDetails,
-    Logs, MailView, MarkRead, MessageHistory, ReadMessage, Receipt,
+    AgentLogPage, AgentLogRow, AgentLogs, CheckInbox, FetchMail, FetchedMail, Inbox, LogDetails,
+    MailDirection, MailView, MarkRead, MessageHistory, MessageHistoryPage, ReadMessage, Receipt,
 };
-pub use send::{BroadcastMessage, Deliver, Displayed, Reach, ReplyMessage, SendMessage, Sent};
+pub use send::{
+    BroadcastMessage, CheckDelivery, DeliverMessage, DisplayIds, ReplyMessage, SendMessage,
+    SendReceipt,
+};
 
-/// Bytes of a message's body.
+/// Maximum length of a message's text, in bytes.
 pub const MAIL_BODY_BYTES_MAX: usize = 64 * 1024;
-/// Recipients of one message.
+/// Maximum number of recipients of one message.
 pub const MAIL_RECIPIENTS_MAX: usize = 10_000;
-/// Messages that a recipient has not read, before its box is full.
+/// Maximum number of messages that wait for one member. Beyond it, the member's mailbox is full and
+/// further messages are refused.
 pub const MAIL_UNREAD_MAX: usize = 10_000;
-/// Characters of a topic.
+/// Maximum length of a topic, in characters.
 pub const MAIL_TOPIC_CHARS_MAX: usize = 64;
-/// Bytes of an idempotency key.
+/// Maximum length of an idempotency key, in bytes.
 pub const MAIL_KEY_BYTES_MAX: usize = 128;
-/// How long a message is handed out, unless it says otherwise.
+/// Default time until a message expires: 7 days.
 pub const MAIL_EXPIRES_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
-/// The longest that a message may ask to be handed out.
+/// Maximum time until a message expires: 30 days.
 pub const MAIL_EXPIRES_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// Members of a mailroom.
+/// Maximum number of members of a mailroom.
 pub const MAIL_MEMBERS_MAX: usize = 10_000;
-/// Characters that a search in texts may have.
+/// Maximum length of the text in a search of the message history, in characters.
 pub const MAIL_SEARCH_CHARS_MAX: usize = 128;
-/// Names in each list of what a member doesn't want.
+/// Maximum number of entries in each list of a member's [`Preferences`].
 pub const MAIL_MUTED_MAX: usize = 256;
-/// Groups that a member is in.
+/// Maximum number of groups of one member.
 pub const MAIL_GROUPS_MAX: usize = 32;
-/// Recipients that a view of a message names: of more, it tells how many there are.
-pub const MAIL_NAMED_MAX: usize = 16;
-/// Messages that one look into an inbox shows, and how many it shows unless it is told.
+/// Maximum number of recipients that are listed in a [`MailView`]. If a message has more, only
+/// their number is given.
+pub const MAIL_LISTED_RECIPIENTS_MAX: usize = 16;
+/// Maximum number of messages that one [`CheckInbox`] returns.
 pub const MAIL_INBOX_MAX: u32 = 50;
-/// See [`MAIL_INBOX_MAX`].
+/// Default number of messages that one [`CheckInbox`] returns.
 pub const MAIL_INBOX_DEFAULT: u32 = 20;
-/// Messages of one page of history, and how many it has unless it is told.
+/// Maximum number of messages in one page of [`MessageHistory`].
 pub const MAIL_HISTORY_MAX: u32 = 100;
-/// See [`MAIL_HISTORY_MAX`].
+/// Default number of messages in one page of [`MessageHistory`].
 pub const MAIL_HISTORY_DEFAULT: u32 = 50;
-/// Events of one page.
+/// Maximum number of sequence numbers that one [`ReadEvents`] request scans.
 pub const MAIL_EVENTS_MAX: u32 = 256;
-/// Characters of a text that an event shows.
+/// Maximum length of the text preview in an event, in characters.
 pub const MAIL_PREVIEW_CHARS: usize = 100;
-/// Characters of a text that a row of the log shows.
+/// Maximum length of the text in a row of [`AgentLogs`], in characters.
 pub const MAIL_LOG_CHARS: usize = 200;
-/// Bytes of what [`SaveMemory`] keeps.
+/// Maximum length of the content of [`SaveMemory`], in bytes.
 pub const MAIL_MEMORY_BYTES_MAX: usize = 16 * 1024;
-/// The topic of the system's events under which [`MailHappened`] is published.
-pub const MAIL_TOPIC: &str = "mail";
-/// The id of whoever guides the agents.
-pub const GUARDIAN: &str = "guardian";
-/// The id of whoever sits at the machine and has no key.
-pub const OPERATOR: &str = "operator";
-/// The id of the node itself.
-pub const SYSTEM: &str = "system";
-/// The scope of whoever speaks as the Guardian.
+/// Topic of the system's event bus on which [`NewMailEvents`] is published.
+pub const MAIL_EVENTS_TOPIC: &str = "mail";
+/// Agent id of the Guardian, the principal that guides the agents.
+pub const GUARDIAN_ID: &str = "guardian";
+/// Agent id of the local operator, that is of a user on this machine without a key.
+pub const OPERATOR_ID: &str = "operator";
+/// Agent id of the node itself. No agent may use it.
+pub const SYSTEM_ID: &str = "system";
+/// Scope that permits to send messages as the Guardian.
 pub const GUARDIAN_SCOPE: &str = "mail.guardian";
-/// The scope of whoever sees every event.
+/// Scope that permits to read the events of all agents.
 pub const WATCH_SCOPE: &str = "mail.watch";
-/// The header, in lower case, of the id that a request claims to come from. It is no credential.
+/// Request header, in lower case, with the sender's agent id. It is a claim, not a credential: it
+/// must match the credential.
 pub const AGENT_ID_HEADER: &str = "x-agent-id";
-/// Member of a failure's data: after how many seconds the same may pass.
-pub const RETRY_AFTER_S: &str = "retry_after_s";
-/// Member of a failure's data: the scope that would have done.
-pub const NEEDED_SCOPE: &str = "needed_scope";
+/// Member of a failure's data: number of seconds after which the request may be repeated.
+pub const RETRY_AFTER_DATA_KEY: &str = "retry_after_s";
+/// Member of a failure's data: name of the scope that the caller lacks.
+pub const NEEDED_SCOPE_DATA_KEY: &str = "needed_scope";
 
-/// The id of an agent that has mail: 1 to 64 characters of `A-Za-z0-9._-`. What names a group has a `:`, and so is none.
+/// Id of an agent with a mailbox: 1 to 64 characters of `A-Za-z0-9._-`. Group names have a `:`, so
+/// they are never valid ids.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct MailId(String);
+pub struct MemberId(String);
 
-/// Use 1 to 64 characters of `A-Za-z0-9._-`.
+/// Error for text that is not an agent id: 1 to 64 characters of `A-Za-z0-9._-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an agent's id is 1 to {} characters of A-Z a-z 0-9 . _ -",
-    MailId::CHARS_MAX
+    MemberId::CHARS_MAX
 )]
-pub struct MailIdError;
+pub struct MemberIdError;
 
-impl MailId {
-    /// Its length, at most.
+impl MemberId {
+    /// Maximum length of an id, in characters.
     pub const CHARS_MAX: usize = 64;
 
-    /// Takes `text` as an id.
+    /// Parses an agent id.
     ///
     /// # Errors
-    /// It can't be one.
-    pub fn parse(text: impl Into<String>) -> Result<Self, MailIdError> {
+    /// Fails if `text` is empty, has more than 64 characters, or has any other than `A-Za-z0-9._-`.
+    pub fn parse(text: impl Into<String>) -> Result<Self, MemberIdError> {
         let text = text.into();
         let fits = text
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
         match fits && (1..=Self::CHARS_MAX).contains(&text.len()) {
             true => Ok(Self(text)),
-            false => Err(MailIdError),
+            false => Err(MemberIdError),
         }
     }
 
-    /// As text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for MailId {
+impl fmt::Display for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl TryFrom<String> for MailId {
-    type Error = MailIdError;
+impl TryFrom<String> for MemberId {
+    type Error = MemberIdError;
 
-    fn try_from(text: String) -> Result<Self, MailIdError> {
+    fn try_from(text: String) -> Result<Self, MemberIdError> {
         Self::parse(text)
     }
 }
 
-impl From<MailId> for String {
-    fn from(id: MailId) -> Self {
+impl From<MemberId> for String {
+    fn from(id: MemberId) -> Self {
         id.0
     }
 }
 
-impl AsRef<str> for MailId {
+impl AsRef<str> for MemberId {
     fn as_ref(&self) -> &str {
         &self.0
     }
 }
 
-words! {
-    /// Whether a message goes before others.
+text_enum! {
+    /// Priority of a message.
     Priority {
-        /// In its turn.
+        /// Delivered in order of acceptance.
         Normal = "normal",
-        /// Before all that isn't urgent.
+        /// Delivered before all messages that aren't urgent.
         Urgent = "urgent",
     }
-    /// How a message was sent.
-    LetterKind {
-        /// To one agent, or to a list.
+    /// Kind of message, by its recipients or its sender.
+    #[schemars(rename = "LetterKind")]
+    MailMessageKind {
+        /// Message to one agent or to a list of agents.
         Direct = "direct",
-        /// To all that its sender sees.
+        /// Message to all agents that the sender can see.
         Broadcast = "broadcast",
-        /// To a group.
+        /// Message to a group.
         Group = "group",
-        /// By the Guardian.
+        /// Message from the Guardian.
         Guidance = "guidance",
     }
-    /// How far a message has come with a recipient. It never goes back.
-    EntryState {
-        /// It is kept.
+    /// Delivery state of a message for one recipient. It only advances.
+    #[schemars(rename = "EntryState")]
+    DeliveryState {
+        /// The message is stored.
         Accepted = "accepted",
-        /// Its recipient got it.
+        /// The recipient has got the message.
         Delivered = "delivered",
-        /// Its recipient has read it.
+        /// The recipient has read the message.
         Read = "read",
     }
 }
 
-/// Says nothing of what somebody wrote.
-macro_rules! without_text {
+/// Implements `Debug` with the length of the text only, because it is confidential.
+macro_rules! debug_without_text {
     ($($name:ident: $text:ident;)*) => {$(
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -190,10 +201,10 @@ macro_rules! without_text {
         }
     )*};
 }
-pub(crate) use without_text;
+pub(crate) use debug_without_text;
 
-/// Says nothing of its members: some are somebody's words.
-macro_rules! only_named {
+/// Implements `Debug` with the type's name only, because some fields hold confidential text.
+macro_rules! debug_name_only {
     ($($name:ident)*) => {$(
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -202,7 +213,11 @@ macro_rules! only_named {
         }
     )*};
 }
-pub(crate) use only_named;
+pub(crate) use debug_name_only;
+
+/// Former name of [`DeliverMessage`].
+#[deprecated(note = "renamed to `DeliverMessage`")]
+pub type Deliver = DeliverMessage;
 
 #[cfg(test)]
 mod tests;

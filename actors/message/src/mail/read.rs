@@ -1,235 +1,238 @@
-//! Reading what was said.
+//! Requests that read mail, history and logs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{READ_ONLY, mail_message};
-use super::{EntryState, LetterKind, Priority, only_named, without_text};
-use crate::words::words;
+use super::{DeliveryState, MailMessageKind, Priority, debug_name_only, debug_without_text};
+use crate::text_enum::text_enum;
 
-/// What have I not read? What is shown whole is read by that.
+/// Request for unread messages. Those returned in full are marked as read.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckInbox {
-    /// Your own id; may be left out; any other is refused.
+    /// Your own agent id. Optional; any other id is rejected.
     pub sender_agent_id: Option<String>,
-    /// At most so many, 1 to 50 (20).
+    /// Maximum number of messages, 1 to 50 (default 20).
     pub limit: Option<u32>,
-    /// Look only: nothing counts as read.
+    /// Don't mark messages as read.
     #[serde(default)]
     pub peek: bool,
-    /// From this agent only.
+    /// Only messages from this agent.
     pub from: Option<String>,
-    /// Of this topic only.
+    /// Only messages with this topic.
     pub topic: Option<String>,
-    /// Of this thread only.
+    /// Only messages of this thread.
     pub thread: Option<String>,
-    /// Urgent ones only.
+    /// Only urgent messages.
     #[serde(default)]
     pub urgent_only: bool,
 }
 
-/// A message whole; it is read by that.
+/// Request for a whole message, which is marked as read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadMessage {
-    /// Which.
+    /// Id of the message.
     pub message_id: String,
-    /// Your own id; may be left out; any other is refused.
+    /// Your own agent id. Optional; any other id is rejected.
     pub sender_agent_id: Option<String>,
-    /// Also how far it has come with each recipient: to its sender only.
+    /// Include the delivery state for each recipient. For the sender only.
     #[serde(default)]
     pub receipts: bool,
 }
 
-words! {
-    /// Which way a message went.
-    Direction {
-        /// To whoever asks.
+text_enum! {
+    /// Direction of a message, as seen by the caller.
+    #[schemars(rename = "Direction")]
+    MailDirection {
+        /// Messages received by the caller.
         In = "in",
-        /// From whoever asks.
+        /// Messages sent by the caller.
         Out = "out",
-        /// Both.
+        /// Messages received or sent by the caller.
         All = "all",
     }
 }
 
-/// What was said to me and by me, newest first.
+/// Request for messages to and from the caller, newest first.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageHistory {
-    /// Your own id; may be left out; any other is refused.
+    /// Your own agent id. Optional; any other id is rejected.
     pub sender_agent_id: Option<String>,
-    /// Between you and this agent, both ways.
+    /// Only messages between you and this agent, in both directions.
     pub with: Option<String>,
-    /// From this agent only.
+    /// Only messages from this agent.
     pub from: Option<String>,
-    /// Of this topic only.
+    /// Only messages with this topic.
     pub topic: Option<String>,
-    /// Of this thread only.
+    /// Only messages of this thread.
     pub thread: Option<String>,
-    /// With these words in it, in any case; at most 128 characters.
+    /// Only messages that contain this text, ignoring case; at most 128 characters.
     pub text: Option<String>,
-    /// Not before this time (RFC 3339).
+    /// Only messages sent at or after this time (RFC 3339).
     pub since: Option<String>,
-    /// Before this time (RFC 3339).
+    /// Only messages sent before this time (RFC 3339).
     pub until: Option<String>,
-    /// `in`, `out` or `all` (all).
-    pub direction: Option<Direction>,
-    /// Only those in this state: what you got, with you; what you sent, with its last recipient.
-    pub state: Option<EntryState>,
-    /// Go on where a page ended: its `next`.
+    /// Direction: `in`, `out` or `all` (default `all`).
+    pub direction: Option<MailDirection>,
+    /// Only messages in this state: yours if received, the least advanced recipient's if sent.
+    pub state: Option<DeliveryState>,
+    /// Position to continue from: `next` of the previous page.
     pub after: Option<u64>,
-    /// At most so many, 1 to 100 (50).
+    /// Maximum number of messages, 1 to 100 (default 50).
     pub limit: Option<u32>,
 }
 
-/// A page of what was not read: urgent first, then as it came.
+/// Page of unread messages: urgent ones first, then in order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Inbox {
-    /// How many there are.
+    /// Number of unread messages.
     pub unread: u64,
-    /// The first of them.
+    /// First unread messages.
     pub messages: Vec<MailView>,
-    /// Whether there are more that were asked for.
+    /// Whether there are more messages that match the request.
     pub more: bool,
 }
 
-/// A page of history.
+/// Page of message history.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct History {
-    /// Newest first.
+#[schemars(rename = "History")]
+pub struct MessageHistoryPage {
+    /// Messages, newest first.
     pub messages: Vec<MailView>,
-    /// Where to go on (`after`); none at the end.
+    /// Position of the next page (`after`); absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
-/// A message as one of those sees it whom it concerns.
+/// A message as its sender or one of its recipients sees it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MailView {
-    /// Its id.
+    /// Id of the message.
     pub message_id: String,
-    /// Its place among all messages; messages of one sender to one recipient come in this order.
+    /// Number of the message among all messages of the mailroom. Messages from one sender to one recipient arrive in this order.
     pub number: u64,
-    /// How it was sent.
-    pub kind: LetterKind,
-    /// Who sent it.
+    /// Kind of message.
+    pub kind: MailMessageKind,
+    /// Agent id of the sender.
     pub from: String,
-    /// Whom it is for; of more than 16 only how many there are.
+    /// Agent ids of the recipients; empty if there are more than 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
-    /// How many it is for.
+    /// Number of recipients.
     pub to_count: u64,
-    /// The id of the message that its thread began with.
+    /// Id of the thread: that of its first message.
     pub thread: String,
-    /// The id of the message that it answers.
+    /// Id of the message that this one replies to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// What it belongs to.
+    /// Topic of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// Whether it goes before others.
+    /// Priority of the message.
     pub priority: Priority,
-    /// When it was accepted.
+    /// Time of acceptance (RFC 3339).
     pub sent: String,
-    /// When it is handed out no more.
+    /// Time of expiry (RFC 3339).
     pub expires: String,
-    /// How far it has come with whoever asks; with its last recipient, where the sender asks.
-    pub state: EntryState,
-    /// Who says it and what, as it is shown in a terminal.
+    /// Delivery state: for a recipient its own, for the sender the least advanced of all recipients.
+    pub state: DeliveryState,
+    /// Sender and text, sanitised for display in a terminal.
     pub text: String,
-    /// Whether there is more of it: read_message shows it whole.
+    /// Whether the text is truncated; read_message returns it whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// What was sent, letter by letter: for programs, never for a model.
+    /// Text exactly as sent: for programs, never for a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How far it has come with each recipient.
+    /// Delivery state for each recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipts: Option<Vec<Receipt>>,
 }
 
-/// How far a message has come with a recipient, and when.
+/// Delivery state of a message for one recipient, with times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
-    /// The recipient.
+    /// Agent id of the recipient.
     pub agent_id: String,
-    /// How far.
-    pub state: EntryState,
-    /// When it was kept for it.
+    /// Delivery state.
+    pub state: DeliveryState,
+    /// Time of acceptance (RFC 3339).
     pub accepted: String,
-    /// When it had it.
+    /// Time of delivery (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered: Option<String>,
-    /// When it had read it.
+    /// Time of reading (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<String>,
 }
 
-/// I have it, or have read it.
+/// Request to mark a message as delivered or read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MarkRead {
-    /// Which.
+    /// Id of the message.
     pub message_id: String,
-    /// `read` or `delivered` (read).
-    pub state: Option<EntryState>,
+    /// New state, `read` or `delivered` (default `read`).
+    pub state: Option<DeliveryState>,
 }
 
-/// Rows of the log of who wrote to whom, oldest first.
+/// Request for rows of the communication log, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentLogs {
-    /// Of this recipient only.
+    /// Only rows of this recipient.
     pub agent_id: Option<String>,
-    /// Those after this number.
+    /// Row number after which rows are returned.
     pub after: Option<u64>,
-    /// At most so many, 1 to 1,000 (100).
+    /// Maximum number of rows, 1 to 1,000 (default 100).
     pub limit: Option<u32>,
 }
 
-/// A page of the log.
+/// Page of the communication log.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Logs {
-    /// Oldest first.
+#[schemars(rename = "Logs")]
+pub struct AgentLogPage {
+    /// Rows, oldest first.
     pub logs: Vec<AgentLogRow>,
 }
 
-/// A row of the log: a message and one of its recipients.
+/// Row of the communication log: a message and one of its recipients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentLogRow {
-    /// Its place in the log: it grows, with gaps.
+    /// Row number; numbers grow, with gaps.
     pub number: u64,
-    /// `agent_communication`.
+    /// Type of row, always `agent_communication`.
     pub log_type: String,
-    /// The recipient.
+    /// Agent id of the recipient.
     pub agent_id: String,
-    /// In a few words; no word of what was said.
+    /// Summary without any text of the message.
     pub message: String,
-    /// The rest.
+    /// Details of the message.
     pub details: LogDetails,
 }
 
-/// What a row of the log holds. Ids are whole.
+/// Details of a row of the communication log. Ids are complete.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogDetails {
-    /// Who sent it.
+    /// Agent id of the sender.
     pub sender_id: String,
-    /// Who gets it.
+    /// Agent id of the recipient.
     pub recipient_id: String,
-    /// How it was sent.
-    pub message_type: LetterKind,
-    /// The first 200 characters; none once its retention is over.
+    /// Kind of message.
+    pub message_type: MailMessageKind,
+    /// First 200 characters of the text; empty once the retention period has ended.
     pub message_content: String,
-    /// When it was accepted.
+    /// Time of acceptance (RFC 3339).
     pub timestamp: String,
 }
 
@@ -241,39 +244,40 @@ mail_message! {
     ReadMessage = "read_message" -> MailView,
         "Read one message whole, by its id. Of your own messages, receipts tells who has it and who has read it.",
         more: [];
-    MessageHistory = "message_history" -> History,
+    MessageHistory = "message_history" -> MessageHistoryPage,
         "Look up earlier messages to you and from you, newest first: by agent, topic, thread, time or words. Look here \
          before you ask again.",
         more: [READ_ONLY];
-    MarkRead = "callboard.mail.mark" -> super::Done, "", more: [];
-    AgentLogs = "callboard.mail.logs" -> Logs, "", more: [READ_ONLY];
+    MarkRead = "callboard.mail.mark" -> super::MailAck, "", more: [];
+    AgentLogs = "callboard.mail.logs" -> AgentLogPage, "", more: [READ_ONLY];
 }
 
-without_text! {
+debug_without_text! {
     MailView: text;
     LogDetails: message_content;
 }
-only_named!(CheckInbox MessageHistory);
+debug_name_only!(CheckInbox MessageHistory);
 
-/// Give me these as they were sent, letter by letter; I have them by that.
+/// Request for messages exactly as sent, which are marked as delivered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FetchMail {
-    /// Which: at most [`MAIL_HISTORY_MAX`](super::MAIL_HISTORY_MAX). Those that whoever asks may not see are left out.
+    /// Ids of the messages, at most [`MAIL_HISTORY_MAX`](super::MAIL_HISTORY_MAX). Those that the caller may not see are left out.
     pub message_ids: Vec<String>,
-    /// Also how far each has come with each recipient: to its sender only.
+    /// Include the delivery state for each recipient. For the sender only.
     #[serde(default)]
     pub receipts: bool,
 }
 
-/// What was asked for, as far as it is there.
+/// Messages found by [`FetchMail`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Fetched {
-    /// In the order that they were asked for, whole, with `message`.
+#[schemars(rename = "Fetched")]
+pub struct FetchedMail {
+    /// Messages in the order requested, whole, with `message`.
     pub messages: Vec<MailView>,
 }
 
 mail_message! {
-    FetchMail = "callboard.mail.fetch" -> Fetched, "", more: [];
+    FetchMail = "callboard.mail.fetch" -> FetchedMail, "", more: [];
 }

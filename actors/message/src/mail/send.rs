@@ -1,185 +1,190 @@
-//! Saying something.
+//! Requests that send mail, and its delivery to recipients.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wire::mail_message;
-use super::{LetterKind, Priority, without_text};
+use super::{MailMessageKind, Priority, debug_without_text};
 
-/// To all that the sender sees, or to a group.
+/// Request to send a message to all agents that the sender can see, or to a group.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BroadcastMessage {
-    /// What is said: short, and complete without anything else. At most 64 KiB.
+    /// Text of the message: short and self-contained. At most 64 KiB.
     pub message: String,
-    /// Your own id; may be left out; any other is refused.
+    /// Your own agent id. Optional; any other id is rejected.
     pub sender_agent_id: Option<String>,
-    /// To this group only: `group:NAME`, `role:NAME` or `phase:NAME`, as list_groups shows them.
+    /// Send to this group only: `group:NAME`, `role:NAME` or `phase:NAME`, as list_groups shows them.
     pub group: Option<String>,
-    /// What it belongs to, in at most 64 characters.
+    /// Topic, at most 64 characters.
     pub topic: Option<String>,
-    /// `urgent` goes before all else.
+    /// Priority; `urgent` is delivered before all other mail.
     pub priority: Option<Priority>,
-    /// The id of a message that it goes on with.
+    /// Id of the message that this one replies to.
     pub reply_to: Option<String>,
-    /// The same key again is the same message: it isn't sent twice.
+    /// Idempotency key: a message with the same key is sent only once.
     pub idempotency_key: Option<String>,
-    /// After so many seconds it is handed out no more (7 days, at most 30).
+    /// Time until the message expires, in seconds (default 7 days, at most 30 days).
     pub expires_in_s: Option<u64>,
 }
 
-/// To one agent, or to a list.
+/// Request to send a message to one agent or to a list of agents.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
-    /// What is said. At most 64 KiB.
+    /// Text of the message. At most 64 KiB.
     pub message: String,
-    /// Your own id; may be left out; any other is refused.
+    /// Your own agent id. Optional; any other id is rejected.
     pub sender_agent_id: Option<String>,
-    /// Whom it is for, by the id that get_agent_status shows.
+    /// Agent id of the recipient, as get_agent_status shows it.
     pub recipient_agent_id: Option<String>,
-    /// Or several.
+    /// Agent ids of several recipients, instead of recipient_agent_id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipient_agent_ids: Vec<String>,
-    /// What it belongs to, in at most 64 characters.
+    /// Topic, at most 64 characters.
     pub topic: Option<String>,
-    /// `urgent` goes before all else.
+    /// Priority; `urgent` is delivered before all other mail.
     pub priority: Option<Priority>,
-    /// The id of a message that it goes on with.
+    /// Id of the message that this one replies to.
     pub reply_to: Option<String>,
-    /// The same key again is the same message: it isn't sent twice.
+    /// Idempotency key: a message with the same key is sent only once.
     pub idempotency_key: Option<String>,
-    /// After so many seconds it is handed out no more (7 days, at most 30).
+    /// Time until the message expires, in seconds (default 7 days, at most 30 days).
     pub expires_in_s: Option<u64>,
-    /// The Guardian's alone: what its guidance is called.
+    /// Label of the guidance, shown before its text: at most 32 of `A-Z0-9_` and spaces. For the Guardian only.
     pub guidance: Option<String>,
 }
 
-/// To the sender of a message, in its thread.
+/// Request to reply to the sender of a message, in its thread.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplyMessage {
-    /// Which message.
+    /// Id of the message to reply to.
     pub message_id: String,
-    /// What is said. At most 64 KiB.
+    /// Text of the reply. At most 64 KiB.
     pub message: String,
-    /// Your own id; may be left out; any other is refused.
+    /// Your own agent id. Optional; any other id is rejected.
     pub sender_agent_id: Option<String>,
-    /// Its other recipients get it too.
+    /// Whether the other recipients of the message get the reply too.
     #[serde(default)]
     pub to_all: bool,
-    /// `urgent` goes before all else.
+    /// Priority; `urgent` is delivered before all other mail.
     pub priority: Option<Priority>,
-    /// The same key again is the same message: it isn't sent twice.
+    /// Idempotency key: a message with the same key is sent only once.
     pub idempotency_key: Option<String>,
 }
 
-/// What became of it. Kept for its recipients where it succeeded; whether they have it, receipts tell.
+/// Result of sending. On success the message is stored; receipts tell whether recipients have got it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Sent {
-    /// Whether it is kept.
+#[schemars(rename = "Sent")]
+pub struct SendReceipt {
+    /// Whether the message is stored.
     pub success: bool,
-    /// For how many: of broadcasts, groups and lists.
+    /// Number of recipients, for broadcasts, groups and lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipient_count: Option<u64>,
-    /// For a person.
+    /// Explanation of the result, for a person.
     pub message: String,
-    /// Its id; none where nothing was kept.
+    /// Id of the message; absent if it wasn't stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// The id of the message that its thread began with.
+    /// Id of the thread: that of its first message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// Whose box is full: they don't get it.
+    /// Agent ids of recipients that don't get the message, because their mailboxes are full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
 }
 
 mail_message! {
-    BroadcastMessage = "broadcast_message" -> Sent,
+    BroadcastMessage = "broadcast_message" -> SendReceipt,
         "Tell all active agents something that concerns them all, or ask when you don't know whom. Not for one agent \
          (send_message), routine status (save_memory) or replies (reply). Keep it short and self-contained; rarely.",
         more: [];
-    SendMessage = "send_message" -> Sent,
+    SendMessage = "send_message" -> SendReceipt,
         "Write to one agent (or a list) about its work: ask it, help it, tell it what it needs. Check get_agent_status \
          first. Say what it is about. Not for what all should know (broadcast_message) nor for agents that are terminated.",
         more: [];
-    ReplyMessage = "reply" -> Sent,
+    ReplyMessage = "reply" -> SendReceipt,
         "Answer a message: its sender gets it, in the same thread. Answer where it helps; nobody has to. Only to_all tells \
          its other recipients too.",
         more: [];
 }
 
-without_text! {
+debug_without_text! {
     BroadcastMessage: message;
     SendMessage: message;
     ReplyMessage: message;
 }
 
-/// A message for one recipient: what a way out handles. It answers when the recipient has it, as far as this way can see;
-/// the kind of its failure says whether to try again.
+/// Request to deliver a message to one recipient, handled by the agent that delivers the
+/// recipient's mail. The reply is sent once the recipient has the message, as far as this can be
+/// known. The kind of a failure decides whether delivery is retried.
 ///
-/// It may come more than once: whoever has effects goes by `message_id`.
+/// A message may be delivered more than once. Handlers with side effects must ignore repetitions,
+/// which have the same `message_id`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Deliver {
-    /// Its id: the key by which it is the same again.
+#[schemars(rename = "Deliver")]
+pub struct DeliverMessage {
+    /// Id of the message. It is the same for each attempt.
     pub message_id: String,
-    /// Its place among all messages.
+    /// Number of the message in the mailroom's order of acceptance.
     pub number: u64,
-    /// How it was sent.
-    pub kind: LetterKind,
-    /// Who sent it.
+    /// Kind of message.
+    pub kind: MailMessageKind,
+    /// Agent id of the sender.
     pub from: String,
-    /// Whom this one is for.
+    /// Agent id of the recipient.
     pub to: String,
-    /// The id of the message that its thread began with.
+    /// Id of the thread: that of its first message.
     pub thread: String,
-    /// The id of the message that it answers.
+    /// Id of the message that this one replies to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// What it belongs to.
+    /// Topic of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// Whether it goes before others.
+    /// Whether the message is urgent.
     pub urgent: bool,
-    /// When it was accepted.
+    /// Time of acceptance (RFC 3339).
     pub sent: String,
-    /// How often it was tried before, with this one: from 1.
+    /// Number of this delivery attempt, from 1.
     pub attempt: u32,
-    /// Who says it and what, made harmless: what a person, a model or a terminal is shown.
+    /// Sender and text, sanitised for a person, a model or a terminal.
     pub text: String,
-    /// What was sent, letter by letter.
+    /// Text exactly as sent.
     pub message: String,
-    /// Their ids as terminals show them.
-    pub display: Displayed,
+    /// Ids of sender and recipient, shortened for display.
+    pub display: DisplayIds,
 }
 
-/// Whether a message could be delivered now, as far as that can be told without one. Ways that can't tell don't handle it; the
-/// failure says what is in the way.
+/// Request to check whether a message could be delivered now, without sending one. A failure names
+/// the obstacle. Delivery agents that can't find out don't handle this message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reach;
+pub struct CheckDelivery;
 
-impl crate::Message for Reach {
+impl crate::Message for CheckDelivery {
     type Reply = Result<(), crate::Failure>;
     const NAME: &'static str = "callboard.mail.reach";
 }
 
-/// Ids as terminals show them.
+/// Agent ids of a message's sender and recipient, shortened for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Displayed {
-    /// The sender's.
+#[schemars(rename = "Displayed")]
+pub struct DisplayIds {
+    /// Shortened id of the sender.
     pub from: String,
-    /// The recipient's.
+    /// Shortened id of the recipient.
     pub to: String,
 }
 
 mail_message! {
-    Deliver = "callboard.mail.deliver" -> (), "A message of agent mail for this agent.", more: [];
+    DeliverMessage = "callboard.mail.deliver" -> (), "A message of agent mail for this agent.", more: [];
 }
 
-without_text! {
-    Deliver: message;
+debug_without_text! {
+    DeliverMessage: message;
 }

@@ -6,13 +6,13 @@ use crate::Message;
 /// Goal: an id is what the key rings take too, and no group's name is one. Method: rows, at the limit and over it.
 #[test]
 fn ids() {
-    let longest = "a".repeat(MailId::CHARS_MAX);
+    let longest = "a".repeat(MemberId::CHARS_MAX);
     for id in ["a", "agent-123", "A.b_c-9", longest.as_str()] {
-        assert_eq!(MailId::parse(id).unwrap().as_str(), id);
+        assert_eq!(MemberId::parse(id).unwrap().as_str(), id);
     }
-    let over = "a".repeat(MailId::CHARS_MAX + 1);
+    let over = "a".repeat(MemberId::CHARS_MAX + 1);
     for text in ["", "role:x", "a b", "a/b", "é", "a\n", over.as_str()] {
-        assert_eq!(MailId::parse(text), Err(MailIdError), "{text}");
+        assert_eq!(MemberId::parse(text), Err(MemberIdError), "{text}");
     }
 }
 
@@ -31,16 +31,32 @@ fn one_name() {
         assert_eq!(parse("no such"), None);
     }
     check(&Priority::ALL, Priority::as_str, Priority::parse);
-    check(&LetterKind::ALL, LetterKind::as_str, LetterKind::parse);
-    check(&EntryState::ALL, EntryState::as_str, EntryState::parse);
-    check(&Direction::ALL, Direction::as_str, Direction::parse);
+    check(
+        &MailMessageKind::ALL,
+        MailMessageKind::as_str,
+        MailMessageKind::parse,
+    );
+    check(
+        &DeliveryState::ALL,
+        DeliveryState::as_str,
+        DeliveryState::parse,
+    );
+    check(
+        &MailDirection::ALL,
+        MailDirection::as_str,
+        MailDirection::parse,
+    );
     check(&MemberState::ALL, MemberState::as_str, MemberState::parse);
-    check(&MemberWay::ALL, MemberWay::as_str, MemberWay::parse);
+    check(
+        &DeliveryMethod::ALL,
+        DeliveryMethod::as_str,
+        DeliveryMethod::parse,
+    );
 }
 
 fn read<M: Message>(json: serde_json::Value) -> Result<M, String> {
     let raw = serde_json::value::to_raw_value(&json).unwrap();
-    (M::wire().unwrap().decode)(&raw).map_err(|e| e.to_string())
+    (M::codec().unwrap().decode)(&raw).map_err(|e| e.to_string())
 }
 
 /// Goal: the agreed bodies are read, what is unknown is refused, what is left out may be. Method: a row each.
@@ -70,17 +86,17 @@ fn bodies() {
 /// Goal: replies and events are as agreed, member by member and in order. Method: the agreed examples.
 #[test]
 fn replies() {
-    let said = |sent: &Sent| serde_json::to_string(sent).unwrap();
-    let told = Sent {
+    let said = |sent: &SendReceipt| serde_json::to_string(sent).unwrap();
+    let told = SendReceipt {
         success: true,
         message: "Message sent to agent agent-45".into(),
-        ..Sent::default()
+        ..SendReceipt::default()
     };
     assert_eq!(
         said(&told),
         r#"{"success":true,"message":"Message sent to agent agent-45"}"#
     );
-    let all = Sent {
+    let all = SendReceipt {
         recipient_count: Some(3),
         message: "Message broadcast to 3 agent(s)".into(),
         ..told
@@ -117,7 +133,7 @@ fn kinds_of_events() {
     assert!(kinds.eq(MailEvent::KINDS.iter()), "{schema}");
 }
 
-/// Goal: what somebody wrote as a topic or a text to look for is shown by no Debug. Method: each that has one.
+/// Goal: topics and searched texts never appear in `Debug` output. Method: each type that has one.
 #[test]
 fn topics_are_not_shown() {
     let (topic, topics) = (Some("secret".to_owned()), vec!["secret".to_owned()]);
@@ -166,18 +182,19 @@ fn topics_are_not_shown() {
     );
 }
 
-/// Goal: what a model reads of a tool is short. Method: every tool's description, 300 characters at most.
+/// Goal: tool descriptions are short, because models read them. Method: every tool's description,
+/// 300 characters at most.
 #[test]
 fn descriptions_are_short() {
     fn check<M: Message>() {
-        let said = M::wire().unwrap().description;
+        let said = M::codec().unwrap().description;
         assert!(
             (1..=300).contains(&said.chars().count()),
             "{} has {}",
             M::NAME,
             said.chars().count()
         );
-        assert!(!M::NAME.starts_with(crate::surface::RESERVED_PREFIX));
+        assert!(!M::NAME.starts_with(crate::capabilities::RESERVED_PREFIX));
     }
     check::<BroadcastMessage>();
     check::<SendMessage>();

@@ -1,15 +1,17 @@
-//! How the messages here cross a wire. `#[derive(Message)]` names this crate from outside, so it can't be used in it.
+//! Codec of mail messages. `#[derive(Message)]` refers to this crate by its external name, so it
+//! can't be used inside the crate.
 
-/// Each message with its name, its reply (it may be refused), what is said of it, and more members of its tool.
+/// Implements `Message` for message types of this module. Takes for each: wire name, type of the
+/// successful reply, description for models, and further members of the MCP tool.
 macro_rules! mail_message {
     ($($name:ident = $wire:literal -> $reply:ty, $description:expr, more: [$($more:expr),*];)*) => {$(
         impl crate::Message for $name {
             type Reply = Result<$reply, crate::Failure>;
             const NAME: &'static str = $wire;
 
-            fn wire() -> Option<&'static crate::Wire<Self>> {
+            fn codec() -> Option<&'static crate::MessageCodec<Self>> {
                 use crate::message::codec;
-                static WIRE: crate::Wire<$name> = crate::Wire {
+                static WIRE: crate::MessageCodec<$name> = crate::MessageCodec {
                     description: $description,
                     decode: codec::decode::<$name>,
                     encode: codec::encode::<$name>,
@@ -26,5 +28,5 @@ macro_rules! mail_message {
 }
 pub(super) use mail_message;
 
-/// Of a tool that changes nothing.
+/// MCP tool annotation (`readOnlyHint`) of messages that change nothing.
 pub(super) const READ_ONLY: (&str, &str) = ("annotations", r#"{"readOnlyHint":true}"#);

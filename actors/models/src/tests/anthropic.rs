@@ -1,11 +1,11 @@
-//! Anthropic's messages.
+//! Wire format of Anthropic's messages API.
 
 use serde_json::json;
 
 use super::kit::{
     self, asked, at, events, gist, real, rich, said, sample, server, spawn, times_asked, whole,
 };
-use crate::{ModelConfig, Remote};
+use crate::{ModelConfig, RemoteModelConfig};
 
 const PIECES: [&str; 8] = [
     r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m-1-2026","content":[],"stop_reason":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":1,"cache_read_input_tokens":2,"output_tokens":1}}}"#,
@@ -18,7 +18,7 @@ const PIECES: [&str; 8] = [
     r#"{"type":"message_stop"}"#,
 ];
 
-/// Goal: a streamed answer is put together, tokens of the cache included. Method: recorded pieces.
+/// Goal: a streamed answer is assembled, with cached tokens counted. Method: recorded pieces.
 #[test]
 fn a_stream_is_an_answer() {
     real(async |system| {
@@ -35,7 +35,8 @@ fn a_stream_is_an_answer() {
     });
 }
 
-/// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
+/// Goal: images, tools, results and settings are encoded in the API's format. Method: a
+/// conversation with all of them, snapshot.
 #[test]
 fn a_rich_conversation() {
     real(async |system| {
@@ -43,7 +44,7 @@ fn a_rich_conversation() {
         let server = server([whole(answer)]).await;
         let agent = spawn(
             system,
-            ModelConfig::Anthropic(Remote {
+            ModelConfig::Anthropic(RemoteModelConfig {
                 stream: false,
                 ..at(&server)
             }),
@@ -56,7 +57,8 @@ fn a_rich_conversation() {
     });
 }
 
-/// Goal: uses of tools come as blocks beside text, streamed or whole. Method: recorded pieces, and the same whole.
+/// Goal: tool calls become blocks beside the text, streamed or whole. Method: recorded pieces, and
+/// the same whole.
 #[test]
 fn uses_of_tools() {
     real(async |system| {
@@ -94,7 +96,8 @@ fn uses_of_tools() {
     });
 }
 
-/// Goal: an overload told in the middle of a stream is tried again, any other error isn't. Method: each, then an answer.
+/// Goal: an overload error within a stream is retried, other errors aren't. Method: each, then an
+/// answer.
 #[test]
 fn an_error_in_the_middle() {
     real(async |system| {

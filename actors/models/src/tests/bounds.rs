@@ -1,4 +1,4 @@
-//! The bounds that no other file here meets.
+//! Limits that no other test file covers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use wiremock::ResponseTemplate;
 use super::kit::{asked, at, real, rich, said, sample, server, spawn, times_asked, whole};
 use crate::{MODEL_REQUEST_BYTES_MAX, MODEL_TOOL_USES_MAX, ModelConfig};
 
-/// Goal: an answer uses so many tools and no more. Method: at the limit, and one more.
+/// Goal: the number of tool calls in one answer is limited. Method: at the limit, and one more.
 #[test]
 fn uses_of_tools_in_one_answer() {
     real(async |system| {
@@ -34,8 +34,8 @@ fn uses_of_tools_in_one_answer() {
     });
 }
 
-/// Goal: a conversation that is over the limit is refused before the provider is asked. Method: fill the body up to the
-/// limit, then a byte more.
+/// Goal: a request over the size limit is rejected before the provider is contacted. Method: fill
+/// the body up to the limit, then a byte more.
 #[test]
 fn the_body_of_a_request() {
     real(async |system| {
@@ -61,7 +61,8 @@ fn the_body_of_a_request() {
     });
 }
 
-/// Goal: a provider's error may be of any size: the status is enough. Method: one of a megabyte.
+/// Goal: a provider's error response may have any size, because the status suffices. Method: one of
+/// a megabyte.
 #[test]
 fn a_huge_error() {
     real(async |system| {
@@ -76,10 +77,11 @@ fn a_huge_error() {
     });
 }
 
-/// Goal: so many calls are at a model at once, further ones wait. Method: three calls of a minute, two at once.
+/// Goal: concurrent calls at a model are limited, and further ones wait. Method: three calls of a
+/// minute each, two at once.
 #[test]
 fn calls_at_once() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let config = json!({ "provider": "scripted", "answers": [{ "text": "a", "delay_ms": 60_000 }],
             "limits": { "calls_max": 2 } });
         let agent = spawn(system, serde_json::from_value(config).unwrap());
@@ -98,8 +100,8 @@ fn calls_at_once() {
     });
 }
 
-/// Goal: a picture that a tool gave reaches a model whose API has only text there. Method: it stands in a message after the
-/// result.
+/// Goal: an image in a tool result reaches a model whose API accepts only text there. Method: it is
+/// sent in a message after the result.
 #[test]
 fn a_picture_of_a_tool() {
     real(async |system| {

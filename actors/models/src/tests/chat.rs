@@ -1,9 +1,9 @@
-//! OpenAI's chat completions.
+//! Wire format of OpenAI's chat completions.
 
 use serde_json::json;
 
 use super::kit::{self, asked, at, events, gist, real, rich, said, sample, server, spawn, whole};
-use crate::{ModelConfig, Remote};
+use crate::{ModelConfig, RemoteModelConfig};
 
 const PIECES: [&str; 6] = [
     r#"{"id":"c1","model":"m-1-2026","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
@@ -14,8 +14,8 @@ const PIECES: [&str; 6] = [
     "[DONE]",
 ];
 
-/// Goal: a streamed answer is put together, with its model, reason and tokens; the key goes into the header, the path is the API's.
-/// Method: recorded pieces, and what the server got.
+/// Goal: a streamed answer is assembled, with its model, stop reason and tokens; the key is sent in
+/// the header, to the API's path. Method: recorded pieces, and the request received by the server.
 #[test]
 fn a_stream_is_an_answer() {
     real(async |system| {
@@ -41,7 +41,8 @@ fn a_stream_is_an_answer() {
     });
 }
 
-/// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
+/// Goal: images, tools, results and settings are encoded in the API's format. Method: a
+/// conversation with all of them, snapshot.
 #[test]
 fn a_rich_conversation() {
     real(async |system| {
@@ -49,7 +50,7 @@ fn a_rich_conversation() {
         let server = server([whole(answer)]).await;
         let agent = spawn(
             system,
-            ModelConfig::OpenaiCompatible(Remote {
+            ModelConfig::OpenaiCompatible(RemoteModelConfig {
                 stream: false,
                 ..at(&server)
             }),
@@ -59,7 +60,8 @@ fn a_rich_conversation() {
     });
 }
 
-/// Goal: uses of tools come as blocks, streamed or whole, several at once. Method: recorded pieces, and the same whole.
+/// Goal: tool calls become blocks, streamed or whole, several at once. Method: recorded pieces, and
+/// the same whole.
 #[test]
 fn uses_of_tools() {
     real(async |system| {
@@ -93,7 +95,7 @@ fn uses_of_tools() {
     });
 }
 
-/// Goal: every reason has its word, here and in Anthropic's messages. Method: rows.
+/// Goal: every stop reason is mapped, here and in Anthropic's messages. Method: rows.
 #[test]
 fn reasons() {
     let chat =
@@ -132,7 +134,8 @@ fn reasons() {
     });
 }
 
-/// Goal: a tool's input that was cut off at the limit is left out, and the reason says why. Method: half an input.
+/// Goal: a tool input cut off at the token limit is dropped, with the stop reason. Method: half an
+/// input.
 #[test]
 fn half_an_input_is_none() {
     real(async |system| {

@@ -1,4 +1,4 @@
-//! Several models as one.
+//! Pools of several models.
 
 use std::time::Duration;
 
@@ -7,7 +7,10 @@ use callboard_runtime::{AgentRef, System, testkit};
 use serde_json::{Value, json};
 
 use super::kit::{open, said, sample};
-use crate::{AskModel, Card, Member, ModelConfig, Models, Scores, ScriptedAnswer, ScriptedConfig};
+use crate::{
+    AskModel, ModelCard, ModelConfig, ModelPool, ModelScores, PoolMember, ScriptedAnswer,
+    ScriptedConfig,
+};
 
 fn scripted(model: &str, scores: (f64, f64, f64), answer: ScriptedAnswer) -> ModelConfig {
     let (cost, speed, intelligence) = scores;
@@ -22,18 +25,18 @@ fn scripted(model: &str, scores: (f64, f64, f64), answer: ScriptedAnswer) -> Mod
     }
 }
 
-/// These as one, each under its model's name.
+/// Spawns a pool of these models, each under its model's name.
 fn several(system: &System, configs: Vec<ModelConfig>, fallback: bool) -> AgentRef {
     let mut members = Vec::new();
     for (at, config) in configs.into_iter().enumerate() {
         let (name, model) = (format!("member{at}"), open(config));
-        members.push(Member::new(&name, model.card()));
+        members.push(PoolMember::new(&name, model.card()));
         system
             .directory()
             .register(name, &system.spawn(model))
             .unwrap();
     }
-    system.spawn(Models::new(members, fallback).unwrap())
+    system.spawn(ModelPool::new(members, fallback).unwrap())
 }
 
 fn fails() -> ScriptedAnswer {
@@ -43,8 +46,8 @@ fn fails() -> ScriptedAnswer {
     }
 }
 
-/// Goal: hints choose by parts of names, in their order and whatever the case; then what the caller cares for; then the order
-/// of the members. Method: rows.
+/// Goal: hints match parts of names, in order and ignoring case; then priorities decide, then the
+/// order of members. Method: rows.
 #[test]
 fn the_caller_chooses() {
     let rows: [(Value, &str); 10] = [
@@ -80,7 +83,7 @@ fn the_caller_chooses() {
             "gpt-4o",
         ),
     ];
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let answer = || ScriptedAnswer::text("a");
         let configs = vec![
             scripted("gpt-4o", (0.4, 0.6, 0.8), answer()),
@@ -101,11 +104,11 @@ fn the_caller_chooses() {
     });
 }
 
-/// Goal: where one fails the next is asked, and the failure of all names the last. Method: two that fail before one that
-/// answers; then only those that fail.
+/// Goal: if a member fails, the next is asked, and the failure of all is the last one. Method: two
+/// failing members before one that answers; then only failing ones.
 #[test]
 fn the_next_one_answers() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let answers = ScriptedAnswer::text("I am here");
         let configs = vec![
             scripted("a", (0.0, 0.0, 0.0), fails()),
@@ -121,10 +124,10 @@ fn the_next_one_answers() {
             models.ask(AskModel::new("Hi")).await.unwrap().unwrap(),
             "I am here"
         );
-        let gone = Models::new(
+        let gone = ModelPool::new(
             vec![
-                Member::new("member0", Card::default()),
-                Member::new("gone", Card::default()),
+                PoolMember::new("member0", ModelCard::default()),
+                PoolMember::new("gone", ModelCard::default()),
             ],
             true,
         );
@@ -139,11 +142,11 @@ fn the_next_one_answers() {
     });
 }
 
-/// Goal: without fallback, or where the request itself is wrong, nobody else is asked. Method: one that fails before one that
-/// answers, each way.
+/// Goal: without fallback, or for an invalid request, no other member is asked. Method: a failing
+/// member before one that answers, each way.
 #[test]
 fn no_other_is_asked_in_vain() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let configs = vec![
             scripted("a", (0.0, 0.0, 0.0), fails()),
             scripted("b", (0.0, 0.0, 0.0), ScriptedAnswer::text("b")),
@@ -153,8 +156,9 @@ fn no_other_is_asked_in_vain() {
             sample(&models, &said("Hi")).await.unwrap_err().message,
             "it is away"
         );
-        let members = ["member1", "member0"].map(|name| Member::new(name, Card::default()));
-        let models = system.spawn(Models::new(members.to_vec(), true).unwrap());
+        let members =
+            ["member1", "member0"].map(|name| PoolMember::new(name, ModelCard::default()));
+        let models = system.spawn(ModelPool::new(members.to_vec(), true).unwrap());
         let failure = sample(&models, &json!({ "messages": [], "maxTokens": 5 }))
             .await
             .unwrap_err();
@@ -166,17 +170,17 @@ fn no_other_is_asked_in_vain() {
     });
 }
 
-/// Goal: scores and members that can't be meant are told at the start. Method: just beyond each bound.
+/// Goal: invalid scores and members are rejected at start. Method: just beyond each bound.
 #[test]
 fn what_cannot_be_meant() {
-    assert!(Models::new(Vec::new(), true).is_err());
+    assert!(ModelPool::new(Vec::new(), true).is_err());
     let card = |cost| {
-        Card::new(
+        ModelCard::new(
             "a",
             Vec::new(),
-            Scores {
+            ModelScores {
                 cost,
-                ..Scores::default()
+                ..ModelScores::default()
             },
         )
     };

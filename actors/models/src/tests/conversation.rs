@@ -1,18 +1,18 @@
-//! Requests that no provider is asked with.
+//! Invalid requests, rejected before any provider is contacted.
 
 use callboard_message::FailureKind;
 use serde_json::{Value, json};
 
 use super::kit::{params, rich, said};
-use crate::request::{MODEL_BLOCKS_MAX, MODEL_TOOLS_MAX, Request};
+use crate::request::{MODEL_BLOCKS_MAX, MODEL_TOOLS_MAX, ModelRequest};
 
 fn refusal(request: &Value) -> String {
-    let failure = Request::read(&params(request)).err().unwrap();
+    let failure = ModelRequest::parse(&params(request)).err().unwrap();
     assert_eq!(failure.kind, FailureKind::InvalidInput);
     failure.message
 }
 
-/// Goal: what doesn't fit is refused by the name of the member, and never shown. Method: rows.
+/// Goal: an invalid member is rejected by name, without its content. Method: rows.
 #[test]
 fn members_that_do_not_fit() {
     let content = |content: Value| json!({ "messages": [{ "role": "user", "content": content }], "maxTokens": 5 });
@@ -58,11 +58,11 @@ fn members_that_do_not_fit() {
         ),
         (
             content(json!({ "type": "tool_use", "id": "1", "name": "a", "input": {} })),
-            "only the assistant uses tools",
+            "tool uses must be in a message with the role `assistant`",
         ),
         (
             content(json!({ "type": "tool_result", "toolUseId": "1", "content": [] })),
-            "a tool's result answers no use of the turn before",
+            "a tool result matches no tool use of the previous message",
         ),
     ];
     for (request, expected) in rows {
@@ -108,17 +108,18 @@ fn members_that_do_not_fit() {
     }
 }
 
-/// Goal: uses of tools and their results fit together as the specification says. Method: the rich conversation, bent.
+/// Goal: tool calls and results must match as specified. Method: a complete conversation with one
+/// change each.
 #[test]
 fn uses_and_results_fit_together() {
-    assert!(Request::read(&params(&rich())).is_ok());
+    assert!(ModelRequest::parse(&params(&rich())).is_ok());
     let bent = |bend: &dyn Fn(&mut Value)| {
         let mut request = rich();
         bend(&mut request["messages"]);
         refusal(&request)
     };
-    let alone = "results of tools stand alone, in a message of the user's";
-    let unanswered = "a use of a tool has no result in the turn after it";
+    let alone = "tool results must be alone in a message with the role `user`";
+    let unanswered = "a tool use has no result in the next message";
     assert_eq!(bent(&|m| drop(m.as_array_mut().unwrap().pop())), unanswered);
     assert_eq!(
         bent(&|m| m[2] = json!({ "role": "user", "content": { "type": "text", "text": "well?" } })),
@@ -132,29 +133,29 @@ fn uses_and_results_fit_together() {
     );
     assert_eq!(
         bent(&|m| m[2]["content"]["toolUseId"] = json!("t2")),
-        "a tool's result answers no use of the turn before"
+        "a tool result matches no tool use of the previous message"
     );
     let twice = json!({ "type": "tool_use", "id": "t1", "name": "look", "input": {} });
     assert_eq!(
         bent(&|m| m[1]["content"] = json!([twice, twice])),
-        "two uses of tools have one id"
+        "two tool uses have the same id"
     );
 }
 
-/// Goal: a conversation and its tools have limits. Method: at each, and one more.
+/// Goal: a conversation and its tools are limited. Method: at each limit, and one more.
 #[test]
 fn conversations_have_limits() {
     let blocks = |count: usize| {
         let blocks = vec![json!({ "type": "text", "text": "a" }); count];
         params(&json!({ "messages": [{ "role": "user", "content": blocks }] }))
     };
-    assert!(Request::read(&blocks(MODEL_BLOCKS_MAX)).is_ok());
-    assert!(Request::read(&blocks(MODEL_BLOCKS_MAX + 1)).is_err());
+    assert!(ModelRequest::parse(&blocks(MODEL_BLOCKS_MAX)).is_ok());
+    assert!(ModelRequest::parse(&blocks(MODEL_BLOCKS_MAX + 1)).is_err());
     let tools = |count: usize| {
         let mut request = said("Hi");
         request["tools"] = json!(vec![json!({ "name": "a", "inputSchema": {} }); count]);
         params(&request)
     };
-    assert!(Request::read(&tools(MODEL_TOOLS_MAX)).is_ok());
-    assert!(Request::read(&tools(MODEL_TOOLS_MAX + 1)).is_err());
+    assert!(ModelRequest::parse(&tools(MODEL_TOOLS_MAX)).is_ok());
+    assert!(ModelRequest::parse(&tools(MODEL_TOOLS_MAX + 1)).is_err());
 }

@@ -1,4 +1,4 @@
-//! Providers that fail.
+//! Failures of providers.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,14 @@ use serde_json::json;
 use wiremock::ResponseTemplate;
 
 use super::kit::{at, events, real, said, sample, server, spawn, times_asked, whole};
-use crate::{ModelConfig, ModelLimits, Refused, Remote, Retries};
+use crate::{ModelConfig, ModelLimits, ModelRetries, RefusedPart, RemoteModelConfig};
 
 fn hello() -> ResponseTemplate {
     whole(json!({ "choices": [{ "message": { "content": "Hello" }, "finish_reason": "stop" }] }))
 }
 
-/// Goal: a limit is waited out for as long as the provider says. Method: 429 with a second to wait, then an answer.
+/// Goal: a rate limit is waited out for as long as the provider demands. Method: 429 with a pause
+/// of a second, then an answer.
 #[test]
 fn a_limit_is_waited_out() {
     real(async |system| {
@@ -30,18 +31,19 @@ fn a_limit_is_waited_out() {
     });
 }
 
-/// Goal: a wait that would pass the call's deadline isn't begun. Method: an hour to wait, with a minute's time.
+/// Goal: a pause beyond the call's deadline isn't begun. Method: a pause longer than the remaining
+/// time.
 #[test]
 fn no_wait_past_the_deadline() {
     real(async |system| {
         let server = server([ResponseTemplate::new(429).insert_header("retry-after", "20")]).await;
-        let retries = Retries {
+        let retries = ModelRetries {
             pause_ms_max: 60_000,
-            ..Retries::default()
+            ..ModelRetries::default()
         };
         let agent = spawn(
             system,
-            ModelConfig::Openai(Remote {
+            ModelConfig::Openai(RemoteModelConfig {
                 retries,
                 ..at(&server)
             }),
@@ -61,8 +63,8 @@ fn no_wait_past_the_deadline() {
     });
 }
 
-/// Goal: each refusal has a kind that says what to do, is asked again only where that may help, and quotes nothing.
-/// Method: rows of status, code, kind and tries.
+/// Goal: each error status has a failure kind, is retried only if that may help, and its text is
+/// never quoted. Method: rows of status, code, kind and attempts.
 #[test]
 fn refusals() {
     use FailureKind::{NotFound, Overloaded, Rejected, Unavailable};
@@ -93,11 +95,15 @@ fn refusals() {
             let failure = sample(&agent, &said("Hi")).await.unwrap_err();
             assert_eq!(failure.kind, kind, "{status} {code}: {failure}");
             let refused = match status {
-                401 | 403 => Some(Refused::Key),
-                400 | 413 => Some(Refused::Request),
+                401 | 403 => Some(RefusedPart::Key),
+                400 | 413 => Some(RefusedPart::Request),
                 _ => None,
             };
-            assert_eq!(Refused::of(&failure), refused, "{status} {code}");
+            assert_eq!(
+                RefusedPart::from_failure(&failure),
+                refused,
+                "{status} {code}"
+            );
             assert!(
                 !failure.message.contains("secret") && failure.message.contains(code),
                 "{failure}"
@@ -107,7 +113,8 @@ fn refusals() {
     });
 }
 
-/// Goal: a broken server is asked again until it answers. Method: two failures, one answer, two retries.
+/// Goal: server errors are retried until there is an answer. Method: two failures, one answer, two
+/// retries.
 #[test]
 fn a_broken_server_recovers() {
     real(async |system| {
@@ -126,7 +133,8 @@ fn a_broken_server_recovers() {
     });
 }
 
-/// Goal: what can't be read is a failure, never half an answer. Method: rows of bodies, whole and streamed.
+/// Goal: a malformed body is a failure, never a partial answer. Method: rows of bodies, whole and
+/// streamed.
 #[test]
 fn bodies_that_cannot_be_read() {
     let half = r#"{"choices":[{"delta":{"content":"Hel"}}]}"#;
@@ -169,7 +177,8 @@ fn bodies_that_cannot_be_read() {
     });
 }
 
-/// Goal: an answer has a limit, whole or streamed. Method: just the limit, and a byte more.
+/// Goal: the size of an answer is limited, whole or streamed. Method: exactly the limit, and a byte
+/// more.
 #[test]
 fn answers_have_a_limit() {
     real(async |system| {
@@ -188,7 +197,7 @@ fn answers_have_a_limit() {
                 };
                 let agent = spawn(
                     system,
-                    ModelConfig::Openai(Remote {
+                    ModelConfig::Openai(RemoteModelConfig {
                         limits,
                         ..at(&server)
                     }),
@@ -200,21 +209,21 @@ fn answers_have_a_limit() {
     });
 }
 
-/// Goal: a provider that isn't there is a failure that says so. Method: a port that was just given back.
+/// Goal: an unreachable provider is reported as such. Method: a port that was just closed.
 #[test]
 fn nobody_there() {
     real(async |system| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         drop(listener);
-        let retries = Retries {
+        let retries = ModelRetries {
             pause_ms: 1,
-            ..Retries::default()
+            ..ModelRetries::default()
         };
-        let config = Remote {
+        let config = RemoteModelConfig {
             url: Some(url),
             retries,
-            ..Remote::new("m")
+            ..RemoteModelConfig::new("m")
         };
         let agent = spawn(system, ModelConfig::OpenaiCompatible(config));
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();

@@ -1,29 +1,29 @@
-//! A server that answers as told, a model that asks it, and what it was asked.
+//! Test server with fixed answers, models that use it, and access to the received requests.
 
 use std::time::Duration;
 
-use callboard_message::surface::CreateMessage;
-use callboard_message::{Failure, SampleAnswer};
+use callboard_message::capabilities::CreateMessage;
+use callboard_message::{Failure, SamplingAnswer};
 use callboard_runtime::{AgentRef, System, testkit};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::{Model, ModelConfig, Remote, Retries};
+use crate::{LanguageModel, ModelConfig, ModelRetries, RemoteModelConfig};
 
-/// A test in real time; the system is shut down after it.
+/// Runs a test in real time and shuts the system down after it.
 pub fn real(test: impl AsyncFnOnce(&System)) {
-    testkit::real(async |system| {
+    testkit::run_with_real_time(async |system| {
         test(system).await;
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
-/// The key of every model here.
+/// API key of every model in these tests.
 pub const KEY: &str = "sk-test-7f3a";
 
-/// A server that gives these answers, one after the other; the last one again and again.
+/// Starts a server with these answers in sequence; the last one repeats.
 pub async fn server(answers: impl IntoIterator<Item = ResponseTemplate>) -> MockServer {
     let server = MockServer::start().await;
     let mut answers = answers.into_iter().peekable();
@@ -41,7 +41,7 @@ pub fn whole(body: Value) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_json(body)
 }
 
-/// An event stream, an event for each piece of data.
+/// Builds an event stream with one event per piece of data.
 pub fn events(data: &[&str]) -> ResponseTemplate {
     let text: String = data
         .iter()
@@ -50,43 +50,43 @@ pub fn events(data: &[&str]) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_raw(text, "text/event-stream")
 }
 
-/// A model at this server, that tries again at once.
-pub fn at(server: &MockServer) -> Remote {
+/// Configures a model at this server, with retries after 1 ms.
+pub fn at(server: &MockServer) -> RemoteModelConfig {
     let url = Some(format!("{}/v1", server.uri()));
-    Remote {
+    RemoteModelConfig {
         url,
-        retries: Retries {
+        retries: ModelRetries {
             pause_ms: 1,
-            ..Retries::default()
+            ..ModelRetries::default()
         },
-        ..Remote::new("m-1")
+        ..RemoteModelConfig::new("m-1")
     }
 }
 
-pub fn open(config: ModelConfig) -> Model {
-    Model::open_with(config, &|_| Some(SecretString::from(KEY))).unwrap()
+pub fn open(config: ModelConfig) -> LanguageModel {
+    LanguageModel::open_with(config, &|_| Some(SecretString::from(KEY))).unwrap()
 }
 
 pub fn spawn(system: &System, config: ModelConfig) -> AgentRef {
     system.spawn(open(config))
 }
 
-/// The params of a request.
+/// Builds the params of a request.
 pub fn params(params: &Value) -> CreateMessage {
     serde_json::from_str(&params.to_string()).unwrap()
 }
 
-/// One turn of the user's.
+/// Builds a request with one user turn.
 pub fn said(text: &str) -> Value {
     json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }], "maxTokens": 100 })
 }
 
 pub async fn sample(agent: &AgentRef, request: &Value) -> Result<Value, Failure> {
-    let answer: SampleAnswer = agent.ask(params(request)).await.map_err(Failure::from)??;
+    let answer: SamplingAnswer = agent.ask(params(request)).await.map_err(Failure::from)??;
     Ok(serde_json::from_str(answer.0.to_raw().get()).unwrap())
 }
 
-/// What the server was asked the last time.
+/// Returns the body of the last request that the server received.
 pub async fn asked(server: &MockServer) -> Value {
     let requests = server.received_requests().await.unwrap();
     serde_json::from_slice(&requests.last().unwrap().body).unwrap()
@@ -96,7 +96,7 @@ pub async fn times_asked(server: &MockServer) -> usize {
     server.received_requests().await.unwrap().len()
 }
 
-/// A conversation with everything in it: a picture, a use of a tool, its result.
+/// Builds a conversation with an image, a tool call and its result.
 pub fn rich() -> Value {
     json!({
         "messages": [
@@ -121,7 +121,7 @@ pub fn rich() -> Value {
     })
 }
 
-/// An answer's text, reason, model, and tokens.
+/// Returns an answer's text, stop reason, model and token counts.
 pub fn gist(answer: &Value) -> (&str, &str, &str, (u64, u64)) {
     let usage = &answer["_meta"]["callboard/usage"];
     (

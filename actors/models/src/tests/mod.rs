@@ -1,4 +1,4 @@
-//! What models promise. Bodies of answers are recorded ones, shortened.
+//! Tests of models, with recorded and shortened response bodies.
 
 mod anthropic;
 mod bounds;

@@ -1,18 +1,18 @@
-//! Ollama's own API.
+//! Wire format of Ollama's API.
 
 use callboard_message::FailureKind;
 use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
 use super::kit::{asked, at, gist, real, rich, said, sample, server, spawn, times_asked, whole};
-use crate::{ModelConfig, Remote};
+use crate::{ModelConfig, RemoteModelConfig};
 
 fn lines(lines: &str) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_raw(lines, "application/x-ndjson")
 }
 
-/// Goal: a streamed answer is put together, with its tokens; no key is sent unless one is named. Method: recorded lines,
-/// the last without its end.
+/// Goal: a streamed answer is assembled, with its tokens; no key is sent unless configured. Method:
+/// recorded lines, the last one unterminated.
 #[test]
 fn a_stream_is_an_answer() {
     real(async |system| {
@@ -24,7 +24,7 @@ fn a_stream_is_an_answer() {
         .await;
         let agent = spawn(
             system,
-            ModelConfig::Ollama(Remote {
+            ModelConfig::Ollama(RemoteModelConfig {
                 url: Some(server.uri()),
                 ..at(&server)
             }),
@@ -37,7 +37,8 @@ fn a_stream_is_an_answer() {
     });
 }
 
-/// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
+/// Goal: images, tools, results and settings are encoded in the API's format. Method: a
+/// conversation with all of them, snapshot.
 #[test]
 fn a_rich_conversation() {
     real(async |system| {
@@ -46,7 +47,7 @@ fn a_rich_conversation() {
         let server = server([whole(answer)]).await;
         let agent = spawn(
             system,
-            ModelConfig::Ollama(Remote {
+            ModelConfig::Ollama(RemoteModelConfig {
                 stream: false,
                 ..at(&server)
             }),
@@ -63,8 +64,8 @@ fn a_rich_conversation() {
     });
 }
 
-/// Goal: what it can't do is refused before it is asked, what it fails at is told without its sentence. Method: a tool that
-/// must be used, sound, and an error of its own.
+/// Goal: unsupported requests are rejected before the provider is contacted, and its errors are
+/// reported without their text. Method: a required tool, audio, and an error of the server.
 #[test]
 fn what_it_cannot_do() {
     real(async |system| {

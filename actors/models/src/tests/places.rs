@@ -1,106 +1,107 @@
-//! Addresses and keys.
+//! URLs and keys of providers.
 
 use secrecy::SecretString;
 
 use super::super::config::ModelError;
-use super::super::config::{Kind, Place};
+use super::super::config::{ApiEndpoint, ProviderKind};
 use super::kit::KEY;
-use crate::config::{Api, Remote};
-use crate::{Model, ModelConfig};
+use crate::config::{OpenaiApi, RemoteModelConfig};
+use crate::{LanguageModel, ModelConfig};
 
-fn place(kind: Kind, config: Remote) -> Result<Place, ModelError> {
-    Place::of(kind, &config, &|_| Some(SecretString::from(KEY)))
+fn place(kind: ProviderKind, config: RemoteModelConfig) -> Result<ApiEndpoint, ModelError> {
+    ApiEndpoint::resolve(kind, &config, &|_| Some(SecretString::from(KEY)))
 }
 
-/// Kind, address given, API, its version, and where requests go.
+/// Row of a test: provider, configured URL, API, API version, and the resulting URL.
 type Row = (
-    Kind,
+    ProviderKind,
     Option<&'static str>,
-    Api,
+    OpenaiApi,
     Option<&'static str>,
     &'static str,
 );
 
-/// Goal: each provider is asked at its address. Method: rows of kind, address given, API, and where requests go.
+/// Goal: each provider is contacted at its URL. Method: rows of provider, configured URL, API, and
+/// the resulting URL.
 #[test]
 fn addresses() {
     let rows: [Row; 9] = [
         (
-            Kind::Openai,
+            ProviderKind::Openai,
             None,
-            Api::Chat,
+            OpenaiApi::Chat,
             None,
             "https://api.openai.com/v1/chat/completions",
         ),
         (
-            Kind::Openai,
+            ProviderKind::Openai,
             None,
-            Api::Responses,
+            OpenaiApi::Responses,
             None,
             "https://api.openai.com/v1/responses",
         ),
         (
-            Kind::Anthropic,
+            ProviderKind::Anthropic,
             None,
-            Api::Chat,
+            OpenaiApi::Chat,
             None,
             "https://api.anthropic.com/v1/messages",
         ),
         (
-            Kind::Ollama,
+            ProviderKind::Ollama,
             None,
-            Api::Chat,
+            OpenaiApi::Chat,
             None,
             "http://127.0.0.1:11434/api/chat",
         ),
         (
-            Kind::OpenaiCompatible,
+            ProviderKind::OpenaiCompatible,
             Some("https://a.b/c/v1/"),
-            Api::Chat,
+            OpenaiApi::Chat,
             None,
             "https://a.b/c/v1/chat/completions",
         ),
         (
-            Kind::OpenaiCompatible,
+            ProviderKind::OpenaiCompatible,
             Some("http://10.0.0.1/v1"),
-            Api::Chat,
+            OpenaiApi::Chat,
             None,
             "http://10.0.0.1/v1/chat/completions",
         ),
         (
-            Kind::AzureOpenai,
+            ProviderKind::AzureOpenai,
             Some("https://r.openai.azure.com"),
-            Api::Chat,
+            OpenaiApi::Chat,
             None,
             "https://r.openai.azure.com/openai/v1/chat/completions",
         ),
         (
-            Kind::AzureOpenai,
+            ProviderKind::AzureOpenai,
             Some("https://r.openai.azure.com"),
-            Api::Responses,
+            OpenaiApi::Responses,
             None,
             "https://r.openai.azure.com/openai/v1/responses",
         ),
         (
-            Kind::AzureOpenai,
+            ProviderKind::AzureOpenai,
             Some("https://r.openai.azure.com/"),
-            Api::Chat,
+            OpenaiApi::Chat,
             Some("2024-10-21"),
             "https://r.openai.azure.com/openai/deployments/d%2F1/chat/completions?api-version=2024-10-21",
         ),
     ];
     for (kind, url, api, version, expected) in rows {
-        let config = Remote {
+        let config = RemoteModelConfig {
             url: url.map(str::to_owned),
             api,
             api_version: version.map(str::to_owned),
-            ..Remote::new("d/1")
+            ..RemoteModelConfig::new("d/1")
         };
         assert_eq!(place(kind, config).unwrap().url.as_str(), expected);
     }
 }
 
-/// Goal: an address that can't be meant, or would give the key away, is refused. Method: rows.
+/// Goal: an invalid URL, or one that would expose the key, is rejected. Method: rows.
 #[test]
 fn addresses_that_are_refused() {
     for url in [
@@ -111,25 +112,28 @@ fn addresses_that_are_refused() {
         "https://a/#f",
         "http://api.example.com/v1",
     ] {
-        let config = Remote {
+        let config = RemoteModelConfig {
             url: Some(url.to_owned()),
-            ..Remote::new("m")
+            ..RemoteModelConfig::new("m")
         };
         assert!(
-            matches!(place(Kind::Openai, config), Err(ModelError::Url(_))),
+            matches!(
+                place(ProviderKind::Openai, config),
+                Err(ModelError::InvalidUrl(_))
+            ),
             "{url}"
         );
     }
     assert!(matches!(
-        place(Kind::OpenaiCompatible, Remote::new("m")),
-        Err(ModelError::Url(_))
+        place(ProviderKind::OpenaiCompatible, RemoteModelConfig::new("m")),
+        Err(ModelError::InvalidUrl(_))
     ));
     let here = |url: &str| {
         place(
-            Kind::Openai,
-            Remote {
+            ProviderKind::Openai,
+            RemoteModelConfig {
                 url: Some(url.to_owned()),
-                ..Remote::new("m")
+                ..RemoteModelConfig::new("m")
             },
         )
         .is_ok()
@@ -139,38 +143,39 @@ fn addresses_that_are_refused() {
     );
     assert!(!here("http://localhost.example.com/v1"));
     for (kind, config) in [
-        (Kind::Openai, Remote::new("")),
+        (ProviderKind::Openai, RemoteModelConfig::new("")),
         (
-            Kind::Openai,
-            Remote {
+            ProviderKind::Openai,
+            RemoteModelConfig {
                 api_version: Some("1".to_owned()),
-                ..Remote::new("m")
+                ..RemoteModelConfig::new("m")
             },
         ),
         (
-            Kind::Anthropic,
-            Remote {
-                api: Api::Responses,
-                ..Remote::new("m")
+            ProviderKind::Anthropic,
+            RemoteModelConfig {
+                api: OpenaiApi::Responses,
+                ..RemoteModelConfig::new("m")
             },
         ),
     ] {
         assert!(matches!(
             place(kind, config),
-            Err(ModelError::Setting { .. })
+            Err(ModelError::InvalidSetting { .. })
         ));
     }
 }
 
-/// Goal: a key that is missing, empty or no header's is told by its variable. Method: rows; and the environment itself.
+/// Goal: a missing, empty or invalid key is reported by its variable. Method: rows; and the
+/// environment itself.
 #[test]
 fn keys_that_are_missing() {
     let with = |key: Option<&str>| {
-        let config = Remote {
+        let config = RemoteModelConfig {
             key_env: Some("MY_KEY".to_owned()),
-            ..Remote::new("m")
+            ..RemoteModelConfig::new("m")
         };
-        let place = Place::of(Kind::Anthropic, &config, &|variable| {
+        let place = ApiEndpoint::resolve(ProviderKind::Anthropic, &config, &|variable| {
             assert_eq!(variable, "MY_KEY");
             key.map(SecretString::from)
         });
@@ -183,11 +188,11 @@ fn keys_that_are_missing() {
         Err(ModelError::KeyUnusable { .. })
     ));
     assert!(with(Some(KEY)).unwrap());
-    let config = Remote {
+    let config = RemoteModelConfig {
         key_env: Some("CALLBOARD_TEST_NO_SUCH_KEY".to_owned()),
-        ..Remote::new("m")
+        ..RemoteModelConfig::new("m")
     };
-    let error = Model::open(ModelConfig::Openai(config)).unwrap_err();
+    let error = LanguageModel::open(ModelConfig::Openai(config)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "failed to find the key: the environment variable `CALLBOARD_TEST_NO_SUCH_KEY` is missing or empty"

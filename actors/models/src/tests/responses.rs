@@ -1,9 +1,9 @@
-//! OpenAI's responses.
+//! Wire format of OpenAI's responses API.
 
 use serde_json::json;
 
 use super::kit::{asked, at, events, gist, real, rich, said, sample, server, spawn, whole};
-use crate::{Api, ModelConfig, Remote};
+use crate::{ModelConfig, OpenaiApi, RemoteModelConfig};
 
 const PIECES: [&str; 6] = [
     r#"{"type":"response.created","response":{"id":"r1","status":"in_progress","model":"m-1-2026","output":[]}}"#,
@@ -14,15 +14,16 @@ const PIECES: [&str; 6] = [
     r#"{"type":"response.completed","response":{"id":"r1","status":"completed","model":"m-1-2026","output":[{"type":"reasoning","summary":[]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hello"}]}],"usage":{"input_tokens":9,"output_tokens":2}}}"#,
 ];
 
-/// Goal: a streamed answer is put together once, with its model, reason and tokens. Method: recorded pieces.
+/// Goal: a streamed answer is assembled without repetition, with its model, stop reason and tokens.
+/// Method: recorded pieces.
 #[test]
 fn a_stream_is_an_answer() {
     real(async |system| {
         let server = server([events(&PIECES)]).await;
         let agent = spawn(
             system,
-            ModelConfig::Openai(Remote {
-                api: Api::Responses,
+            ModelConfig::Openai(RemoteModelConfig {
+                api: OpenaiApi::Responses,
                 ..at(&server)
             }),
         );
@@ -35,7 +36,8 @@ fn a_stream_is_an_answer() {
     });
 }
 
-/// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
+/// Goal: images, tools, results and settings are encoded in the API's format. Method: a
+/// conversation with all of them, snapshot.
 #[test]
 fn a_rich_conversation() {
     real(async |system| {
@@ -46,8 +48,8 @@ fn a_rich_conversation() {
         .await;
         let agent = spawn(
             system,
-            ModelConfig::Openai(Remote {
-                api: Api::Responses,
+            ModelConfig::Openai(RemoteModelConfig {
+                api: OpenaiApi::Responses,
                 stream: false,
                 ..at(&server)
             }),
@@ -62,7 +64,8 @@ fn a_rich_conversation() {
     });
 }
 
-/// Goal: uses of tools come as blocks; an answer that was cut, refused or failed says so. Method: recorded ends.
+/// Goal: tool calls become blocks; a cut-off, refused or failed answer is reported as such. Method:
+/// recorded ends.
 #[test]
 fn uses_of_tools_and_other_ends() {
     real(async |system| {
@@ -85,8 +88,8 @@ fn uses_of_tools_and_other_ends() {
         let server = server([tool, cut, refused, failed]).await;
         let agent = spawn(
             system,
-            ModelConfig::Openai(Remote {
-                api: Api::Responses,
+            ModelConfig::Openai(RemoteModelConfig {
+                api: OpenaiApi::Responses,
                 ..at(&server)
             }),
         );

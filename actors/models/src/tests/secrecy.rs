@@ -1,4 +1,4 @@
-//! What is said, and keys, stay where they belong.
+//! Secrecy of keys, prompts and answers.
 
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
@@ -8,8 +8,9 @@ use super::kit::{KEY, at, open, real, said, sample, server};
 use crate::recording::Recording;
 use crate::{AskModel, ModelConfig, ScriptedAnswer};
 
-/// Goal: neither the key nor what is said, either way, is in a log, an error or `Debug` output. Method: an answer, a refusal
-/// that quotes everything and bodies that can't be read, all recorded at the finest level and searched.
+/// Goal: keys, prompts and answers never appear in a log, an error or `Debug` output. Method: an
+/// answer, a refusal that quotes everything and malformed bodies, all recorded at the finest level
+/// and searched.
 #[test]
 fn nothing_is_told() {
     let recording = Recording::start(LevelFilter::TRACE);

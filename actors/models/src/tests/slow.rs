@@ -1,5 +1,5 @@
-//! Providers that take their time, and callers that don't wait. The server here is a bare socket, so that a test says when
-//! which byte comes.
+//! Slow providers, and callers that don't wait. The server is a bare socket, so that a test
+//! controls each byte.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 
 use super::kit::{open, params, real, said, sample, spawn};
 use crate::{
-    ModelConfig, Remote, Retries, STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_EVERY, Timeouts,
+    ModelConfig, ModelRetries, ModelTimeouts, RemoteModelConfig, STREAM_ARTIFACT, STREAM_KEY,
+    STREAM_PIECE_INTERVAL,
 };
 
 const HEAD: &str =
@@ -26,21 +27,22 @@ impl Bare {
         Self(TcpListener::bind("127.0.0.1:0").await.unwrap())
     }
 
-    fn config(&self, timeouts: Timeouts) -> ModelConfig {
+    fn config(&self, timeouts: ModelTimeouts) -> ModelConfig {
         let url = Some(format!("http://{}/v1", self.0.local_addr().unwrap()));
-        let retries = Retries {
+        let retries = ModelRetries {
             retries_max: 0,
-            ..Retries::default()
+            ..ModelRetries::default()
         };
-        ModelConfig::OpenaiCompatible(Remote {
+        ModelConfig::OpenaiCompatible(RemoteModelConfig {
             url,
             timeouts,
             retries,
-            ..Remote::new("m")
+            ..RemoteModelConfig::new("m")
         })
     }
 
-    /// A connection whose request has been read; or which a client with little time has closed before.
+    /// Accepts a connection and reads its request, or a connection that a client in a hurry has
+    /// already closed.
     async fn accept(&self) -> TcpStream {
         let (mut stream, _) = self.0.accept().await.unwrap();
         let mut got = Vec::new();
@@ -53,7 +55,8 @@ impl Bare {
     }
 }
 
-/// The reply to what is asked, whatever the server comes to: a client with little time may end before it is connected.
+/// Returns the reply to `ask` while `serve` runs. A client in a hurry may end before it is
+/// connected.
 async fn reply_of<T>(ask: impl Future<Output = T>, serve: impl Future<Output = ()>) -> T {
     let serve = async {
         serve.await;
@@ -65,7 +68,7 @@ async fn reply_of<T>(ask: impl Future<Output = T>, serve: impl Future<Output = (
     }
 }
 
-/// An event, as it is sent.
+/// Encodes an event as an HTTP chunk.
 fn chunk(data: &str) -> String {
     let event = format!("data: {data}\n\n");
     format!("{:x}\r\n{event}\r\n", event.len())
@@ -75,15 +78,15 @@ async fn event(stream: &mut TcpStream, data: &str) {
     stream.write_all(chunk(data).as_bytes()).await.unwrap();
 }
 
-/// Ends when the other side has closed the connection.
+/// Waits until the other side has closed the connection.
 async fn closed(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    // A reset is an end too.
+    // A reset closes the connection too.
     let _ = stream.read_to_end(&mut rest).await;
 }
 
-/// Goal: a provider that says nothing, or stops in the middle, is given up, and the connection closed. Method: silence
-/// before the head, after it, and after a piece.
+/// Goal: a silent provider times out, and the connection is closed. Method: silence before the
+/// headers, after them, and after a piece.
 #[test]
 fn silence_has_an_end() {
     real(async |system| {
@@ -91,9 +94,9 @@ fn silence_has_an_end() {
             let bare = Bare::new().await;
             let agent = spawn(
                 system,
-                bare.config(Timeouts {
+                bare.config(ModelTimeouts {
                     silence_ms: 50,
-                    ..Timeouts::default()
+                    ..ModelTimeouts::default()
                 }),
             );
             let request = said("Hi");
@@ -104,7 +107,7 @@ fn silence_has_an_end() {
                         "head" => HEAD.to_owned(),
                         _ => chunk(HALF),
                     };
-                    // On a busy machine it may be given up by now.
+                    // On a busy machine, the client may have given up by now.
                     let _ = stream.write_all(said.as_bytes()).await;
                 }
                 closed(&mut stream).await;
@@ -117,16 +120,17 @@ fn silence_has_an_end() {
     });
 }
 
-/// Goal: an answer that comes in small pieces for ever has an end too. Method: pieces until the connection is closed.
+/// Goal: an endless answer in small pieces times out. Method: pieces until the connection is
+/// closed.
 #[test]
 fn the_whole_has_an_end() {
     real(async |system| {
         let bare = Bare::new().await;
         let agent = spawn(
             system,
-            bare.config(Timeouts {
+            bare.config(ModelTimeouts {
                 whole_ms: 100,
-                ..Timeouts::default()
+                ..ModelTimeouts::default()
             }),
         );
         let request = said("Hi");
@@ -146,12 +150,13 @@ fn the_whole_has_an_end() {
     });
 }
 
-/// Goal: a connection that breaks in the middle is a failure, not half an answer. Method: break it after a piece.
+/// Goal: a connection that breaks within an answer is a failure, not a partial answer. Method:
+/// break it after a piece.
 #[test]
 fn a_broken_connection() {
     real(async |system| {
         let bare = Bare::new().await;
-        let agent = spawn(system, bare.config(Timeouts::default()));
+        let agent = spawn(system, bare.config(ModelTimeouts::default()));
         let request = said("Hi");
         let serve = async {
             let mut stream = bare.accept().await;
@@ -167,13 +172,13 @@ fn a_broken_connection() {
     });
 }
 
-/// Goal: the caller is told how far the answer is, never what it says; what comes after that is the answer. Method: the
-/// second piece is sent once the first was told of.
+/// Goal: the caller gets progress without content, and only then the answer. Method: the second
+/// piece is sent after the first progress report.
 #[test]
 fn progress_is_told() {
     real(async |system| {
         let bare = Bare::new().await;
-        let agent = spawn(system, bare.config(Timeouts::default()));
+        let agent = spawn(system, bare.config(ModelTimeouts::default()));
         let (tell, told) = oneshot::channel();
         let serve = async {
             let mut stream = bare.accept().await;
@@ -196,17 +201,17 @@ fn progress_is_told() {
             call.reply().await.unwrap().unwrap()
         };
         let (answer, ()) = tokio::join!(ask, serve);
-        assert_eq!(answer.written().as_deref(), Some("Hello"));
+        assert_eq!(answer.written_text().as_deref(), Some("Hello"));
     });
 }
 
-/// Goal: a caller that wants it gets the text while it is written, in pieces that are the beginning of the answer, and not each by
-/// itself. Method: small pieces until two were given; the rest.
+/// Goal: a caller that requests it gets the text while it is written, in bundled pieces that form
+/// the beginning of the answer. Method: small pieces until two were sent; the rest.
 #[test]
 fn the_text_comes_while_it_is_written() {
     real(async |system| {
         let bare = Bare::new().await;
-        let agent = spawn(system, bare.config(Timeouts::default()));
+        let agent = spawn(system, bare.config(ModelTimeouts::default()));
         let (tell, mut told) = oneshot::channel();
         let serve = async {
             let mut stream = bare.accept().await;
@@ -241,14 +246,14 @@ fn the_text_comes_while_it_is_written() {
                 );
             }
             assert!(
-                begun.elapsed() >= STREAM_PIECE_EVERY,
+                begun.elapsed() >= STREAM_PIECE_INTERVAL,
                 "{:?}",
                 begun.elapsed()
             );
             tell.send(()).unwrap();
             (
                 text,
-                call.reply().await.unwrap().unwrap().written().unwrap(),
+                call.reply().await.unwrap().unwrap().written_text().unwrap(),
             )
         };
         let ((text, answer), ()) = tokio::join!(ask, serve);
@@ -259,13 +264,13 @@ fn the_text_comes_while_it_is_written() {
     });
 }
 
-/// Goal: a caller that goes ends the request at the provider, and what was used by then counts. Method: cancel after a
-/// piece; the server sees the connection close.
+/// Goal: a cancelled call closes the request to the provider, and the usage until then counts.
+/// Method: cancel after a piece; the server sees the connection close.
 #[test]
 fn a_cancelled_call_closes_the_request() {
     real(async |system| {
         let bare = Bare::new().await;
-        let model = open(bare.config(Timeouts::default()));
+        let model = open(bare.config(ModelTimeouts::default()));
         let agent = system.spawn(model.clone());
         let serve = async {
             let mut stream = bare.accept().await;
@@ -281,8 +286,8 @@ fn a_cancelled_call_closes_the_request() {
         };
         let (reply, ()) = tokio::join!(ask, serve);
         assert!(reply.map_or(true, |reply| reply.is_err()));
-        // What was read, and the token begun; not the hundred that were set aside.
-        let used = || model.0.ledger.today().0;
+        // Input tokens and the token begun, but not the hundred that were reserved.
+        let used = || model.0.ledger.usage_today().0;
         testkit::eventually("the rest is free again", Duration::from_secs(5), || {
             used() < 10
         })
@@ -291,12 +296,12 @@ fn a_cancelled_call_closes_the_request() {
     });
 }
 
-/// Goal: a call's own deadline ends the wait for a provider. Method: a server that never answers.
+/// Goal: the deadline of a call ends the wait for a provider. Method: a server that never answers.
 #[test]
 fn the_deadline_of_the_call_counts() {
     real(async |system| {
         let bare = Bare::new().await;
-        let agent = spawn(system, bare.config(Timeouts::default()));
+        let agent = spawn(system, bare.config(ModelTimeouts::default()));
         let ask = agent
             .call(params(&said("Hi")))
             .within(Duration::from_millis(50))

@@ -1,48 +1,49 @@
-//! Budgets of tokens and money.
+//! Limits of tokens and money.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::Principal;
 use callboard_message::{Budget, FailureKind};
-use callboard_runtime::{CallMeta, testkit};
+use callboard_runtime::{CallContext, testkit};
 use serde_json::{Value, json};
 
 use super::super::config::ModelError;
-use super::super::request::Usage;
+use super::super::request::TokenCounts;
 use super::kit::{asked, at, params, real, said, sample, server, spawn, times_asked, whole};
-use crate::config::{ModelLimits, Prices};
-use crate::spend::Ledger;
-use crate::{ModelConfig, Remote};
+use crate::config::{ModelLimits, TokenPrices};
+use crate::usage_ledger::UsageLedger;
+use crate::{ModelConfig, RemoteModelConfig};
 
 const NO_BUDGET: Budget = Budget {
     tokens: None,
     micro_usd: None,
 };
 
-fn ledger(limits: ModelLimits, prices: Option<(f64, f64)>) -> Arc<Ledger> {
-    let prices = prices.map(|(input, output)| Prices {
+fn ledger(limits: ModelLimits, prices: Option<(f64, f64)>) -> Arc<UsageLedger> {
+    let prices = prices.map(|(input, output)| TokenPrices {
         input_usd_per_million: input,
         output_usd_per_million: output,
     });
-    Ledger::new(&limits, prices).unwrap()
+    UsageLedger::new(&limits, prices).unwrap()
 }
 
-/// Goal: an answer gets no more tokens than its call may use, and none is refused. Method: rows at the limit and beyond.
+/// Goal: the tokens of an answer are reduced to the limits of its call; a call with none left is
+/// rejected. Method: rows at the limit and beyond.
 #[test]
 fn answers_are_cut_to_the_call() {
-    testkit::paused(async |_| {
+    testkit::run_with_paused_time(async |_| {
         let limits = ModelLimits {
             tokens_max: 1_000,
             tokens_per_call_max: Some(500),
             usd_per_call_max: Some(0.001),
             ..ModelLimits::default()
         };
-        // A thousand millionths of a dollar: 2 for a token read, 5 for one written.
+        // 1,000 millionths of a US dollar; an input token costs 2 of them, an output token 5.
         let ledger = ledger(limits, Some((2.0, 5.0)));
         let tokens = |input, asked, budget| {
             ledger
-                .grant(input, asked, budget)
+                .reserve(input, asked, budget)
                 .map(|(_, tokens)| tokens)
                 .ok()
         };
@@ -61,15 +62,15 @@ fn answers_are_cut_to_the_call() {
         assert_eq!(tokens(10, Some(50), budget(Some(10), None)), None);
         assert_eq!(tokens(10, Some(50), budget(None, Some(25))), Some(1));
         assert_eq!(tokens(10, Some(50), budget(None, Some(24))), None);
-        assert_eq!(ledger.today(), (0, 0), "nothing was spent");
+        assert_eq!(ledger.usage_today(), (0, 0), "nothing was spent");
     });
 }
 
-/// Goal: a minute and a day have limits, what is under way counts, and what wasn't spent is free again. Method: meet each
-/// limit, then one more; a minute later there is room.
+/// Goal: usage per minute and day is limited, reservations count, and unspent ones are released.
+/// Method: reach each limit, then one more; a minute later there is room.
 #[test]
 fn minutes_and_days_have_limits() {
-    testkit::paused(async |_| {
+    testkit::run_with_paused_time(async |_| {
         let limits = ModelLimits {
             requests_per_minute_max: Some(3),
             tokens_per_minute_max: Some(300),
@@ -79,21 +80,21 @@ fn minutes_and_days_have_limits() {
         let ledger = ledger(limits, None);
         let grant = |asked| {
             ledger
-                .grant(10, Some(asked), NO_BUDGET)
+                .reserve(10, Some(asked), NO_BUDGET)
                 .map(|(grant, _)| grant)
         };
         let under_way = grant(190).unwrap();
         assert!(grant(91).is_err(), "what is under way counts");
         let second = grant(90).unwrap();
-        under_way.spend(Usage {
+        under_way.record_usage(TokenCounts {
             input: 10,
             output: 20,
         });
         drop(under_way);
         drop(second);
-        assert_eq!(ledger.today(), (30, 0), "only what was spent");
+        assert_eq!(ledger.usage_today(), (30, 0), "only what was spent");
         let third = grant(260).unwrap();
-        third.spend(Usage {
+        third.record_usage(TokenCounts {
             input: 10,
             output: 260,
         });
@@ -115,39 +116,39 @@ fn minutes_and_days_have_limits() {
     });
 }
 
-/// Goal: a day's money has a limit. Method: to the millionth of a dollar, and one more.
+/// Goal: the cost per day is limited. Method: to the millionth of a dollar, and one more.
 #[test]
 fn a_day_has_its_money() {
-    testkit::paused(async |_| {
+    testkit::run_with_paused_time(async |_| {
         let limits = ModelLimits {
             usd_per_day_max: Some(0.00006),
             ..ModelLimits::default()
         };
         let ledger = ledger(limits, Some((2.0, 5.0)));
-        let (grant, _) = ledger.grant(10, Some(8), NO_BUDGET).unwrap();
-        let refused = ledger.grant(0, Some(1), NO_BUDGET).err().unwrap();
+        let (grant, _) = ledger.reserve(10, Some(8), NO_BUDGET).unwrap();
+        let refused = ledger.reserve(0, Some(1), NO_BUDGET).err().unwrap();
         assert_eq!(refused.message, "the model's money of this day is used up");
-        grant.spend(Usage {
+        grant.record_usage(TokenCounts {
             input: 10,
             output: 7,
         });
         drop(grant);
-        assert_eq!(ledger.today(), (17, 55));
-        assert!(ledger.grant(0, Some(1), NO_BUDGET).is_ok());
+        assert_eq!(ledger.usage_today(), (17, 55));
+        assert!(ledger.reserve(0, Some(1), NO_BUDGET).is_ok());
     });
 }
 
-/// Goal: limits that can't be meant are told at the start. Method: rows.
+/// Goal: invalid limits are rejected at start. Method: rows.
 #[test]
 fn limits_that_cannot_be_meant() {
     let limits = |limits: ModelLimits, price: Option<f64>| {
-        let prices = price.map(|usd| Prices {
+        let prices = price.map(|usd| TokenPrices {
             input_usd_per_million: usd,
             output_usd_per_million: 1.0,
         });
         matches!(
-            Ledger::new(&limits, prices),
-            Err(ModelError::Setting { .. })
+            UsageLedger::new(&limits, prices),
+            Err(ModelError::InvalidSetting { .. })
         )
     };
     let default = ModelLimits::default;
@@ -205,8 +206,8 @@ fn hello(tokens: u64) -> Value {
         "usage": { "prompt_tokens": 1, "completion_tokens": tokens } })
 }
 
-/// Goal: an agent's limits and its call's budget bound what the provider is asked for; used up, it isn't asked. Method: a
-/// budget in the call, then a day that is over its tokens.
+/// Goal: a model's limits and its call's budget bound the requested tokens; an exhausted limit
+/// prevents the request. Method: a budget in the call, then a day over its limit.
 #[test]
 fn the_provider_is_asked_for_no_more() {
     real(async |system| {
@@ -218,12 +219,12 @@ fn the_provider_is_asked_for_no_more() {
         };
         let agent = spawn(
             system,
-            ModelConfig::OpenaiCompatible(Remote {
+            ModelConfig::OpenaiCompatible(RemoteModelConfig {
                 limits,
                 ..at(&server)
             }),
         );
-        let mut meta = CallMeta::new(Arc::new(Principal::agent("test")));
+        let mut meta = CallContext::new(Arc::new(Principal::agent("test")));
         meta.budget.tokens = Some(42);
         agent
             .ask(params(&said("Hi")))
@@ -243,7 +244,7 @@ fn the_provider_is_asked_for_no_more() {
     });
 }
 
-/// Goal: a request that fails costs nothing. Method: a refusal, then the day's account.
+/// Goal: a failed request costs nothing. Method: a refusal, then the day's usage.
 #[test]
 fn a_refusal_is_free() {
     real(async |system| {
@@ -251,6 +252,6 @@ fn a_refusal_is_free() {
         let model = super::kit::open(ModelConfig::OpenaiCompatible(at(&server)));
         let agent = system.spawn(model.clone());
         sample(&agent, &said("Hi")).await.unwrap_err();
-        assert_eq!(model.0.ledger.today(), (0, 0));
+        assert_eq!(model.0.ledger.usage_today(), (0, 0));
     });
 }

@@ -1,4 +1,4 @@
-//! Models that are none: the script and the echo.
+//! Scripted and echo models.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use callboard_runtime::testkit;
 use serde_json::json;
 
 use super::kit::{gist, said, sample, spawn};
-use crate::{AskModel, Model, ModelConfig};
+use crate::{AskModel, LanguageModel, ModelConfig};
 
 fn config(toml: &str) -> ModelConfig {
     toml::from_str(toml).unwrap()
 }
 
-/// Goal: a script plays the model of the golden exchange T-M1, tokens and names included. Method: its words as a topology has
-/// them.
+/// Goal: a script reproduces the model of the golden exchange T-M1, with tokens and names. Method:
+/// its configuration as in a topology.
 #[test]
 fn the_golden_model() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let agent = spawn(
             system,
             config(
@@ -45,11 +45,11 @@ fn the_golden_model() {
     });
 }
 
-/// Goal: rules answer whenever they fit, the others take turns and the last stays; one may use a tool, another fail. Method: a
-/// script with all of them.
+/// Goal: conditional answers apply whenever they match, the others in sequence with the last
+/// repeating; an answer may call a tool or fail. Method: a script with all of them.
 #[test]
 fn a_script_with_rules_and_turns() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let agent = spawn(
             system,
             config(
@@ -90,11 +90,11 @@ fn a_script_with_rules_and_turns() {
     });
 }
 
-/// Goal: the echo says what was said last; any model answers a plain prompt with plain text, by name as a tool does. Method:
-/// both messages.
+/// Goal: the echo repeats the last message; any model answers a plain prompt with plain text.
+/// Method: both messages.
 #[test]
 fn an_echo_is_a_tool_too() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let agent = spawn(system, config("provider = \"echo\""));
         let answer = sample(&agent, &said("Hello?")).await.unwrap();
         assert_eq!(
@@ -138,7 +138,8 @@ fn an_echo_is_a_tool_too() {
     });
 }
 
-/// Goal: a configuration with a word too many, or a script without an answer, is refused. Method: rows.
+/// Goal: a configuration with an unknown key, or a script without an answer, is rejected. Method:
+/// rows.
 #[test]
 fn configurations_that_are_wrong() {
     for toml in [
@@ -150,5 +151,5 @@ fn configurations_that_are_wrong() {
     ] {
         assert!(toml::from_str::<ModelConfig>(toml).is_err(), "{toml}");
     }
-    assert!(Model::open(config("provider = \"scripted\"\nanswers = []")).is_err());
+    assert!(LanguageModel::open(config("provider = \"scripted\"\nanswers = []")).is_err());
 }

@@ -1,76 +1,89 @@
-//! Anthropic's messages (`POST /messages`, `anthropic-version: 2023-06-01`).
+//! Wire format of Anthropic's messages API (`POST /messages`, `anthropic-version: 2023-06-01`).
 
 use callboard_message::RawObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::request::{Block, Choice, Request, Tool, Turn};
+use crate::request::{ContentBlock, ModelRequest, ToolChoiceMode, ToolSpec, Turn};
 
-use super::super::request::{Draft, Stop};
-use super::super::trouble::Trouble;
-use super::{Ask, ProviderError, TokenUsage, note};
+use super::super::provider_failure::ProviderFailure;
+use super::super::request::{AnswerDraft, StopReason};
+use super::{BodyOptions, ErrorBody, UsageBody, record_usage};
 
-pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
-    let mut body = RawObject::of("model", ask.model).with("max_tokens", ask.tokens_max);
+pub(super) fn request_body(
+    request: &ModelRequest,
+    ask: BodyOptions<'_>,
+) -> Result<RawObject, ProviderFailure> {
+    let mut body = RawObject::single("model", ask.model).with("max_tokens", ask.tokens_max);
     body.set_some("system", &request.system);
     body.set(
         "messages",
         request
             .turns
             .iter()
-            .map(turn)
+            .map(turn_message)
             .collect::<Result<Vec<_>, _>>()?,
     );
     body.set_some("temperature", &request.temperature);
-    if !request.stop.is_empty() {
-        body.set("stop_sequences", &request.stop);
+    if !request.stop_sequences.is_empty() {
+        body.set("stop_sequences", &request.stop_sequences);
     }
     if !request.tools.is_empty() {
-        let choice = match request.choice {
-            Choice::Auto => "auto",
-            Choice::Required => "any",
-            Choice::None => "none",
+        let choice = match request.tool_choice {
+            ToolChoiceMode::Auto => "auto",
+            ToolChoiceMode::Required => "any",
+            ToolChoiceMode::None => "none",
         };
-        body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>());
-        body.set("tool_choice", RawObject::of("type", choice));
+        body.set(
+            "tools",
+            request
+                .tools
+                .iter()
+                .map(tool_definition)
+                .collect::<Vec<_>>(),
+        );
+        body.set("tool_choice", RawObject::single("type", choice));
     }
     Ok(body.with("stream", ask.stream))
 }
 
-fn tool(tool: &Tool) -> RawObject {
-    let mut body = RawObject::of("name", &tool.name);
+fn tool_definition(tool: &ToolSpec) -> RawObject {
+    let mut body = RawObject::single("name", &tool.name);
     body.set_some("description", &tool.description);
     body.with("input_schema", &tool.schema)
 }
 
-fn turn(turn: &Turn) -> Result<RawObject, Trouble> {
+fn turn_message(turn: &Turn) -> Result<RawObject, ProviderFailure> {
     let content = turn
         .blocks
         .iter()
-        .map(block)
+        .map(content_block)
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(RawObject::of("role", turn.speaker).with("content", content))
+    Ok(RawObject::single("role", turn.speaker).with("content", content))
 }
 
-fn block(of: &Block) -> Result<RawObject, Trouble> {
+fn content_block(of: &ContentBlock) -> Result<RawObject, ProviderFailure> {
     Ok(match of {
-        Block::Text(text) => RawObject::of("type", "text").with("text", text),
-        Block::Image(media) => {
-            let source = RawObject::of("type", "base64").with("media_type", &media.mime_type);
-            RawObject::of("type", "image").with("source", source.with("data", &media.data))
+        ContentBlock::Text(text) => RawObject::single("type", "text").with("text", text),
+        ContentBlock::Image(media) => {
+            let source = RawObject::single("type", "base64").with("media_type", &media.mime_type);
+            RawObject::single("type", "image").with("source", source.with("data", &media.data))
         }
-        Block::Audio(_) => return Err(Trouble::Unfit("sound")),
-        Block::ToolUse { id, name, input } => RawObject::of("type", "tool_use")
+        ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("sound")),
+        ContentBlock::ToolUse { id, name, input } => RawObject::single("type", "tool_use")
             .with("id", id)
             .with("name", name)
             .with("input", input),
-        Block::ToolResult {
+        ContentBlock::ToolResult {
             id,
             blocks,
             is_error,
         } => {
-            let content = blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
-            let result = RawObject::of("type", "tool_result")
+            let content = blocks
+                .iter()
+                .map(content_block)
+                .collect::<Result<Vec<_>, _>>()?;
+            let result = RawObject::single("type", "tool_result")
                 .with("tool_use_id", id)
                 .with("content", content);
             if *is_error {
@@ -82,19 +95,19 @@ fn block(of: &Block) -> Result<RawObject, Trouble> {
     })
 }
 
-/// A message, whole or as it begins.
+/// Message object of the API: a complete answer, or the first part of a streamed one.
 #[derive(Deserialize)]
-pub(super) struct MessageSaid {
+pub(super) struct MessageBody {
     model: Option<String>,
     #[serde(default)]
-    content: Vec<BlockSaid>,
+    content: Vec<BlockBody>,
     stop_reason: Option<String>,
-    usage: Option<TokenUsage>,
-    error: Option<ProviderError>,
+    usage: Option<UsageBody>,
+    error: Option<ErrorBody>,
 }
 
 #[derive(Deserialize)]
-struct BlockSaid {
+struct BlockBody {
     r#type: String,
     text: Option<String>,
     id: Option<String>,
@@ -102,46 +115,54 @@ struct BlockSaid {
     input: Option<Box<RawValue>>,
 }
 
-/// An event of a stream.
+/// Event of a streamed answer.
 #[derive(Deserialize)]
-pub(super) struct Event {
+pub(super) struct MessageEvent {
     r#type: String,
     #[serde(default)]
     index: u64,
-    message: Option<MessageSaid>,
-    content_block: Option<BlockSaid>,
-    delta: Option<Delta>,
-    usage: Option<TokenUsage>,
-    error: Option<ProviderError>,
+    message: Option<MessageBody>,
+    content_block: Option<BlockBody>,
+    delta: Option<MessageDelta>,
+    usage: Option<UsageBody>,
+    error: Option<ErrorBody>,
 }
 
 #[derive(Deserialize)]
-struct Delta {
+struct MessageDelta {
     text: Option<String>,
     partial_json: Option<String>,
     stop_reason: Option<String>,
 }
 
-pub(super) fn whole(said: MessageSaid, draft: &mut Draft) -> Result<(), Trouble> {
+pub(super) fn read_answer(
+    said: MessageBody,
+    draft: &mut AnswerDraft,
+) -> Result<(), ProviderFailure> {
     if let Some(error) = said.error {
-        return Err(error.trouble());
+        return Err(error.to_failure());
     }
     draft.model = said.model;
     for (at, block) in (0_u64..).zip(said.content) {
-        begin(at, block, true, draft)?;
+        begin_block(at, block, true, draft)?;
     }
-    note(said.usage, draft);
-    draft.stop = Some(Stop::of(
-        &said
-            .stop_reason
-            .ok_or(Trouble::Malformed("it has no stop reason"))?,
-    ));
-    draft.is_whole = true;
+    record_usage(said.usage, draft);
+    draft.stop_reason =
+        Some(StopReason::from_provider(&said.stop_reason.ok_or(
+            ProviderFailure::Malformed("it has no stop reason"),
+        )?));
+    draft.is_complete = true;
     Ok(())
 }
 
-/// In a stream a tool's input begins as `{}` and comes in pieces after it.
-fn begin(place: u64, block: BlockSaid, is_whole: bool, draft: &mut Draft) -> Result<(), Trouble> {
+/// Begins a content block of the answer. In a streamed answer, the block's tool input is an empty
+/// `{}` that is ignored; the input follows in pieces.
+fn begin_block(
+    place: u64,
+    block: BlockBody,
+    is_whole: bool,
+    draft: &mut AnswerDraft,
+) -> Result<(), ProviderFailure> {
     match &*block.r#type {
         "text" => draft
             .text
@@ -152,26 +173,29 @@ fn begin(place: u64, block: BlockSaid, is_whole: bool, draft: &mut Draft) -> Res
                 .as_ref()
                 .filter(|_| is_whole)
                 .map_or("", |input| input.get());
-            draft.tool(place, block.id.as_deref(), block.name.as_deref(), input)?;
+            draft.add_tool_use(place, block.id.as_deref(), block.name.as_deref(), input)?;
         }
-        // Thinking and the provider's own tools are no part of the answer.
+        // Thinking and the provider's own tools aren't part of the answer.
         _ => {}
     }
     Ok(())
 }
 
-pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
-    note(event.usage, draft);
+pub(super) fn read_piece(
+    event: MessageEvent,
+    draft: &mut AnswerDraft,
+) -> Result<(), ProviderFailure> {
+    record_usage(event.usage, draft);
     match &*event.r#type {
         "message_start" => {
             if let Some(message) = event.message {
                 draft.model = message.model;
-                note(message.usage, draft);
+                record_usage(message.usage, draft);
             }
         }
         "content_block_start" => {
             if let Some(block) = event.content_block {
-                begin(event.index, block, false, draft)?;
+                begin_block(event.index, block, false, draft)?;
             }
         }
         "content_block_delta" => {
@@ -180,26 +204,26 @@ pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
                     .text
                     .push_str(delta.text.as_deref().unwrap_or_default());
                 if let Some(input) = delta.partial_json {
-                    draft.tool_more(event.index, &input);
+                    draft.append_tool_input(event.index, &input);
                 }
             }
         }
         "message_delta" => {
             if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
-                draft.stop = Some(Stop::of(&reason));
+                draft.stop_reason = Some(StopReason::from_provider(&reason));
             }
         }
-        "message_stop" => draft.is_whole = true,
+        "message_stop" => draft.is_complete = true,
         "error" => {
             return Err(event.error.map_or(
-                Trouble::Told {
+                ProviderFailure::ErrorEvent {
                     code: None,
-                    again: false,
+                    is_retryable: false,
                 },
-                |error| error.trouble(),
+                |error| error.to_failure(),
             ));
         }
-        // Pings, and whatever is added later.
+        // Pings and unknown events are ignored.
         _ => {}
     }
     Ok(())

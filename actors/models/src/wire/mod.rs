@@ -1,4 +1,5 @@
-//! The shapes of the providers' APIs: each module makes a body of a request, and reads an answer, whole or in pieces.
+//! Wire formats of the providers' APIs. Each module builds request bodies and parses answers,
+//! complete or streamed.
 
 mod anthropic;
 mod ollama;
@@ -8,13 +9,13 @@ mod openai_responses;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::request::{Draft, Request};
-use super::trouble::{Trouble, code};
+use super::provider_failure::{ProviderFailure, sanitize_code};
+use super::request::{AnswerDraft, ModelRequest};
 
-/// One provider's language.
+/// Wire format of a provider's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wire {
-    /// Which name the limit of tokens goes by.
+pub(super) enum WireFormat {
+    /// OpenAI chat completions. `tokens_max` is the name of the member with the token limit.
     OpenaiChat {
         tokens_max: &'static str,
     },
@@ -23,25 +24,25 @@ pub(super) enum Wire {
     Ollama,
 }
 
-/// How the pieces of an answer are told apart.
+/// Framing of a streamed answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// An event stream (WHATWG HTML, server-sent events).
-    Events,
-    /// A line of JSON each.
-    Lines,
+    /// Server-sent events (WHATWG HTML).
+    ServerSentEvents,
+    /// One line of JSON per piece.
+    JsonLines,
 }
 
-/// What a body is made of beside the conversation.
+/// Members of a request body that don't come from the conversation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask<'a> {
+pub(super) struct BodyOptions<'a> {
     pub model: &'a str,
     pub tokens_max: u32,
     pub stream: bool,
 }
 
-impl Wire {
-    /// What follows the address of the API.
+impl WireFormat {
+    /// Returns the path of the API below the base URL.
     pub fn path(self) -> &'static str {
         match self {
             Self::OpenaiChat { .. } => "chat/completions",
@@ -53,74 +54,79 @@ impl Wire {
 
     pub fn framing(self) -> Framing {
         match self {
-            Self::Ollama => Framing::Lines,
-            _ => Framing::Events,
+            Self::Ollama => Framing::JsonLines,
+            _ => Framing::ServerSentEvents,
         }
     }
 
-    /// Whether stop sequences are the provider's work.
+    /// Whether the API supports stop sequences.
     pub fn knows_stop_sequences(self) -> bool {
         self != Self::OpenaiResponses
     }
 
-    /// The body of the request, as JSON.
-    pub fn body(self, request: &Request, ask: Ask<'_>) -> Result<String, Trouble> {
+    /// Builds the request body as JSON.
+    pub fn request_body(
+        self,
+        request: &ModelRequest,
+        ask: BodyOptions<'_>,
+    ) -> Result<String, ProviderFailure> {
         let body = match self {
-            Self::OpenaiChat { tokens_max } => openai_chat::body(request, ask, tokens_max),
-            Self::OpenaiResponses => openai_responses::body(request, ask),
-            Self::Anthropic => anthropic::body(request, ask),
-            Self::Ollama => ollama::body(request, ask),
+            Self::OpenaiChat { tokens_max } => openai_chat::request_body(request, ask, tokens_max),
+            Self::OpenaiResponses => openai_responses::request_body(request, ask),
+            Self::Anthropic => anthropic::request_body(request, ask),
+            Self::Ollama => ollama::request_body(request, ask),
         };
         Ok(Box::<str>::from(body?.to_raw()).into_string())
     }
 
-    /// Reads an answer that came in one piece.
-    pub fn whole(self, body: &[u8], draft: &mut Draft) -> Result<(), Trouble> {
+    /// Parses a complete answer into `draft`.
+    pub fn read_answer(self, body: &[u8], draft: &mut AnswerDraft) -> Result<(), ProviderFailure> {
         match self {
-            Self::OpenaiChat { .. } => openai_chat::whole(read(body)?, draft),
-            Self::OpenaiResponses => openai_responses::whole(read(body)?, draft),
-            Self::Anthropic => anthropic::whole(read(body)?, draft),
-            Self::Ollama => ollama::piece(read(body)?, draft),
+            Self::OpenaiChat { .. } => openai_chat::read_answer(parse_json(body)?, draft),
+            Self::OpenaiResponses => openai_responses::read_answer(parse_json(body)?, draft),
+            Self::Anthropic => anthropic::read_answer(parse_json(body)?, draft),
+            Self::Ollama => ollama::read_piece(parse_json(body)?, draft),
         }
     }
 
-    /// Reads a piece of an answer. No further one is needed when the draft is whole and this is `true`.
-    pub fn piece(self, data: &str, draft: &mut Draft) -> Result<bool, Trouble> {
+    /// Parses one piece of a streamed answer into `draft`. Returns `true` for the last piece of the
+    /// stream. The answer is whole only if [`AnswerDraft::is_complete`] is set as well.
+    pub fn read_piece(self, data: &str, draft: &mut AnswerDraft) -> Result<bool, ProviderFailure> {
         let json = data.as_bytes();
         match self {
             Self::OpenaiChat { .. } | Self::OpenaiResponses if data.trim() == "[DONE]" => {
                 return Ok(true);
             }
-            Self::OpenaiChat { .. } => openai_chat::piece(read(json)?, draft)?,
-            Self::OpenaiResponses => openai_responses::piece(read(json)?, draft)?,
-            Self::Anthropic => anthropic::piece(read(json)?, draft)?,
-            Self::Ollama => ollama::piece(read(json)?, draft)?,
+            Self::OpenaiChat { .. } => openai_chat::read_piece(parse_json(json)?, draft)?,
+            Self::OpenaiResponses => openai_responses::read_piece(parse_json(json)?, draft)?,
+            Self::Anthropic => anthropic::read_piece(parse_json(json)?, draft)?,
+            Self::Ollama => ollama::read_piece(parse_json(json)?, draft)?,
         }
-        Ok(draft.is_whole && !matches!(self, Self::OpenaiChat { .. }))
+        Ok(draft.is_complete && !matches!(self, Self::OpenaiChat { .. }))
     }
 }
 
-fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Trouble> {
+fn parse_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, ProviderFailure> {
     serde_json::from_slice(json)
-        .map_err(|_| Trouble::Malformed("it isn't JSON of the provider's shape"))
+        .map_err(|_| ProviderFailure::Malformed("it isn't JSON of the provider's shape"))
 }
 
-/// Tokens used, by any provider's names.
+/// Token usage under the names of all providers.
 #[derive(Deserialize)]
-struct TokenUsage {
-    /// OpenAI's chat completions; tokens from a cache are among them.
+struct UsageBody {
+    /// OpenAI chat completions; cached tokens are included.
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
-    /// OpenAI's responses, and Anthropic.
+    /// OpenAI responses, and Anthropic.
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    /// Anthropic, beside `input_tokens`.
+    /// Anthropic, in addition to `input_tokens`.
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
 }
 
-/// Notes the tokens that a provider tells of.
-fn note(usage: Option<TokenUsage>, draft: &mut Draft) {
+/// Records the token usage reported by a provider.
+fn record_usage(usage: Option<UsageBody>, draft: &mut AnswerDraft) {
     let Some(usage) = usage else { return };
     let cached =
         usage.cache_creation_input_tokens.unwrap_or(0) + usage.cache_read_input_tokens.unwrap_or(0);
@@ -134,30 +140,32 @@ fn note(usage: Option<TokenUsage>, draft: &mut Draft) {
         .or(draft.output_tokens);
 }
 
-/// The body of an error: OpenAI's and Anthropic's have `code` or `type` in it, Ollama's is a sentence, which is left out.
+/// Returns the error code in an error body: `code` or `type` of OpenAI and Anthropic. Ollama's
+/// error is a sentence and is left out.
 pub(super) fn error_code(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Body {
-        error: ProviderError,
+        error: ErrorBody,
     }
     serde_json::from_slice::<Body>(body).ok()?.error.code()
 }
 
-/// An error as OpenAI and Anthropic tell it.
+/// Error object of OpenAI and Anthropic.
 #[derive(Deserialize)]
-struct ProviderError {
-    /// A name or a number.
+struct ErrorBody {
+    /// Error code: a name or a number.
     code: Option<serde_json::Value>,
     r#type: Option<String>,
 }
 
-impl ProviderError {
+impl ErrorBody {
     fn code(&self) -> Option<String> {
-        code(self.code.as_ref().and_then(|c| c.as_str())).or_else(|| code(self.r#type.as_deref()))
+        sanitize_code(self.code.as_ref().and_then(|c| c.as_str()))
+            .or_else(|| sanitize_code(self.r#type.as_deref()))
     }
 
-    /// The same in the middle of an answer.
-    fn trouble(&self) -> Trouble {
+    /// Converts an error event within an answer.
+    fn to_failure(&self) -> ProviderFailure {
         let code = self.code();
         let again = matches!(
             code.as_deref(),
@@ -169,6 +177,9 @@ impl ProviderError {
                     | "server_error"
             )
         );
-        Trouble::Told { code, again }
+        ProviderFailure::ErrorEvent {
+            code,
+            is_retryable: again,
+        }
     }
 }

@@ -1,67 +1,80 @@
-//! Ollama's own API (`POST /api/chat`): its pieces have the shape of the whole.
+//! Wire format of Ollama's API (`POST /api/chat`). Streamed pieces have the shape of a complete
+//! answer.
 
 use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::request::{Block, Choice, Request, Turn, texts};
+use crate::request::{ContentBlock, ModelRequest, ToolChoiceMode, Turn, join_texts};
 
-use super::super::request::{Draft, Stop};
-use super::super::trouble::Trouble;
-use super::{Ask, openai_chat};
+use super::super::provider_failure::ProviderFailure;
+use super::super::request::{AnswerDraft, StopReason};
+use super::{BodyOptions, openai_chat};
 
-pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
+pub(super) fn request_body(
+    request: &ModelRequest,
+    ask: BodyOptions<'_>,
+) -> Result<RawObject, ProviderFailure> {
     let mut messages = Vec::new();
     if let Some(system) = &request.system {
-        messages.push(RawObject::of("role", "system").with("content", system));
+        messages.push(RawObject::single("role", "system").with("content", system));
     }
     for turn in &request.turns {
-        say(request, turn, &mut messages)?;
+        push_messages(request, turn, &mut messages)?;
     }
-    let mut options = RawObject::of("num_predict", ask.tokens_max);
+    let mut options = RawObject::single("num_predict", ask.tokens_max);
     options.set_some("temperature", &request.temperature);
-    if !request.stop.is_empty() {
-        options.set("stop", &request.stop);
+    if !request.stop_sequences.is_empty() {
+        options.set("stop", &request.stop_sequences);
     }
-    let mut body = RawObject::of("model", ask.model).with("messages", messages);
-    match request.choice {
+    let mut body = RawObject::single("model", ask.model).with("messages", messages);
+    match request.tool_choice {
         _ if request.tools.is_empty() => {}
-        Choice::Auto => body.set(
+        ToolChoiceMode::Auto => body.set(
             "tools",
             request
                 .tools
                 .iter()
-                .map(openai_chat::tool)
+                .map(openai_chat::tool_definition)
                 .collect::<Vec<_>>(),
         ),
-        // It knows no choice: not offering them is the same.
-        Choice::None => {}
-        Choice::Required => return Err(Trouble::Unfit("a tool that must be used")),
+        // The API has no tool choice; offering no tools has the same effect.
+        ToolChoiceMode::None => {}
+        ToolChoiceMode::Required => {
+            return Err(ProviderFailure::Unsupported("a tool that must be used"));
+        }
     }
     Ok(body.with("stream", ask.stream).with("options", options))
 }
 
-fn say(request: &Request, turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {
+fn push_messages(
+    request: &ModelRequest,
+    turn: &Turn,
+    messages: &mut Vec<RawObject>,
+) -> Result<(), ProviderFailure> {
     let (mut images, mut calls, mut is_message) = (Vec::new(), Vec::new(), turn.blocks.is_empty());
     for block in &turn.blocks {
         match block {
-            Block::Text(_) => is_message = true,
-            Block::Image(media) => images.push(&media.data),
-            Block::Audio(_) => return Err(Trouble::Unfit("sound")),
-            Block::ToolUse { name, input, .. } => {
-                let function = RawObject::of("name", name).with("arguments", input);
-                calls.push(RawObject::of("function", function));
+            ContentBlock::Text(_) => is_message = true,
+            ContentBlock::Image(media) => images.push(&media.data),
+            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("sound")),
+            ContentBlock::ToolUse { name, input, .. } => {
+                let function = RawObject::single("name", name).with("arguments", input);
+                calls.push(RawObject::single("function", function));
             }
-            Block::ToolResult { id, blocks, .. } => messages.push(result(request, id, blocks)?),
+            ContentBlock::ToolResult { id, blocks, .. } => {
+                messages.push(tool_result_message(request, id, blocks)?)
+            }
         }
     }
     if !is_message && images.is_empty() && calls.is_empty() {
         return Ok(());
     }
-    let mut message = RawObject::of("role", turn.speaker).with("content", texts(&turn.blocks));
+    let mut message =
+        RawObject::single("role", turn.speaker).with("content", join_texts(&turn.blocks));
     if !images.is_empty() {
         if turn.speaker == Speaker::Assistant {
-            return Err(Trouble::Unfit("pictures by the assistant"));
+            return Err(ProviderFailure::Unsupported("pictures by the assistant"));
         }
         message.set("images", images);
     }
@@ -72,19 +85,26 @@ fn say(request: &Request, turn: &Turn, messages: &mut Vec<RawObject>) -> Result<
     Ok(())
 }
 
-/// A result names its tool, for the API has no ids.
-fn result(request: &Request, id: &str, blocks: &[Block]) -> Result<RawObject, Trouble> {
+/// Builds the message with a tool result. It names the tool, because the API has no ids of tool
+/// calls.
+fn tool_result_message(
+    request: &ModelRequest,
+    id: &str,
+    blocks: &[ContentBlock],
+) -> Result<RawObject, ProviderFailure> {
     let mut images = Vec::new();
     for block in blocks {
         match block {
-            Block::Image(media) => images.push(&media.data),
-            Block::Audio(_) => return Err(Trouble::Unfit("sound")),
+            ContentBlock::Image(media) => images.push(&media.data),
+            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("sound")),
             _ => {}
         }
     }
-    let message =
-        RawObject::of("role", "tool").with("tool_name", request.tool_of(id).unwrap_or_default());
-    let message = message.with("content", texts(blocks));
+    let message = RawObject::single("role", "tool").with(
+        "tool_name",
+        request.tool_name_of_use(id).unwrap_or_default(),
+    );
+    let message = message.with("content", join_texts(blocks));
     Ok(if images.is_empty() {
         message
     } else {
@@ -92,42 +112,42 @@ fn result(request: &Request, id: &str, blocks: &[Block]) -> Result<RawObject, Tr
     })
 }
 
-/// An answer, or a piece of one.
+/// Complete answer, or a piece of one.
 #[derive(Deserialize)]
-pub(super) struct Said {
+pub(super) struct ChatBody {
     model: Option<String>,
-    message: Option<MessageSaid>,
+    message: Option<ChatMessage>,
     #[serde(default)]
     done: bool,
     done_reason: Option<String>,
     prompt_eval_count: Option<u64>,
     eval_count: Option<u64>,
-    /// A sentence.
+    /// Error message.
     error: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct MessageSaid {
+struct ChatMessage {
     content: Option<String>,
-    tool_calls: Option<Vec<Call>>,
+    tool_calls: Option<Vec<ChatToolCall>>,
 }
 
 #[derive(Deserialize)]
-struct Call {
-    function: Function,
+struct ChatToolCall {
+    function: FunctionCall,
 }
 
 #[derive(Deserialize)]
-struct Function {
+struct FunctionCall {
     name: String,
     arguments: Option<Box<RawValue>>,
 }
 
-pub(super) fn piece(said: Said, draft: &mut Draft) -> Result<(), Trouble> {
+pub(super) fn read_piece(said: ChatBody, draft: &mut AnswerDraft) -> Result<(), ProviderFailure> {
     if said.error.is_some() {
-        return Err(Trouble::Told {
+        return Err(ProviderFailure::ErrorEvent {
             code: None,
-            again: false,
+            is_retryable: false,
         });
     }
     draft.model = said.model.or(draft.model.take());
@@ -141,14 +161,18 @@ pub(super) fn piece(said: Said, draft: &mut Draft) -> Result<(), Trouble> {
                 .arguments
                 .as_ref()
                 .map_or("", |input| input.get());
-            draft.tool_whole(None, &call.function.name, input)?;
+            draft.add_complete_tool_use(None, &call.function.name, input)?;
         }
     }
     draft.input_tokens = said.prompt_eval_count.or(draft.input_tokens);
     draft.output_tokens = said.eval_count.or(draft.output_tokens);
     if said.done {
-        draft.is_whole = true;
-        draft.stop = Some(said.done_reason.as_deref().map_or(Stop::EndTurn, Stop::of));
+        draft.is_complete = true;
+        draft.stop_reason = Some(
+            said.done_reason
+                .as_deref()
+                .map_or(StopReason::EndTurn, StopReason::from_provider),
+        );
     }
     Ok(())
 }

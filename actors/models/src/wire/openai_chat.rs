@@ -1,76 +1,86 @@
-//! OpenAI's chat completions (`POST /chat/completions`), which most servers of local models speak too.
+//! Wire format of OpenAI's chat completions (`POST /chat/completions`), supported by most servers
+//! of local models.
 
 use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 
-use crate::request::{Block, Request, Tool, Turn, texts};
+use crate::request::{ContentBlock, ModelRequest, ToolSpec, Turn, join_texts};
 
-use super::super::request::{Draft, Stop};
-use super::super::trouble::Trouble;
-use super::{Ask, ProviderError, TokenUsage, note};
+use super::super::provider_failure::ProviderFailure;
+use super::super::request::{AnswerDraft, StopReason};
+use super::{BodyOptions, ErrorBody, UsageBody, record_usage};
 
-pub(super) fn body(
-    request: &Request,
-    ask: Ask<'_>,
+pub(super) fn request_body(
+    request: &ModelRequest,
+    ask: BodyOptions<'_>,
     tokens_max: &str,
-) -> Result<RawObject, Trouble> {
+) -> Result<RawObject, ProviderFailure> {
     let mut messages = Vec::new();
     if let Some(system) = &request.system {
-        messages.push(RawObject::of("role", "system").with("content", system));
+        messages.push(RawObject::single("role", "system").with("content", system));
     }
     for turn in &request.turns {
         match turn.speaker {
-            Speaker::User => user(turn, &mut messages)?,
-            Speaker::Assistant => messages.push(assistant(turn)?),
+            Speaker::User => push_user_messages(turn, &mut messages)?,
+            Speaker::Assistant => messages.push(assistant_message(turn)?),
         }
     }
-    let mut body = RawObject::of("model", ask.model).with("messages", messages);
+    let mut body = RawObject::single("model", ask.model).with("messages", messages);
     body.set(tokens_max, ask.tokens_max);
     body.set_some("temperature", &request.temperature);
-    if !request.stop.is_empty() {
-        body.set("stop", &request.stop);
+    if !request.stop_sequences.is_empty() {
+        body.set("stop", &request.stop_sequences);
     }
     if !request.tools.is_empty() {
-        body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>());
-        body.set("tool_choice", request.choice);
+        body.set(
+            "tools",
+            request
+                .tools
+                .iter()
+                .map(tool_definition)
+                .collect::<Vec<_>>(),
+        );
+        body.set("tool_choice", request.tool_choice);
     }
     body.set("stream", ask.stream);
     if ask.stream {
-        body.set("stream_options", RawObject::of("include_usage", true));
+        body.set("stream_options", RawObject::single("include_usage", true));
     }
     Ok(body)
 }
 
-pub(super) fn tool(tool: &Tool) -> RawObject {
-    let mut function = RawObject::of("name", &tool.name);
+pub(super) fn tool_definition(tool: &ToolSpec) -> RawObject {
+    let mut function = RawObject::single("name", &tool.name);
     function.set_some("description", &tool.description);
-    RawObject::of("type", "function").with("function", function.with("parameters", &tool.schema))
+    RawObject::single("type", "function")
+        .with("function", function.with("parameters", &tool.schema))
 }
 
-/// A turn of the user's: results of tools are messages of their own, and what of them isn't text comes after them.
-fn user(turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {
+/// Appends the messages of a user turn. Each tool result becomes a message of its own. The images
+/// and audio of all results follow in one user message.
+fn push_user_messages(turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), ProviderFailure> {
     let mut parts = Vec::new();
     for block in &turn.blocks {
-        if let Block::ToolResult { id, blocks, .. } = block {
-            let message = RawObject::of("role", "tool").with("tool_call_id", id);
-            messages.push(message.with("content", texts(blocks)));
+        if let ContentBlock::ToolResult { id, blocks, .. } = block {
+            let message = RawObject::single("role", "tool").with("tool_call_id", id);
+            messages.push(message.with("content", join_texts(blocks)));
             parts.extend(
                 blocks
                     .iter()
-                    .filter(|block| !matches!(block, Block::Text(_))),
+                    .filter(|block| !matches!(block, ContentBlock::Text(_))),
             );
         } else {
             parts.push(block);
         }
     }
-    let message = RawObject::of("role", "user");
+    let message = RawObject::single("role", "user");
     match &*parts {
         [] => {}
-        [Block::Text(text)] => messages.push(message.with("content", text)),
+        [ContentBlock::Text(text)] => messages.push(message.with("content", text)),
         parts => {
             let parts = parts
                 .iter()
-                .map(|block| part(block))
+                .map(|block| content_part(block))
                 .collect::<Result<Vec<_>, _>>()?;
             messages.push(message.with("content", parts));
         }
@@ -78,45 +88,49 @@ fn user(turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn part(block: &Block) -> Result<RawObject, Trouble> {
+fn content_part(block: &ContentBlock) -> Result<RawObject, ProviderFailure> {
     Ok(match block {
-        Block::Text(text) => RawObject::of("type", "text").with("text", text),
-        Block::Image(media) => {
-            let url = RawObject::of("url", media.url());
-            RawObject::of("type", "image_url").with("image_url", url)
+        ContentBlock::Text(text) => RawObject::single("type", "text").with("text", text),
+        ContentBlock::Image(media) => {
+            let url = RawObject::single("url", media.to_data_url());
+            RawObject::single("type", "image_url").with("image_url", url)
         }
-        Block::Audio(media) => {
+        ContentBlock::Audio(media) => {
             let format = match &*media.mime_type {
                 "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
                 "audio/mpeg" | "audio/mp3" => "mp3",
-                _ => return Err(Trouble::Unfit("sound other than WAV and MP3")),
+                _ => return Err(ProviderFailure::Unsupported("sound other than WAV and MP3")),
             };
-            let audio = RawObject::of("data", &media.data).with("format", format);
-            RawObject::of("type", "input_audio").with("input_audio", audio)
+            let audio = RawObject::single("data", &media.data).with("format", format);
+            RawObject::single("type", "input_audio").with("input_audio", audio)
         }
-        Block::ToolUse { .. } | Block::ToolResult { .. } => {
-            return Err(Trouble::Unfit("a tool's block in this place"));
+        ContentBlock::ToolUse { .. } | ContentBlock::ToolResult { .. } => {
+            return Err(ProviderFailure::Unsupported("a tool's block in this place"));
         }
     })
 }
 
-fn assistant(turn: &Turn) -> Result<RawObject, Trouble> {
+fn assistant_message(turn: &Turn) -> Result<RawObject, ProviderFailure> {
     let mut calls = Vec::new();
     for block in &turn.blocks {
         match block {
-            Block::Text(_) => {}
-            Block::ToolUse { id, name, input } => {
-                let function = RawObject::of("name", name).with("arguments", input.get());
+            ContentBlock::Text(_) => {}
+            ContentBlock::ToolUse { id, name, input } => {
+                let function = RawObject::single("name", name).with("arguments", input.get());
                 calls.push(
-                    RawObject::of("id", id)
+                    RawObject::single("id", id)
                         .with("type", "function")
                         .with("function", function),
                 );
             }
-            _ => return Err(Trouble::Unfit("pictures or sound by the assistant")),
+            _ => {
+                return Err(ProviderFailure::Unsupported(
+                    "pictures or sound by the assistant",
+                ));
+            }
         }
     }
-    let message = RawObject::of("role", "assistant").with("content", texts(&turn.blocks));
+    let message = RawObject::single("role", "assistant").with("content", join_texts(&turn.blocks));
     Ok(if calls.is_empty() {
         message
     } else {
@@ -124,60 +138,63 @@ fn assistant(turn: &Turn) -> Result<RawObject, Trouble> {
     })
 }
 
-/// An answer, or a piece of one.
+/// Complete answer, or a piece of one.
 #[derive(Deserialize)]
 pub(super) struct Completion {
     model: Option<String>,
     #[serde(default)]
-    choices: Vec<ChoiceSaid>,
-    usage: Option<TokenUsage>,
-    error: Option<ProviderError>,
+    choices: Vec<CompletionChoice>,
+    usage: Option<UsageBody>,
+    error: Option<ErrorBody>,
 }
 
 #[derive(Deserialize)]
-struct ChoiceSaid {
-    message: Option<Said>,
-    delta: Option<Said>,
+struct CompletionChoice {
+    message: Option<CompletionMessage>,
+    delta: Option<CompletionMessage>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct CompletionMessage {
     content: Option<String>,
     refusal: Option<String>,
     #[serde(default)]
-    tool_calls: Option<Vec<Call>>,
+    tool_calls: Option<Vec<CompletionToolCall>>,
 }
 
 #[derive(Deserialize)]
-struct Call {
+struct CompletionToolCall {
     index: Option<u64>,
     id: Option<String>,
-    function: Option<Function>,
+    function: Option<FunctionCall>,
 }
 
 #[derive(Deserialize)]
-struct Function {
+struct FunctionCall {
     name: Option<String>,
     arguments: Option<String>,
 }
 
-pub(super) fn whole(said: Completion, draft: &mut Draft) -> Result<(), Trouble> {
+pub(super) fn read_answer(
+    said: Completion,
+    draft: &mut AnswerDraft,
+) -> Result<(), ProviderFailure> {
     if said.error.is_none() && said.choices.is_empty() {
-        return Err(Trouble::Malformed("it has no choice"));
+        return Err(ProviderFailure::Malformed("it has no choice"));
     }
-    piece(said, draft)?;
-    draft.is_whole = true;
+    read_piece(said, draft)?;
+    draft.is_complete = true;
     Ok(())
 }
 
-pub(super) fn piece(said: Completion, draft: &mut Draft) -> Result<(), Trouble> {
+pub(super) fn read_piece(said: Completion, draft: &mut AnswerDraft) -> Result<(), ProviderFailure> {
     if let Some(error) = said.error {
-        return Err(error.trouble());
+        return Err(error.to_failure());
     }
     draft.model = said.model.or(draft.model.take());
-    note(said.usage, draft);
-    // One answer was asked for.
+    record_usage(said.usage, draft);
+    // Only one answer was requested.
     let Some(choice) = said.choices.into_iter().next() else {
         return Ok(());
     };
@@ -187,17 +204,19 @@ pub(super) fn piece(said: Completion, draft: &mut Draft) -> Result<(), Trouble> 
             .push_str(said.content.as_deref().unwrap_or_default());
         if let Some(refusal) = said.refusal.filter(|refusal| !refusal.is_empty()) {
             draft.text.push_str(&refusal);
-            draft.stop = Some(Stop::Refusal);
+            draft.stop_reason = Some(StopReason::Refusal);
         }
         for call in said.tool_calls.unwrap_or_default() {
-            let function = call.function.unwrap_or(Function {
+            let function = call.function.unwrap_or(FunctionCall {
                 name: None,
                 arguments: None,
             });
             let (id, arguments) = (call.id.as_deref(), function.arguments.unwrap_or_default());
             match call.index {
-                Some(index) => draft.tool(index, id, function.name.as_deref(), &arguments)?,
-                None => draft.tool_whole(
+                Some(index) => {
+                    draft.add_tool_use(index, id, function.name.as_deref(), &arguments)?
+                }
+                None => draft.add_complete_tool_use(
                     id,
                     function.name.as_deref().unwrap_or_default(),
                     &arguments,
@@ -206,8 +225,10 @@ pub(super) fn piece(said: Completion, draft: &mut Draft) -> Result<(), Trouble> 
         }
     }
     if let Some(reason) = choice.finish_reason {
-        draft.is_whole = true;
-        draft.stop.get_or_insert(Stop::of(&reason));
+        draft.is_complete = true;
+        draft
+            .stop_reason
+            .get_or_insert(StopReason::from_provider(&reason));
     }
     Ok(())
 }

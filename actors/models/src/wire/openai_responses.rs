@@ -1,96 +1,112 @@
-//! OpenAI's responses (`POST /responses`).
+//! Wire format of OpenAI's responses API (`POST /responses`).
 
 use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 
-use crate::request::{Block, Media, Request, Tool, Turn, texts};
+use crate::request::{ContentBlock, MediaContent, ModelRequest, ToolSpec, Turn, join_texts};
 
-use super::super::request::{Draft, Stop};
-use super::super::trouble::{Trouble, code};
-use super::{Ask, ProviderError, TokenUsage, note};
+use super::super::provider_failure::{ProviderFailure, sanitize_code};
+use super::super::request::{AnswerDraft, StopReason};
+use super::{BodyOptions, ErrorBody, UsageBody, record_usage};
 
-/// The fewest tokens that the API lets an answer have.
+/// Minimum value that the API accepts as the maximum of output tokens.
 const TOKENS_MIN: u32 = 16;
 
-pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
+pub(super) fn request_body(
+    request: &ModelRequest,
+    ask: BodyOptions<'_>,
+) -> Result<RawObject, ProviderFailure> {
     let mut input = Vec::new();
     for turn in &request.turns {
-        items(turn, &mut input)?;
+        push_items(turn, &mut input)?;
     }
-    let mut body = RawObject::of("model", ask.model);
+    let mut body = RawObject::single("model", ask.model);
     body.set_some("instructions", &request.system);
     body.set("input", input);
     body.set("max_output_tokens", ask.tokens_max.max(TOKENS_MIN));
     body.set_some("temperature", &request.temperature);
     if !request.tools.is_empty() {
-        body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>());
-        body.set("tool_choice", request.choice);
+        body.set(
+            "tools",
+            request
+                .tools
+                .iter()
+                .map(tool_definition)
+                .collect::<Vec<_>>(),
+        );
+        body.set("tool_choice", request.tool_choice);
     }
-    // Nothing is to stay at the provider.
+    // The provider must not store the conversation.
     Ok(body.with("store", false).with("stream", ask.stream))
 }
 
-fn tool(tool: &Tool) -> RawObject {
-    let mut body = RawObject::of("type", "function").with("name", &tool.name);
+fn tool_definition(tool: &ToolSpec) -> RawObject {
+    let mut body = RawObject::single("type", "function").with("name", &tool.name);
     body.set_some("description", &tool.description);
     body.with("parameters", &tool.schema).with("strict", false)
 }
 
-/// A turn is a message, but uses of tools and their results are items of their own, in order.
-fn items(turn: &Turn, input: &mut Vec<RawObject>) -> Result<(), Trouble> {
+/// Appends the input items of a turn in order: messages, tool calls and tool results are separate
+/// items.
+fn push_items(turn: &Turn, input: &mut Vec<RawObject>) -> Result<(), ProviderFailure> {
     let mut parts = Vec::new();
     for block in &turn.blocks {
         let item = match block {
-            Block::Text(text) => {
-                parts.push(said(turn.speaker, text));
+            ContentBlock::Text(text) => {
+                parts.push(text_part(turn.speaker, text));
                 continue;
             }
-            Block::Image(media) if turn.speaker == Speaker::User => {
-                parts.push(image(media));
+            ContentBlock::Image(media) if turn.speaker == Speaker::User => {
+                parts.push(image_part(media));
                 continue;
             }
-            Block::Image(_) => return Err(Trouble::Unfit("pictures by the assistant")),
-            Block::Audio(_) => return Err(Trouble::Unfit("sound")),
-            Block::ToolUse { id, name, input } => {
-                let call = RawObject::of("type", "function_call").with("call_id", id);
+            ContentBlock::Image(_) => {
+                return Err(ProviderFailure::Unsupported("pictures by the assistant"));
+            }
+            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("sound")),
+            ContentBlock::ToolUse { id, name, input } => {
+                let call = RawObject::single("type", "function_call").with("call_id", id);
                 call.with("name", name).with("arguments", input.get())
             }
-            Block::ToolResult { id, blocks, .. } => result(id, blocks)?,
+            ContentBlock::ToolResult { id, blocks, .. } => tool_result_item(id, blocks)?,
         };
-        message(turn.speaker, &mut parts, input);
+        push_message(turn.speaker, &mut parts, input);
         input.push(item);
     }
-    message(turn.speaker, &mut parts, input);
+    push_message(turn.speaker, &mut parts, input);
     Ok(())
 }
 
-fn message(speaker: Speaker, parts: &mut Vec<RawObject>, input: &mut Vec<RawObject>) {
+fn push_message(speaker: Speaker, parts: &mut Vec<RawObject>, input: &mut Vec<RawObject>) {
     if !parts.is_empty() {
-        input.push(RawObject::of("role", speaker).with("content", std::mem::take(parts)));
+        input.push(RawObject::single("role", speaker).with("content", std::mem::take(parts)));
     }
 }
 
-fn said(speaker: Speaker, text: &str) -> RawObject {
+fn text_part(speaker: Speaker, text: &str) -> RawObject {
     let kind = match speaker {
         Speaker::User => "input_text",
         Speaker::Assistant => "output_text",
     };
-    RawObject::of("type", kind).with("text", text)
+    RawObject::single("type", kind).with("text", text)
 }
 
-fn image(media: &Media) -> RawObject {
-    RawObject::of("type", "input_image").with("image_url", media.url())
+fn image_part(media: &MediaContent) -> RawObject {
+    RawObject::single("type", "input_image").with("image_url", media.to_data_url())
 }
 
-fn result(id: &str, blocks: &[Block]) -> Result<RawObject, Trouble> {
-    let item = RawObject::of("type", "function_call_output").with("call_id", id);
-    if blocks.iter().all(|block| matches!(block, Block::Text(_))) {
-        return Ok(item.with("output", texts(blocks)));
+fn tool_result_item(id: &str, blocks: &[ContentBlock]) -> Result<RawObject, ProviderFailure> {
+    let item = RawObject::single("type", "function_call_output").with("call_id", id);
+    if blocks
+        .iter()
+        .all(|block| matches!(block, ContentBlock::Text(_)))
+    {
+        return Ok(item.with("output", join_texts(blocks)));
     }
-    let part = |block: &Block| match block {
-        Block::Text(text) => Ok(said(Speaker::User, text)),
-        Block::Image(media) => Ok(image(media)),
-        _ => Err(Trouble::Unfit("sound")),
+    let part = |block: &ContentBlock| match block {
+        ContentBlock::Text(text) => Ok(text_part(Speaker::User, text)),
+        ContentBlock::Image(media) => Ok(image_part(media)),
+        _ => Err(ProviderFailure::Unsupported("sound")),
     };
     Ok(item.with(
         "output",
@@ -98,56 +114,59 @@ fn result(id: &str, blocks: &[Block]) -> Result<RawObject, Trouble> {
     ))
 }
 
-/// A response object.
+/// Response object.
 #[derive(Deserialize)]
-pub(super) struct ResponseSaid {
+pub(super) struct ResponseBody {
     model: Option<String>,
     status: Option<String>,
     #[serde(default)]
-    output: Vec<Item>,
-    usage: Option<TokenUsage>,
-    error: Option<ProviderError>,
-    incomplete_details: Option<Incomplete>,
+    output: Vec<OutputItem>,
+    usage: Option<UsageBody>,
+    error: Option<ErrorBody>,
+    incomplete_details: Option<IncompleteDetails>,
 }
 
 #[derive(Deserialize)]
-struct Incomplete {
+struct IncompleteDetails {
     reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct OutputItem {
     r#type: String,
     call_id: Option<String>,
     name: Option<String>,
     arguments: Option<String>,
-    content: Option<Vec<Part>>,
+    content: Option<Vec<OutputPart>>,
 }
 
 #[derive(Deserialize)]
-struct Part {
+struct OutputPart {
     text: Option<String>,
     refusal: Option<String>,
 }
 
-/// An event of a stream.
+/// Event of a streamed answer.
 #[derive(Deserialize)]
-pub(super) struct Event {
+pub(super) struct ResponseEvent {
     r#type: String,
     delta: Option<String>,
     output_index: Option<u64>,
-    item: Option<Item>,
-    response: Option<ResponseSaid>,
+    item: Option<OutputItem>,
+    response: Option<ResponseBody>,
     code: Option<String>,
 }
 
-pub(super) fn whole(said: ResponseSaid, draft: &mut Draft) -> Result<(), Trouble> {
+pub(super) fn read_answer(
+    said: ResponseBody,
+    draft: &mut AnswerDraft,
+) -> Result<(), ProviderFailure> {
     if let Some(error) = said.error {
-        return Err(error.trouble());
+        return Err(error.to_failure());
     }
     if !said.output.is_empty() {
-        // The end of a stream repeats all that came in pieces.
-        *draft = Draft::default();
+        // The final event repeats everything that was streamed.
+        *draft = AnswerDraft::default();
     }
     for item in said.output {
         match &*item.r#type {
@@ -158,36 +177,43 @@ pub(super) fn whole(said: ResponseSaid, draft: &mut Draft) -> Result<(), Trouble
                         .push_str(part.text.as_deref().unwrap_or_default());
                     if let Some(refusal) = part.refusal {
                         draft.text.push_str(&refusal);
-                        draft.stop = Some(Stop::Refusal);
+                        draft.stop_reason = Some(StopReason::Refusal);
                     }
                 }
             }
             "function_call" => {
                 let name = item.name.as_deref().unwrap_or_default();
-                draft.tool_whole(
+                draft.add_complete_tool_use(
                     item.call_id.as_deref(),
                     name,
                     item.arguments.as_deref().unwrap_or_default(),
                 )?;
             }
-            // Reasoning and the provider's own tools are no part of the answer.
+            // Reasoning and the provider's own tools aren't part of the answer.
             _ => {}
         }
     }
     draft.model = said.model;
-    note(said.usage, draft);
+    record_usage(said.usage, draft);
     let reason = said.incomplete_details.and_then(|details| details.reason);
     let ended = match (said.status.as_deref(), reason.as_deref()) {
-        (None | Some("completed"), _) => Stop::EndTurn,
-        (Some("incomplete"), reason) => reason.map_or(Stop::Other, Stop::of),
-        _ => return Err(Trouble::Malformed("it ended in no state that ends it")),
+        (None | Some("completed"), _) => StopReason::EndTurn,
+        (Some("incomplete"), reason) => reason.map_or(StopReason::Other, StopReason::from_provider),
+        _ => {
+            return Err(ProviderFailure::Malformed(
+                "it ended in no state that ends it",
+            ));
+        }
     };
-    draft.stop.get_or_insert(ended);
-    draft.is_whole = true;
+    draft.stop_reason.get_or_insert(ended);
+    draft.is_complete = true;
     Ok(())
 }
 
-pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
+pub(super) fn read_piece(
+    event: ResponseEvent,
+    draft: &mut AnswerDraft,
+) -> Result<(), ProviderFailure> {
     let (place, delta) = (
         event.output_index.unwrap_or(0),
         event.delta.unwrap_or_default(),
@@ -196,31 +222,31 @@ pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
         "response.output_text.delta" => draft.text.push_str(&delta),
         "response.refusal.delta" => {
             draft.text.push_str(&delta);
-            draft.stop = Some(Stop::Refusal);
+            draft.stop_reason = Some(StopReason::Refusal);
         }
         "response.output_item.added" => {
             if let Some(item) = event.item.filter(|item| item.r#type == "function_call") {
-                draft.tool(place, item.call_id.as_deref(), item.name.as_deref(), "")?;
+                draft.add_tool_use(place, item.call_id.as_deref(), item.name.as_deref(), "")?;
             }
         }
-        "response.function_call_arguments.delta" => draft.tool_more(place, &delta),
+        "response.function_call_arguments.delta" => draft.append_tool_input(place, &delta),
         "response.output_item.done" => {
             if let Some(arguments) = event.item.and_then(|item| item.arguments) {
-                draft.tool_input(place, &arguments);
+                draft.set_tool_input(place, &arguments);
             }
         }
         "response.completed" | "response.incomplete" | "response.failed" => {
-            whole(
+            read_answer(
                 event
                     .response
-                    .ok_or(Trouble::Malformed("its last event has no response"))?,
+                    .ok_or(ProviderFailure::Malformed("its last event has no response"))?,
                 draft,
             )?;
         }
         "error" => {
-            return Err(Trouble::Told {
-                code: code(event.code.as_deref()),
-                again: false,
+            return Err(ProviderFailure::ErrorEvent {
+                code: sanitize_code(event.code.as_deref()),
+                is_retryable: false,
             });
         }
         _ => {}

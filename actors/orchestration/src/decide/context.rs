@@ -3,22 +3,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Tag of a skill that may destroy something; the hints of an MCP tool say the same.
-pub(crate) const TAG_DESTRUCTIVE: &str = "destructive";
+/// Tag of a skill with destructive effects. MCP tools with a destructive hint get it too.
+pub(crate) const DESTRUCTIVE_TAG: &str = "destructive";
 
-/// Something that was said before: the newest turn is the last.
+/// Turn of a conversation. Histories are ordered from the oldest to the newest turn.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("Turn({:?}, {} bytes)", by, text.len())]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// By whom.
+    /// Speaker of the turn.
     pub by: Speaker,
-    /// What.
+    /// Text of the turn.
     pub text: String,
 }
 
 impl Turn {
-    /// Said by whoever asks.
+    /// Creates a turn of the user who sent the request.
     pub fn user(text: impl Into<String>) -> Self {
         Self {
             by: Speaker::User,
@@ -26,7 +26,7 @@ impl Turn {
         }
     }
 
-    /// Said by us.
+    /// Creates a turn of this orchestrator.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self {
             by: Speaker::Assistant,
@@ -35,7 +35,7 @@ impl Turn {
     }
 }
 
-/// What may come of using a tool.
+/// Risk class of a tool.
 #[derive(
     Debug,
     Clone,
@@ -52,17 +52,18 @@ impl Turn {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// It only looks.
+    /// Read-only.
     #[default]
     Reads,
-    /// It changes what this system keeps.
+    /// Changes only data of this system.
     Writes,
-    /// It changes the world.
+    /// Acts outside of this system.
     Acts,
 }
 
 impl Risk {
-    /// As a number from 0 to 1, comparable with a threshold.
+    /// Returns the risk as a number from 0 to 1. Above the orchestrator's risk threshold, an action
+    /// needs confirmation.
     pub const fn score(self) -> f32 {
         match self {
             Self::Reads => 0.0,
@@ -72,138 +73,144 @@ impl Risk {
     }
 }
 
-/// A tool of ours, as deciders see it.
+/// Description of a local tool as deciders see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolView {
-    /// Its exact name.
+    /// Exact name of the tool.
     pub name: String,
-    /// What it does.
+    /// Description.
     pub description: String,
-    /// Words that belong to it.
+    /// Search terms that the rules match requests against.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Requests that it is for.
+    /// Example requests for this tool.
     #[serde(default)]
     pub examples: Vec<String>,
-    /// JSON Schema of its parameters.
+    /// JSON Schema of the parameters.
     pub params: Value,
-    /// What may come of it.
+    /// Risk class.
     #[serde(default)]
     pub risk: Risk,
 }
 
-/// Something that another agent can do.
+/// Description of a peer agent's skill as deciders see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SkillView {
-    /// Its id.
+    /// Exact id of the skill.
     pub id: String,
-    /// Its name.
+    /// Display name.
     #[serde(default)]
     pub name: String,
-    /// What it does.
+    /// Description.
     #[serde(default)]
     pub description: String,
-    /// Words that belong to it.
+    /// Search terms that the rules match requests against.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Requests that it is for.
+    /// Example requests for this skill.
     #[serde(default)]
     pub examples: Vec<String>,
-    /// Media types that it takes.
+    /// Accepted media types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub input_modes: Vec<String>,
-    /// Media types that it makes.
+    /// Produced media types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_modes: Vec<String>,
-    /// Names of the security schemes that it needs.
+    /// Names of the required security schemes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub security: Vec<String>,
 }
 
 impl SkillView {
-    /// Whether it is tagged [`TAG_DESTRUCTIVE`].
+    /// Whether the skill is tagged [`DESTRUCTIVE_TAG`].
     pub(crate) fn is_destructive(&self) -> bool {
         self.tags
             .iter()
-            .any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
+            .any(|tag| tag.eq_ignore_ascii_case(DESTRUCTIVE_TAG))
     }
 }
 
-/// Another agent, as deciders see it.
+/// Description of a peer agent as deciders see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AgentView {
-    /// Its exact id.
+#[schemars(rename = "AgentView")]
+pub struct PeerAgentView {
+    /// Exact id.
     pub id: String,
-    /// Its name.
+    /// Display name.
     pub name: String,
-    /// What it is.
+    /// Description.
     #[serde(default)]
     pub description: String,
-    /// What it can do.
+    /// Skills of the agent.
     #[serde(default)]
     pub skills: Vec<SkillView>,
-    /// Whether it answers, as far as is known.
+    /// Whether the agent is reachable according to the latest health check.
     pub is_up: bool,
 }
 
-/// Who can do what: what a request is matched against. Shared by every message of one request.
+/// Tools and agents that a request is matched against. Shared by all messages of one request.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct World {
-    /// Our own tools, at most [`WORLD_TOOLS_MAX`](super::limits::WORLD_TOOLS_MAX).
+#[schemars(rename = "World")]
+pub struct RoutingContext {
+    /// Local tools, at most [`CONTEXT_TOOLS_MAX`](super::limits::CONTEXT_TOOLS_MAX).
     pub tools: Vec<ToolView>,
-    /// Other agents, at most [`WORLD_AGENTS_MAX`](super::limits::WORLD_AGENTS_MAX).
-    pub agents: Vec<AgentView>,
+    /// Peer agents, at most [`CONTEXT_AGENTS_MAX`](super::limits::CONTEXT_AGENTS_MAX).
+    pub agents: Vec<PeerAgentView>,
 }
 
-impl World {
-    /// The tool of exactly that name.
+impl RoutingContext {
+    /// Returns the tool with exactly this name.
     pub fn tool(&self, name: &str) -> Option<&ToolView> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// Adds to the text that a tool takes, if it takes one.
+    /// Appends `more` to the tool's only required text parameter. Does nothing if the tool has no
+    /// such parameter.
     pub(crate) fn append_text(&self, tool: &str, params: &mut RawObject, more: &str) {
-        if let Some(member) = self.tool(tool).and_then(|tool| text_member(&tool.params)) {
+        if let Some(member) = self
+            .tool(tool)
+            .and_then(|tool| only_text_param(&tool.params))
+        {
             let before = params.text(&member).unwrap_or_default();
             params.set(&member, format!("{before}{more}"));
         }
     }
 
-    /// The agent of exactly that id.
-    pub fn agent(&self, id: &str) -> Option<&AgentView> {
+    /// Returns the agent with exactly this id.
+    pub fn agent(&self, id: &str) -> Option<&PeerAgentView> {
         self.agents.iter().find(|agent| agent.id == id)
     }
 }
 
-/// What is done for one step.
-// What is said is anybody's.
+/// Action that performs a request or a step.
+// `Debug` omits parameters and texts: they may contain user text.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
-    /// One of our tools is used.
+    /// Use of a local tool.
     #[debug("Local({tool})")]
     Local {
-        /// Its name.
+        /// Name of the tool.
         tool: String,
-        /// Its parameters.
+        /// Parameters of the tool.
         params: RawObject,
     },
-    /// Another agent is asked.
+    /// Request to another agent.
     #[debug("Remote({agent})")]
     Remote {
-        /// Its id.
+        /// Id of the agent.
         agent: String,
-        /// What it is told.
+        /// Text of the request.
         text: String,
     },
 }
 
 impl Action {
-    /// The tool's name or the agent's id.
+    /// Returns the name of the tool or the id of the agent.
     pub fn target(&self) -> &str {
         match self {
             Self::Local { tool, .. } => tool,
@@ -212,8 +219,8 @@ impl Action {
     }
 }
 
-/// The only required member of a schema, if it is a string.
-pub(crate) fn text_member(schema: &Value) -> Option<String> {
+/// Returns the name of the schema's only required member if that is a string.
+pub(crate) fn only_text_param(schema: &Value) -> Option<String> {
     let required = schema.get("required")?.as_array()?;
     let [only] = &**required else { return None };
     let name = only.as_str()?;

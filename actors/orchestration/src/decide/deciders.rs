@@ -3,34 +3,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use callboard_message::{Artifact, DataClass, Failure, FailureKind, Progress, hex};
-use callboard_runtime::{AgentRef, AuditEntry, BodyMark, CallMeta, Caller, Cx};
+use callboard_message::{Artifact, DataClass, Failure, FailureKind, Progress, encode_hex};
+use callboard_runtime::{AgentRef, AuditEntry, BodyDigest, CallContext, Caller, Context};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::decision::Decision;
-use super::limits::{MODEL_WITHIN, RULES_WITHIN};
-use super::messages::Outcome;
-use super::point::{Cost, Decided, Point};
+use super::decision::DecisionRequest;
+use super::limits::{MODEL_TIMEOUT, RULES_TIMEOUT};
+use super::messages::DecisionOutcome;
+use super::point::{DeciderReply, DecisionCost, DecisionPoint};
 use crate::memory::now_ms;
 
-/// Kind of decider at a point.
+/// Kind of decider, as configured for a decision point.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Who {
-    /// Rules: no model, no key.
+pub enum DeciderKind {
+    /// Built-in rules, without a model or an API key.
     Rules,
-    /// The orchestrator's language model.
+    /// Language model of the orchestrator.
     Model,
-    /// Whoever called.
+    /// Person behind the call, asked by forms.
     Person,
-    /// An agent, here or elsewhere, by its id in the directory.
+    /// Agent in the directory, local or remote, by its id.
     Agent(String),
 }
 
-impl Who {
-    /// As it is written in a file: `rules`, `model`, `person`, or an agent's id.
+impl DeciderKind {
+    /// Parses a configuration value: `rules`, `model`, `person`, or an agent's id.
     pub fn parse(text: &str) -> Self {
         match text {
             "rules" => Self::Rules,
@@ -41,153 +41,163 @@ impl Who {
     }
 }
 
-/// One who decides, and how it is asked.
+/// Decider of a decision point, with its address and time limit.
 #[derive(Debug, Clone)]
 pub struct Decider {
-    /// As in records: `rules`, `model:ID`, `person`, `agent:ID`.
-    pub by: String,
-    /// Recipient of the messages.
-    pub asked: Asked,
-    /// Time limit; `None`: that of the call.
-    pub within: Option<Duration>,
+    /// Label in records: `rules`, `model:ID`, `person` or `agent:ID`.
+    pub label: String,
+    /// Recipient of the decision messages.
+    pub target: DeciderRef,
+    /// Time limit of a decision; `None` uses the deadline of the call.
+    pub timeout: Option<Duration>,
 }
 
-/// Recipient of the messages of a [`Decider`].
+/// Address of a [`Decider`].
 #[derive(Debug, Clone)]
-pub enum Asked {
-    /// This agent.
+pub enum DeciderRef {
+    /// Fixed agent.
     Agent(AgentRef),
-    /// The agent of that id in the directory, whoever that is at the time.
+    /// Agent id, looked up in the directory for each decision.
     Id(String),
-    /// Nobody: what to do about it.
-    Nobody(String),
+    /// No decider is configured. The text is the error message and names the remedy.
+    Unavailable(String),
 }
 
 impl Decider {
-    /// Rules.
+    /// Creates the decider by rules, with the time limit [`RULES_TIMEOUT`].
     pub fn rules(agent: AgentRef) -> Self {
         Self {
-            by: "rules".to_owned(),
-            asked: Asked::Agent(agent),
-            within: Some(RULES_WITHIN),
+            label: "rules".to_owned(),
+            target: DeciderRef::Agent(agent),
+            timeout: Some(RULES_TIMEOUT),
         }
     }
 
-    /// A model decider over the model `id`.
+    /// Creates the decider over the language model `id`, with the time limit [`MODEL_TIMEOUT`].
     pub fn model(id: &str, agent: AgentRef) -> Self {
         Self {
-            by: format!("model:{id}"),
-            asked: Asked::Agent(agent),
-            within: Some(MODEL_WITHIN),
+            label: format!("model:{id}"),
+            target: DeciderRef::Agent(agent),
+            timeout: Some(MODEL_TIMEOUT),
         }
     }
 
-    /// Whoever called.
+    /// Creates the decider that asks the person behind the call, without a time limit of its own.
     pub fn person(agent: AgentRef) -> Self {
         Self {
-            by: "person".to_owned(),
-            asked: Asked::Agent(agent),
-            within: None,
+            label: "person".to_owned(),
+            target: DeciderRef::Agent(agent),
+            timeout: None,
         }
     }
 
-    /// An agent by its id in the directory.
+    /// Creates the decider that is the agent with this id in the directory, with the time limit
+    /// [`MODEL_TIMEOUT`].
     pub fn agent(id: &str) -> Self {
         Self {
-            by: format!("agent:{id}"),
-            asked: Asked::Id(id.to_owned()),
-            within: Some(MODEL_WITHIN),
+            label: format!("agent:{id}"),
+            target: DeciderRef::Id(id.to_owned()),
+            timeout: Some(MODEL_TIMEOUT),
         }
     }
 
-    /// Nobody: every decision fails as [`FailureKind::NobodyToAsk`], for that reason, and the point's fallback holds.
-    pub fn nobody(by: &str, reason: &str) -> Self {
+    /// Creates an unavailable decider with the label `by`. Each decision fails with
+    /// [`FailureKind::NoResponder`] and the message `reason`, and the fallback of the decision
+    /// point applies.
+    pub fn unavailable(by: &str, reason: &str) -> Self {
         Self {
-            by: by.to_owned(),
-            asked: Asked::Nobody(reason.to_owned()),
-            within: None,
+            label: by.to_owned(),
+            target: DeciderRef::Unavailable(reason.to_owned()),
+            timeout: None,
         }
     }
 }
 
-/// Deciders of all points: the one place that asks, times, checks and records.
+/// Deciders of all decision points. Sends decision requests, applies time limits, checks outcomes
+/// and records decisions.
 pub struct Deciders {
-    /// The agent that they decide for, as in the audit.
+    /// Id of the agent that the decisions are for, as in the audit log.
     agent: String,
-    /// Class of the data in requests.
     class: DataClass,
-    /// By [`Point::index`].
-    seats: Vec<Decider>,
-    counts: [Count; Point::ALL.len()],
+    /// Decider of each decision point, by [`DecisionPoint::index`].
+    deciders: Vec<Decider>,
+    counts: [DecisionCounts; DecisionPoint::ALL.len()],
 }
 
 #[derive(Default)]
-struct Count {
+struct DecisionCounts {
     decided: AtomicU64,
     fallbacks: AtomicU64,
 }
 
 impl fmt::Debug for Deciders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by = Point::ALL
+        let by = DecisionPoint::ALL
             .iter()
-            .zip(&self.seats)
-            .map(|(point, seat)| (point, &seat.by));
+            .zip(&self.deciders)
+            .map(|(point, decider)| (point, &decider.label));
         f.debug_map().entries(by).finish()
     }
 }
 
-/// Decision after the fallback.
+/// Result of a decision, after the fallback has been applied.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settled<T> {
-    /// The decider's outcome, or the fallback. `None` only where there is none of both: then see `failure`.
+pub struct DecisionResult<T> {
+    /// Outcome of the decider, or else the fallback of the decision point. `None` if the decision
+    /// point has no fallback; if the decider failed, `failure` holds the reason.
     pub outcome: Option<T>,
-    /// Why the decider didn't decide: it failed or was late.
+    /// Failure or timeout of the decider; `None` if the decider replied.
     pub failure: Option<Failure>,
-    /// Record of it.
+    /// Record of the decision.
     pub record: DecisionRecord,
 }
 
 impl Deciders {
-    /// For the agent `agent`, whose requests are of `class`; `seat` gives who decides at each point.
-    pub fn new(agent: &str, class: DataClass, seat: impl FnMut(Point) -> Decider) -> Self {
-        let seats = Point::ALL.into_iter().map(seat).collect();
+    /// Creates the deciders of the agent `agent`, whose requests have the data class `class`.
+    /// `decider` returns the decider of each decision point.
+    pub fn new(
+        agent: &str,
+        class: DataClass,
+        decider: impl FnMut(DecisionPoint) -> Decider,
+    ) -> Self {
+        let deciders = DecisionPoint::ALL.into_iter().map(decider).collect();
         Self {
             agent: agent.to_owned(),
             class,
-            seats,
+            deciders,
             counts: Default::default(),
         }
     }
 
-    /// The same one decides everything.
-    pub fn all(agent: &str, class: DataClass, decider: &Decider) -> Self {
+    /// Creates deciders that use one decider for all decision points.
+    pub fn uniform(agent: &str, class: DataClass, decider: &Decider) -> Self {
         Self::new(agent, class, |_| decider.clone())
     }
 
-    /// Decider at `point`.
-    pub fn at(&self, point: Point) -> &Decider {
-        &self.seats[point.index()]
+    /// Returns the decider at `point`.
+    pub fn decider_at(&self, point: DecisionPoint) -> &Decider {
+        &self.deciders[point.index()]
     }
 
-    /// Has `message` decided, as part of this call and of `run`. Where nobody decides, the fallback holds: that is logged,
-    /// counted and on record, as every decision is.
-    pub async fn decide<D: Decision>(
+    /// Requests the decision `message` from the decider of its decision point, as part of the run
+    /// `run`. Applies the fallback and logs that if the decider is unclear, fails, times out or
+    /// returns an invalid outcome. Every decision is counted and written to the audit log.
+    pub async fn decide<D: DecisionRequest>(
         &self,
-        cx: &Cx,
+        cx: &Context,
         run: &RunId,
         message: D,
-    ) -> Settled<D::Outcome> {
-        let seat = self.at(D::POINT);
+    ) -> DecisionResult<D::Outcome> {
+        let decider = self.decider_at(D::POINT);
         let (begun, at_ms) = (Instant::now(), now_ms());
-        let body = D::wire().and_then(|wire| (wire.encode)(&message).ok());
-        let inputs = cx.system().audit().mark(
+        let body = D::codec().and_then(|wire| (wire.encode)(&message).ok());
+        let inputs = cx.system().audit().digest(
             self.class,
             body.as_deref().map_or(&[], |body| body.get().as_bytes()),
         );
-        let (decided, failure) = match ask(seat, cx, message.clone()).await {
+        let (decided, failure) = match ask_decider(decider, cx, message.clone()).await {
             Ok(decided) => (decided, None),
-            Err(failure) => (Decided::unclear(""), Some(failure)),
+            Err(failure) => (DeciderReply::unclear(""), Some(failure)),
         };
         let fallback = match (&failure, &decided.outcome) {
             (
@@ -196,13 +206,15 @@ impl Deciders {
                     ..
                 }),
                 _,
-            ) => Some(FallbackWhy::TimedOut),
-            (Some(failure), _) => Some(FallbackWhy::Failed(failure.kind)),
-            (None, None) => Some(FallbackWhy::Unclear),
-            (None, Some(outcome)) => (!message.fits(outcome)).then_some(FallbackWhy::Unknown),
+            ) => Some(FallbackReason::TimedOut),
+            (Some(failure), _) => Some(FallbackReason::Failed(failure.kind)),
+            (None, None) => Some(FallbackReason::Unclear),
+            (None, Some(outcome)) => {
+                (!message.is_valid_outcome(outcome)).then_some(FallbackReason::Unknown)
+            }
         };
         let (outcome, confidence) = match fallback {
-            // What comes from elsewhere may be any number.
+            // Other agents may send any number.
             None if decided.confidence.is_finite() => {
                 (decided.outcome, decided.confidence.clamp(0.0, 1.0))
             }
@@ -211,10 +223,10 @@ impl Deciders {
         };
         let word = outcome
             .as_ref()
-            .map_or_else(|| "none".to_owned(), Outcome::word);
+            .map_or_else(|| "none".to_owned(), DecisionOutcome::label);
         let record = DecisionRecord {
             point: D::POINT,
-            by: seat.by.clone(),
+            by: decider.label.clone(),
             inputs,
             outcome: word,
             confidence,
@@ -223,28 +235,35 @@ impl Deciders {
             fallback,
             at_ms,
         };
-        self.tell(cx, run, &record, failure.as_ref());
-        Settled {
+        self.record_decision(cx, run, &record, failure.as_ref());
+        DecisionResult {
             outcome,
             failure,
             record,
         }
     }
 
-    /// Number of decisions and of fallbacks by point: for [`callboard_runtime::Agent::observe`].
+    /// Returns a JSON object with the decider's label, the number of decisions and the number of
+    /// fallbacks of each decision point, for [`callboard_runtime::Agent::observe`].
     pub fn observe(&self) -> Value {
-        let of = |point: Point| {
+        let of = |point: DecisionPoint| {
             let count = &self.counts[point.index()];
             let (decided, fallbacks) = (count.decided.load(Relaxed), count.fallbacks.load(Relaxed));
             (
                 point.as_str().to_owned(),
-                json!({"by": self.at(point).by, "decided": decided, "fallbacks": fallbacks}),
+                json!({"by": self.decider_at(point).label, "decided": decided, "fallbacks": fallbacks}),
             )
         };
-        Value::Object(Point::ALL.into_iter().map(of).collect())
+        Value::Object(DecisionPoint::ALL.into_iter().map(of).collect())
     }
 
-    fn tell(&self, cx: &Cx, run: &RunId, record: &DecisionRecord, failure: Option<&Failure>) {
+    fn record_decision(
+        &self,
+        cx: &Context,
+        run: &RunId,
+        record: &DecisionRecord,
+        failure: Option<&Failure>,
+    ) {
         let count = &self.counts[record.point.index()];
         count.decided.fetch_add(1, Relaxed);
         let mut entry = AuditEntry::new("decision")
@@ -253,24 +272,24 @@ impl Deciders {
             .with_body(record.inputs.clone())
             .with_principal(cx.principal())
             .with_outcome(record.outcome.clone())
-            .with("point", record.point.as_str())
-            .with("by", record.by.as_str())
-            .with("run", run.as_str())
-            // Per mille of 0 to 1.
-            .with("confidence", (record.confidence * 1_000.0).round() as u32)
-            .with("ms", record.ms)
-            .with("micro_usd", record.cost.micro_usd);
+            .with_detail("point", record.point.as_str())
+            .with_detail("by", record.by.as_str())
+            .with_detail("run", run.as_str())
+            // Audit details are integers: per mille instead of a fraction.
+            .with_detail("confidence", (record.confidence * 1_000.0).round() as u32)
+            .with_detail("ms", record.ms)
+            .with_detail("micro_usd", record.cost.micro_usd);
         if let Some(call) = cx.call() {
             entry = entry.with_call(call.id);
         }
         if let Some(why) = record.fallback {
             count.fallbacks.fetch_add(1, Relaxed);
-            entry = entry.with("fallback", why.to_string());
+            entry = entry.with_detail("fallback", why.to_string());
             let (point, by, why, failure) =
                 (record.point, &record.by, why, failure.map(|f| &f.message));
-            callboard_message::log::warn!(by: &self.agent, agent = self.agent, %point, by, %why, failure, outcome = record.outcome, "the fallback decides");
+            callboard_message::log::warn!(by: &self.agent, agent = self.agent, %point, by, %why, failure, outcome = record.outcome, "no valid decision: the fallback applies");
         }
-        cx.system().audit().note(entry);
+        cx.system().audit().try_enqueue(entry);
         cx.progress(Progress {
             message: Some(record.to_string()),
             ..Progress::default()
@@ -278,63 +297,66 @@ impl Deciders {
     }
 }
 
-async fn ask<D: Decision>(
-    seat: &Decider,
-    cx: &Cx,
+async fn ask_decider<D: DecisionRequest>(
+    decider: &Decider,
+    cx: &Context,
     message: D,
-) -> Result<Decided<D::Outcome>, Failure> {
-    let (found, judged);
+) -> Result<DeciderReply<D::Outcome>, Failure> {
+    let (found, silent);
     let mut cx = cx;
-    let agent = match &seat.asked {
-        Asked::Agent(agent) => agent,
-        Asked::Id(id) => {
+    let agent = match &decider.target {
+        DeciderRef::Agent(agent) => agent,
+        DeciderRef::Id(id) => {
             let gone = || {
                 Failure::unavailable(format!(
                     "no agent is called {id}: see the topology's decide"
                 ))
             };
             found = cx.system().directory().get(id).ok_or_else(gone)?;
-            // What such an agent gives early are parts of a decision, and no answer.
-            judged = withheld(cx);
-            cx = &judged;
+            // Artifacts of such an agent are parts of a decision, not of the answer.
+            silent = suppress_artifacts(cx);
+            cx = &silent;
             &found
         }
-        // Not `Unavailable`: it doesn't come back, so trying again and asking people how to go on lead nowhere.
-        Asked::Nobody(reason) => return Err(Failure::nobody_to_ask(reason.clone())),
+        // Not `Unavailable`: the decider stays missing, so neither a retry nor a question to a
+        // person helps.
+        DeciderRef::Unavailable(reason) => return Err(Failure::no_responder(reason.clone())),
     };
     let ask = cx.ask(agent, message);
-    match seat.within {
+    match decider.timeout {
         Some(within) => ask.within(within).await?,
         None => ask.await?,
     }
 }
 
-/// Names everything that is done for one request: the same request again, under the same key, has the same.
+/// Id of a run, which is all work for one request. A request that is repeated with the same key has
+/// the same run id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(Arc<str>);
 
 impl RunId {
-    /// That of what `owner` said under `key` in `context` to `agent`; a fresh one where the key is empty.
+    /// Derives the id from agent, owner, conversation (`context`) and request key. Returns a random
+    /// id if the key is empty.
     pub fn of(agent: &str, owner: &str, context: &str, key: &str) -> Self {
         if key.is_empty() {
-            return Self::fresh();
+            return Self::random();
         }
         let mut hash = Sha256::new();
         for part in [agent, owner, context, key] {
-            // With its length before it, so that no two lists of parts are one text.
+            // The length prefix keeps different lists of parts from hashing alike.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        Self(format!("run-{}", hex(&hash.finalize()[..16])).into())
+        Self(format!("run-{}", encode_hex(&hash.finalize()[..16])).into())
     }
 
-    /// One that nothing else has.
-    pub fn fresh() -> Self {
+    /// Creates a unique id.
+    pub fn random() -> Self {
         Self(format!("run-{}", Uuid::now_v7().simple()).into())
     }
 
-    /// As text: `run-` and 32 hexadecimal digits.
+    /// Returns the id as text: `run-` and 32 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -346,21 +368,21 @@ impl fmt::Display for RunId {
     }
 }
 
-/// Why the fallback held.
+/// Reason that the fallback of a decision point was used instead of the decider's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FallbackWhy {
-    /// The decider said that it isn't clear.
+pub enum FallbackReason {
+    /// The decider returned no outcome.
     Unclear,
-    /// It failed.
+    /// The decider failed.
     Failed(FailureKind),
-    /// It was late.
+    /// The decider timed out.
     TimedOut,
-    /// It named what isn't there, or passed a limit.
+    /// The outcome named a missing tool or agent, or exceeded a limit.
     Unknown,
 }
 
-impl fmt::Display for FallbackWhy {
+impl fmt::Display for FallbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unclear => f.write_str("unclear"),
@@ -371,73 +393,97 @@ impl fmt::Display for FallbackWhy {
     }
 }
 
-/// That something was decided. It holds no text that anybody said.
+/// Audit record of a decision. Contains no user text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DecisionRecord {
-    /// Where.
-    pub point: Point,
-    /// By whom: `rules`, `model:ID`, `person`, `agent:ID`.
+    /// Decision point.
+    pub point: DecisionPoint,
+    /// Label of the decider: `rules`, `model:ID`, `person` or `agent:ID`.
     pub by: String,
-    /// Mark of the decider's input.
-    pub inputs: BodyMark,
-    /// Outcome in a word or two; `none` without one.
+    /// Digest of the decider's input.
+    pub inputs: BodyDigest,
+    /// Label of the outcome; `none` without an outcome.
     pub outcome: String,
     /// Confidence, 0 to 1.
     pub confidence: f32,
     /// Duration in milliseconds.
     pub ms: u64,
-    /// Cost.
-    pub cost: Cost,
-    /// Why the fallback holds, where it does.
+    /// Model usage of the decision.
+    pub cost: DecisionCost,
+    /// Reason that the fallback applied, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fallback: Option<FallbackWhy>,
-    /// When, in milliseconds since 1970.
+    pub fallback: Option<FallbackReason>,
+    /// Time of the decision, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
 impl fmt::Display for DecisionRecord {
-    /// As people see it in progress: `DP2: remote weather (0.82, rules)`.
+    /// Writes one line for people, such as `Routing to weather, confidence 0.82 (rules)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} ({:.2}, {}",
-            self.point.code(),
-            self.outcome,
-            self.confidence,
-            self.by
-        )?;
+        let what = describe_outcome(self.point, &self.outcome);
         match &self.fallback {
-            Some(why) => write!(f, "; fallback, {why})"),
-            None => f.write_str(")"),
+            Some(why) => write!(f, "{what} by default ({}: {why})", self.by),
+            None => write!(f, "{what}, confidence {:.2} ({})", self.confidence, self.by),
         }
     }
 }
 
-/// The same surroundings, in which whoever called gets no artifacts: what they are parts of is judged before it is shown, and
-/// it holds them all.
-pub(crate) fn withheld(cx: &Cx) -> Cx {
-    with_caller(cx, |inner| Arc::new(Withheld(inner))).unwrap_or_else(|| cx.clone())
+/// Returns a context whose caller receives no artifacts during the call. The result contains all
+/// artifacts, and is checked before the caller gets it.
+pub(crate) fn suppress_artifacts(cx: &Context) -> Context {
+    with_caller(cx, |inner| Arc::new(ArtifactSuppressor(inner))).unwrap_or_else(|| cx.clone())
 }
 
-/// The same surroundings with another caller, who stands before the call's own; `None` where nobody called.
+/// Returns a context whose caller is replaced by `before(caller)`. `None` if the context has no
+/// caller.
 pub(crate) fn with_caller(
-    cx: &Cx,
+    cx: &Context,
     before: impl FnOnce(Arc<dyn Caller>) -> Arc<dyn Caller>,
-) -> Option<Cx> {
+) -> Option<Context> {
     let call = cx.call()?;
     let caller = before(call.caller.clone()?);
-    Some(cx.within(Arc::new(CallMeta {
+    Some(cx.with_call(Arc::new(CallContext {
         caller: Some(caller),
-        ..CallMeta::clone(call)
+        ..CallContext::clone(call)
     })))
 }
 
-struct Withheld(Arc<dyn Caller>);
+struct ArtifactSuppressor(Arc<dyn Caller>);
 
-impl Caller for Withheld {
-    fn behind(&self) -> Option<&dyn Caller> {
+impl Caller for ArtifactSuppressor {
+    fn inner(&self) -> Option<&dyn Caller> {
         Some(&*self.0)
     }
 
     fn artifact(&self, _: Artifact) {}
+}
+
+/// Describes an outcome in words, by its label ([`DecisionOutcome::label`]).
+pub(crate) fn describe_outcome(point: DecisionPoint, label: &str) -> String {
+    let (kind, detail) = label.split_once(' ').unwrap_or((label, ""));
+    match (point, kind) {
+        (_, "none") => format!("No decision on {}", point.as_str().replace('_', " ")),
+        (DecisionPoint::FollowUp, "handle_directly") => "Passing the reply on".to_owned(),
+        (DecisionPoint::FollowUp, _) => "Asking for more information".to_owned(),
+        (DecisionPoint::Clarity, "clear") => "The request is clear".to_owned(),
+        (DecisionPoint::Clarity, _) => "The request needs clarification".to_owned(),
+        (DecisionPoint::Split, "yes") => "Several steps are needed".to_owned(),
+        (DecisionPoint::Split, _) => "One step is enough".to_owned(),
+        (DecisionPoint::Plan, _) => format!("Planned {label}"),
+        (DecisionPoint::Route, "remote") => format!("Routing to {detail}"),
+        (DecisionPoint::Route, "reject") => "Rejecting the request".to_owned(),
+        (DecisionPoint::Route, _) => "Handling the request locally".to_owned(),
+        (DecisionPoint::Tool, _) => format!("Using the tool {label}"),
+        (DecisionPoint::Answer, _) => format!("Wrote an answer of {label}"),
+        (DecisionPoint::Recovery, "retry_same") => "Trying the step again".to_owned(),
+        (DecisionPoint::Recovery, "retry_modified") => {
+            "Trying the step again with changes".to_owned()
+        }
+        (DecisionPoint::Recovery, "use_alternative") => format!("Using alternative {detail}"),
+        (DecisionPoint::Recovery, "ask_human") => "Asking a person how to go on".to_owned(),
+        (DecisionPoint::Recovery, _) => "Abandoning the step".to_owned(),
+        (DecisionPoint::Synthesis, _) => "Combined the results".to_owned(),
+        (DecisionPoint::Confirm, "confirm_needed") => "Confirmation is needed".to_owned(),
+        (DecisionPoint::Confirm, _) => "No confirmation is needed".to_owned(),
+    }
 }

@@ -3,34 +3,38 @@ use callboard_message::{Failure, Message};
 use super::limits::{CONFIDENCE_FALLBACK, QUESTION_CHARS_MAX};
 use super::messages::{
     Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute,
-    DecideSplit, DecideTool, FollowUp, MakeSteps, Outcome, Recovery, Route, Split, Synthesis,
-    Synthesize, ToolChoice, WriteAnswer,
+    DecideSplit, DecideTool, DecisionOutcome, FollowUp, MakeSteps, Recovery, Route, Split,
+    Synthesis, Synthesize, ToolChoice, WriteAnswer,
 };
-use super::point::{Decided, Point};
-use super::rules::run_time::synthesis;
+use super::point::{DeciderReply, DecisionPoint};
+use super::rules::execution::synthesize;
 use super::steps::StepPlan;
 
-/// A message that asks for a decision.
-pub trait Decision: Message<Reply = Result<Decided<Self::Outcome>, Failure>> + Clone {
-    /// The point that it is of.
-    const POINT: Point;
-    /// Type of the decision.
-    type Outcome: Outcome;
+/// Message that requests a decision at one decision point.
+pub trait DecisionRequest:
+    Message<Reply = Result<DeciderReply<Self::Outcome>, Failure>> + Clone
+{
+    /// Decision point of this message.
+    const POINT: DecisionPoint;
+    /// Outcome type of the decision.
+    type Outcome: DecisionOutcome;
 
-    /// Outcome where nobody decides: the decider is unclear, fails, is late, or names what isn't there. `None` where nothing
-    /// can.
+    /// Returns the outcome to use when the decider is unclear, fails, times out or returns an
+    /// invalid outcome. `None` if this decision point has no fallback.
     fn fallback(&self) -> Option<Self::Outcome> {
         None
     }
 
-    /// Whether the outcome names only what is there, and keeps its limits.
-    fn fits(&self, _outcome: &Self::Outcome) -> bool {
+    /// Returns whether the outcome names only tools and agents that exist in this message's routing
+    /// context, and keeps the limits of this decision point. The fallback replaces an invalid
+    /// outcome.
+    fn is_valid_outcome(&self, _outcome: &Self::Outcome) -> bool {
         true
     }
 }
 
-impl Decision for DecideFollowUp {
-    const POINT: Point = Point::FollowUp;
+impl DecisionRequest for DecideFollowUp {
+    const POINT: DecisionPoint = DecisionPoint::FollowUp;
     type Outcome = FollowUp;
 
     fn fallback(&self) -> Option<FollowUp> {
@@ -38,15 +42,15 @@ impl Decision for DecideFollowUp {
     }
 }
 
-impl Decision for DecideClarity {
-    const POINT: Point = Point::Clarity;
+impl DecisionRequest for DecideClarity {
+    const POINT: DecisionPoint = DecisionPoint::Clarity;
     type Outcome = Clarity;
 
     fn fallback(&self) -> Option<Clarity> {
         Some(Clarity::Clear)
     }
 
-    fn fits(&self, outcome: &Clarity) -> bool {
+    fn is_valid_outcome(&self, outcome: &Clarity) -> bool {
         match outcome {
             Clarity::Clear => true,
             Clarity::NeedsClarify { question } => {
@@ -56,8 +60,8 @@ impl Decision for DecideClarity {
     }
 }
 
-impl Decision for DecideSplit {
-    const POINT: Point = Point::Split;
+impl DecisionRequest for DecideSplit {
+    const POINT: DecisionPoint = DecisionPoint::Split;
     type Outcome = Split;
 
     fn fallback(&self) -> Option<Split> {
@@ -65,20 +69,20 @@ impl Decision for DecideSplit {
     }
 }
 
-impl Decision for MakeSteps {
-    const POINT: Point = Point::Plan;
+impl DecisionRequest for MakeSteps {
+    const POINT: DecisionPoint = DecisionPoint::Plan;
     type Outcome = StepPlan;
 }
 
-impl Decision for DecideRoute {
-    const POINT: Point = Point::Route;
+impl DecisionRequest for DecideRoute {
+    const POINT: DecisionPoint = DecisionPoint::Route;
     type Outcome = Route;
 
     fn fallback(&self) -> Option<Route> {
         Some(Route::Local)
     }
 
-    fn fits(&self, outcome: &Route) -> bool {
+    fn is_valid_outcome(&self, outcome: &Route) -> bool {
         match outcome {
             Route::Local => true,
             Route::Remote { agent } => self.world.agent(agent).is_some(),
@@ -87,26 +91,26 @@ impl Decision for DecideRoute {
     }
 }
 
-impl Decision for DecideTool {
-    const POINT: Point = Point::Tool;
+impl DecisionRequest for DecideTool {
+    const POINT: DecisionPoint = DecisionPoint::Tool;
     type Outcome = ToolChoice;
 
     fn fallback(&self) -> Option<ToolChoice> {
         Some(ToolChoice::llm(&self.request))
     }
 
-    fn fits(&self, outcome: &ToolChoice) -> bool {
+    fn is_valid_outcome(&self, outcome: &ToolChoice) -> bool {
         self.tools.iter().any(|tool| tool.name == outcome.tool_name)
     }
 }
 
-impl Decision for WriteAnswer {
-    const POINT: Point = Point::Answer;
+impl DecisionRequest for WriteAnswer {
+    const POINT: DecisionPoint = DecisionPoint::Answer;
     type Outcome = String;
 }
 
-impl Decision for DecideRecovery {
-    const POINT: Point = Point::Recovery;
+impl DecisionRequest for DecideRecovery {
+    const POINT: DecisionPoint = DecisionPoint::Recovery;
     type Outcome = Recovery;
 
     fn fallback(&self) -> Option<Recovery> {
@@ -121,7 +125,7 @@ impl Decision for DecideRecovery {
         })
     }
 
-    fn fits(&self, outcome: &Recovery) -> bool {
+    fn is_valid_outcome(&self, outcome: &Recovery) -> bool {
         match outcome {
             Recovery::UseAlternative { which } => {
                 self.tools.contains(which) || self.agents.contains(which)
@@ -132,26 +136,27 @@ impl Decision for DecideRecovery {
     }
 }
 
-impl Decision for Synthesize {
-    const POINT: Point = Point::Synthesis;
+impl DecisionRequest for Synthesize {
+    const POINT: DecisionPoint = DecisionPoint::Synthesis;
     type Outcome = Synthesis;
 
     fn fallback(&self) -> Option<Synthesis> {
-        // What rules make of the results, but never sure enough to go on unasked.
-        let ruled = synthesis(self).outcome?;
+        // The capped confidence makes sure that a person confirms an answer put together by rules
+        // alone.
+        let ruled = synthesize(self).outcome?;
         Some(Synthesis {
             confidence: ruled.confidence.min(CONFIDENCE_FALLBACK),
             ..ruled
         })
     }
 
-    fn fits(&self, outcome: &Synthesis) -> bool {
+    fn is_valid_outcome(&self, outcome: &Synthesis) -> bool {
         !outcome.final_answer.trim().is_empty() && (0.0..=1.0).contains(&outcome.confidence)
     }
 }
 
-impl Decision for DecideConfirm {
-    const POINT: Point = Point::Confirm;
+impl DecisionRequest for DecideConfirm {
+    const POINT: DecisionPoint = DecisionPoint::Confirm;
     type Outcome = Confirm;
 
     fn fallback(&self) -> Option<Confirm> {

@@ -1,31 +1,33 @@
-//! From a request to where it goes: NP1 → NP2.A → NP2.B → DP2 → DP3, without doing any of it.
+//! Routing of a request: NP1 → NP2.A → NP2.B → DP2 → DP3, without performing any of it.
 
 use std::sync::Arc;
 
 use callboard_message::RawObject;
-use callboard_runtime::Cx;
+use callboard_runtime::Context;
 use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Deciders, Decision,
-    DecisionRecord, MakeSteps, Route, RunId, Settled, Split, StepDefinition, ToolChoice, Turn,
-    World, rules,
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Deciders, DecisionRecord,
+    DecisionRequest, DecisionResult, MakeSteps, Route, RoutingContext, RunId, Split,
+    StepDefinition, ToolChoice, Turn, rules,
 };
 
-/// Options of the intake of requests.
+/// Options for routing requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IntakeOptions {
-    /// Whether unclear requests are asked about (NP1).
+    /// Whether the user is asked a clarifying question if a request is unclear (NP1).
     pub clarification: bool,
-    /// Whether requests are split (NP2).
+    /// Whether a request may be split into the steps of a plan (NP2).
     pub decomposition: bool,
-    /// NP1 is asked while the conversation has fewer turns than this.
-    pub clarify_turns: u32,
-    /// NP1 is asked where the request is vaguer than this, 0 to 1: see [`rules::vague`].
-    pub vague_above: f32,
-    /// A route less sure than this has NP1 asked, where it was not, 0 to 1.
+    /// Number of conversation turns below which the clarity of a request is always checked (NP1).
+    pub clarify_turns_max: u32,
+    /// Vagueness of a request, 0 to 1, above which its clarity is checked (NP1): see
+    /// [`rules::request_vagueness`].
+    pub vagueness_max: f32,
+    /// Minimum confidence of a route, 0 to 1. Below it, the clarity of the request is checked
+    /// (NP1), unless that was done already.
     pub confidence_min_route: f32,
 }
 
@@ -34,101 +36,102 @@ impl Default for IntakeOptions {
         Self {
             clarification: true,
             decomposition: true,
-            clarify_turns: 3,
-            vague_above: 0.8,
+            clarify_turns_max: 3,
+            vagueness_max: 0.8,
             confidence_min_route: 0.35,
         }
     }
 }
 
-/// Request with its history.
+/// Request to route, with its conversation.
 #[derive(Clone, PartialEq)]
-pub struct Request {
-    /// Of which run.
+pub struct RoutingRequest {
+    /// Id of the run that handles the request.
     pub run: RunId,
-    /// Request; questions and answers since stand below it.
+    /// Text of the request, followed by clarifying questions and answers.
     pub text: String,
-    /// History, the newest turn last.
+    /// Earlier turns of the conversation, the newest last.
     pub history: Vec<Turn>,
 }
 
-/// At which point a request comes in.
+/// Stage at which routing begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
-    /// NP1: it is new.
+pub enum IntakeStage {
+    /// New request: routing begins with the check of its clarity (NP1).
     Clarity,
-    /// NP2: it has been clarified.
+    /// Request with the user's clarification: routing begins with the split into steps (NP2).
     Split,
 }
 
-/// Where a request goes.
-// What is said is anybody's.
+/// Route of a request.
+// `Debug` omits parameters and texts: they may contain user text.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RoutingDecision {
-    /// One of our tools does it.
+    /// A local tool performs the request.
     #[debug("Local({tool_name})")]
     Local {
-        /// Its name.
+        /// Name of the tool.
         tool_name: String,
-        /// Its parameters.
+        /// Parameters of the tool.
         params: RawObject,
     },
-    /// Another agent does it.
+    /// Another agent performs the request.
     #[debug("Remote({agent_id})")]
     Remote {
-        /// Its id.
+        /// Id of the agent.
         agent_id: String,
     },
-    /// Nobody does it.
+    /// The request is rejected.
     #[debug("Reject")]
     Reject {
-        /// Why, for whoever asked.
+        /// Reason for the user.
         reason: String,
     },
-    /// Something is missing.
+    /// Information is missing.
     #[debug("NeedsClarification")]
     NeedsClarification {
-        /// What whoever asked is asked.
+        /// Clarifying question to the user.
         question: String,
     },
-    /// It needs several steps.
+    /// The request needs several steps.
     #[debug("Decompose({subtasks:?})")]
     Decompose {
-        /// Which, each with where it goes, and none before those that it needs.
+        /// Steps with their routes, in dependency order.
         subtasks: Vec<PlannedStep>,
     },
 }
 
-/// A step, and where it goes.
+/// Step of a plan with its route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedStep {
-    /// The step.
+    /// Step definition.
     pub step: StepDefinition,
-    /// Local, remote or rejected.
+    /// Route of the step: local, remote or rejected.
     pub action: RoutingDecision,
 }
 
-/// A request taken in.
+/// Result of routing a request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Intake {
-    /// Where it goes.
+pub struct IntakeResult {
+    /// Route of the request.
     pub decision: RoutingDecision,
-    /// Decisions on the way, in order.
+    /// Records of the decisions made while routing, in order.
     pub records: Vec<DecisionRecord>,
 }
 
-/// Decides where `request` goes. Whatever a decider leaves unclear goes where [`Decision::fallback`] says.
+/// Decides the route of `request`, beginning at the given stage. Where a decider is unclear,
+/// [`DecisionRequest::fallback`](super::DecisionRequest::fallback) applies.
 pub async fn route(
     deciders: &Deciders,
-    cx: &Cx,
-    request: &Request,
-    world: &Arc<World>,
+    cx: &Context,
+    request: &RoutingRequest,
+    world: &Arc<RoutingContext>,
     options: &IntakeOptions,
-    from: From,
-) -> Intake {
-    let mut taking = Taking {
+    from: IntakeStage,
+) -> IntakeResult {
+    let mut taking = IntakeRun {
         deciders,
         cx,
         request,
@@ -136,64 +139,63 @@ pub async fn route(
         options,
         records: Vec::new(),
     };
-    let decision = taking.all(from).await;
-    Intake {
+    let decision = taking.route_request(from).await;
+    IntakeResult {
         decision,
         records: taking.records,
     }
 }
 
-struct Taking<'a> {
+struct IntakeRun<'a> {
     deciders: &'a Deciders,
-    cx: &'a Cx,
-    request: &'a Request,
-    world: &'a Arc<World>,
+    cx: &'a Context,
+    request: &'a RoutingRequest,
+    world: &'a Arc<RoutingContext>,
     options: &'a IntakeOptions,
     records: Vec<DecisionRecord>,
 }
 
-impl Taking<'_> {
-    async fn all(&mut self, from: From) -> RoutingDecision {
+impl IntakeRun<'_> {
+    async fn route_request(&mut self, from: IntakeStage) -> RoutingDecision {
         let may_clarify = self.options.clarification;
-        let asks_first = may_clarify && from == From::Clarity && self.may_be_unclear();
-        if asks_first && let Some(question) = self.unclear().await {
+        let asks_first = may_clarify && from == IntakeStage::Clarity && self.should_check_clarity();
+        if asks_first && let Some(question) = self.clarifying_question().await {
             return RoutingDecision::NeedsClarification { question };
         }
         if self.options.decomposition
-            && let Some(subtasks) = self.steps().await
+            && let Some(subtasks) = self.plan_steps().await
         {
             return RoutingDecision::Decompose { subtasks };
         }
-        let (records, decision) = self.one(&self.request.text, false).await;
+        let (records, decision) = self.route_part(&self.request.text, false).await;
         let is_unsure = records.first().is_some_and(|route| {
             route.fallback.is_none() && route.confidence < self.options.confidence_min_route
         });
         self.records.extend(records);
-        // Asked the same of the same words, NP1 would say the same.
+        // The same question about the same text would get the same answer.
         if may_clarify
             && is_unsure
             && !asks_first
-            && let Some(question) = self.unclear().await
+            && let Some(question) = self.clarifying_question().await
         {
             return RoutingDecision::NeedsClarification { question };
         }
         decision
     }
 
-    /// Whether NP1 is worth asking.
-    fn may_be_unclear(&self) -> bool {
-        let Request { text, history, .. } = self.request;
+    fn should_check_clarity(&self) -> bool {
+        let RoutingRequest { text, history, .. } = self.request;
         let is_early =
-            u32::try_from(history.len()).is_ok_and(|turns| turns < self.options.clarify_turns);
-        is_early || rules::vague(text, history) > self.options.vague_above
+            u32::try_from(history.len()).is_ok_and(|turns| turns < self.options.clarify_turns_max);
+        is_early || rules::request_vagueness(text, history) > self.options.vagueness_max
     }
 
-    /// NP1: what is missing.
-    async fn unclear(&mut self) -> Option<String> {
-        let Request { text, history, .. } = self.request;
+    /// Returns a clarifying question if the request is unclear (NP1).
+    async fn clarifying_question(&mut self) -> Option<String> {
+        let RoutingRequest { text, history, .. } = self.request;
         let (request, history, world) = (text.clone(), history.clone(), self.world.clone());
         match self
-            .decide(DecideClarity {
+            .record_and_decide(DecideClarity {
                 history,
                 request,
                 world,
@@ -205,26 +207,26 @@ impl Taking<'_> {
         }
     }
 
-    /// NP2.A to NP2.C: the steps, where it needs some.
-    async fn steps(&mut self) -> Option<Vec<PlannedStep>> {
-        let (Request { text, history, .. }, world) = (self.request, self.world);
+    /// Returns the steps with their routes if the request needs several steps (NP2.A to NP2.C).
+    async fn plan_steps(&mut self) -> Option<Vec<PlannedStep>> {
+        let (RoutingRequest { text, history, .. }, world) = (self.request, self.world);
         let split = DecideSplit {
             request: text.clone(),
             history: history.clone(),
             world: world.clone(),
         };
-        if self.decide(split).await != Some(Split::Yes) {
+        if self.record_and_decide(split).await != Some(Split::Yes) {
             return None;
         }
         let plan = self
-            .decide(MakeSteps {
+            .record_and_decide(MakeSteps {
                 request: text.clone(),
                 world: world.clone(),
             })
             .await?;
         let this = &*self;
         let routing = plan.into_steps().into_iter().map(|step| async move {
-            let (records, action) = this.one(&step.input_message, true).await;
+            let (records, action) = this.route_part(&step.input_message, true).await;
             (records, PlannedStep { step, action })
         });
         let mut planned = Vec::new();
@@ -235,8 +237,9 @@ impl Taking<'_> {
         Some(planned)
     }
 
-    /// DP2 and DP3: who does one thing.
-    async fn one(&self, text: &str, slim: bool) -> (Vec<DecisionRecord>, RoutingDecision) {
+    /// Routes one request or step: decides between tool, agent and rejection (DP2), and chooses the
+    /// tool (DP3).
+    async fn route_part(&self, text: &str, slim: bool) -> (Vec<DecisionRecord>, RoutingDecision) {
         let (request, world) = (text.to_owned(), self.world.clone());
         let history = if slim {
             Vec::new()
@@ -249,7 +252,7 @@ impl Taking<'_> {
             world,
             slim,
         };
-        let Settled {
+        let DecisionResult {
             outcome, record, ..
         } = self
             .deciders
@@ -269,7 +272,7 @@ impl Taking<'_> {
                     tools: self.world.tools.clone(),
                     slim,
                 };
-                let Settled {
+                let DecisionResult {
                     outcome, record, ..
                 } = self
                     .deciders
@@ -280,13 +283,13 @@ impl Taking<'_> {
             }
             Some(Route::Local) | None => None,
         };
-        // Nobody decided: the words go to the model as they are.
+        // Without a decision, the text goes to the model unchanged.
         let ToolChoice { tool_name, params } = choice.unwrap_or_else(|| ToolChoice::llm(text));
         (records, RoutingDecision::Local { tool_name, params })
     }
 
-    async fn decide<D: Decision>(&mut self, message: D) -> Option<D::Outcome> {
-        let Settled {
+    async fn record_and_decide<D: DecisionRequest>(&mut self, message: D) -> Option<D::Outcome> {
+        let DecisionResult {
             outcome, record, ..
         } = self
             .deciders

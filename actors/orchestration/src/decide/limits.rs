@@ -1,44 +1,53 @@
-//! Limits of what decisions see and say.
+//! Limits of decider input and output.
 
 use std::time::Duration;
 
 /// Maximum characters of a request. A longer one is refused with `InvalidInput`. Fixed.
 pub const REQUEST_CHARS_MAX: usize = 16_000;
-/// Maximum turns of the conversation that a decider sees. Beyond it, the oldest are left out. Fixed.
+/// Maximum turns of the conversation that a decider sees. Older turns are left out. Fixed.
 pub const HISTORY_TURNS_MAX: usize = 20;
-/// Maximum bytes of each of those turns. The rest of a longer one is cut. Fixed.
+/// Maximum bytes of each turn of the conversation that a decider sees. Longer turns are cut. Fixed.
 pub const TURN_BYTES_MAX: usize = 4 * 1_024;
-/// Maximum steps of a plan. A plan with more is none: the request is done in one step. Fixed.
+/// Maximum steps of a plan. A plan with more steps is discarded and the request is handled in one
+/// step. Fixed.
 pub const STEPS_MAX: usize = 5;
-/// Maximum bytes of a step's id. A plan with a longer one is none: the request is done in one step. Fixed.
+/// Maximum bytes of a step id. A plan with a longer id is discarded and the request is handled in
+/// one step. Fixed.
 pub const STEP_ID_BYTES_MAX: usize = 40;
-/// Maximum bytes of a step's message. A plan with a longer one is none: the request is done in one step. Fixed.
+/// Maximum bytes of a step's input message. A plan with a longer one is discarded and the request
+/// is handled in one step. Fixed.
 pub const STEP_INPUT_BYTES_MAX: usize = 4 * 1_024;
-/// Maximum bytes of a step's result, as other steps and the end see it. A longer one is cut. Fixed.
+/// Maximum bytes of a step's result as dependent steps and the synthesis see it. Longer results are
+/// cut. Fixed.
 pub const STEP_RESULT_BYTES_MAX: usize = 8 * 1_024;
-/// Maximum characters of a question that clarifies. With a longer one the request counts as clear. Fixed.
+/// Maximum characters of a clarifying question. With a longer question, the request counts as
+/// clear. Fixed.
 pub const QUESTION_CHARS_MAX: usize = 240;
-/// Maximum characters of the reason for a decision. A longer one is cut. Fixed.
-pub const WHY_CHARS_MAX: usize = 300;
-/// Maximum characters of an error, as deciders see it. A longer one is cut. Fixed.
+/// Maximum characters of the reason for a decision. Longer reasons are cut. Fixed.
+pub const DECISION_REASON_CHARS_MAX: usize = 300;
+/// Maximum characters of an error message as deciders see it. Longer messages are cut. Fixed.
 pub const ERROR_CHARS_MAX: usize = 500;
-/// Maximum questions that clarify one request. After them the request counts as clear. Fixed.
+/// Maximum clarifying questions for one request. After that many, the request counts as clear.
+/// Fixed.
 pub const CLARIFY_ROUNDS_MAX: u32 = 2;
-/// Maximum tools that a request is matched against. Further ones aren't seen. Fixed.
-pub const WORLD_TOOLS_MAX: usize = 64;
-/// Maximum agents that a request is matched against. Further ones aren't seen. Fixed.
-pub const WORLD_AGENTS_MAX: usize = 256;
-/// Maximum characters of a description of a tool, skill or agent, as deciders see it. A longer one is cut. Fixed.
+/// Maximum tools in the routing context of a request. Further tools are left out. Fixed.
+pub const CONTEXT_TOOLS_MAX: usize = 64;
+/// Maximum agents in the routing context of a request. Further agents are left out. Fixed.
+pub const CONTEXT_AGENTS_MAX: usize = 256;
+/// Maximum characters of a description of a tool, skill or agent as deciders see it. Longer ones
+/// are cut. Fixed.
 pub const DESCRIPTION_CHARS_MAX: usize = 500;
 
-/// Maximum risk of an action that is done without being confirmed, from 0 to 1.
+/// Default risk threshold, 0 to 1. Riskier actions need confirmation.
 pub const RISK_MAX_DEFAULT: f32 = 0.5;
 
-/// Time limit of a decision by rules. After it the point's fallback holds. Fixed.
-pub const RULES_WITHIN: Duration = Duration::from_secs(1);
-/// Time limit of a decision by a model or an agent elsewhere. After it the point's fallback holds. Fixed.
-pub const MODEL_WITHIN: Duration = Duration::from_secs(30);
-/// Confidence of a decision whose decider gives none.
-pub const CONFIDENCE_UNSAID: f32 = 0.7;
-/// Maximum confidence of a plan's answer that only the fallback put together: below every sensible threshold.
+/// Time limit of a decision by rules. After it, the fallback of the decision point applies. Fixed.
+pub const RULES_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time limit of a decision by a model or another agent. After it, the fallback of the decision
+/// point applies. Fixed.
+pub const MODEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Confidence assumed for a decision without a stated confidence, 0 to 1.
+pub const CONFIDENCE_DEFAULT: f32 = 0.7;
+/// Maximum confidence of a synthesized answer that comes from the fallback. It lies below every
+/// sensible confirmation threshold, so that a person is asked.
 pub const CONFIDENCE_FALLBACK: f32 = 0.39;

@@ -3,179 +3,182 @@ use std::sync::Arc;
 
 use callboard_macros::Message;
 use callboard_message::{Failure, FailureKind, RawObject};
-use callboard_models::Refused;
+use callboard_models::RefusedPart;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::context::{Action, ToolView, Turn, World};
-use super::point::Decided;
+use super::context::{Action, RoutingContext, ToolView, Turn};
+use super::point::DeciderReply;
 use super::steps::{StepPlan, StepReport};
 use crate::tool_name::LLM as TOOL_LLM;
 
-/// DP1: somebody answered what another agent asked. Does that go to it as it is, or does a person have to say more?
+/// DP1: decides whether a user's reply to another agent's question is passed on as it is, or the
+/// user is asked again.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "decide_follow_up", reply = Decided<FollowUp>, fallible, read_only, idempotent)]
+#[message(name = "decide_follow_up", reply = DeciderReply<FollowUp>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideFollowUp {
-    /// What was said before.
+    /// Earlier turns of the conversation.
     pub history: Vec<Turn>,
-    /// What was asked.
+    /// Question of the other agent.
     pub reason: String,
-    /// What was answered.
+    /// Reply of the user.
     pub message: String,
 }
 
-/// NP1: is the request clear enough to be worked on?
+/// NP1: decides whether the request is clear enough to work on.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "decide_clarity", reply = Decided<Clarity>, fallible, read_only, idempotent)]
+#[message(name = "decide_clarity", reply = DeciderReply<Clarity>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideClarity {
-    /// What was said before.
+    /// Earlier turns of the conversation.
     pub history: Vec<Turn>,
-    /// The request.
+    /// Text of the request.
     pub request: String,
-    /// Who can do what.
+    /// Available tools and agents.
     #[serde(default)]
-    pub world: Arc<World>,
+    pub world: Arc<RoutingContext>,
 }
 
-/// NP2.A: does the request need several steps by different tools or agents?
+/// NP2.A: decides whether the request needs several steps by different tools or agents.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "decide_split", reply = Decided<Split>, fallible, read_only, idempotent)]
+#[message(name = "decide_split", reply = DeciderReply<Split>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideSplit {
-    /// The request.
+    /// Text of the request.
     pub request: String,
-    /// What was said before.
+    /// Earlier turns of the conversation.
     pub history: Vec<Turn>,
-    /// Who can do what.
-    pub world: Arc<World>,
+    /// Available tools and agents.
+    pub world: Arc<RoutingContext>,
 }
 
-/// NP2.B: which steps does the request come to?
+/// NP2.B: splits the request into the steps of a plan.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "make_steps", reply = Decided<StepPlan>, fallible, read_only, idempotent)]
+#[message(name = "make_steps", reply = DeciderReply<StepPlan>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct MakeSteps {
-    /// The request.
+    /// Text of the request.
     pub request: String,
-    /// Who can do what.
-    pub world: Arc<World>,
+    /// Available tools and agents.
+    pub world: Arc<RoutingContext>,
 }
 
-/// DP2: is the request done here, by another agent, or not at all?
+/// DP2: decides whether the request goes to a local tool, to another agent, or is rejected.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "decide_route", reply = Decided<Route>, fallible, read_only, idempotent)]
+#[message(name = "decide_route", reply = DeciderReply<Route>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRoute {
-    /// The request.
+    /// Text of the request or of the step.
     pub request: String,
-    /// What was said before; empty where `slim`.
+    /// Earlier turns of the conversation; empty if `slim`.
     pub history: Vec<Turn>,
-    /// Who can do what.
-    pub world: Arc<World>,
-    /// Whether it is one step of a plan.
+    /// Available tools and agents.
+    pub world: Arc<RoutingContext>,
+    /// Whether the text is one step of a plan.
     #[serde(default)]
     pub slim: bool,
 }
 
-/// DP3: which of our tools does the request, with which parameters?
+/// DP3: chooses the local tool for the request, and its parameters.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "decide_tool", reply = Decided<ToolChoice>, fallible, read_only, idempotent)]
+#[message(name = "decide_tool", reply = DeciderReply<ToolChoice>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideTool {
-    /// The request.
+    /// Text of the request or of the step.
     pub request: String,
-    /// What was said before; empty where `slim`.
+    /// Earlier turns of the conversation; empty if `slim`.
     pub history: Vec<Turn>,
-    /// Our tools.
+    /// Local tools to choose from.
     pub tools: Vec<ToolView>,
-    /// Whether it is one step of a plan.
+    /// Whether the text is one step of a plan.
     #[serde(default)]
     pub slim: bool,
 }
 
-/// DP4: what is the answer to the request?
+/// DP4: writes the answer to the request.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "write_answer", reply = Decided<String>, fallible, read_only)]
+#[message(name = "write_answer", reply = DeciderReply<String>, fallible, read_only)]
 #[serde(deny_unknown_fields)]
 pub struct WriteAnswer {
-    /// The request.
+    /// Text of the request.
     pub request: String,
-    /// What was said before.
+    /// Earlier turns of the conversation.
     pub history: Vec<Turn>,
-    /// What whoever runs the agent says about how it answers; may be empty.
+    /// Operator's instructions for answers; may be empty.
     #[serde(default)]
     pub system_prompt: String,
 }
 
-/// NP3: what is done about a step that failed?
+/// NP3: chooses the recovery strategy for a failed step.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "decide_recovery", reply = Decided<Recovery>, fallible, read_only, idempotent)]
+#[message(name = "decide_recovery", reply = DeciderReply<Recovery>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRecovery {
-    /// The task that the step is of.
+    /// Id of the step's task: run id, `.`, step id.
     pub task_id: String,
-    /// What all of it is for.
+    /// Goal of the whole run.
     pub root_goal: String,
-    /// What failed.
+    /// Action that failed.
     pub action: Action,
-    /// How.
+    /// Class of the failure.
     pub class: ErrorClass,
-    /// The error, screened: at most [`ERROR_CHARS_MAX`](super::limits::ERROR_CHARS_MAX) characters.
+    /// Error message, screened by the guardrail: at most
+    /// [`ERROR_CHARS_MAX`](super::limits::ERROR_CHARS_MAX) characters.
     pub error: String,
-    /// How often it was tried, this time included.
+    /// Number of attempts, including the failed one.
     pub attempts: u32,
-    /// Tools that could be used instead: not those that were tried.
+    /// Names of alternative tools that haven't been tried.
     pub tools: Vec<String>,
-    /// Agents that could be asked instead: not those that were tried.
+    /// Ids of alternative agents that haven't been tried.
     pub agents: Vec<String>,
     /// Whether a person can be asked.
     pub may_ask: bool,
 }
 
-/// NP4: what do the steps' results come to?
+/// NP4: combines the results of all steps into one answer.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "synthesize", reply = Decided<Synthesis>, fallible, read_only, idempotent)]
+#[message(name = "synthesize", reply = DeciderReply<Synthesis>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct Synthesize {
-    /// What all of it was for.
+    /// Goal of the whole run.
     pub goal: String,
-    /// How each step ended, in the plan's order.
+    /// Report of each step, in plan order.
     pub results: Vec<StepReport>,
 }
 
-/// Why it is asked whether a person has to confirm.
+/// Reason for a confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ConfirmWhy {
-    /// The answer isn't sure enough.
+#[schemars(rename = "ConfirmWhy")]
+pub enum ConfirmReason {
+    /// Confidence of the answer is below the threshold.
     Confidence,
-    /// The action may do harm.
+    /// Risk of the action is above the threshold.
     Risk,
-    /// It may cost more than is allowed.
+    /// Expected cost is above the limit.
     Cost,
 }
 
-/// NP5: does a person have to confirm?
+/// NP5: decides whether a person has to confirm.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(name = "decide_confirm", reply = Decided<Confirm>, fallible, read_only, idempotent)]
+#[message(name = "decide_confirm", reply = DeciderReply<Confirm>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideConfirm {
-    /// What is planned, as JSON.
+    /// Planned action as JSON.
     pub action: Value,
-    /// Why it is asked.
-    pub why: ConfirmWhy,
-    /// How risky, 0 to 1; where `why` is the confidence, 1 less that.
+    /// Reason for the confirmation.
+    pub why: ConfirmReason,
+    /// Risk, 0 to 1. For [`ConfirmReason::Confidence`], 1 minus the confidence.
     pub risk: f32,
-    /// Whether the person said before that such things are fine.
+    /// Whether the person has agreed to actions of this kind before.
     pub preference_known: bool,
 }
 
-macro_rules! quiet {
+macro_rules! redacted_debug {
     ($($name:ident)*) => {$(
-        // They hold what people said.
+        // User text stays out of logs.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($name)).finish_non_exhaustive()
@@ -184,15 +187,16 @@ macro_rules! quiet {
     )*};
 }
 
-quiet! {
+redacted_debug! {
     DecideFollowUp DecideClarity DecideSplit MakeSteps DecideRoute DecideTool WriteAnswer DecideRecovery Synthesize
     DecideConfirm
 }
 
-/// Something that is decided at one point.
-pub trait Outcome: Clone + PartialEq + Serialize + Send + 'static {
-    /// In a word or two, for records and people: names and ids, never what was said. By default the variant's name in JSON.
-    fn word(&self) -> String {
+/// Outcome of a decision point.
+pub trait DecisionOutcome: Clone + PartialEq + Serialize + Send + 'static {
+    /// Returns one or two words for records and progress messages: names and ids, never user text.
+    /// The default is the variant's name in JSON.
+    fn label(&self) -> String {
         match serde_json::to_value(self) {
             Ok(Value::String(variant)) => variant,
             Ok(Value::Object(variant)) => variant.into_iter().map(|(name, _)| name).collect(),
@@ -201,116 +205,118 @@ pub trait Outcome: Clone + PartialEq + Serialize + Send + 'static {
     }
 }
 
-/// DP1.
+/// Outcome of DP1: pass the reply on, or ask the user again.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FollowUp {
-    /// What was answered goes on as it is.
+    /// Pass the reply on as it is.
     HandleDirectly,
-    /// A person has to say more.
+    /// Ask the user again.
     NeedHumanInput {
-        /// What they are asked; `None`: the same again.
+        /// Question to the user; `None` repeats the original question.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<String>,
     },
 }
 
-/// NP1.
+/// Outcome of NP1: clear, or a question to the user.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Clarity {
-    /// It can be worked on.
+    /// Clear enough to work on.
     Clear,
-    /// Something is missing.
+    /// Information is missing.
     NeedsClarify {
-        /// One sentence, at most [`QUESTION_CHARS_MAX`](super::limits::QUESTION_CHARS_MAX) characters.
+        /// Clarifying question: one sentence, at most
+        /// [`QUESTION_CHARS_MAX`](super::limits::QUESTION_CHARS_MAX) characters.
         question: String,
     },
 }
 
-/// NP2.A.
+/// Outcome of NP2.A: one step or several.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Split {
-    /// It needs several steps.
+    /// The request needs several steps.
     Yes,
-    /// One is enough.
+    /// One step suffices.
     No,
 }
 
-/// DP2.
+/// Outcome of DP2: local tool, other agent, or rejection.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Route {
-    /// One of our tools does it.
+    /// A local tool handles the request.
     Local,
-    /// Another agent does it.
+    /// Another agent handles the request.
     Remote {
-        /// Its exact id.
+        /// Exact id of the agent.
         agent: String,
     },
-    /// Nobody does it.
+    /// The request is rejected.
     Reject {
-        /// Why, in a sentence or two for whoever asked.
+        /// Reason for the user, one or two sentences.
         reason: String,
     },
 }
 
-/// DP3.
+/// Outcome of DP3: a local tool and its parameters.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolChoice {
-    /// Its exact name.
+    /// Exact name of the tool.
     pub tool_name: String,
-    /// Its parameters.
+    /// Parameters of the tool.
     pub params: RawObject,
 }
 
 impl ToolChoice {
-    /// The tool [`TOOL_LLM`], with this request.
+    /// Chooses the tool [`TOOL_LLM`] with the request as its text.
     pub fn llm(request: &str) -> Self {
         Self {
             tool_name: TOOL_LLM.to_owned(),
-            params: RawObject::of("text", request),
+            params: RawObject::single("text", request),
         }
     }
 }
 
-/// How a step failed, as far as it matters for what is done about it.
+/// Class of a step's failure, by which the recovery strategy is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ErrorClass {
-    /// The way there, or too much at once: it may pass.
+    /// Timeout, overload or network error that may pass.
     TransientNetwork,
-    /// Not allowed.
+    /// Missing permission or rejected credentials.
     PermissionAuth,
-    /// The tool was used wrongly.
+    /// Invalid use of a tool, for example wrong parameters.
     ToolSyntax,
-    /// The agent is away.
+    /// The agent can't be reached.
     AgentUnavailable,
-    /// Something else.
+    /// Any other failure.
     #[serde(rename = "Unknown/Other")]
     Unknown,
 }
 
 impl fmt::Display for ErrorClass {
-    /// Its name, as in JSON.
+    /// Writes the name used in JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// Failures in a row at one target after which it counts as away.
-pub const AWAY_AFTER_FAILURES: u32 = 3;
+/// Number of consecutive failures of one tool or agent after which it counts as unavailable.
+pub const UNAVAILABLE_AFTER_FAILURES: u32 = 3;
 
-/// The class of a failure; `run_of_same`: failures in a row at that target, this one included. `None` where the failure is the
-/// step's end: nothing is to be recovered of what was refused, stopped or cancelled.
-pub fn class_of(failure: &Failure, run_of_same: u32) -> Option<ErrorClass> {
-    if Refused::of(failure) == Some(Refused::Key) {
+/// Returns the class of a failure. `run_of_same` is the number of consecutive failures of the same
+/// tool or agent, including this one. `None` if the step must not be recovered: it was rejected,
+/// blocked or cancelled, or had no responder.
+pub fn classify_failure(failure: &Failure, run_of_same: u32) -> Option<ErrorClass> {
+    if RefusedPart::from_failure(failure) == Some(RefusedPart::Key) {
         return Some(ErrorClass::PermissionAuth);
     }
     Some(match failure.kind {
         FailureKind::TimedOut | FailureKind::Overloaded => ErrorClass::TransientNetwork,
-        FailureKind::Unavailable if run_of_same < AWAY_AFTER_FAILURES => {
+        FailureKind::Unavailable if run_of_same < UNAVAILABLE_AFTER_FAILURES => {
             ErrorClass::TransientNetwork
         }
         FailureKind::Unavailable => ErrorClass::AgentUnavailable,
@@ -319,77 +325,79 @@ pub fn class_of(failure: &Failure, run_of_same: u32) -> Option<ErrorClass> {
         FailureKind::Rejected
         | FailureKind::Blocked
         | FailureKind::Cancelled
-        | FailureKind::NobodyToAsk => {
+        | FailureKind::NoResponder => {
             return None;
         }
         _ => ErrorClass::Unknown,
     })
 }
 
-/// NP3.
+/// Outcome of NP3: recovery strategy for a failed step.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Recovery {
-    /// The same again, after a pause.
+    /// Repeat the same action after a pause.
     RetrySame,
-    /// Again with other parameters.
+    /// Repeat the action with other parameters.
     RetryModified {
-        /// All of them.
+        /// New parameters, merged into the old ones: null removes one. Used alone if the merged
+        /// ones do not fit the schema.
         params: RawObject,
     },
-    /// By another tool or agent.
+    /// Use another tool or agent.
     UseAlternative {
-        /// Its exact name or id.
+        /// Exact name of the tool or id of the agent.
         which: String,
     },
-    /// A person is asked.
+    /// Ask a person how to go on.
     AskHuman {
-        /// What.
+        /// Question to the person.
         message: String,
     },
-    /// It is given up.
+    /// Give up.
     Abandon {
-        /// Why.
+        /// Reason, used as the step's error message.
         reason: String,
     },
 }
 
-/// What an agent is told instead, by modified parameters: the only member, a text.
-pub(crate) fn told_instead(params: &RawObject) -> Option<String> {
+/// Returns the value of the only member of `params` if it is a non-empty text. With
+/// [`Recovery::RetryModified`], this text replaces the request to an agent.
+pub(crate) fn replacement_text(params: &RawObject) -> Option<String> {
     let (name, _) = params.iter().next().filter(|_| params.len() == 1)?;
     params.text(name).filter(|text| !text.trim().is_empty())
 }
 
-/// NP4.
+/// Outcome of NP4: the answer made from all steps.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synthesis {
-    /// For whoever asked. A conflict between results comes first; what failed is named.
+    /// Answer for the user. It states conflicts between results first and names failed steps.
     pub final_answer: String,
-    /// How sure, 0 to 1.
+    /// Confidence, 0 to 1.
     pub confidence: f32,
-    /// Diagnostics.
+    /// Diagnostic notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
 }
 
-/// NP5.
+/// Outcome of NP5: whether a person has to confirm.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confirm {
-    /// A person has to.
+    /// A person has to confirm.
     ConfirmNeeded,
-    /// Nobody has to.
+    /// No confirmation is needed.
     SafeToProceed,
 }
 
-impl Outcome for FollowUp {}
-impl Outcome for Clarity {}
-impl Outcome for Split {}
-impl Outcome for Confirm {}
+impl DecisionOutcome for FollowUp {}
+impl DecisionOutcome for Clarity {}
+impl DecisionOutcome for Split {}
+impl DecisionOutcome for Confirm {}
 
-impl Outcome for StepPlan {
-    fn word(&self) -> String {
+impl DecisionOutcome for StepPlan {
+    fn label(&self) -> String {
         match self.steps().len() {
             1 => "1 step".to_owned(),
             count => format!("{count} steps"),
@@ -397,8 +405,8 @@ impl Outcome for StepPlan {
     }
 }
 
-impl Outcome for Route {
-    fn word(&self) -> String {
+impl DecisionOutcome for Route {
+    fn label(&self) -> String {
         match self {
             Self::Local => "local".to_owned(),
             Self::Remote { agent } => format!("remote {agent}"),
@@ -407,20 +415,20 @@ impl Outcome for Route {
     }
 }
 
-impl Outcome for ToolChoice {
-    fn word(&self) -> String {
+impl DecisionOutcome for ToolChoice {
+    fn label(&self) -> String {
         self.tool_name.clone()
     }
 }
 
-impl Outcome for String {
-    fn word(&self) -> String {
+impl DecisionOutcome for String {
+    fn label(&self) -> String {
         format!("{} bytes", self.len())
     }
 }
 
-impl Outcome for Recovery {
-    fn word(&self) -> String {
+impl DecisionOutcome for Recovery {
+    fn label(&self) -> String {
         match self {
             Self::RetrySame => "retry_same".to_owned(),
             Self::RetryModified { .. } => "retry_modified".to_owned(),
@@ -431,21 +439,21 @@ impl Outcome for Recovery {
     }
 }
 
-impl Outcome for Synthesis {
-    fn word(&self) -> String {
+impl DecisionOutcome for Synthesis {
+    fn label(&self) -> String {
         format!("confidence {:.2}", self.confidence)
     }
 }
 
-macro_rules! shown_by_word {
+macro_rules! debug_as_label {
     ($($name:ident)*) => {$(
-        // The rest may be what people said.
+        // Everything but the label may contain user text.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({})", stringify!($name), self.word())
+                write!(f, "{}({})", stringify!($name), self.label())
             }
         }
     )*};
 }
 
-shown_by_word! { FollowUp Clarity Split Route ToolChoice Recovery Synthesis Confirm }
+debug_as_label! { FollowUp Clarity Split Route ToolChoice Recovery Synthesis Confirm }

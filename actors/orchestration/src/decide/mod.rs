@@ -1,7 +1,9 @@
-//! What is decided on the way from a request to an answer, point by point, and who decides it.
+//! Decision points between a request and its answer, and the deciders that serve them.
 //!
-//! Each point is a message with an outcome ([`Decision`]); rules, a language model, a person or an agent elsewhere may answer
-//! it, as the configuration says. [`Deciders`] is the one place that asks: it times, checks, falls back and records.
+//! Each decision point is a message with a typed outcome ([`DecisionRequest`]). Rules, a language
+//! model, a person or another agent may answer it, as configured. [`Deciders`] is the only place
+//! that asks a decider: it applies time limits, checks the outcome, falls back and records the
+//! decision.
 
 mod context;
 mod deciders;
@@ -17,20 +19,24 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-/// The tool that answers with words: what is used where nothing else is.
+/// Name of the tool that writes an answer with the answering decider; the fallback where no other
+/// tool is chosen.
 pub use crate::tool_name::LLM as TOOL_LLM;
-pub use context::{Action, AgentView, Risk, SkillView, ToolView, Turn, World};
-pub(crate) use context::{TAG_DESTRUCTIVE, text_member};
-pub use deciders::{Asked, Decider, Deciders, DecisionRecord, FallbackWhy, RunId, Settled, Who};
-pub(crate) use deciders::{with_caller, withheld};
-pub use decision::Decision;
-pub(crate) use messages::told_instead;
+pub use context::{Action, PeerAgentView, Risk, RoutingContext, SkillView, ToolView, Turn};
+pub(crate) use context::{DESTRUCTIVE_TAG, only_text_param};
+pub use deciders::{
+    Decider, DeciderKind, DeciderRef, Deciders, DecisionRecord, DecisionResult, FallbackReason,
+    RunId,
+};
+pub(crate) use deciders::{describe_outcome, suppress_artifacts, with_caller};
+pub use decision::DecisionRequest;
+pub(crate) use messages::replacement_text;
 pub use messages::{
-    AWAY_AFTER_FAILURES, Clarity, Confirm, ConfirmWhy, DecideClarity, DecideConfirm,
-    DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool, ErrorClass, FollowUp,
-    MakeSteps, Outcome, Recovery, Route, Split, Synthesis, Synthesize, ToolChoice, WriteAnswer,
-    class_of,
+    Clarity, Confirm, ConfirmReason, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery,
+    DecideRoute, DecideSplit, DecideTool, DecisionOutcome, ErrorClass, FollowUp, MakeSteps,
+    Recovery, Route, Split, Synthesis, Synthesize, ToolChoice, UNAVAILABLE_AFTER_FAILURES,
+    WriteAnswer, classify_failure,
 };
 pub use person::PersonDecider;
-pub use point::{Cost, Decided, Point};
+pub use point::{DeciderReply, DecisionCost, DecisionPoint};
 pub use steps::{StepDefinition, StepMetadata, StepPlan, StepPlanError, StepReport, is_step_id};

@@ -4,10 +4,10 @@ use callboard_message::text::cut_chars;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::limits::{CONFIDENCE_UNSAID, WHY_CHARS_MAX};
+use super::limits::{CONFIDENCE_DEFAULT, DECISION_REASON_CHARS_MAX};
 
-/// Name and short code of each point, in the order of [`Point::ALL`].
-const POINT_NAMES: [(&str, &str); Point::ALL.len()] = [
+/// Name and short code of each decision point, in the order of [`DecisionPoint::ALL`].
+const POINT_NAMES: [(&str, &str); DecisionPoint::ALL.len()] = [
     ("follow_up", "DP1"),
     ("clarity", "NP1"),
     ("split", "NP2.A"),
@@ -20,36 +20,37 @@ const POINT_NAMES: [(&str, &str); Point::ALL.len()] = [
     ("confirm", "NP5"),
 ];
 
-/// A point of the pipeline at which something is decided.
+/// Point of the request pipeline at which a decider is asked for a decision.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Point {
-    /// DP1: does what somebody says go to the work under way?
+#[schemars(rename = "Point")]
+pub enum DecisionPoint {
+    /// DP1: whether a reply to another agent's question is passed on as it is.
     FollowUp,
-    /// NP1: is the request clear enough?
+    /// NP1: whether the request is clear enough to work on.
     Clarity,
-    /// NP2.A: does it need several steps?
+    /// NP2.A: whether the request needs several steps.
     Split,
-    /// NP2.B: which steps?
+    /// NP2.B: the steps of the plan.
     Plan,
-    /// DP2, NP2.C: here, elsewhere, or not at all?
+    /// DP2, NP2.C: whether the request goes to a local tool, to another agent, or is rejected.
     Route,
-    /// DP3, NP2.C: with which tool?
+    /// DP3, NP2.C: the local tool and its parameters.
     Tool,
-    /// DP4: what is the answer?
+    /// DP4: the text of the answer.
     Answer,
-    /// NP3: what to do about an error?
+    /// NP3: the recovery strategy after a failed step.
     Recovery,
-    /// NP4: what do the steps' results come to?
+    /// NP4: the answer made from the results of all steps.
     Synthesis,
-    /// NP5: does a person have to confirm?
+    /// NP5: whether a person has to confirm.
     Confirm,
 }
 
-impl Point {
-    /// Every point.
+impl DecisionPoint {
+    /// All decision points, in pipeline order.
     pub const ALL: [Self; 10] = [
         Self::FollowUp,
         Self::Clarity,
@@ -63,95 +64,100 @@ impl Point {
         Self::Confirm,
     ];
 
-    /// Its name, in files and JSON.
+    /// Returns the name used in configuration files and JSON, for example `follow_up`.
     pub const fn as_str(self) -> &'static str {
         POINT_NAMES[self as usize].0
     }
 
-    /// Its short code, as people see it in progress.
+    /// Returns the short code in prompts and documentation, for example `DP1`.
     pub const fn code(self) -> &'static str {
         POINT_NAMES[self as usize].1
     }
 
-    /// The point of that name.
+    /// Returns the decision point with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|point| point.as_str() == name)
     }
 
-    /// Its place in [`Point::ALL`].
+    /// Index in [`DecisionPoint::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for DecisionPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// What a decider answers.
-// What was decided, and why, may hold what people said.
+/// Reply of a decider.
+// `Debug` omits outcome and reason: they may contain user text.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[debug("Decided({}, {confidence:.2})", if outcome.is_some() { "clear" } else { "unclear" })]
 #[debug(bound())]
-pub struct Decided<T> {
-    /// What was decided; `None` where it isn't clear: then the point's fallback holds.
+#[schemars(rename = "Decided")]
+pub struct DeciderReply<T> {
+    /// Decided outcome. `None` if the decider can't tell; then the fallback of the decision point
+    /// applies.
     pub outcome: Option<T>,
-    /// How sure, 0 to 1.
-    #[serde(default = "unsaid")]
+    /// Confidence, 0 to 1.
+    #[serde(default = "default_confidence")]
     pub confidence: f32,
-    /// Why, for people: at most [`WHY_CHARS_MAX`] characters.
+    /// Reason in words, at most [`DECISION_REASON_CHARS_MAX`] characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// What it cost.
+    /// Model usage of this decision.
     #[serde(default)]
-    pub cost: Cost,
+    pub cost: DecisionCost,
 }
 
-fn unsaid() -> f32 {
-    CONFIDENCE_UNSAID
+fn default_confidence() -> f32 {
+    CONFIDENCE_DEFAULT
 }
 
-impl<T> Decided<T> {
-    /// This, so sure, for that reason.
-    pub fn sure(outcome: T, confidence: f32, why: impl Into<String>) -> Self {
+impl<T> DeciderReply<T> {
+    /// Creates a reply with an outcome, its confidence (0 to 1) and its reason. Cuts the reason to
+    /// [`DECISION_REASON_CHARS_MAX`] characters.
+    pub fn clear(outcome: T, confidence: f32, why: impl Into<String>) -> Self {
         Self {
             outcome: Some(outcome),
             confidence,
-            why: cut(why.into()),
-            cost: Cost::default(),
+            why: truncate_reason(why.into()),
+            cost: DecisionCost::default(),
         }
     }
 
-    /// It isn't clear, for that reason.
+    /// Creates a reply without an outcome, for the given reason. The fallback of the decision point
+    /// applies.
     pub fn unclear(why: impl Into<String>) -> Self {
         Self {
             outcome: None,
             confidence: 0.0,
-            why: cut(why.into()),
-            cost: Cost::default(),
+            why: truncate_reason(why.into()),
+            cost: DecisionCost::default(),
         }
     }
 
-    /// The same, at that cost.
-    pub fn at_cost(self, cost: Cost) -> Self {
+    /// Sets the cost.
+    pub fn with_cost(self, cost: DecisionCost) -> Self {
         Self { cost, ..self }
     }
 }
 
-fn cut(mut why: String) -> String {
-    why.truncate(cut_chars(&why, WHY_CHARS_MAX).len());
+fn truncate_reason(mut why: String) -> String {
+    why.truncate(cut_chars(&why, DECISION_REASON_CHARS_MAX).len());
     why
 }
 
-/// What a decision cost.
+/// Model usage of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Cost {
-    /// Tokens read.
+#[schemars(rename = "Cost")]
+pub struct DecisionCost {
+    /// Input tokens.
     pub tokens_in: u32,
-    /// Tokens written.
+    /// Output tokens.
     pub tokens_out: u32,
     /// Price, in millionths of a US dollar.
     pub micro_usd: u64,
@@ -161,14 +167,15 @@ pub struct Cost {
 mod tests {
     use super::*;
 
-    /// Goal: a point has one name, here and in JSON, reads back, and stands where `ALL` has it. Method: every point.
+    /// Goal: a decision point has one name in code and JSON, which parses back, and its index in
+    /// `ALL`. Method: every point.
     #[test]
     fn names() {
-        for (at, point) in Point::ALL.into_iter().enumerate() {
+        for (at, point) in DecisionPoint::ALL.into_iter().enumerate() {
             assert_eq!(serde_json::to_value(point).unwrap(), point.as_str());
-            assert_eq!(Point::parse(point.as_str()), Some(point));
+            assert_eq!(DecisionPoint::parse(point.as_str()), Some(point));
             assert_eq!(point.index(), at);
         }
-        assert_eq!(Point::parse("DP2"), None);
+        assert_eq!(DecisionPoint::parse("DP2"), None);
     }
 }

@@ -1,34 +1,35 @@
 use std::collections::HashSet;
 
 use callboard_message::TaskState;
-use callboard_runtime::in_dependency_order;
+use callboard_runtime::topological_order;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX};
 
-/// A step of a plan. It has exactly these keys.
+/// Step of a plan. Unknown keys are rejected.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("Step({}, {} bytes, needs {:?})", id, input_message.len(), metadata.depends_on)]
 #[serde(deny_unknown_fields)]
 pub struct StepDefinition {
-    /// Its id: lower-case words with `-` between them, at most [`STEP_ID_BYTES_MAX`] bytes.
+    /// Step id: lower-case words joined by `-`, at most [`STEP_ID_BYTES_MAX`] bytes.
     pub id: String,
-    /// What to do, at most [`STEP_INPUT_BYTES_MAX`] bytes.
+    /// Instruction of the step, at most [`STEP_INPUT_BYTES_MAX`] bytes.
     pub input_message: String,
-    /// What it needs.
+    /// Dependencies of the step.
     pub metadata: StepMetadata,
 }
 
-/// What a step needs.
+/// Dependencies of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepMetadata {
-    /// Ids of the steps whose results it uses.
+    /// Ids of the steps whose results this step uses.
     pub depends_on: Vec<String>,
 }
 
-/// Steps that can be done: 1 to [`STEPS_MAX`], in an order in which what a step needs comes before it.
+/// Validated plan of 1 to [`STEPS_MAX`] steps in dependency order: each step follows the steps it
+/// depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Steps")]
 #[schemars(with = "Steps")]
@@ -36,7 +37,7 @@ pub struct StepPlan {
     steps: Vec<StepDefinition>,
 }
 
-/// A plan as it is written.
+/// Serialized form of a plan, before validation.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Steps {
@@ -47,66 +48,68 @@ impl TryFrom<Steps> for StepPlan {
     type Error = StepPlanError;
 
     fn try_from(steps: Steps) -> Result<Self, StepPlanError> {
-        Self::checked(steps.steps)
+        Self::try_new(steps.steps)
     }
 }
 
-/// Why steps aren't a plan. Ask for another one.
+/// Reason that a list of steps isn't a valid plan. The remedy is another plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepPlanError {
-    /// There is none.
+    /// The plan has no step.
     #[error("the plan has no step")]
     Empty,
-    /// There are too many.
+    /// The plan has more steps than allowed.
     #[error("the plan has {count} steps, more than {max}: join some")]
     TooManySteps {
-        /// How many.
+        /// Number of steps.
         count: usize,
-        /// How many there may be.
+        /// Maximum number of steps.
         max: usize,
     },
-    /// An id isn't one.
+    /// A step id is malformed or too long.
     #[error(
         "step {at} has an id that isn't lower-case words with '-' between them, at most {STEP_ID_BYTES_MAX} bytes"
     )]
     BadId {
-        /// Its place, from 1.
+        /// Position of the step, counted from 1.
         at: usize,
     },
-    /// An id is there twice.
+    /// Two steps have the same id.
     #[error("two steps are called {id}")]
-    Twice {
-        /// Which.
+    DuplicateId {
+        /// The repeated id.
         id: String,
     },
-    /// A step needs one that isn't there.
+    /// A step depends on a step outside the plan.
     #[error("step {id} needs a step that isn't in the plan")]
-    UnknownNeed {
-        /// Which step.
+    UnknownDependency {
+        /// Id of the dependent step.
         id: String,
     },
-    /// Steps wait for one another.
-    #[error("step {id} needs itself, by way of others or not")]
+    /// Steps depend on each other in a cycle.
+    #[error("step {id} depends on itself, directly or through other steps")]
     Cycle {
-        /// One of them.
+        /// Id of one step of the cycle.
         id: String,
     },
-    /// A step says nothing, or too much.
-    #[error("step {id} has {bytes} bytes to say: 1 to {STEP_INPUT_BYTES_MAX}")]
+    /// The input message of a step is empty or too long.
+    #[error(
+        "step {id} has an input message of {bytes} bytes: 1 to {STEP_INPUT_BYTES_MAX} are allowed"
+    )]
     BadInput {
-        /// Which.
+        /// Id of the step.
         id: String,
-        /// How many.
+        /// Length of the input message in bytes.
         bytes: usize,
     },
 }
 
 impl StepPlan {
-    /// Steps as a plan, in an order in which they can be done; otherwise they stay in theirs.
+    /// Validates steps and sorts them by dependency. Independent steps keep their order.
     ///
     /// # Errors
-    /// See [`StepPlanError`].
-    pub fn checked(steps: Vec<StepDefinition>) -> Result<Self, StepPlanError> {
+    /// [`StepPlanError`] for the first violated rule.
+    pub fn try_new(steps: Vec<StepDefinition>) -> Result<Self, StepPlanError> {
         match steps.len() {
             0 => return Err(StepPlanError::Empty),
             count if count > STEPS_MAX => {
@@ -123,7 +126,7 @@ impl StepPlan {
                 return Err(StepPlanError::BadId { at: at + 1 });
             }
             if !ids.insert(step.id.as_str()) {
-                return Err(StepPlanError::Twice {
+                return Err(StepPlanError::DuplicateId {
                     id: step.id.clone(),
                 });
             }
@@ -140,11 +143,11 @@ impl StepPlan {
             .iter()
             .find(|step| !step.metadata.depends_on.iter().all(known))
         {
-            return Err(StepPlanError::UnknownNeed {
+            return Err(StepPlanError::UnknownDependency {
                 id: step.id.clone(),
             });
         }
-        let sorted = in_dependency_order(steps, |step, other| {
+        let sorted = topological_order(steps, |step, other| {
             step.metadata.depends_on.contains(&other.id)
         });
         sorted
@@ -152,18 +155,19 @@ impl StepPlan {
             .map_err(|step| StepPlanError::Cycle { id: step.id })
     }
 
-    /// The steps, each after those that it needs.
+    /// Returns the steps in dependency order.
     pub fn steps(&self) -> &[StepDefinition] {
         &self.steps
     }
 
-    /// The steps, each after those that it needs.
+    /// Returns the steps in dependency order, consuming the plan.
     pub fn into_steps(self) -> Vec<StepDefinition> {
         self.steps
     }
 }
 
-/// Whether that is a step's id: lower-case words with `-` between them.
+/// Returns whether `id` is a valid step id: lower-case words of ASCII letters and digits joined by
+/// `-`, at most [`STEP_ID_BYTES_MAX`] bytes.
 pub fn is_step_id(id: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty()
@@ -174,21 +178,22 @@ pub fn is_step_id(id: &str) -> bool {
     id.len() <= STEP_ID_BYTES_MAX && id.split('-').all(is_word)
 }
 
-/// How a step ended.
+/// Final report of one step of a plan.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("StepReport({} by {}, {}, {} bytes)", id, by, state, text.len())]
 #[serde(deny_unknown_fields)]
 pub struct StepReport {
-    /// The step.
+    /// Id of the step.
     pub id: String,
-    /// What it was for.
+    /// Instruction of the step.
     pub goal: String,
-    /// Who did it: a tool's name or an agent's id.
+    /// Name of the tool or id of the agent that performed the step.
     pub by: String,
-    /// Its end.
+    /// Final state of the step's task.
     pub state: TaskState,
-    /// Its result, or why there is none: at most [`STEP_RESULT_BYTES_MAX`](super::limits::STEP_RESULT_BYTES_MAX) bytes.
+    /// Result, or reason of the failure: at most
+    /// [`STEP_RESULT_BYTES_MAX`](super::limits::STEP_RESULT_BYTES_MAX) bytes.
     pub text: String,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
 }

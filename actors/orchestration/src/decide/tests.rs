@@ -1,13 +1,13 @@
-//! What may be decided, how long and how often; and what becomes of a decision, whoever makes it or doesn't.
+//! Decisions: validation, time limits, fallbacks and records, for any kind of decider.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::{DataClass, Failure, FailureKind, Principal, RawObject, TaskState};
-use callboard_runtime::testkit::{Act, Scripted, paused};
+use callboard_runtime::testkit::{ScriptStep, ScriptedAgent, run_with_paused_time};
 use callboard_runtime::{
-    Agent, AgentRef, AuditEntry, CallEvent, ConcurrentHandler, Cx, Handlers, System,
+    Agent, AgentRef, AuditEntry, CallEvent, ConcurrentHandler, Context, Handlers, System,
 };
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
@@ -16,9 +16,9 @@ use super::limits::*;
 use super::*;
 use crate::recording::Recording;
 
-/// Has a route decided, as part of a call.
+/// Request to have a route decided, as part of a call.
 #[derive(Message)]
-#[message(reply = Settled<Route>, local)]
+#[message(reply = DecisionResult<Route>, local)]
 struct Go(DecideRoute);
 
 struct Desk(Arc<Deciders>);
@@ -33,8 +33,8 @@ impl ConcurrentHandler<Go> for Desk {
     fn handle(
         &mut self,
         Go(message): Go,
-        cx: Cx,
-    ) -> impl Future<Output = Settled<Route>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = DecisionResult<Route>> + Send + 'static {
         let deciders = self.0.clone();
         async move {
             deciders
@@ -44,15 +44,15 @@ impl ConcurrentHandler<Go> for Desk {
     }
 }
 
-/// `weather` is an agent of its world; the request is a secret.
+/// Builds a request with the agent `weather` in its routing context and secret text.
 fn request() -> DecideRoute {
-    let weather = AgentView {
+    let weather = PeerAgentView {
         id: "weather".to_owned(),
         name: "Weather".to_owned(),
         is_up: true,
-        ..AgentView::default()
+        ..PeerAgentView::default()
     };
-    let world = Arc::new(World {
+    let world = Arc::new(RoutingContext {
         tools: Vec::new(),
         agents: vec![weather],
     });
@@ -64,9 +64,9 @@ fn request() -> DecideRoute {
     }
 }
 
-/// What `decider` comes to, and what the caller heard.
-async fn settled(system: &System, decider: &Decider) -> (Settled<Route>, Vec<String>) {
-    let deciders = Arc::new(Deciders::all("desk", DataClass::Personal, decider));
+/// Returns the decision of `decider`, and the caller's progress messages.
+async fn settled(system: &System, decider: &Decider) -> (DecisionResult<Route>, Vec<String>) {
+    let deciders = Arc::new(Deciders::uniform("desk", DataClass::Personal, decider));
     let desk = system.spawn(Desk(deciders));
     let mut call = desk
         .call(Go(request()))
@@ -81,67 +81,67 @@ async fn settled(system: &System, decider: &Decider) -> (Settled<Route>, Vec<Str
     (call.reply().await.unwrap(), heard)
 }
 
-fn scripted(system: &System, act: Act) -> AgentRef {
-    system.spawn(Scripted::new([act]))
+fn scripted(system: &System, act: ScriptStep) -> AgentRef {
+    system.spawn(ScriptedAgent::new([act]))
 }
 
-/// Goal: what a decider says counts where it is clear and names what is there; otherwise the fallback, with the reason on record.
-/// Method: a decider elsewhere (by name and JSON) that says each of these, fails, hangs or is away.
+/// Goal: a clear, valid outcome is used; otherwise the fallback, with the reason on record. Method:
+/// a remote decider (by id and JSON) that returns each of these, fails, hangs or is unavailable.
 #[test]
 fn a_decision_or_its_fallback() {
     let remote = |id: &str| json!({ "outcome": { "remote": { "agent": id } }, "confidence": 0.82, "why": "it rains" });
-    let failed = |kind| Some(FallbackWhy::Failed(kind));
+    let failed = |kind| Some(FallbackReason::Failed(kind));
     for (act, outcome, fallback) in [
-        (Act::Reply(remote("weather")), "remote weather", None),
+        (ScriptStep::Reply(remote("weather")), "remote weather", None),
         (
-            Act::Reply(json!({ "outcome": { "reject": { "reason": "no" } } })),
+            ScriptStep::Reply(json!({ "outcome": { "reject": { "reason": "no" } } })),
             "reject",
             None,
         ),
         (
-            Act::Reply(json!({ "outcome": null, "confidence": 0.9 })),
+            ScriptStep::Reply(json!({ "outcome": null, "confidence": 0.9 })),
             "local",
-            Some(FallbackWhy::Unclear),
+            Some(FallbackReason::Unclear),
         ),
         (
-            Act::Reply(json!({ "why": "hm" })),
+            ScriptStep::Reply(json!({ "why": "hm" })),
             "local",
-            Some(FallbackWhy::Unclear),
+            Some(FallbackReason::Unclear),
         ),
         (
-            Act::Reply(remote("Weather")),
+            ScriptStep::Reply(remote("Weather")),
             "local",
-            Some(FallbackWhy::Unknown),
+            Some(FallbackReason::Unknown),
         ),
         (
-            Act::Reply(json!({ "outcome": { "reject": { "reason": " " } } })),
+            ScriptStep::Reply(json!({ "outcome": { "reject": { "reason": " " } } })),
             "local",
-            Some(FallbackWhy::Unknown),
+            Some(FallbackReason::Unknown),
         ),
         (
-            Act::Reply(json!({ "outcome": "elsewhere" })),
+            ScriptStep::Reply(json!({ "outcome": "elsewhere" })),
             "local",
             failed(FailureKind::Internal),
         ),
         (
-            Act::Fail(Failure::unavailable("away")),
+            ScriptStep::Fail(Failure::unavailable("away")),
             "local",
             failed(FailureKind::Unavailable),
         ),
-        (Act::Hang, "local", Some(FallbackWhy::TimedOut)),
+        (ScriptStep::Hang, "local", Some(FallbackReason::TimedOut)),
     ] {
         let told = format!("{act:?}");
-        paused(async |system| {
+        run_with_paused_time(async |system| {
             let decider = Decider {
-                by: "agent:d".to_owned(),
+                label: "agent:d".to_owned(),
                 ..Decider::rules(scripted(system, act))
             };
             let (settled, heard) = settled(system, &decider).await;
-            assert_eq!(settled.outcome.unwrap().word(), outcome, "{told}");
+            assert_eq!(settled.outcome.unwrap().label(), outcome, "{told}");
             assert_eq!(settled.record.fallback, fallback, "{told}");
             assert_eq!(
                 (settled.record.by.as_str(), settled.record.point),
-                ("agent:d", Point::Route)
+                ("agent:d", DecisionPoint::Route)
             );
             assert_eq!(heard, [settled.record.to_string()]);
             system.shutdown(Duration::from_secs(1)).await;
@@ -149,66 +149,73 @@ fn a_decision_or_its_fallback() {
     }
 }
 
-/// Goal: confidence is a number from 0 to 1 whatever comes, and 0.7 where none does. Method: what may come over a wire.
+/// Goal: confidence is always from 0 to 1, and 0.7 if none is given. Method: values that may come
+/// over the wire.
 #[test]
 fn confidence_is_a_share() {
     for (said, expect) in [
         (json!(0.5), 0.5),
         (json!(7), 1.0),
         (json!(-1), 0.0),
-        (Value::Null, CONFIDENCE_UNSAID),
+        (Value::Null, CONFIDENCE_DEFAULT),
     ] {
-        paused(async |system| {
+        run_with_paused_time(async |system| {
             let mut reply = json!({ "outcome": "local", "confidence": said });
             if said.is_null() {
                 reply = json!({ "outcome": "local" });
             }
-            let (settled, _) =
-                settled(system, &Decider::rules(scripted(system, Act::Reply(reply)))).await;
+            let (settled, _) = settled(
+                system,
+                &Decider::rules(scripted(system, ScriptStep::Reply(reply))),
+            )
+            .await;
             assert_eq!(settled.record.confidence, expect, "{said}");
             system.shutdown(Duration::from_secs(1)).await;
         });
     }
 }
 
-/// Goal: a decider by id is whoever has the id when it is asked, and nobody is told of as nobody. Method: an id that nobody has,
-/// then somebody; a seat that is empty.
+/// Goal: a decider by id is looked up for each decision, and a missing decider is reported as
+/// missing. Method: an unused id that is registered later; an unconfigured decider.
 #[test]
 fn deciders_by_id_and_empty_seats() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let decider = Decider::agent("elsewhere");
         let (nobody, _) = settled(system, &decider).await;
         assert_eq!(
             nobody.record.fallback,
-            Some(FallbackWhy::Failed(FailureKind::Unavailable))
+            Some(FallbackReason::Failed(FailureKind::Unavailable))
         );
         let agent = scripted(
             system,
-            Act::Reply(json!({ "outcome": { "remote": { "agent": "weather" } } })),
+            ScriptStep::Reply(json!({ "outcome": { "remote": { "agent": "weather" } } })),
         );
         system.directory().register("elsewhere", &agent).unwrap();
         assert_eq!(
             settled(system, &decider).await.0.record.outcome,
             "remote weather"
         );
-        let (empty, _) = settled(system, &Decider::nobody("model", "no model is there")).await;
+        let (empty, _) = settled(system, &Decider::unavailable("model", "no model is there")).await;
         let failure = empty.failure.unwrap();
         assert_eq!(
             (failure.kind, &*failure.message),
-            (FailureKind::NobodyToAsk, "no model is there")
+            (FailureKind::NoResponder, "no model is there")
         );
         system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
-/// Goal: a decision and its fallback are on record, in the log and in the counts, and what was said in none of them. Method: a
-/// decider that is away; the log, the audit, what the agent shows.
+/// Goal: decisions and fallbacks are in the audit, the log and the counts, without any user text.
+/// Method: an unavailable decider; inspect the log, the audit and the observed state.
 #[test]
 fn records_hold_no_text() {
     let log = Recording::start(LevelFilter::DEBUG);
-    paused(async |system| {
-        let decider = Decider::rules(scripted(system, Act::Fail(Failure::unavailable("away"))));
-        let deciders = Arc::new(Deciders::all("desk", DataClass::Personal, &decider));
+    run_with_paused_time(async |system| {
+        let decider = Decider::rules(scripted(
+            system,
+            ScriptStep::Fail(Failure::unavailable("away")),
+        ));
+        let deciders = Arc::new(Deciders::uniform("desk", DataClass::Personal, &decider));
         let desk = system.spawn(Desk(deciders.clone()));
         let settled = desk.ask(Go(request())).await.unwrap();
         assert!(
@@ -230,10 +237,10 @@ fn records_hold_no_text() {
     });
     let log = log.text();
     assert!(
-        log.contains("the fallback decides") && log.contains("decision") && !log.contains("s3cret"),
+        log.contains("the fallback applies") && log.contains("decision") && !log.contains("s3cret"),
         "{log}"
     );
-    // The entry's name is what `callboard audit` filters by.
+    // `callboard audit` filters by this name.
     assert_eq!(AuditEntry::new("decision").event, "decision");
 }
 
@@ -246,12 +253,12 @@ fn step(id: &str, needs: &[&str]) -> StepDefinition {
     }
 }
 
-/// Goal: steps are a plan only where they can be done, and stand in an order in which they can. Method: each mistake, each limit
-/// at its end and one beyond.
+/// Goal: only valid steps form a plan, and they are put into dependency order. Method: each
+/// mistake, each limit and one beyond.
 #[test]
 fn plans_that_can_be_done() {
     let ids = |steps: Vec<StepDefinition>| {
-        StepPlan::checked(steps).map(|plan| {
+        StepPlan::try_new(steps).map(|plan| {
             plan.steps()
                 .iter()
                 .map(|step| step.id.clone())
@@ -283,11 +290,11 @@ fn plans_that_can_be_done() {
     );
     assert_eq!(
         ids(vec![step("a", &["z"])]),
-        Err(StepPlanError::UnknownNeed { id: "a".into() })
+        Err(StepPlanError::UnknownDependency { id: "a".into() })
     );
     assert_eq!(
         ids(vec![step("a", &[]), step("a", &[])]),
-        Err(StepPlanError::Twice { id: "a".into() })
+        Err(StepPlanError::DuplicateId { id: "a".into() })
     );
     for bad in [
         "",
@@ -314,11 +321,12 @@ fn plans_that_can_be_done() {
             input_message: "x".repeat(bytes),
             ..step("a", &[])
         };
-        assert_eq!(StepPlan::checked(vec![step]).is_ok(), fits, "{bytes}");
+        assert_eq!(StepPlan::try_new(vec![step]).is_ok(), fits, "{bytes}");
     }
 }
 
-/// Goal: a plan has exactly the document's keys, also over a wire. Method: one more key at each level.
+/// Goal: a plan has exactly the documented keys, also over the wire. Method: one more key at each
+/// level.
 #[test]
 fn plans_have_no_other_keys() {
     let read = |text: &str| serde_json::from_str::<StepPlan>(text).is_ok();
@@ -338,7 +346,7 @@ fn plans_have_no_other_keys() {
     assert!(!read(r#"{"steps":[]}"#));
 }
 
-/// Goal: the fallbacks are the documented ones. Method: every point's.
+/// Goal: the fallbacks are the documented ones. Method: those of all decision points.
 #[test]
 fn every_fallback() {
     let action = Action::Local {
@@ -356,8 +364,8 @@ fn every_fallback() {
         agents: Vec::new(),
         may_ask: true,
     };
-    assert_eq!(recovery.fallback().unwrap().word(), "ask_human");
-    assert!(!recovery.fits(&Recovery::UseAlternative {
+    assert_eq!(recovery.fallback().unwrap().label(), "ask_human");
+    assert!(!recovery.is_valid_outcome(&Recovery::UseAlternative {
         which: "echo".to_owned()
     }));
     let alone = DecideRecovery {
@@ -370,25 +378,25 @@ fn every_fallback() {
                 reason: "no disk".to_owned()
             })
     );
-    assert!(!alone.fits(&Recovery::AskHuman {
+    assert!(!alone.is_valid_outcome(&Recovery::AskHuman {
         message: "?".to_owned()
     }));
     let route = request();
-    assert_eq!(route.fallback().unwrap().word(), "local");
+    assert_eq!(route.fallback().unwrap().label(), "local");
     let tool = DecideTool {
         request: "r".to_owned(),
         history: Vec::new(),
         tools: Vec::new(),
         slim: false,
     };
-    assert_eq!(tool.fallback().unwrap().word(), TOOL_LLM);
+    assert_eq!(tool.fallback().unwrap().label(), TOOL_LLM);
     let world = route.world.clone();
     let split = DecideSplit {
         request: "r".to_owned(),
         history: Vec::new(),
         world: world.clone(),
     };
-    assert_eq!(split.fallback().unwrap().word(), "no");
+    assert_eq!(split.fallback().unwrap().label(), "no");
     assert!(
         MakeSteps {
             request: "r".to_owned(),
@@ -402,14 +410,14 @@ fn every_fallback() {
         request: "r".to_owned(),
         world: Arc::default(),
     };
-    assert_eq!(clarity.fallback().unwrap().word(), "clear");
+    assert_eq!(clarity.fallback().unwrap().label(), "clear");
     for (chars, fits) in [
         (QUESTION_CHARS_MAX, true),
         (QUESTION_CHARS_MAX + 1, false),
         (0, false),
     ] {
         assert_eq!(
-            clarity.fits(&Clarity::NeedsClarify {
+            clarity.is_valid_outcome(&Clarity::NeedsClarify {
                 question: "ä".repeat(chars)
             }),
             fits,
@@ -421,7 +429,7 @@ fn every_fallback() {
         reason: "?".to_owned(),
         message: "m".to_owned(),
     };
-    assert_eq!(follow.fallback().unwrap().word(), "need_human_input");
+    assert_eq!(follow.fallback().unwrap().label(), "need_human_input");
     let answer = WriteAnswer {
         request: "r".to_owned(),
         history: Vec::new(),
@@ -449,29 +457,29 @@ fn every_fallback() {
     );
     let confirm = DecideConfirm {
         action: json!({}),
-        why: ConfirmWhy::Risk,
+        why: ConfirmReason::Risk,
         risk: 1.0,
         preference_known: false,
     };
-    assert_eq!(confirm.fallback().unwrap().word(), "confirm_needed");
+    assert_eq!(confirm.fallback().unwrap().label(), "confirm_needed");
 }
 
-/// Goal: a failure has one class, and none where nothing is to be recovered. Method: every kind.
+/// Goal: each failure has one class, or none if it must not be recovered from. Method: every kind.
 #[test]
 fn classes_of_failures() {
-    let class = |kind, run| class_of(&Failure::new(kind, "x"), run);
+    let class = |kind, run| classify_failure(&Failure::new(kind, "x"), run);
     use ErrorClass::*;
     for (kind, run, expect) in [
         (FailureKind::TimedOut, 9, Some(TransientNetwork)),
         (FailureKind::Overloaded, 9, Some(TransientNetwork)),
         (
             FailureKind::Unavailable,
-            AWAY_AFTER_FAILURES - 1,
+            UNAVAILABLE_AFTER_FAILURES - 1,
             Some(TransientNetwork),
         ),
         (
             FailureKind::Unavailable,
-            AWAY_AFTER_FAILURES,
+            UNAVAILABLE_AFTER_FAILURES,
             Some(AgentUnavailable),
         ),
         (FailureKind::Denied, 1, Some(PermissionAuth)),
@@ -481,13 +489,14 @@ fn classes_of_failures() {
         (FailureKind::Rejected, 1, None),
         (FailureKind::Blocked, 1, None),
         (FailureKind::Cancelled, 1, None),
-        (FailureKind::NobodyToAsk, 1, None),
+        (FailureKind::NoResponder, 1, None),
     ] {
         assert_eq!(class(kind, run), expect, "{kind}");
     }
 }
 
-/// Goal: a run is the same for the same message alone, and no two lists of parts are one. Method: each part changed, and moved.
+/// Goal: a run id is the same only for the same message, and lists of parts don't collide. Method:
+/// each part changed, and moved.
 #[test]
 fn runs_have_one_name() {
     let run = RunId::of("a", "o", "c", "k");
@@ -507,17 +516,17 @@ fn runs_have_one_name() {
             .strip_prefix("run-")
             .is_some_and(|hex| hex.len() == 32)
     };
-    assert!(is_id(&run) && is_id(&RunId::fresh()));
+    assert!(is_id(&run) && is_id(&RunId::random()));
 }
 
 /// Goal: a reason is cut between characters. Method: one character of two bytes more than fit.
 #[test]
 fn reasons_are_cut() {
     assert_eq!(
-        Decided::<u8>::unclear("ä".repeat(WHY_CHARS_MAX + 1))
+        DeciderReply::<u8>::unclear("ä".repeat(DECISION_REASON_CHARS_MAX + 1))
             .why
             .chars()
             .count(),
-        WHY_CHARS_MAX
+        DECISION_REASON_CHARS_MAX
     );
 }

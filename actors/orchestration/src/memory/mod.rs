@@ -1,7 +1,8 @@
-//! Rolling memory: what an agent asked of others, and what they answered. What others ask of it is never here.
+//! Log of requests that an agent delegated to others, with the answers. Incoming requests are never
+//! logged here.
 //!
-//! It is bounded by count, age and size, and lasts as long as the store does ([`Notes`], space `memory/AGENT`). Of data that
-//! may be clinical nothing is kept.
+//! The log is bounded by count, age and size and lives in the key-value store ([`KvStore`], space
+//! `memory/AGENT`). Nothing is stored for clinical data.
 
 #[cfg(test)]
 mod tests;
@@ -11,102 +12,105 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::text::cut_bytes;
 use callboard_message::{DataClass, Failure, RawObject, TaskState};
-use callboard_runtime::{Note, NoteError, Notes};
+use callboard_runtime::{KvEntry, KvError, KvStore};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-/// Most requests that are remembered; the oldest go first.
+/// Maximum number of logged requests. The oldest are removed first. Fixed.
 pub const MEMORY_REQUESTS_MAX: usize = 100;
-/// How long a request is remembered.
+/// Maximum age of a logged request. Older ones are removed. Fixed.
 pub const MEMORY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// Most of a request, and of its answer, that is remembered, in bytes.
+/// Maximum bytes stored of a request, and of an answer. The rest is cut. Fixed.
 pub const MEMORY_TEXT_BYTES_MAX: usize = 4 * 1024;
-/// Most bytes of a task's id in a note's key; the whole id is in the note.
+/// Maximum bytes of a task id in the key of a log entry. The entry itself holds the whole id.
 const KEY_ID_BYTES_MAX: usize = 200;
-/// Stands for what was left out.
-const LEFT_OUT: &str = "…";
-/// Most notes that one look takes: more are there only while several are put at once.
-const LOOK_NOTES_MAX: usize = 2 * MEMORY_REQUESTS_MAX;
+/// Mark appended to a cut text.
+const ELLIPSIS: &str = "…";
+/// Maximum log entries read from the store at once. It exceeds [`MEMORY_REQUESTS_MAX`], because
+/// several requests may be added at the same time.
+const NOTES_PER_READ_MAX: usize = 2 * MEMORY_REQUESTS_MAX;
 
-/// A request that went out, and what came back so far.
+/// Delegated request with its state and answer.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-// What is said may be anybody's data.
+// `Debug` omits texts: they may contain user data.
 #[debug("Outgoing({} to {}, {:?})", task, to, state)]
-pub struct Outgoing {
-    /// The task, as whoever works on it names it, else as we do.
+pub struct DelegatedRequest {
+    /// Task id at the other agent. Until the other agent's id is known, this orchestrator's own id
+    /// for the request.
     pub task: String,
-    /// Who was asked: an agent's id.
+    /// Id of the agent that was asked.
     pub to: String,
-    /// What was asked.
+    /// Text of the request.
     pub request: String,
-    /// What was answered, once it was.
+    /// Text of the answer, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Where the task stands, as far as we heard.
+    /// Last known state of the task.
     pub state: TaskState,
-    /// When it was sent, in milliseconds since 1970.
+    /// Send time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// What one agent asked of others. Clones are the same memory.
+/// Log of one agent's delegated requests. Clones share the log.
 #[derive(derive_more::Debug, Clone)]
 #[debug("Memory {{ space: {space:?}, keeps: {keeps:?}, .. }}")]
-pub struct Memory {
-    notes: Arc<dyn Notes>,
+pub struct DelegatedRequestLog {
+    notes: Arc<dyn KvStore>,
     space: Arc<str>,
     keeps: bool,
-    /// One change at a time, so that each sees what there is.
-    turn: Arc<Mutex<()>>,
+    /// Lock that serializes changes, so that each change sees the result of the previous one.
+    write_lock: Arc<Mutex<()>>,
 }
 
-impl Memory {
-    /// The memory of the agent of that id, whose data is of that class.
-    pub fn new(notes: Arc<dyn Notes>, agent: &str, class: DataClass) -> Self {
+impl DelegatedRequestLog {
+    /// Creates the log of the agent `agent`. With data of the class `Clinical`, nothing is stored.
+    pub fn new(notes: Arc<dyn KvStore>, agent: &str, class: DataClass) -> Self {
         let keeps = class < DataClass::Clinical;
         Self {
             notes,
             space: format!("memory/{agent}").into(),
             keeps,
-            turn: Arc::default(),
+            write_lock: Arc::default(),
         }
     }
 
-    /// Remembers a request. What is too old, or one too many, is forgotten.
+    /// Stores a request and removes entries beyond the limits of count and age.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn remember(&self, outgoing: Outgoing) -> Result<(), Failure> {
+    /// Failures of the store.
+    pub async fn remember(&self, outgoing: DelegatedRequest) -> Result<(), Failure> {
         if !self.keeps {
             return Ok(());
         }
-        let _turn = self.turn.lock().await;
+        let _turn = self.write_lock.lock().await;
         self.put(&outgoing).await?;
-        let there = self.look().await?;
+        let there = self.load().await?;
         let surplus = there.len().saturating_sub(MEMORY_REQUESTS_MAX);
-        for (nth, (key, kept)) in there.iter().enumerate() {
-            if nth < surplus || is_too_old(kept.at_ms) {
+        for (nth, (key, entry)) in there.iter().enumerate() {
+            if nth < surplus || is_too_old(entry.at_ms) {
                 self.notes.remove(&self.space, key).await?;
             }
         }
         Ok(())
     }
 
-    /// Notes where a task stands now, and what it answered where it has. Nothing where it isn't remembered (any more).
+    /// Updates the state of a delegated task, and its answer if `answer` is given. Does nothing for
+    /// an unknown task.
     ///
     /// # Errors
-    /// The store's.
+    /// Failures of the store.
     pub async fn update(
         &self,
         task: &str,
         state: TaskState,
         answer: Option<String>,
     ) -> Result<(), Failure> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.write_lock.lock().await;
         let Some(before) = self.get(task).await? else {
             return Ok(());
         };
         let answer = answer.or(before.answer);
-        self.put(&Outgoing {
+        self.put(&DelegatedRequest {
             state,
             answer,
             ..before
@@ -114,28 +118,28 @@ impl Memory {
         .await
     }
 
-    /// The same for a task that had another name until it was answered: `outgoing` stands in the place of what is remembered
-    /// under `before`, or is new.
+    /// Replaces the entry of the task `before` with `outgoing`, keeping its send time. Adds
+    /// `outgoing` if there is no such entry. Used once a task's id at the other agent is known.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn settle(&self, before: &str, outgoing: Outgoing) -> Result<(), Failure> {
+    /// Failures of the store.
+    pub async fn replace(&self, before: &str, outgoing: DelegatedRequest) -> Result<(), Failure> {
         if !self.keeps {
             return Ok(());
         }
-        let turn = self.turn.lock().await;
+        let turn = self.write_lock.lock().await;
         let there = self
-            .look()
+            .load()
             .await?
             .into_iter()
             .rev()
-            .find(|(_, kept)| kept.task == before);
+            .find(|(_, entry)| entry.task == before);
         match there {
-            Some((key, kept)) => {
-                self.put_at(
+            Some((key, entry)) => {
+                self.put_under(
                     &key,
-                    &Outgoing {
-                        at_ms: kept.at_ms,
+                    &DelegatedRequest {
+                        at_ms: entry.at_ms,
                         ..outgoing
                     },
                 )
@@ -148,83 +152,86 @@ impl Memory {
         }
     }
 
-    /// What is remembered, oldest first.
+    /// Returns all logged requests within the limits, oldest first.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn list(&self) -> Result<Vec<Outgoing>, Failure> {
-        let there = self.look().await?.into_iter().map(|(_, kept)| kept);
-        let mut fresh: Vec<_> = there.filter(|kept| !is_too_old(kept.at_ms)).collect();
+    /// Failures of the store.
+    pub async fn list(&self) -> Result<Vec<DelegatedRequest>, Failure> {
+        let there = self.load().await?.into_iter().map(|(_, entry)| entry);
+        let mut fresh: Vec<_> = there.filter(|entry| !is_too_old(entry.at_ms)).collect();
         fresh.drain(..fresh.len().saturating_sub(MEMORY_REQUESTS_MAX));
         Ok(fresh)
     }
 
-    /// One of them, by its task: the latest of that name.
+    /// Returns the latest request with this task id.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn get(&self, task: &str) -> Result<Option<Outgoing>, Failure> {
+    /// Failures of the store.
+    pub async fn get(&self, task: &str) -> Result<Option<DelegatedRequest>, Failure> {
         Ok(self
             .list()
             .await?
             .into_iter()
             .rev()
-            .find(|kept| kept.task == task))
+            .find(|entry| entry.task == task))
     }
 
-    /// Forgets all, and answers how many there were.
+    /// Deletes all entries and returns their number.
     ///
     /// # Errors
-    /// The store's.
+    /// Failures of the store.
     pub async fn clear(&self) -> Result<u64, Failure> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.write_lock.lock().await;
         Ok(self.notes.clear(&self.space).await?)
     }
 
-    async fn put(&self, outgoing: &Outgoing) -> Result<(), Failure> {
+    async fn put(&self, outgoing: &DelegatedRequest) -> Result<(), Failure> {
         let id = cut_bytes(&outgoing.task, KEY_ID_BYTES_MAX).replace('\0', "");
-        self.put_at(&format!("{:020}-{id}", outgoing.at_ms), outgoing)
+        self.put_under(&format!("{:020}-{id}", outgoing.at_ms), outgoing)
             .await
     }
 
-    async fn put_at(&self, key: &str, outgoing: &Outgoing) -> Result<(), Failure> {
-        let kept = Outgoing {
-            request: shortened(&outgoing.request),
-            answer: outgoing.answer.as_deref().map(shortened),
+    async fn put_under(&self, key: &str, outgoing: &DelegatedRequest) -> Result<(), Failure> {
+        let entry = DelegatedRequest {
+            request: truncate_text(&outgoing.request),
+            answer: outgoing.answer.as_deref().map(truncate_text),
             ..outgoing.clone()
         };
-        let raw = serde_json::value::to_raw_value(&kept).and_then(|raw| RawObject::parse(&raw));
-        let raw = raw.map_err(|_| Failure::internal("a request can't be written down"))?;
+        let raw = serde_json::value::to_raw_value(&entry).and_then(|raw| RawObject::parse(&raw));
+        let raw = raw.map_err(|_| Failure::internal("failed to encode a delegated request"))?;
         self.notes
             .put(&self.space, key, raw, None)
             .await
             .map(drop)
-            .map_err(unkept)
+            .map_err(note_failure)
     }
 
-    /// All that is kept, by key: oldest first. What can't be read is left out.
-    async fn look(&self) -> Result<Vec<(String, Outgoing)>, Failure> {
-        let notes = self.notes.list(&self.space, None, LOOK_NOTES_MAX).await?;
-        Ok(notes.into_iter().filter_map(read).collect())
+    /// Loads all readable entries with their keys, oldest first.
+    async fn load(&self) -> Result<Vec<(String, DelegatedRequest)>, Failure> {
+        let notes = self
+            .notes
+            .list(&self.space, None, NOTES_PER_READ_MAX)
+            .await?;
+        Ok(notes.into_iter().filter_map(parse_note).collect())
     }
 }
 
-fn read(note: Note) -> Option<(String, Outgoing)> {
+fn parse_note(note: KvEntry) -> Option<(String, DelegatedRequest)> {
     Some((
         note.key,
         serde_json::from_str(note.body.to_raw().get()).ok()?,
     ))
 }
 
-/// Failure of a note that wasn't kept.
-pub(crate) fn unkept(error: NoteError) -> Failure {
+/// Converts an error of the key-value store.
+pub(crate) fn note_failure(error: KvError) -> Failure {
     match error {
-        NoteError::Journal(error) => error.into(),
+        KvError::Journal(error) => error.into(),
         other => Failure::internal(other.to_string()),
     }
 }
 
-/// Now, in milliseconds since 1970.
+/// Returns the current time in milliseconds since the Unix epoch.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -236,13 +243,13 @@ fn is_too_old(at_ms: u64) -> bool {
     Duration::from_millis(now_ms().saturating_sub(at_ms)) > MEMORY_AGE_MAX
 }
 
-/// What is kept of a text.
-fn shortened(text: &str) -> String {
+/// Cuts a text to [`MEMORY_TEXT_BYTES_MAX`] bytes and marks the cut.
+fn truncate_text(text: &str) -> String {
     if text.len() <= MEMORY_TEXT_BYTES_MAX {
         return text.to_owned();
     }
     format!(
-        "{}{LEFT_OUT}",
-        cut_bytes(text, MEMORY_TEXT_BYTES_MAX - LEFT_OUT.len())
+        "{}{ELLIPSIS}",
+        cut_bytes(text, MEMORY_TEXT_BYTES_MAX - ELLIPSIS.len())
     )
 }

@@ -1,9 +1,9 @@
-use callboard_runtime::MemoryNotes;
+use callboard_runtime::MemoryKvStore;
 
 use super::*;
 
-fn sent(task: &str, ago: Duration) -> Outgoing {
-    Outgoing {
+fn sent(task: &str, ago: Duration) -> DelegatedRequest {
+    DelegatedRequest {
         task: task.into(),
         to: "weather-agent".into(),
         request: "What's the weather in Paris?".into(),
@@ -16,7 +16,7 @@ fn sent(task: &str, ago: Duration) -> Outgoing {
     }
 }
 
-async fn tasks(memory: &Memory) -> Vec<String> {
+async fn tasks(memory: &DelegatedRequestLog) -> Vec<String> {
     memory
         .list()
         .await
@@ -26,12 +26,12 @@ async fn tasks(memory: &Memory) -> Vec<String> {
         .collect()
 }
 
-/// Goal: a request and its answer are there, in order, also after a restart; cleared, nothing is. Method: two requests, an
-/// answer, another memory on the same notes.
+/// Goal: a request and its answer are listed in order, also after a restart, until cleared. Method:
+/// two requests, an answer, a second log on the same store.
 #[tokio::test]
 async fn remembers_until_it_is_cleared() {
-    let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
-    let memory = Memory::new(notes.clone(), "one", DataClass::Personal);
+    let notes: Arc<dyn KvStore> = Arc::new(MemoryKvStore::default());
+    let memory = DelegatedRequestLog::new(notes.clone(), "one", DataClass::Personal);
     memory
         .remember(sent("b", Duration::from_secs(2)))
         .await
@@ -52,7 +52,7 @@ async fn remembers_until_it_is_cleared() {
         .update("nobody's", TaskState::Failed, None)
         .await
         .unwrap();
-    let again = Memory::new(notes.clone(), "one", DataClass::Personal);
+    let again = DelegatedRequestLog::new(notes.clone(), "one", DataClass::Personal);
     assert_eq!(tasks(&again).await, ["b", "a"]);
     let kept = again.get("b").await.unwrap().unwrap();
     assert_eq!(
@@ -60,33 +60,41 @@ async fn remembers_until_it_is_cleared() {
         (TaskState::Completed, Some("Sunny."))
     );
     assert!(
-        tasks(&Memory::new(notes, "other", DataClass::Personal))
-            .await
-            .is_empty(),
+        tasks(&DelegatedRequestLog::new(
+            notes,
+            "other",
+            DataClass::Personal
+        ))
+        .await
+        .is_empty(),
         "each agent has its own"
     );
     assert_eq!(memory.clear().await.unwrap(), 2);
     assert!(tasks(&again).await.is_empty());
 }
 
-/// Goal: a request is one entry in its own place, also where its answer gives it another name. Method: two sent, the first
-/// settled; one that was never remembered.
+/// Goal: a request stays one entry in its place, even if its answer renames it. Method: two sent,
+/// the first settled; one that was never logged.
 #[tokio::test]
 async fn an_answer_may_rename() {
-    let memory = Memory::new(Arc::new(MemoryNotes::default()), "one", DataClass::Personal);
+    let memory = DelegatedRequestLog::new(
+        Arc::new(MemoryKvStore::default()),
+        "one",
+        DataClass::Personal,
+    );
     let first = sent("ours", Duration::from_secs(2));
     memory.remember(first.clone()).await.unwrap();
     memory
         .remember(sent("other", Duration::from_secs(1)))
         .await
         .unwrap();
-    let theirs = Outgoing {
+    let theirs = DelegatedRequest {
         task: "theirs".into(),
         state: TaskState::Completed,
         at_ms: 0,
         ..first.clone()
     };
-    memory.settle("ours", theirs).await.unwrap();
+    memory.replace("ours", theirs).await.unwrap();
     assert_eq!(tasks(&memory).await, ["theirs", "other"]);
     let kept = memory.get("theirs").await.unwrap().unwrap();
     assert_eq!(
@@ -94,17 +102,18 @@ async fn an_answer_may_rename() {
         (TaskState::Completed, first.at_ms)
     );
     memory
-        .settle("never", sent("new", Duration::ZERO))
+        .replace("never", sent("new", Duration::ZERO))
         .await
         .unwrap();
     assert_eq!(tasks(&memory).await, ["theirs", "other", "new"]);
 }
 
-/// Goal: it stays bounded by count. Method: one more than the most; the oldest is gone from the store too.
+/// Goal: the log is bounded by count. Method: one more than the maximum; the oldest is removed from
+/// the store too.
 #[tokio::test]
 async fn the_oldest_of_too_many_is_forgotten() {
-    let notes = Arc::new(MemoryNotes::default());
-    let memory = Memory::new(notes.clone(), "one", DataClass::Internal);
+    let notes = Arc::new(MemoryKvStore::default());
+    let memory = DelegatedRequestLog::new(notes.clone(), "one", DataClass::Internal);
     let most = MEMORY_REQUESTS_MAX as u64;
     for nth in 0..=most {
         memory
@@ -120,11 +129,12 @@ async fn the_oldest_of_too_many_is_forgotten() {
     );
 }
 
-/// Goal: it stays bounded by age. Method: a request of eight days ago, one of six, and a new one that makes room.
+/// Goal: the log is bounded by age. Method: a request of eight days ago, one of six, and a new one
+/// that triggers the removal.
 #[tokio::test]
 async fn the_old_is_forgotten() {
-    let notes = Arc::new(MemoryNotes::default());
-    let memory = Memory::new(notes.clone(), "one", DataClass::Internal);
+    let notes = Arc::new(MemoryKvStore::default());
+    let memory = DelegatedRequestLog::new(notes.clone(), "one", DataClass::Internal);
     let days = |days: u64| Duration::from_secs(days * 24 * 3_600);
     memory.put(&sent("eight", days(8))).await.unwrap();
     memory.put(&sent("six", days(6))).await.unwrap();
@@ -143,7 +153,11 @@ async fn the_old_is_forgotten() {
 /// Goal: long texts are cut between characters. Method: a character of four bytes on each side of the limit.
 #[tokio::test]
 async fn long_texts_are_cut_between_characters() {
-    let memory = Memory::new(Arc::new(MemoryNotes::default()), "one", DataClass::Internal);
+    let memory = DelegatedRequestLog::new(
+        Arc::new(MemoryKvStore::default()),
+        "one",
+        DataClass::Internal,
+    );
     for before in 0..5 {
         let text = format!(
             "{}{}",
@@ -152,7 +166,7 @@ async fn long_texts_are_cut_between_characters() {
         );
         let task = format!("t{before}");
         memory
-            .remember(Outgoing {
+            .remember(DelegatedRequest {
                 request: text.clone(),
                 ..sent(&task, Duration::ZERO)
             })
@@ -171,20 +185,25 @@ async fn long_texts_are_cut_between_characters() {
     }
 }
 
-/// Goal: what may be about patients is never kept. Method: a clinical agent's memory.
+/// Goal: clinical data is never stored. Method: a clinical agent's log.
 #[tokio::test]
 async fn of_clinical_data_nothing_is_kept() {
-    let notes = Arc::new(MemoryNotes::default());
-    let memory = Memory::new(notes.clone(), "one", DataClass::Clinical);
+    let notes = Arc::new(MemoryKvStore::default());
+    let memory = DelegatedRequestLog::new(notes.clone(), "one", DataClass::Clinical);
     memory.remember(sent("a", Duration::ZERO)).await.unwrap();
     assert!(tasks(&memory).await.is_empty());
     assert!(notes.list("memory/one", None, 10).await.unwrap().is_empty());
 }
 
-/// Goal: an id that no key holds is remembered all the same. Method: one of a kilobyte, one with a NUL.
+/// Goal: an id that doesn't fit into a key is logged anyway. Method: one of a kilobyte, one with a
+/// NUL.
 #[tokio::test]
 async fn any_id_is_remembered() {
-    let memory = Memory::new(Arc::new(MemoryNotes::default()), "one", DataClass::Internal);
+    let memory = DelegatedRequestLog::new(
+        Arc::new(MemoryKvStore::default()),
+        "one",
+        DataClass::Internal,
+    );
     for task in ["é".repeat(1_000), "a\0b".into()] {
         memory.remember(sent(&task, Duration::ZERO)).await.unwrap();
         assert!(memory.get(&task).await.unwrap().is_some());

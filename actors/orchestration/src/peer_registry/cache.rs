@@ -1,181 +1,186 @@
-//! What is known, in memory and in notes.
+//! In-memory cache of known agents, backed by the key-value store.
 
 use std::collections::BTreeMap;
 
 use callboard_message::{Failure, RawObject};
-use callboard_runtime::{AgentRef, NOTE_BYTES_MAX_DEFAULT, Note, Notes};
+use callboard_runtime::{AgentRef, KV_VALUE_BYTES_MAX_DEFAULT, KvEntry, KvStore};
 use serde_json::value::to_raw_value;
 use tokio::time::Instant;
 
-use super::sanitize::{description, name, place, skills};
-use super::{DIRECTORY_SPACE, Health, KNOWN_AGENTS_MAX, Known, Learned};
-use crate::decide::AgentView;
-use crate::memory::unkept;
+use super::sanitize::{address_key, sanitize_description, sanitize_name, sanitize_skills};
+use super::{DIRECTORY_SPACE, DiscoverySource, KNOWN_AGENTS_MAX, PeerAgent, PeerHealth};
+use crate::decide::PeerAgentView;
+use crate::memory::note_failure;
 
-/// Notes of one look at the store.
-const PAGE: usize = 200;
+/// Entries read per page from the store.
+const PAGE_SIZE: usize = 200;
 
-/// All agents that are known, by id.
+/// Known agents, by id.
 #[derive(Default)]
-pub(super) struct Book {
-    entries: BTreeMap<String, Entry>,
+pub(super) struct PeerCache {
+    entries: BTreeMap<String, PeerEntry>,
 }
 
-/// One of them.
-pub(super) struct Entry {
-    pub known: Known,
-    /// What its address comes to.
-    place: Option<String>,
-    /// Once it was used.
+/// Cached state of one known agent.
+pub(super) struct PeerEntry {
+    pub peer: PeerAgent,
+    /// Normalized address: see [`address_key`].
+    address_key: Option<String>,
+    /// Reference to the agent; `None` until a proxy is opened at its first use.
     pub agent: Option<AgentRef>,
-    /// When it was used, or connected to, last.
-    pub used: Option<Instant>,
-    /// How often in a row it didn't answer.
+    /// Time of the agent's last use or connection.
+    pub last_used: Option<Instant>,
+    /// Consecutive failed health checks.
     pub misses: u32,
-    /// When it was asked what it can do, of those declared.
-    pub described: Option<Instant>,
+    /// Time when a declared agent last described its skills.
+    pub last_described: Option<Instant>,
 }
 
-impl Entry {
-    fn new(known: Known) -> Self {
-        let place = url::Url::parse(&known.url).ok().map(|url| place(&url));
+impl PeerEntry {
+    fn new(peer: PeerAgent) -> Self {
+        let address_key = url::Url::parse(&peer.url).ok().map(|url| address_key(&url));
         Self {
-            known,
-            place,
+            peer,
+            address_key,
             agent: None,
-            used: None,
+            last_used: None,
             misses: 0,
-            described: None,
+            last_described: None,
         }
     }
 
-    pub fn view(&self) -> AgentView {
-        let Known {
+    pub fn view(&self) -> PeerAgentView {
+        let PeerAgent {
             id,
             name,
             description,
             skills,
             state,
             ..
-        } = self.known.clone();
-        AgentView {
+        } = self.peer.clone();
+        PeerAgentView {
             id,
             name,
             description,
             skills,
-            is_up: state != Health::Down,
+            is_up: state != PeerHealth::Down,
         }
     }
 }
 
-impl Book {
-    /// As it is kept. What isn't an agent's is left where it is.
+impl PeerCache {
+    /// Loads the known agents from the store. Entries that aren't agents are skipped and kept.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn read(notes: &dyn Notes) -> Result<Self, Failure> {
-        let mut book = Self::default();
+    /// Failures of the store.
+    pub async fn load(notes: &dyn KvStore) -> Result<Self, Failure> {
+        let mut cache = Self::default();
         let mut after: Option<String> = None;
-        while book.entries.len() < KNOWN_AGENTS_MAX {
-            let page = notes.list(DIRECTORY_SPACE, after.as_deref(), PAGE).await?;
+        while cache.entries.len() < KNOWN_AGENTS_MAX {
+            let page = notes
+                .list(DIRECTORY_SPACE, after.as_deref(), PAGE_SIZE)
+                .await?;
             let Some(last) = page.last() else { break };
             after = Some(last.key.clone());
             let read = page
                 .iter()
-                .filter_map(read)
-                .take(KNOWN_AGENTS_MAX - book.entries.len());
-            book.entries
-                .extend(read.map(|known| (known.id.clone(), Entry::new(known))));
+                .filter_map(parse_note)
+                .take(KNOWN_AGENTS_MAX - cache.entries.len());
+            cache
+                .entries
+                .extend(read.map(|known| (known.id.clone(), PeerEntry::new(known))));
         }
-        Ok(book)
+        Ok(cache)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+    pub fn iter(&self) -> impl Iterator<Item = &PeerEntry> {
         self.entries.values()
     }
 
-    pub fn get(&self, id: &str) -> Option<&Entry> {
+    pub fn get(&self, id: &str) -> Option<&PeerEntry> {
         self.entries.get(id)
     }
 
-    pub fn get_mut(&mut self, id: &str) -> Option<&mut Entry> {
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut PeerEntry> {
         self.entries.get_mut(id)
     }
 
-    /// The one at that place.
-    pub fn at(&self, place: &str) -> Option<&Entry> {
+    /// Returns the agent with the normalized address `place` (see [`address_key`]).
+    pub fn find_by_address(&self, place: &str) -> Option<&PeerEntry> {
         self.entries
             .values()
-            .find(|entry| entry.place.as_deref() == Some(place))
+            .find(|entry| entry.address_key.as_deref() == Some(place))
     }
 
     pub fn is_full(&self) -> bool {
         self.entries.len() >= KNOWN_AGENTS_MAX
     }
 
-    /// Puts one in the place of what stood there; what it had open stays open.
-    pub fn put(&mut self, known: Known) {
+    /// Inserts or replaces an agent. The opened reference and the last use of a replaced agent are
+    /// kept.
+    pub fn insert(&mut self, known: PeerAgent) {
         match self.entries.get_mut(&known.id) {
             Some(entry) => {
-                *entry = Entry {
+                *entry = PeerEntry {
                     agent: entry.agent.take(),
-                    used: entry.used,
-                    ..Entry::new(known)
+                    last_used: entry.last_used,
+                    ..PeerEntry::new(known)
                 }
             }
-            None => drop(self.entries.insert(known.id.clone(), Entry::new(known))),
+            None => drop(self.entries.insert(known.id.clone(), PeerEntry::new(known))),
         }
     }
 
-    /// One of the topology. An agent that was learned under the same id gives way.
+    /// Inserts an agent of the topology. It replaces a discovered agent with the same id.
     pub fn declare(&mut self, id: &str, agent: AgentRef) {
-        let known = Known {
+        let known = PeerAgent {
             id: id.to_owned(),
             name: id.to_owned(),
             url: String::new(),
             description: String::new(),
             skills: Vec::new(),
-            learned: Learned::Declared,
+            learned: DiscoverySource::Declared,
             from: None,
             seen_ms: 0,
-            state: Health::Unknown,
+            state: PeerHealth::Unknown,
         };
         self.entries.insert(
             id.to_owned(),
-            Entry {
+            PeerEntry {
                 agent: Some(agent),
-                ..Entry::new(known)
+                ..PeerEntry::new(known)
             },
         );
     }
 
-    /// Gives back the agents that were opened.
-    pub fn close(&mut self) -> Vec<AgentRef> {
+    /// Removes and returns all opened references to discovered agents.
+    pub fn take_opened(&mut self) -> Vec<AgentRef> {
         let learned = self
             .entries
             .values_mut()
-            .filter(|entry| entry.known.learned != Learned::Declared);
+            .filter(|entry| entry.peer.learned != DiscoverySource::Declared);
         learned.filter_map(|entry| entry.agent.take()).collect()
     }
 
-    pub fn remove(&mut self, id: &str) -> Option<Entry> {
+    pub fn remove(&mut self, id: &str) -> Option<PeerEntry> {
         self.entries.remove(id)
     }
 }
 
-/// Keeps one.
+/// Stores an agent. Drops skills if the entry is too large for the store, harmless ones first.
 ///
 /// # Errors
-/// The store's.
-pub(super) async fn keep(notes: &dyn Notes, known: &Known) -> Result<(), Failure> {
+/// Failures of the store.
+pub(super) async fn store_peer(notes: &dyn KvStore, known: &PeerAgent) -> Result<(), Failure> {
     let mut known = known.clone();
     let body = loop {
         let raw = to_raw_value(&known).and_then(|raw| RawObject::parse(&raw));
-        let raw = raw.map_err(|_| Failure::internal("an agent can't be written down"))?;
-        if raw.to_raw().get().len() <= NOTE_BYTES_MAX_DEFAULT || known.skills.is_empty() {
+        let raw = raw.map_err(|_| Failure::internal("failed to encode an agent for storage"))?;
+        if raw.to_raw().get().len() <= KV_VALUE_BYTES_MAX_DEFAULT || known.skills.is_empty() {
             break raw;
         }
-        // Those that may destroy something go last.
+        // Harmless skills are dropped first, because the risk of an agent follows from its
+        // destructive ones.
         let tame = known
             .skills
             .iter()
@@ -186,31 +191,32 @@ pub(super) async fn keep(notes: &dyn Notes, known: &Known) -> Result<(), Failure
         .put(DIRECTORY_SPACE, &known.id, body, None)
         .await
         .map(drop)
-        .map_err(unkept)
+        .map_err(note_failure)
 }
 
-/// A note as an agent, however little it says: the file that it was imported from may be anybody's.
-fn read(note: &Note) -> Option<Known> {
+/// Parses a stored entry and leaves out invalid fields, because imported files may come from
+/// anyone. `None` without a valid address.
+fn parse_note(note: &KvEntry) -> Option<PeerAgent> {
     let body = &note.body;
     let url = body.text("url").filter(|url| url::Url::parse(url).is_ok());
     if url.is_none() {
         callboard_message::log::warn!(
             id = note.key,
-            "an agent of the directory has no address and is left out"
+            "a stored agent has no valid address and is skipped"
         );
     }
-    Some(Known {
+    Some(PeerAgent {
         id: note.key.clone(),
-        name: name(&body.text("name").unwrap_or_else(|| note.key.clone())),
+        name: sanitize_name(&body.text("name").unwrap_or_else(|| note.key.clone())),
         url: url?,
-        description: description(&body.text("description").unwrap_or_default()),
-        skills: skills(body.read("skills").unwrap_or_default()),
+        description: sanitize_description(&body.text("description").unwrap_or_default()),
+        skills: sanitize_skills(body.read("skills").unwrap_or_default()),
         learned: body
             .read("learned")
-            .filter(|how| *how != Learned::Declared)
-            .unwrap_or(Learned::Told),
+            .filter(|how| *how != DiscoverySource::Declared)
+            .unwrap_or(DiscoverySource::Told),
         from: body.text("from"),
         seen_ms: body.read("seen_ms").unwrap_or_default(),
-        state: Health::Unknown,
+        state: PeerHealth::Unknown,
     })
 }

@@ -1,9 +1,12 @@
-//! Agents are learned: by connecting, by what those say whom we connected to, by being told.
+//! Discovery and health checks of agents. Agents are discovered by connecting, by exchange with
+//! connected agents, and by being named.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::surface::{CallTool, Converse, Describe, ListTools, RESERVED_PREFIX};
+use callboard_message::capabilities::{
+    CallTool, Converse, DescribeAgent, ListTools, RESERVED_PREFIX,
+};
 use callboard_message::{Failure, Message as _, MessageSpec, RawObject};
 use callboard_runtime::AgentRef;
 use futures::future::{join, join_all};
@@ -14,180 +17,214 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::cache::{Entry, keep};
-use super::sanitize::{address, description, is_here, is_id, name, place, skills, slug};
-use super::{Health, KNOWN_AGENTS_MAX, Known, KnownAgents, Learned, NamedBy, Seen, url_of};
-use crate::decide::{SkillView, TAG_DESTRUCTIVE, text_member};
+use super::cache::{PeerEntry, store_peer};
+use super::sanitize::{
+    address_key, agent_id_from_name, is_agent_id, is_loopback, parse_address, sanitize_description,
+    sanitize_name, sanitize_skills,
+};
+use super::{
+    AddressSource, DiscoverySource, FetchedCard, KNOWN_AGENTS_MAX, PeerAgent, PeerHealth,
+    PeerRegistry, agent_url,
+};
+use crate::decide::{DESTRUCTIVE_TAG, SkillView, only_text_param};
 use crate::memory::now_ms;
 use crate::tool_name::{LIST_AGENTS, REMEMBER_AGENT};
 
-/// Most agents that are learned of one exchange.
+/// Maximum agents accepted from another agent's list in one exchange of known agents. Further ones
+/// are ignored. Fixed.
 pub const EXCHANGE_AGENTS_MAX: usize = 64;
-/// How long finding an agent may take.
-pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
-/// How long each part of an exchange may take: what the other knows; its agents' cards, all of them; telling it of us.
-pub const EXCHANGE_WITHIN: Duration = Duration::from_secs(10);
-/// Cards that are fetched at once.
-const LOOKS_AT_ONCE: usize = 8;
-/// How long what an agent said holds.
-const DESCRIBED_FOR: Duration = Duration::from_secs(60);
-/// How long it may take to say it.
-const DESCRIBE_WITHIN: Duration = Duration::from_secs(5);
-/// How often those that were used lately are looked at: half of it, or half more, at random.
-pub const CHECK_EVERY: Duration = Duration::from_secs(60);
-/// Who wasn't used for that long isn't looked at.
-pub const USED_WITHIN: Duration = Duration::from_secs(3_600);
-/// How often in a row an agent doesn't answer before it counts as down.
+/// Time limit for fetching an agent's card while connecting to it. Fixed.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time limit of each part of an exchange of known agents: reading the other agent's list, fetching
+/// the cards of all agents in it, and sending our own address. Fixed.
+pub const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum agent cards fetched concurrently.
+const CONCURRENT_FETCHES_MAX: usize = 8;
+/// Time after which a declared agent is asked for its skills again.
+const DESCRIPTION_TTL: Duration = Duration::from_secs(60);
+/// Time limit for a declared agent's reply about its skills.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Mean interval of health checks. Each pause is between half of it and one and a half times as
+/// long, at random.
+pub const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// Time without use after which an agent is no longer health-checked. Fixed.
+pub const HEALTH_CHECK_IDLE_MAX: Duration = Duration::from_secs(3_600);
+/// Consecutive failed health checks after which an agent counts as down. Fixed.
 pub const DOWN_AFTER_MISSES: u32 = 2;
 
-/// What an agent says of itself and of others, as far as it is there.
-struct Exchanged {
-    /// Its own id.
+/// Another agent's reply in an exchange of known agents.
+struct ExchangeReply {
+    /// Id of the answering agent.
     id: Option<String>,
-    /// Id, name, address.
+    /// Id, name and address of each agent that the other agent knows.
     agents: Vec<(String, String, String)>,
 }
 
-/// Who is learned, and how.
-struct Lesson {
+/// Agent to be added to the registry.
+struct DiscoveredAgent {
     url: Url,
-    /// The id that it would have.
+    /// Proposed id.
     id: String,
-    /// Whether that id or none.
-    exact: bool,
-    learned: Learned,
-    from: Option<String>,
+    /// Whether the agent must get exactly the proposed id, or isn't added.
+    is_id_fixed: bool,
+    source: DiscoverySource,
+    named_by: Option<String>,
 }
 
-impl KnownAgents {
-    /// Goes to an address, learns who is there, and exchanges what both know.
+impl PeerRegistry {
+    /// Connects to the agent at an address, adds it to the registry, and exchanges known agents
+    /// with it.
     ///
     /// # Errors
-    /// `Unavailable` where nobody answers, `InvalidInput` for what is no address or is our own, `Denied` where its card isn't
-    /// believed, `Overloaded` where no more can be known.
-    pub async fn connect(&self, written: &str) -> Result<Known, Failure> {
-        let (url, there) = self.elsewhere(written)?;
-        let seen = self.look(&url, NamedBy::Operator, CONNECT_WITHIN).await?;
-        let before = self.book().at(&there).map(|entry| entry.known.id.clone());
+    /// `InvalidInput` for an invalid address or our own, `Unavailable` or `TimedOut` if no agent
+    /// answers, `Denied` if its card isn't trusted, `Overloaded` at
+    /// [`KNOWN_AGENTS_MAX`](super::KNOWN_AGENTS_MAX) agents.
+    pub async fn connect(&self, written: &str) -> Result<PeerAgent, Failure> {
+        let (url, there) = self.resolve_address(written)?;
+        let seen = self
+            .fetch_card(&url, AddressSource::Operator, CONNECT_TIMEOUT)
+            .await?;
+        let before = self
+            .lock_cache()
+            .find_by_address(&there)
+            .map(|entry| entry.peer.id.clone());
         let agent = self
             .inner
-            .connect
-            .open(&self.inner.system, &url, NamedBy::Operator)?;
+            .connector
+            .open(&self.inner.system, &url, AddressSource::Operator)?;
         let said = self.exchange(&agent, &seen).await;
         let wanted = said
             .as_ref()
             .and_then(|said| said.id.clone())
-            .filter(|id| is_id(id));
-        let id = before.or(wanted).unwrap_or_else(|| slug(&seen.name));
-        let is_local = is_here(&url);
-        let lesson = Lesson {
+            .filter(|id| is_agent_id(id));
+        let id = before
+            .or(wanted)
+            .unwrap_or_else(|| agent_id_from_name(&seen.name));
+        let is_local = is_loopback(&url);
+        let discovered = DiscoveredAgent {
             url,
             id,
-            exact: false,
-            learned: Learned::Connected,
-            from: None,
+            is_id_fixed: false,
+            source: DiscoverySource::Connected,
+            named_by: None,
         };
-        let known = match self.take(lesson, seen.clone()).await {
+        let known = match self.register(discovered, seen.clone()).await {
             Ok(known) => known,
             Err(failure) => {
                 agent.stop();
                 return Err(failure);
             }
         };
-        // What was opened on hearsay could do less.
-        let hearsay = self.book().get_mut(&known.id).and_then(|entry| {
-            entry.used = Some(Instant::now());
+        // An agent opened on a third party's word has fewer rights, so it is replaced.
+        let hearsay = self.lock_cache().get_mut(&known.id).and_then(|entry| {
+            entry.last_used = Some(Instant::now());
             entry.agent.take()
         });
         if let Some(hearsay) = hearsay {
-            self.inner.system.directory().withdraw(&hearsay);
+            self.inner.system.directory().unregister(&hearsay);
             hearsay.stop();
         }
-        let agent = self.opened(&known.id, agent);
+        let agent = self.register_opened(&known.id, agent);
         if let Some(said) = said {
-            self.learn(said.agents, &known.id, is_local).await;
+            self.learn_agents(said.agents, &known.id, is_local).await;
         }
         self.introduce(&agent, &seen).await;
         Ok(known)
     }
 
-    /// Somebody says that an agent is at `url`. Of the operator that is enough; of others it is hearsay.
+    /// Adds the agent at the address `written`, which the principal `who` named. An agent named by
+    /// the operator is trusted. Any other must have a card with a trusted signature or an address
+    /// that matches
+    /// [`PeerRegistryOptions::allowed_origins`](super::PeerRegistryOptions::allowed_origins). For a
+    /// known address, returns the existing agent.
     ///
     /// # Errors
-    /// As [`KnownAgents::connect`]; `Denied` where hearsay doesn't count, `InvalidInput` where the id is another's.
+    /// Same as [`PeerRegistry::connect`]. `Denied` if the agent isn't trusted, `InvalidInput` if
+    /// the id is invalid or taken.
     pub async fn remember(
         &self,
         written: &str,
         id: Option<&str>,
         who: &str,
         by_operator: bool,
-    ) -> Result<Known, Failure> {
-        let (url, there) = self.elsewhere(written)?;
-        if let Some(entry) = self.book().at(&there) {
-            return Ok(entry.known.clone());
+    ) -> Result<PeerAgent, Failure> {
+        let (url, there) = self.resolve_address(written)?;
+        if let Some(entry) = self.lock_cache().find_by_address(&there) {
+            return Ok(entry.peer.clone());
         }
         if let Some(id) = id {
-            self.is_free(id)?;
+            self.check_id_free(id)?;
         }
         let by = match by_operator {
-            true => NamedBy::Operator,
-            false => self.peer(&url, self.here().is_some_and(|here| here.is_local)),
+            true => AddressSource::Operator,
+            false => self.peer_source(
+                &url,
+                self.listen_address().is_some_and(|here| here.is_local),
+            ),
         };
-        let seen = self.look(&url, by, CONNECT_WITHIN).await?;
+        let seen = self.fetch_card(&url, by, CONNECT_TIMEOUT).await?;
         let from = (!by_operator).then(|| who.to_owned());
         let (exact, id) = (
             id.is_some(),
-            id.map_or_else(|| slug(&seen.name), str::to_owned),
+            id.map_or_else(|| agent_id_from_name(&seen.name), str::to_owned),
         );
-        self.take(
-            Lesson {
+        self.register(
+            DiscoveredAgent {
                 url,
                 id,
-                exact,
-                learned: Learned::Told,
-                from,
+                is_id_fixed: exact,
+                source: DiscoverySource::Told,
+                named_by: from,
             },
             seen,
         )
         .await
     }
 
-    /// An address that isn't our own, and its place.
-    fn elsewhere(&self, written: &str) -> Result<(Url, String), Failure> {
-        let url = address(written)?;
-        let there = place(&url);
-        match self.here().is_some_and(|here| here.place == there) {
+    /// Parses an address and returns it with its normalized form. Fails with `InvalidInput` for
+    /// this orchestrator's own address.
+    fn resolve_address(&self, written: &str) -> Result<(Url, String), Failure> {
+        let url = parse_address(written)?;
+        let there = address_key(&url);
+        match self
+            .listen_address()
+            .is_some_and(|here| here.place == there)
+        {
             true => Err(Failure::invalid("that is this agent's own address")),
             false => Ok((url, there)),
         }
     }
 
-    /// What a card says, in time.
-    pub(super) async fn look(
+    /// Fetches an agent's card within a time limit and sanitizes its texts.
+    pub(super) async fn fetch_card(
         &self,
         url: &Url,
-        by: NamedBy,
+        by: AddressSource,
         within: Duration,
-    ) -> Result<Seen, Failure> {
+    ) -> Result<FetchedCard, Failure> {
         let late = |_| Failure::timed_out(format!("no answer in {within:?}"));
-        let seen = timeout(within, self.inner.connect.look(url, by))
+        let seen = timeout(within, self.inner.connector.fetch_card(url, by))
             .await
             .map_err(late)??;
-        let (name, description) = (name(&seen.name), description(&seen.description));
+        let (name, description) = (
+            sanitize_name(&seen.name),
+            sanitize_description(&seen.description),
+        );
         match name.is_empty() {
             true => Err(Failure::unavailable("the agent's card has no name")),
-            false => Ok(Seen {
+            false => Ok(FetchedCard {
                 name,
                 description,
-                skills: skills(seen.skills),
+                skills: sanitize_skills(seen.skills),
             }),
         }
     }
 
-    /// What an agent knows, if it tells.
-    async fn exchange(&self, agent: &AgentRef, seen: &Seen) -> Option<Exchanged> {
+    /// Asks an agent for the agents that it knows. `None` if it has no skill for that, or if the
+    /// call fails.
+    async fn exchange(&self, agent: &AgentRef, seen: &FetchedCard) -> Option<ExchangeReply> {
         let arguments = json!({ "format": "exchange" });
-        let said = self.use_skill(agent, seen, LIST_AGENTS, arguments).await?;
+        let said = self.call_skill(agent, seen, LIST_AGENTS, arguments).await?;
         let entries: Vec<RawObject> = said.read("agents").unwrap_or_default();
         let entry =
             |entry: RawObject| Some((entry.text("id")?, entry.text("name")?, entry.text("url")?));
@@ -196,25 +233,27 @@ impl KnownAgents {
             .take(EXCHANGE_AGENTS_MAX)
             .filter_map(entry)
             .collect();
-        Some(Exchanged {
+        Some(ExchangeReply {
             id: said.object("self").and_then(|itself| itself.text("id")),
             agents,
         })
     }
 
-    /// Tells an agent where we are, if we are anywhere.
-    async fn introduce(&self, agent: &AgentRef, seen: &Seen) {
-        if let Some(here) = self.here() {
+    /// Sends this orchestrator's own address to an agent, if it has one.
+    async fn introduce(&self, agent: &AgentRef, seen: &FetchedCard) {
+        if let Some(here) = self.listen_address() {
             let arguments = json!({ "url": here.url, "id": self.id() });
-            self.use_skill(agent, seen, REMEMBER_AGENT, arguments).await;
+            self.call_skill(agent, seen, REMEMBER_AGENT, arguments)
+                .await;
         }
     }
 
-    /// What a skill answers that the agent may not have, and needn't let us use.
-    async fn use_skill(
+    /// Calls an optional skill of an agent. `None` if the agent lacks the skill, rejects the call
+    /// or fails.
+    async fn call_skill(
         &self,
         agent: &AgentRef,
-        seen: &Seen,
+        seen: &FetchedCard,
         skill: &str,
         arguments: Value,
     ) -> Option<RawObject> {
@@ -224,7 +263,7 @@ impl KnownAgents {
         let asked = async {
             let result = agent
                 .ask(CallTool::new(skill, arguments))
-                .within(EXCHANGE_WITHIN)
+                .within(EXCHANGE_TIMEOUT)
                 .await??;
             let value = result.into_value(false)?;
             RawObject::parse(&value)
@@ -233,33 +272,43 @@ impl KnownAgents {
         match asked.await {
             Ok(said) => Some(said),
             Err(failure) => {
-                callboard_message::log::debug!(agent = seen.name, skill, kind = %failure.kind, "an agent doesn't exchange");
+                callboard_message::log::debug!(agent = seen.name, skill, kind = %failure.kind, "failed to exchange known agents");
                 None
             }
         }
     }
 
-    /// Takes what `teacher` says of others, as far as hearsay counts.
-    async fn learn(&self, said: Vec<(String, String, String)>, teacher: &str, is_local: bool) {
-        let lessons = said
+    /// Adds the agents that the agent `teacher` named in an exchange, as far as the registry trusts
+    /// them.
+    async fn learn_agents(
+        &self,
+        said: Vec<(String, String, String)>,
+        teacher: &str,
+        is_local: bool,
+    ) {
+        let additions = said
             .into_iter()
-            .map(|(id, name, url)| self.learn_one(id, name, url, teacher, is_local));
-        let all = stream::iter(lessons)
-            .buffer_unordered(LOOKS_AT_ONCE)
+            .map(|(id, name, url)| self.learn_agent(id, name, url, teacher, is_local));
+        let all = stream::iter(additions)
+            .buffer_unordered(CONCURRENT_FETCHES_MAX)
             .collect::<Vec<_>>();
-        match timeout(EXCHANGE_WITHIN, all).await {
+        match timeout(EXCHANGE_TIMEOUT, all).await {
             Ok(learned) => {
                 let learned = learned.into_iter().filter(|is_new| *is_new).count();
-                callboard_message::log::debug!(teacher, learned, "agents were learned of another");
+                callboard_message::log::debug!(
+                    teacher,
+                    learned,
+                    "added agents named by another agent"
+                );
             }
             Err(_) => callboard_message::log::warn!(
                 teacher,
-                "not all agents that another named answered in time"
+                "some agents named by another agent didn't answer in time"
             ),
         }
     }
 
-    async fn learn_one(
+    async fn learn_agent(
         &self,
         id: String,
         said: String,
@@ -267,52 +316,52 @@ impl KnownAgents {
         teacher: &str,
         is_local: bool,
     ) -> bool {
-        let Ok((url, there)) = self.elsewhere(&url) else {
+        let Ok((url, there)) = self.resolve_address(&url) else {
             return false;
         };
-        if self.book().at(&there).is_some() || self.is_free(&id).is_err() {
+        if self.lock_cache().find_by_address(&there).is_some() || self.check_id_free(&id).is_err() {
             return false;
         }
-        let by = self.peer(&url, is_local);
-        // The root refuses too; here nobody is asked whose word can't count.
-        if is_here(&url) && !is_local {
+        let by = self.peer_source(&url, is_local);
+        // The connector refuses this too; the check here avoids even contacting the address.
+        if is_loopback(&url) && !is_local {
             callboard_message::log::warn!(
                 teacher,
                 id,
-                "an agent elsewhere names a place on this machine"
+                "a remote agent named an address on this machine: ignored"
             );
             return false;
         }
-        let seen = match self.look(&url, by, EXCHANGE_WITHIN).await {
-            Ok(seen) if seen.name == name(&said) => seen,
+        let seen = match self.fetch_card(&url, by, EXCHANGE_TIMEOUT).await {
+            Ok(seen) if seen.name == sanitize_name(&said) => seen,
             Ok(_) => {
                 callboard_message::log::warn!(
                     teacher,
                     id,
-                    "an agent's card has another name than was said"
+                    "an agent's card has another name than stated: ignored"
                 );
                 return false;
             }
             Err(failure) => {
-                callboard_message::log::debug!(teacher, id, %failure, "an agent isn't learned");
+                callboard_message::log::debug!(teacher, id, %failure, "failed to add an agent named by another agent");
                 return false;
             }
         };
         let from = Some(teacher.to_owned());
-        let lesson = Lesson {
+        let discovered = DiscoveredAgent {
             url,
             id,
-            exact: true,
-            learned: Learned::Exchange,
-            from,
+            is_id_fixed: true,
+            source: DiscoverySource::Exchange,
+            named_by: from,
         };
-        self.take(lesson, seen).await.is_ok()
+        self.register(discovered, seen).await.is_ok()
     }
 
-    /// Whether somebody new may have that id.
-    fn is_free(&self, id: &str) -> Result<(), Failure> {
-        let is_taken = |id: &str| id == self.id() || self.book().get(id).is_some();
-        match is_id(id) {
+    /// Checks that an agent id is valid and free.
+    fn check_id_free(&self, id: &str) -> Result<(), Failure> {
+        let is_taken = |id: &str| id == self.id() || self.lock_cache().get(id).is_some();
+        match is_agent_id(id) {
             false => Err(Failure::invalid(
                 "not an agent's id: letters, digits, `-`, `_` and `.`",
             )),
@@ -321,25 +370,32 @@ impl KnownAgents {
         }
     }
 
-    /// Puts one into the directory, under the id that it would have if that is free, or it had it before.
-    async fn take(&self, lesson: Lesson, seen: Seen) -> Result<Known, Failure> {
-        let Lesson {
+    /// Adds an agent to the registry, under its proposed id if that is free or already its own.
+    /// Otherwise it gets another id, or fails if the id is fixed.
+    async fn register(
+        &self,
+        discovered: DiscoveredAgent,
+        seen: FetchedCard,
+    ) -> Result<PeerAgent, Failure> {
+        let DiscoveredAgent {
             url,
             id,
-            exact,
-            learned,
-            from,
-        } = lesson;
-        let there = place(&url);
+            is_id_fixed: exact,
+            source: learned,
+            named_by: from,
+        } = discovered;
+        let there = address_key(&url);
         let (known, before) = {
-            let mut book = self.book();
-            let known_as = book.at(&there).map(|entry| entry.known.id.clone());
-            if known_as.is_none() && book.is_full() {
+            let mut cache = self.lock_cache();
+            let known_as = cache
+                .find_by_address(&there)
+                .map(|entry| entry.peer.id.clone());
+            if known_as.is_none() && cache.is_full() {
                 let most =
                     format!("{KNOWN_AGENTS_MAX} agents are known, and that is all: forget some");
                 return Err(Failure::overloaded(most));
             }
-            let is_free = |id: &str| id != self.id() && book.get(id).is_none();
+            let is_free = |id: &str| id != self.id() && cache.get(id).is_none();
             let id = match known_as {
                 Some(id) => id,
                 None if is_free(&id) => id,
@@ -349,13 +405,13 @@ impl KnownAgents {
                     .find(|id| is_free(id))
                     .unwrap_or(id),
             };
-            let Seen {
+            let FetchedCard {
                 name,
                 description,
                 skills,
             } = seen;
-            let (url, seen_ms, state) = (url.to_string(), now_ms(), Health::Up);
-            let known = Known {
+            let (url, seen_ms, state) = (url.to_string(), now_ms(), PeerHealth::Up);
+            let known = PeerAgent {
                 id,
                 name,
                 url,
@@ -366,16 +422,17 @@ impl KnownAgents {
                 seen_ms,
                 state,
             };
-            let before = book.get(&known.id).map(|entry| entry.known.clone());
-            book.put(known.clone());
+            let before = cache.get(&known.id).map(|entry| entry.peer.clone());
+            cache.insert(known.clone());
             (known, before)
         };
-        if let Err(failure) = keep(&*self.inner.notes, &known).await {
-            // What isn't kept isn't known: it would be gone after the next start.
-            let mut book = self.book();
+        if let Err(failure) = store_peer(&*self.inner.notes, &known).await {
+            // An agent that can't be stored would vanish with the next start, so the cache is
+            // rolled back.
+            let mut cache = self.lock_cache();
             match before {
-                Some(before) => book.put(before),
-                None => drop(book.remove(&known.id)),
+                Some(before) => cache.insert(before),
+                None => drop(cache.remove(&known.id)),
             }
             return Err(failure);
         }
@@ -383,47 +440,48 @@ impl KnownAgents {
     }
 }
 
-/// What an agent says of itself.
-struct Described {
+/// Description that an agent gives of itself.
+struct AgentDescription {
     name: Option<String>,
     description: Option<String>,
-    /// `None`: it didn't answer.
+    /// Skills; `None` if the agent didn't answer.
     skills: Option<Vec<SkillView>>,
 }
 
-impl KnownAgents {
-    /// Asks those of the topology what they can do, all at once, where that wasn't asked lately.
+impl PeerRegistry {
+    /// Asks declared agents for their skills concurrently, unless the last description is still
+    /// valid.
     pub(super) async fn describe_declared(&self) {
         let now = Instant::now();
         let asked: Vec<(String, AgentRef)> = {
-            let is_fresh = |entry: &Entry| {
+            let is_fresh = |entry: &PeerEntry| {
                 entry
-                    .described
-                    .is_some_and(|at| now.duration_since(at) < DESCRIBED_FOR)
+                    .last_described
+                    .is_some_and(|at| now.duration_since(at) < DESCRIPTION_TTL)
             };
-            let book = self.book();
-            let stale = book
-                .all()
-                .filter(|entry| entry.known.learned == Learned::Declared && !is_fresh(entry));
+            let cache = self.lock_cache();
+            let stale = cache.iter().filter(|entry| {
+                entry.peer.learned == DiscoverySource::Declared && !is_fresh(entry)
+            });
             stale
-                .filter_map(|entry| Some((entry.known.id.clone(), entry.agent.clone()?)))
+                .filter_map(|entry| Some((entry.peer.id.clone(), entry.agent.clone()?)))
                 .collect()
         };
-        let described = join_all(asked.iter().map(|(_, agent)| describe(agent))).await;
-        let mut book = self.book();
+        let described = join_all(asked.iter().map(|(_, agent)| describe_agent(agent))).await;
+        let mut cache = self.lock_cache();
         for ((id, _), said) in asked.iter().zip(described) {
-            let Some(entry) = book
+            let Some(entry) = cache
                 .get_mut(id)
-                .filter(|e| e.known.learned == Learned::Declared)
+                .filter(|e| e.peer.learned == DiscoverySource::Declared)
             else {
                 continue;
             };
-            // One that is away is asked again with the next request.
-            entry.described = said.skills.is_some().then_some(now);
-            let known = &mut entry.known;
-            known.state = Health::Down;
+            // An agent without an answer is asked again for the next request.
+            entry.last_described = said.skills.is_some().then_some(now);
+            let known = &mut entry.peer;
+            known.state = PeerHealth::Down;
             if let Some(all) = said.skills {
-                (known.skills, known.state, known.seen_ms) = (all, Health::Up, now_ms());
+                (known.skills, known.state, known.seen_ms) = (all, PeerHealth::Up, now_ms());
             }
             if let Some(text) = said.name.filter(|text| !text.is_empty()) {
                 known.name = text;
@@ -435,17 +493,17 @@ impl KnownAgents {
     }
 }
 
-async fn describe(agent: &AgentRef) -> Described {
+async fn describe_agent(agent: &AgentRef) -> AgentDescription {
     let specs = agent.specs();
-    let has = |message: &str| agent.is_outside() || specs.iter().any(|spec| spec.name == message);
+    let has = |message: &str| agent.is_proxy() || specs.iter().any(|spec| spec.name == message);
     let about = async {
-        if !has(Describe::NAME) {
+        if !has(DescribeAgent::NAME) {
             return None;
         }
         Some(
             agent
-                .ask(Describe(RawObject::new()))
-                .within(DESCRIBE_WITHIN)
+                .ask(DescribeAgent(RawObject::new()))
+                .within(DESCRIBE_TIMEOUT)
                 .await
                 .ok()?
                 .ok()?
@@ -458,13 +516,13 @@ async fn describe(agent: &AgentRef) -> Described {
                 specs
                     .iter()
                     .filter(|spec| !spec.name.starts_with(RESERVED_PREFIX))
-                    .map(own)
+                    .map(skill_of_message)
                     .collect(),
             );
         }
         let page = agent
             .ask(ListTools(RawObject::new()))
-            .within(DESCRIBE_WITHIN)
+            .within(DESCRIBE_TIMEOUT)
             .await
             .ok()?
             .ok()?;
@@ -473,76 +531,84 @@ async fn describe(agent: &AgentRef) -> Described {
         Some(
             tools
                 .iter()
-                .filter_map(if converses { skill_of_tool } else { bare_tool })
+                .filter_map(if converses {
+                    skill_of_tool
+                } else {
+                    skill_of_bare_tool
+                })
                 .collect::<Vec<_>>(),
         )
     };
     let (about, listed) = join(about, listed).await;
     let about = about.unwrap_or_default();
-    Described {
+    AgentDescription {
         name: about
             .object("serverInfo")
             .and_then(|info| info.text("name"))
-            .map(|text| name(&text)),
-        description: about.text("instructions").map(|text| description(&text)),
-        skills: listed.map(skills),
+            .map(|text| sanitize_name(&text)),
+        description: about
+            .text("instructions")
+            .map(|text| sanitize_description(&text)),
+        skills: listed.map(sanitize_skills),
     }
 }
 
-/// A message type as a skill.
-fn own(spec: &MessageSpec) -> SkillView {
-    let skill = skill(spec.name.clone(), &spec.description, &spec.more);
-    if destroys(&spec.more, &spec.input_schema) {
-        tagged(skill)
+/// Converts a message type to a skill.
+fn skill_of_message(spec: &MessageSpec) -> SkillView {
+    let skill = build_skill_view(spec.name.clone(), &spec.description, &spec.more);
+    if is_destructive_tool(&spec.more, &spec.input_schema) {
+        tag_destructive(skill)
     } else {
         skill
     }
 }
 
-/// An entry of a list of tools as a skill, with all that it says for deciders. `None` for one without a name.
+/// Converts an entry of a tool list to a skill. `None` without a name.
 pub fn skill_of_tool(listed: &RawObject) -> Option<SkillView> {
-    Some(skill(
+    Some(build_skill_view(
         listed.text("name")?,
         &listed.text("description").unwrap_or_default(),
         listed,
     ))
 }
 
-/// The same of an agent that is used by its tools, and decides nothing itself.
-fn bare_tool(listed: &RawObject) -> Option<SkillView> {
+/// Converts a tool to a skill, for an agent that offers only tools. Tags the skill as destructive
+/// if the tool's MCP annotations say so.
+fn skill_of_bare_tool(listed: &RawObject) -> Option<SkillView> {
     let schema = listed.read("inputSchema").unwrap_or_default();
     skill_of_tool(listed).map(|skill| {
-        if destroys(listed, &schema) {
-            tagged(skill)
+        if is_destructive_tool(listed, &schema) {
+            tag_destructive(skill)
         } else {
             skill
         }
     })
 }
 
-/// Whether a tool says that it may destroy something (the hints of MCP), and can be used from plain words: no other is used.
-fn destroys(more: &RawObject, schema: &Value) -> bool {
+/// Whether a tool takes a single text and its MCP annotations mark it as destructive. Tools with
+/// other parameters are never called from plain text.
+fn is_destructive_tool(more: &RawObject, schema: &Value) -> bool {
     let hints = more.object("annotations").unwrap_or_default();
-    // A tool that says that it changes something may destroy it unless it says that it doesn't; of one that says nothing
-    // at all, nothing is known.
+    // As in MCP, a tool that isn't read-only counts as destructive unless it says otherwise.
+    // Without any hint, nothing is assumed.
     let (reads, destroys) = (
         hints.read::<bool>("readOnlyHint"),
         hints.read::<bool>("destructiveHint"),
     );
     let says_so = reads != Some(true) && destroys.unwrap_or(reads == Some(false));
-    says_so && text_member(schema).is_some()
+    says_so && only_text_param(schema).is_some()
 }
 
-fn tagged(mut skill: SkillView) -> SkillView {
+fn tag_destructive(mut skill: SkillView) -> SkillView {
     if !skill.is_destructive() {
-        skill.tags.push(TAG_DESTRUCTIVE.to_owned());
+        skill.tags.push(DESTRUCTIVE_TAG.to_owned());
     }
     skill
 }
 
-fn skill(id: String, description: &str, more: &RawObject) -> SkillView {
+fn build_skill_view(id: String, description: &str, more: &RawObject) -> SkillView {
     let examples: Vec<String> = more.read("examples").unwrap_or_default();
-    // A tool of an A2A skill repeats them for those who read nothing else.
+    // Tools made from A2A skills repeat their examples in the description.
     let repeated = format!("For example: {}", examples.join(" | "));
     SkillView {
         name: more.text("title").unwrap_or_else(|| id.clone()),
@@ -554,14 +620,15 @@ fn skill(id: String, description: &str, more: &RawObject) -> SkillView {
         tags: more.read("tags").unwrap_or_default(),
         input_modes: more.read("inputModes").unwrap_or_default(),
         output_modes: more.read("outputModes").unwrap_or_default(),
-        security: security(more),
+        security: security_schemes(more),
         examples,
         id,
     }
 }
 
-/// Names of the security schemes that a tool needs, each once; those of one requirement are joined by ` + `.
-fn security(more: &RawObject) -> Vec<String> {
+/// Returns the distinct names of the security schemes that a card or skill requires. Schemes
+/// required together are joined by ` + `.
+fn security_schemes(more: &RawObject) -> Vec<String> {
     let mut all = Vec::new();
     for needed in more
         .read::<Vec<RawObject>>("securityRequirements")
@@ -580,17 +647,17 @@ fn security(more: &RawObject) -> Vec<String> {
     all
 }
 
-impl KnownAgents {
-    /// Looks, now and then, whether those that were used lately still answer: until `ending` fires, or nobody has the
-    /// directory any more.
-    pub fn keep_checking(
+impl PeerRegistry {
+    /// Checks the health of recently used agents at intervals, until `ending` is cancelled or the
+    /// registry is dropped.
+    pub fn run_health_checks(
         &self,
         ending: CancellationToken,
     ) -> impl Future<Output = ()> + Send + 'static {
         let inner = Arc::downgrade(&self.inner);
         async move {
             loop {
-                let pause = CHECK_EVERY.mul_f64(rand::rng().random_range(0.5..1.5));
+                let pause = HEALTH_CHECK_INTERVAL.mul_f64(rand::rng().random_range(0.5..1.5));
                 tokio::select! {
                     biased;
                     () = ending.cancelled() => return,
@@ -602,149 +669,111 @@ impl KnownAgents {
                 tokio::select! {
                     biased;
                     () = ending.cancelled() => return,
-                    () = known.check_lately_used() => {}
+                    () = known.check_recently_used() => {}
                 }
             }
         }
     }
 
-    /// Asks all whether they answer, one after the other.
-    pub async fn check_all(&self) {
+    /// Checks the health of all discovered agents, one after the other.
+    pub async fn check_all_health(&self) {
         let all: Vec<_> = self.list().into_iter().map(|known| known.id).collect();
-        self.check(all).await;
+        self.check_health(all).await;
     }
 
-    async fn check_lately_used(&self) {
-        let is_used = |since: Instant| since.elapsed() < USED_WITHIN;
+    async fn check_recently_used(&self) {
+        let is_used = |since: Instant| since.elapsed() < HEALTH_CHECK_IDLE_MAX;
         let used: Vec<_> = {
-            let book = self.book();
-            let used = book.all().filter(|entry| entry.used.is_some_and(is_used));
-            used.map(|entry| entry.known.id.clone()).collect()
+            let cache = self.lock_cache();
+            let used = cache
+                .iter()
+                .filter(|entry| entry.last_used.is_some_and(is_used));
+            used.map(|entry| entry.peer.id.clone()).collect()
         };
-        self.check(used).await;
+        self.check_health(used).await;
     }
 
-    async fn check(&self, ids: Vec<String>) {
+    async fn check_health(&self, ids: Vec<String>) {
         for id in ids {
-            // Those of the topology say what they can do when a request needs it.
+            // Declared agents are described on demand instead.
             let Some(known) = self
                 .get(&id)
-                .filter(|known| known.learned != Learned::Declared)
+                .filter(|known| known.learned != DiscoverySource::Declared)
             else {
                 continue;
             };
-            let Ok(url) = url_of(&known) else { continue };
+            let Ok(url) = agent_url(&known) else { continue };
             let seen = self
-                .look(&url, self.named_by(&known), EXCHANGE_WITHIN)
+                .fetch_card(&url, self.address_source(&known), EXCHANGE_TIMEOUT)
                 .await;
             match seen {
-                // Of hearsay the name was part.
-                Ok(seen) if seen.name == known.name || known.learned == Learned::Connected => {
-                    self.answered(&id, seen).await;
+                // A second-hand agent must keep the name under which it was accepted.
+                Ok(seen)
+                    if seen.name == known.name || known.learned == DiscoverySource::Connected =>
+                {
+                    self.record_response(&id, seen).await;
                 }
-                _ => self.missed(&id).await,
+                _ => self.record_miss(&id).await,
             }
         }
     }
 
-    /// Notes that an agent answered, and what its card says.
-    async fn answered(
+    /// Records that an agent answered a health check, and updates its name, description and skills
+    /// from its card.
+    async fn record_response(
         &self,
         id: &str,
-        Seen {
+        FetchedCard {
             name,
             description,
             skills,
-        }: Seen,
+        }: FetchedCard,
     ) {
         let changed = {
-            let mut book = self.book();
-            let Some(entry) = book.get_mut(id) else {
+            let mut cache = self.lock_cache();
+            let Some(entry) = cache.get_mut(id) else {
                 return;
             };
             entry.misses = 0;
-            let known = &mut entry.known;
+            let known = &mut entry.peer;
             let before = known.clone();
             (known.name, known.description, known.skills, known.state) =
-                (name, description, skills, Health::Up);
+                (name, description, skills, PeerHealth::Up);
             let is_other = *known != before;
             known.seen_ms = now_ms();
             is_other.then(|| known.clone())
         };
-        self.keep_quietly(changed).await;
+        self.store_if_changed(changed).await;
     }
 
-    /// Notes that an agent didn't answer: it is away, not that it failed at something.
-    async fn missed(&self, id: &str) {
+    /// Records that an agent didn't answer a health check. After [`DOWN_AFTER_MISSES`] such checks
+    /// in a row, it counts as down.
+    async fn record_miss(&self, id: &str) {
         let changed = {
-            let mut book = self.book();
-            let Some(entry) = book.get_mut(id) else {
+            let mut cache = self.lock_cache();
+            let Some(entry) = cache.get_mut(id) else {
                 return;
             };
             entry.misses = entry.misses.saturating_add(1);
-            let goes_down = entry.misses >= DOWN_AFTER_MISSES && entry.known.state != Health::Down;
+            let goes_down =
+                entry.misses >= DOWN_AFTER_MISSES && entry.peer.state != PeerHealth::Down;
             goes_down.then(|| {
                 callboard_message::log::info!(id, "an agent doesn't answer any more");
-                entry.known.state = Health::Down;
-                entry.known.clone()
+                entry.peer.state = PeerHealth::Down;
+                entry.peer.clone()
             })
         };
-        self.keep_quietly(changed).await;
+        self.store_if_changed(changed).await;
     }
 
-    async fn keep_quietly(&self, changed: Option<Known>) {
+    async fn store_if_changed(&self, changed: Option<PeerAgent>) {
         if let Some(known) = changed
-            && let Err(failure) = keep(&*self.inner.notes, &known).await
+            && let Err(failure) = store_peer(&*self.inner.notes, &known).await
         {
-            callboard_message::log::warn!(id = known.id, %failure, "what is known of an agent can't be kept");
+            callboard_message::log::warn!(id = known.id, %failure, "failed to store an agent");
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    /// Goal: what may destroy something is known by what its tool says (MCP's hints, with their defaults), and only of tools
-    /// that are used from plain words. Method: rows.
-    #[test]
-    fn hints_are_heard() {
-        let text = json!({ "type": "object", "required": ["t"], "properties": { "t": { "type": "string" } } });
-        let two = json!({ "type": "object", "required": ["t", "u"], "properties": {} });
-        for (hints, schema, expect) in [
-            (json!({}), &text, false),
-            (json!({ "destructiveHint": true }), &text, true),
-            (
-                json!({ "destructiveHint": true, "readOnlyHint": false }),
-                &text,
-                true,
-            ),
-            (
-                json!({ "destructiveHint": false, "readOnlyHint": false }),
-                &text,
-                false,
-            ),
-            (json!({ "readOnlyHint": false }), &text, true),
-            (
-                json!({ "destructiveHint": true, "readOnlyHint": true }),
-                &text,
-                false,
-            ),
-            (json!({ "destructiveHint": "yes" }), &text, false),
-            (json!({ "destructiveHint": true }), &two, false),
-        ] {
-            let listed = json!({ "name": "drop", "annotations": hints, "inputSchema": schema, "tags": ["db"] });
-            let listed: RawObject = serde_json::from_value(listed).unwrap();
-            let tags = |skill: Option<SkillView>| {
-                skill.unwrap().tags.contains(&TAG_DESTRUCTIVE.to_owned())
-            };
-            assert_eq!(tags(bare_tool(&listed)), expect, "{hints}");
-            assert!(
-                !tags(skill_of_tool(&listed)),
-                "who converses decides for itself"
-            );
-        }
-    }
-}
+mod tests;

@@ -1,10 +1,12 @@
-//! The agents that an orchestrator knows: those declared, and those learned by connecting and by exchange. It is kept in notes
-//! (space [`DIRECTORY_SPACE`], an agent's id is its key), so it outlives the process.
+//! Registry of the agents an orchestrator can delegate to: declared ones of the topology, and
+//! discovered ones. It is kept in the key-value store (space [`DIRECTORY_SPACE`], key: agent id),
+//! so it survives restarts.
 //!
-//! What somebody else says of a third is hearsay. An agent is learned so only if its origin is on the operator's list or its
-//! card is signed by a key that the operator trusts; its card is fetched by us, from its own address, and must bear the name
-//! that was said; whoever isn't on this machine never names a place on it. At most [`EXCHANGE_AGENTS_MAX`] are taken at once,
-//! and nobody's id is given to another.
+//! Agents named by another agent (second-hand) are added only if the operator's list has their
+//! origin or a key trusted by the operator signs their card. The card is fetched directly from the
+//! named address and must have the stated name. Only agents on this machine may name addresses on
+//! it. At most [`EXCHANGE_AGENTS_MAX`] agents are added per exchange, and no agent gets an id that
+//! another one has.
 
 mod cache;
 mod discovery;
@@ -15,312 +17,333 @@ mod tests;
 use std::sync::Arc;
 
 use callboard_message::Failure;
-use callboard_runtime::{AgentRef, Notes, Patterns, System};
+use callboard_runtime::{AgentRef, KvStore, NamePatterns, System};
 use futures::future::{BoxFuture, join_all};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::decide::{AgentView, SkillView};
+use crate::decide::{PeerAgentView, SkillView};
 
-use cache::{Book, Entry};
-use sanitize::{is_here, place};
+use cache::{PeerCache, PeerEntry};
+use sanitize::{address_key, is_loopback};
 
 pub use discovery::{
-    CHECK_EVERY, CONNECT_WITHIN, DOWN_AFTER_MISSES, EXCHANGE_AGENTS_MAX, EXCHANGE_WITHIN,
-    USED_WITHIN, skill_of_tool,
+    CONNECT_TIMEOUT, DOWN_AFTER_MISSES, EXCHANGE_AGENTS_MAX, EXCHANGE_TIMEOUT,
+    HEALTH_CHECK_IDLE_MAX, HEALTH_CHECK_INTERVAL, skill_of_tool,
 };
-pub use sanitize::{ADDRESS_BYTES_MAX, AGENT_ID_BYTES_MAX, NAME_CHARS_MAX, SKILLS_KEPT_MAX};
+pub use sanitize::{ADDRESS_BYTES_MAX, AGENT_ID_BYTES_MAX, AGENT_NAME_CHARS_MAX, AGENT_SKILLS_MAX};
 
-/// The space of notes that the directory is kept in.
+/// Name of the key-value space in which the registry stores known agents.
 pub const DIRECTORY_SPACE: &str = "directory";
-/// Most agents that are known.
+/// Maximum number of known agents. Beyond it, new ones are rejected with `Overloaded`. Fixed.
 pub const KNOWN_AGENTS_MAX: usize = 1_000;
 
-/// What an agent's card says, fetched just now.
+/// Contents of a fetched agent card.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
-    /// Its name.
+pub struct FetchedCard {
+    /// Display name.
     pub name: String,
-    /// What it is.
+    /// Description.
     pub description: String,
-    /// What it can do.
+    /// Skills of the agent.
     pub skills: Vec<SkillView>,
 }
 
-/// Who named an address: what decides where it may lead, and whose card is believed there.
+/// Origin of an agent's address. It decides which networks may be reached and which agent cards are
+/// trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NamedBy {
-    /// Whoever runs this agent: it may lead anywhere.
+pub enum AddressSource {
+    /// The operator: any network may be reached.
     Operator,
-    /// Somebody else: it leads to the public internet, and to the networks that the operator named.
+    /// Another agent or principal: only the public internet and networks that the operator named
+    /// may be reached.
     Peer {
-        /// It may lead to this machine too: whoever named it is on it.
-        may_be_here: bool,
-        /// The card counts only with the signature of a key that the operator trusts.
+        /// Whether this machine may be reached too, because the peer is on it.
+        may_be_local: bool,
+        /// Whether the card needs a signature by a key that the operator trusts.
         must_be_signed: bool,
     },
 }
 
-/// How agents elsewhere are reached: this crate knows no protocol.
-pub trait Connect: Send + Sync + 'static {
+/// Connector to remote agents. It keeps this crate independent of wire protocols.
+pub trait AgentConnector: Send + Sync + 'static {
     /// Fetches the card of the agent at `url`.
     ///
     /// # Errors
-    /// `Denied` where the place may not be reached or the card isn't believed, else `Unavailable` or `TimedOut`.
-    fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>>;
+    /// `Denied` if the address may not be reached or the card isn't trusted, else `Unavailable` or
+    /// `TimedOut`.
+    fn fetch_card<'a>(
+        &'a self,
+        url: &'a Url,
+        by: AddressSource,
+    ) -> BoxFuture<'a, Result<FetchedCard, Failure>>;
 
-    /// Makes an agent of `system` that stands for the one at `url`. It isn't asked anything yet.
+    /// Creates a proxy in `system` for the agent at `url`, without contacting it.
     ///
     /// # Errors
-    /// Where it can't be reached as it would have to be.
-    fn open(&self, system: &System, url: &Url, by: NamedBy) -> Result<AgentRef, Failure>;
+    /// A failure if the address can't be used, for example because it may not be reached.
+    fn open(&self, system: &System, url: &Url, by: AddressSource) -> Result<AgentRef, Failure>;
 
-    /// Ends once what the agents that were opened had to end elsewhere has ended.
-    fn said_goodbye(&self) -> BoxFuture<'_, ()> {
+    /// Waits until remote work of closed proxies has ended.
+    fn drained(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }
 
-/// How an agent came to be known.
+/// Way in which an agent became known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Learned {
-    /// We connected to it.
+pub enum DiscoverySource {
+    /// This orchestrator connected to the agent.
     Connected,
-    /// Another agent named it.
+    /// Another agent named this agent in an exchange of known agents.
     Exchange,
-    /// Somebody told us.
+    /// The operator or a peer named the agent.
     Told,
-    /// The topology declares it.
+    /// The topology declares the agent.
     Declared,
 }
 
-/// Whether an agent answers, as far as is known.
+/// Reachability of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Health {
-    /// It does.
+pub enum PeerHealth {
+    /// The agent answered the latest health check.
     Up,
-    /// It doesn't.
+    /// The agent is unreachable.
     Down,
-    /// Nobody asked.
+    /// The agent's health hasn't been checked.
     Unknown,
 }
 
-/// An agent that is known.
+/// Known agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Known {
-    /// Its exact id here.
+pub struct PeerAgent {
+    /// Exact id in this registry.
     pub id: String,
-    /// Its name.
+    /// Display name.
     pub name: String,
-    /// Where it is; empty where it is declared.
+    /// Address; empty for a declared agent.
     pub url: String,
-    /// What it is.
+    /// Description.
     pub description: String,
-    /// What it can do.
+    /// Skills of the agent.
     pub skills: Vec<SkillView>,
-    /// How it came to be known.
-    pub learned: Learned,
-    /// Who named it, where that wasn't the operator.
+    /// Way in which the agent became known.
+    pub learned: DiscoverySource,
+    /// Id of the agent or principal that named this agent; `None` if the operator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// When it was heard of last, in milliseconds since 1970.
+    /// Time of the last sign of life, in milliseconds since the Unix epoch.
     pub seen_ms: u64,
-    /// Whether it answers.
-    pub state: Health,
+    /// Reachability of the agent.
+    pub state: PeerHealth,
 }
 
-/// What is taken on hearsay, and who we are.
+/// Options of a [`PeerRegistry`].
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct KnownOptions {
-    /// Our own id.
+pub struct PeerRegistryOptions {
+    /// Id of the orchestrator itself.
     pub id: String,
-    /// Our own name.
+    /// Display name of the orchestrator itself.
     pub name: String,
-    /// Patterns of origins, for example `https://*.example.com` or `http://localhost:*`: only what matches one, or is
-    /// signed, is learned second-hand.
-    pub allow: Vec<String>,
+    /// Patterns of origins whose agents may be added second-hand without a trusted signature, for
+    /// example `https://*.example.com` or `http://localhost:*`.
+    pub allowed_origins: Vec<String>,
 }
 
-/// The directory of one orchestrator. Clones are the same directory.
+/// Registry of one orchestrator's known agents. Clones share the registry.
 #[derive(derive_more::Debug, Clone)]
 #[debug("KnownAgents {{ of: {:?}, .. }}", inner.id)]
-pub struct KnownAgents {
-    inner: Arc<Inner>,
+pub struct PeerRegistry {
+    inner: Arc<RegistryInner>,
 }
 
-struct Inner {
+struct RegistryInner {
     system: System,
-    notes: Arc<dyn Notes>,
-    connect: Arc<dyn Connect>,
+    notes: Arc<dyn KvStore>,
+    connector: Arc<dyn AgentConnector>,
     id: String,
     name: String,
-    allow: Patterns<()>,
-    book: Mutex<Book>,
-    here: Mutex<Option<Here>>,
+    allowed_origins: NamePatterns<()>,
+    cache: Mutex<PeerCache>,
+    listen_address: Mutex<Option<ListenAddress>>,
 }
 
-/// Where we listen.
+/// Address at which this orchestrator is reachable.
 #[derive(Clone)]
-struct Here {
+struct ListenAddress {
     url: String,
     place: String,
     is_local: bool,
 }
 
-impl KnownAgents {
-    /// As `notes` has it.
+impl PeerRegistry {
+    /// Opens the registry and loads the known agents from `notes`.
     ///
     /// # Errors
-    /// The store's where it can't be read; `InvalidInput` for a pattern that isn't one.
+    /// Failures of the store; `InvalidInput` for an invalid origin pattern.
     pub async fn open(
         system: &System,
-        notes: Arc<dyn Notes>,
-        connect: Arc<dyn Connect>,
-        options: KnownOptions,
+        notes: Arc<dyn KvStore>,
+        connect: Arc<dyn AgentConnector>,
+        options: PeerRegistryOptions,
     ) -> Result<Self, Failure> {
-        let KnownOptions { id, name, allow } = options;
-        if let Some(wrong) = allow.iter().find(|pattern| !is_origin(pattern)) {
+        let PeerRegistryOptions {
+            id,
+            name,
+            allowed_origins: allow,
+        } = options;
+        if let Some(wrong) = allow.iter().find(|pattern| !is_origin_pattern(pattern)) {
             let why = "write an origin like `https://*.example.com` or `http://localhost:*`";
             return Err(Failure::invalid(format!(
                 "{wrong:?} is no pattern of origins: {why}"
             )));
         }
-        let book = Mutex::new(Book::read(&*notes).await?);
+        let cache = Mutex::new(PeerCache::load(&*notes).await?);
         let (system, allow, here) = (
             system.clone(),
             allow.into_iter().collect(),
             Mutex::default(),
         );
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(RegistryInner {
                 system,
                 notes,
-                connect,
+                connector: connect,
                 id,
                 name,
-                allow,
-                book,
-                here,
+                allowed_origins: allow,
+                cache,
+                listen_address: here,
             }),
         })
     }
 
-    /// Where we can be reached from now on, for those that we tell of us; `None`: nowhere. `is_local`: nobody who isn't on
-    /// this machine can reach us there, so those who do may name places on it.
-    pub fn listens(&self, url: Option<&str>, is_local: bool) {
-        let read = |url: &str| Some((url.to_owned(), place(&Url::parse(url).ok()?)));
-        let here = url.and_then(read).map(|(url, place)| Here {
+    /// Sets this orchestrator's own address, which is sent to other agents; `None` while it can't
+    /// be reached. `is_local` tells that only this machine can reach it; then other agents may name
+    /// addresses on this machine.
+    pub fn set_listen_address(&self, url: Option<&str>, is_local: bool) {
+        let read = |url: &str| Some((url.to_owned(), address_key(&Url::parse(url).ok()?)));
+        let here = url.and_then(read).map(|(url, place)| ListenAddress {
             url,
             place,
             is_local,
         });
-        *self.inner.here.lock() = here;
+        *self.inner.listen_address.lock() = here;
     }
 
-    /// An agent of the topology is one of them, under its id; what it can do is asked of it.
+    /// Adds an agent of the topology. Its skills are queried when they are needed.
     pub fn declare(&self, id: &str, agent: AgentRef) {
-        self.book().declare(id, agent);
+        self.lock_cache().declare(id, agent);
     }
 
-    /// All, by id.
-    pub fn list(&self) -> Vec<Known> {
-        self.book().all().map(|entry| entry.known.clone()).collect()
+    /// Returns all known agents, ordered by id.
+    pub fn list(&self) -> Vec<PeerAgent> {
+        self.lock_cache()
+            .iter()
+            .map(|entry| entry.peer.clone())
+            .collect()
     }
 
-    /// The one of exactly that id.
-    pub fn get(&self, id: &str) -> Option<Known> {
-        self.book().get(id).map(|entry| entry.known.clone())
+    /// Returns the agent with exactly this id.
+    pub fn get(&self, id: &str) -> Option<PeerAgent> {
+        self.lock_cache().get(id).map(|entry| entry.peer.clone())
     }
 
-    /// The agent itself, opened where that is needed.
+    /// Returns a reference to an agent, opening a proxy if needed.
     ///
     /// # Errors
-    /// `NotFound`; where it can't be reached as it would have to be, why.
-    pub async fn agent(&self, id: &str) -> Result<AgentRef, Failure> {
+    /// `NotFound` for an unknown id, or the failure of [`AgentConnector::open`].
+    pub async fn agent_ref(&self, id: &str) -> Result<AgentRef, Failure> {
         let known = {
-            let mut book = self.book();
-            let entry = book
+            let mut cache = self.lock_cache();
+            let entry = cache
                 .get_mut(id)
                 .ok_or_else(|| Failure::not_found("no agent of that id is known"))?;
-            entry.used = Some(Instant::now());
+            entry.last_used = Some(Instant::now());
             if let Some(agent) = &entry.agent {
                 return Ok(agent.clone());
             }
-            entry.known.clone()
+            entry.peer.clone()
         };
-        let Inner {
-            connect, system, ..
+        let RegistryInner {
+            connector: connect,
+            system,
+            ..
         } = &*self.inner;
-        let agent = connect.open(system, &url_of(&known)?, self.named_by(&known))?;
-        Ok(self.opened(id, agent))
+        let agent = connect.open(system, &agent_url(&known)?, self.address_source(&known))?;
+        Ok(self.register_opened(id, agent))
     }
 
-    /// Forgets one; whether it was known. Those of the topology stay.
+    /// Removes a discovered agent. Returns `false` if it isn't known or is declared by the
+    /// topology.
     ///
     /// # Errors
-    /// The store's.
+    /// Failures of the store.
     pub async fn forget(&self, id: &str) -> Result<bool, Failure> {
         if self
             .get(id)
-            .is_none_or(|known| known.learned == Learned::Declared)
+            .is_none_or(|known| known.learned == DiscoverySource::Declared)
         {
             return Ok(false);
         }
         self.inner.notes.remove(DIRECTORY_SPACE, id).await?;
-        let gone = self.book().remove(id);
+        let gone = self.lock_cache().remove(id);
         if let Some(agent) = gone.and_then(|entry| entry.agent) {
             agent.stop();
         }
         Ok(true)
     }
 
-    /// As deciders see them. Those of the topology are asked what they can do, at most now and then.
-    pub async fn view(&self) -> Vec<AgentView> {
+    /// Returns all known agents as deciders see them. Declared agents are asked for their skills
+    /// first, if their last description has expired.
+    pub async fn agent_views(&self) -> Vec<PeerAgentView> {
         self.describe_declared().await;
-        self.book().all().map(Entry::view).collect()
+        self.lock_cache().iter().map(PeerEntry::view).collect()
     }
 
-    /// Stops the agents that were opened, and ends once what they had to end elsewhere has ended. Nobody uses them after it.
+    /// Stops all opened proxies and waits until their remote work has ended. The registry must not
+    /// be used afterwards.
     pub async fn close(&self) {
-        let opened = self.book().close();
+        let opened = self.lock_cache().take_opened();
         opened.iter().for_each(AgentRef::stop);
-        join_all(opened.iter().map(AgentRef::ended)).await;
-        self.inner.connect.said_goodbye().await;
+        join_all(opened.iter().map(AgentRef::wait_for_exit)).await;
+        self.inner.connector.drained().await;
     }
 
-    /// Our own id.
+    /// Returns the id of the orchestrator itself.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
 
-    /// Our own name.
+    /// Returns the display name of the orchestrator itself.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Where we can be reached, while we listen.
+    /// Returns the address of the orchestrator itself, while it listens.
     pub fn url(&self) -> Option<String> {
-        self.here().map(|here| here.url)
+        self.listen_address().map(|here| here.url)
     }
 
-    fn here(&self) -> Option<Here> {
-        self.inner.here.lock().clone()
+    fn listen_address(&self) -> Option<ListenAddress> {
+        self.inner.listen_address.lock().clone()
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.inner.book.lock()
+    fn lock_cache(&self) -> MutexGuard<'_, PeerCache> {
+        self.inner.cache.lock()
     }
 
-    /// Takes an agent that was just made into use, and into the system's directory unless its name is taken there.
-    fn opened(&self, id: &str, agent: AgentRef) -> AgentRef {
-        let mut book = self.book();
-        match book.get_mut(id) {
-            // Somebody else was faster.
-            Some(Entry {
+    /// Registers a newly opened proxy in the cache, and in the system's directory if the id is free
+    /// there.
+    fn register_opened(&self, id: &str, agent: AgentRef) -> AgentRef {
+        let mut cache = self.lock_cache();
+        match cache.get_mut(id) {
+            // Another caller opened it first.
+            Some(PeerEntry {
                 agent: Some(there), ..
             }) => {
                 agent.stop();
@@ -330,7 +353,7 @@ impl KnownAgents {
                 if let Some(entry) = entry {
                     entry.agent = Some(agent.clone());
                 }
-                // In no group: only who knows the id finds it.
+                // No group: the agent is found only by its id.
                 let listed = self.inner.system.directory().register_in(id, &agent, []);
                 if listed.is_err() {
                     callboard_message::log::debug!(id, "another agent of this system has that id");
@@ -340,32 +363,35 @@ impl KnownAgents {
         }
     }
 
-    /// Whose word an agent's address is.
-    fn named_by(&self, known: &Known) -> NamedBy {
-        let is_hearsay = known.learned == Learned::Exchange || known.from.is_some();
+    /// Returns the origin of a known agent's address, by who named it.
+    fn address_source(&self, known: &PeerAgent) -> AddressSource {
+        let is_hearsay = known.learned == DiscoverySource::Exchange || known.from.is_some();
         match Url::parse(&known.url).ok().filter(|_| is_hearsay) {
-            None => NamedBy::Operator,
-            // It was judged when it was learned: what was here then may be here now.
-            Some(url) => self.peer(&url, is_here(&url)),
+            None => AddressSource::Operator,
+            // Local access was checked when the agent was added, so it isn't checked again.
+            Some(url) => self.peer_source(&url, is_loopback(&url)),
         }
     }
 
-    fn peer(&self, url: &Url, may_be_here: bool) -> NamedBy {
-        let is_allowed = self.inner.allow.has(&url.origin().ascii_serialization());
-        NamedBy::Peer {
-            may_be_here,
+    fn peer_source(&self, url: &Url, may_be_here: bool) -> AddressSource {
+        let is_allowed = self
+            .inner
+            .allowed_origins
+            .has(&url.origin().ascii_serialization());
+        AddressSource::Peer {
+            may_be_local: may_be_here,
             must_be_signed: !is_allowed,
         }
     }
 }
 
-fn url_of(known: &Known) -> Result<Url, Failure> {
+fn agent_url(known: &PeerAgent) -> Result<Url, Failure> {
     Url::parse(&known.url)
         .map_err(|_| Failure::unavailable("the agent's address is unknown: connect to it"))
 }
 
-/// Whether it may be a pattern of origins: scheme, host, perhaps port, and nothing behind.
-fn is_origin(pattern: &str) -> bool {
+/// Whether the text is an origin pattern: scheme, host and optional port, without a path.
+fn is_origin_pattern(pattern: &str) -> bool {
     let host = pattern
         .strip_prefix("http://")
         .or_else(|| pattern.strip_prefix("https://"));

@@ -1,102 +1,107 @@
-//! What agents say of themselves, made fit to be shown and to be decided by: one line each, of bounded length.
+//! Sanitizing of names, descriptions, skills and addresses from other agents: one line each, of
+//! bounded length.
 
 use callboard_message::Failure;
-use callboard_message::text::{cut_chars, fold, plain, words};
+use callboard_message::text::{cut_chars, fold, normalize, words};
 use url::{Host, Url};
 
 use crate::decide::limits::DESCRIPTION_CHARS_MAX;
-use crate::decide::{SkillView, TAG_DESTRUCTIVE};
+use crate::decide::{DESTRUCTIVE_TAG, SkillView};
 
-/// Longest name of an agent or skill, in characters.
-pub const NAME_CHARS_MAX: usize = 128;
-/// Most skills of an agent that are kept.
-pub const SKILLS_KEPT_MAX: usize = 64;
-/// Most tags, and most examples, of one skill.
-const WORDS_MAX: usize = 16;
-/// Id of the entry for skills that may destroy something and have ids that can't be shown.
-const UNSHOWN: &str = "unshown";
-/// Longest example, in characters.
+/// Maximum characters of an agent's or skill's name. Longer names are cut. Fixed.
+pub const AGENT_NAME_CHARS_MAX: usize = 128;
+/// Maximum skills kept of an agent. Further ones are dropped, harmless ones first. Fixed.
+pub const AGENT_SKILLS_MAX: usize = 64;
+/// Maximum entries of each list of a skill, such as tags and examples. Further entries are dropped.
+const SKILL_WORDS_MAX: usize = 16;
+/// Id of the placeholder that replaces destructive skills with unprintable ids.
+const HIDDEN_SKILL_ID: &str = "unshown";
+/// Maximum characters of a skill's example.
 const EXAMPLE_CHARS_MAX: usize = 200;
-/// Longest id of an agent, in bytes.
+/// Maximum bytes of an agent id. Fixed.
 pub const AGENT_ID_BYTES_MAX: usize = 64;
-/// Longest address, in bytes.
+/// Maximum bytes of an address. Longer ones are rejected with `InvalidInput`. Fixed.
 pub const ADDRESS_BYTES_MAX: usize = 2_048;
-/// Where a card is, behind an agent's address: the address with it and the one without are one.
-const CARDS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
-/// The id of an agent whose name has nothing that an id may have.
-const NAMELESS: &str = "agent";
+/// Well-known card paths. An address with such a path is the same as the one without it.
+const CARD_PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+/// Agent id if the name contains no usable character.
+const DEFAULT_AGENT_ID: &str = "agent";
 
-/// A name.
-pub(super) fn name(text: &str) -> String {
-    one_line(text, NAME_CHARS_MAX)
+/// Sanitizes the display name of an agent or skill: one line of at most [`AGENT_NAME_CHARS_MAX`]
+/// characters.
+pub(super) fn sanitize_name(text: &str) -> String {
+    sanitize_line(text, AGENT_NAME_CHARS_MAX)
 }
 
-/// A description.
-pub(super) fn description(text: &str) -> String {
-    one_line(text, DESCRIPTION_CHARS_MAX)
+/// Sanitizes the description of an agent or skill: one line of at most [`DESCRIPTION_CHARS_MAX`]
+/// characters.
+pub(super) fn sanitize_description(text: &str) -> String {
+    sanitize_line(text, DESCRIPTION_CHARS_MAX)
 }
 
-/// Skills. An id is exact, so one that can't be shown as it is isn't kept. That something may be destroyed is kept where other
-/// tags and skills are left out: of skills that aren't kept, as one skill [`UNSHOWN`] in their stead.
-pub(super) fn skills(all: Vec<SkillView>) -> Vec<SkillView> {
-    let fits =
-        |skill: &SkillView| !skill.id.is_empty() && one_line(&skill.id, NAME_CHARS_MAX) == skill.id;
+/// Sanitizes the skills of an agent. Skills with unprintable ids are dropped, because ids must be
+/// exact. Destructive skills survive all limits; those with unprintable ids are replaced by one
+/// skill [`HIDDEN_SKILL_ID`].
+pub(super) fn sanitize_skills(all: Vec<SkillView>) -> Vec<SkillView> {
+    let fits = |skill: &SkillView| {
+        !skill.id.is_empty() && sanitize_line(&skill.id, AGENT_NAME_CHARS_MAX) == skill.id
+    };
     let some = |words: Vec<String>, chars_max: usize| -> Vec<String> {
         let some = words
             .iter()
-            .map(|word| one_line(word, chars_max))
+            .map(|word| sanitize_line(word, chars_max))
             .filter(|word| !word.is_empty());
-        some.take(WORDS_MAX).collect()
+        some.take(SKILL_WORDS_MAX).collect()
     };
     let shown = |skill: SkillView| {
         let destroys = skill.is_destructive();
         let mut shown = SkillView {
-            name: name(&skill.name),
-            description: description(&skill.description),
-            tags: some(skill.tags, NAME_CHARS_MAX),
+            name: sanitize_name(&skill.name),
+            description: sanitize_description(&skill.description),
+            tags: some(skill.tags, AGENT_NAME_CHARS_MAX),
             examples: some(skill.examples, EXAMPLE_CHARS_MAX),
-            input_modes: some(skill.input_modes, NAME_CHARS_MAX),
-            output_modes: some(skill.output_modes, NAME_CHARS_MAX),
-            security: some(skill.security, NAME_CHARS_MAX),
+            input_modes: some(skill.input_modes, AGENT_NAME_CHARS_MAX),
+            output_modes: some(skill.output_modes, AGENT_NAME_CHARS_MAX),
+            security: some(skill.security, AGENT_NAME_CHARS_MAX),
             id: skill.id,
         };
         if destroys && !shown.is_destructive() {
             shown.tags.pop();
-            shown.tags.push(TAG_DESTRUCTIVE.to_owned());
+            shown.tags.push(DESTRUCTIVE_TAG.to_owned());
         }
         shown
     };
     let (mut all, unfit): (Vec<SkillView>, Vec<SkillView>) = all.into_iter().partition(fits);
     if unfit.iter().any(SkillView::is_destructive) {
-        let tags = vec![TAG_DESTRUCTIVE.to_owned()];
+        let tags = vec![DESTRUCTIVE_TAG.to_owned()];
         all.push(SkillView {
-            id: UNSHOWN.to_owned(),
-            name: UNSHOWN.to_owned(),
+            id: HIDDEN_SKILL_ID.to_owned(),
+            name: HIDDEN_SKILL_ID.to_owned(),
             tags,
             ..SkillView::default()
         });
     }
-    if all.len() > SKILLS_KEPT_MAX {
+    if all.len() > AGENT_SKILLS_MAX {
         all.sort_by_key(|skill| !skill.is_destructive());
     }
-    all.into_iter().take(SKILLS_KEPT_MAX).map(shown).collect()
+    all.into_iter().take(AGENT_SKILLS_MAX).map(shown).collect()
 }
 
-fn one_line(text: &str, chars_max: usize) -> String {
-    // Nobody reads what is behind this; what is left out may be long.
+fn sanitize_line(text: &str, chars_max: usize) -> String {
+    // Bounds the work for very long input.
     let begin = cut_chars(text, chars_max * 4);
-    let line = plain(begin)
+    let line = normalize(begin)
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
     cut_chars(&line, chars_max).trim_end().to_owned()
 }
 
-/// An address in any form that people write: `localhost:8080`, a URL, a card's URL.
+/// Parses an address as people write it: `localhost:8080`, a URL, or a card's URL.
 ///
 /// # Errors
-/// `InvalidInput` where it is none.
-pub(super) fn address(written: &str) -> Result<Url, Failure> {
+/// `InvalidInput` if it isn't an address.
+pub(super) fn parse_address(written: &str) -> Result<Url, Failure> {
     let none = || {
         Failure::invalid(
             "not an address: write HOST:PORT or an http or https URL, without user and password",
@@ -125,14 +130,15 @@ pub(super) fn address(written: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// What two addresses of one agent have in common: this machine's names are one, and a card is where its agent is.
-pub(super) fn place(url: &Url) -> String {
+/// Returns the normalized form of an agent's address, which is the same for all its spellings:
+/// loopback names are equal, and card paths are removed.
+pub(super) fn address_key(url: &Url) -> String {
     let host = match url.host() {
-        _ if is_here(url) => "localhost".to_owned(),
+        _ if is_loopback(url) => "localhost".to_owned(),
         Some(host) => host.to_string(),
         None => String::new(),
     };
-    let path = CARDS
+    let path = CARD_PATHS
         .iter()
         .find_map(|card| url.path().strip_suffix(card))
         .unwrap_or(url.path());
@@ -143,8 +149,8 @@ pub(super) fn place(url: &Url) -> String {
     format!("{scheme}://{host}:{port}{}", path.trim_end_matches('/'))
 }
 
-/// Whether it is on this machine.
-pub(super) fn is_here(url: &Url) -> bool {
+/// Whether the address is on this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.to_canonical().is_loopback(),
@@ -155,22 +161,23 @@ pub(super) fn is_here(url: &Url) -> bool {
     }
 }
 
-/// An agent's id made of its name: `Agent Two` is `agent-two`.
-pub(super) fn slug(name: &str) -> String {
+/// Derives an agent id from a name: `Agent Two` becomes `agent-two`.
+pub(super) fn agent_id_from_name(name: &str) -> String {
     let folded = fold(name);
     let ascii = words(&folded).filter(|word| word.is_ascii());
     let mut slug = ascii.collect::<Vec<_>>().join("-");
     slug.truncate(AGENT_ID_BYTES_MAX);
     let slug = slug.trim_end_matches('-');
     if slug.is_empty() {
-        NAMELESS.to_owned()
+        DEFAULT_AGENT_ID.to_owned()
     } else {
         slug.to_owned()
     }
 }
 
-/// Whether a stranger may name an agent so.
-pub(super) fn is_id(id: &str) -> bool {
+/// Whether the id is allowed for an agent: ASCII letters, digits, `-`, `_` and `.`, beginning with
+/// a letter or digit, at most [`AGENT_ID_BYTES_MAX`] bytes.
+pub(super) fn is_agent_id(id: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     id.len() <= AGENT_ID_BYTES_MAX
         && id.bytes().all(fits)
@@ -181,17 +188,22 @@ pub(super) fn is_id(id: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Goal: what strangers write takes one line of bounded length. Method: line breaks, invisible characters, one more than
-    /// the most of each.
+    /// Goal: texts by other agents become one line of bounded length. Method: line breaks,
+    /// invisible characters, one more than each maximum.
     #[test]
     fn strangers_are_cut_short() {
-        assert_eq!(name("Agent\n\u{200b}Two\u{1b}[2J"), "Agent Two [2J");
         assert_eq!(
-            name(&"é".repeat(NAME_CHARS_MAX + 1)).chars().count(),
-            NAME_CHARS_MAX
+            sanitize_name("Agent\n\u{200b}Two\u{1b}[2J"),
+            "Agent Two [2J"
         );
         assert_eq!(
-            description(&"a".repeat(DESCRIPTION_CHARS_MAX + 1)).len(),
+            sanitize_name(&"é".repeat(AGENT_NAME_CHARS_MAX + 1))
+                .chars()
+                .count(),
+            AGENT_NAME_CHARS_MAX
+        );
+        assert_eq!(
+            sanitize_description(&"a".repeat(DESCRIPTION_CHARS_MAX + 1)).len(),
             DESCRIPTION_CHARS_MAX
         );
         let skill = |id: &str| SkillView {
@@ -199,28 +211,28 @@ mod tests {
             tags: vec!["t".into(); 17],
             ..SkillView::default()
         };
-        let kept = skills(vec![skill("a b"), skill(""), skill("x\ny"), skill(" z")]);
+        let kept = sanitize_skills(vec![skill("a b"), skill(""), skill("x\ny"), skill(" z")]);
         assert_eq!(
             kept.iter().map(|skill| &*skill.id).collect::<Vec<_>>(),
             ["a b"]
         );
         assert_eq!(kept[0].tags.len(), 16);
         assert_eq!(
-            skills(vec![skill("a"); SKILLS_KEPT_MAX + 1]).len(),
-            SKILLS_KEPT_MAX
+            sanitize_skills(vec![skill("a"); AGENT_SKILLS_MAX + 1]).len(),
+            AGENT_SKILLS_MAX
         );
     }
 
-    /// Goal: what may destroy something is known however much a stranger says. Method: the tag behind more tags than are kept,
-    /// of a skill behind more skills than are kept.
+    /// Goal: destructive skills are kept regardless of the amount of other text. Method: the tag
+    /// after more tags than are kept, of a skill after more skills than are kept.
     #[test]
     fn what_destroys_is_kept() {
         let tame = |nth: usize| SkillView {
             id: format!("s{nth}"),
             ..SkillView::default()
         };
-        let mut all: Vec<_> = (0..SKILLS_KEPT_MAX).map(tame).collect();
-        let tags = (0..WORDS_MAX)
+        let mut all: Vec<_> = (0..AGENT_SKILLS_MAX).map(tame).collect();
+        let tags = (0..SKILL_WORDS_MAX)
             .map(|nth| format!("t{nth}"))
             .chain(["destructive".to_owned()])
             .collect();
@@ -229,16 +241,16 @@ mod tests {
             tags,
             ..SkillView::default()
         });
-        let kept = skills(all);
+        let kept = sanitize_skills(all);
         assert_eq!(
             (kept.len(), kept[0].tags.len()),
-            (SKILLS_KEPT_MAX, WORDS_MAX)
+            (AGENT_SKILLS_MAX, SKILL_WORDS_MAX)
         );
         assert!(kept[0].id == "wipe" && kept[0].is_destructive());
     }
 
-    /// Goal: that something may be destroyed is known of skills whose ids can't be shown. Method: one alone, one behind as many
-    /// harmless skills as are kept, and one that destroys nothing.
+    /// Goal: destructive skills with unprintable ids are represented. Method: one alone, one after
+    /// as many harmless skills as are kept, and a harmless one.
     #[test]
     fn what_destroys_unshown_is_known() {
         let skill = |id: &str, tag: &str| SkillView {
@@ -246,28 +258,28 @@ mod tests {
             tags: vec![tag.into()],
             ..SkillView::default()
         };
-        let wipe = || skill("wi\u{200b}pe", TAG_DESTRUCTIVE);
-        let kept = skills(vec![wipe(), wipe()]);
+        let wipe = || skill("wi\u{200b}pe", DESTRUCTIVE_TAG);
+        let kept = sanitize_skills(vec![wipe(), wipe()]);
         assert!(
-            matches!(&kept[..], [only] if only.id == UNSHOWN && only.is_destructive()),
+            matches!(&kept[..], [only] if only.id == HIDDEN_SKILL_ID && only.is_destructive()),
             "{kept:?}"
         );
-        let mut all: Vec<_> = (0..SKILLS_KEPT_MAX)
+        let mut all: Vec<_> = (0..AGENT_SKILLS_MAX)
             .map(|nth| skill(&format!("s{nth}"), "tame"))
             .collect();
         all.push(wipe());
-        let kept = skills(all);
+        let kept = sanitize_skills(all);
         assert_eq!(
             (
                 kept.len(),
                 kept.iter().filter(|skill| skill.is_destructive()).count()
             ),
-            (SKILLS_KEPT_MAX, 1)
+            (AGENT_SKILLS_MAX, 1)
         );
-        assert!(skills(vec![skill("lo\u{200b}ok", "tame")]).is_empty());
+        assert!(sanitize_skills(vec![skill("lo\u{200b}ok", "tame")]).is_empty());
     }
 
-    /// Goal: what people write is an address, and nothing else is. Method: rows.
+    /// Goal: common notations of addresses are parsed, and other texts rejected. Method: rows.
     #[test]
     fn addresses_are_read() {
         for (written, url) in [
@@ -276,7 +288,7 @@ mod tests {
             ("agents.example", "http://agents.example/"),
             ("https://agents.example/a2a#x", "https://agents.example/a2a"),
         ] {
-            assert_eq!(address(written).unwrap().as_str(), url);
+            assert_eq!(parse_address(written).unwrap().as_str(), url);
         }
         for none in [
             "",
@@ -287,16 +299,17 @@ mod tests {
             "http://a:99999",
             "::",
         ] {
-            assert!(address(none).is_err(), "{none:?}");
+            assert!(parse_address(none).is_err(), "{none:?}");
         }
-        assert!(address(&"a".repeat(ADDRESS_BYTES_MAX)).is_ok());
-        assert!(address(&"a".repeat(ADDRESS_BYTES_MAX + 1)).is_err());
+        assert!(parse_address(&"a".repeat(ADDRESS_BYTES_MAX)).is_ok());
+        assert!(parse_address(&"a".repeat(ADDRESS_BYTES_MAX + 1)).is_err());
     }
 
-    /// Goal: an agent is known once, however its address is written. Method: spellings of one place, and others.
+    /// Goal: all notations of an agent's address have one normalized form. Method: notations of one
+    /// address, and others.
     #[test]
     fn one_place_has_many_spellings() {
-        let of = |written: &str| place(&address(written).unwrap());
+        let of = |written: &str| address_key(&parse_address(written).unwrap());
         for same in [
             "127.0.0.1:8080",
             "http://[::1]:8080/",
@@ -313,8 +326,8 @@ mod tests {
             assert_ne!(of(other), of("localhost:8080"), "{other}");
         }
         assert!(
-            is_here(&address("http://a.localhost").unwrap())
-                && !is_here(&address("localhost.example").unwrap())
+            is_loopback(&parse_address("http://a.localhost").unwrap())
+                && !is_loopback(&parse_address("localhost.example").unwrap())
         );
     }
 
@@ -327,18 +340,19 @@ mod tests {
             ("天気", "agent"),
             ("", "agent"),
         ] {
-            assert_eq!(slug(name), id);
-            assert!(is_id(id));
+            assert_eq!(agent_id_from_name(name), id);
+            assert!(is_agent_id(id));
         }
         assert_eq!(
-            slug(&"a".repeat(AGENT_ID_BYTES_MAX + 1)).len(),
+            agent_id_from_name(&"a".repeat(AGENT_ID_BYTES_MAX + 1)).len(),
             AGENT_ID_BYTES_MAX
         );
         assert!(
-            is_id(&"a".repeat(AGENT_ID_BYTES_MAX)) && !is_id(&"a".repeat(AGENT_ID_BYTES_MAX + 1))
+            is_agent_id(&"a".repeat(AGENT_ID_BYTES_MAX))
+                && !is_agent_id(&"a".repeat(AGENT_ID_BYTES_MAX + 1))
         );
         for no in ["", "-a", ".", "a b", "a/b", "é"] {
-            assert!(!is_id(no), "{no:?}");
+            assert!(!is_agent_id(no), "{no:?}");
         }
     }
 }

@@ -2,19 +2,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use callboard_message::surface::{CallTool, ListTools};
+use callboard_message::capabilities::{CallTool, ListTools};
 use callboard_message::{FailureKind, RawObject, ToolResult};
-use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, Cx, Handlers, MemoryNotes, SyncHandler};
+use callboard_runtime::testkit::run_with_paused_time;
+use callboard_runtime::{Agent, Context, Handlers, MemoryKvStore, SyncHandler};
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A world of agents elsewhere: what their cards say, what they answer, and who was looked at.
+/// Scripted remote agents: their cards and answers, and a log of fetched cards.
 #[derive(Default)]
 struct Elsewhere {
     there: Mutex<HashMap<String, Place>>,
-    looks: Mutex<Vec<(String, NamedBy)>>,
+    looks: Mutex<Vec<(String, AddressSource)>>,
     opened: AtomicU32,
 }
 
@@ -48,8 +48,12 @@ impl Elsewhere {
     }
 }
 
-impl Connect for Elsewhere {
-    fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
+impl AgentConnector for Elsewhere {
+    fn fetch_card<'a>(
+        &'a self,
+        url: &'a Url,
+        by: AddressSource,
+    ) -> BoxFuture<'a, Result<FetchedCard, Failure>> {
         Box::pin(async move {
             self.looks.lock().push((url.to_string(), by));
             if url.host_str() == Some("silent.example") {
@@ -60,7 +64,7 @@ impl Connect for Elsewhere {
                 .ok_or_else(|| Failure::unavailable("nobody is there"))?;
             if matches!(
                 by,
-                NamedBy::Peer {
+                AddressSource::Peer {
                     must_be_signed: true,
                     ..
                 }
@@ -77,7 +81,7 @@ impl Connect for Elsewhere {
                 .iter()
                 .flat_map(|_| [skill("list_agents"), skill("remember_agent")])
                 .collect();
-            Ok(Seen {
+            Ok(FetchedCard {
                 name: place.name,
                 description: "Does\nthings".into(),
                 skills,
@@ -85,7 +89,7 @@ impl Connect for Elsewhere {
         })
     }
 
-    fn open(&self, system: &System, url: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, system: &System, url: &Url, _: AddressSource) -> Result<AgentRef, Failure> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let exchange = self
             .at(url.as_str())
@@ -98,7 +102,7 @@ impl Connect for Elsewhere {
     }
 }
 
-/// Answers `list_agents` as it was told to, and keeps what it is told of others.
+/// Agent that answers `list_agents` with a fixed list and records the agents it is told of.
 struct Teacher {
     exchange: Value,
     told: Vec<Value>,
@@ -115,7 +119,7 @@ impl Agent for Teacher {
 }
 
 impl SyncHandler<CallTool> for Teacher {
-    fn handle(&mut self, message: CallTool, _: &mut Cx) -> Result<ToolResult, Failure> {
+    fn handle(&mut self, message: CallTool, _: &mut Context) -> Result<ToolResult, Failure> {
         match message.0.text("name").as_deref() {
             Some("list_agents") => Ok(ToolResult::text(self.exchange.to_string())),
             _ => {
@@ -128,9 +132,9 @@ impl SyncHandler<CallTool> for Teacher {
 }
 
 impl SyncHandler<ListTools> for Teacher {
-    fn handle(&mut self, _: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListTools, _: &mut Context) -> Result<RawObject, Failure> {
         let tool = json!({ "name": "forecast", "title": "Forecast", "description": "Tells\nthe weather", "tags": ["rain"] });
-        Ok(RawObject::of("tools", json!([tool])))
+        Ok(RawObject::single("tools", json!([tool])))
     }
 }
 
@@ -138,29 +142,29 @@ const LOCAL: &[&str] = &["http://localhost:*"];
 
 async fn open(
     system: &System,
-    notes: &Arc<dyn Notes>,
+    notes: &Arc<dyn KvStore>,
     elsewhere: &Arc<Elsewhere>,
     allow: &[&str],
-) -> KnownAgents {
-    let options = KnownOptions {
+) -> PeerRegistry {
+    let options = PeerRegistryOptions {
         id: "bidirectional-agent".into(),
         name: "Agent One".into(),
-        allow: allow.iter().map(|pattern| (*pattern).to_owned()).collect(),
+        allowed_origins: allow.iter().map(|pattern| (*pattern).to_owned()).collect(),
     };
-    KnownAgents::open(system, notes.clone(), elsewhere.clone(), options)
+    PeerRegistry::open(system, notes.clone(), elsewhere.clone(), options)
         .await
         .unwrap()
 }
 
-fn notes() -> Arc<dyn Notes> {
-    Arc::new(MemoryNotes::default())
+fn notes() -> Arc<dyn KvStore> {
+    Arc::new(MemoryKvStore::default())
 }
 
-fn ids(known: &KnownAgents) -> Vec<String> {
+fn ids(known: &PeerRegistry) -> Vec<String> {
     known.list().into_iter().map(|known| known.id).collect()
 }
 
-/// What an agent says of itself and of these.
+/// Builds an exchange answer: the agent's own id and the agents it knows.
 fn knows(id: &str, others: &[(&str, &str, &str)]) -> Option<Value> {
     let agents: Vec<_> = others
         .iter()
@@ -169,16 +173,17 @@ fn knows(id: &str, others: &[(&str, &str, &str)]) -> Option<Value> {
     Some(json!({ "self": { "id": id, "name": "whatever" }, "agents": agents }))
 }
 
-/// A test with a world elsewhere; the system is shut down after it.
+/// Runs a test with scripted remote agents, and shuts the system down after it.
 fn with_elsewhere(test: impl AsyncFnOnce(&System, Arc<Elsewhere>)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         test(system, Arc::default()).await;
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
-/// Goal: who connects to one agent knows its agents too, under the ids that they go by, also after a restart. Method: two
-/// agents elsewhere, the second known to the first; another directory on the same notes.
+/// Goal: connecting to an agent also adds the agents it knows, under their own ids, and both
+/// survive a restart. Method: two remote agents, the second known to the first; a second registry
+/// on the same store.
 #[test]
 fn connecting_shares_directories() {
     with_elsewhere(async |system, elsewhere| {
@@ -201,11 +206,15 @@ fn connecting_shares_directories() {
         let notes = notes();
         let known = open(system, &notes, &elsewhere, LOCAL).await;
         assert!(known.list().is_empty());
-        known.listens(Some("http://localhost:4200/"), true);
+        known.set_listen_address(Some("http://localhost:4200/"), true);
         let two = known.connect("localhost:4201").await.unwrap();
         assert_eq!(
             (&*two.id, &*two.name, two.learned),
-            ("bidirectional-agent-2", "Agent Two", Learned::Connected)
+            (
+                "bidirectional-agent-2",
+                "Agent Two",
+                DiscoverySource::Connected
+            )
         );
         assert_eq!(two.description, "Does things");
         assert_eq!(
@@ -215,7 +224,7 @@ fn connecting_shares_directories() {
         let three = known.get("bidirectional-agent-3").unwrap();
         assert_eq!(
             (three.learned, three.from.as_deref()),
-            (Learned::Exchange, Some("bidirectional-agent-2"))
+            (DiscoverySource::Exchange, Some("bidirectional-agent-2"))
         );
         assert_eq!(
             elsewhere.opened.load(Ordering::Relaxed),
@@ -223,7 +232,7 @@ fn connecting_shares_directories() {
             "the third is only looked at"
         );
         let told = known
-            .agent("bidirectional-agent-2")
+            .agent_ref("bidirectional-agent-2")
             .await
             .unwrap()
             .observe()
@@ -243,9 +252,9 @@ fn connecting_shares_directories() {
             again.get("bidirectional-agent-2").unwrap().name,
             "Agent Two"
         );
-        assert!(again.agent("bidirectional-agent-3").await.is_ok());
+        assert!(again.agent_ref("bidirectional-agent-3").await.is_ok());
         assert_eq!(
-            again.agent("agent two").await.unwrap_err().kind,
+            again.agent_ref("agent two").await.unwrap_err().kind,
             FailureKind::NotFound,
             "ids are exact"
         );
@@ -257,8 +266,9 @@ fn connecting_shares_directories() {
     });
 }
 
-/// Goal: hostile teachers teach nothing, and nobody is even looked at for them. Method: one that isn't here and names places
-/// here, a metadata service, ids of others, 65 agents; one here whose pupils aren't on the list, or have other names.
+/// Goal: malicious agents can't add others, and their suggestions aren't even contacted. Method: a
+/// remote agent that names local addresses, a metadata service, other agents' ids, and 65 agents; a
+/// listed one whose suggestions aren't on the list or have other names.
 #[test]
 fn hostile_teachers_teach_nothing() {
     with_elsewhere(async |system, elsewhere| {
@@ -295,7 +305,7 @@ fn hostile_teachers_teach_nothing() {
         assert_eq!(ids(&known), ["clinic", "teacher"]);
         assert_eq!(elsewhere.looked_at(), ["https://teacher.example/"]);
 
-        // What isn't on the list has to be signed; the one who connects sees to that.
+        // Unlisted origins need a signature, which the connector checks.
         elsewhere.put("http://169.254.169.254/", "Metadata", None);
         let metadata = [
             ("metadata", "Metadata", "http://169.254.169.254"),
@@ -309,8 +319,8 @@ fn hostile_teachers_teach_nothing() {
         );
         known.connect("https://teacher.example").await.unwrap();
         assert_eq!(ids(&known), ["clinic", "teacher"]);
-        let must = NamedBy::Peer {
-            may_be_here: false,
+        let must = AddressSource::Peer {
+            may_be_local: false,
             must_be_signed: true,
         };
         assert!(
@@ -350,7 +360,8 @@ fn hostile_teachers_teach_nothing() {
     });
 }
 
-/// Goal: an id is one agent's. Method: two agents that go by one id, one that goes by ours, one without id; the same again.
+/// Goal: an id belongs to one agent. Method: two agents with the same id, one with our own id, one
+/// with an invalid id; the same again.
 #[test]
 fn ids_are_nobody_elses() {
     with_elsewhere(async |system, elsewhere| {
@@ -392,7 +403,7 @@ fn ids_are_nobody_elses() {
                 );
             }
         }
-        known.listens(Some("http://localhost:5/"), true);
+        known.set_listen_address(Some("http://localhost:5/"), true);
         assert_eq!(
             known.connect("[::1]:5").await.unwrap_err().kind,
             FailureKind::InvalidInput,
@@ -401,7 +412,8 @@ fn ids_are_nobody_elses() {
     });
 }
 
-/// Goal: what others tell of an agent is hearsay, what the operator tells isn't. Method: each, with and without the list.
+/// Goal: agents named by others are second-hand, those named by the operator aren't. Method: each,
+/// with and without the list.
 #[test]
 fn being_told_is_hearsay() {
     with_elsewhere(async |system, elsewhere| {
@@ -419,12 +431,12 @@ fn being_told_is_hearsay() {
             .unwrap();
         assert_eq!(
             (&*two.id, two.from.as_deref(), two.learned),
-            ("second", Some("peer"), Learned::Told)
+            ("second", Some("peer"), DiscoverySource::Told)
         );
         assert_eq!(
-            known.named_by(&two),
-            NamedBy::Peer {
-                may_be_here: false,
+            known.address_source(&two),
+            AddressSource::Peer {
+                may_be_local: false,
                 must_be_signed: false
             }
         );
@@ -438,7 +450,7 @@ fn being_told_is_hearsay() {
             .await
             .unwrap();
         assert_eq!((&*one.id, one.from.as_deref()), ("one", None));
-        assert_eq!(known.named_by(&one), NamedBy::Operator);
+        assert_eq!(known.address_source(&one), AddressSource::Operator);
         let looks = elsewhere.looked_at().len();
         assert_eq!(
             known
@@ -453,7 +465,8 @@ fn being_told_is_hearsay() {
     });
 }
 
-/// Goal: an agent that goes away is down after two misses in a row, and up at its first answer. Method: it comes and goes.
+/// Goal: an agent is down after two missed health checks in a row, and up at its first answer.
+/// Method: an agent that disappears and returns.
 #[test]
 fn health_is_noticed() {
     with_elsewhere(async |system, elsewhere| {
@@ -462,38 +475,42 @@ fn health_is_noticed() {
         known.connect("localhost:1").await.unwrap();
         let state = || known.get("one").unwrap().state;
         elsewhere.there.lock().clear();
-        known.check_all().await;
-        assert_eq!(state(), Health::Up, "once is chance");
-        known.check_all().await;
-        assert_eq!(state(), Health::Down);
-        assert!(!known.view().await[0].is_up);
+        known.check_all_health().await;
+        assert_eq!(state(), PeerHealth::Up, "once is chance");
+        known.check_all_health().await;
+        assert_eq!(state(), PeerHealth::Down);
+        assert!(!known.agent_views().await[0].is_up);
         elsewhere.put("http://localhost:1/", "One, renamed", None);
         let ending = tokio_util::sync::CancellationToken::new();
-        let checking = known.keep_checking(ending.clone());
-        // Paused time: as long as one pause may be at most.
+        let checking = known.run_health_checks(ending.clone());
+        // Paused time: the maximum length of one pause.
         assert!(
-            tokio::time::timeout(CHECK_EVERY.mul_f32(1.5), checking)
+            tokio::time::timeout(HEALTH_CHECK_INTERVAL.mul_f32(1.5), checking)
                 .await
                 .is_err()
         );
         assert_eq!(
             (state(), &*known.get("one").unwrap().name),
-            (Health::Up, "One, renamed")
+            (PeerHealth::Up, "One, renamed")
         );
         let looks = elsewhere.looked_at().len();
-        tokio::time::sleep(USED_WITHIN).await;
+        tokio::time::sleep(HEALTH_CHECK_IDLE_MAX).await;
         assert!(
-            tokio::time::timeout(CHECK_EVERY * 5, known.keep_checking(ending.clone()))
-                .await
-                .is_err()
+            tokio::time::timeout(
+                HEALTH_CHECK_INTERVAL * 5,
+                known.run_health_checks(ending.clone())
+            )
+            .await
+            .is_err()
         );
         assert_eq!(elsewhere.looked_at().len(), looks, "nobody used it");
         ending.cancel();
-        known.keep_checking(ending).await;
+        known.run_health_checks(ending).await;
     });
 }
 
-/// Goal: agents of the topology are known by what they say they can do. Method: one that lists its tools, seen by deciders.
+/// Goal: declared agents are known by the tools they list. Method: one that lists its tools, as
+/// deciders see it.
 #[test]
 fn declared_agents_say_what_they_can_do() {
     with_elsewhere(async |system, elsewhere| {
@@ -503,7 +520,7 @@ fn declared_agents_say_what_they_can_do() {
             told: Vec::new(),
         });
         known.declare("weather", agent.clone());
-        let view = known.view().await;
+        let view = known.agent_views().await;
         assert!(view[0].is_up && view[0].id == "weather");
         let expected = SkillView {
             id: "forecast".into(),
@@ -513,19 +530,20 @@ fn declared_agents_say_what_they_can_do() {
             ..SkillView::default()
         };
         assert_eq!(view[0].skills, [expected]);
-        assert_eq!(known.agent("weather").await.unwrap(), agent);
+        assert_eq!(known.agent_ref("weather").await.unwrap(), agent);
         assert!(
             !known.forget("weather").await.unwrap(),
             "it is the topology's"
         );
         agent.stop();
-        agent.ended().await;
+        agent.wait_for_exit().await;
         tokio::time::sleep(Duration::from_secs(61)).await;
-        assert!(!known.view().await[0].is_up);
+        assert!(!known.agent_views().await[0].is_up);
     });
 }
 
-/// Goal: nobody is waited for without end. Method: a silent agent, connected to, and named by another; time is paused.
+/// Goal: no agent is waited for indefinitely. Method: a silent agent, connected to directly, and
+/// named by another; paused time.
 #[test]
 fn the_silent_are_not_waited_for() {
     with_elsewhere(async |system, elsewhere| {
@@ -539,7 +557,7 @@ fn the_silent_are_not_waited_for() {
                 .kind,
             FailureKind::TimedOut
         );
-        assert_eq!(began.elapsed(), CONNECT_WITHIN);
+        assert_eq!(began.elapsed(), CONNECT_TIMEOUT);
         let silent = ("silent", "Silent", "https://silent.example");
         elsewhere.put(
             "https://teacher.example/",
@@ -550,18 +568,18 @@ fn the_silent_are_not_waited_for() {
         known.connect("https://teacher.example").await.unwrap();
         assert_eq!(
             (ids(&known), began.elapsed()),
-            (vec!["teacher".to_owned()], EXCHANGE_WITHIN)
+            (vec!["teacher".to_owned()], EXCHANGE_TIMEOUT)
         );
     });
 }
 
-/// Goal: limits hold. Method: one agent more than can be known; a pattern that is none; a note that is none.
+/// Goal: limits hold. Method: one agent too many; an invalid pattern; an invalid stored entry.
 #[test]
 fn limits_hold() {
     with_elsewhere(async |system, elsewhere| {
         let notes = notes();
         for nth in 1..KNOWN_AGENTS_MAX {
-            let body = RawObject::of("url", format!("http://localhost/{nth}"));
+            let body = RawObject::single("url", format!("http://localhost/{nth}"));
             notes
                 .put(DIRECTORY_SPACE, &format!("a{nth}"), body, None)
                 .await
@@ -571,7 +589,7 @@ fn limits_hold() {
             .put(
                 DIRECTORY_SPACE,
                 "zz",
-                RawObject::of("name", "no address"),
+                RawObject::single("name", "no address"),
                 None,
             )
             .await
@@ -591,11 +609,12 @@ fn limits_hold() {
             "it is known already"
         );
         for no in ["localhost", "http://", "http://a/b", "https://user@a", "*"] {
-            let options = KnownOptions {
-                allow: vec![no.into()],
-                ..KnownOptions::default()
+            let options = PeerRegistryOptions {
+                allowed_origins: vec![no.into()],
+                ..PeerRegistryOptions::default()
             };
-            let opened = KnownAgents::open(system, notes.clone(), elsewhere.clone(), options).await;
+            let opened =
+                PeerRegistry::open(system, notes.clone(), elsewhere.clone(), options).await;
             assert!(opened.is_err(), "{no}");
         }
     });

@@ -1,15 +1,16 @@
-//! The general orchestrator: any request in, an answer out, by its own tools, other agents, or a plan of both.
+//! General orchestrator: answers requests with its own tools, other agents, or a plan of both.
 //!
-//! A request that one tool or one agent does is done in its call. A plan is kept whole before anything of it is done: a root
-//! task and a task a step, which the node's runner works on; the call only follows them. So it outlives the process.
+//! A request that one tool or one agent can handle is handled within its call. A plan is stored
+//! before any step runs: as a root task and one task per step, which the node's task runner
+//! executes while the call follows them. So plans survive a restart of the process.
 
-mod bell;
-mod call;
 mod execution;
-mod follow;
 mod plan;
 mod question_dedup;
 mod request;
+mod request_pipeline;
+mod run_follower;
+mod task_notifier;
 #[cfg(test)]
 mod tests;
 
@@ -17,73 +18,78 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use callboard_guardrail::Origin;
-use callboard_message::surface::{About, CallTool, Converse, Describe, ListTools};
+use callboard_guardrail::TextOrigin;
+use callboard_message::capabilities::{
+    CallTool, Converse, DescribeAgent, DescribeAgentResult, ListTools,
+};
 use callboard_message::{DataClass, Failure, FailureKind, RawObject, ToolResult};
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, Profile};
+use callboard_runtime::{Agent, AgentProfile, AgentRef, ConcurrentHandler, Context, Handlers};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::decide::intake::IntakeOptions;
-use crate::decide::limits::{WORLD_AGENTS_MAX, WORLD_TOOLS_MAX};
-use crate::decide::{Action, ConfirmWhy, Deciders, Risk, RunId, ToolView, World};
-use crate::memory::Memory;
-use crate::peer_registry::KnownAgents;
+use crate::decide::limits::{CONTEXT_AGENTS_MAX, CONTEXT_TOOLS_MAX};
+use crate::decide::{Action, ConfirmReason, Deciders, Risk, RoutingContext, RunId, ToolView};
+use crate::memory::DelegatedRequestLog;
+use crate::peer_registry::PeerRegistry;
 use crate::tool_name::EXECUTE_COMMAND;
-use crate::tools::{Toolbox, may_run};
+use crate::tools::{Toolbox, check_may_run};
 
-use bell::Bells;
-use call::answer;
-use execution::{CONFIRM, Doubt, confirm, passes, risk_of};
-use plan::{RunPlan, RunStep, StepDone};
-use question_dedup::RunNotes;
-use request::{Conversations, Said};
+use execution::{CONFIRM_KEY, ConfirmationRequest, action_risk, check_guardrail, confirm};
+use plan::{RunPlan, RunStep, StepResult};
+use question_dedup::RunStore;
+use request::{ConversationCache, ParsedRequest};
+use request_pipeline::handle_request;
+use task_notifier::TaskNotifier;
 
-pub(crate) use question_dedup::Asked;
+pub(crate) use question_dedup::QuestionHistory;
 pub use request::CONVERSATIONS_MAX;
 
-/// Calls that one orchestrator works on at once; then they are refused.
-pub const CALLS_AT_ONCE_MAX: usize = 1_024;
-/// Places beyond those, for calls that are refused at once: they must never keep its own steps waiting.
-const CALLS_REFUSED_AT_ONCE: usize = 64;
-/// Tasks of its own that it works on at once; a node's runner takes fewer.
-const STEPS_AT_ONCE_MAX: u32 = 1_024;
-/// The tool that is the whole pipeline, for those who use tools.
-pub(crate) const REQUEST: &str = "request";
-/// An answer less sure than this has to be confirmed.
+/// Maximum concurrent calls of one orchestrator. Further calls are rejected with `Overloaded`.
+/// Fixed.
+pub const CONCURRENT_CALLS_MAX: usize = 1_024;
+/// Additional handler slots for calls beyond [`CONCURRENT_CALLS_MAX`], which are rejected at once,
+/// so that they never delay the orchestrator's own steps.
+const REFUSED_CALLS_MAX: usize = 64;
+/// Maximum concurrent step and plan tasks of one orchestrator. The node's task runner has a lower
+/// limit of its own.
+const CONCURRENT_STEPS_MAX: u32 = 1_024;
+/// Name of the tool that runs the whole request pipeline, for clients that only call tools.
+pub(crate) const REQUEST_TOOL: &str = "request";
+/// Default confidence threshold, 0 to 1. Answers with less confidence need confirmation.
 pub const CONFIDENCE_MIN_DEFAULT: f32 = 0.4;
-/// Time for which a run's tasks are kept.
+/// Default time for which the tasks of a run are kept.
 pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The agent that takes requests to their answers.
+/// Agent that handles requests with tools, other agents and plans.
 #[derive(derive_more::Debug, Clone)]
 #[debug("TaskOrchestrator {{ id: {:?}, .. }}", shared.options.id)]
 pub struct TaskOrchestrator {
-    shared: Arc<Shared>,
+    shared: Arc<OrchestratorShared>,
 }
 
-/// State that all calls share.
-struct Shared {
-    options: TaskOptions,
-    conversations: Conversations,
-    bells: Bells,
-    calls: Semaphore,
-    /// Calls by how they ended: completed, failed, rejected, canceled.
-    ended: [AtomicU64; 4],
+/// State shared by all calls.
+struct OrchestratorShared {
+    options: TaskOrchestratorOptions,
+    conversations: ConversationCache,
+    notifier: TaskNotifier,
+    call_permits: Semaphore,
+    /// Numbers of ended calls, by final state: completed, failed, rejected, canceled.
+    ended_counts: [AtomicU64; 4],
 }
 
 impl TaskOrchestrator {
-    /// With these options. It has to be in its system's directory under its id, and a
-    /// [`TaskRunner`](callboard_runtime::TaskRunner) of the system has to work on the scope
-    /// `agent`: it does the steps of plans.
-    pub fn new(options: TaskOptions) -> Self {
-        let shared = Shared {
+    /// Creates the orchestrator. It must be registered in its system's directory under
+    /// [`TaskOrchestratorOptions::id`], and a [`TaskRunner`](callboard_runtime::TaskRunner) of the
+    /// system must serve the scope `agent`, because it runs the steps of plans.
+    pub fn new(options: TaskOrchestratorOptions) -> Self {
+        let shared = OrchestratorShared {
             options,
-            conversations: Conversations::default(),
-            bells: Bells::default(),
-            calls: Semaphore::new(CALLS_AT_ONCE_MAX),
-            ended: Default::default(),
+            conversations: ConversationCache::default(),
+            notifier: TaskNotifier::default(),
+            call_permits: Semaphore::new(CONCURRENT_CALLS_MAX),
+            ended_counts: Default::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -91,80 +97,82 @@ impl TaskOrchestrator {
     }
 }
 
-impl Shared {
-    /// A place for a call.
-    fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+impl OrchestratorShared {
+    /// Reserves a slot for a call. Fails with `Overloaded` if [`CONCURRENT_CALLS_MAX`] calls are in
+    /// progress.
+    fn acquire_call_permit(&self) -> Result<SemaphorePermit<'_>, Failure> {
         let full = |_| {
-            let why = format!("{CALLS_AT_ONCE_MAX} requests are worked on: try again later");
+            let why = format!("{CONCURRENT_CALLS_MAX} requests are worked on: try again later");
             Failure::overloaded(why)
         };
-        self.calls.try_acquire().map_err(full)
+        self.call_permits.try_acquire().map_err(full)
     }
 
-    fn notes(&self, cx: &Cx, run: &RunId) -> RunNotes {
-        RunNotes::new(
-            cx.system().store().notes.clone(),
+    fn run_store(&self, cx: &Context, run: &RunId) -> RunStore {
+        RunStore::new(
+            cx.system().store().kv.clone(),
             &self.options.id,
             self.options.class,
             run.clone(),
         )
     }
 
-    fn count(&self, answer: &Result<ToolResult, Failure>) {
+    fn count_outcome(&self, answer: &Result<ToolResult, Failure>) {
         let at = match answer.as_ref().map_err(|failure| failure.kind) {
             Ok(_) => 0,
             Err(FailureKind::Rejected) => 2,
             Err(FailureKind::Cancelled) => 3,
             Err(_) => 1,
         };
-        self.ended[at].fetch_add(1, Relaxed);
+        self.ended_counts[at].fetch_add(1, Relaxed);
     }
 }
 
 impl Agent for TaskOrchestrator {
     fn handlers(on: &mut Handlers<Self>) {
-        let calls = (CALLS_AT_ONCE_MAX + CALLS_REFUSED_AT_ONCE) as u32;
-        on.concurrent::<Converse>(calls).repeatable::<Converse>();
+        let calls = (CONCURRENT_CALLS_MAX + REFUSED_CALLS_MAX) as u32;
+        on.concurrent::<Converse>(calls).idempotent::<Converse>();
         on.concurrent::<CallTool>(calls)
             .concurrent::<ListTools>(calls)
-            .concurrent::<Describe>(calls);
-        on.concurrent::<RunStep>(STEPS_AT_ONCE_MAX)
-            .concurrent::<RunPlan>(STEPS_AT_ONCE_MAX);
+            .concurrent::<DescribeAgent>(calls);
+        on.concurrent::<RunStep>(CONCURRENT_STEPS_MAX)
+            .concurrent::<RunPlan>(CONCURRENT_STEPS_MAX);
     }
 
-    fn profile() -> Profile {
-        // Its state is a handle. Steps must find room beside all calls.
-        Profile::default()
+    fn profile() -> AgentProfile {
+        // Cancel-safe: the state is a shared handle. The mailbox leaves room for steps beside all
+        // calls.
+        AgentProfile::default()
             .cancel_safe()
-            .mailbox_capacity((4 * CALLS_AT_ONCE_MAX) as u32)
+            .mailbox_capacity((4 * CONCURRENT_CALLS_MAX) as u32)
     }
 
     fn observe(&self) -> Value {
-        let Shared {
+        let OrchestratorShared {
             options,
-            bells,
-            calls,
-            ended,
+            notifier,
+            call_permits: calls,
+            ended_counts: ended,
             ..
         } = &*self.shared;
         let [completed, failed, rejected, canceled] =
             ended.each_ref().map(|count| count.load(Relaxed));
         json!({
-            "in_flight": CALLS_AT_ONCE_MAX - calls.available_permits(),
-            "followed": bells.len(),
+            "in_flight": CONCURRENT_CALLS_MAX - calls.available_permits(),
+            "followed": notifier.followed_runs(),
             "ended": { "completed": completed, "failed": failed, "rejected": rejected, "canceled": canceled },
             "decisions": options.deciders.observe(),
         })
     }
 }
 
-macro_rules! answers {
+macro_rules! concurrent_handlers {
     ($($message:ty => $reply:ty: $with:expr;)*) => {$(
         impl ConcurrentHandler<$message> for TaskOrchestrator {
             fn handle(
                 &mut self,
                 message: $message,
-                cx: Cx,
+                cx: Context,
             ) -> impl Future<Output = Result<$reply, Failure>> + Send + 'static {
                 let shared = self.shared.clone();
                 async move { $with(&shared, message, &cx).await }
@@ -173,73 +181,87 @@ macro_rules! answers {
     )*};
 }
 
-answers! {
-    Converse => ToolResult: call::converse;
+concurrent_handlers! {
+    Converse => ToolResult: request_pipeline::handle_converse;
     CallTool => ToolResult: call_tool;
     ListTools => RawObject: list_tools;
-    Describe => About: describe;
-    RunStep => StepDone: plan::run_step;
+    DescribeAgent => DescribeAgentResult: describe;
+    RunStep => StepResult: plan::run_step;
     RunPlan => ToolResult: plan::run_plan;
 }
 
 /// Options of a [`TaskOrchestrator`].
 #[derive(Debug, Clone)]
-pub struct TaskOptions {
-    /// Its id in the topology.
+pub struct TaskOrchestratorOptions {
+    /// Agent id in the topology.
     pub id: String,
-    /// Its name, as cards and people see it.
+    /// Display name, used in agent cards.
     pub name: String,
-    /// Description, as cards and people see it.
+    /// Description, used in agent cards.
     pub description: String,
-    /// Deciders of all points.
+    /// Deciders of all decision points.
     pub deciders: Arc<Deciders>,
-    /// Options of the intake of requests.
+    /// Options of request routing.
     pub intake: IntakeOptions,
-    /// An answer less sure than this has to be confirmed, 0 to 1.
+    /// Confidence threshold, 0 to 1. Answers with less confidence need confirmation.
     pub confidence_min: f32,
-    /// An action riskier than this has to be confirmed, 0 to 1.
+    /// Risk threshold, 0 to 1. Riskier actions need confirmation.
     pub max_risk: f32,
-    /// A request dearer than this has to be confirmed, in millionths of a US dollar.
+    /// Expected cost of a request in millionths of a US dollar above which confirmation is needed.
+    /// `None` disables the check.
     pub cost_micro_usd_max: Option<u64>,
-    /// Its tools.
+    /// Built-in tools.
     pub tools: Toolbox,
-    /// The agents that it delegates to.
-    pub known: KnownAgents,
-    /// Record of its delegated requests.
-    pub memory: Memory,
-    /// Screens what comes in, answers `Screen`.
+    /// Registry of the agents that requests can be delegated to.
+    pub peer_registry: PeerRegistry,
+    /// Log of delegated requests.
+    pub memory: DelegatedRequestLog,
+    /// Guardrail agent that screens incoming text; it answers `Screen` messages. `None` disables
+    /// screening.
     pub guard: Option<AgentRef>,
-    /// Said to the model that answers.
+    /// System prompt for the model that writes answers.
     pub system_prompt: String,
-    /// Class of the data in requests.
+    /// Data class of requests.
     pub class: DataClass,
-    /// Time for which a run's tasks are kept.
+    /// Time for which the tasks of a run are kept.
     pub task_ttl: Duration,
-    /// Fires when the node ends: what is cancelled then goes on after the next start.
-    pub ending: CancellationToken,
+    /// Cancelled when the node shuts down. Runs interrupted by it resume after the next start.
+    pub shutdown: CancellationToken,
 }
 
-async fn describe(shared: &Shared, _: Describe, _: &Cx) -> Result<About, Failure> {
+async fn describe(
+    shared: &OrchestratorShared,
+    _: DescribeAgent,
+    _: &Context,
+) -> Result<DescribeAgentResult, Failure> {
     let options = &shared.options;
-    let info = RawObject::of("name", &options.name).with("version", env!("CARGO_PKG_VERSION"));
-    let tools = RawObject::of("tools", RawObject::new());
-    let about = RawObject::of("serverInfo", info).with("capabilities", tools);
-    Ok(About(match options.description.is_empty() {
+    let info = RawObject::single("name", &options.name).with("version", env!("CARGO_PKG_VERSION"));
+    let tools = RawObject::single("tools", RawObject::new());
+    let about = RawObject::single("serverInfo", info).with("capabilities", tools);
+    Ok(DescribeAgentResult(match options.description.is_empty() {
         true => about,
         false => about.with("instructions", &options.description),
     }))
 }
 
-async fn list_tools(shared: &Shared, _: ListTools, _: &Cx) -> Result<RawObject, Failure> {
+async fn list_tools(
+    shared: &OrchestratorShared,
+    _: ListTools,
+    _: &Context,
+) -> Result<RawObject, Failure> {
     let own = shared.options.tools.list();
-    let tools: Vec<RawObject> = [request_tool()]
+    let tools: Vec<RawObject> = [request_tool_entry()]
         .into_iter()
-        .chain(own.iter().map(listed_tool))
+        .chain(own.iter().map(tool_list_entry))
         .collect();
-    Ok(RawObject::of("tools", tools))
+    Ok(RawObject::single("tools", tools))
 }
 
-async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Result<ToolResult, Failure> {
+async fn call_tool(
+    shared: &OrchestratorShared,
+    message: CallTool,
+    cx: &Context,
+) -> Result<ToolResult, Failure> {
     let CallTool(params) = message;
     let name = params
         .text("name")
@@ -250,49 +272,49 @@ async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Result<ToolRe
             RawObject::parse(raw).map_err(|_| Failure::invalid("`arguments` must be an object"))?
         }
     };
-    if name == REQUEST {
+    if name == REQUEST_TOOL {
         let text = arguments
             .text("text")
             .ok_or_else(|| Failure::invalid("`text` must be a string"))?;
-        return answer(shared, Said::request(text)?, cx).await;
+        return handle_request(shared, ParsedRequest::from_text(text)?, cx).await;
     }
-    let _place = shared.place()?;
+    let _place = shared.acquire_call_permit()?;
     let options = &shared.options;
     options.tools.check(&name, &arguments)?;
-    passes(
+    check_guardrail(
         options.guard.as_ref(),
         arguments.to_raw().get(),
-        Origin::User,
+        TextOrigin::User,
     )
     .await?;
     if name == EXECUTE_COMMAND {
-        may_run(cx.principal())?;
-        // Whoever asks for it by its name is asked too.
+        check_may_run(cx.principal())?;
+        // A direct call of this tool needs confirmation too.
         let action = Action::Local {
             tool: name.clone(),
             params: arguments.clone(),
         };
-        let doubt = Doubt {
-            what: options.tools.account(&name, &arguments),
+        let confirmation = ConfirmationRequest {
+            description: options.tools.describe_use(&name, &arguments),
             action: Value::Null,
-            why: ConfirmWhy::Risk,
-            risk: risk_of(&action, &World::default()),
-            always: true,
-            key: CONFIRM,
+            reason: ConfirmReason::Risk,
+            risk: action_risk(&action, &RoutingContext::default()),
+            always_asks: true,
+            key: CONFIRM_KEY,
         };
         confirm(
             &options.deciders,
             cx,
-            &RunId::fresh(),
-            &Asked::default(),
-            doubt,
+            &RunId::random(),
+            &QuestionHistory::default(),
+            confirmation,
         )
         .await?;
     }
     options.tools.run(&name, arguments, cx).await
 }
 
-fn request_tool() -> RawObject {
+fn request_tool_entry() -> RawObject {
     let schema = json!({
         "type": "object",
         "properties": { "text": { "type": "string", "description": "What is wanted, in words." } },
@@ -300,13 +322,13 @@ fn request_tool() -> RawObject {
         "additionalProperties": false,
     });
     let what = "Takes any request in words: answers it, delegates it, or does it in several steps.";
-    RawObject::of("name", REQUEST)
+    RawObject::single("name", REQUEST_TOOL)
         .with("description", what)
         .with("inputSchema", schema)
         .with("annotations", json!({ "openWorldHint": true }))
 }
 
-fn listed_tool(view: &ToolView) -> RawObject {
+fn tool_list_entry(view: &ToolView) -> RawObject {
     let hints = match view.risk {
         Risk::Reads => json!({ "readOnlyHint": true }),
         Risk::Writes => {
@@ -316,7 +338,7 @@ fn listed_tool(view: &ToolView) -> RawObject {
             json!({ "readOnlyHint": false, "destructiveHint": true, "idempotentHint": false })
         }
     };
-    RawObject::of("name", &view.name)
+    RawObject::single("name", &view.name)
         .with("description", &view.description)
         .with("inputSchema", &view.params)
         .with("annotations", hints)
@@ -324,12 +346,15 @@ fn listed_tool(view: &ToolView) -> RawObject {
         .with("examples", &view.examples)
 }
 
-/// The tools and agents of now. What agents say of themselves was made fit when it was learned.
-pub(super) async fn world(options: &TaskOptions) -> Arc<World> {
+/// Returns the tools and known agents at present, without this orchestrator itself. Descriptions by
+/// other agents were sanitized when the agents were discovered.
+pub(super) async fn current_routing_context(
+    options: &TaskOrchestratorOptions,
+) -> Arc<RoutingContext> {
     let mut tools = options.tools.list();
-    tools.truncate(WORLD_TOOLS_MAX);
-    let mut agents = options.known.view().await;
+    tools.truncate(CONTEXT_TOOLS_MAX);
+    let mut agents = options.peer_registry.agent_views().await;
     agents.retain(|agent| agent.id != options.id);
-    agents.truncate(WORLD_AGENTS_MAX);
-    Arc::new(World { tools, agents })
+    agents.truncate(CONTEXT_AGENTS_MAX);
+    Arc::new(RoutingContext { tools, agents })
 }

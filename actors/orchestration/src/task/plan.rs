@@ -1,46 +1,50 @@
-//! A plan as stored tasks: a root task for the plan and one for each step, stored together or not at all. Each task
-//! asks for its part with a message: [`RunStep`] does a step, [`RunPlan`] makes the answer.
+//! Plans as stored tasks: a root task for the plan and one task per step, created all together or
+//! not at all. The message of a step task is [`RunStep`], that of the root task is [`RunPlan`].
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_guardrail::Origin;
+use callboard_guardrail::TextOrigin;
 use callboard_macros::Message;
 use callboard_message::text::{cut_bytes, fold};
 use callboard_message::{
     Failure, FailureKind, Message, Principal, RawObject, TaskState, ToolResult,
 };
 use callboard_runtime::{
-    Cx, NewTask, OnRestart, Task, TaskError, TaskId, TaskOutcome, TaskOwner, Tasks,
+    Context, NewTask, OnRestart, Task, TaskError, TaskId, TaskOutcome, TaskOwner, TaskStore,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::question_dedup::{Kept, asked_once};
-use super::{Shared, TaskOptions, world};
+use super::question_dedup::{QuestionStore, dedup_questions};
+use super::{OrchestratorShared, TaskOrchestratorOptions, current_routing_context};
 use crate::decide::intake::{PlannedStep, RoutingDecision};
 use crate::decide::limits::{STEP_INPUT_BYTES_MAX, STEP_RESULT_BYTES_MAX};
 use crate::decide::{
-    Action, ConfirmWhy, DecisionRecord, RunId, StepDefinition, StepMetadata, StepReport, Synthesis,
-    Synthesize, World,
+    Action, ConfirmReason, DecisionRecord, RoutingContext, RunId, StepDefinition, StepMetadata,
+    StepReport, Synthesis, Synthesize,
 };
-use crate::task::execution::{CONFIRM, Done, Doubt, Errand, confirm, passes, text_of};
+use crate::task::execution::{
+    CONFIRM_KEY, CompletedStep, ConfirmationRequest, StepExecution, check_guardrail, confirm,
+    result_text,
+};
 use crate::tool_name::EXECUTE_COMMAND;
 
-/// The id of the step of a plan that has but one, and was never planned.
-const ONLY: &str = "step";
-/// The member of a part's extra that names what it is a part of.
-const PARENT: &str = "parent_id";
-/// The name of what NP4 came to, in a run's notes.
-const SYNTHESIS: &str = "synthesis";
-/// Phrases of a sentence in which something fails, folded.
-const FAILS: &str = "not done, not succe, not avail, could not, couldn't, cannot, can't, did not, didn't, unable, unavailable, \
+/// Step id in the plan of a request that wasn't split into steps.
+const SINGLE_STEP_ID: &str = "step";
+/// Key in a step task's extra data under which the root task's id is stored.
+const PARENT_MEMBER: &str = "parent_id";
+/// Key of the stored synthesis (NP4) in the run's data.
+const SYNTHESIS_KEY: &str = "synthesis";
+/// Phrases, separated by commas, by which a sentence states a failure: in lower case, without
+/// accents.
+const FAILURE_PHRASES: &str = "not done, not succe, not avail, could not, couldn't, cannot, can't, did not, didn't, unable, unavailable, \
     fail, error, missing, reject, refus, cancel, timed out, falh, nao foi possivel";
 
-/// A plan that is to be kept.
-pub(super) struct Plan<'a> {
+/// Plan of a run, to be stored as a root task and step tasks.
+pub(super) struct NewPlan<'a> {
     pub run: &'a RunId,
     pub owner: &'a TaskOwner,
     pub principal: &'a Principal,
@@ -51,43 +55,47 @@ pub(super) struct Plan<'a> {
     pub recovers: bool,
 }
 
-/// The only step of a plan.
-pub(super) fn only(text: &str, action: RoutingDecision) -> PlannedStep {
+/// Creates the step of a plan that consists of a single step.
+pub(super) fn single_step(text: &str, action: RoutingDecision) -> PlannedStep {
     let step = StepDefinition {
-        id: ONLY.to_owned(),
+        id: SINGLE_STEP_ID.to_owned(),
         input_message: cut_bytes(text, STEP_INPUT_BYTES_MAX).to_owned(),
         metadata: StepMetadata::default(),
     };
     PlannedStep { step, action }
 }
 
-/// The root of a run.
-pub(super) fn root_id(run: &RunId) -> Result<TaskId, Failure> {
+/// Returns the id of the root task of a run.
+pub(super) fn root_task_id(run: &RunId) -> Result<TaskId, Failure> {
     Ok(TaskId::new(run.as_str())?)
 }
 
-/// The task of a step.
-fn step_id(run: &RunId, step: &str) -> Result<TaskId, Failure> {
+/// Returns the id of a step's task.
+fn step_task_id(run: &RunId, step: &str) -> Result<TaskId, Failure> {
     Ok(TaskId::new(format!("{run}.{step}"))?)
 }
 
-/// Whether that is done by running a program.
+/// Whether the action uses the tool that runs programs.
 pub(super) fn is_command(action: &RoutingDecision) -> bool {
     matches!(action, RoutingDecision::Local { tool_name, .. } if tool_name == EXECUTE_COMMAND)
 }
 
-impl Plan<'_> {
-    /// Keeps it, unless the run is there already: then that is the plan.
-    pub async fn keep(self, options: &TaskOptions, tasks: &dyn Tasks) -> Result<(), Failure> {
-        match tasks.begin_all(self.tasks(options)?).await {
+impl NewPlan<'_> {
+    /// Stores the plan as tasks. If the run is stored already, keeps the existing plan.
+    pub async fn store(
+        self,
+        options: &TaskOrchestratorOptions,
+        tasks: &dyn TaskStore,
+    ) -> Result<(), Failure> {
+        match tasks.create_all(self.into_tasks(options)?).await {
             Ok(_) | Err(TaskError::KeyReused) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn tasks(self, options: &TaskOptions) -> Result<Vec<NewTask>, Failure> {
+    fn into_tasks(self, options: &TaskOrchestratorOptions) -> Result<Vec<NewTask>, Failure> {
         let expires = SystemTime::now() + options.task_ttl;
-        let root_id = root_id(self.run)?;
+        let root_id = root_task_id(self.run)?;
         let new = |id: TaskId, message: &str| {
             let new = NewTask::new(self.principal.clone(), &options.id, message, expires);
             let key = Some(id.as_str().to_owned());
@@ -106,7 +114,7 @@ impl Plan<'_> {
                 .metadata
                 .depends_on
                 .iter()
-                .map(|need| step_id(self.run, need));
+                .map(|need| step_task_id(self.run, need));
             let message = RunStep {
                 run: self.run.clone(),
                 goal: self.goal.to_owned(),
@@ -118,15 +126,15 @@ impl Plan<'_> {
             all.push(NewTask {
                 parent: Some(root_id.clone()),
                 needs: needs.collect::<Result<_, _>>()?,
-                request: Some(raw(&message)?),
-                // What a program did before the process ended nobody knows.
+                request: Some(to_raw(&message)?),
+                // After a crash it is unknown how far the program got, so it isn't run again.
                 on_restart: if is_command(action) {
                     OnRestart::Fail
                 } else {
                     OnRestart::Resume
                 },
-                extra: RawObject::of(PARENT, &root_id),
-                ..new(step_id(self.run, &step.id)?, RunStep::NAME)
+                extra: RawObject::single(PARENT_MEMBER, &root_id),
+                ..new(step_task_id(self.run, &step.id)?, RunStep::NAME)
             });
         }
         let message = RunPlan {
@@ -136,7 +144,7 @@ impl Plan<'_> {
             records: self.records,
         };
         let root = NewTask {
-            request: Some(raw(&message)?),
+            request: Some(to_raw(&message)?),
             ..new(root_id, RunPlan::NAME)
         };
         all.insert(0, root);
@@ -144,69 +152,71 @@ impl Plan<'_> {
     }
 }
 
-fn raw(message: &impl Serialize) -> Result<Box<serde_json::value::RawValue>, Failure> {
+fn to_raw(message: &impl Serialize) -> Result<Box<serde_json::value::RawValue>, Failure> {
     to_raw_value(message)
         .map_err(|error| Failure::internal(format!("a task can't be written: {error}")))
 }
 
-/// Does one step of a run.
+/// Message of a step task: runs one step of a run.
 #[derive(derive_more::Debug, Message, Clone, Serialize, Deserialize, JsonSchema)]
-// What is said is anybody's.
+// `Debug` omits texts and parameters: they may contain user text.
 #[debug("RunStep({}: {:?} by {:?})", run, step, action)]
-#[message(name = "callboard.agent.step", reply = StepDone, fallible)]
+#[message(name = "callboard.agent.step", reply = StepResult, fallible)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunStep {
-    /// Of which run.
+    /// Id of the run.
     #[schemars(with = "String")]
     pub run: RunId,
-    /// What all of it is for.
+    /// Goal of the run.
     pub goal: String,
-    /// What is to be done.
+    /// Definition of the step.
     pub step: StepDefinition,
-    /// By whom.
+    /// Action that performs the step.
     pub action: RoutingDecision,
-    /// The conversation that it belongs to; empty where it is in none.
+    /// Conversation that the run belongs to; empty if none.
     pub context: String,
-    /// Whether errors are recovered from: what somebody asked for by its name is done as it was asked for, or not at all.
+    /// Whether failures are recovered from (NP3). Off for a tool that the caller named: it runs as
+    /// requested or not at all.
     pub recovers: bool,
 }
 
-/// What a step came to.
+/// Result of a completed step.
 #[derive(derive_more::Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[debug("StepDone(by {}, {} bytes, {} attempts)", by, text.len(), attempts)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StepDone {
-    /// Who did it: a tool's name or an agent's id.
+#[schemars(rename = "StepDone")]
+pub(super) struct StepResult {
+    /// Name of the tool or id of the agent that performed the step.
     pub by: String,
-    /// At most [`crate::decide::limits::STEP_RESULT_BYTES_MAX`] bytes.
+    /// Text of the result, at most [`crate::decide::limits::STEP_RESULT_BYTES_MAX`] bytes.
     pub text: String,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
 }
 
-/// Makes one answer of what a run's steps came to.
+/// Message of a root task: makes one answer from the results of all steps.
 #[derive(derive_more::Debug, Message, Clone, Serialize, Deserialize, JsonSchema)]
 #[debug("RunPlan({}: {:?})", run, steps)]
 #[message(name = "callboard.agent.plan", reply = ToolResult, fallible)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunPlan {
-    /// Which run.
+    /// Id of the run.
     #[schemars(with = "String")]
     pub run: RunId,
-    /// What all of it is for.
+    /// Goal of the run.
     pub goal: String,
-    /// Its steps, none before those that it needs.
+    /// Steps with their routes, in dependency order.
     pub steps: Vec<PlannedStep>,
-    /// How it was decided that these are the steps.
+    /// Records of the decisions that led to these steps.
     #[schemars(with = "Vec<RawObject>")]
     pub records: Vec<DecisionRecord>,
 }
 
 pub(super) async fn run_step(
-    shared: &Shared,
+    shared: &OrchestratorShared,
     message: RunStep,
-    cx: &Cx,
-) -> Result<StepDone, Failure> {
+    cx: &Context,
+) -> Result<StepResult, Failure> {
     let RunStep {
         run,
         goal,
@@ -215,13 +225,16 @@ pub(super) async fn run_step(
         context,
         recovers,
     } = message;
-    let (tasks, id) = (cx.system().store().tasks.clone(), step_id(&run, &step.id)?);
-    let ringer = shared.bells.ringer(run.clone(), id.clone());
-    ringer.ring();
+    let (tasks, id) = (
+        cx.system().store().tasks.clone(),
+        step_task_id(&run, &step.id)?,
+    );
+    let notifications = shared.notifier.sender(run.clone(), id.clone());
+    notifications.notify();
     let mut text = step.input_message.clone();
     let mut results = String::new();
     for need in &step.metadata.depends_on {
-        let said = result_of(&*tasks, &step_id(&run, need)?).await?;
+        let said = step_result(&*tasks, &step_task_id(&run, need)?).await?;
         results.push_str(&format!(
             "\n- {need}: {}",
             cut_bytes(&said, STEP_RESULT_BYTES_MAX)
@@ -231,47 +244,47 @@ pub(super) async fn run_step(
         results.insert_str(0, "\n\nResults of earlier steps:");
         text.push_str(&results);
     }
-    let world = world(&shared.options).await;
-    let action = action_of(action, &text, &results, &world)?;
-    let (cx, asked) = asked_once(
+    let world = current_routing_context(&shared.options).await;
+    let action = step_action(action, &text, &results, &world)?;
+    let (cx, asked) = dedup_questions(
         cx,
-        Kept::Task {
+        QuestionStore::Task {
             tasks,
             id,
-            ringer: ringer.clone(),
+            notifications: notifications.clone(),
         },
     );
-    let errand = Errand {
+    let execution = StepExecution {
         options: &shared.options,
         cx: &cx,
-        asked: &asked,
+        question_history: &asked,
         run: &run,
         step: &step.id,
         goal: &goal,
         text: &text,
         context: &context,
         history: &[],
-        world: &world,
-        recovers,
+        routing_context: &world,
+        recovers_errors: recovers,
     };
-    let Done {
-        by,
+    let CompletedStep {
+        performed_by: by,
         result,
         attempts,
-    } = errand.run(action).await?;
-    Ok(StepDone {
+    } = execution.run(action).await?;
+    Ok(StepResult {
         by,
-        text: text_of(&result, STEP_RESULT_BYTES_MAX),
+        text: result_text(&result, STEP_RESULT_BYTES_MAX),
         attempts,
     })
 }
 
-/// Action of a step, with the results of earlier steps.
-pub(super) fn action_of(
+/// Turns the route of a step into its action and appends the results of the steps it depends on.
+pub(super) fn step_action(
     action: RoutingDecision,
     text: &str,
     results: &str,
-    world: &World,
+    world: &RoutingContext,
 ) -> Result<Action, Failure> {
     match action {
         RoutingDecision::Local {
@@ -291,15 +304,15 @@ pub(super) fn action_of(
             text: text.to_owned(),
         }),
         RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
-        RoutingDecision::NeedsClarification { .. } | RoutingDecision::Decompose { .. } => Err(
-            Failure::internal("a step of a plan is neither unclear nor a plan"),
-        ),
+        RoutingDecision::NeedsClarification { .. } | RoutingDecision::Decompose { .. } => {
+            Err(Failure::internal("a step of a plan has no single action"))
+        }
     }
 }
 
-/// What a step came to that this one needs: it has completed.
-async fn result_of(tasks: &dyn Tasks, id: &TaskId) -> Result<String, Failure> {
-    let unreadable = |_| Failure::internal("what an earlier step came to can't be read");
+/// Returns the result text of a completed step that another step depends on.
+async fn step_result(tasks: &dyn TaskStore, id: &TaskId) -> Result<String, Failure> {
+    let unreadable = |_| Failure::internal("the stored result of an earlier step is malformed");
     match tasks
         .get(id)
         .await?
@@ -307,35 +320,35 @@ async fn result_of(tasks: &dyn Tasks, id: &TaskId) -> Result<String, Failure> {
         .and_then(|task| task.outcome.as_ref())
     {
         Some(TaskOutcome::Reply(reply)) => serde_json::from_str(reply.get())
-            .map(|done: StepDone| done.text)
+            .map(|done: StepResult| done.text)
             .map_err(unreadable),
         _ => Err(Failure::unavailable(
-            "what an earlier step came to isn't kept any more",
+            "the result of an earlier step is no longer stored",
         )),
     }
 }
 
 pub(super) async fn run_plan(
-    shared: &Shared,
+    shared: &OrchestratorShared,
     message: RunPlan,
-    cx: &Cx,
+    cx: &Context,
 ) -> Result<ToolResult, Failure> {
     let RunPlan {
         run, goal, steps, ..
     } = message;
-    let (tasks, id) = (cx.system().store().tasks.clone(), root_id(&run)?);
-    let ringer = shared.bells.ringer(run.clone(), id.clone());
-    ringer.ring();
+    let (tasks, id) = (cx.system().store().tasks.clone(), root_task_id(&run)?);
+    let notifications = shared.notifier.sender(run.clone(), id.clone());
+    notifications.notify();
     let mut ends = Vec::with_capacity(steps.len());
     for planned in &steps {
-        let task = tasks.get(&step_id(&run, &planned.step.id)?).await?;
-        ends.push((report(planned, task.as_deref()), task));
+        let task = tasks.get(&step_task_id(&run, &planned.step.id)?).await?;
+        ends.push((step_report(planned, task.as_deref()), task));
     }
     if ends
         .iter()
         .all(|(report, _)| report.state != TaskState::Completed)
     {
-        return Err(nothing_done(&ends));
+        return Err(no_step_completed(&ends));
     }
     let reports: Vec<StepReport> = ends.into_iter().map(|(report, _)| report).collect();
     if let [only] = &*reports {
@@ -344,48 +357,50 @@ pub(super) async fn run_plan(
             confidence: 1.0,
             notes: None,
         };
-        return Ok(result(&answer, &reports, &run));
+        return Ok(plan_result(&answer, &reports, &run));
     }
-    let (cx, asked) = asked_once(
+    let (cx, asked) = dedup_questions(
         cx,
-        Kept::Task {
+        QuestionStore::Task {
             tasks,
             id,
-            ringer: ringer.clone(),
+            notifications: notifications.clone(),
         },
     );
-    let answer = synthesis(shared, &run, &goal, &reports, &cx).await?;
-    // What others said is shown as one text now.
-    passes(
+    let answer = synthesize_once(shared, &run, &goal, &reports, &cx).await?;
+    // The guardrail checks the combined text of all results, because single results were checked
+    // apart.
+    check_guardrail(
         shared.options.guard.as_ref(),
         &answer.final_answer,
-        Origin::ToolResult,
+        TextOrigin::ToolResult,
     )
     .await?;
     if answer.confidence < shared.options.confidence_min {
-        let doubt = Doubt {
-            what: answer.final_answer.clone(),
+        let confirmation = ConfirmationRequest {
+            description: answer.final_answer.clone(),
             action: json!({ "final_answer": answer.final_answer, "confidence": to_hundredths(answer.confidence) }),
-            why: ConfirmWhy::Confidence,
+            reason: ConfirmReason::Confidence,
             risk: 1.0 - answer.confidence,
-            always: false,
-            key: CONFIRM,
+            always_asks: false,
+            key: CONFIRM_KEY,
         };
-        confirm(&shared.options.deciders, &cx, &run, &asked, doubt).await?;
+        confirm(&shared.options.deciders, &cx, &run, &asked, confirmation).await?;
     }
-    Ok(result(&answer, &reports, &run))
+    Ok(plan_result(&answer, &reports, &run))
 }
 
-/// NP4, once: what it came to is kept before anybody sees it.
-async fn synthesis(
-    shared: &Shared,
+/// Combines the step results into the answer (NP4), once per run. The answer is stored before it is
+/// returned, so that a restart yields the same answer.
+async fn synthesize_once(
+    shared: &OrchestratorShared,
     run: &RunId,
     goal: &str,
     reports: &[StepReport],
-    cx: &Cx,
+    cx: &Context,
 ) -> Result<Synthesis, Failure> {
-    let notes = shared.notes(cx, run);
-    if let Some(there) = notes.get::<Synthesis>(SYNTHESIS).await? {
+    let notes = shared.run_store(cx, run);
+    if let Some(there) = notes.get::<Synthesis>(SYNTHESIS_KEY).await? {
         return Ok(there);
     }
     let message = Synthesize {
@@ -393,21 +408,21 @@ async fn synthesis(
         results: reports.to_vec(),
     };
     let settled = shared.options.deciders.decide(cx, run, message).await;
-    let unsaid = || Failure::internal("nobody made one answer of the results");
+    let unsaid = || Failure::internal("no decider combined the results into an answer");
     let mut answer = settled.outcome.ok_or_else(unsaid)?;
     name_missing_steps(&mut answer, reports);
-    match notes.keep(SYNTHESIS, &answer).await {
+    match notes.put(SYNTHESIS_KEY, &answer).await {
         Ok(()) => {}
-        // An answer too long to be kept is made again after a restart.
+        // After a restart, the answer is made anew.
         Err(failure) if failure.kind == FailureKind::InvalidInput => {
-            callboard_message::log::warn!(%run, "what the steps of a run came to is too long to be kept");
+            callboard_message::log::warn!(%run, "the answer of a run is too long to be stored: it is made again after a restart");
         }
         Err(failure) => return Err(failure),
     }
     Ok(answer)
 }
 
-fn report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
+fn step_report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
     let PlannedStep { step, action } = planned;
     let planned_by = match action {
         RoutingDecision::Local { tool_name, .. } => tool_name.clone(),
@@ -416,11 +431,11 @@ fn report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
     };
     let state = task.map_or(TaskState::Failed, |task| task.state);
     let said = || {
-        task.and_then(|task| task.said.clone())
+        task.and_then(|task| task.status_message.clone())
             .unwrap_or_else(|| "it isn't kept any more".to_owned())
     };
     let (by, text, attempts) = match task.and_then(|task| task.outcome.as_ref()) {
-        Some(TaskOutcome::Reply(reply)) => match serde_json::from_str::<StepDone>(reply.get()) {
+        Some(TaskOutcome::Reply(reply)) => match serde_json::from_str::<StepResult>(reply.get()) {
             Ok(done) => (done.by, done.text, done.attempts),
             Err(_) => (planned_by, "what it came to can't be read".to_owned(), 1),
         },
@@ -438,8 +453,8 @@ fn report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
     }
 }
 
-/// Failure of a run of which no step completed.
-fn nothing_done(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
+/// Returns the failure of a run without a completed step.
+fn no_step_completed(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
     let all = |state| ends.iter().all(|(report, _)| report.state == state);
     let failed = ends
         .iter()
@@ -463,7 +478,7 @@ fn nothing_done(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
     Failure::new(kind, format!("no step succeeded. {}", told.join("; ")))
 }
 
-fn result(answer: &Synthesis, reports: &[StepReport], run: &RunId) -> ToolResult {
+fn plan_result(answer: &Synthesis, reports: &[StepReport], run: &RunId) -> ToolResult {
     let steps = reports
         .iter()
         .map(|report| json!({ "id": report.id, "by": report.by, "state": report.state, "attempts": report.attempts }));
@@ -474,19 +489,22 @@ fn result(answer: &Synthesis, reports: &[StepReport], run: &RunId) -> ToolResult
         "steps": steps.collect::<Vec<_>>(),
         "run": run,
     });
-    ToolResult::text(&answer.final_answer).structured(told)
+    ToolResult::text(&answer.final_answer).with_structured_content(told)
 }
 
-/// As people write it: 0.35 is not exactly a number of a computer's.
+/// Rounds to two decimals and converts to `f64`, because an `f32` such as 0.35 has a longer form as
+/// JSON.
 fn to_hundredths(share: f32) -> f64 {
     (f64::from(share) * 100.0).round() / 100.0
 }
 
-/// Names in the answer whatever didn't complete, unless the answer says so itself.
+/// Appends the steps that didn't complete to the answer, unless the answer states their failure
+/// already.
 fn name_missing_steps(answer: &mut Synthesis, reports: &[StepReport]) {
     let said = fold(&answer.final_answer).replace('’', "'");
-    let is_missing =
-        |report: &&StepReport| report.state != TaskState::Completed && !is_told(&said, report);
+    let is_missing = |report: &&StepReport| {
+        report.state != TaskState::Completed && !mentions_failed_step(&said, report)
+    };
     let missing: Vec<String> = reports
         .iter()
         .filter(is_missing)
@@ -500,8 +518,8 @@ fn name_missing_steps(answer: &mut Synthesis, reports: &[StepReport]) {
     }
 }
 
-/// Whether a sentence names the step, and says that something failed: an answer that names what it was about may say it all.
-fn is_told(said: &str, report: &StepReport) -> bool {
+/// Whether one sentence of the answer names the step by id, performer or goal and states a failure.
+fn mentions_failed_step(said: &str, report: &StepReport) -> bool {
     let StepReport { id, by, goal, .. } = report;
     let is_end = |c: char| matches!(c, '.' | '!' | '?' | '\n');
     let is_in = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
@@ -517,7 +535,7 @@ fn is_told(said: &str, report: &StepReport) -> bool {
                 }
                 let begin = before.rfind(is_end).map_or(before, |end| &before[end..]);
                 let rest = after.find(is_end).map_or(after, |end| &after[..end]);
-                FAILS
+                FAILURE_PHRASES
                     .split(", ")
                     .any(|fails| begin.contains(fails) || rest.contains(fails))
             })
@@ -528,8 +546,9 @@ fn is_told(said: &str, report: &StepReport) -> bool {
 mod tests {
     use super::*;
 
-    /// Goal: what failed is told, by the answer or behind it. Method: answers about a step `weather` that failed: silent, only about
-    /// the subject, in so many words, by the agent, and about another step.
+    /// Goal: a failed step is mentioned once, by the answer itself or appended to it. Method:
+    /// answers about a failed step `weather`: silent, only about the subject, explicit, by the
+    /// agent's name, and about another step.
     #[test]
     fn told_once() {
         let report = StepReport {

@@ -1,4 +1,4 @@
-//! Questions of a run and their answers, stored so that after a restart nobody is asked twice.
+//! Stored questions and answers of a run, so that no question is asked twice after a restart.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use callboard_message::{
-    Answer, DataClass, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Progress,
-    Question, RawObject, hex,
+    Answer, DataClass, Elicitation, ElicitationAnswer, FAILURE_META_KEY, Failure, FailureKind,
+    Progress, Question, RawObject, encode_hex,
 };
-use callboard_runtime::{Caller, Cx, JournalError, NoteError, Notes, TaskId, TaskStep, Tasks};
+use callboard_runtime::{
+    Caller, Context, JournalError, KvError, KvStore, TaskId, TaskStep, TaskStore,
+};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -17,57 +19,61 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::bell::Ringer;
+use super::task_notifier::TaskNotificationSender;
 use crate::decide::{RunId, with_caller};
-use crate::memory::unkept;
+use crate::memory::note_failure;
 
-/// Events of a task that are read at once.
-const EVENTS_READ_MAX: usize = 100;
-/// Bytes of the hash that names a question without a name.
+/// Task events read per page.
+const EVENTS_PAGE_SIZE: usize = 100;
+/// Bytes of the content hash that is the key of a question without a key.
 const HASH_BYTES: usize = 6;
-/// Maximum bytes of the stored note of a run: its questions, their answers and what was decided up to them. Over it, a
-/// question is asked without being stored and decided anew after a restart. Fixed.
-pub(super) const RUN_NOTE_BYTES_MAX: usize = 48 * 1_024;
-/// Maximum attempts to write a note that others write at the same time.
-const TRIES_MAX: usize = 5;
+/// Maximum bytes of a run's stored data: questions, answers and the decisions that led to them.
+/// Beyond it, a question is asked without being stored; after a restart it is decided and asked
+/// again. Fixed.
+pub(super) const RUN_STORE_BYTES_MAX: usize = 48 * 1_024;
+/// Maximum attempts to write stored data while other writers change it.
+const WRITE_ATTEMPTS_MAX: usize = 5;
 
-/// The member of a note that holds answers, by key.
-const ANSWERS: &str = "answers";
-/// The member that holds questions, by key.
-const QUESTIONS: &str = "questions";
+/// Key of the stored answers, an object by question key.
+const ANSWERS_MEMBER: &str = "answers";
+/// Key of the stored questions, an object by question key.
+const QUESTIONS_MEMBER: &str = "questions";
 
-/// Storage of questions and answers.
-pub(super) enum Kept {
-    /// Among the events of the task that asks.
+/// Storage of the questions and answers of a run.
+pub(super) enum QuestionStore {
+    /// Events of the task that asks.
     Task {
-        tasks: Arc<dyn Tasks>,
+        tasks: Arc<dyn TaskStore>,
         id: TaskId,
-        ringer: Ringer,
+        notifications: TaskNotificationSender,
     },
-    /// In the run's notes.
-    Notes(RunNotes),
+    /// Stored data of the run.
+    Notes(RunStore),
 }
 
-/// What was asked before, by this process or an earlier one: what led to it needn't be decided anew.
+/// Questions asked earlier in this run, by this process or before a restart. An earlier question is
+/// repeated without deciding again.
 #[derive(Clone, Default)]
-pub(crate) struct Asked(Option<Arc<Kept>>);
+pub(crate) struct QuestionHistory(Option<Arc<QuestionStore>>);
 
-impl Asked {
-    /// The question that was asked under a key.
-    pub(crate) async fn before(&self, key: &str) -> Result<Option<Elicitation>, Failure> {
-        let Some(kept) = &self.0 else { return Ok(None) };
-        match &**kept {
-            Kept::Notes(notes) => Ok(notes
-                .under(QUESTIONS, key)
+impl QuestionHistory {
+    /// Returns the stored question with this key.
+    pub(crate) async fn find_question(&self, key: &str) -> Result<Option<Elicitation>, Failure> {
+        let Some(store) = &self.0 else {
+            return Ok(None);
+        };
+        match &**store {
+            QuestionStore::Notes(notes) => Ok(notes
+                .get_entry(QUESTIONS_MEMBER, key)
                 .await?
-                .map(|body| Elicitation(body).key(key))),
-            Kept::Task { tasks, id, .. } => {
-                let asked = last(&**tasks, id, |step| match step {
+                .map(|body| Elicitation(body).with_key(key))),
+            QuestionStore::Task { tasks, id, .. } => {
+                let asked = find_last_step(&**tasks, id, |step| match step {
                     TaskStep::Asked(open) if open.key == key => Some(open.question),
                     _ => None,
                 });
                 match asked.await?.as_deref() {
-                    Some(Question::Elicit(form)) => Ok(Some(form.clone().key(key))),
+                    Some(Question::Elicit(form)) => Ok(Some(form.clone().with_key(key))),
                     _ => Ok(None),
                 }
             }
@@ -75,37 +81,41 @@ impl Asked {
     }
 }
 
-/// The same surroundings, in which no person is asked twice what was answered already: before a restart, for example.
-/// Questions without a key get one that is the same each time.
-pub(super) fn asked_once(cx: &Cx, kept: Kept) -> (Cx, Asked) {
-    let kept = Arc::new(kept);
+/// Returns a context that stores questions and answers, and its question history. Answered
+/// questions return the stored answer instead of being asked again, also after a restart. Questions
+/// without a key get a key derived from their content.
+pub(super) fn dedup_questions(cx: &Context, store: QuestionStore) -> (Context, QuestionHistory) {
+    let store = Arc::new(store);
     match with_caller(cx, |inner| {
-        Arc::new(Once {
+        Arc::new(DedupCaller {
             inner,
-            kept: kept.clone(),
+            store: store.clone(),
             asked: Mutex::default(),
         })
     }) {
-        Some(once) => (once, Asked(Some(kept))),
-        None => (cx.clone(), Asked::default()),
+        Some(once) => (once, QuestionHistory(Some(store))),
+        None => (cx.clone(), QuestionHistory::default()),
     }
 }
 
-struct Once {
+struct DedupCaller {
     inner: Arc<dyn Caller>,
-    kept: Arc<Kept>,
-    /// Number of times that each nameless question was asked.
+    store: Arc<QuestionStore>,
+    /// Number of times that each question without a key of its own was asked, by derived key.
     asked: Mutex<HashMap<String, u32>>,
 }
 
-impl Once {
-    /// The key of a question: its own, or what it says.
-    fn key(&self, question: &mut Question) -> String {
+impl DedupCaller {
+    /// Returns the key of a question: its own, or one derived from its content.
+    fn question_key(&self, question: &mut Question) -> String {
         if let Some(key) = question.take_key() {
             return key;
         }
         let body = question.body().to_raw();
-        let mut key = format!("ask-{}", hex(&Sha256::digest(body.get())[..HASH_BYTES]));
+        let mut key = format!(
+            "ask-{}",
+            encode_hex(&Sha256::digest(body.get())[..HASH_BYTES])
+        );
         let mut asked = self.asked.lock();
         let times = asked.entry(key.clone()).or_default();
         *times += 1;
@@ -115,11 +125,11 @@ impl Once {
         key
     }
 
-    async fn answered(&self, key: &str) -> Result<Option<RawObject>, Failure> {
-        let answer = match &*self.kept {
-            Kept::Notes(notes) => return notes.under(ANSWERS, key).await,
-            Kept::Task { tasks, id, .. } => {
-                let answered = last(&**tasks, id, |step| match step {
+    async fn stored_answer(&self, key: &str) -> Result<Option<RawObject>, Failure> {
+        let answer = match &*self.store {
+            QuestionStore::Notes(notes) => return notes.get_entry(ANSWERS_MEMBER, key).await,
+            QuestionStore::Task { tasks, id, .. } => {
+                let answered = find_last_step(&**tasks, id, |step| match step {
                     TaskStep::Answered { key: of, answer } if of == key => Some(answer),
                     _ => None,
                 });
@@ -133,15 +143,15 @@ impl Once {
     }
 }
 
-/// The last of what is looked for among a task's events.
-async fn last<T>(
-    tasks: &dyn Tasks,
+/// Returns the last of the values that `wanted` returns for a task's events.
+async fn find_last_step<T>(
+    tasks: &dyn TaskStore,
     id: &TaskId,
     mut wanted: impl FnMut(TaskStep) -> Option<T>,
 ) -> Result<Option<T>, Failure> {
     let (mut after, mut found) = (0, None);
     loop {
-        let events = tasks.events(id, after, EVENTS_READ_MAX).await?;
+        let events = tasks.events(id, after, EVENTS_PAGE_SIZE).await?;
         let Some(last) = events.last() else {
             return Ok(found);
         };
@@ -152,15 +162,15 @@ async fn last<T>(
     }
 }
 
-impl Caller for Once {
-    fn behind(&self) -> Option<&dyn Caller> {
+impl Caller for DedupCaller {
+    fn inner(&self) -> Option<&dyn Caller> {
         Some(&*self.inner)
     }
 
     fn progress(&self, progress: Progress) {
         self.inner.progress(progress);
-        if let Kept::Task { ringer, .. } = &*self.kept {
-            ringer.ring();
+        if let QuestionStore::Task { notifications, .. } = &*self.store {
+            notifications.notify();
         }
     }
 
@@ -169,110 +179,116 @@ impl Caller for Once {
             if matches!(question, Question::Sample(_)) {
                 return self.inner.ask(question).await;
             }
-            let key = self.key(&mut question);
-            if let Some(body) = self.answered(&key).await? {
-                return heard(question.answered(body));
+            let key = self.question_key(&mut question);
+            if let Some(body) = self.stored_answer(&key).await? {
+                return answer_or_failure(question.answer_with(body));
             }
-            match (&*self.kept, &question) {
-                (Kept::Task { ringer, .. }, _) => ringer.ring(),
-                // A task keeps what it asks; here it is kept before anybody sees it.
-                (Kept::Notes(notes), Question::Elicit(form)) => {
-                    notes.keep_question(&key, &form.0).await?
+            match (&*self.store, &question) {
+                (QuestionStore::Task { notifications, .. }, _) => notifications.notify(),
+                // A task store records questions itself; here they are stored before anyone sees
+                // them.
+                (QuestionStore::Notes(notes), Question::Elicit(form)) => {
+                    notes.put_question(&key, &form.0).await?
                 }
                 _ => {}
             }
-            let answer = self.inner.ask(question.key(&key)).await?;
-            if let Kept::Notes(notes) = &*self.kept {
-                // Before it is used: what is done with it must not be done with another.
+            let answer = self.inner.ask(question.with_key(&key)).await?;
+            if let QuestionStore::Notes(notes) = &*self.store {
+                // Stored before use: whatever follows from this answer must not be repeated with
+                // another one.
                 notes
-                    .keep_under(ANSWERS, &key, answer.body(), &RawObject::new())
+                    .put_entry(ANSWERS_MEMBER, &key, answer.body(), &RawObject::new())
                     .await?;
             }
-            heard(answer)
+            answer_or_failure(answer)
         })
     }
 }
 
-/// The answer that says why there is none: a task can be given nothing else.
-pub(super) fn no_answer(failure: &Failure) -> Box<RawValue> {
-    let why = RawObject::of("kind", failure.kind);
-    let meta = RawObject::of(FAILURE, why);
-    ElicitAnswer::cancel().0.with("_meta", meta).to_raw()
+/// Encodes a failure as a cancelled answer with the failure kind in `_meta`, because a task accepts
+/// only answers.
+pub(super) fn failure_as_answer(failure: &Failure) -> Box<RawValue> {
+    let why = RawObject::single("kind", failure.kind);
+    let meta = RawObject::single(FAILURE_META_KEY, why);
+    ElicitationAnswer::cancel().0.with("_meta", meta).to_raw()
 }
 
-/// An answer, unless it says why there is none.
-fn heard(answer: Answer) -> Result<Answer, Failure> {
+/// Returns the answer, or the failure encoded in it.
+fn answer_or_failure(answer: Answer) -> Result<Answer, Failure> {
     let meta = answer.body().object("_meta");
-    match meta.and_then(|meta| meta.object(FAILURE)?.read::<FailureKind>("kind")) {
+    match meta.and_then(|meta| meta.object(FAILURE_META_KEY)?.read::<FailureKind>("kind")) {
         Some(kind) => Err(Failure::new(kind, "nobody answered the question")),
         None => Ok(answer),
     }
 }
 
-/// The notes of one run: an object under its id in the space `run/AGENT`.
+/// Stored data of one run: an object under the run id in the key-value space `run/AGENT`.
 #[derive(Clone)]
-pub(super) struct RunNotes {
-    notes: Arc<dyn Notes>,
+pub(super) struct RunStore {
+    notes: Arc<dyn KvStore>,
     space: Arc<str>,
     run: RunId,
-    /// Whether anything may be kept: of patients nothing is.
-    keeps: bool,
-    /// Something is kept, as far as is known here.
-    any: Arc<AtomicBool>,
-    /// What is kept with the first question: most runs ask nobody, and are over sooner than it is written.
+    /// Whether anything may be stored. `false` for clinical data.
+    is_enabled: bool,
+    /// Whether stored data of the run may exist, as far as this process knows.
+    may_exist: Arc<AtomicBool>,
+    /// Data to be stored together with the run's first question. Most runs ask no question, so
+    /// nothing is written for them.
     staged: Arc<Mutex<RawObject>>,
 }
 
-impl RunNotes {
-    pub fn new(notes: Arc<dyn Notes>, agent: &str, class: DataClass, run: RunId) -> Self {
-        let keeps = class != DataClass::Clinical;
+impl RunStore {
+    pub fn new(notes: Arc<dyn KvStore>, agent: &str, class: DataClass, run: RunId) -> Self {
+        let is_enabled = class != DataClass::Clinical;
         Self {
             notes,
             space: format!("run/{agent}").into(),
             run,
-            keeps,
-            any: Arc::default(),
+            is_enabled,
+            may_exist: Arc::default(),
             staged: Arc::default(),
         }
     }
 
-    /// Others may have kept something.
-    pub fn may_be_there(&self) {
-        self.any.store(true, Relaxed);
+    /// Records that another process may have stored data of the run.
+    pub fn mark_written(&self) {
+        self.may_exist.store(true, Relaxed);
     }
 
-    /// Value under a name.
+    /// Returns the value under `name`.
     pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
-        if !self.keeps {
+        if !self.is_enabled {
             return Ok(None);
         }
         let note = self.notes.get(&self.space, self.run.as_str()).await?;
-        self.any.fetch_or(note.is_some(), Relaxed);
+        self.may_exist.fetch_or(note.is_some(), Relaxed);
         Ok(note.and_then(|note| note.body.read(name)))
     }
 
-    /// Keeps something under a name.
-    pub async fn keep(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
-        self.change(|body| body.set(name, value)).await
+    /// Stores a value in the run's data under `name`.
+    pub async fn put(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+        self.update(|body| body.set(name, value)).await
     }
 
-    /// Keeps something under a name as soon as somebody is asked.
+    /// Holds a value in memory and stores it under `name` with the first question.
     pub fn stage(&self, name: &str, value: &impl Serialize) {
-        if self.keeps {
+        if self.is_enabled {
             self.staged.lock().set(name, value);
         }
     }
 
-    /// Question or answer under a key.
-    async fn under(&self, member: &str, key: &str) -> Result<Option<RawObject>, Failure> {
+    /// Returns the entry `key` in the member `member` of the run's data: a stored question or
+    /// answer.
+    async fn get_entry(&self, member: &str, key: &str) -> Result<Option<RawObject>, Failure> {
         Ok(self
             .get::<RawObject>(member)
             .await?
             .and_then(|all| all.object(key)))
     }
 
-    /// Keeps a question or an answer under a key, and the members of `more`.
-    async fn keep_under(
+    /// Stores a question or an answer under `key` in the member `member` of the run's data,
+    /// together with the members of `more`.
+    async fn put_entry(
         &self,
         member: &str,
         key: &str,
@@ -284,46 +300,49 @@ impl RunNotes {
             let all = note.object(member).unwrap_or_default();
             note.set(member, all.with(key, body));
         };
-        self.change(change).await
+        self.update(change).await
     }
 
-    /// Keeps a question, and what was decided up to it.
-    async fn keep_question(&self, key: &str, question: &RawObject) -> Result<(), Failure> {
-        if self.under(QUESTIONS, key).await?.as_ref() == Some(question) {
+    /// Stores a question under `key`, together with the staged decisions that led to it.
+    async fn put_question(&self, key: &str, question: &RawObject) -> Result<(), Failure> {
+        if self.get_entry(QUESTIONS_MEMBER, key).await?.as_ref() == Some(question) {
             return Ok(());
         }
         let staged = self.staged.lock().clone();
-        // It is asked all the same; after a restart it is decided anew.
-        if let Err(failure) = self.keep_under(QUESTIONS, key, question, &staged).await {
-            callboard_message::log::warn!(run = %self.run, %failure, "a question and what led to it aren't kept");
+        // The question is asked even if it can't be stored; after a restart it is decided anew.
+        if let Err(failure) = self
+            .put_entry(QUESTIONS_MEMBER, key, question, &staged)
+            .await
+        {
+            callboard_message::log::warn!(run = %self.run, %failure, "failed to store a question: it is decided anew after a restart");
         }
         Ok(())
     }
 
-    /// Forgets all of it: the run has ended.
-    pub async fn forget(&self) {
-        if self.any.load(Relaxed)
+    /// Deletes the stored data once the run has ended.
+    pub async fn clear(&self) {
+        if self.may_exist.load(Relaxed)
             && let Err(error) = self.notes.remove(&self.space, self.run.as_str()).await
         {
-            callboard_message::log::warn!(run = %self.run, %error, "the notes of a run weren't removed");
+            callboard_message::log::warn!(run = %self.run, %error, "failed to remove the stored data of a run");
         }
     }
 
-    async fn change(&self, change: impl Fn(&mut RawObject)) -> Result<(), Failure> {
-        if !self.keeps {
+    async fn update(&self, change: impl Fn(&mut RawObject)) -> Result<(), Failure> {
+        if !self.is_enabled {
             return Ok(());
         }
-        self.may_be_there();
-        for _ in 0..TRIES_MAX {
+        self.mark_written();
+        for _ in 0..WRITE_ATTEMPTS_MAX {
             let there = self.notes.get(&self.space, self.run.as_str()).await?;
             let (mut body, version) =
                 there.map_or((RawObject::new(), 0), |note| (note.body, note.version));
             change(&mut body);
             let bytes = body.to_raw().get().len();
-            if bytes > RUN_NOTE_BYTES_MAX {
+            if bytes > RUN_STORE_BYTES_MAX {
                 return Err(JournalError::TooLarge {
                     bytes,
-                    bytes_max: RUN_NOTE_BYTES_MAX,
+                    bytes_max: RUN_STORE_BYTES_MAX,
                 }
                 .into());
             }
@@ -333,12 +352,12 @@ impl RunNotes {
                 .await
             {
                 Ok(_) => return Ok(()),
-                Err(NoteError::Changed { .. }) => {}
-                Err(error) => return Err(unkept(error)),
+                Err(KvError::VersionConflict { .. }) => {}
+                Err(error) => return Err(note_failure(error)),
             }
         }
         Err(Failure::unavailable(
-            "the notes of the run are written by others at the same time: try again",
+            "the stored data of the run is being changed concurrently: try again",
         ))
     }
 }

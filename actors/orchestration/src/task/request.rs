@@ -1,8 +1,8 @@
-//! Requests as they come in, and the conversations that they belong to.
+//! Parsed requests, and the cache of conversation histories.
 
 use std::sync::Arc;
 
-use callboard_message::surface::Converse;
+use callboard_message::capabilities::Converse;
 use callboard_message::text::cut_bytes;
 use callboard_message::{Content, Failure, RawObject, Speaker};
 use quick_cache::sync::Cache;
@@ -10,43 +10,46 @@ use quick_cache::sync::Cache;
 use crate::decide::Turn;
 use crate::decide::limits::{HISTORY_TURNS_MAX, REQUEST_CHARS_MAX, TURN_BYTES_MAX};
 
-/// Prefix of a text that names a tool.
+/// Prefix of a request that calls a tool by name.
 const TOOL_PREFIX: &str = ":tool";
-/// Members of a message's metadata that name a skill.
-const SKILL_NAMES: [&str; 2] = ["skill", "skillId"];
-/// Conversations that are remembered: those used last.
+/// Metadata keys of a message that name a skill.
+const SKILL_MEMBERS: [&str; 2] = ["skill", "skillId"];
+/// Maximum conversations in the history cache; the least recently used are evicted first. Fixed.
 pub const CONVERSATIONS_MAX: usize = 1_024;
 
-/// Request, read.
-pub(super) struct Said {
+/// Parsed request.
+pub(super) struct ParsedRequest {
     pub text: String,
-    /// The sender's name for it; empty where it gave none.
+    /// Idempotency key from the sender; empty if none.
     pub key: String,
-    /// The conversation that it belongs to; empty where it is in none.
+    /// Conversation id; empty if none.
     pub context: String,
-    /// A tool that is asked for by its name, and its parameters.
+    /// Tool called by name, with its parameters.
     pub tool: Option<(String, RawObject)>,
-    /// History, if the sender gives one.
+    /// History sent by the caller, if any.
     pub history: Option<Vec<Turn>>,
 }
 
-impl Said {
-    /// Reads a message. `takes` says which member of a tool takes one text; `None`: there is no such tool.
+impl ParsedRequest {
+    /// Parses a message. `takes` maps a tool name to the tool's only text parameter, if it has one,
+    /// and to `None` for an unknown tool.
     ///
     /// # Errors
-    /// `InvalidInput`, `NotFound`: what to say instead.
-    pub fn read(
+    /// `InvalidInput` for a malformed or too long request, `NotFound` for an unknown tool.
+    pub fn parse(
         said: &Converse,
         takes: impl Fn(&str) -> Option<Option<String>>,
     ) -> Result<Self, Failure> {
         let text = said.texts();
         let skill = said.0.text("skill").or_else(|| {
             let metadata = said.0.object("metadata")?;
-            SKILL_NAMES.iter().find_map(|name| metadata.text(name))
+            SKILL_MEMBERS.iter().find_map(|name| metadata.text(name))
         });
-        let tool = match (tool_line(&text)?, skill) {
+        let tool = match (parse_tool_line(&text)?, skill) {
             (Some(named), _) => Some(named),
-            (None, Some(skill)) if skill != super::REQUEST => Some(skilled(skill, &text, takes)?),
+            (None, Some(skill)) if skill != super::REQUEST_TOOL => {
+                Some(parse_skill_call(skill, &text, takes)?)
+            }
             (None, _) => None,
         };
         if text.trim().is_empty() && tool.is_none() {
@@ -54,32 +57,35 @@ impl Said {
                 "there is nothing to do: say in words what it is",
             ));
         }
-        check(&text)?;
+        check_length(&text)?;
         let history = said
             .0
             .read::<Vec<RawObject>>("history")
-            .map(|turns| turns.iter().filter_map(turn).collect());
+            .map(|turns| turns.iter().filter_map(parse_turn).collect());
         Ok(Self {
             text,
             key: said.key(),
             context: said.context(),
             tool,
-            history: history.map(bounded),
+            history: history.map(truncate_history),
         })
     }
 
-    /// A request in words, under no name.
+    /// Creates a request from text, without a key or conversation.
     ///
     /// # Errors
-    /// `InvalidInput`.
-    pub fn request(text: String) -> Result<Self, Failure> {
-        Self::read(&Converse::of([Content::text(text)]), |_| None)
+    /// `InvalidInput` for a text of more than [`REQUEST_CHARS_MAX`] characters or a malformed tool
+    /// call.
+    pub fn from_text(text: String) -> Result<Self, Failure> {
+        Self::parse(&Converse::from_content([Content::text(text)]), |_| None)
     }
 }
 
+/// Checks the length of a request.
+///
 /// # Errors
 /// `InvalidInput` for a text of more than [`REQUEST_CHARS_MAX`] characters.
-fn check(text: &str) -> Result<(), Failure> {
+fn check_length(text: &str) -> Result<(), Failure> {
     match text.chars().nth(REQUEST_CHARS_MAX) {
         None => Ok(()),
         Some(_) => Err(Failure::invalid(format!(
@@ -88,8 +94,8 @@ fn check(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// `:tool NAME {…}`.
-fn tool_line(text: &str) -> Result<Option<(String, RawObject)>, Failure> {
+/// Parses `:tool NAME {…}`. Returns `None` for any other text.
+fn parse_tool_line(text: &str) -> Result<Option<(String, RawObject)>, Failure> {
     let Some(rest) = text.trim().strip_prefix(TOOL_PREFIX) else {
         return Ok(None);
     };
@@ -114,8 +120,9 @@ fn tool_line(text: &str) -> Result<Option<(String, RawObject)>, Failure> {
     Ok(Some((name.to_owned(), params)))
 }
 
-/// A skill by its name: a JSON object is its parameters, other text the one that it takes.
-fn skilled(
+/// Parses a call of a skill by name. A text that is a JSON object becomes the parameters; any other
+/// text becomes the only text parameter.
+fn parse_skill_call(
     skill: String,
     text: &str,
     takes: impl Fn(&str) -> Option<Option<String>>,
@@ -128,7 +135,7 @@ fn skilled(
     let params = match (serde_json::from_str(text), member, text.trim().is_empty()) {
         (Ok(params), ..) => params,
         (Err(_), _, true) => RawObject::new(),
-        (Err(_), Some(member), false) => RawObject::of(&member, text),
+        (Err(_), Some(member), false) => RawObject::single(&member, text),
         (Err(_), None, false) => {
             return Err(Failure::invalid(format!(
                 "{skill} takes a JSON object: see its schema"
@@ -138,7 +145,7 @@ fn skilled(
     Ok((skill, params))
 }
 
-fn turn(told: &RawObject) -> Option<Turn> {
+fn parse_turn(told: &RawObject) -> Option<Turn> {
     let by = match &*told.text("role")? {
         "user" | "ROLE_USER" => Speaker::User,
         _ => Speaker::Assistant,
@@ -154,8 +161,8 @@ fn turn(told: &RawObject) -> Option<Turn> {
     (!text.is_empty()).then_some(Turn { by, text })
 }
 
-/// The newest [`HISTORY_TURNS_MAX`] turns, each of at most [`TURN_BYTES_MAX`] bytes.
-pub(super) fn bounded(mut turns: Vec<Turn>) -> Vec<Turn> {
+/// Returns the newest [`HISTORY_TURNS_MAX`] turns, each cut to [`TURN_BYTES_MAX`] bytes.
+pub(super) fn truncate_history(mut turns: Vec<Turn>) -> Vec<Turn> {
     turns.drain(..turns.len().saturating_sub(HISTORY_TURNS_MAX));
     for turn in &mut turns {
         turn.text
@@ -164,38 +171,40 @@ pub(super) fn bounded(mut turns: Vec<Turn>) -> Vec<Turn> {
     turns
 }
 
-/// By whose it is, and its name.
-pub(super) struct Conversations(Cache<(String, String), Arc<Vec<Turn>>>);
+/// Conversation histories by owner and conversation id.
+pub(super) struct ConversationCache(Cache<(String, String), Arc<Vec<Turn>>>);
 
-impl Default for Conversations {
+impl Default for ConversationCache {
     fn default() -> Self {
         Self(Cache::new(CONVERSATIONS_MAX))
     }
 }
 
-impl Conversations {
+impl ConversationCache {
     pub fn history(&self, owner: &str, context: &str) -> Vec<Turn> {
         if context.is_empty() {
             return Vec::new();
         }
         self.0
-            .get(&key(owner, context))
+            .get(&cache_key(owner, context))
             .map(|turns| turns.to_vec())
             .unwrap_or_default()
     }
 
-    pub fn add(&self, owner: &str, context: &str, turns: impl IntoIterator<Item = Turn>) {
+    pub fn append(&self, owner: &str, context: &str, turns: impl IntoIterator<Item = Turn>) {
         if context.is_empty() {
             return;
         }
-        // Two exchanges of one conversation at once: one of them may be missed, neither is half there.
+        // Of two concurrent exchanges in one conversation, one may be lost, but neither is stored
+        // in part.
         let mut all = self.history(owner, context);
         all.extend(turns);
-        self.0.insert(key(owner, context), Arc::new(bounded(all)));
+        self.0
+            .insert(cache_key(owner, context), Arc::new(truncate_history(all)));
     }
 }
 
-fn key(owner: &str, context: &str) -> (String, String) {
+fn cache_key(owner: &str, context: &str) -> (String, String) {
     (owner.to_owned(), context.to_owned())
 }
 
@@ -203,13 +212,14 @@ fn key(owner: &str, context: &str) -> (String, String) {
 mod tests {
     use super::*;
 
-    fn read(said: Converse) -> Result<Said, Failure> {
-        Said::read(&said, |name| {
+    fn read(said: Converse) -> Result<ParsedRequest, Failure> {
+        ParsedRequest::parse(&said, |name| {
             (name == "echo").then(|| Some("text".to_owned()))
         })
     }
 
-    /// Goal: a tool is asked for by a line or by a skill's name, and what is neither is a request. Method: rows.
+    /// Goal: a tool is called by a line or by a skill's name, and other text is a request. Method:
+    /// rows.
     #[test]
     fn tools_by_name() {
         for (text, skill, expect) in [
@@ -237,9 +247,9 @@ mod tests {
             ("say this", Some("ghost"), None),
             ("  ", None, None),
         ] {
-            let mut said = Converse::of([Content::text(text)]);
+            let mut said = Converse::from_content([Content::text(text)]);
             if let Some(skill) = skill {
-                said.0.set("metadata", RawObject::of("skill", skill));
+                said.0.set("metadata", RawObject::single("skill", skill));
             }
             let tool = read(said).ok().map(|said| {
                 said.tool
@@ -251,34 +261,38 @@ mod tests {
         }
     }
 
-    /// Goal: what is too long is refused, and what was said before is cut. Method: at each limit and one more.
+    /// Goal: overlong requests are rejected, and histories are cut. Method: at each limit and one
+    /// more.
     #[test]
     fn limits() {
-        assert!(Said::request("x".repeat(REQUEST_CHARS_MAX)).is_ok());
-        assert!(Said::request("é".repeat(REQUEST_CHARS_MAX + 1)).is_err());
+        assert!(ParsedRequest::from_text("x".repeat(REQUEST_CHARS_MAX)).is_ok());
+        assert!(ParsedRequest::from_text("é".repeat(REQUEST_CHARS_MAX + 1)).is_err());
         let turns = |count: usize| {
             (0..count)
                 .map(|nth| Turn::user(nth.to_string()))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(bounded(turns(HISTORY_TURNS_MAX)).len(), HISTORY_TURNS_MAX);
-        let cut = bounded(turns(HISTORY_TURNS_MAX + 1));
+        assert_eq!(
+            truncate_history(turns(HISTORY_TURNS_MAX)).len(),
+            HISTORY_TURNS_MAX
+        );
+        let cut = truncate_history(turns(HISTORY_TURNS_MAX + 1));
         assert_eq!((cut.len(), &*cut[0].text), (HISTORY_TURNS_MAX, "1"));
-        let cut = bounded(vec![Turn::user("é".repeat(TURN_BYTES_MAX / 2) + "x")]);
+        let cut = truncate_history(vec![Turn::user("é".repeat(TURN_BYTES_MAX / 2) + "x")]);
         assert_eq!(cut[0].text.len(), TURN_BYTES_MAX);
     }
 
-    /// Goal: each has conversations of their own, and there are no more than the limit. Method: one name, two owners; one
-    /// conversation too many.
+    /// Goal: conversations are separate per owner, and their number is limited. Method: one name,
+    /// two owners; one conversation too many.
     #[test]
     fn bounded_and_apart() {
-        let all = Conversations::default();
-        all.add("ann", "c", [Turn::user("hers")]);
-        all.add("ann", "", [Turn::user("nowhere")]);
+        let all = ConversationCache::default();
+        all.append("ann", "c", [Turn::user("hers")]);
+        all.append("ann", "", [Turn::user("nowhere")]);
         assert_eq!(all.history("ann", "c").len(), 1);
         assert!(all.history("bob", "c").is_empty() && all.history("ann", "").is_empty());
         for nth in 0..=CONVERSATIONS_MAX {
-            all.add("bob", &nth.to_string(), [Turn::user("his")]);
+            all.append("bob", &nth.to_string(), [Turn::user("his")]);
         }
         assert!(all.0.len() <= CONVERSATIONS_MAX);
     }

@@ -1,5 +1,5 @@
-//! `execute_command`: a program of this machine, if the operator named it. There is no shell: what is given is the program and
-//! its arguments, each as it stands.
+//! Tool `execute_command`: runs a program that the operator allows, without a shell. The arguments
+//! are passed on unchanged.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use callboard_message::{Failure, Principal, PrincipalKind, ToolResult};
-use callboard_runtime::Cx;
+use callboard_runtime::Context;
 use futures::future::{Either, join3, select};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
@@ -21,113 +21,120 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::timeout;
 
-/// Most arguments of a command, by default.
+/// Default maximum number of a command's arguments.
 pub const COMMAND_ARGUMENTS_MAX_DEFAULT: usize = 64;
 /// Default time limit of a command.
 pub const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Most of a command's output that is kept, of standard output and of standard error each, in bytes, by default.
+/// Default maximum of captured bytes, for standard output and standard error each.
 pub const COMMAND_OUTPUT_BYTES_MAX_DEFAULT: usize = 64 * 1024;
-/// Most bytes of a command, program and arguments together.
+/// Maximum bytes of a command, program and arguments together. Longer ones are rejected with
+/// `InvalidInput`. Fixed.
 pub const COMMAND_BYTES_MAX: usize = 16 * 1024;
-/// Most bytes of what a command is given on its standard input.
+/// Maximum bytes of a command's standard input. More is rejected with `InvalidInput`. Fixed.
 pub const COMMAND_INPUT_BYTES_MAX: usize = 64 * 1024;
-/// Directories in which programs without a path are looked for, and their `PATH`.
+/// Search path for programs without a path, and the `PATH` of a running program.
 pub const COMMAND_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// The scope that a principal other than the operator needs.
+/// Scope that lets principals other than the local operator run commands.
 pub const COMMAND_SCOPE: &str = "execute_command";
-/// Time for which output is still read after a program's end: another process may hold its other end.
-const DRAIN: Duration = Duration::from_millis(500);
-/// `LANG` of a program where this process has none.
+/// Time for which output is still read after the program has ended, because another process may
+/// hold the pipe open.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// Value of `LANG` for the program if this process has none.
 const LANG_DEFAULT: &str = "C.UTF-8";
-const READ_BYTES: usize = 8 * 1024;
+const READ_BUFFER_BYTES: usize = 8 * 1024;
 
-/// Options of `execute_command`.
+/// Options of the tool `execute_command`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOptions {
-    /// The programs: a name, looked for once in [`COMMAND_PATH`], or an absolute path.
-    pub allow: Vec<String>,
-    /// Working directory; `None`: nothing runs.
+    /// Allowed programs: names, resolved once in [`COMMAND_PATH`], or absolute paths.
+    pub allowed_programs: Vec<String>,
+    /// Working directory. `None` is rejected by [`CommandRunner::open`].
     pub directory: Option<PathBuf>,
-    /// Most arguments.
+    /// Maximum number of arguments.
     pub arguments_max: usize,
-    /// How long one may run.
-    pub within: Duration,
-    /// Most of its output that is kept, of standard output and of standard error each, in bytes.
+    /// Time limit of a command; then it is killed.
+    pub timeout: Duration,
+    /// Maximum captured bytes, for standard output and standard error each. More is counted and
+    /// discarded.
     pub output_bytes_max: usize,
 }
 
 impl CommandOptions {
-    /// These programs, in that directory, with the limits of this module.
+    /// Creates options for these programs and this working directory, with the default limits.
     pub fn new(
         allow: impl IntoIterator<Item = impl Into<String>>,
         directory: impl Into<PathBuf>,
     ) -> Self {
         Self {
-            allow: allow.into_iter().map(Into::into).collect(),
+            allowed_programs: allow.into_iter().map(Into::into).collect(),
             directory: Some(directory.into()),
             arguments_max: COMMAND_ARGUMENTS_MAX_DEFAULT,
-            within: COMMAND_TIMEOUT_DEFAULT,
+            timeout: COMMAND_TIMEOUT_DEFAULT,
             output_bytes_max: COMMAND_OUTPUT_BYTES_MAX_DEFAULT,
         }
     }
 }
 
-/// Why commands can't be had so.
+/// Error in the options of `execute_command`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// Name a program, or leave the tool off.
+    /// No program is allowed. Remedy: name a program or disable the tool.
     #[error("no program is allowed: name one in `allow`")]
     NothingAllowed,
-    /// Install it, or write its absolute path.
+    /// The program isn't in [`COMMAND_PATH`]. Remedy: install it or use its absolute path.
     #[error("there is no program {0} in {COMMAND_PATH}")]
     NotFound(String),
-    /// Write a bare name or an absolute path to an executable file.
+    /// The entry is neither a bare name nor the absolute path of an executable file.
     #[error("{0} is neither a program's name nor the absolute path of one")]
-    NoProgram(String),
-    /// Make the directory, or name another.
+    InvalidProgram(String),
+    /// The working directory doesn't exist. Remedy: create it or name another.
     #[error("{} is no directory to work in", .0.display())]
-    NoDirectory(PathBuf),
-    /// Name a directory.
+    NotADirectory(PathBuf),
+    /// No working directory is set. Remedy: name one.
     #[error("programs need a directory to work in: name it in `directory`")]
-    Nowhere,
+    MissingDirectory,
 }
 
-/// Programs that may be run, found.
+/// Runner of the allowed programs.
 #[derive(Debug, Clone)]
-pub struct Commands {
+pub struct CommandRunner {
     options: CommandOptions,
     directory: PathBuf,
-    /// By what is written in `allow`, and by their paths.
+    /// Resolved paths of the allowed programs, by configured name and by absolute path.
     programs: HashMap<String, PathBuf>,
 }
 
-/// What is run: a program that is allowed, and its arguments.
+/// Allowed program with its arguments, ready to run.
 #[derive(derive_more::Debug, Clone, PartialEq)]
-// Its arguments may be anybody's data.
+// `Debug` omits arguments and input: they may contain user data.
 #[debug("Command({}, {} arguments)", program.display(), arguments.len())]
-pub(crate) struct Command {
+pub(crate) struct AllowedCommand {
     program: PathBuf,
     arguments: Vec<String>,
     input: Option<String>,
 }
 
-impl Commands {
-    /// Looks for the programs, once: what is put in their place by another name later isn't run.
+impl CommandRunner {
+    /// Resolves the allowed programs once. A file that appears earlier in the search path later
+    /// isn't run.
     ///
     /// # Errors
-    /// See [`CommandError`].
+    /// [`CommandError`] for options that can't be used.
     pub fn open(options: CommandOptions) -> Result<Self, CommandError> {
-        if options.allow.is_empty() {
+        if options.allowed_programs.is_empty() {
             return Err(CommandError::NothingAllowed);
         }
-        let directory = options.directory.clone().ok_or(CommandError::Nowhere)?;
+        let directory = options
+            .directory
+            .clone()
+            .ok_or(CommandError::MissingDirectory)?;
         if !directory.is_dir() {
-            return Err(CommandError::NoDirectory(directory));
+            return Err(CommandError::NotADirectory(directory));
         }
         let mut programs = HashMap::new();
-        for written in &options.allow {
-            let path = found(written)?;
+        for written in &options.allowed_programs {
+            let path = resolve_program(written)?;
             programs.insert(path.to_string_lossy().into_owned(), path.clone());
             programs.insert(written.clone(), path);
         }
@@ -138,15 +145,16 @@ impl Commands {
         })
     }
 
-    /// What `words` and `input` come to, if it may be run.
+    /// Checks a command and resolves its program.
     ///
     /// # Errors
-    /// `Denied` where the program isn't allowed, `InvalidInput` where a limit is met.
-    pub(crate) fn command(
+    /// `Denied` for a program that isn't allowed, `InvalidInput` for a missing program, a NUL
+    /// character or an exceeded limit.
+    pub(crate) fn prepare(
         &self,
         words: Vec<String>,
         input: Option<String>,
-    ) -> Result<Command, Failure> {
+    ) -> Result<AllowedCommand, Failure> {
         let mut words = words.into_iter();
         let program = words
             .next()
@@ -176,7 +184,7 @@ impl Commands {
             )));
         }
         match self.programs.get(&program) {
-            Some(path) => Ok(Command {
+            Some(path) => Ok(AllowedCommand {
                 program: path.clone(),
                 arguments,
                 input,
@@ -185,31 +193,37 @@ impl Commands {
         }
     }
 
-    /// Runs it and waits for its end. Whatever it started ends with it.
+    /// Runs a command and waits for its end. Kills its whole process group at the end, on timeout
+    /// and on cancellation.
     ///
     /// # Errors
-    /// `Denied` for who may not, `TimedOut`, `Cancelled`, `Unavailable` where it can't be started.
-    pub(crate) async fn run(&self, command: Command, cx: &Cx) -> Result<ToolResult, Failure> {
-        may_run(cx.principal())?;
+    /// `Denied` if the principal may not run commands, `TimedOut`, `Cancelled`, and `Unavailable`
+    /// if the program can't be started.
+    pub(crate) async fn run(
+        &self,
+        command: AllowedCommand,
+        cx: &Context,
+    ) -> Result<ToolResult, Failure> {
+        check_may_run(cx.principal())?;
         let ran = tokio::select! {
             biased;
             () = cx.cancelled() => return Err(Failure::cancelled("the command was cancelled")),
-            ran = self.end_of(command) => ran?,
+            ran = self.run_to_end(command) => ran?,
         };
-        Ok(ToolResult::text(ran.told())
-            .structured(json!({ "exit_code": ran.code, "is_cut": ran.is_cut() })))
+        Ok(ToolResult::text(ran.to_text())
+            .with_structured_content(json!({ "exit_code": ran.code, "is_cut": ran.is_cut() })))
     }
 
-    /// Runs it to its end. Dropped, it kills it.
-    async fn end_of(&self, command: Command) -> Result<Ran, Failure> {
+    /// Runs a command to its end, within the time limit. Dropping the future kills it.
+    async fn run_to_end(&self, command: AllowedCommand) -> Result<CommandOutcome, Failure> {
         let CommandOptions {
-            within,
+            timeout: within,
             output_bytes_max,
             ..
         } = self.options;
         let ended = timeout(
             within,
-            to_the_end(command, &self.directory, output_bytes_max),
+            spawn_and_wait(command, &self.directory, output_bytes_max),
         )
         .await;
         let ended = ended
@@ -221,8 +235,9 @@ impl Commands {
     }
 }
 
-/// A peer can't confirm for the person whose machine this is: only the operator, and whoever has the scope, runs programs.
-pub(crate) fn may_run(principal: &Principal) -> Result<(), Failure> {
+/// Checks that the principal may run commands: only the local operator and principals with
+/// [`COMMAND_SCOPE`] may. A peer can't confirm for the person whose machine this is.
+pub(crate) fn check_may_run(principal: &Principal) -> Result<(), Failure> {
     let has_scope = || principal.scopes.iter().any(|scope| scope == COMMAND_SCOPE);
     match principal.kind == PrincipalKind::LocalOperator || has_scope() {
         true => Ok(()),
@@ -232,18 +247,18 @@ pub(crate) fn may_run(principal: &Principal) -> Result<(), Failure> {
     }
 }
 
-fn found(written: &str) -> Result<PathBuf, CommandError> {
+fn resolve_program(written: &str) -> Result<PathBuf, CommandError> {
     if written.contains('/') {
         let path = PathBuf::from(written);
         let is_program = path.is_absolute() && is_executable(&path);
         return if is_program {
             Ok(path)
         } else {
-            Err(CommandError::NoProgram(written.to_owned()))
+            Err(CommandError::InvalidProgram(written.to_owned()))
         };
     }
     if written.is_empty() || written.contains(char::is_whitespace) {
-        return Err(CommandError::NoProgram(written.to_owned()));
+        return Err(CommandError::InvalidProgram(written.to_owned()));
     }
     let mut places = COMMAND_PATH
         .split(':')
@@ -258,30 +273,31 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
-/// How a program ended, and what it said.
-struct Ran {
-    /// `None`: a signal ended it.
+/// Exit code and captured output of a program.
+struct CommandOutcome {
+    /// Exit code; `None` after a signal.
     code: Option<i32>,
-    output: Kept,
-    errors: Kept,
+    output: CapturedOutput,
+    errors: CapturedOutput,
 }
 
-impl Ran {
-    /// Whether some of its output wasn't kept.
+impl CommandOutcome {
+    /// Whether some output was discarded because it exceeded the limit.
     fn is_cut(&self) -> bool {
         self.output.left_out > 0 || self.errors.left_out > 0
     }
 
-    /// For whoever asked: output, then errors, then how it ended where that isn't well.
-    fn told(&self) -> String {
-        let mut told = self.output.text();
+    /// Returns the standard output and standard error as text, followed by the exit status if it
+    /// isn't 0.
+    fn to_text(&self) -> String {
+        let mut out = self.output.text();
         let errors = self.errors.text();
         let mut add = |heading: &str, text: &str| {
-            if !told.is_empty() && !told.ends_with('\n') {
-                told.push('\n');
+            if !out.is_empty() && !out.ends_with('\n') {
+                out.push('\n');
             }
-            told.push_str(heading);
-            told.push_str(text);
+            out.push_str(heading);
+            out.push_str(text);
         };
         if !errors.is_empty() {
             add("standard error:\n", &errors);
@@ -291,18 +307,18 @@ impl Ran {
             Some(code) => add("", &format!("exit code {code}")),
             None => add("", "ended by a signal"),
         }
-        told
+        out
     }
 }
 
-/// The first bytes of an output; the rest is counted.
-struct Kept {
+/// First bytes of an output stream, with the number of discarded bytes.
+struct CapturedOutput {
     bytes: Vec<u8>,
     bytes_max: usize,
     left_out: usize,
 }
 
-impl Kept {
+impl CapturedOutput {
     fn new(bytes_max: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -311,10 +327,11 @@ impl Kept {
         }
     }
 
-    /// Reads to the end, whatever is kept: a program whose output nobody takes would wait for ever.
-    async fn fill(&mut self, output: Option<impl AsyncRead + Unpin>) {
+    /// Reads the stream to its end. Keeps the first bytes up to the limit and discards the rest,
+    /// because the program would block on a full pipe.
+    async fn read_all(&mut self, output: Option<impl AsyncRead + Unpin>) {
         let Some(mut output) = output else { return };
-        let mut buffer = vec![0; READ_BYTES];
+        let mut buffer = vec![0; READ_BUFFER_BYTES];
         while let Ok(read @ 1..) = output.read(&mut buffer).await {
             let room = self.bytes_max.saturating_sub(self.bytes.len()).min(read);
             self.bytes.extend(buffer.iter().take(room));
@@ -322,7 +339,7 @@ impl Kept {
         }
     }
 
-    /// As text, without what moves a terminal's cursor.
+    /// Returns the output as text without control characters, except line breaks and tabs.
     fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes);
         let mut text: String = text
@@ -336,25 +353,29 @@ impl Kept {
     }
 }
 
-/// A program and what it started. Killed when dropped, whatever else happens.
-struct Group(Option<Pid>);
+/// Process group of a program and all it started. Killed when dropped.
+struct ProcessGroup(Option<Pid>);
 
-impl Group {
+impl ProcessGroup {
     fn kill(&self) {
         if let Some(group) = self.0 {
-            // It may have ended just now.
+            // The group may have ended in between.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-async fn to_the_end(command: Command, directory: &Path, bytes_max: usize) -> io::Result<Ran> {
+async fn spawn_and_wait(
+    command: AllowedCommand,
+    directory: &Path,
+    bytes_max: usize,
+) -> io::Result<CommandOutcome> {
     let lang = std::env::var_os("LANG").unwrap_or_else(|| LANG_DEFAULT.into());
     let input = if command.input.is_some() {
         Stdio::piped()
@@ -373,66 +394,70 @@ async fn to_the_end(command: Command, directory: &Path, bytes_max: usize) -> io:
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    let group = Group(
+    let group = ProcessGroup(
         child
             .id()
             .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
     );
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (mut kept, mut kept_errors) = (Kept::new(bytes_max), Kept::new(bytes_max));
+    let (mut kept, mut kept_errors) = (
+        CapturedOutput::new(bytes_max),
+        CapturedOutput::new(bytes_max),
+    );
     let ended: io::Result<ExitStatus> = {
         let talking = join3(
-            kept.fill(output),
-            kept_errors.fill(errors),
-            feed(input, command.input),
+            kept.read_all(output),
+            kept_errors.read_all(errors),
+            write_stdin(input, command.input),
         );
         let waiting = async {
             let status = child.wait().await;
-            // What it left running would go on without a limit.
+            // Processes left running would escape the time limit.
             group.kill();
             status
         };
         match select(pin!(waiting), pin!(talking)).await {
             Either::Left((status, talking)) => {
-                // What comes later than this is nobody's output.
-                let _ = timeout(DRAIN, talking).await;
+                // Output after this point comes from other processes.
+                let _ = timeout(DRAIN_TIMEOUT, talking).await;
                 status
             }
             Either::Right((_, waiting)) => waiting.await,
         }
     };
-    Ok(Ran {
+    Ok(CommandOutcome {
         code: ended?.code(),
         output: kept,
         errors: kept_errors,
     })
 }
 
-async fn feed(input: Option<ChildStdin>, text: Option<String>) {
+async fn write_stdin(input: Option<ChildStdin>, text: Option<String>) {
     if let (Some(mut input), Some(text)) = (input, text) {
-        // A program needn't read what it is given.
+        // A program may ignore its standard input.
         let _ = input.write_all(text.as_bytes()).await;
     }
 }
 
-/// The words of a command line: blanks separate them; `'…'`, `"…"` and `\` quote. The whole line comes to words, or none of
-/// it: what a shell would act on (`;`, `|`, `&`, `<`, `>`, globs, expansions, substitutions, comments, line breaks) is refused.
+/// Splits a command line into words, separated by blanks and quoted by `'…'`, `"…"` and `\`.
+/// Rejects everything that a shell would interpret: `;`, `|`, `&`, `<`, `>`, globs, expansions,
+/// substitutions, comments and line breaks.
 ///
 /// # Errors
-/// `InvalidInput`, with what is refused and what to do.
-pub(crate) fn words_of(line: &str) -> Result<Vec<String>, Failure> {
+/// `InvalidInput` with the rejected syntax and the remedy.
+pub(crate) fn split_command_line(line: &str) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();
-    // `None`: between words.
+    // `None` between words.
     let mut word: Option<String> = None;
-    // The mark that began a quoted passage.
+    // Opening quotation mark of the current quoted part.
     let mut quote: Option<char> = None;
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         match (quote, c) {
             (Some(mark), c) if c == mark => quote = None,
-            (Some('"'), '$' | '`') => return Err(needs_shell(c)),
+            (Some('"'), '$' | '`') => return Err(shell_syntax_failure(c)),
             (Some('"'), '\\') if chars.peek() == Some(&'\n') => {
-                return Err(refused("a line break"));
+                return Err(invalid_command("a line break"));
             }
             (Some('"'), '\\') => {
                 let escaped = chars.next_if(|next| matches!(next, '"' | '\\' | '$' | '`'));
@@ -444,36 +469,44 @@ pub(crate) fn words_of(line: &str) -> Result<Vec<String>, Failure> {
                 word.get_or_insert_default();
             }
             (None, '\\') => match chars.next() {
-                Some('\n') => return Err(refused("a line break")),
+                Some('\n') => return Err(invalid_command("a line break")),
                 Some(next) => word.get_or_insert_default().push(next),
-                None => return Err(refused("a `\\` at its end")),
+                None => return Err(invalid_command("a `\\` at its end")),
             },
             (None, ' ' | '\t') => words.extend(word.take()),
-            (None, '\n' | '\r') => return Err(refused("a line break")),
+            (None, '\n' | '\r') => return Err(invalid_command("a line break")),
             (None, c) if c.is_whitespace() || c.is_control() => {
-                return Err(refused(&format!("the character U+{:04X}", u32::from(c))));
+                return Err(invalid_command(&format!(
+                    "the character U+{:04X}",
+                    u32::from(c)
+                )));
             }
-            (None, '#' | '~') if word.is_none() => return Err(needs_shell(c)),
+            (None, '#' | '~') if word.is_none() => return Err(shell_syntax_failure(c)),
             (None, '{') if word.is_none() && chars.peek() == Some(&'}') => {
                 word = Some("{".to_owned())
             }
-            (None, c) if is_of_shell(c, word.as_deref()) => return Err(needs_shell(c)),
+            (None, c) if is_shell_syntax(c, word.as_deref()) => {
+                return Err(shell_syntax_failure(c));
+            }
             (None, c) => word.get_or_insert_default().push(c),
         }
     }
     if quote.is_some() {
-        return Err(refused("a quotation mark that isn't closed"));
+        return Err(invalid_command("a quotation mark that isn't closed"));
     }
     words.extend(word);
     match words.first() {
-        Some(first) if is_assignment(first) => Err(refused("a variable in front of the program")),
+        Some(first) if is_assignment(first) => {
+            Err(invalid_command("a variable in front of the program"))
+        }
         _ => Ok(words),
     }
 }
 
-/// Whether a shell acts on a character that isn't quoted; or readers take it for a quotation mark and a shell doesn't.
-fn is_of_shell(c: char, word: Option<&str>) -> bool {
-    // `{}` is a word of its own to `find`.
+/// Whether an unquoted character is shell syntax, or a typographic quotation mark, which looks like
+/// quoting but isn't.
+fn is_shell_syntax(c: char, word: Option<&str>) -> bool {
+    // `{}` as a word of its own is the placeholder of `find`.
     let closes_empty = c == '}' && word == Some("{");
     matches!(
         c,
@@ -482,7 +515,7 @@ fn is_of_shell(c: char, word: Option<&str>) -> bool {
         || matches!(c, '“' | '”' | '„' | '«' | '»' | '‘' | '’' | '‚')
 }
 
-/// `NAME=value`.
+/// Whether a word has the form `NAME=value`.
 fn is_assignment(word: &str) -> bool {
     let is_name = |name: &str| {
         !name.starts_with(|c: char| c.is_ascii_digit())
@@ -492,11 +525,11 @@ fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
-fn needs_shell(c: char) -> Failure {
-    refused(&format!("`{c}`"))
+fn shell_syntax_failure(c: char) -> Failure {
+    invalid_command(&format!("`{c}`"))
 }
 
-fn refused(what: &str) -> Failure {
+fn invalid_command(what: &str) -> Failure {
     Failure::invalid(format!(
         "`command` has {what}: there is no shell that would read it, and nothing of the command was run. Give one program and its \
          arguments, as a list or with quotes around what is meant literally, and each further command by itself"

@@ -1,28 +1,33 @@
-//! A text's main sentences, chosen by rules: those whose words the text uses most, in their order.
+//! Extractive summary by rules: the sentences with the most frequent words of the text, in their
+//! order.
 
 use std::collections::HashMap;
 
 use callboard_message::text::{fold, words};
 
-/// Sentences of a summary, where nobody says how many.
-pub const SENTENCES_DEFAULT: usize = 3;
-/// Most sentences of a summary.
-pub const SENTENCES_MAX: usize = 20;
-/// Shorter words say little about what a text is about.
+/// Default number of sentences in a summary.
+pub const SUMMARY_SENTENCES_DEFAULT: usize = 3;
+/// Maximum number of sentences in a summary.
+pub const SUMMARY_SENTENCES_MAX: usize = 20;
+/// Minimum characters of a word that counts towards a sentence's score.
 const WORD_CHARS_MIN: usize = 4;
 
-/// The `most` main sentences.
-pub(super) fn summary(text: &str, most: usize) -> String {
-    let sentences: Vec<&str> = sentences(text).collect();
+/// Returns the `most` highest-scoring sentences, in the order of the text.
+pub(super) fn extract_main_sentences(text: &str, most: usize) -> String {
+    let sentences: Vec<&str> = split_sentences(text).collect();
     if sentences.len() <= most {
         return sentences.join(" ");
     }
-    let terms: Vec<Vec<String>> = sentences.iter().map(|sentence| terms(sentence)).collect();
+    let terms: Vec<Vec<String>> = sentences
+        .iter()
+        .map(|sentence| sentence_terms(sentence))
+        .collect();
     let mut used: HashMap<&str, u32> = HashMap::new();
     for term in terms.iter().flatten() {
         *used.entry(term).or_default() += 1;
     }
-    // Of what is said once no sentence is about; long sentences shouldn't win by length.
+    // Words used once have no weight. Dividing by the root of the length keeps long sentences from
+    // winning.
     let weight = |term: &String| {
         f64::from(
             used.get(&**term)
@@ -36,7 +41,7 @@ pub(super) fn summary(text: &str, most: usize) -> String {
     };
     let mut ranked: Vec<(usize, f64)> =
         terms.iter().map(|terms| score(terms)).enumerate().collect();
-    // Equals stay in the text's order: the sort is stable.
+    // The sort is stable: equal scores stay in the order of the text.
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut chosen: Vec<usize> = ranked.into_iter().take(most).map(|(at, _)| at).collect();
     chosen.sort_unstable();
@@ -47,8 +52,8 @@ pub(super) fn summary(text: &str, most: usize) -> String {
         .join(" ")
 }
 
-/// Sentences, and lines that end without a stop.
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
+/// Splits a text into sentences. A line end also ends a sentence.
+fn split_sentences(text: &str) -> impl Iterator<Item = &str> {
     text.lines()
         .flat_map(|line| {
             let mut rest = line;
@@ -70,7 +75,7 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
         .filter(|sentence| !sentence.is_empty())
 }
 
-fn terms(sentence: &str) -> Vec<String> {
+fn sentence_terms(sentence: &str) -> Vec<String> {
     let folded = fold(sentence);
     words(&folded)
         .filter(|word| word.chars().count() >= WORD_CHARS_MIN)
@@ -82,26 +87,27 @@ fn terms(sentence: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Goal: what the text is about stays, in its order. Method: three sentences about one thing, two about nothing else.
+    /// Goal: the summary keeps the main topic, in the text's order. Method: three sentences about
+    /// one topic, two about none.
     #[test]
     fn main_sentences_stay() {
         let text = "The harbour bridge was closed today. Bananas are yellow. Ships wait outside the harbour until the \
                     bridge is repaired.\nA cat slept. Repairs of the bridge cost 3.5 million!";
-        let short = summary(text, 3);
+        let short = extract_main_sentences(text, 3);
         assert_eq!(
             short,
             "The harbour bridge was closed today. Ships wait outside the harbour until the bridge is repaired. Repairs of the \
              bridge cost 3.5 million!"
         );
         assert_eq!(
-            summary(text, 20).matches(['.', '!']).count(),
+            extract_main_sentences(text, 20).matches(['.', '!']).count(),
             6,
             "no longer than the text"
         );
-        assert_eq!(summary("", 3), "");
-        assert_eq!(summary("no stop", 1), "no stop");
+        assert_eq!(extract_main_sentences("", 3), "");
+        assert_eq!(extract_main_sentences("no stop", 1), "no stop");
         assert_eq!(
-            sentences("Ça va? Oui…  Bon.\n\nFin").collect::<Vec<_>>(),
+            split_sentences("Ça va? Oui…  Bon.\n\nFin").collect::<Vec<_>>(),
             ["Ça va?", "Oui…", "Bon.", "Fin"]
         );
     }

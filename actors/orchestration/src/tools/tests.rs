@@ -1,9 +1,9 @@
 use callboard_message::DataClass;
-use callboard_message::surface::CallTool;
-use callboard_message::{Answer, Content, ElicitAnswer, Principal, Question};
-use callboard_runtime::testkit::paused;
+use callboard_message::capabilities::CallTool;
+use callboard_message::{Answer, Content, ElicitationAnswer, Principal, Question};
+use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, ConcurrentHandler, Handlers, MemoryNotes, Notes, SyncHandler,
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Handlers, KvStore, MemoryKvStore, SyncHandler,
     System,
 };
 use futures::future::BoxFuture;
@@ -12,20 +12,25 @@ use std::time::Duration;
 use url::Url;
 
 use super::*;
-use crate::decide::{Cost, Decided, Decider, Risk};
+use crate::decide::{Decider, DeciderReply, DecisionCost, Risk};
 use crate::peer_registry::{
-    Connect, DIRECTORY_SPACE, KNOWN_AGENTS_MAX, KnownOptions, NamedBy, Seen,
+    AddressSource, AgentConnector, DIRECTORY_SPACE, FetchedCard, KNOWN_AGENTS_MAX,
+    PeerRegistryOptions,
 };
 
-/// Nobody is anywhere but at one address.
+/// Connector with an agent at a single address.
 struct Nowhere;
 
-impl Connect for Nowhere {
-    fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
-        let is_there = url.port() == Some(4201) && by == NamedBy::Operator;
-        let seen = Seen {
+impl AgentConnector for Nowhere {
+    fn fetch_card<'a>(
+        &'a self,
+        url: &'a Url,
+        by: AddressSource,
+    ) -> BoxFuture<'a, Result<FetchedCard, Failure>> {
+        let is_there = url.port() == Some(4201) && by == AddressSource::Operator;
+        let seen = FetchedCard {
             name: "Agent Two".into(),
-            ..Seen::default()
+            ..FetchedCard::default()
         };
         Box::pin(async move {
             is_there
@@ -34,12 +39,12 @@ impl Connect for Nowhere {
         })
     }
 
-    fn open(&self, _: &System, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, _: &System, _: &Url, _: AddressSource) -> Result<AgentRef, Failure> {
         Err(Failure::unavailable("nobody is there"))
     }
 }
 
-/// Answers every request with what it was asked.
+/// Decider that answers every request with the request itself.
 struct Writer;
 
 impl Agent for Writer {
@@ -49,23 +54,27 @@ impl Agent for Writer {
 }
 
 impl SyncHandler<WriteAnswer> for Writer {
-    fn handle(&mut self, asked: WriteAnswer, _: &mut Cx) -> Result<Decided<String>, Failure> {
+    fn handle(
+        &mut self,
+        asked: WriteAnswer,
+        _: &mut Context,
+    ) -> Result<DeciderReply<String>, Failure> {
         let said = format!(
             "[{}|{}] {}",
             asked.system_prompt,
             asked.history.len(),
             asked.request
         );
-        Ok(Decided {
+        Ok(DeciderReply {
             outcome: Some(said),
             confidence: 1.0,
             why: String::new(),
-            cost: Cost::default(),
+            cost: DecisionCost::default(),
         })
     }
 }
 
-/// An agent whose tools they are.
+/// Agent that owns the tools.
 struct Owner(Toolbox);
 
 impl Agent for Owner {
@@ -78,7 +87,7 @@ impl ConcurrentHandler<CallTool> for Owner {
     fn handle(
         &mut self,
         message: CallTool,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         let tools = self.0.clone();
         async move {
@@ -95,40 +104,40 @@ impl ConcurrentHandler<CallTool> for Owner {
 }
 
 async fn toolbox(system: &System, has_model: bool, command: Option<CommandOptions>) -> Toolbox {
-    toolbox_of(system, has_model, command, MemoryNotes::default()).await
+    toolbox_of(system, has_model, command, MemoryKvStore::default()).await
 }
 
 async fn toolbox_of(
     system: &System,
     has_model: bool,
     command: Option<CommandOptions>,
-    notes: MemoryNotes,
+    notes: MemoryKvStore,
 ) -> Toolbox {
-    let options = KnownOptions {
+    let options = PeerRegistryOptions {
         id: "me".into(),
         name: "Me".into(),
-        allow: Vec::new(),
+        allowed_origins: Vec::new(),
     };
-    let known = KnownAgents::open(system, Arc::new(notes), Arc::new(Nowhere), options)
+    let known = PeerRegistry::open(system, Arc::new(notes), Arc::new(Nowhere), options)
         .await
         .unwrap();
     let decider = match has_model {
         true => Decider::model("m", system.spawn(Writer)),
-        false => Decider::nobody("rules", "no language model is configured: write one"),
+        false => Decider::unavailable("rules", "no language model is configured: write one"),
     };
-    let deciders = Arc::new(Deciders::all("me", DataClass::Internal, &decider));
+    let deciders = Arc::new(Deciders::uniform("me", DataClass::Internal, &decider));
     let deps = ToolDeps {
         deciders,
-        known,
+        peer_registry: known,
         system_prompt: "S".into(),
         command,
     };
     Toolbox::new(&TOOL_NAMES.map(str::to_owned), deps).unwrap()
 }
 
-/// A test with an agent that has all tools.
+/// Runs a test with an agent that has all tools.
 fn with_tools(has_model: bool, test: impl AsyncFnOnce(&AgentRef, &Toolbox)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let tools = toolbox(system, has_model, None).await;
         let owner = system.spawn(Owner(tools.clone()));
         test(&owner, &tools).await;
@@ -143,8 +152,8 @@ async fn used(owner: &AgentRef, tool: &str, arguments: Value) -> Result<ToolResu
     call.start().reply().await?
 }
 
-/// Goal: every tool says truthfully what it takes. Method: each view's schema names what the tool reads, no more; who acts on
-/// the world says so.
+/// Goal: every tool describes its parameters and risk correctly. Method: each schema lists exactly
+/// the parameters that the tool reads, and tools with outside effects are marked.
 #[test]
 fn views_are_true() {
     with_tools(false, async |_, tools| {
@@ -197,8 +206,8 @@ fn views_are_true() {
     });
 }
 
-/// Goal: an agent alone says so in the document's words, and lists itself to others. Method: each format, exactly; then one
-/// agent that was remembered.
+/// Goal: an empty registry gives the documented message, and the exchange format lists this agent.
+/// Method: each format, exactly; then one remembered agent.
 #[test]
 fn agents_are_listed() {
     with_tools(false, async |owner, _| {
@@ -259,13 +268,15 @@ fn agents_are_listed() {
     });
 }
 
-/// Goal: a list has room for so much, and tells what it hasn't. Method: as many agents as can be known, with long addresses.
+/// Goal: a long list is cut at its limit and states the number of omitted agents. Method: the
+/// maximum number of agents, with long addresses.
 #[test]
 fn long_lists_are_cut() {
-    paused(async |system| {
-        let notes = MemoryNotes::default();
+    run_with_paused_time(async |system| {
+        let notes = MemoryKvStore::default();
         for nth in 0..KNOWN_AGENTS_MAX {
-            let body = RawObject::of("url", format!("http://a.example/{nth}/{}", "x".repeat(100)));
+            let body =
+                RawObject::single("url", format!("http://a.example/{nth}/{}", "x".repeat(100)));
             notes
                 .put(DIRECTORY_SPACE, &format!("a{nth}"), body, None)
                 .await
@@ -298,7 +309,8 @@ fn long_lists_are_cut() {
     });
 }
 
-/// Goal: a peer's word isn't the operator's. Method: the same address, said by somebody without a credential.
+/// Goal: a peer can't add an agent as the operator can. Method: the same address, sent by an
+/// anonymous principal.
 #[test]
 fn peers_teach_nothing_by_themselves() {
     with_tools(false, async |owner, _| {
@@ -314,8 +326,8 @@ fn peers_teach_nothing_by_themselves() {
     });
 }
 
-/// Goal: text comes back as it is, whole up to the limit. Method: at the limit and one past it; a reply that would be too
-/// long is cut between characters, and says so.
+/// Goal: text is returned unchanged up to the limit. Method: at the limit and one beyond; a result
+/// that is too long is cut between characters, with a note.
 #[test]
 fn echo_is_exact() {
     with_tools(false, async |owner, _| {
@@ -340,12 +352,13 @@ fn echo_is_exact() {
                 .await
                 .is_err()
         );
-        let cut = as_text(&"é".repeat(TOOL_REPLY_BYTES_MAX)).texts();
+        let cut = text_result(&"é".repeat(TOOL_REPLY_BYTES_MAX)).texts();
         assert!(cut.len() <= TOOL_REPLY_BYTES_MAX && cut.ends_with("é\n[the rest was left out]"));
     });
 }
 
-/// Goal: `llm` is the model's answer, and without a model says what is missing. Method: both; the history goes along.
+/// Goal: `llm` returns the model's answer, and without a model states what is missing. Method:
+/// both; the history is passed on.
 #[test]
 fn answers_are_the_models() {
     with_tools(true, async |owner, _| {
@@ -376,7 +389,7 @@ fn answers_are_the_models() {
         let none = used(owner, LLM, json!({ "text": "Hello?" }))
             .await
             .unwrap_err();
-        assert_eq!(none.kind, FailureKind::NobodyToAsk);
+        assert_eq!(none.kind, FailureKind::NoResponder);
         assert_eq!(none.message, "no language model is configured: write one");
         let short = used(
             owner,
@@ -388,9 +401,13 @@ fn answers_are_the_models() {
         .texts();
         assert_eq!(short, "One.");
         let many = |most: usize| json!({ "text": "One.", "sentences": most });
-        assert!(used(owner, "summarize", many(SENTENCES_MAX)).await.is_ok());
         assert!(
-            used(owner, "summarize", many(SENTENCES_MAX + 1))
+            used(owner, "summarize", many(SUMMARY_SENTENCES_MAX))
+                .await
+                .is_ok()
+        );
+        assert!(
+            used(owner, "summarize", many(SUMMARY_SENTENCES_MAX + 1))
                 .await
                 .unwrap_err()
                 .message
@@ -399,19 +416,20 @@ fn answers_are_the_models() {
     });
 }
 
-/// Goal: the person behind the call is asked, and only an answer is one. Method: each thing a person can do, and nobody.
+/// Goal: the person behind the call is asked, and only an accepted form is an answer. Method: each
+/// reaction of a person, and nobody to ask.
 #[test]
 fn persons_are_asked() {
     with_tools(false, async |owner, _| {
         let question = || CallTool::new(HUMAN_INPUT, json!({ "question": "Which city?" }));
         for (answer, expected) in [
             (
-                ElicitAnswer::accept(json!({ "answer": " Lisbon " })),
+                ElicitationAnswer::accept(json!({ "answer": " Lisbon " })),
                 Some("Lisbon"),
             ),
-            (ElicitAnswer::accept(json!({ "answer": "" })), None),
-            (ElicitAnswer::decline(), None),
-            (ElicitAnswer::cancel(), None),
+            (ElicitationAnswer::accept(json!({ "answer": "" })), None),
+            (ElicitationAnswer::decline(), None),
+            (ElicitationAnswer::cancel(), None),
         ] {
             let mut call = owner.call(question()).start();
             while let Some(event) = call.next().await {
@@ -427,15 +445,15 @@ fn persons_are_asked() {
             assert_eq!(said.ok().map(|said| said.texts()).as_deref(), expected);
         }
         let nobody = owner.ask(question()).await.unwrap().unwrap_err();
-        assert_eq!(nobody.kind, FailureKind::NobodyToAsk);
+        assert_eq!(nobody.kind, FailureKind::NoResponder);
     });
 }
 
-/// Goal: commands are there only where it is said what may run, and only for the operator. Method: with and without; another
-/// principal; a tool that isn't.
+/// Goal: commands are available only if configured, and only for the operator. Method: with and
+/// without configuration; another principal; an unknown tool.
 #[test]
 fn commands_are_the_operators() {
-    callboard_runtime::testkit::real(async |system| {
+    callboard_runtime::testkit::run_with_real_time(async |system| {
         let home = tempfile::tempdir().unwrap();
         let tools = toolbox(
             system,
@@ -474,7 +492,7 @@ fn commands_are_the_operators() {
         assert_eq!(unknown.kind, FailureKind::Denied);
         let deps = ToolDeps {
             deciders: tools.inner.deciders.clone(),
-            known: tools.inner.known.clone(),
+            peer_registry: tools.inner.known.clone(),
             system_prompt: String::new(),
             command: Some(CommandOptions::new(["no-such-program"], home.path())),
         };

@@ -1,21 +1,21 @@
-//! Which tools there are, what is said of them, and what a use of one comes to.
+//! Descriptions and parameter parsing of the built-in tools.
 
 use std::ops::RangeInclusive;
 
 use callboard_message::{Failure, RawObject};
 use serde_json::{Value, json};
 
-use super::Format;
-use super::command::words_of;
-use super::summary::SENTENCES_MAX;
+use super::AgentListFormat;
+use super::command::split_command_line;
+use super::summary::SUMMARY_SENTENCES_MAX;
 use crate::decide::{Risk, ToolView};
-use crate::tool_name::Tool;
+use crate::tool_name::BuiltinTool;
 
-/// Longest text that a tool takes, in bytes.
+/// Maximum bytes of a text parameter. Longer texts are rejected with `InvalidInput`. Fixed.
 pub const TOOL_TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// A use of a tool, its parameters read.
-pub(super) enum Use {
+/// Call of a built-in tool with parsed parameters.
+pub(super) enum ToolInvocation {
     Echo {
         text: String,
     },
@@ -27,7 +27,7 @@ pub(super) enum Use {
         sentences: Option<usize>,
     },
     ListAgents {
-        format: Format,
+        format: AgentListFormat,
     },
     RememberAgent {
         url: String,
@@ -42,46 +42,46 @@ pub(super) enum Use {
     },
 }
 
-impl Tool {
-    /// Reads the parameters of a use.
+impl BuiltinTool {
+    /// Parses the parameters of a call.
     ///
     /// # Errors
     /// `InvalidInput` naming the parameter.
-    pub(super) fn read(self, given: &RawObject) -> Result<Use, Failure> {
-        let mut params = Params::of(given);
+    pub(super) fn parse_params(self, given: &RawObject) -> Result<ToolInvocation, Failure> {
+        let mut params = ParamReader::of(given);
         let read = match self {
-            Self::Echo => Use::Echo {
+            Self::Echo => ToolInvocation::Echo {
                 text: params.text("text")?,
             },
-            Self::Llm => Use::Llm {
+            Self::Llm => ToolInvocation::Llm {
                 text: params.text("text")?,
             },
-            Self::Summarize => Use::Summarize {
+            Self::Summarize => ToolInvocation::Summarize {
                 text: params.text("text")?,
-                sentences: params.count_if_any("sentences", 1..=SENTENCES_MAX as u64)?,
+                sentences: params.optional_count("sentences", 1..=SUMMARY_SENTENCES_MAX as u64)?,
             },
-            Self::ListAgents => Use::ListAgents {
+            Self::ListAgents => ToolInvocation::ListAgents {
                 format: params
-                    .choice("format", &Format::ALL)?
-                    .unwrap_or(Format::Default),
+                    .optional_choice("format", &AgentListFormat::ALL)?
+                    .unwrap_or(AgentListFormat::Default),
             },
-            Self::RememberAgent => Use::RememberAgent {
+            Self::RememberAgent => ToolInvocation::RememberAgent {
                 url: params.text("url")?,
-                id: params.text_if_any("id")?,
+                id: params.optional_text("id")?,
             },
-            Self::HumanInput => Use::HumanInput {
+            Self::HumanInput => ToolInvocation::HumanInput {
                 question: params.text("question")?,
             },
-            Self::ExecuteCommand => Use::ExecuteCommand {
+            Self::ExecuteCommand => ToolInvocation::ExecuteCommand {
                 words: params.command("command")?,
-                input: params.text_if_any("stdin")?,
+                input: params.optional_text("stdin")?,
             },
         };
-        params.done()?;
+        params.finish()?;
         Ok(read)
     }
 
-    /// What is said of it.
+    /// Returns the tool's description, parameter schema and risk, as deciders see it.
     pub fn view(self) -> ToolView {
         let text = |says: &str| json!({ "type": "string", "description": says });
         let (description, tags, examples, properties, required): (
@@ -117,7 +117,7 @@ impl Tool {
                 ],
                 json!({
                     "text": text("The text itself"),
-                    "sentences": { "type": "integer", "minimum": 1, "maximum": SENTENCES_MAX },
+                    "sentences": { "type": "integer", "minimum": 1, "maximum": SUMMARY_SENTENCES_MAX },
                 }),
                 &["text"],
             ),
@@ -128,7 +128,7 @@ impl Tool {
                     "Which agents do you know?",
                     "List the agents in the directory",
                 ],
-                json!({ "format": { "type": "string", "enum": Format::ALL.map(|(word, _)| word) } }),
+                json!({ "format": { "type": "string", "enum": AgentListFormat::ALL.map(|(word, _)| word) } }),
                 &[],
             ),
             Self::RememberAgent => (
@@ -187,13 +187,14 @@ impl Tool {
     }
 }
 
-/// The parameters of one use. Each is read once, then [`Params::done`] tells what nobody read.
-struct Params<'a> {
+/// Reader of a call's parameters. Each is read once; then [`ParamReader::finish`] rejects unknown
+/// ones.
+struct ParamReader<'a> {
     given: &'a RawObject,
     read: Vec<&'static str>,
 }
 
-impl<'a> Params<'a> {
+impl<'a> ParamReader<'a> {
     pub fn of(given: &'a RawObject) -> Self {
         Self {
             given,
@@ -201,10 +202,10 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// A text that must be there, and say something.
+    /// Reads a required, non-empty text.
     pub fn text(&mut self, name: &'static str) -> Result<String, Failure> {
         let text = self
-            .text_if_any(name)?
+            .optional_text(name)?
             .ok_or_else(|| Failure::invalid(format!("`{name}` is missing")))?;
         match text.trim().is_empty() {
             true => Err(Failure::invalid(format!("`{name}` is empty"))),
@@ -212,8 +213,8 @@ impl<'a> Params<'a> {
         }
     }
 
-    fn text_if_any(&mut self, name: &'static str) -> Result<Option<String>, Failure> {
-        match self.value(name) {
+    fn optional_text(&mut self, name: &'static str) -> Result<Option<String>, Failure> {
+        match self.take_value(name) {
             None => Ok(None),
             Some(Value::String(text)) if text.len() > TOOL_TEXT_BYTES_MAX => Err(Failure::invalid(
                 format!("`{name}` has more than {TOOL_TEXT_BYTES_MAX} bytes"),
@@ -223,12 +224,12 @@ impl<'a> Params<'a> {
         }
     }
 
-    fn count_if_any(
+    fn optional_count(
         &mut self,
         name: &'static str,
         range: RangeInclusive<u64>,
     ) -> Result<Option<usize>, Failure> {
-        let Some(value) = self.value(name) else {
+        let Some(value) = self.take_value(name) else {
             return Ok(None);
         };
         let count = value
@@ -241,13 +242,13 @@ impl<'a> Params<'a> {
         })
     }
 
-    /// One of some words.
-    fn choice<T: Copy>(
+    /// Reads an optional parameter that must be one of `words`.
+    fn optional_choice<T: Copy>(
         &mut self,
         name: &'static str,
         words: &[(&str, T)],
     ) -> Result<Option<T>, Failure> {
-        let Some(word) = self.text_if_any(name)? else {
+        let Some(word) = self.optional_text(name)? else {
             return Ok(None);
         };
         let found = words
@@ -266,12 +267,13 @@ impl<'a> Params<'a> {
             .ok_or_else(|| Failure::invalid(format!("`{name}` must be one of: {}", known())))
     }
 
-    /// A program and its arguments: a list of texts, or a command line, cut as [`words_of`] does.
+    /// Reads a program and its arguments: a list of strings, or a command line that
+    /// [`split_command_line`] splits.
     pub fn command(&mut self, name: &'static str) -> Result<Vec<String>, Failure> {
         let wrong = || Failure::invalid(format!("`{name}` must be a list of strings, or a string"));
-        match self.value(name) {
+        match self.take_value(name) {
             None => Err(Failure::invalid(format!("`{name}` is missing"))),
-            Some(Value::String(line)) => words_of(&line),
+            Some(Value::String(line)) => split_command_line(&line),
             Some(Value::Array(all)) => all
                 .into_iter()
                 .map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong))
@@ -280,15 +282,17 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// Checks that all parameters were read.
+    ///
     /// # Errors
-    /// `InvalidInput` where there is a parameter that the tool hasn't.
-    pub fn done(self) -> Result<(), Failure> {
+    /// `InvalidInput` for a parameter that the tool doesn't have.
+    pub fn finish(self) -> Result<(), Failure> {
         match self
             .given
             .iter()
             .find(|(name, _)| !self.read.contains(name))
         {
-            // The name is the sender's: it is cut, not trusted.
+            // The name comes from the sender, so it is cut and stripped of control characters.
             Some((name, _)) => {
                 let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
                 Err(Failure::invalid(format!(
@@ -300,7 +304,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    fn value(&mut self, name: &'static str) -> Option<Value> {
+    fn take_value(&mut self, name: &'static str) -> Option<Value> {
         self.read.push(name);
         self.given
             .read(name)

@@ -1,6 +1,6 @@
-//! Agents as their author writes them: handlers and limits.
+//! Traits and settings for authors of agents: handlers, limits, identity and state.
 
-pub(crate) mod cx;
+pub(crate) mod context;
 pub(crate) mod ops;
 
 use std::any::TypeId;
@@ -8,91 +8,107 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use callboard_message::{Message, MessageSpec, Named};
-use cx::Cx;
-use ops::{ConcurrentOp, ExclusiveOp, Op, SyncOp};
+use callboard_message::{Message, MessageSpec, RawMessage};
+use context::Context;
+use ops::{ConcurrentOp, ExclusiveOp, HandlerOp, SyncOp};
 use serde::Serialize;
 
-use crate::system::supervision::{Backoff, ExitReason, Intensity};
+use crate::system::supervision::{Backoff, ExitReason, RestartIntensity};
 
-/// Private state and handlers for typed messages; exactly one actor runs it.
+/// An actor: private state with handlers for typed messages. At most one thread touches the state
+/// at a time.
 ///
-/// Handlers come in three kinds: [`SyncHandler`] (at once), [`Handler`] (async, `&mut self`, one at a time) and
-/// [`ConcurrentHandler`] (async, many at once). An agent may mix them; a message type has one.
+/// Handlers come in three kinds: [`SyncHandler`] (synchronous), [`Handler`] (async with `&mut
+/// self`, one at a time) and [`ConcurrentHandler`] (async, several at once). An agent may mix them;
+/// each message type has one handler.
 pub trait Agent: Sized + Send + 'static {
-    /// Registers the handlers. Called once a type, not once an agent.
+    /// Registers the handlers of this agent type. Called once for each type, not for each agent.
     fn handlers(on: &mut Handlers<Self>);
 
-    /// How agents of this type are run, unless the one who spawns says otherwise.
-    fn profile() -> Profile {
-        Profile::default()
+    /// Returns the default limits and options for agents of this type.
+    /// [`SpawnBuilder`](crate::SpawnBuilder) may override them.
+    fn profile() -> AgentProfile {
+        AgentProfile::default()
     }
 
-    /// Called before the first message, by every incarnation.
-    fn started(&mut self, _cx: &mut Cx) {}
+    /// Called before the agent's first message, and again after each restart.
+    fn started(&mut self, _cx: &mut Context) {}
 
-    /// Called after the last message when the agent stops in order; not after a panic.
-    fn stopped(&mut self, _cx: &mut Cx) {}
+    /// Called after the last message when the agent stops in an orderly way. Not called after a
+    /// panic or a kill.
+    fn stopped(&mut self, _cx: &mut Context) {}
 
-    /// An agent watched with [`Cx::watch`] ended.
-    fn terminated(&mut self, _who: AgentId, _why: ExitReason, _cx: &mut Cx) {}
+    /// Called when an agent watched with [`Context::watch`] has ended, with its id and the reason.
+    fn terminated(&mut self, _who: AgentId, _why: ExitReason, _cx: &mut Context) {}
 
-    /// What the agent shows of its state to people and tests. Never secrets or patient text.
+    /// Returns the agent's state for display and tests, as JSON. Must not contain secrets or
+    /// patient data.
     fn observe(&self) -> serde_json::Value {
         serde_json::Value::Null
     }
 }
 
-/// Handles a message at once. The cheapest kind: asked while idle, it may run on the asker's thread.
+/// Synchronous handler of a message. The cheapest kind of handler: if the agent is idle, it may run
+/// on the caller's thread.
 pub trait SyncHandler<M: Message>: Agent {
-    /// Handles `message`; what it returns is the reply.
-    fn handle(&mut self, message: M, cx: &mut Cx) -> M::Reply;
+    /// Handles `message` and returns the reply.
+    fn handle(&mut self, message: M, cx: &mut Context) -> M::Reply;
 
-    /// `false` sets the message aside until [`Cx::unstash`].
+    /// Returns true if the agent can handle `message` now. Otherwise the message is stashed until
+    /// [`Context::unstash`].
     fn ready(&self, _message: &M) -> bool {
         true
     }
 }
 
-/// Handles a message over awaits with the state to itself: the next message waits, no update is lost.
+/// Async handler with exclusive access to the agent's state. The next message waits until it has
+/// finished.
 pub trait Handler<M: Message>: Agent {
-    /// Handles `message`; what it returns is the reply. Write it as `async fn`.
-    fn handle(&mut self, message: M, cx: &mut Cx) -> impl Future<Output = M::Reply> + Send;
+    /// Handles `message` and resolves to the reply. Write it as `async fn`.
+    fn handle(&mut self, message: M, cx: &mut Context) -> impl Future<Output = M::Reply> + Send;
 
-    /// `false` sets the message aside until [`Cx::unstash`].
+    /// Returns true if the agent can handle `message` now. Otherwise the message is stashed until
+    /// [`Context::unstash`].
     fn ready(&self, _message: &M) -> bool {
         true
     }
 }
 
-/// Handles many messages at once, each in a future of its own that takes what it needs of the state along.
+/// Async handler that runs concurrently with other handlers of the same agent. Its future is
+/// `'static` and owns the state it needs.
 pub trait ConcurrentHandler<M: Message>: Agent {
-    /// Starts on `message` with the state at hand; the future it returns runs beside others.
-    fn handle(&mut self, message: M, cx: Cx) -> impl Future<Output = M::Reply> + Send + 'static;
+    /// Starts handling `message` with access to the state. The returned future runs concurrently
+    /// with other handlers and resolves to the reply.
+    fn handle(
+        &mut self,
+        message: M,
+        cx: Context,
+    ) -> impl Future<Output = M::Reply> + Send + 'static;
 
-    /// `false` sets the message aside until [`Cx::unstash`].
+    /// Returns true if the agent can handle `message` now. Otherwise the message is stashed until
+    /// [`Context::unstash`].
     fn ready(&self, _message: &M) -> bool {
         true
     }
 }
 
-/// The handlers of one agent type.
+/// Handler table of one agent type, filled in [`Agent::handlers`].
 pub struct Handlers<A: Agent> {
-    pub(crate) ops: Vec<Box<dyn Op<A>>>,
-    repeatable: Vec<TypeId>,
+    pub(crate) ops: Vec<Box<dyn HandlerOp<A>>>,
+    idempotent: Vec<TypeId>,
 }
 
 impl<A: Agent> Handlers<A> {
     pub(crate) fn collect() -> Self {
         let mut handlers = Self {
             ops: Vec::new(),
-            repeatable: Vec::new(),
+            idempotent: Vec::new(),
         };
         A::handlers(&mut handlers);
         handlers
     }
 
-    /// `M` is handled at once, by [`SyncHandler`].
+    /// Registers the [`SyncHandler`] for `M`.
     pub fn sync<M: Message>(&mut self) -> &mut Self
     where
         A: SyncHandler<M>,
@@ -100,7 +116,7 @@ impl<A: Agent> Handlers<A> {
         self.add(SyncOp::<M>(PhantomData))
     }
 
-    /// `M` is handled over awaits, one at a time, by [`Handler`].
+    /// Registers the [`Handler`] for `M`: async, one message at a time.
     pub fn exclusive<M: Message>(&mut self) -> &mut Self
     where
         A: Handler<M>,
@@ -108,8 +124,9 @@ impl<A: Agent> Handlers<A> {
         self.add(ExclusiveOp::<M>(PhantomData))
     }
 
-    /// `M` is handled by [`ConcurrentHandler`], at most `in_flight_max` at once (at least 1); further ones wait in the mailbox,
-    /// and what came after them too.
+    /// Registers the [`ConcurrentHandler`] for `M`, with at most `in_flight_max` (at least 1) of
+    /// its futures running at once. While the limit is reached, further messages `M` and all
+    /// messages behind them wait in the mailbox.
     pub fn concurrent<M: Message>(&mut self, in_flight_max: u32) -> &mut Self
     where
         A: ConcurrentHandler<M>,
@@ -117,27 +134,30 @@ impl<A: Agent> Handlers<A> {
         self.add(ConcurrentOp::<M>(in_flight_max.max(1), PhantomData))
     }
 
-    /// Whatever has no handler of its own arrives as [`Named`]: for agents that stand for something outside. At most
-    /// `in_flight_max` at once.
-    pub fn anything(&mut self, in_flight_max: u32) -> &mut Self
+    /// Registers a catch-all handler, which receives messages without a handler of their own as
+    /// [`RawMessage`]. Meant for proxy agents of remote systems. At most `in_flight_max` of its
+    /// futures run at once.
+    pub fn fallback(&mut self, in_flight_max: u32) -> &mut Self
     where
-        A: ConcurrentHandler<Named>,
+        A: ConcurrentHandler<RawMessage>,
     {
-        self.concurrent::<Named>(in_flight_max)
+        self.concurrent::<RawMessage>(in_flight_max)
     }
 
-    /// Doing `M` twice does no harm, beyond what the message says of itself: [`crate::AgentRef::specs`] shows it
-    /// (`idempotentHint`), and whoever holds a task of it may begin it again after a crash.
-    pub fn repeatable<M: Message>(&mut self) -> &mut Self {
-        self.repeatable.push(TypeId::of::<M>());
+    /// Declares that handling `M` twice does no harm. Sets `idempotentHint` in
+    /// [`crate::AgentRef::specs`]; an interrupted task of this message may then be restarted after
+    /// a crash.
+    pub fn idempotent<M: Message>(&mut self) -> &mut Self {
+        self.idempotent.push(TypeId::of::<M>());
         self
     }
 
-    /// What is handled, in words and schemas.
+    /// Returns name, description and schema of each message that can be called from outside the
+    /// process.
     pub(crate) fn specs(&self) -> Vec<MessageSpec> {
-        let spec = |op: &dyn Op<A>| {
+        let spec = |op: &dyn HandlerOp<A>| {
             let mut spec = op.spec()?;
-            if self.repeatable.contains(&op.message()) {
+            if self.idempotent.contains(&op.message()) {
                 let hints = spec.more.object("annotations").unwrap_or_default();
                 spec.more
                     .set("annotations", hints.with("idempotentHint", true));
@@ -147,8 +167,9 @@ impl<A: Agent> Handlers<A> {
         self.ops.iter().filter_map(|op| spec(&**op)).collect()
     }
 
-    fn add(&mut self, op: impl Op<A> + 'static) -> &mut Self {
-        // A second handler for a message would never run: the first wins, and in tests it is an error.
+    fn add(&mut self, op: impl HandlerOp<A> + 'static) -> &mut Self {
+        // A second handler of a message would never run: the first one wins, and debug builds
+        // panic.
         debug_assert!(
             self.ops.iter().all(|o| o.message() != op.message()),
             "two handlers for {}",
@@ -159,43 +180,46 @@ impl<A: Agent> Handlers<A> {
     }
 }
 
-/// Messages a mailbox holds, by default.
+/// Default mailbox capacity, in messages.
 pub const MAILBOX_CAPACITY_DEFAULT: u32 = 1_024;
-/// Messages an agent handles before others have a turn, by default.
+/// Default number of messages that an agent handles in one turn before other agents run.
 const TURN_MESSAGES_MAX_DEFAULT: u32 = 256;
-/// Messages a stash holds, by default.
+/// Default stash capacity, in messages.
 const STASH_CAPACITY_DEFAULT: u32 = 1_024;
-/// How long a cancelled handler may tidy up, by default.
+/// Default time that a cancelled handler has to clean up.
 pub const CANCEL_GRACE_DEFAULT: Duration = Duration::from_secs(1);
 
-/// How an agent is run: its limits, and what it promises.
+/// Limits and options of an agent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Profile {
-    /// Messages that the mailbox holds at most; at least 1.
+pub struct AgentProfile {
+    /// Mailbox capacity, in messages; at least 1.
     pub mailbox_capacity: u32,
-    /// Messages the agent handles before others on its arbiter have a turn; at least 1.
+    /// Maximum number of messages that the agent handles in one turn before other agents on its
+    /// arbiter run; at least 1.
     pub turn_messages_max: u32,
-    /// Messages set aside at most by handlers that weren't ready for them.
+    /// Stash capacity, in messages. When it is full, an ask that would be stashed fails with
+    /// [`SendError::StashFull`](crate::SendError::StashFull).
     pub stash_capacity: u32,
-    /// How long a handler may run on after its call was cancelled, before it is dropped at an await.
+    /// Time that a handler may continue after its call was cancelled. Then its future is dropped.
     pub cancel_grace: Duration,
-    /// A handler may be dropped at any await and the state is still good. Where this is false, a fresh agent takes over
-    /// after a handler was dropped (if there is a factory to make one).
+    /// Declares that handlers may be dropped at any await without corrupting the agent's state. If
+    /// false, the agent is replaced by a fresh one after a handler was dropped so. This requires an
+    /// agent spawned with a factory.
     pub cancel_safe: bool,
-    /// A synchronous handler of an idle agent may run on the thread that asks. Say `false` for agents that block for long
-    /// or need their own arbiter's thread.
-    pub in_place: bool,
-    /// A concurrent handler of an idle agent may begin on the thread that asks, and go on in the task that asks, if that
-    /// has a tokio runtime: two wake-ups less. Say `true` for agents that hand a request on and wait for its answer. What
-    /// has to outlast the asker's task and runtime, they must spawn on a runtime that does.
-    pub in_place_concurrent: bool,
-    /// How many restarts in which time are borne, for an agent without a supervisor of its own.
-    pub restarts: Intensity,
-    /// How long to wait before a restart.
+    /// Allows synchronous handlers of an idle agent to run on the caller's thread. Set it to false
+    /// for agents that block for long or depend on their arbiter's thread.
+    pub inline_sync: bool,
+    /// Allows concurrent handlers of an idle agent to run in the caller's tokio task, which saves
+    /// two wake-ups. Suits agents that forward a request and wait for its answer. Work that must
+    /// outlive the caller's task has to be spawned on another runtime.
+    pub inline_concurrent: bool,
+    /// Restart limit for an agent without a supervisor.
+    pub restarts: RestartIntensity,
+    /// Delay before each restart.
     pub backoff: Backoff,
 }
 
-impl Default for Profile {
+impl Default for AgentProfile {
     fn default() -> Self {
         Self {
             mailbox_capacity: MAILBOX_CAPACITY_DEFAULT,
@@ -203,42 +227,44 @@ impl Default for Profile {
             stash_capacity: STASH_CAPACITY_DEFAULT,
             cancel_grace: CANCEL_GRACE_DEFAULT,
             cancel_safe: false,
-            in_place: true,
-            in_place_concurrent: false,
-            restarts: Intensity::default(),
+            inline_sync: true,
+            inline_concurrent: false,
+            restarts: RestartIntensity::default(),
             backoff: Backoff::default(),
         }
     }
 }
 
-impl Profile {
-    /// The same profile with another mailbox capacity, in messages.
+impl AgentProfile {
+    /// Sets the mailbox capacity, in messages; at least 1.
     pub fn mailbox_capacity(mut self, messages: u32) -> Self {
         self.mailbox_capacity = messages;
         self
     }
 
-    /// The same profile, promising that handlers are cancel-safe.
+    /// Declares that handlers are cancel-safe (see
+    /// [`AgentProfile::cancel_safe`](#structfield.cancel_safe)).
     pub fn cancel_safe(mut self) -> Self {
         self.cancel_safe = true;
         self
     }
 
-    /// The same profile, with concurrent handlers in the tasks of those who ask, where that can be.
-    pub fn with_askers(mut self) -> Self {
-        self.in_place_concurrent = true;
+    /// Allows concurrent handlers to run in the caller's task (see
+    /// [`AgentProfile::inline_concurrent`](#structfield.inline_concurrent)).
+    pub fn inline_concurrent(mut self) -> Self {
+        self.inline_concurrent = true;
         self
     }
 
-    /// The same profile, always run on the agent's own arbiter.
-    pub fn pinned(mut self) -> Self {
-        self.in_place = false;
-        self.in_place_concurrent = false;
+    /// Runs all handlers on the agent's own arbiter, never on the caller's thread.
+    pub fn without_inline(mut self) -> Self {
+        self.inline_sync = false;
+        self.inline_concurrent = false;
         self
     }
 }
 
-/// One agent of one system, for as long as the system lives; never used twice.
+/// Unique id of an agent within its system; never reused. Displayed as `#N`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, derive_more::Display,
 )]
@@ -246,18 +272,18 @@ impl Profile {
 #[display("#{_0}")]
 pub struct AgentId(pub(crate) u64);
 
-/// What an agent is doing.
+/// Lifecycle state of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum AgentState {
-    /// Not yet made.
+    /// Spawned, but not yet started.
     Starting = 0,
-    /// Takes messages.
+    /// Accepts and handles messages.
     Running = 1,
-    /// Failed; a fresh one is being made.
+    /// Failed; a fresh instance is being created.
     Restarting = 2,
-    /// Takes no more messages, works off what it has.
+    /// Rejects new messages and handles those in the mailbox.
     Draining = 3,
     /// Has ended.
     Ended = 4,
@@ -275,27 +301,28 @@ impl AgentState {
     }
 }
 
-/// One agent, as people see it. Read without disturbing it.
+/// State of an agent at one moment, for display and metrics. Taking it doesn't disturb the agent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AgentSnapshot {
-    /// Its id in this system.
+    /// Id of the agent in its system.
     pub id: AgentId,
-    /// Its name, where it was given one.
+    /// Name given at spawn; `None` if it has none.
     pub name: Option<String>,
-    /// The Rust type, without its path.
+    /// Rust type name of the agent, without path and type parameters.
     pub kind: &'static str,
-    /// What it is doing.
+    /// Lifecycle state of the agent.
     pub state: AgentState,
-    /// Messages in the mailbox.
+    /// Number of messages in the mailbox.
     pub mailbox_depth: u32,
-    /// Messages that the mailbox holds at most.
+    /// Mailbox capacity, in messages.
     pub mailbox_capacity: u32,
-    /// Handlers suspended at an await.
+    /// Number of the agent's handlers that are suspended at an await.
     pub in_flight: u32,
-    /// Messages begun since it was spawned; counted a chunk at a time, so it may lag behind the replies.
+    /// Number of messages whose handling has started since spawn. Updated once a batch of messages,
+    /// so it may lag behind the replies.
     pub handled: u64,
-    /// Fresh agents made after the first.
+    /// Number of restarts since spawn.
     pub restarts: u32,
-    /// What went wrong last; the handler's name, never a message's content.
+    /// Latest error: the name of the message whose handler panicked, never its content.
     pub last_error: Option<String>,
 }

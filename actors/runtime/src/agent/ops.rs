@@ -1,4 +1,4 @@
-//! What an agent type can do with one message type: typed inside, the same to look at from outside.
+//! Operations on one message type of an agent type, behind an object-safe trait.
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -10,97 +10,104 @@ use futures::future::{BoxFuture, OptionFuture};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::cx::Cx;
-use super::{Agent, ConcurrentHandler, Handler, Profile, SyncHandler};
-use crate::call::CallMeta;
-use crate::cell::{Cell, OnTheSpot};
+use super::context::Context;
+use super::{Agent, AgentProfile, ConcurrentHandler, Handler, SyncHandler};
+use crate::agent_cell::{AgentCell, InlineResult};
+use crate::call::CallContext;
 use crate::handle::ask::Ask;
-use crate::handle::{Accept, Port, Recipient};
-use crate::mailbox::lane::{Envelope, Lane, NoReply, Queue, Replier, typed};
+use crate::handle::{DynMessageRoute, MessageRoute, Recipient};
+use crate::mailbox::lane::{
+    Envelope, Lane, MessageQueue, NoReplyReason, ReplySender, downcast_lane,
+};
 
-/// What a run over the head of the queue needs.
-pub(crate) struct Run<'a, A> {
+/// Arguments of [`HandlerOp::run`].
+pub(crate) struct HandlerRun<'a, A> {
     pub(crate) agent: &'a mut Option<A>,
-    pub(crate) cx: &'a mut Cx,
-    pub(crate) profile: &'a Profile,
-    /// Messages taken from the lane, kept even when a handler panics.
+    pub(crate) cx: &'a mut Context,
+    pub(crate) profile: &'a AgentProfile,
+    /// Number of messages taken from the lane so far; correct even if a handler panics.
     pub(crate) begun: &'a mut u32,
-    /// Messages that may be taken.
+    /// Maximum number of messages to take from the lane.
     pub(crate) max: u32,
 }
 
-pub(crate) enum Ran<A> {
-    /// As many as `begun` says are done.
+pub(crate) enum HandlerRunResult<A> {
+    /// All messages taken have been handled.
     Done,
-    /// The agent isn't ready for the head.
+    /// The agent isn't ready for the first message, which stays in the lane to be stashed.
     NotReady,
-    /// The head runs with the agent in it; `false` where its handler was dropped at an await.
+    /// Future of the exclusive handler of the first message, which owns the agent. Resolves to the
+    /// agent and a flag, false if the handler was dropped at an await.
     Exclusive(BoxFuture<'static, (A, bool)>),
-    /// The head runs beside the agent; `false` where it panicked.
+    /// Future of the concurrent handler of the first message. Resolves to false if it panicked.
     Concurrent(BoxFuture<'static, bool>),
 }
 
-/// The direct way into a synchronous handler.
-pub(crate) struct Direct<A: Agent, M: Message> {
-    pub(crate) handle: fn(&mut A, M, &mut Cx) -> M::Reply,
+/// Functions to run a synchronous handler on the caller's thread.
+pub(crate) struct SyncEntry<A: Agent, M: Message> {
+    pub(crate) handle: fn(&mut A, M, &mut Context) -> M::Reply,
     pub(crate) ready: fn(&A, &M) -> bool,
 }
 
-/// The direct way to begin a concurrent handler.
-pub(crate) struct Begin<A: Agent, M: Message> {
-    pub(crate) begin: fn(&mut A, &Cx, &Profile, Wanted<M>) -> BoxFuture<'static, bool>,
+/// Functions to start a concurrent handler in the caller's task.
+pub(crate) struct ConcurrentEntry<A: Agent, M: Message> {
+    pub(crate) begin:
+        fn(&mut A, &Context, &AgentProfile, UnpackedEnvelope<M>) -> BoxFuture<'static, bool>,
     pub(crate) ready: fn(&A, &M) -> bool,
     pub(crate) in_flight_max: u32,
 }
 
-/// What an asker can do without the host.
-pub(crate) enum Shortcut<A: Agent, M: Message> {
+/// Functions for handling a message directly in the caller's task, without the scheduler.
+pub(crate) enum InlineEntry<A: Agent, M: Message> {
     None,
-    All(Direct<A, M>),
-    Beginning(Begin<A, M>),
+    Sync(SyncEntry<A, M>),
+    Concurrent(ConcurrentEntry<A, M>),
 }
 
-/// A message that may be answered on the spot.
-pub(crate) struct Exchange<M: Message> {
+/// Message that may be handled directly in the caller's task, with room for the result.
+pub(crate) struct InlineRequest<M: Message> {
     pub(crate) message: Option<M>,
-    pub(crate) spot: OnTheSpot<M::Reply>,
+    pub(crate) result: InlineResult<M::Reply>,
 }
 
-pub(crate) trait Op<A: Agent>: Send + Sync {
+pub(crate) trait HandlerOp<A: Agent>: Send + Sync {
     fn message(&self) -> TypeId;
     fn name(&self) -> &'static str;
     fn spec(&self) -> Option<MessageSpec>;
-    /// Whether the message can be written as JSON, so that it can be asked by name.
-    fn has_wire(&self) -> bool;
-    /// How many handlers of this kind may be suspended at once; `None` for those that have the agent to themselves.
+    /// Returns true if the message has a JSON codec and can be called by name.
+    fn has_codec(&self) -> bool;
+    /// Returns the maximum number of concurrent handlers of this message type that run at once;
+    /// `None` if the handler isn't concurrent.
     fn in_flight_max(&self) -> Option<u32>;
-    /// Begins on the head of `lane`.
-    fn run(&self, lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A>;
-    /// Sets the head of `queue` aside.
-    fn stash(&self, queue: &mut Queue, stash: &mut Queue);
-    /// Does an [`Exchange`] in place, or begins it there, if it can.
+    /// Handles the messages at the head of `lane`, the queue of this message type, or starts their
+    /// handlers.
+    fn run(&self, lane: &mut dyn Lane, run: HandlerRun<'_, A>) -> HandlerRunResult<A>;
+    /// Moves the first message of `queue` to the end of the stash.
+    fn stash(&self, queue: &mut MessageQueue, stash: &mut MessageQueue);
+    /// Handles the message of an [`InlineRequest`] in the caller's task, or starts its handler
+    /// there, if the agent is idle. Otherwise leaves the message in `exchange`.
     fn in_place(
         &self,
-        cell: &Cell<A>,
+        cell: &AgentCell<A>,
         lane: u16,
         exchange: &mut dyn Any,
-        call: Option<&Arc<CallMeta>>,
+        call: Option<&Arc<CallContext>>,
     );
-    /// A `Recipient<M>`.
-    fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any>;
-    /// Asks by name with JSON.
+    /// Returns a boxed `Recipient<M>` for the agent, where `M` is this handler's message type.
+    fn recipient(&self, cell: Arc<AgentCell<A>>, lane: u16) -> Box<dyn Any>;
+    /// Decodes a JSON payload, asks the agent, and encodes the reply.
     fn ask_named(
         &self,
-        cell: Arc<Cell<A>>,
+        cell: Arc<AgentCell<A>>,
         lane: u16,
         payload: Box<RawValue>,
-        call: Option<Arc<CallMeta>>,
+        call: Option<Arc<CallContext>>,
     ) -> BoxFuture<'static, RawReply>;
 }
 
-macro_rules! op {
+macro_rules! impl_handler_op {
     ($op:ident, $handler:ident, $shortcut:expr, $in_flight_max:expr, $run:ident) => {
-        impl<A: $handler<M>, M: Message> Op<A> for $op<M> {
+        impl<A: $handler<M>, M: Message> HandlerOp<A> for $op<M> {
             fn message(&self) -> TypeId {
                 TypeId::of::<M>()
             }
@@ -110,40 +117,40 @@ macro_rules! op {
             }
 
             fn spec(&self) -> Option<MessageSpec> {
-                M::wire().map(|wire| wire.spec())
+                M::codec().map(|codec| codec.spec())
             }
 
-            fn has_wire(&self) -> bool {
-                M::wire().is_some()
+            fn has_codec(&self) -> bool {
+                M::codec().is_some()
             }
 
             fn in_flight_max(&self) -> Option<u32> {
                 ($in_flight_max)(self)
             }
 
-            fn run(&self, lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
+            fn run(&self, lane: &mut dyn Lane, run: HandlerRun<'_, A>) -> HandlerRunResult<A> {
                 $run::<A, M>(lane, run)
             }
 
-            fn stash(&self, queue: &mut Queue, stash: &mut Queue) {
+            fn stash(&self, queue: &mut MessageQueue, stash: &mut MessageQueue) {
                 queue.shift_head::<M>(stash);
             }
 
             fn in_place(
                 &self,
-                cell: &Cell<A>,
+                cell: &AgentCell<A>,
                 lane: u16,
                 exchange: &mut dyn Any,
-                call: Option<&Arc<CallMeta>>,
+                call: Option<&Arc<CallContext>>,
             ) {
-                if let Some(exchange) = exchange.downcast_mut::<Exchange<M>>() {
-                    let shortcut: Shortcut<A, M> = ($shortcut)(self);
-                    exchange.spot = cell.shortcut(&shortcut, lane, &mut exchange.message, call);
+                if let Some(exchange) = exchange.downcast_mut::<InlineRequest<M>>() {
+                    let shortcut: InlineEntry<A, M> = ($shortcut)(self);
+                    exchange.result = cell.run_inline(&shortcut, lane, &mut exchange.message, call);
                 }
             }
 
-            fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any> {
-                Box::new(Recipient::<M>::new(Arc::new(Port {
+            fn recipient(&self, cell: Arc<AgentCell<A>>, lane: u16) -> Box<dyn Any> {
+                Box::new(Recipient::<M>::new(Arc::new(MessageRoute {
                     cell,
                     lane,
                     shortcut: ($shortcut)(self),
@@ -152,28 +159,28 @@ macro_rules! op {
 
             fn ask_named(
                 &self,
-                cell: Arc<Cell<A>>,
+                cell: Arc<AgentCell<A>>,
                 lane: u16,
                 payload: Box<RawValue>,
-                call: Option<Arc<CallMeta>>,
+                call: Option<Arc<CallContext>>,
             ) -> BoxFuture<'static, RawReply> {
-                let port = Port {
+                let port = MessageRoute {
                     cell,
                     lane,
                     shortcut: ($shortcut)(self),
                 };
                 Box::pin(async move {
-                    let Some(wire) = M::wire() else {
+                    let Some(codec) = M::codec() else {
                         return Err(Failure::not_found(format!(
                             "{} is not for use from outside",
                             M::NAME
                         )));
                     };
                     let message =
-                        (wire.decode)(&payload).map_err(|e| Failure::invalid(e.to_string()))?;
-                    let port: &dyn Accept<M> = &port;
+                        (codec.decode)(&payload).map_err(|e| Failure::invalid(e.to_string()))?;
+                    let port: &dyn DynMessageRoute<M> = &port;
                     let reply = Ask::new(&port, message).within_call(call).await?;
-                    (wire.encode_reply)(reply)
+                    (codec.encode_reply)(reply)
                 })
             }
         }
@@ -182,31 +189,31 @@ macro_rules! op {
 
 pub(super) struct SyncOp<M>(pub(super) PhantomData<fn(M)>);
 pub(super) struct ExclusiveOp<M>(pub(super) PhantomData<fn(M)>);
-/// With the most handlers in flight, at least 1.
+/// Operation of a concurrent handler, with the maximum number of its futures in flight, at least 1.
 pub(super) struct ConcurrentOp<M>(pub(super) u32, pub(super) PhantomData<fn(M)>);
 
-op!(
+impl_handler_op!(
     SyncOp,
     SyncHandler,
-    |_: &Self| Shortcut::All(Direct {
+    |_: &Self| InlineEntry::Sync(SyncEntry {
         handle: <A as SyncHandler<M>>::handle,
         ready: <A as SyncHandler<M>>::ready
     }),
     |_: &Self| None,
     run_sync
 );
-op!(
+impl_handler_op!(
     ExclusiveOp,
     Handler,
-    |_: &Self| Shortcut::None,
+    |_: &Self| InlineEntry::None,
     |_: &Self| None,
     run_exclusive
 );
-op!(
+impl_handler_op!(
     ConcurrentOp,
     ConcurrentHandler,
-    |op: &Self| Shortcut::Beginning(Begin {
-        begin: begin::<A, M>,
+    |op: &Self| InlineEntry::Concurrent(ConcurrentEntry {
+        begin: begin_concurrent::<A, M>,
         ready: <A as ConcurrentHandler<M>>::ready,
         in_flight_max: op.0
     }),
@@ -214,9 +221,12 @@ op!(
     run_concurrent
 );
 
-fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
-    let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else {
-        return Ran::Done;
+fn run_sync<A: SyncHandler<M>, M: Message>(
+    lane: &mut dyn Lane,
+    run: HandlerRun<'_, A>,
+) -> HandlerRunResult<A> {
+    let (Some(queue), Some(agent)) = (downcast_lane::<M>(lane), run.agent) else {
+        return HandlerRunResult::Done;
     };
     while *run.begun < run.max {
         let Some(envelope) = queue.pop_front() else {
@@ -226,7 +236,7 @@ fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>)
         if !agent.ready(&envelope.message) {
             *run.begun -= 1;
             queue.push_front(envelope);
-            return Ran::NotReady;
+            return HandlerRunResult::NotReady;
         }
         if envelope.call.is_some() {
             run_in_call(agent, envelope, run.cx);
@@ -238,11 +248,15 @@ fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>)
             Some(reply) => reply.send(agent.handle(envelope.message, run.cx)),
         }
     }
-    Ran::Done
+    HandlerRunResult::Done
 }
 
-fn run_in_call<A: SyncHandler<M>, M: Message>(agent: &mut A, envelope: Envelope<M>, cx: &mut Cx) {
-    let Some((message, reply, call)) = wanted(envelope) else {
+fn run_in_call<A: SyncHandler<M>, M: Message>(
+    agent: &mut A,
+    envelope: Envelope<M>,
+    cx: &mut Context,
+) {
+    let Some((message, reply, call)) = unpack_if_awaited(envelope) else {
         return;
     };
     cx.call = call;
@@ -256,30 +270,35 @@ fn run_in_call<A: SyncHandler<M>, M: Message>(agent: &mut A, envelope: Envelope<
     }
 }
 
-fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
-    let Some(queue) = typed::<M>(lane) else {
-        return Ran::Done;
+fn run_exclusive<A: Handler<M>, M: Message>(
+    lane: &mut dyn Lane,
+    run: HandlerRun<'_, A>,
+) -> HandlerRunResult<A> {
+    let Some(queue) = downcast_lane::<M>(lane) else {
+        return HandlerRunResult::Done;
     };
     match (queue.front(), &run.agent) {
-        (Some(head), Some(agent)) if !agent.ready(&head.message) => return Ran::NotReady,
+        (Some(head), Some(agent)) if !agent.ready(&head.message) => {
+            return HandlerRunResult::NotReady;
+        }
         _ => {}
     }
     let Some(envelope) = queue.pop_front() else {
-        return Ran::Done;
+        return HandlerRunResult::Done;
     };
     *run.begun += 1;
-    let Some((message, mut reply, call)) = wanted(envelope) else {
-        return Ran::Done;
+    let Some((message, mut reply, call)) = unpack_if_awaited(envelope) else {
+        return HandlerRunResult::Done;
     };
     let Some(mut agent) = run.agent.take() else {
-        return Ran::Done;
+        return HandlerRunResult::Done;
     };
     let mut cx = run.cx.for_handler(call, reply.is_some());
     let (cancel, grace) = (cx.cancel.clone(), run.profile.cancel_grace);
     let span = cx.span(M::NAME);
     if reply.is_none() && cx.call.is_none() {
-        // A plain tell: nobody can stop wanting it, so nothing has to watch.
-        return Ran::Exclusive(Box::pin(async move {
+        // A plain tell can't be cancelled, so nothing needs to watch for it.
+        return HandlerRunResult::Exclusive(Box::pin(async move {
             agent.handle(message, &mut cx).await;
             (agent, true)
         }));
@@ -288,13 +307,13 @@ fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>
         let call = cx.call.clone();
         let answer = {
             let work = std::pin::pin!(agent.handle(message, &mut cx));
-            watched(work, reply.as_mut(), call.as_deref(), cancel, grace).await
+            run_until_cancelled(work, reply.as_mut(), call.as_deref(), cancel, grace).await
         };
         let ended = answer.is_some();
-        finish(reply, answer);
+        send_reply(reply, answer);
         (agent, ended)
     };
-    Ran::Exclusive(match span {
+    HandlerRunResult::Exclusive(match span {
         Some(span) => Box::pin(tracing::Instrument::instrument(flight, span)),
         None => Box::pin(flight),
     })
@@ -302,42 +321,46 @@ fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>
 
 fn run_concurrent<A: ConcurrentHandler<M>, M: Message>(
     lane: &mut dyn Lane,
-    run: Run<'_, A>,
-) -> Ran<A> {
-    let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else {
-        return Ran::Done;
+    run: HandlerRun<'_, A>,
+) -> HandlerRunResult<A> {
+    let (Some(queue), Some(agent)) = (downcast_lane::<M>(lane), run.agent) else {
+        return HandlerRunResult::Done;
     };
     if queue
         .front()
         .is_some_and(|head| !agent.ready(&head.message))
     {
-        return Ran::NotReady;
+        return HandlerRunResult::NotReady;
     }
     let Some(envelope) = queue.pop_front() else {
-        return Ran::Done;
+        return HandlerRunResult::Done;
     };
     *run.begun += 1;
-    match wanted(envelope) {
-        Some(wanted) => Ran::Concurrent(begin(agent, run.cx, run.profile, wanted)),
-        None => Ran::Done,
+    match unpack_if_awaited(envelope) {
+        Some(wanted) => {
+            HandlerRunResult::Concurrent(begin_concurrent(agent, run.cx, run.profile, wanted))
+        }
+        None => HandlerRunResult::Done,
     }
 }
 
-/// Begins a concurrent handler; `false` where it panics on the way.
-fn begin<A: ConcurrentHandler<M>, M: Message>(
+/// Starts a concurrent handler and returns its future, which resolves to false if the handler
+/// panics.
+fn begin_concurrent<A: ConcurrentHandler<M>, M: Message>(
     agent: &mut A,
-    cx: &Cx,
-    profile: &Profile,
-    (message, mut reply, call): Wanted<M>,
+    cx: &Context,
+    profile: &AgentProfile,
+    (message, mut reply, call): UnpackedEnvelope<M>,
 ) -> BoxFuture<'static, bool> {
     let cx = cx.for_handler(call.clone(), reply.is_some());
     let (cancel, grace) = (cx.cancel.clone(), profile.cancel_grace);
     let span = cx.span(M::NAME);
-    // Boxed before anything is built around it: what holds a future and awaits it has room for it twice.
+    // Boxed first: a future that holds another and awaits it reserves room for it twice.
     let work = Box::pin(agent.handle(message, cx));
     let flight = async move {
-        let answer = watched(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
-        finish(reply, answer);
+        let answer =
+            run_until_cancelled(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
+        send_reply(reply, answer);
     };
     let flight = std::panic::AssertUnwindSafe(flight)
         .catch_unwind()
@@ -348,45 +371,47 @@ fn begin<A: ConcurrentHandler<M>, M: Message>(
     }
 }
 
-/// What is left of an envelope whose reply somebody waits for.
-type Wanted<M> = (
+/// Parts of an envelope: message, reply channel and call.
+type UnpackedEnvelope<M> = (
     M,
-    Option<Replier<<M as Message>::Reply>>,
-    Option<Arc<CallMeta>>,
+    Option<ReplySender<<M as Message>::Reply>>,
+    Option<Arc<CallContext>>,
 );
 
-/// The parts of an envelope whose reply somebody still waits for.
-fn wanted<M: Message>(envelope: Envelope<M>) -> Option<Wanted<M>> {
+/// Returns the parts of an envelope; `None` if its caller no longer wants the reply.
+fn unpack_if_awaited<M: Message>(envelope: Envelope<M>) -> Option<UnpackedEnvelope<M>> {
     let Envelope {
         message,
         reply,
         call,
     } = envelope;
-    if reply.as_ref().is_some_and(Replier::is_abandoned) {
+    if reply.as_ref().is_some_and(ReplySender::is_abandoned) {
         return None;
     }
     if call.as_ref().is_some_and(|c| c.is_over()) {
         if let Some(reply) = reply {
-            reply.fail(NoReply::Cancelled);
+            reply.fail(NoReplyReason::Cancelled);
         }
         return None;
     }
     Some((message, reply, call))
 }
 
-/// Runs `work` until the caller no longer wants it, then tells the handler and gives it `grace`.
-async fn watched<F: Future + Unpin, R>(
+/// Awaits `work`, the future of a handler, until its caller no longer wants the reply. Then cancels
+/// the handler's token and waits `grace` longer. Returns `None` if the handler hasn't finished by
+/// then.
+async fn run_until_cancelled<F: Future + Unpin, R>(
     mut work: F,
-    reply: Option<&mut Replier<R>>,
-    call: Option<&CallMeta>,
+    reply: Option<&mut ReplySender<R>>,
+    call: Option<&CallContext>,
     cancel: Option<CancellationToken>,
     grace: std::time::Duration,
 ) -> Option<F::Output> {
     tokio::select! {
         biased;
         answer = &mut work => return Some(answer),
-        Some(()) = OptionFuture::from(reply.map(Replier::abandoned)) => {}
-        Some(()) = OptionFuture::from(call.map(CallMeta::over)) => {}
+        Some(()) = OptionFuture::from(reply.map(ReplySender::abandoned)) => {}
+        Some(()) = OptionFuture::from(call.map(CallContext::wait_until_over)) => {}
     }
     if let Some(cancel) = cancel {
         cancel.cancel();
@@ -394,10 +419,10 @@ async fn watched<F: Future + Unpin, R>(
     tokio::time::timeout(grace, work).await.ok()
 }
 
-fn finish<R>(reply: Option<Replier<R>>, answer: Option<R>) {
+fn send_reply<R>(reply: Option<ReplySender<R>>, answer: Option<R>) {
     match (reply, answer) {
         (Some(reply), Some(answer)) => reply.send(answer),
-        (Some(reply), None) => reply.fail(NoReply::Cancelled),
+        (Some(reply), None) => reply.fail(NoReplyReason::Cancelled),
         (None, _) => {}
     }
 }

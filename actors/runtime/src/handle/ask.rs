@@ -1,4 +1,4 @@
-//! Telling, asking, calling: the futures on the sender's side.
+//! Futures of the sender's side: tell, ask and call.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -7,54 +7,56 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use callboard_message::{Failure, Message, Named, Principal};
+use callboard_message::{Failure, Message, Principal, RawMessage};
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
-use super::{AgentRef, SendError, Target, Told, sealed};
-use crate::call::{CallEvent, CallMeta, channel_caller};
-use crate::cell::aside::Aside;
-use crate::cell::{OnTheSpot, Pushed};
-use crate::mailbox::lane::{Envelope, NoReply, ReplySlot, reply_channel};
+use super::{AgentRef, SendError, Target, TellEnvelope, sealed};
+use crate::agent_cell::inline_handler::InlineHandler;
+use crate::agent_cell::{InlineResult, SendStatus};
+use crate::call::{CallContext, CallEvent, channel_caller};
+use crate::mailbox::lane::{Envelope, NoReplyReason, ReplyReceiver, reply_channel};
 use crate::mailbox::queue::WaiterId;
 
-enum State<M: Message> {
+enum AskState<M: Message> {
     New,
-    /// In line for room. Boxed: few asks are, and all are moved about.
-    Waiting(Box<Waiting<M>>),
-    Sent(ReplySlot<M::Reply>),
-    /// The handler runs in this task.
-    Here(Aside<M::Reply>),
-    /// The agent takes messages as JSON.
-    Outside(BoxFuture<'static, Result<M::Reply, Failure>>),
+    /// The sender waits for room in the mailbox. Boxed to keep all other asks small.
+    Waiting(Box<WaitingForRoom<M>>),
+    Sent(ReplyReceiver<M::Reply>),
+    /// The agent's handler runs in the caller's task, polled by this future.
+    Inline(InlineHandler<M::Reply>),
+    /// The agent is a proxy, to which the message was sent as JSON. The future resolves to the
+    /// decoded reply.
+    Proxied(BoxFuture<'static, Result<M::Reply, Failure>>),
     Done,
 }
 
-struct Waiting<M: Message> {
+struct WaitingForRoom<M: Message> {
     slot: Option<Envelope<M>>,
     place: Option<WaiterId>,
-    answered: ReplySlot<M::Reply>,
-    /// Fires when the call is cancelled: the mailbox hasn't the message yet, so nobody else would notice.
+    answered: ReplyReceiver<M::Reply>,
+    /// Future that completes when the call is cancelled. Needed because the message isn't queued
+    /// yet, so no handler would notice.
     cancelled: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
-/// Sends a message and waits for its reply. See [`AgentRef::ask`].
+/// Future that sends a message and resolves to its reply. See [`AgentRef::ask`].
 #[must_use = "an ask does nothing until it is awaited"]
 pub struct Ask<'a, M: Message, T: Target<M>> {
     to: &'a T,
-    /// Until it is sent.
+    /// The message, until it is sent.
     message: Option<M>,
-    state: State<M>,
-    call: Option<Arc<CallMeta>>,
+    state: AskState<M>,
+    call: Option<Arc<CallContext>>,
     waits_for_room: bool,
-    limits: Option<Box<Limits>>,
+    limits: Option<Box<AskLimits>>,
 }
 
-/// What most asks don't have.
+/// Optional limits of an ask, boxed because most asks have none.
 #[derive(Default)]
-struct Limits {
+struct AskLimits {
     within: Option<Duration>,
     hops_max_met: Option<u16>,
     began: Option<Instant>,
@@ -67,28 +69,30 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         Self {
             to,
             message: Some(message),
-            state: State::New,
+            state: AskState::New,
             call: None,
             waits_for_room: true,
             limits: None,
         }
     }
 
-    /// Gives up after `limit`; the handler is cancelled.
+    /// Sets a time limit; the shortest one set applies. When it passes, the ask fails with
+    /// [`SendError::TimedOut`] and the handler is cancelled.
     pub fn within(mut self, limit: Duration) -> Self {
         let within = &mut self.limits.get_or_insert_default().within;
         *within = Some(within.map_or(limit, |l| l.min(limit)));
         self
     }
 
-    /// Answers [`SendError::Full`] at once where there is no room.
+    /// Makes the ask fail with [`SendError::Full`] at once if the mailbox has no room.
     pub fn without_waiting(mut self) -> Self {
         self.waits_for_room = false;
         self
     }
 
-    /// Sends the message as part of `call`, as it is.
-    pub fn within_call(mut self, call: Option<Arc<CallMeta>>) -> Self {
+    /// Sends the message as part of `call`, without counting a hop. `None` sends it outside of any
+    /// call.
+    pub fn within_call(mut self, call: Option<Arc<CallContext>>) -> Self {
         if call.as_ref().is_some_and(|c| c.deadline.is_some()) {
             self.limits.get_or_insert_default();
         }
@@ -96,12 +100,12 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         self
     }
 
-    pub(crate) fn out_of_hops(mut self, hops_max: u16) -> Self {
+    pub(crate) fn with_hops_exhausted(mut self, hops_max: u16) -> Self {
         self.limits.get_or_insert_default().hops_max_met = Some(hops_max);
         self
     }
 
-    /// Gives the call this ask's own limit as its deadline, so that the callee knows it.
+    /// Sets the time limit as the call's deadline, so that the callee knows it.
     fn limit_call(&mut self) -> Result<(), SendError<M>> {
         let Some(limits) = &mut self.limits else {
             return Ok(());
@@ -112,8 +116,9 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         limits.began = Some(Instant::now());
         if let Some(within) = limits.within {
             let call = self.call.take().map(Arc::unwrap_or_clone);
-            let call = call.unwrap_or_else(|| CallMeta::new(Arc::new(Principal::agent("system"))));
-            self.call = Some(Arc::new(call.until(Instant::now() + within)));
+            let call =
+                call.unwrap_or_else(|| CallContext::new(Arc::new(Principal::agent("system"))));
+            self.call = Some(Arc::new(call.with_deadline(Instant::now() + within)));
         }
         Ok(())
     }
@@ -131,14 +136,15 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         timer.as_mut().poll(cx)
     }
 
-    /// Has it handled in place if that can be, else sends it.
+    /// Handles the message in the caller's task if possible, otherwise sends it to the agent's
+    /// mailbox.
     #[inline]
-    fn begin(&mut self, cx: &Context<'_>) -> Result<State<M>, Result<M::Reply, SendError<M>>> {
+    fn begin(&mut self, cx: &Context<'_>) -> Result<AskState<M>, Result<M::Reply, SendError<M>>> {
         self.limit_call().map_err(Err)?;
         match self.to.in_place(&mut self.message, self.call.as_ref()) {
-            OnTheSpot::Nothing => {}
-            OnTheSpot::Answer(answer) => return Err(answer.map_err(|why| self.no_reply(why))),
-            OnTheSpot::Begun(aside) => return Ok(State::Here(aside)),
+            InlineResult::NotRun => {}
+            InlineResult::Answer(answer) => return Err(answer.map_err(|why| self.no_reply(why))),
+            InlineResult::Started(handler) => return Ok(AskState::Inline(handler)),
         }
         let Some(message) = self.message.take() else {
             return Err(Err(SendError::Panicked));
@@ -155,88 +161,89 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
             false => self.to.admit(&mut slot),
         };
         match pushed {
-            Pushed::In => Ok(State::Sent(answered)),
-            Pushed::Waiting => {
+            SendStatus::Queued => Ok(AskState::Sent(answered)),
+            SendStatus::Waiting => {
                 let cancelled = self
                     .call
                     .as_ref()
                     .map(|call| Box::pin(call.cancel.clone().cancelled_owned()));
-                Ok(State::Waiting(Box::new(Waiting {
+                Ok(AskState::Waiting(Box::new(WaitingForRoom {
                     slot,
                     place,
                     answered,
                     cancelled,
                 })))
             }
-            other => self.refused_or_outside(other, slot).map_err(Err),
+            other => self.reject_or_proxy(other, slot).map_err(Err),
         }
     }
 
-    /// Looks again for room.
-    fn look(
+    /// Tries again to queue the message after a wake-up.
+    fn retry_admit(
         &mut self,
-        mut waiting: Box<Waiting<M>>,
+        mut waiting: Box<WaitingForRoom<M>>,
         cx: &Context<'_>,
-    ) -> Result<State<M>, SendError<M>> {
+    ) -> Result<AskState<M>, SendError<M>> {
         match self
             .to
             .wait(&mut waiting.slot, &mut waiting.place, cx.waker())
         {
-            Pushed::In => Ok(State::Sent(waiting.answered)),
-            Pushed::Waiting => Ok(State::Waiting(waiting)),
-            other => self.refused_or_outside(other, waiting.slot.take()),
+            SendStatus::Queued => Ok(AskState::Sent(waiting.answered)),
+            SendStatus::Waiting => Ok(AskState::Waiting(waiting)),
+            other => self.reject_or_proxy(other, waiting.slot.take()),
         }
     }
 
     #[cold]
-    fn refused_or_outside(
+    fn reject_or_proxy(
         &self,
-        pushed: Pushed,
+        pushed: SendStatus,
         slot: Option<Envelope<M>>,
-    ) -> Result<State<M>, SendError<M>> {
+    ) -> Result<AskState<M>, SendError<M>> {
         let Some(Envelope { message, .. }) = slot else {
             return Err(SendError::Stopped);
         };
-        if let (Pushed::NotHandled, Some(agent), Some(wire)) =
-            (&pushed, self.to.outside(), M::wire())
+        if let (SendStatus::NotHandled, Some(agent), Some(wire)) =
+            (&pushed, self.to.as_proxy(), M::codec())
         {
-            return Ok(outside(agent, wire, &message, self.call.clone()));
+            return Ok(ask_proxy(agent, wire, &message, self.call.clone()));
         }
-        Err(refused(self.to, pushed, Some(message))
+        Err(rejection(self.to, pushed, Some(message))
             .err()
             .unwrap_or(SendError::Stopped))
     }
 }
 
-/// Asks on one thread that are one unit of its tokio budget.
-const ASKS_A_BUDGET_UNIT: u32 = 32;
+/// Number of asks on one thread that use up one unit of its tokio budget.
+const ASKS_PER_BUDGET_UNIT: u32 = 32;
 
 thread_local! {
     static ASKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Asks answered in place never suspend: without this, a loop of them would starve the thread. True where the task has used up its
-/// budget and will be woken.
+/// Returns true if the current task has used up its tokio budget and must return `Pending`; it is
+/// woken again. Asks handled in the caller's task never suspend, so a loop of them would otherwise
+/// starve the thread.
 #[inline]
 fn must_yield(cx: &mut Context<'_>) -> bool {
     let asks = ASKS.get().wrapping_add(1);
     ASKS.set(asks);
-    if !asks.is_multiple_of(ASKS_A_BUDGET_UNIT) {
+    if !asks.is_multiple_of(ASKS_PER_BUDGET_UNIT) {
         return false;
     }
     let mut turn = std::pin::pin!(tokio::task::consume_budget());
     turn.as_mut().poll(cx).is_pending()
 }
 
-/// Asks an agent that takes messages as JSON.
-fn outside<M: Message>(
+/// Sends a typed message to a proxy agent as JSON and decodes the reply.
+fn ask_proxy<M: Message>(
     agent: AgentRef,
-    wire: &'static callboard_message::Wire<M>,
+    wire: &'static callboard_message::MessageCodec<M>,
     message: &M,
-    call: Option<Arc<CallMeta>>,
-) -> State<M> {
+    call: Option<Arc<CallContext>>,
+) -> AskState<M> {
     let payload = (wire.encode)(message).map_err(|e| Failure::internal(e.to_string()));
-    State::Outside(Box::pin(async move {
+    AskState::Proxied(Box::pin(async move {
         let reply = match payload {
             Ok(payload) => agent.ask_named(M::NAME, payload, call).await,
             Err(failure) => Err(failure),
@@ -253,10 +260,10 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         this.state = loop {
-            this.state = match std::mem::replace(&mut this.state, State::Done) {
-                State::New => {
+            this.state = match std::mem::replace(&mut this.state, AskState::Done) {
+                AskState::New => {
                     if must_yield(cx) {
-                        this.state = State::New;
+                        this.state = AskState::New;
                         return Poll::Pending;
                     }
                     match this.begin(cx) {
@@ -264,53 +271,54 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                         Err(answer) => return Poll::Ready(answer),
                     }
                 }
-                State::Waiting(waiting) => match this.look(waiting, cx) {
-                    Ok(State::Waiting(mut waiting)) => {
+                AskState::Waiting(waiting) => match this.retry_admit(waiting, cx) {
+                    Ok(AskState::Waiting(mut waiting)) => {
                         if waiting
                             .cancelled
                             .as_mut()
                             .is_some_and(|gone| gone.as_mut().poll(cx).is_ready())
                         {
-                            this.state = State::Waiting(waiting);
-                            this.leave_line();
-                            this.state = State::Done;
+                            this.state = AskState::Waiting(waiting);
+                            this.cancel_wait();
+                            this.state = AskState::Done;
                             return Poll::Ready(Err(SendError::Cancelled));
                         }
-                        break State::Waiting(waiting);
+                        break AskState::Waiting(waiting);
                     }
                     Ok(state) => state,
                     Err(error) => return Poll::Ready(Err(error)),
                 },
-                State::Sent(mut answered) => {
+                AskState::Sent(mut answered) => {
                     if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
                         return Poll::Ready(match answer {
                             Ok(Ok(reply)) => Ok(reply),
                             Ok(Err(why)) => Err(this.no_reply(why)),
-                            // A replier always ends with a word.
+                            // A `ReplySender` always sends a result, also when it is dropped.
                             Err(_) => Err(SendError::Stopped),
                         });
                     }
-                    break State::Sent(answered);
+                    break AskState::Sent(answered);
                 }
-                State::Here(mut aside) => {
-                    if let Poll::Ready(answer) = Pin::new(&mut aside).poll(cx) {
+                AskState::Inline(mut handler) => {
+                    if let Poll::Ready(answer) = Pin::new(&mut handler).poll(cx) {
                         return Poll::Ready(answer.map_err(|why| this.no_reply(why)));
                     }
-                    // The handler's own watch wakes this task when the call is over: until then a second timer is of no use.
+                    // The handler itself wakes this task when the call is over, so a timer is
+                    // needed only from then on.
                     if !this.call.as_ref().is_some_and(|call| call.is_over()) {
-                        this.state = State::Here(aside);
+                        this.state = AskState::Inline(handler);
                         return Poll::Pending;
                     }
-                    break State::Here(aside);
+                    break AskState::Inline(handler);
                 }
-                State::Outside(mut answer) => {
+                AskState::Proxied(mut answer) => {
                     if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                         return Poll::Ready(answer.map_err(SendError::Failed));
                     }
-                    break State::Outside(answer);
+                    break AskState::Proxied(answer);
                 }
-                // Polled after its end, which callers of futures don't do.
-                State::Done => return Poll::Pending,
+                // Polled after completion.
+                AskState::Done => return Poll::Pending,
             }
         };
         ready!(this.poll_timer(cx));
@@ -319,30 +327,33 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
 }
 
 impl<M: Message, T: Target<M>> Ask<'_, M, T> {
-    /// Error for a missing reply. A handler that was cancelled is a timeout once the call's deadline has passed.
+    /// Converts a missing reply to an error. A cancelled handler counts as a timeout if the call's
+    /// deadline has passed.
     #[cold]
-    fn no_reply(&mut self, why: NoReply) -> SendError<M> {
+    fn no_reply(&mut self, why: NoReplyReason) -> SendError<M> {
         let deadline = self.call.as_ref().and_then(|call| call.deadline);
         match why {
-            NoReply::Cancelled if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+            NoReplyReason::Cancelled
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
+            {
                 self.timed_out()
             }
-            NoReply::Cancelled => SendError::Cancelled,
-            NoReply::Panicked => SendError::Panicked,
-            NoReply::Stopped => SendError::Stopped,
-            NoReply::StashFull => SendError::StashFull,
+            NoReplyReason::Cancelled => SendError::Cancelled,
+            NoReplyReason::Panicked => SendError::Panicked,
+            NoReplyReason::Stopped => SendError::Stopped,
+            NoReplyReason::StashFull => SendError::StashFull,
         }
     }
 
     fn timed_out(&mut self) -> SendError<M> {
-        self.leave_line();
-        self.state = State::Done;
+        self.cancel_wait();
+        self.state = AskState::Done;
         let began = self.limits.as_ref().and_then(|limits| limits.began);
         SendError::TimedOut(began.map(|began| began.elapsed()).unwrap_or_default())
     }
 
-    fn leave_line(&self) {
-        if let State::Waiting(waiting) = &self.state
+    fn cancel_wait(&self) {
+        if let AskState::Waiting(waiting) = &self.state
             && let Some(place) = waiting.place
         {
             self.to.forget(place);
@@ -352,58 +363,61 @@ impl<M: Message, T: Target<M>> Ask<'_, M, T> {
 
 impl<M: Message, T: Target<M>> Drop for Ask<'_, M, T> {
     fn drop(&mut self) {
-        self.leave_line();
+        self.cancel_wait();
     }
 }
 
 pub(crate) fn try_tell<M: Message, T: Target<M>>(to: &T, message: M) -> Result<(), SendError<M>> {
     let mut slot = Some(message);
-    match to.admit(&mut Told(&mut slot)) {
-        Pushed::In => Ok(()),
-        Pushed::NotHandled => match named(to, slot.as_ref())? {
+    match to.admit(&mut TellEnvelope(&mut slot)) {
+        SendStatus::Queued => Ok(()),
+        SendStatus::NotHandled => match encode_for_proxy(to, slot.as_ref())? {
             Some((agent, named)) => {
-                match sealed::Target::<Named>::admit(&agent, &mut Told(&mut Some(named))) {
-                    Pushed::In => Ok(()),
-                    pushed => refused(&agent, pushed, slot),
+                match sealed::Target::<RawMessage>::admit(
+                    &agent,
+                    &mut TellEnvelope(&mut Some(named)),
+                ) {
+                    SendStatus::Queued => Ok(()),
+                    pushed => rejection(&agent, pushed, slot),
                 }
             }
-            None => refused(to, Pushed::NotHandled, slot),
+            None => rejection(to, SendStatus::NotHandled, slot),
         },
-        pushed => refused(to, pushed, slot),
+        pushed => rejection(to, pushed, slot),
     }
 }
 
-/// The message as JSON, where the agent takes those.
-fn named<M: Message, T: Target<M>>(
+/// Encodes the message as JSON if the target is a proxy agent and the message has a codec.
+fn encode_for_proxy<M: Message, T: Target<M>>(
     to: &T,
     message: Option<&M>,
-) -> Result<Option<(AgentRef, Named)>, SendError<M>> {
-    let (Some(agent), Some(wire), Some(message)) = (to.outside(), M::wire(), message) else {
+) -> Result<Option<(AgentRef, RawMessage)>, SendError<M>> {
+    let (Some(agent), Some(wire), Some(message)) = (to.as_proxy(), M::codec(), message) else {
         return Ok(None);
     };
     let payload =
         (wire.encode)(message).map_err(|e| SendError::Failed(Failure::internal(e.to_string())))?;
     Ok(Some((
         agent,
-        Named {
+        RawMessage {
             name: M::NAME.to_owned(),
             payload,
         },
     )))
 }
 
-/// The error, where the message came back.
-fn refused<M: Message, T: Target<M>>(
+/// Returns the error for a message that the mailbox rejected; `Ok` if the message was queued.
+fn rejection<M: Message, T: Target<M>>(
     to: &T,
-    pushed: Pushed,
+    pushed: SendStatus,
     message: Option<M>,
 ) -> Result<(), SendError<M>> {
     let Some(message) = message else {
         return Ok(());
     };
     Err(match pushed {
-        Pushed::Full(capacity) => SendError::Full { message, capacity },
-        Pushed::NotHandled => {
+        SendStatus::Full(capacity) => SendError::Full { message, capacity },
+        SendStatus::NotHandled => {
             let cell = to.cell();
             let agent = cell
                 .label()
@@ -414,18 +428,20 @@ fn refused<M: Message, T: Target<M>>(
                 name: M::NAME,
             }
         }
-        Pushed::In | Pushed::Waiting | Pushed::Closed => SendError::Closed { message },
+        SendStatus::Queued | SendStatus::Waiting | SendStatus::Closed => {
+            SendError::Closed { message }
+        }
     })
 }
 
-/// Sends a message and waits for room. See [`AgentRef::tell`].
+/// Future that sends a message and waits for room in the mailbox. See [`AgentRef::tell`].
 #[must_use = "a tell does nothing until it is awaited"]
 pub struct Tell<'a, M: Message, T: Target<M>> {
     to: &'a T,
     message: Option<M>,
     place: Option<WaiterId>,
-    /// To an agent that takes messages as JSON.
-    outside: Option<BoxFuture<'static, Result<(), SendError<Named>>>>,
+    /// Future that sends the message as JSON, if the target is a proxy agent.
+    proxied: Option<BoxFuture<'static, Result<(), SendError<RawMessage>>>>,
 }
 
 impl<'a, M: Message, T: Target<M>> Tell<'a, M, T> {
@@ -435,47 +451,50 @@ impl<'a, M: Message, T: Target<M>> Tell<'a, M, T> {
             to,
             message: Some(message),
             place: None,
-            outside: None,
+            proxied: None,
         }
     }
 
-    /// No room at once, or something is wrong.
+    /// Continues a tell that couldn't be queued at once: waits for room, sends through a proxy, or
+    /// fails.
     #[cold]
-    fn refused_or_waiting(
+    fn reject_or_wait(
         &mut self,
-        pushed: Pushed,
+        pushed: SendStatus,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), SendError<M>>> {
         let pushed = match pushed {
-            Pushed::Full(_) | Pushed::Waiting => {
-                self.to
-                    .wait(&mut Told(&mut self.message), &mut self.place, cx.waker())
-            }
+            SendStatus::Full(_) | SendStatus::Waiting => self.to.wait(
+                &mut TellEnvelope(&mut self.message),
+                &mut self.place,
+                cx.waker(),
+            ),
             other => other,
         };
         match pushed {
-            Pushed::In => Poll::Ready(Ok(())),
-            Pushed::Waiting => Poll::Pending,
-            Pushed::NotHandled => match named(self.to, self.message.as_ref())? {
+            SendStatus::Queued => Poll::Ready(Ok(())),
+            SendStatus::Waiting => Poll::Pending,
+            SendStatus::NotHandled => match encode_for_proxy(self.to, self.message.as_ref())? {
                 Some((agent, named)) => {
-                    let outside = self
-                        .outside
+                    let proxied = self
+                        .proxied
                         .insert(Box::pin(async move { agent.tell(named).await }));
-                    Self::poll_outside(outside, &mut self.message, cx)
+                    Self::poll_proxied(proxied, &mut self.message, cx)
                 }
-                None => Poll::Ready(refused(self.to, pushed, self.message.take())),
+                None => Poll::Ready(rejection(self.to, pushed, self.message.take())),
             },
-            other => Poll::Ready(refused(self.to, other, self.message.take())),
+            other => Poll::Ready(rejection(self.to, other, self.message.take())),
         }
     }
 
-    fn poll_outside(
-        outside: &mut BoxFuture<'static, Result<(), SendError<Named>>>,
+    fn poll_proxied(
+        proxied: &mut BoxFuture<'static, Result<(), SendError<RawMessage>>>,
         message: &mut Option<M>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), SendError<M>>> {
-        let told = ready!(outside.as_mut().poll(cx));
-        // The agent can only have ended: it takes such messages, and the tell waited for room.
+        let told = ready!(proxied.as_mut().poll(cx));
+        // Only the end of the agent can cause an error here: it is a proxy, and the tell waited for
+        // room.
         Poll::Ready(match (told, message.take()) {
             (Err(_), Some(message)) => Err(SendError::Closed { message }),
             _ => Ok(()),
@@ -491,20 +510,20 @@ impl<M: Message, T: Target<M>> Future for Tell<'_, M, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some(outside) = &mut this.outside {
-            return Self::poll_outside(outside, &mut this.message, cx);
+        if let Some(proxied) = &mut this.proxied {
+            return Self::poll_proxied(proxied, &mut this.message, cx);
         }
         if this.message.is_none() {
-            // Polled after its end.
+            // Polled after completion.
             return Poll::Pending;
         }
         let pushed = match this.place {
-            None => this.to.admit(&mut Told(&mut this.message)),
-            Some(_) => Pushed::Waiting,
+            None => this.to.admit(&mut TellEnvelope(&mut this.message)),
+            Some(_) => SendStatus::Waiting,
         };
         match pushed {
-            Pushed::In => Poll::Ready(Ok(())),
-            other => this.refused_or_waiting(other, cx),
+            SendStatus::Queued => Poll::Ready(Ok(())),
+            other => this.reject_or_wait(other, cx),
         }
     }
 }
@@ -517,10 +536,11 @@ impl<M: Message, T: Target<M>> Drop for Tell<'_, M, T> {
     }
 }
 
-/// How long a [`Call`] may take, by default.
+/// Default time limit of a [`Call`].
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// A call whose progress and questions the caller follows. See [`AgentRef::call`].
+/// Call that hasn't started. Once started, the caller can follow its events and answer its
+/// questions. See [`AgentRef::call`].
 ///
 /// ```ignore
 /// let mut call = agent.call(AskClinics { query }).start();
@@ -530,14 +550,14 @@ pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 #[must_use = "a call does nothing until it is started"]
 pub struct Call<M: Message> {
     agent: AgentRef,
-    meta: CallMeta,
+    meta: CallContext,
     limit: Duration,
     message: M,
 }
 
 impl<M: Message> Call<M> {
     pub(crate) fn new(agent: AgentRef, message: M) -> Self {
-        let meta = CallMeta::new(Arc::new(Principal::local_operator()));
+        let meta = CallContext::new(Arc::new(Principal::local_operator()));
         Self {
             agent,
             meta,
@@ -546,19 +566,19 @@ impl<M: Message> Call<M> {
         }
     }
 
-    /// On whose behalf; by default the local operator's.
+    /// Sets the principal on whose behalf the call is made; the local operator by default.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.meta.principal = Arc::new(principal);
         self
     }
 
-    /// How long it may take; [`CALL_DEADLINE_DEFAULT`] by default.
+    /// Sets the time limit; [`CALL_DEADLINE_DEFAULT`] by default.
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Begins it.
+    /// Starts the call and returns a handle for following its events and awaiting its reply.
     pub fn start(self) -> RunningCall<M> {
         let (caller, events) = channel_caller();
         let meta = Arc::new(self.meta.with_caller(Arc::new(caller)));
@@ -577,18 +597,18 @@ impl<M: Message> Call<M> {
     }
 }
 
-/// A call under way. Dropped, it is cancelled.
+/// A call in progress. Dropping it cancels the call.
 pub struct RunningCall<M: Message> {
     events: mpsc::Receiver<CallEvent>,
     reply: BoxFuture<'static, Result<M::Reply, SendError<M>>>,
     outcome: Option<Result<M::Reply, SendError<M>>>,
     token: CancellationToken,
-    /// Tells the whole chain of agents when this is dropped.
+    /// Guard that cancels the call, in all agents that work on it, on drop.
     _cancel: DropGuard,
 }
 
 impl<M: Message> RunningCall<M> {
-    /// What happens next; `None` once the call has ended.
+    /// Returns the next event; `None` once the call has ended.
     pub async fn next(&mut self) -> Option<CallEvent> {
         if self.outcome.is_none() {
             tokio::select! {
@@ -597,11 +617,11 @@ impl<M: Message> RunningCall<M> {
                 outcome = &mut self.reply => self.outcome = Some(outcome),
             }
         }
-        // What was told before the end is still told.
+        // Events sent before the reply are still delivered.
         self.events.try_recv().ok()
     }
 
-    /// The result. Questions that come from here on are refused.
+    /// Waits for the reply. Pending events are dropped, and questions from now on are refused.
     ///
     /// # Errors
     /// Any [`SendError`].
@@ -614,7 +634,7 @@ impl<M: Message> RunningCall<M> {
         }
     }
 
-    /// Tells the callee that the result is no longer wanted; [`RunningCall::reply`] says how it ended.
+    /// Cancels the call. [`RunningCall::reply`] still resolves to its outcome.
     pub fn cancel(&self) {
         self.token.cancel();
     }

@@ -1,4 +1,4 @@
-//! Handles to agents, and the ways that messages take through them into mailboxes.
+//! Handles to agents, and the paths of messages through them into mailboxes.
 
 pub(crate) mod ask;
 pub(crate) mod pool;
@@ -10,68 +10,71 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ask::{Ask, Call, Tell};
-use callboard_message::{Failure, FailureKind, Message, MessageSpec, Named, RawReply};
+use callboard_message::{Failure, FailureKind, Message, MessageSpec, RawMessage, RawReply};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::agent::ops::{Exchange, Shortcut};
+use crate::agent::ops::{InlineEntry, InlineRequest};
 use crate::agent::{Agent, AgentId, AgentSnapshot};
-use crate::call::CallMeta;
-use crate::cell::{AnyCell, Cell, Control, OnTheSpot, Pushed};
-use crate::mailbox::lane::{Envelope, Queue};
+use crate::agent_cell::{AgentCell, AnyAgentCell, Control, InlineResult, SendStatus};
+use crate::call::CallContext;
+use crate::mailbox::lane::{Envelope, MessageQueue};
 use crate::mailbox::queue::WaiterId;
 use crate::system::System;
 use crate::system::supervision::ExitReason;
 
-/// A handle to an agent. Cheap to clone, `Send`, and it never says where the agent is: in this process, behind a protocol,
-/// a model, a person.
+/// Handle to an agent. Cheap to clone and `Send`. The agent may be local, or a proxy for a remote
+/// peer, a language model or a person.
 #[derive(Clone, derive_more::Debug)]
 #[debug("AgentRef({self})")]
-pub struct AgentRef(pub(crate) Arc<dyn AnyCell>);
+pub struct AgentRef(pub(crate) Arc<dyn AnyAgentCell>);
 
-/// A handle to an agent for one message type: checked once, then the shortest way in.
+/// Handle to an agent for one message type. Whether the agent handles that type is checked once, so
+/// sending is cheaper than with an [`AgentRef`].
 #[derive(derive_more::Debug)]
 #[debug("Recipient<{}>({})", M::NAME, self.id())]
-pub struct Recipient<M: Message>(Arc<dyn Accept<M>>);
+pub struct Recipient<M: Message>(Arc<dyn DynMessageRoute<M>>);
 
-/// Where a message of type `M` can go.
+/// Destination for messages of type `M`: an [`AgentRef`] or a [`Recipient`]. Sealed: other crates
+/// can't implement it.
 pub trait Target<M: Message>: sealed::Target<M> {}
 
 impl<M: Message> Target<M> for AgentRef {}
 impl<M: Message> Target<M> for Recipient<M> {}
-impl<M: Message> Target<M> for &dyn Accept<M> {}
+impl<M: Message> Target<M> for &dyn DynMessageRoute<M> {}
 
 pub(crate) mod sealed {
     use super::*;
 
     pub trait Target<M: Message> {
         #[doc(hidden)]
-        fn admit(&self, source: &mut impl Source<M>) -> Pushed;
+        fn admit(&self, source: &mut impl EnvelopeSource<M>) -> SendStatus;
         #[doc(hidden)]
         fn wait(
             &self,
-            source: &mut impl Source<M>,
+            source: &mut impl EnvelopeSource<M>,
             place: &mut Option<WaiterId>,
             waker: &Waker,
-        ) -> Pushed;
+        ) -> SendStatus;
         #[doc(hidden)]
         fn in_place(
             &self,
             slot: &mut Option<M>,
-            call: Option<&Arc<CallMeta>>,
-        ) -> OnTheSpot<M::Reply>;
+            call: Option<&Arc<CallContext>>,
+        ) -> InlineResult<M::Reply>;
         #[doc(hidden)]
         fn forget(&self, place: WaiterId);
         #[doc(hidden)]
-        fn cell(&self) -> &dyn AnyCell;
-        /// The agent as one that takes any message as JSON, if it is one.
+        fn cell(&self) -> &dyn AnyAgentCell;
+        /// Returns the target's agent if it is a proxy, which accepts any message as JSON; `None`
+        /// otherwise.
         #[doc(hidden)]
-        fn outside(&self) -> Option<AgentRef>;
+        fn as_proxy(&self) -> Option<AgentRef>;
     }
 }
 
 impl<M: Message> sealed::Target<M> for AgentRef {
-    fn admit(&self, source: &mut impl Source<M>) -> Pushed {
+    fn admit(&self, source: &mut impl EnvelopeSource<M>) -> SendStatus {
         self.0.admit(TypeId::of::<M>(), &mut |queue, lane| {
             source.put(queue, lane)
         })
@@ -79,54 +82,64 @@ impl<M: Message> sealed::Target<M> for AgentRef {
 
     fn wait(
         &self,
-        source: &mut impl Source<M>,
+        source: &mut impl EnvelopeSource<M>,
         place: &mut Option<WaiterId>,
         waker: &Waker,
-    ) -> Pushed {
+    ) -> SendStatus {
         self.0
             .wait(TypeId::of::<M>(), place, waker, &mut |queue, lane| {
                 source.put(queue, lane)
             })
     }
 
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
-        let mut exchange = Exchange {
+    fn in_place(
+        &self,
+        slot: &mut Option<M>,
+        call: Option<&Arc<CallContext>>,
+    ) -> InlineResult<M::Reply> {
+        let mut exchange = InlineRequest {
             message: slot.take(),
-            spot: OnTheSpot::Nothing,
+            result: InlineResult::NotRun,
         };
         self.0.in_place(TypeId::of::<M>(), &mut exchange, call);
         *slot = exchange.message;
-        exchange.spot
+        exchange.result
     }
 
     fn forget(&self, place: WaiterId) {
         self.0.forget(place);
     }
 
-    fn cell(&self) -> &dyn AnyCell {
+    fn cell(&self) -> &dyn AnyAgentCell {
         &*self.0
     }
 
-    fn outside(&self) -> Option<AgentRef> {
-        self.0.handles(TypeId::of::<Named>()).then(|| self.clone())
+    fn as_proxy(&self) -> Option<AgentRef> {
+        self.0
+            .handles(TypeId::of::<RawMessage>())
+            .then(|| self.clone())
     }
 }
 
 impl<M: Message> sealed::Target<M> for Recipient<M> {
-    fn admit(&self, source: &mut impl Source<M>) -> Pushed {
+    fn admit(&self, source: &mut impl EnvelopeSource<M>) -> SendStatus {
         self.0.admit(source)
     }
 
     fn wait(
         &self,
-        source: &mut impl Source<M>,
+        source: &mut impl EnvelopeSource<M>,
         place: &mut Option<WaiterId>,
         waker: &Waker,
-    ) -> Pushed {
+    ) -> SendStatus {
         self.0.wait(source, place, waker)
     }
 
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
+    fn in_place(
+        &self,
+        slot: &mut Option<M>,
+        call: Option<&Arc<CallContext>>,
+    ) -> InlineResult<M::Reply> {
         self.0.in_place(slot, call)
     }
 
@@ -134,35 +147,38 @@ impl<M: Message> sealed::Target<M> for Recipient<M> {
         self.0.cell().forget(place);
     }
 
-    fn cell(&self) -> &dyn AnyCell {
+    fn cell(&self) -> &dyn AnyAgentCell {
         self.0.cell()
     }
 
-    fn outside(&self) -> Option<AgentRef> {
+    fn as_proxy(&self) -> Option<AgentRef> {
         None
     }
 }
 
-macro_rules! sending {
+macro_rules! sending_methods {
     ($($m:ident)?) => {
-        /// Sends `message` and waits for room in the mailbox, in the order of those who wait, but not for the handler.
+        /// Sends `message`, waiting for room in the mailbox but not for the handler. Waiting
+        /// senders are served in order.
         ///
         /// # Errors
-        /// [`SendError::Closed`] or [`SendError::NotHandled`], with the message.
+        /// [`SendError::Closed`] or [`SendError::NotHandled`], which return the message.
         pub fn tell$(<$m: Message>)?(&self, message: M) -> Tell<'_, M, Self> {
             Tell::new(self, message)
         }
 
-        /// Sends `message` at once.
+        /// Sends `message` without waiting for room in the mailbox.
         ///
         /// # Errors
-        /// [`SendError::Full`], [`SendError::Closed`] or [`SendError::NotHandled`], with the message.
+        /// [`SendError::Full`], [`SendError::Closed`] or [`SendError::NotHandled`], which return
+        /// the message.
         pub fn try_tell$(<$m: Message>)?(&self, message: M) -> Result<(), SendError<M>> {
             crate::handle::ask::try_tell(self, message)
         }
 
-        /// Sends `message` and waits for its reply. It waits for room too, unless [`Ask::without_waiting`]; it waits for
-        /// ever, unless [`Ask::within`]. Dropped, it cancels the handler.
+        /// Sends `message` and resolves to its reply. Waits for room (unless
+        /// [`Ask::without_waiting`]) and for the reply, without a time limit (unless
+        /// [`Ask::within`]). Dropping the future cancels the handler.
         ///
         /// # Errors
         /// Any [`SendError`].
@@ -173,28 +189,30 @@ macro_rules! sending {
 }
 
 impl AgentRef {
-    sending!(M);
+    sending_methods!(M);
 
-    /// Sends `message` as a call of its own: its progress can be followed and its questions answered.
+    /// Prepares a call with `message`. Unlike [`AgentRef::ask`], it lets the caller follow progress
+    /// and answer questions.
     pub fn call<M: Message>(&self, message: M) -> Call<M> {
         Call::new(self.clone(), message)
     }
 
-    /// Asks by name with a JSON object; the way in for every protocol. `call` says on whose behalf.
+    /// Sends a message by name with a JSON payload and resolves to the JSON reply. The entry point
+    /// for all protocols. `call` carries principal and deadline.
     ///
     /// # Errors
-    /// `NotFound` where nothing goes by that name, `InvalidInput` where the payload doesn't fit, else what the agent or the
-    /// kernel answered.
+    /// `NotFound` if the agent has no such message, `InvalidInput` if the payload doesn't match its
+    /// schema, otherwise the failure of the agent or of the delivery.
     pub async fn ask_named(
         &self,
         name: impl Into<String>,
         payload: Box<RawValue>,
-        call: Option<Arc<CallMeta>>,
+        call: Option<Arc<CallContext>>,
     ) -> RawReply {
         self.0
             .clone()
             .ask_named(
-                Named {
+                RawMessage {
                     name: name.into(),
                     payload,
                 },
@@ -203,7 +221,7 @@ impl AgentRef {
             .await
     }
 
-    /// The same agent, for one message type only. `None` where it doesn't handle that.
+    /// Returns a handle for one message type; `None` if the agent has no handler for it.
     pub fn recipient<M: Message>(&self) -> Option<Recipient<M>> {
         self.0
             .clone()
@@ -213,56 +231,61 @@ impl AgentRef {
             .map(|r| *r)
     }
 
-    /// Which messages it accepts from outside, with their schemas.
+    /// Returns the messages that the agent accepts from outside the process, with their schemas.
     pub fn specs(&self) -> Vec<MessageSpec> {
         self.0.specs()
     }
 
-    /// Whether it takes any message by name ([`crate::Handlers::anything`]): it stands for something outside.
-    pub fn is_outside(&self) -> bool {
-        self.0.handles(TypeId::of::<Named>())
+    /// Returns true if the agent accepts any message by name ([`crate::Handlers::fallback`]), as
+    /// proxies of remote peers do.
+    pub fn is_proxy(&self) -> bool {
+        self.0.handles(TypeId::of::<RawMessage>())
     }
 
-    /// Its id in this system.
+    /// Returns the agent's id in its system.
     pub fn id(&self) -> AgentId {
         self.0.id()
     }
 
-    /// The name that it was given.
+    /// Returns the agent's name, if it was given one.
     pub fn name(&self) -> Option<&str> {
         self.0.label().map(|label| &**label)
     }
 
-    /// The system in which it lives.
+    /// Returns the system that the agent runs in.
     pub fn system(&self) -> &System {
         self.0.system()
     }
 
-    /// What people see of it.
+    /// Returns the agent's lifecycle state, mailbox depth and counters, for display and metrics.
     pub fn snapshot(&self) -> AgentSnapshot {
         self.0.snapshot()
     }
 
-    /// What it shows of its own state ([`crate::Agent::observe`]); `null` while a handler has it or after its end. Goes before work.
+    /// Returns the state that the agent shows of itself ([`crate::Agent::observe`]) as JSON. The
+    /// request is handled before queued messages. Returns `null` while a handler has the agent's
+    /// state, or after the agent's end.
     pub async fn observe(&self) -> serde_json::Value {
         let (reply, seen) = oneshot::channel();
         self.control(Control::Observe(reply));
         seen.await.unwrap_or_default()
     }
 
-    /// Stops it after what its mailbox holds; new messages are refused at once.
+    /// Stops the agent once it has handled the messages in its mailbox. New messages are rejected
+    /// at once.
     pub fn stop(&self) {
         self.control(Control::Drain);
     }
 
-    /// Stops it now: running handlers are dropped at their await, what the mailbox holds becomes dead letters.
+    /// Stops the agent at once. Running handlers are dropped at an await, and queued messages
+    /// become dead letters.
     pub fn kill(&self) {
         self.control(Control::Kill(ExitReason::Killed));
     }
 
-    /// Ends when the agent has ended, and says why; at once where it has ended.
-    pub async fn ended(&self) -> ExitReason {
-        self.system().ended_of(self).await
+    /// Waits until the agent has ended and returns the reason; immediately if it has already ended.
+    pub async fn wait_for_exit(&self) -> ExitReason {
+        self.system().wait_for_exit(self).await
     }
 
     pub(crate) fn control(&self, control: Control) {
@@ -271,13 +294,13 @@ impl AgentRef {
 }
 
 impl<M: Message> Recipient<M> {
-    sending!();
+    sending_methods!();
 
-    pub(crate) fn new(accept: Arc<dyn Accept<M>>) -> Self {
+    pub(crate) fn new(accept: Arc<dyn DynMessageRoute<M>>) -> Self {
         Self(accept)
     }
 
-    /// The agent's id in this system.
+    /// Returns the agent's id in its system.
     pub fn id(&self) -> AgentId {
         self.0.cell().id()
     }
@@ -306,27 +329,28 @@ impl fmt::Display for AgentRef {
     }
 }
 
-/// Where an envelope comes from when there is room for it.
-pub trait Source<M: Message> {
+/// Source of a queued message's envelope, which is moved into the mailbox's queue once there is
+/// room.
+pub trait EnvelopeSource<M: Message> {
     #[doc(hidden)]
-    fn put(&mut self, queue: &mut Queue, lane: u16);
+    fn put(&mut self, queue: &mut MessageQueue, lane: u16);
 }
 
-impl<M: Message> Source<M> for Option<Envelope<M>> {
+impl<M: Message> EnvelopeSource<M> for Option<Envelope<M>> {
     #[inline]
-    fn put(&mut self, queue: &mut Queue, lane: u16) {
+    fn put(&mut self, queue: &mut MessageQueue, lane: u16) {
         if let Some(envelope) = self.take() {
             queue.push(lane, envelope);
         }
     }
 }
 
-/// A message without reply and call.
-pub(crate) struct Told<'a, M>(pub(crate) &'a mut Option<M>);
+/// Source of an envelope for a tell: a message without reply channel and call.
+pub(crate) struct TellEnvelope<'a, M>(pub(crate) &'a mut Option<M>);
 
-impl<M: Message> Source<M> for Told<'_, M> {
+impl<M: Message> EnvelopeSource<M> for TellEnvelope<'_, M> {
     #[inline]
-    fn put(&mut self, queue: &mut Queue, lane: u16) {
+    fn put(&mut self, queue: &mut MessageQueue, lane: u16) {
         if let Some(message) = self.0.take() {
             queue.push(
                 lane,
@@ -340,66 +364,78 @@ impl<M: Message> Source<M> for Told<'_, M> {
     }
 }
 
-/// The way to one agent for one message type.
-pub(crate) struct Port<A: Agent, M: Message> {
-    pub(crate) cell: Arc<Cell<A>>,
+/// Route to one agent for one message type, with the index of its handler.
+pub(crate) struct MessageRoute<A: Agent, M: Message> {
+    pub(crate) cell: Arc<AgentCell<A>>,
     pub(crate) lane: u16,
-    pub(crate) shortcut: Shortcut<A, M>,
+    pub(crate) shortcut: InlineEntry<A, M>,
 }
 
-/// A [`Port`] without its agent's type.
-pub(crate) trait Accept<M: Message>: Send + Sync {
-    fn admit(&self, source: &mut dyn Source<M>) -> Pushed;
+/// Interface of a [`MessageRoute`] that hides the agent's type.
+pub(crate) trait DynMessageRoute<M: Message>: Send + Sync {
+    fn admit(&self, source: &mut dyn EnvelopeSource<M>) -> SendStatus;
     fn wait(
         &self,
-        source: &mut dyn Source<M>,
+        source: &mut dyn EnvelopeSource<M>,
         place: &mut Option<WaiterId>,
         waker: &Waker,
-    ) -> Pushed;
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply>;
-    fn cell(&self) -> &dyn AnyCell;
+    ) -> SendStatus;
+    fn in_place(
+        &self,
+        slot: &mut Option<M>,
+        call: Option<&Arc<CallContext>>,
+    ) -> InlineResult<M::Reply>;
+    fn cell(&self) -> &dyn AnyAgentCell;
 }
 
-impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
-    fn admit(&self, source: &mut dyn Source<M>) -> Pushed {
+impl<A: Agent, M: Message> DynMessageRoute<M> for MessageRoute<A, M> {
+    fn admit(&self, source: &mut dyn EnvelopeSource<M>) -> SendStatus {
         self.cell.admit(|queue| source.put(queue, self.lane))
     }
 
     fn wait(
         &self,
-        source: &mut dyn Source<M>,
+        source: &mut dyn EnvelopeSource<M>,
         place: &mut Option<WaiterId>,
         waker: &Waker,
-    ) -> Pushed {
+    ) -> SendStatus {
         self.cell
             .wait(place, waker, |queue| source.put(queue, self.lane))
     }
 
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
-        self.cell.shortcut(&self.shortcut, self.lane, slot, call)
+    fn in_place(
+        &self,
+        slot: &mut Option<M>,
+        call: Option<&Arc<CallContext>>,
+    ) -> InlineResult<M::Reply> {
+        self.cell.run_inline(&self.shortcut, self.lane, slot, call)
     }
 
-    fn cell(&self) -> &dyn AnyCell {
+    fn cell(&self) -> &dyn AnyAgentCell {
         &*self.cell
     }
 }
 
-// An ask that knows the port already, and has no need of a handle.
-impl<M: Message> sealed::Target<M> for &dyn Accept<M> {
-    fn admit(&self, source: &mut impl Source<M>) -> Pushed {
+// For an ask that already has the route and needs no handle.
+impl<M: Message> sealed::Target<M> for &dyn DynMessageRoute<M> {
+    fn admit(&self, source: &mut impl EnvelopeSource<M>) -> SendStatus {
         (**self).admit(source)
     }
 
     fn wait(
         &self,
-        source: &mut impl Source<M>,
+        source: &mut impl EnvelopeSource<M>,
         place: &mut Option<WaiterId>,
         waker: &Waker,
-    ) -> Pushed {
+    ) -> SendStatus {
         (**self).wait(source, place, waker)
     }
 
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
+    fn in_place(
+        &self,
+        slot: &mut Option<M>,
+        call: Option<&Arc<CallContext>>,
+    ) -> InlineResult<M::Reply> {
         (**self).in_place(slot, call)
     }
 
@@ -407,71 +443,74 @@ impl<M: Message> sealed::Target<M> for &dyn Accept<M> {
         (**self).cell().forget(place);
     }
 
-    fn cell(&self) -> &dyn AnyCell {
+    fn cell(&self) -> &dyn AnyAgentCell {
         (**self).cell()
     }
 
-    fn outside(&self) -> Option<AgentRef> {
+    fn as_proxy(&self) -> Option<AgentRef> {
         None
     }
 }
 
-/// Why a message got no reply. Each variant tells the sender what to do next.
+/// Error of sending a message: it wasn't accepted, or got no reply.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError<M> {
-    /// Nothing was queued: the message comes back. Send it later, or wait for room. `capacity` is in messages.
+    /// The mailbox is full; the message is returned. Retry later, or wait for room with `tell`.
     #[error("mailbox is full ({capacity} messages)")]
     Full {
-        /// The message, as it was.
+        /// The message, unchanged.
         message: M,
-        /// How many messages the mailbox holds.
+        /// Capacity of the mailbox, in messages.
         capacity: u32,
     },
-    /// The agent has ended or its system is stopping: the message comes back. Find another agent.
+    /// The agent has ended or its system is stopping; the message is returned.
     #[error("agent has ended")]
     Closed {
-        /// The message, as it was.
+        /// The message, unchanged.
         message: M,
     },
-    /// The agent has no handler for this type: the message comes back.
+    /// The agent has no handler for this type; the message is returned.
     #[error("agent {agent} doesn't handle {name}")]
     NotHandled {
-        /// The message, as it was.
+        /// The message, unchanged.
         message: M,
-        /// The agent's name.
+        /// Name of the agent.
         agent: String,
-        /// The message's name.
+        /// Name of the message.
         name: &'static str,
     },
-    /// The message was queued, but the agent ended before it took it: nothing was done.
+    /// The message was queued, but the agent ended before handling it, so it had no effect.
     #[error("agent stopped before it took the message")]
     Stopped,
-    /// The deadline passed; whether the agent acted is unknown.
+    /// The deadline passed. Holds the time since the ask began. Whether the message took effect is
+    /// unknown.
     #[error("no reply in {0:?}")]
     TimedOut(Duration),
-    /// The call was cancelled; whether the agent acted is unknown.
+    /// The call was cancelled; whether the message took effect is unknown.
     #[error("call was cancelled")]
     Cancelled,
-    /// The handler panicked: a bug of the agent's. A fresh agent takes the next message.
+    /// The handler panicked, which is a bug in the agent. If the agent restarts, it continues with
+    /// the next message.
     #[error("handler panicked")]
     Panicked,
-    /// The agent wasn't ready for the message and could set no more aside. Send it later.
+    /// The agent wasn't ready for the message and its stash is full. Retry later.
     #[error("stash is full")]
     StashFull,
-    /// The call went through more agents than it may: a loop, most likely.
+    /// The call passed through more agents than allowed, probably in a loop.
     #[error("call passed through more than {hops_max} agents")]
     TooManyHops {
-        /// The limit that was met.
+        /// Maximum number of agents that the call may pass through.
         hops_max: u16,
     },
-    /// The agent is remote and answered with a failure, or the message couldn't be written or read as JSON.
+    /// A remote agent answered with a failure, or the message couldn't be encoded or decoded as
+    /// JSON.
     #[error("{0}")]
     Failed(Failure),
 }
 
 impl<M> SendError<M> {
-    /// What a sender of any protocol can do about it.
+    /// Returns the protocol-independent kind of failure.
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Full { .. } | Self::StashFull => FailureKind::Overloaded,
@@ -487,7 +526,7 @@ impl<M> SendError<M> {
 }
 
 impl<M> fmt::Debug for SendError<M> {
-    // The message may hold patient text: it is never printed.
+    // Never prints the message, which may hold patient data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SendError({self})")
     }

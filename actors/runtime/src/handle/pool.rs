@@ -8,32 +8,34 @@ use super::ask::{Ask, Tell};
 use crate::agent::Agent;
 use crate::system::System;
 
-/// How a pool chooses the member for a message.
+/// Strategy for choosing a pool member for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
-    /// One after the other.
+pub enum PoolStrategy {
+    /// Members get messages in turn.
     RoundRobin,
-    /// The one with the fewest messages waiting and handlers suspended; among equals they take turns.
+    /// The member with the fewest waiting messages and suspended handlers gets the message. Equal
+    /// ones take turns.
     LeastLoaded,
 }
 
-/// Agents of one type that share the work. Each is an agent like any other, with a mailbox and restarts of its own.
+/// Group of agents of one type that share the load. Each member has its own mailbox and is
+/// restarted on its own.
 ///
-/// Order holds for each member only: where messages that belong together must stay in order, send them by
+/// Messages keep their order only within a member. Send messages that must stay in order by
 /// [`Pool::for_key`].
 #[derive(Debug)]
 pub struct Pool {
     members: Vec<AgentRef>,
-    choice: Choice,
+    strategy: PoolStrategy,
     next: AtomicUsize,
 }
 
 impl Pool {
-    /// Spawns `size` agents (at least 1), spread over the system's arbiters.
+    /// Spawns `size` agents (at least 1), distributed over the system's arbiters.
     pub fn spawn<A: Agent>(
         system: &System,
         size: usize,
-        choice: Choice,
+        strategy: PoolStrategy,
         factory: impl Fn() -> A + Clone + Send + Sync + 'static,
     ) -> Self {
         let members = (0..size.max(1))
@@ -41,31 +43,33 @@ impl Pool {
             .collect();
         Self {
             members,
-            choice,
+            strategy,
             next: AtomicUsize::new(0),
         }
     }
 
-    /// Its members, those that have ended too.
+    /// Returns all members, including those that have ended.
     pub fn members(&self) -> &[AgentRef] {
         &self.members
     }
 
-    /// The member whose turn it is. One that has ended is passed over while another lives.
-    pub fn member(&self) -> &AgentRef {
+    /// Returns the next member by the pool's strategy. Skips members that have ended, unless all
+    /// have.
+    pub fn next_member(&self) -> &AgentRef {
         let first = self.next.fetch_add(1, Relaxed) % self.members.len();
         let in_turn = || self.members[first..].iter().chain(&self.members[..first]);
         let alive = || in_turn().filter(|member| member.0.exit().is_none());
-        let chosen = match self.choice {
-            Choice::RoundRobin => alive().next(),
-            Choice::LeastLoaded => alive().min_by_key(|member| member.0.load()),
+        let chosen = match self.strategy {
+            PoolStrategy::RoundRobin => alive().next(),
+            PoolStrategy::LeastLoaded => alive().min_by_key(|member| member.0.load()),
         };
         chosen.unwrap_or(&self.members[first])
     }
 
-    /// The member for `key`: always the same one, as long as it lives; then always the same other.
+    /// Returns the member for `key`: the same one for equal keys as long as it is alive, afterwards
+    /// another (rendezvous hashing).
     pub fn for_key(&self, key: &impl Hash) -> &AgentRef {
-        // Rendezvous hashing: only the keys of a member that ended move.
+        // Rendezvous hashing: if a member ends, only its keys move.
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let weight = |member: &&AgentRef| hasher.hash_one((hasher.hash_one(key), member.id().0));
         let alive = self
@@ -75,13 +79,13 @@ impl Pool {
         alive.max_by_key(weight).unwrap_or(&self.members[0])
     }
 
-    /// [`AgentRef::tell`] of the member whose turn it is.
+    /// Sends a message to the next member, as [`AgentRef::tell`].
     pub fn tell<M: Message>(&self, message: M) -> Tell<'_, M, AgentRef> {
-        self.member().tell(message)
+        self.next_member().tell(message)
     }
 
-    /// [`AgentRef::ask`] of the member whose turn it is.
+    /// Sends a message to the next member and resolves to its reply, as [`AgentRef::ask`].
     pub fn ask<M: Message>(&self, message: M) -> Ask<'_, M, AgentRef> {
-        self.member().ask(message)
+        self.next_member().ask(message)
     }
 }

@@ -3,107 +3,112 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use callboard_message::mail::{AgentLogRow, EntryState, LogDetails};
-use callboard_message::time::rfc3339;
+use callboard_message::mail::{AgentLogRow, DeliveryState, LogDetails};
+use callboard_message::time::format_rfc3339;
 
 use super::{
-    Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX,
-    MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent,
+    FAN_OUT_BATCH_MAX, MAIL_LOG_ROWS_PER_MESSAGE, MAIL_PAGE_MAX, MAIL_SCAN_MAX, MailCopy,
+    MailHistoryPage, MailMessage, MailMessageFilter, MailMessageWithCopy, MailStore,
+    NewMailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent,
 };
-use crate::audit::Audit;
+use crate::audit::AuditStore;
 use crate::journal::{JournalError, JournalResult};
 use crate::sync::Mutex;
 
-/// Letters that [`MemoryMail`] holds, by default.
-const MEMORY_LETTERS_MAX_DEFAULT: usize = 100_000;
-/// Events that [`MemoryMail`] holds: the oldest go.
+/// Default maximum number of messages in a [`MemoryMailStore`].
+const MEMORY_MAIL_MAX_DEFAULT: usize = 100_000;
+/// Maximum number of events in a [`MemoryMailStore`]; beyond it the oldest are dropped.
 const EVENTS_MAX: usize = 100_000;
 
-/// Mail that lasts as long as the process, and its bodies with it: they have no retention here.
-pub struct MemoryMail {
-    audit: Arc<dyn Audit>,
-    letters_max: usize,
-    kept: Mutex<Kept>,
+/// In-memory mail store; lasts as long as the process. Bodies stay until then: no retention
+/// applies.
+pub struct MemoryMailStore {
+    audit: Arc<dyn AuditStore>,
+    messages_max: usize,
+    state: Mutex<MailState>,
 }
 
 #[derive(Default)]
-struct Kept {
-    /// By number, from 1.
-    letters: Vec<Arc<Letter>>,
+struct MailState {
+    /// All messages, indexed by number minus one.
+    messages: Vec<Arc<MailMessage>>,
     by_id: HashMap<String, u64>,
     by_key: HashMap<(String, String), u64>,
-    /// By recipient and letter: all, also those that count as not spread.
+    /// Copies of all recipients, by recipient name and message number. Includes copies that
+    /// [`MailStore::fan_out`] hasn't reached yet.
     copies: HashMap<String, BTreeMap<u64, MailCopy>>,
-    events: VecDeque<StoredEvent>,
+    events: VecDeque<StoredMailEvent>,
     last_event: u64,
 }
 
-impl MemoryMail {
-    /// Mail whose letters are put on record in `audit`.
-    pub fn new(audit: Arc<dyn Audit>) -> Self {
-        Self::with_capacity(audit, MEMORY_LETTERS_MAX_DEFAULT)
+impl MemoryMailStore {
+    /// Creates a store that writes an entry to `audit` for each message.
+    pub fn new(audit: Arc<dyn AuditStore>) -> Self {
+        Self::with_capacity(audit, MEMORY_MAIL_MAX_DEFAULT)
     }
 
-    /// The same for `letters_max` letters: then it answers [`JournalError::Full`].
-    pub fn with_capacity(audit: Arc<dyn Audit>, letters_max: usize) -> Self {
+    /// Creates a store for `messages_max` messages. Beyond that, posting fails with
+    /// [`JournalError::Full`].
+    pub fn with_capacity(audit: Arc<dyn AuditStore>, messages_max: usize) -> Self {
         Self {
             audit,
-            letters_max,
-            kept: Mutex::default(),
+            messages_max,
+            state: Mutex::default(),
         }
     }
 
-    fn keep(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
+    fn store_message(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
         new.check()?;
-        let mut kept = self.kept.lock();
+        let mut state = self.state.lock();
         let key = new.key.clone().map(|key| (new.sender.clone(), key));
         if let Some(first) = key
             .as_ref()
-            .and_then(|key| kept.by_key.get(key))
-            .and_then(|number| kept.at(*number))
+            .and_then(|key| state.by_key.get(key))
+            .and_then(|number| state.message_at(*number))
         {
             return Ok(first);
         }
-        if kept.by_id.contains_key(&new.id) {
+        if state.by_id.contains_key(&new.id) {
             return Err(JournalError::Store(
-                "a letter of that id is there".to_owned(),
+                "a message with that id exists".to_owned(),
             ));
         }
-        if kept.letters.len() >= self.letters_max {
+        if state.messages.len() >= self.messages_max {
             return Err(JournalError::Full {
-                records_max: self.letters_max,
+                records_max: self.messages_max,
             });
         }
-        let number = kept.letters.len() as u64 + 1;
-        let mark = self.audit.mark(new.class, new.body.as_bytes());
-        let letter = Letter::accepted(number, new, mark, SystemTime::now());
-        for recipient in &letter.new.recipients {
-            let copy = letter.fresh_copy(recipient);
-            kept.copies
+        let number = state.messages.len() as u64 + 1;
+        let digest = self.audit.digest(new.class, new.body.as_bytes());
+        let message = MailMessage::new_accepted(number, new, digest, SystemTime::now());
+        for recipient in &message.new.recipients {
+            let copy = message.new_copy(recipient);
+            state
+                .copies
                 .entry(recipient.clone())
                 .or_default()
                 .insert(number, copy);
         }
-        kept.by_id.insert(letter.new.id.clone(), number);
-        kept.by_key.extend(key.map(|key| (key, number)));
-        let first = Arc::new(Letter {
+        state.by_id.insert(message.new.id.clone(), number);
+        state.by_key.extend(key.map(|key| (key, number)));
+        let first = Arc::new(MailMessage {
             is_new: false,
-            ..letter.clone()
+            ..message.clone()
         });
-        kept.letters.push(first.clone());
-        kept.tell(StoredEvent::Posted(first));
-        Ok(Arc::new(letter))
+        state.messages.push(first.clone());
+        state.append_event(StoredMailEvent::Posted(first));
+        Ok(Arc::new(message))
     }
 }
 
-impl Kept {
-    fn at(&self, number: u64) -> Option<Arc<Letter>> {
-        self.letters
+impl MailState {
+    fn message_at(&self, number: u64) -> Option<Arc<MailMessage>> {
+        self.messages
             .get(usize::try_from(number.checked_sub(1)?).ok()?)
             .cloned()
     }
 
-    fn tell(&mut self, event: StoredEvent) {
+    fn append_event(&mut self, event: StoredMailEvent) {
         self.last_event += 1;
         self.events.push_back(event);
         if self.events.len() > EVENTS_MAX {
@@ -111,31 +116,41 @@ impl Kept {
         }
     }
 
-    /// Moves copies, tells of those that moved, letter by letter, and answers them.
-    fn mark(&mut self, marks: Vec<(String, u64)>, state: EntryState) -> Vec<(String, u64)> {
+    /// Advances the given copies (recipient, message number) to `state`, appends one event for each
+    /// message, and returns the copies that changed.
+    fn update_receipts(
+        &mut self,
+        updates: Vec<(String, u64)>,
+        state: DeliveryState,
+    ) -> Vec<(String, u64)> {
         let now = SystemTime::now();
-        let mut by_letter: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        let mut by_message: BTreeMap<u64, Vec<String>> = BTreeMap::new();
         let mut moved = Vec::new();
-        for (recipient, letter) in marks {
+        for (recipient, message) in updates {
             let copy = self
                 .copies
                 .get_mut(&recipient)
-                .and_then(|copies| copies.get_mut(&letter));
+                .and_then(|copies| copies.get_mut(&message));
             let Some(copy) = copy.filter(|copy| copy.state < state) else {
                 continue;
             };
             copy.state = state;
             copy.delivered.get_or_insert(now);
-            copy.read = (state == EntryState::Read).then_some(now);
-            by_letter.entry(letter).or_default().push(recipient.clone());
-            moved.push((recipient, letter));
+            copy.read = (state == DeliveryState::Read).then_some(now);
+            by_message
+                .entry(message)
+                .or_default()
+                .push(recipient.clone());
+            moved.push((recipient, message));
         }
-        for (letter, mut recipients) in by_letter {
+        for (message, mut recipients) in by_message {
             recipients.sort_unstable();
-            let Some(of) = self.at(letter) else { continue };
+            let Some(of) = self.message_at(message) else {
+                continue;
+            };
             let (id, sender) = (of.new.id.clone(), of.new.sender.clone());
-            self.tell(StoredEvent::Marked {
-                letter,
+            self.append_event(StoredMailEvent::ReceiptsUpdated {
+                message_number: message,
                 id,
                 sender,
                 state,
@@ -145,29 +160,29 @@ impl Kept {
         moved
     }
 
-    fn copy_of(&self, recipient: Option<&str>, letter: u64) -> Option<MailCopy> {
-        self.copies.get(recipient?)?.get(&letter).cloned()
+    fn copy_of(&self, recipient: Option<&str>, message: u64) -> Option<MailCopy> {
+        self.copies.get(recipient?)?.get(&message).cloned()
     }
 
     fn rows(&self, agent: Option<&str>) -> impl Iterator<Item = AgentLogRow> {
-        self.letters.iter().flat_map(move |letter| {
-            let new = &letter.new;
+        self.messages.iter().flat_map(move |message| {
+            let new = &message.new;
             let of =
                 move |recipient: &&String| agent.is_none_or(|agent| agent == recipient.as_str());
             (0..)
                 .zip(&new.recipients)
                 .filter(move |(_, recipient)| of(recipient))
                 .map(|(nth, recipient)| AgentLogRow {
-                    number: letter.number * MAIL_LOG_ROWS_A_LETTER + nth,
+                    number: message.number * MAIL_LOG_ROWS_PER_MESSAGE + nth,
                     log_type: "agent_communication".to_owned(),
                     agent_id: recipient.clone(),
-                    message: letter.summary(),
+                    message: message.summary(),
                     details: LogDetails {
                         sender_id: new.sender.clone(),
                         recipient_id: recipient.clone(),
                         message_type: new.kind,
-                        message_content: letter.logged(),
-                        timestamp: rfc3339(letter.accepted),
+                        message_content: message.log_excerpt(),
+                        timestamp: format_rfc3339(message.accepted),
                     },
                 })
         })
@@ -175,168 +190,176 @@ impl Kept {
 }
 
 #[async_trait]
-impl Mail for MemoryMail {
-    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
-        let letter = self.keep(new)?;
-        if letter.is_new {
-            self.audit.append(vec![letter.audit_entry()]).await?;
+impl MailStore for MemoryMailStore {
+    async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
+        let message = self.store_message(new)?;
+        if message.is_new {
+            self.audit.append(vec![message.audit_entry()]).await?;
         }
-        Ok(letter)
+        Ok(message)
     }
 
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
-        let mut kept = self.kept.lock();
-        let there = kept
-            .at(letter)
-            .ok_or(JournalError::Invalid("there is no such letter"))?;
-        let to = to.min(u32::try_from(there.new.recipients.len()).unwrap_or(u32::MAX));
-        if to.saturating_sub(there.spread) as usize > SPREAD_MAX || delivered.len() > SPREAD_MAX {
+    async fn fan_out(&self, message: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
+        let mut state = self.state.lock();
+        let stored = state
+            .message_at(message)
+            .ok_or(JournalError::Invalid("there is no such message"))?;
+        let to = to.min(u32::try_from(stored.new.recipients.len()).unwrap_or(u32::MAX));
+        if to.saturating_sub(stored.copies_made) as usize > FAN_OUT_BATCH_MAX
+            || delivered.len() > FAN_OUT_BATCH_MAX
+        {
             return Err(JournalError::Invalid("too many copies at once"));
         }
-        let to = to.max(there.spread);
+        let to = to.max(stored.copies_made);
         let delivered = delivered
             .into_iter()
-            .map(|recipient| (recipient, letter))
+            .map(|recipient| (recipient, message))
             .collect();
-        drop(there);
-        if let Some(letter) = kept.letters.get_mut(
-            usize::try_from(letter)
+        drop(stored);
+        if let Some(message) = state.messages.get_mut(
+            usize::try_from(message)
                 .unwrap_or_default()
                 .saturating_sub(1),
         ) {
-            Arc::make_mut(letter).spread = to;
+            Arc::make_mut(message).copies_made = to;
         }
-        kept.mark(delivered, EntryState::Delivered);
+        state.update_receipts(delivered, DeliveryState::Delivered);
         Ok(())
     }
 
-    async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>> {
-        let kept = self.kept.lock();
-        let unspread = kept.letters.iter().filter(|letter| !letter.is_spread());
+    async fn pending_fan_out(&self, messages_max: usize) -> JournalResult<Vec<Arc<MailMessage>>> {
+        let state = self.state.lock();
+        let unspread = state
+            .messages
+            .iter()
+            .filter(|message| !message.is_fanned_out());
         Ok(unspread
-            .take(letters_max.min(MAIL_PAGE_MAX))
+            .take(messages_max.min(MAIL_PAGE_MAX))
             .cloned()
             .collect())
     }
 
-    async fn mark(
+    async fn update_receipts(
         &self,
-        marks: Vec<(String, u64)>,
-        mark: Mark,
+        updates: Vec<(String, u64)>,
+        update: ReceiptUpdate,
     ) -> JournalResult<Vec<(String, u64)>> {
-        if marks.len() > MARKS_AT_ONCE_MAX {
-            return Err(JournalError::Invalid("too many marks at once"));
+        if updates.len() > RECEIPT_BATCH_MAX {
+            return Err(JournalError::Invalid("too many receipts at once"));
         }
-        let state = match mark {
-            Mark::Delivered => EntryState::Delivered,
-            Mark::Read => EntryState::Read,
+        let state = match update {
+            ReceiptUpdate::Delivered => DeliveryState::Delivered,
+            ReceiptUpdate::Read => DeliveryState::Read,
         };
-        Ok(self.kept.lock().mark(marks, state))
+        Ok(self.state.lock().update_receipts(updates, state))
     }
 
-    async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
-        let mut kept = self.kept.lock();
-        let copy = kept
+    async fn count_attempt(&self, recipient: &str, message: u64) -> JournalResult<u32> {
+        let mut state = self.state.lock();
+        let copy = state
             .copies
             .get_mut(recipient)
-            .and_then(|copies| copies.get_mut(&letter));
+            .and_then(|copies| copies.get_mut(&message));
         Ok(copy.map_or(0, |copy| {
             copy.attempts += 1;
             copy.attempts
         }))
     }
 
-    async fn open(
+    async fn list_open(
         &self,
         recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
-        letters_max: usize,
-    ) -> JournalResult<Vec<LetterOpen>> {
+        messages_max: usize,
+    ) -> JournalResult<Vec<MailMessageWithCopy>> {
         let now = SystemTime::now();
-        let kept = self.kept.lock();
+        let state = self.state.lock();
         let below = if undelivered {
-            EntryState::Delivered
+            DeliveryState::Delivered
         } else {
-            EntryState::Read
+            DeliveryState::Read
         };
-        let copies = kept
+        let copies = state
             .copies
             .get(recipient)
             .into_iter()
             .flat_map(BTreeMap::values);
         let waiting = copies
             .filter(|copy| copy.state < below)
-            .filter_map(|copy| Some((kept.at(copy.letter)?, copy)));
-        let place = |letter: &Letter| (!letter.new.urgent, letter.number);
-        let later = |letter: &Letter| {
-            after.is_none_or(|(urgent, number)| place(letter) > (!urgent, number))
+            .filter_map(|copy| Some((state.message_at(copy.message_number)?, copy)));
+        let place = |message: &MailMessage| (!message.new.urgent, message.number);
+        let later = |message: &MailMessage| {
+            after.is_none_or(|(urgent, number)| place(message) > (!urgent, number))
         };
         let mut open: Vec<_> = waiting
-            .filter(|(letter, _)| letter.new.expires > now && later(letter))
-            .map(|(letter, copy)| (letter, copy.clone()))
+            .filter(|(message, _)| message.new.expires > now && later(message))
+            .map(|(message, copy)| (message, copy.clone()))
             .collect();
-        open.sort_by_key(|(letter, _)| place(letter));
-        open.truncate(letters_max.min(MAIL_PAGE_MAX));
+        open.sort_by_key(|(message, _)| place(message));
+        open.truncate(messages_max.min(MAIL_PAGE_MAX));
         Ok(open)
     }
 
-    async fn waiting(&self) -> JournalResult<HashMap<String, u64>> {
+    async fn unread_counts(&self) -> JournalResult<HashMap<String, u64>> {
         let now = SystemTime::now();
-        let kept = self.kept.lock();
-        let waits = |copy: &&MailCopy| {
-            copy.state < EntryState::Read
-                && kept
-                    .at(copy.letter)
-                    .is_some_and(|letter| letter.new.expires > now)
+        let state = self.state.lock();
+        let is_unread = |copy: &&MailCopy| {
+            copy.state < DeliveryState::Read
+                && state
+                    .message_at(copy.message_number)
+                    .is_some_and(|message| message.new.expires > now)
         };
-        let waiting = kept.copies.iter().map(|(name, copies)| {
-            let waiting = copies.values().filter(waits).count() as u64;
+        let waiting = state.copies.iter().map(|(name, copies)| {
+            let waiting = copies.values().filter(is_unread).count() as u64;
             (name.clone(), waiting)
         });
         Ok(waiting.filter(|(_, waiting)| *waiting > 0).collect())
     }
 
-    async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>> {
-        let kept = self.kept.lock();
-        Ok(kept.by_id.get(id).and_then(|number| kept.at(*number)))
+    async fn message(&self, id: &str) -> JournalResult<Option<Arc<MailMessage>>> {
+        let state = self.state.lock();
+        Ok(state
+            .by_id
+            .get(id)
+            .and_then(|number| state.message_at(*number)))
     }
 
     async fn receipts(
         &self,
-        letter: u64,
+        message: u64,
         after: Option<&str>,
         copies_max: usize,
     ) -> JournalResult<Vec<MailCopy>> {
-        let kept = self.kept.lock();
-        let there = kept.at(letter);
-        let recipients = there.iter().flat_map(|letter| &letter.new.recipients);
+        let state = self.state.lock();
+        let stored = state.message_at(message);
+        let recipients = stored.iter().flat_map(|message| &message.new.recipients);
         let later =
             recipients.filter(|recipient| after.is_none_or(|after| recipient.as_str() > after));
-        let copies = later.filter_map(|recipient| kept.copy_of(Some(recipient), letter));
+        let copies = later.filter_map(|recipient| state.copy_of(Some(recipient), message));
         Ok(copies.take(copies_max.min(MAIL_PAGE_MAX)).collect())
     }
 
     async fn history(
         &self,
-        filter: LetterFilter,
+        filter: MailMessageFilter,
         before: u64,
-        letters_max: usize,
-    ) -> JournalResult<LetterPage> {
+        messages_max: usize,
+    ) -> JournalResult<MailHistoryPage> {
         filter.check()?;
-        let kept = self.kept.lock();
-        let of = filter.of.as_deref();
-        let below = |letter: &&Arc<Letter>| before == 0 || letter.number < before;
-        let concerned = |letter: &&Arc<Letter>| of.is_none_or(|of| letter.new.concerns(of));
+        let state = self.state.lock();
+        let of = filter.member.as_deref();
+        let below = |message: &&Arc<MailMessage>| before == 0 || message.number < before;
+        let concerned = |message: &&Arc<MailMessage>| of.is_none_or(|of| message.new.concerns(of));
         let (mut found, mut looked) = (Vec::new(), 0);
-        for letter in kept.letters.iter().rev().filter(below).filter(concerned) {
-            if found.len() >= letters_max.min(MAIL_PAGE_MAX) || looked >= MAIL_LOOKED_MAX {
-                return Ok((found, Some(letter.number + 1)));
+        for message in state.messages.iter().rev().filter(below).filter(concerned) {
+            if found.len() >= messages_max.min(MAIL_PAGE_MAX) || looked >= MAIL_SCAN_MAX {
+                return Ok((found, Some(message.number + 1)));
             }
             looked += 1;
-            let copy = kept.copy_of(of, letter.number);
-            if filter.leaves(letter, copy.as_ref()) {
-                found.push((Arc::clone(letter), copy));
+            let copy = state.copy_of(of, message.number);
+            if filter.matches(message, copy.as_ref()) {
+                found.push((Arc::clone(message), copy));
             }
         }
         Ok((found, None))
@@ -346,17 +369,19 @@ impl Mail for MemoryMail {
         &self,
         after: u64,
         events_max: usize,
-    ) -> JournalResult<Vec<(u64, StoredEvent)>> {
-        let kept = self.kept.lock();
-        let first = kept.last_event + 1 - kept.events.len() as u64;
+    ) -> JournalResult<Vec<(u64, StoredMailEvent)>> {
+        let state = self.state.lock();
+        let first = state.last_event + 1 - state.events.len() as u64;
         let skip = usize::try_from(after.saturating_sub(first - 1)).unwrap_or(usize::MAX);
         let events = (first..)
-            .zip(&kept.events)
+            .zip(&state.events)
             .skip(skip)
             .take(events_max.min(MAIL_PAGE_MAX));
-        let told = |event: &StoredEvent| match event {
-            // As far as its copies are made by now.
-            StoredEvent::Posted(letter) => kept.at(letter.number).map(StoredEvent::Posted),
+        let told = |event: &StoredMailEvent| match event {
+            // With the current number of copies.
+            StoredMailEvent::Posted(message) => state
+                .message_at(message.number)
+                .map(StoredMailEvent::Posted),
             event => Some(event.clone()),
         };
         Ok(events
@@ -365,24 +390,24 @@ impl Mail for MemoryMail {
     }
 
     async fn last_event(&self) -> JournalResult<u64> {
-        Ok(self.kept.lock().last_event)
+        Ok(self.state.lock().last_event)
     }
 
-    async fn tell(&self, event: StoredEvent) -> JournalResult<u64> {
-        event.check_told()?;
-        let mut kept = self.kept.lock();
-        kept.tell(event);
-        Ok(kept.last_event)
+    async fn append_event(&self, event: StoredMailEvent) -> JournalResult<u64> {
+        event.check_appendable()?;
+        let mut state = self.state.lock();
+        state.append_event(event);
+        Ok(state.last_event)
     }
 
-    async fn logs(
+    async fn log_rows(
         &self,
         agent: Option<&str>,
         after: u64,
         rows_max: usize,
     ) -> JournalResult<Vec<AgentLogRow>> {
-        let kept = self.kept.lock();
-        Ok(kept
+        let state = self.state.lock();
+        Ok(state
             .rows(agent)
             .filter(|row| row.number > after)
             .take(rows_max.min(MAIL_PAGE_MAX))

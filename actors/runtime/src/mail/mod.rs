@@ -1,4 +1,4 @@
-//! Mail: letters, each kept once, and how far each has come with its recipients.
+//! Mail store: messages, each stored once, and the delivery state of each recipient's copy.
 
 mod memory;
 
@@ -8,229 +8,262 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use callboard_message::mail::{
-    AgentLogRow, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_LOG_CHARS,
-    MAIL_NAMED_MAX, MAIL_RECIPIENTS_MAX, MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX, MailId,
+    AgentLogRow, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_LISTED_RECIPIENTS_MAX,
+    MAIL_LOG_CHARS, MAIL_RECIPIENTS_MAX, MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX,
+    MailMessageKind, MemberId,
 };
-use callboard_message::{DataClass, hex};
+use callboard_message::{DataClass, encode_hex};
 use sha2::{Digest, Sha256};
 
-pub use callboard_message::mail::EntryState;
-pub use memory::MemoryMail;
+pub use callboard_message::mail::DeliveryState;
+pub use memory::MemoryMailStore;
 
-use crate::audit::{AuditEntry, BodyMark};
-use crate::journal::{JournalError, JournalResult, storable};
+use crate::audit::{AuditEntry, BodyDigest};
+use crate::journal::{JournalError, JournalResult, check_storable};
 
-/// Recipients whose copies [`Mail::post`] makes at once; those of more are [`Mail::spread`].
-pub const COPIES_AT_ONCE_MAX: usize = 16;
-/// Most copies that one [`Mail::spread`] makes.
-pub const SPREAD_MAX: usize = 128;
-/// Most copies that one [`Mail::mark`] moves.
-pub const MARKS_AT_ONCE_MAX: usize = 256;
-/// Most letters, copies, events or rows that one look answers.
+/// Maximum number of recipients for which [`MailStore::post`] creates all copies at once. With more
+/// recipients, [`MailStore::fan_out`] creates all copies.
+pub const INLINE_COPIES_MAX: usize = 16;
+/// Maximum number of copies that one [`MailStore::fan_out`] creates.
+pub const FAN_OUT_BATCH_MAX: usize = 128;
+/// Maximum number of (recipient, message) pairs that one [`MailStore::update_receipts`] accepts.
+pub const RECEIPT_BATCH_MAX: usize = 256;
+/// Maximum number of messages, copies, events or log rows in one result of a [`MailStore`].
 pub const MAIL_PAGE_MAX: usize = 1_000;
-/// Most letters that one [`Mail::history`] looks at.
-pub const MAIL_LOOKED_MAX: u64 = 10_000;
-/// Numbers that a letter has for its rows of [`Mail::logs`]: more than it can have recipients. Stores' views have it, too.
-pub const MAIL_LOG_ROWS_A_LETTER: u64 = 16_384;
-/// The stream of the journal that [`Mail::events`] are kept in.
+/// Maximum number of messages that one [`MailStore::history`] examines.
+pub const MAIL_SCAN_MAX: u64 = 10_000;
+/// Range of row numbers reserved for each message in [`MailStore::log_rows`], larger than the
+/// maximum number of recipients. The database views of stores use the same value.
+pub const MAIL_LOG_ROWS_PER_MESSAGE: u64 = 16_384;
+/// Journal stream that holds [`MailStore::events`].
 pub const MAIL_EVENTS_STREAM: &str = "mail/events";
 
-/// A letter with one of its copies.
-pub type LetterOpen = (Arc<Letter>, MailCopy);
-/// A page of letters, and the number below which to go on.
-pub type LetterPage = (Vec<LetterAndCopy>, Option<u64>);
-/// A letter with its copy for whoever asks; none where that is its sender only.
-pub type LetterAndCopy = (Arc<Letter>, Option<MailCopy>);
+/// Message with the copy of one recipient.
+pub type MailMessageWithCopy = (Arc<MailMessage>, MailCopy);
+/// Page of messages, and the message number below which the next page starts; `None` on the last
+/// page.
+pub type MailHistoryPage = (Vec<MailHistoryEntry>, Option<u64>);
+/// Message with the requesting member's copy; `None` if that member is its sender but no recipient.
+pub type MailHistoryEntry = (Arc<MailMessage>, Option<MailCopy>);
 
-/// How far a recipient has come with a letter.
+/// New delivery state that a recipient reports for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
-    /// It got it.
+pub enum ReceiptUpdate {
+    /// The message was delivered.
     Delivered,
-    /// It has read it.
+    /// The message was read.
     Read,
 }
 
-/// Where letters are kept. A letter is accepted when [`Self::post`] ends; its recipients are fixed then.
+/// Mail store. A message is accepted when [`Self::post`] returns; its recipients are fixed from
+/// then on.
 ///
-/// A copy that isn't spread yet is as one that is accepted, for whoever looks.
+/// Each recipient has a copy of each message, which holds the delivery state. A copy that hasn't
+/// been created yet is returned as one in state `Accepted`.
 #[async_trait]
-pub trait Mail: Send + Sync + 'static {
-    /// Keeps a letter, with one line in the audit and one event. The same sender's same key again is the first letter, and
-    /// nothing is kept (`is_new`). Copies of up to [`COPIES_AT_ONCE_MAX`] recipients are made with it.
+pub trait MailStore: Send + Sync + 'static {
+    /// Stores a message with one audit entry and one event. If the sender has already used the
+    /// message's idempotency key, nothing is stored and the first message is returned (`is_new` is
+    /// false).
+    ///
+    /// Creates the recipients' copies if there are at most [`INLINE_COPIES_MAX`]; otherwise
+    /// [`Self::fan_out`] has to create all of them.
     ///
     /// # Errors
-    /// As [`NewLetter::check`]. How much a recipient has not read isn't looked at.
-    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>>;
+    /// Those of [`NewMailMessage::check`], and those of the store. The store doesn't limit the
+    /// recipients' unread mail.
+    async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>>;
 
-    /// Makes the copies of a letter's recipients from where it has come to up to the one at index `to`, at most
-    /// [`SPREAD_MAX`]; the recipients in `delivered` have it, with one event for all that moved. Again does no harm.
+    /// Creates the copies of a message that are still missing, up to the recipient at index `to`
+    /// (at most [`FAN_OUT_BATCH_MAX`]). Marks the copies of the recipients in `delivered` as
+    /// delivered, with one event for all that changed. Idempotent.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`]: too many.
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()>;
-
-    /// Letters whose copies aren't all made, oldest first, at most [`MAIL_PAGE_MAX`].
-    async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>>;
-
-    /// Notes how far recipients have come with letters, by number; answers those that moved. What is read was delivered. A
-    /// copy that isn't made yet is made; one of somebody who isn't a recipient is not. One event a letter that moved.
-    ///
-    /// # Errors
-    /// [`JournalError::Invalid`]: more than [`MARKS_AT_ONCE_MAX`].
-    async fn mark(
+    /// [`JournalError::Invalid`] for too many copies or an unknown message.
+    async fn fan_out(
         &self,
-        marks: Vec<(String, u64)>,
-        mark: Mark,
+        message_number: u64,
+        to: u32,
+        delivered: Vec<String>,
+    ) -> JournalResult<()>;
+
+    /// Returns up to `messages_max` messages whose copies haven't all been created, oldest first.
+    /// The maximum is [`MAIL_PAGE_MAX`].
+    async fn pending_fan_out(&self, messages_max: usize) -> JournalResult<Vec<Arc<MailMessage>>>;
+
+    /// Marks copies, given as (recipient, message number), as delivered or read. Returns those that
+    /// changed. Read implies delivered. A missing copy is created; a pair whose member isn't a
+    /// recipient of the message is ignored. Appends one event for each message that changed.
+    ///
+    /// # Errors
+    /// [`JournalError::Invalid`] for more than [`RECEIPT_BATCH_MAX`] pairs.
+    async fn update_receipts(
+        &self,
+        copies: Vec<(String, u64)>,
+        update: ReceiptUpdate,
     ) -> JournalResult<Vec<(String, u64)>>;
 
-    /// Counts an attempt to deliver; answers how many there were, 0 where there is no such copy. One that isn't made is made.
-    async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32>;
+    /// Counts an attempt to deliver a message to a recipient. Creates the copy if it is missing.
+    /// Returns the number of attempts, or 0 if the message has no such recipient.
+    async fn count_attempt(&self, recipient: &str, message_number: u64) -> JournalResult<u32>;
 
-    /// What a recipient has not read (or, `undelivered`, not got) and may still get: urgent first, then by number; what comes
-    /// in that order after (urgent, number); at most [`MAIL_PAGE_MAX`].
-    async fn open(
+    /// Returns a recipient's unread and unexpired messages; with `undelivered`, only those not yet
+    /// delivered. Urgent ones come first, then by number. Starts after the given position (urgent,
+    /// number). Returns at most [`MAIL_PAGE_MAX`].
+    async fn list_open(
         &self,
         recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
-        letters_max: usize,
-    ) -> JournalResult<Vec<LetterOpen>>;
+        messages_max: usize,
+    ) -> JournalResult<Vec<MailMessageWithCopy>>;
 
-    /// How many letters each recipient has not read and may still get; nobody who has none.
-    async fn waiting(&self) -> JournalResult<HashMap<String, u64>>;
+    /// Returns the number of unread and unexpired messages by recipient, without recipients that
+    /// have none.
+    async fn unread_counts(&self) -> JournalResult<HashMap<String, u64>>;
 
-    /// The letter of that id.
-    async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>>;
+    /// Returns the message with this id; `None` if there is none.
+    async fn message(&self, id: &str) -> JournalResult<Option<Arc<MailMessage>>>;
 
-    /// How far a letter has come with each recipient, by name, of those after `after`; at most [`MAIL_PAGE_MAX`].
+    /// Returns the copies of a message ordered by recipient name, starting after the name `after`.
+    /// Returns at most [`MAIL_PAGE_MAX`].
     async fn receipts(
         &self,
-        letter: u64,
+        message_number: u64,
         after: Option<&str>,
         copies_max: usize,
     ) -> JournalResult<Vec<MailCopy>>;
 
-    /// Letters that `filter` leaves, newest first, with numbers below `before` (0: from the newest on). It looks at no more
-    /// than [`MAIL_LOOKED_MAX`]; answers the number below which to go on, `None` at the end.
+    /// Returns messages that match `filter`, newest first, with numbers below `before` (0: from the
+    /// newest). Examines at most [`MAIL_SCAN_MAX`] messages. If more remain, also returns the
+    /// number to pass as `before` next.
     ///
     /// # Errors
-    /// As [`LetterFilter::check`].
+    /// Those of [`MailMessageFilter::check`].
     async fn history(
         &self,
-        filter: LetterFilter,
+        filter: MailMessageFilter,
         before: u64,
-        letters_max: usize,
-    ) -> JournalResult<LetterPage>;
+        messages_max: usize,
+    ) -> JournalResult<MailHistoryPage>;
 
-    /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time, and one of
-    /// a letter that is gone. None: there are no more.
-    async fn events(&self, after: u64, events_max: usize)
-    -> JournalResult<Vec<(u64, StoredEvent)>>;
+    /// Returns up to `events_max` events with a number above `after`, in order; empty if there are
+    /// none. Numbers start at 1. They have gaps only where an event has expired or its message was
+    /// deleted.
+    async fn events(
+        &self,
+        after: u64,
+        events_max: usize,
+    ) -> JournalResult<Vec<(u64, StoredMailEvent)>>;
 
-    /// The newest event's number, 0 where there was none.
+    /// Returns the number of the newest event; 0 if there is none.
     async fn last_event(&self) -> JournalResult<u64>;
 
-    /// Keeps an event that no letter gives rise to; answers its number.
+    /// Appends an event that doesn't belong to a message, such as an agent's joining, and returns
+    /// its number.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`]: it is one that a letter gives rise to.
-    async fn tell(&self, event: StoredEvent) -> JournalResult<u64>;
+    /// Those of [`StoredMailEvent::check_appendable`].
+    async fn append_event(&self, event: StoredMailEvent) -> JournalResult<u64>;
 
-    /// Rows of the log of who wrote to whom after a number, oldest first: of one recipient, or of all.
-    async fn logs(
+    /// Returns up to `rows_max` rows of the communication log with a number above `after`, oldest
+    /// first: those of the recipient `agent`, or of all recipients.
+    async fn log_rows(
         &self,
         agent: Option<&str>,
         after: u64,
         rows_max: usize,
     ) -> JournalResult<Vec<AgentLogRow>>;
 
-    /// Whether other nodes may write there too.
+    /// Returns true if other nodes may write to the same store.
     fn is_shared(&self) -> bool {
         false
     }
 }
 
-/// Something that happened to mail, as it is kept: with the letter, never with a word of it.
+/// Mail event in the store. It refers to the message by number and id, and never stores its text
+/// again.
 #[derive(Debug, Clone, PartialEq)]
-pub enum StoredEvent {
-    /// A letter was accepted. Its body is empty once its retention is over.
-    Posted(Arc<Letter>),
-    /// Recipients came so far with a letter.
-    Marked {
-        /// Its number.
-        letter: u64,
-        /// Its id.
+pub enum StoredMailEvent {
+    /// A message was accepted. Its body is empty once its retention has expired.
+    Posted(Arc<MailMessage>),
+    /// Copies of a message have been delivered or read.
+    ReceiptsUpdated {
+        /// Number of the message.
+        message_number: u64,
+        /// Id of the message.
         id: String,
-        /// Who sent it.
+        /// Member id of the sender.
         sender: String,
-        /// Delivered or read.
-        state: EntryState,
-        /// Which recipients, by name.
+        /// New state of the copies: delivered or read.
+        state: DeliveryState,
+        /// Names of the recipients whose copies changed.
         recipients: Vec<String>,
     },
-    /// An agent has mail from now on: its id, and how mail comes to it.
+    /// An agent has joined: its member id and its delivery method.
     Joined(String, String),
-    /// An agent is gone, and why.
+    /// An agent has left: its member id and the reason.
     Left(String, String),
 }
 
-impl StoredEvent {
-    /// Refuses what isn't told: what letters give rise to is kept with them.
+impl StoredMailEvent {
+    /// Checks that the event may be appended by [`MailStore::append_event`].
     ///
     /// # Errors
-    /// [`JournalError::Invalid`].
-    pub fn check_told(&self) -> JournalResult<()> {
+    /// [`JournalError::Invalid`] for `Posted` and `ReceiptsUpdated`, which the store appends
+    /// itself, and for a text with a NUL character.
+    pub fn check_appendable(&self) -> JournalResult<()> {
         match self {
             Self::Joined(agent, how) | Self::Left(agent, how) => {
-                storable(agent).and_then(|()| storable(how))
+                check_storable(agent).and_then(|()| check_storable(how))
             }
-            Self::Posted(_) | Self::Marked { .. } => {
-                Err(JournalError::Invalid("such an event comes with its letter"))
-            }
+            Self::Posted(_) | Self::ReceiptsUpdated { .. } => Err(JournalError::Invalid(
+                "this event is stored with its message",
+            )),
         }
     }
 }
 
-/// A letter that comes in.
+/// Message to be posted.
 #[derive(Clone, PartialEq, derive_more::Debug)]
-#[debug("NewLetter({id}, {} of {sender} for {}, {} bytes)", kind.as_str(), recipients.len(), body.len())]
-pub struct NewLetter {
-    /// Its id: a UUID version 7.
+#[debug("NewMailMessage({id}, {} of {sender} for {}, {} bytes)", kind.as_str(), recipients.len(), body.len())]
+pub struct NewMailMessage {
+    /// Message id, a UUID version 7.
     pub id: String,
-    /// Who sent it.
+    /// Member id of the sender.
     pub sender: String,
-    /// How it was sent.
-    pub kind: LetterKind,
-    /// What the Guardian's guidance is called.
+    /// Way of addressing: direct, broadcast, group or guidance.
+    pub kind: MailMessageKind,
+    /// Title of the Guardian's guidance; `None` for other messages.
     pub label: Option<String>,
-    /// Whom it was sent to, in a word: `one`, `list`, `all`, `group:x`.
+    /// Audience as given by the sender: `one`, `list`, `all` or `group:x`.
     pub audience: String,
-    /// Who gets it: by name, each once, at least one.
+    /// Names of the recipients, sorted and unique, at least one.
     pub recipients: Vec<String>,
-    /// What it belongs to.
+    /// Topic, if the sender gave one.
     pub topic: Option<String>,
-    /// The id of the letter that its thread began with; `None`: its own.
+    /// Id of the first message of the thread; `None` if this message starts one.
     pub thread: Option<String>,
-    /// The id of the letter that it answers.
+    /// Id of the message that this one replies to.
     pub reply_to: Option<String>,
-    /// It goes before what isn't urgent.
+    /// True if the message is delivered before messages that aren't urgent.
     pub urgent: bool,
-    /// The same sender's same key is the same letter.
+    /// Idempotency key, unique for each sender.
     pub key: Option<String>,
-    /// What the body may hold. [`DataClass::Clinical`] is refused.
+    /// Data class of the body. [`DataClass::Clinical`] is rejected.
     pub class: DataClass,
-    /// What is said.
+    /// Text of the message.
     pub body: String,
-    /// After that it is handed out no more.
+    /// Time after which the message is no longer delivered.
     pub expires: SystemTime,
 }
 
-impl NewLetter {
-    /// Refuses what no store takes.
+impl NewMailMessage {
+    /// Checks the limits that apply to every store.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`], [`JournalError::TooLarge`].
+    /// [`JournalError::TooLarge`] if the body is too large; [`JournalError::Invalid`] for any other
+    /// violation.
     pub fn check(&self) -> JournalResult<()> {
         let texts = [&self.id, &self.sender, &self.audience, &self.body];
         let more = [
@@ -243,30 +276,30 @@ impl NewLetter {
         texts
             .into_iter()
             .chain(more.into_iter().flatten())
-            .try_for_each(|text| storable(text))?;
-        let is_id = |id: &str| MailId::parse(id).is_ok();
+            .try_for_each(|text| check_storable(text))?;
+        let is_id = |id: &str| MemberId::parse(id).is_ok();
         let has_key = |key: &String| (1..=MAIL_KEY_BYTES_MAX).contains(&key.len());
         let why = if self.class == DataClass::Clinical {
-            "mail keeps no clinical bodies"
+            "mail must not contain clinical data"
         } else if self.recipients.is_empty() {
-            "a letter has no recipient"
+            "a message has no recipient"
         } else if self.recipients.len() > MAIL_RECIPIENTS_MAX {
-            "a letter has too many recipients"
+            "a message has too many recipients"
         } else if !self.recipients.is_sorted_by(|one, next| one < next) {
-            "a letter's recipients aren't in order, each once"
+            "a message's recipients aren't sorted and unique"
         } else if !is_id(&self.id)
             || !is_id(&self.sender)
             || !self.recipients.iter().all(|id| is_id(id))
         {
-            "a letter's ids aren't ids"
+            "an id of the message, its sender or a recipient is malformed"
         } else if !self.key.iter().all(has_key) {
-            "a letter's key is empty or too long"
+            "a message's key is empty or too long"
         } else if self
             .topic
             .as_ref()
             .is_some_and(|topic| topic.chars().count() > MAIL_TOPIC_CHARS_MAX)
         {
-            "a letter's topic is too long"
+            "a message's topic is too long"
         } else if self.body.len() > MAIL_BODY_BYTES_MAX {
             return Err(JournalError::TooLarge {
                 bytes: self.body.len(),
@@ -278,72 +311,81 @@ impl NewLetter {
         Err(JournalError::Invalid(why))
     }
 
-    /// The id of the letter that its thread began with.
+    /// Returns the id of the first message of the thread: the message's own id if it starts one.
     pub fn thread(&self) -> &str {
         self.thread.as_deref().unwrap_or(&self.id)
     }
 
-    /// Whether it is for `agent`.
+    /// Returns true if `agent` is a recipient.
     pub fn is_for(&self, agent: &str) -> bool {
         self.recipients
             .binary_search_by(|recipient| recipient.as_str().cmp(agent))
             .is_ok()
     }
 
-    /// Whether it is to `agent` or from it: nobody else may know of it.
+    /// Returns true if `agent` is the sender or a recipient. Other members must not learn of the
+    /// message.
     pub fn concerns(&self, agent: &str) -> bool {
         self.sender == agent || self.is_for(agent)
     }
 }
 
-// What is said, and what about, may be anybody's data.
-/// A letter as it is kept.
+// Body and topic may hold personal data, so the posted message's Debug output omits them.
+/// Stored mail message.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Letter {
-    /// Its place among all letters, from 1, without gaps.
+pub struct MailMessage {
+    /// Number of the message among all messages, from 1, without gaps.
     pub number: u64,
-    /// What came in. Its body is empty once its retention is over, in a store that has one.
-    pub new: NewLetter,
-    /// The size and hash of the body.
-    pub mark: BodyMark,
-    /// When it was accepted.
+    /// The message as posted. Its body is empty once its retention has expired.
+    pub new: NewMailMessage,
+    /// Size and hash of the message body.
+    pub digest: BodyDigest,
+    /// Time at which the store accepted the message.
     pub accepted: SystemTime,
-    /// How many of its recipients' copies are made, in their order.
-    pub spread: u32,
-    /// It was kept just now: `false` where its key was there.
+    /// Number of recipients whose copies have been created: the first ones in the order of
+    /// [`NewMailMessage::recipients`].
+    pub copies_made: u32,
+    /// True if this call of [`MailStore::post`] stored the message; false if its idempotency key
+    /// was already known.
     pub is_new: bool,
 }
 
-impl Letter {
-    /// As it is when it has come in: `mark` stands for its body.
-    pub fn accepted(number: u64, new: NewLetter, mark: BodyMark, accepted: SystemTime) -> Self {
-        let spread = if new.recipients.len() <= COPIES_AT_ONCE_MAX {
+impl MailMessage {
+    /// Creates a stored message from a new one. Its count of created copies is that after
+    /// [`MailStore::post`].
+    pub fn new_accepted(
+        number: u64,
+        new: NewMailMessage,
+        digest: BodyDigest,
+        accepted: SystemTime,
+    ) -> Self {
+        let spread = if new.recipients.len() <= INLINE_COPIES_MAX {
             new.recipients.len()
         } else {
             0
         };
-        let spread = u32::try_from(spread).unwrap_or_default();
+        let copies_made = u32::try_from(spread).unwrap_or_default();
         Self {
             number,
             new,
-            mark,
+            digest,
             accepted,
-            spread,
+            copies_made,
             is_new: true,
         }
     }
 
-    /// Whether all copies are made.
-    pub fn is_spread(&self) -> bool {
-        self.spread as usize >= self.new.recipients.len()
+    /// Returns true if all copies have been created.
+    pub fn is_fanned_out(&self) -> bool {
+        self.copies_made as usize >= self.new.recipients.len()
     }
 
-    /// The copy of a recipient for whom none is made yet.
-    pub fn fresh_copy(&self, recipient: impl Into<String>) -> MailCopy {
+    /// Returns a fresh copy for a recipient, in state `Accepted`.
+    pub fn new_copy(&self, recipient: impl Into<String>) -> MailCopy {
         MailCopy {
             recipient: recipient.into(),
-            letter: self.number,
-            state: EntryState::Accepted,
+            message_number: self.number,
+            state: DeliveryState::Accepted,
             accepted: self.accepted,
             delivered: None,
             read: None,
@@ -351,18 +393,18 @@ impl Letter {
         }
     }
 
-    /// Its first characters, at most so many.
+    /// Returns the first `chars` characters of the message body.
     pub fn preview(&self, chars: usize) -> String {
         self.new.body.chars().take(chars).collect()
     }
 
-    /// What the log says of it, in a few words.
+    /// Returns a one-line description of the message for the communication log.
     pub fn summary(&self) -> String {
         let how = match self.new.kind {
-            LetterKind::Direct => "Direct message",
-            LetterKind::Broadcast => "Broadcast message",
-            LetterKind::Group => "Group message",
-            LetterKind::Guidance => "Guidance",
+            MailMessageKind::Direct => "Direct message",
+            MailMessageKind::Broadcast => "Broadcast message",
+            MailMessageKind::Group => "Group message",
+            MailMessageKind::Guidance => "Guidance",
         };
         format!(
             "{how} from agent {}",
@@ -370,12 +412,13 @@ impl Letter {
         )
     }
 
-    /// What the log shows of what it says.
-    pub fn logged(&self) -> String {
+    /// Returns the excerpt of the body for the communication log, at most [`MAIL_LOG_CHARS`]
+    /// characters.
+    pub fn log_excerpt(&self) -> String {
         self.preview(MAIL_LOG_CHARS)
     }
 
-    /// Its line in the audit: `agent_communication`.
+    /// Returns the audit entry of the message, with event `agent_communication`.
     pub fn audit_entry(&self) -> AuditEntry {
         let new = &self.new;
         let agent = match new.recipients.as_slice() {
@@ -387,7 +430,7 @@ impl Letter {
             .with_peer(&new.sender);
         let marked = named
             .with_class(new.class)
-            .with_body(self.mark.clone())
+            .with_body(self.digest.clone())
             .with_outcome("accepted");
         let mut names = Sha256::new();
         for recipient in &new.recipients {
@@ -398,70 +441,72 @@ impl Letter {
             at: self.accepted,
             ..marked
         }
-        .with("kind", new.kind.as_str())
-        .with("number", self.number)
-        .with("recipients", new.recipients.len())
-        .with("recipients_sha256", hex(&names.finalize()));
-        match new.recipients.len() <= MAIL_NAMED_MAX {
-            true => told.with("names", new.recipients.clone()),
+        .with_detail("kind", new.kind.as_str())
+        .with_detail("number", self.number)
+        .with_detail("recipients", new.recipients.len())
+        .with_detail("recipients_sha256", encode_hex(&names.finalize()));
+        match new.recipients.len() <= MAIL_LISTED_RECIPIENTS_MAX {
+            true => told.with_detail("names", new.recipients.clone()),
             false => told,
         }
     }
 }
 
-/// How far a letter has come with one of its recipients.
+/// Copy of a message for one recipient: its delivery state and times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailCopy {
-    /// The recipient.
+    /// Name of the recipient.
     pub recipient: String,
-    /// The letter's number.
-    pub letter: u64,
-    /// How far.
-    pub state: EntryState,
-    /// When it was kept for it.
+    /// Number of the message.
+    pub message_number: u64,
+    /// Delivery state: accepted, delivered or read.
+    pub state: DeliveryState,
+    /// Time at which the store accepted the message.
     pub accepted: SystemTime,
-    /// When it first had it.
+    /// Time of first delivery; `None` if it hasn't been delivered.
     pub delivered: Option<SystemTime>,
-    /// When it had read it.
+    /// Time at which the recipient read the message; `None` if unread.
     pub read: Option<SystemTime>,
-    /// How often its delivery was tried.
+    /// Number of delivery attempts.
     pub attempts: u32,
 }
 
-/// Which letters. What is `None` leaves all.
+/// Filter for messages. Criteria that are `None` match everything.
 #[derive(Clone, PartialEq, Eq, Default, derive_more::Debug)]
-#[debug("LetterFilter")]
-pub struct LetterFilter {
-    /// Whose: letters to this agent or from it. `None`: anybody's.
-    pub of: Option<String>,
-    /// Of those, the ones that it sent (`Some(true)`) or got (`Some(false)`).
+#[debug("MailMessageFilter")]
+pub struct MailMessageFilter {
+    /// Member whose messages are wanted, those it sent and those it received.
+    pub member: Option<String>,
+    /// With `member`: only messages that it sent (`Some(true)`) or received (`Some(false)`).
     pub sent: Option<bool>,
-    /// Between it and this agent, both ways.
+    /// With `member`: only messages between that member and this one, in both directions.
     pub with: Option<String>,
-    /// From this sender.
+    /// Member id of the sender.
     pub sender: Option<String>,
-    /// Of this topic.
+    /// Topic of the message.
     pub topic: Option<String>,
-    /// Of this thread.
+    /// Id of the first message of the thread.
     pub thread: Option<String>,
-    /// With this in its body, whatever the case of ASCII letters. What has no body any more has nothing in it.
+    /// Text that the message body contains, ignoring ASCII case. Messages whose body has expired
+    /// don't match.
     pub text: Option<String>,
-    /// Accepted then or later.
+    /// Earliest time at which the message was accepted, inclusive.
     pub since: Option<SystemTime>,
-    /// Accepted before.
+    /// Latest time at which the message was accepted, exclusive.
     pub until: Option<SystemTime>,
-    /// Those that it got and that have come so far with it; what it sent never has.
-    pub state: Option<EntryState>,
+    /// With `member`: delivery state of that member's copy. Messages that the member sent never
+    /// match.
+    pub state: Option<DeliveryState>,
 }
 
-impl LetterFilter {
-    /// Refuses what no store looks for.
+impl MailMessageFilter {
+    /// Checks that every store implementation can evaluate the filter.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`]: a NUL, or too long a text.
+    /// [`JournalError::Invalid`] for a NUL character or a search text that is too long.
     pub fn check(&self) -> JournalResult<()> {
         let texts = [
-            &self.of,
+            &self.member,
             &self.with,
             &self.sender,
             &self.topic,
@@ -471,20 +516,20 @@ impl LetterFilter {
         texts
             .into_iter()
             .flatten()
-            .try_for_each(|text| storable(text))?;
+            .try_for_each(|text| check_storable(text))?;
         match self
             .text
             .as_ref()
             .is_some_and(|text| text.chars().count() > MAIL_SEARCH_CHARS_MAX)
         {
-            true => Err(JournalError::Invalid("a text to look for is too long")),
+            true => Err(JournalError::Invalid("the search text is too long")),
             false => Ok(()),
         }
     }
 
-    /// Whether it leaves a letter whose copy for [`Self::of`] is `copy`.
-    pub fn leaves(&self, letter: &Letter, copy: Option<&MailCopy>) -> bool {
-        let new = &letter.new;
+    /// Returns true if the filter matches `message`, whose copy for [`Self::member`] is `copy`.
+    pub fn matches(&self, message: &MailMessage, copy: Option<&MailCopy>) -> bool {
+        let new = &message.new;
         let is = |wanted: &Option<String>, has: Option<&str>| {
             wanted.is_none() || wanted.as_deref() == has
         };
@@ -501,12 +546,12 @@ impl LetterFilter {
                 .to_ascii_lowercase()
                 .contains(&text.to_ascii_lowercase())
         };
-        self.of.as_deref().is_none_or(of)
+        self.member.as_deref().is_none_or(of)
             && is(&self.sender, Some(&new.sender))
             && is(&self.topic, new.topic.as_deref())
             && is(&self.thread, Some(new.thread()))
-            && self.since.is_none_or(|since| letter.accepted >= since)
-            && self.until.is_none_or(|until| letter.accepted < until)
+            && self.since.is_none_or(|since| message.accepted >= since)
+            && self.until.is_none_or(|until| message.accepted < until)
             && self
                 .state
                 .is_none_or(|state| copy.is_some_and(|copy| copy.state == state))
@@ -514,4 +559,4 @@ impl LetterFilter {
     }
 }
 
-// What is looked for may be anybody's data.
+// Search texts and names may be personal data, so the filter has no Debug output.

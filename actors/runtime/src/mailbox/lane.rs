@@ -1,5 +1,5 @@
-//! Lanes: one queue a message type, so that a message is moved in and out without a box; the order among them; and
-//! where a reply goes.
+//! Lanes: one queue for each message type, so that messages aren't boxed; the order across lanes;
+//! reply channels.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -9,45 +9,46 @@ use callboard_message::Message;
 use tokio::sync::oneshot;
 
 use super::queue::Batch;
-use crate::call::CallMeta;
+use crate::call::CallContext;
 
-/// A message on its way to a handler.
+/// Queued message with its reply channel and call.
 pub(crate) struct Envelope<M: Message> {
     pub(crate) message: M,
-    pub(crate) reply: Option<Replier<M::Reply>>,
-    pub(crate) call: Option<Arc<CallMeta>>,
+    pub(crate) reply: Option<ReplySender<M::Reply>>,
+    pub(crate) call: Option<Arc<CallContext>>,
 }
 
-/// The queue of one message type, known to the agent by what can be done with its head. Always a `VecDeque<Envelope<M>>`.
+/// Queue of one message type, type-erased. Always a `VecDeque<Envelope<M>>`.
 pub(crate) trait Lane: Any + Send {
-    /// Moves the head to the back of a lane of the same type.
+    /// Moves the first message to the end of `to`, a lane of the same message type.
     fn shift(&mut self, to: &mut dyn Lane);
-    /// Moves the tail to the front of a lane of the same type.
+    /// Moves the last message to the front of `to`, a lane of the same message type.
     fn shift_back(&mut self, to: &mut dyn Lane);
-    /// An empty lane of the same type.
-    fn fresh(&self) -> Box<dyn Lane>;
-    /// Throws the head away, telling whoever waits for its reply. Returns the message's name.
-    fn discard(&mut self, why: NoReply) -> &'static str;
+    /// Returns an empty lane of the same message type.
+    fn new_empty(&self) -> Box<dyn Lane>;
+    /// Drops the first message, so that its caller gets `why` as the error. Returns the message's
+    /// name.
+    fn discard(&mut self, why: NoReplyReason) -> &'static str;
 }
 
 impl<M: Message> Lane for VecDeque<Envelope<M>> {
     fn shift(&mut self, to: &mut dyn Lane) {
-        if let (Some(envelope), Some(to)) = (self.pop_front(), typed::<M>(to)) {
+        if let (Some(envelope), Some(to)) = (self.pop_front(), downcast_lane::<M>(to)) {
             to.push_back(envelope);
         }
     }
 
     fn shift_back(&mut self, to: &mut dyn Lane) {
-        if let (Some(envelope), Some(to)) = (self.pop_back(), typed::<M>(to)) {
+        if let (Some(envelope), Some(to)) = (self.pop_back(), downcast_lane::<M>(to)) {
             to.push_front(envelope);
         }
     }
 
-    fn fresh(&self) -> Box<dyn Lane> {
+    fn new_empty(&self) -> Box<dyn Lane> {
         Box::new(Self::new())
     }
 
-    fn discard(&mut self, why: NoReply) -> &'static str {
+    fn discard(&mut self, why: NoReplyReason) -> &'static str {
         if let Some(Envelope {
             reply: Some(reply), ..
         }) = self.pop_front()
@@ -59,48 +60,49 @@ impl<M: Message> Lane for VecDeque<Envelope<M>> {
 }
 
 #[inline]
-pub(crate) fn typed<M: Message>(lane: &mut dyn Lane) -> Option<&mut VecDeque<Envelope<M>>> {
+pub(crate) fn downcast_lane<M: Message>(lane: &mut dyn Lane) -> Option<&mut VecDeque<Envelope<M>>> {
     (lane as &mut dyn Any).downcast_mut()
 }
 
-/// Messages of several types in the order in which they came: runs of so many messages of one lane.
+/// Queue of messages of several types in arrival order. Each type has a lane, a queue of its own.
+/// The order between lanes is stored as sequences of consecutive messages of one lane.
 #[derive(Default)]
-pub(crate) struct Queue {
-    /// All runs but the last.
-    order: VecDeque<Run>,
-    /// The run that grows; empty only where the queue is.
-    last: Run,
+pub(crate) struct MessageQueue {
+    /// Sequences of consecutive messages of one lane, oldest first, except the last.
+    order: VecDeque<LaneRun>,
+    /// Last sequence, which grows with new messages. Empty only if the whole queue is.
+    last: LaneRun,
     lanes: Vec<Option<Box<dyn Lane>>>,
 }
 
 #[derive(Default, Clone, Copy)]
-struct Run {
+struct LaneRun {
     lane: u16,
     count: u32,
 }
 
-impl Batch for Queue {
+impl Batch for MessageQueue {
     fn is_empty(&self) -> bool {
         self.last.count == 0
     }
 }
 
-impl Queue {
+impl MessageQueue {
     #[inline]
     pub(crate) fn push<M: Message>(&mut self, lane: u16, envelope: Envelope<M>) {
         let pushed = match self.lanes.get_mut(usize::from(lane)) {
-            Some(Some(queue)) => typed::<M>(&mut **queue),
+            Some(Some(queue)) => downcast_lane::<M>(&mut **queue),
             _ => self.new_lane::<M>(lane),
         };
         if let Some(queue) = pushed {
             queue.push_back(envelope);
         }
-        self.note(lane);
+        self.append_run(lane);
     }
 
-    /// One more message in `lane`, at the end.
+    /// Records in the order that one more message of `lane` has been added at the end.
     #[inline]
-    fn note(&mut self, lane: u16) {
+    fn append_run(&mut self, lane: u16) {
         if self.last.lane != lane && self.last.count > 0 {
             self.order.push_back(std::mem::take(&mut self.last));
         }
@@ -114,12 +116,13 @@ impl Queue {
         if self.lanes.len() <= at {
             self.lanes.resize_with(at + 1, || None);
         }
-        typed::<M>(
+        downcast_lane::<M>(
             &mut **self.lanes[at].get_or_insert_with(|| Box::new(VecDeque::<Envelope<M>>::new())),
         )
     }
 
-    /// The next run: its lane and length.
+    /// Returns the lane of the first message, and the number of consecutive messages of that lane.
+    /// `None` if the queue is empty.
     pub(crate) fn head(&self) -> Option<(u16, u32)> {
         let head = self.order.front().unwrap_or(&self.last);
         (head.count > 0).then_some((head.lane, head.count))
@@ -132,7 +135,7 @@ impl Queue {
             .map(|l| l as &mut dyn Lane)
     }
 
-    /// `count` messages of the head run left their lane.
+    /// Removes the first `count` messages, already taken from their lane, from the order.
     pub(crate) fn advance(&mut self, count: u32) {
         let Some(head) = self.order.front_mut() else {
             self.last.count -= count.min(self.last.count);
@@ -152,8 +155,8 @@ impl Queue {
             .sum()
     }
 
-    /// Moves the head to the back of `to` (the stash).
-    pub(crate) fn shift_head<M: Message>(&mut self, to: &mut Queue) {
+    /// Moves the first message to the end of `to`, the stash.
+    pub(crate) fn shift_head<M: Message>(&mut self, to: &mut MessageQueue) {
         let Some((at, _)) = self.head() else { return };
         if !matches!(to.lanes.get(usize::from(at)), Some(Some(_))) {
             to.new_lane::<M>(at);
@@ -161,12 +164,12 @@ impl Queue {
         if let (Some(from), Some(Some(into))) = (self.lane(at), to.lanes.get_mut(usize::from(at))) {
             from.shift(&mut **into);
         }
-        to.note(at);
+        to.append_run(at);
         self.advance(1);
     }
 
-    /// Puts all of `from` before everything here, in its order (unstash).
-    pub(crate) fn prepend(&mut self, from: &mut Queue) {
+    /// Moves all messages of `from`, the stash, to the front of the queue, in their order.
+    pub(crate) fn prepend(&mut self, from: &mut MessageQueue) {
         if from.last.count > 0 {
             from.order.push_back(std::mem::take(&mut from.last));
         }
@@ -178,7 +181,7 @@ impl Queue {
             let Some(Some(source)) = from.lanes.get_mut(slot) else {
                 continue;
             };
-            let target = self.lanes[slot].get_or_insert_with(|| source.fresh());
+            let target = self.lanes[slot].get_or_insert_with(|| source.new_empty());
             (0..run.count).for_each(|_| source.shift_back(&mut **target));
             if self.last.count == 0 {
                 self.last = run;
@@ -188,8 +191,9 @@ impl Queue {
         }
     }
 
-    /// Throws everything away; `each` learns the names.
-    pub(crate) fn discard_all(&mut self, why: NoReply, mut each: impl FnMut(&'static str)) {
+    /// Drops all messages, so that their callers get `why` as the error. Passes the name of each to
+    /// `each`.
+    pub(crate) fn discard_all(&mut self, why: NoReplyReason, mut each: impl FnMut(&'static str)) {
         while let Some((at, _)) = self.head() {
             if let Some(lane) = self.lane(at) {
                 each(lane.discard(why));
@@ -199,42 +203,42 @@ impl Queue {
     }
 }
 
-/// Why an accepted message got no reply.
+/// Reason for which an accepted message got no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoReply {
+pub(crate) enum NoReplyReason {
     /// The handler panicked.
     Panicked,
-    /// The agent stopped before it took the message.
+    /// The agent stopped before it handled the message.
     Stopped,
     /// The call was cancelled or its deadline passed before the handler ended.
     Cancelled,
-    /// The stash was full.
+    /// The agent wasn't ready for the message and its stash was full.
     StashFull,
 }
 
-/// The callee's end of an ask.
-pub(crate) struct Replier<R>(Option<oneshot::Sender<Result<R, NoReply>>>);
+/// Callee's end of the reply channel of one message.
+pub(crate) struct ReplySender<R>(Option<oneshot::Sender<Result<R, NoReplyReason>>>);
 
-/// The caller's end.
-pub(crate) type ReplySlot<R> = oneshot::Receiver<Result<R, NoReply>>;
+/// Caller's end of the reply channel of one message.
+pub(crate) type ReplyReceiver<R> = oneshot::Receiver<Result<R, NoReplyReason>>;
 
-pub(crate) fn reply_channel<R>() -> (Replier<R>, ReplySlot<R>) {
+pub(crate) fn reply_channel<R>() -> (ReplySender<R>, ReplyReceiver<R>) {
     let (tx, rx) = oneshot::channel();
-    (Replier(Some(tx)), rx)
+    (ReplySender(Some(tx)), rx)
 }
 
-impl<R> Replier<R> {
+impl<R> ReplySender<R> {
     pub(crate) fn send(mut self, reply: R) {
         self.end(Ok(reply));
     }
 
-    pub(crate) fn fail(mut self, why: NoReply) {
+    pub(crate) fn fail(mut self, why: NoReplyReason) {
         self.end(Err(why));
     }
 
-    fn end(&mut self, end: Result<R, NoReply>) {
+    fn end(&mut self, end: Result<R, NoReplyReason>) {
         if let Some(slot) = self.0.take() {
-            // A caller that went away doesn't want it.
+            // The caller may have gone away.
             let _ = slot.send(end);
         }
     }
@@ -243,7 +247,7 @@ impl<R> Replier<R> {
         self.0.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
-    /// Ends when the caller goes away.
+    /// Completes when the caller has dropped its end of the channel.
     pub(crate) async fn abandoned(&mut self) {
         if let Some(slot) = &mut self.0 {
             slot.closed().await;
@@ -251,14 +255,15 @@ impl<R> Replier<R> {
     }
 }
 
-impl<R> Drop for Replier<R> {
-    /// Without a word only a handler goes that panicked, or that was dropped with its agent.
+impl<R> Drop for ReplySender<R> {
+    /// Sends the caller the reason if no reply was sent, which happens only if the handler panicked
+    /// or was dropped with its agent.
     fn drop(&mut self) {
         if self.0.is_some() {
             self.end(Err(if std::thread::panicking() {
-                NoReply::Panicked
+                NoReplyReason::Panicked
             } else {
-                NoReply::Stopped
+                NoReplyReason::Stopped
             }));
         }
     }

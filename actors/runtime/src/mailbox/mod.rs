@@ -1,14 +1,14 @@
-//! Mailboxes, and what works them off: the queue, its lanes, tickets, turns and hosts.
+//! Mailboxes and their scheduling: queue, lanes, run tokens, turns and scheduler threads.
 
-pub(crate) mod body;
-pub(crate) mod host;
+pub(crate) mod agent_slot;
 pub(crate) mod lane;
 #[cfg(test)]
 mod model;
 pub(crate) mod queue;
+pub(crate) mod scheduler;
 #[cfg(test)]
 mod tests;
 pub(crate) mod turn;
 
-// The lock of `queue`: the model checker has another in its place.
+// Imported here because the model checker replaces the lock of `queue`.
 use crate::sync;

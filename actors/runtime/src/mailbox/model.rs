@@ -1,4 +1,5 @@
-//! The mailbox under every schedule that shuttle finds: its source once more, with shuttle's lock in place of the kernel's.
+//! Model check of the mailbox under shuttle's schedules: the same source with shuttle's lock
+//! instead of parking_lot's.
 
 #[expect(
     clippy::duplicate_mod,
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use queue::{Admitted, Batch, HasBatch, Mailbox, Rest, WaiterId};
+use queue::{Batch, HasBatch, Mailbox, PushResult, TurnOutcome, WaiterId};
 use shuttle::future::block_on;
 use shuttle::sync::{Arc, Mutex, mpsc};
 use shuttle::thread;
@@ -20,7 +21,8 @@ use shuttle::thread;
 mod sync {
     pub(crate) use shuttle::sync::MutexGuard;
 
-    /// shuttle's mutex with the shape of parking_lot's: a panicking holder doesn't poison it.
+    /// Mutex of the Shuttle scheduler with the interface of parking_lot's: a panicking holder
+    /// doesn't poison it.
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -37,13 +39,13 @@ mod sync {
     }
 }
 
-/// Schedules tried for each promise.
+/// Number of thread schedules that Shuttle tries for each property.
 const SCHEDULES: usize = 3_000;
 const CAPACITY: u32 = 2;
 const SENDERS: u32 = 3;
 const MESSAGES: u32 = 3;
 
-/// (sender, nth).
+/// Test message: index of the sender, and sequence number.
 type Message = (u32, u32);
 
 #[derive(Default)]
@@ -64,7 +66,7 @@ impl HasBatch<Messages> for Ticket {
     }
 }
 
-/// A mailbox whose tickets go to a channel, as they go to a host.
+/// Agent with a mailbox whose run tokens go to a channel, as they go to a scheduler.
 struct Agent {
     mailbox: Mailbox<Messages, Ticket, ()>,
     host: Mutex<mpsc::Sender<Ticket>>,
@@ -86,12 +88,12 @@ impl Agent {
     fn run(&self, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket {
             let host = self.host.lock().unwrap();
-            // A host that has ended takes no more tickets.
+            // The host may have ended.
             let _ = host.send(ticket);
         }
     }
 
-    /// Sends and waits for room. False where the mailbox is closed.
+    /// Sends and waits for room. Returns false if the mailbox is closed.
     async fn tell(&self, message: Message) -> bool {
         let mut place: Option<WaiterId> = None;
         poll_fn(|cx| {
@@ -102,22 +104,23 @@ impl Agent {
                 |queue| queue.0.push_back(message),
             );
             match admitted {
-                Admitted::In(ticket) => {
+                PushResult::Queued(ticket) => {
                     self.run(ticket);
                     Poll::Ready(true)
                 }
-                Admitted::Waiting(id) => {
+                PushResult::Waiting(id) => {
                     place = Some(id);
                     Poll::Pending
                 }
-                Admitted::Closed => Poll::Ready(false),
-                Admitted::Full => unreachable!("it waits"),
+                PushResult::Closed => Poll::Ready(false),
+                PushResult::Full => unreachable!("it waits"),
             }
         })
         .await
     }
 
-    /// Waits in line once, then gives up.
+    /// Sends and waits for room with a single poll, then gives up its place. Returns true if the
+    /// message was queued.
     fn try_and_leave(&self, message: Message) -> bool {
         block_on(poll_fn(|cx| {
             let admitted = self.mailbox.admit_or_wait(
@@ -127,11 +130,11 @@ impl Agent {
                 |queue| queue.0.push_back(message),
             );
             Poll::Ready(match admitted {
-                Admitted::In(ticket) => {
+                PushResult::Queued(ticket) => {
                     self.run(ticket);
                     true
                 }
-                Admitted::Waiting(id) => {
+                PushResult::Waiting(id) => {
                     thread::yield_now();
                     self.mailbox.forget(id);
                     false
@@ -156,8 +159,8 @@ impl Agent {
     }
 }
 
-/// Takes turns until `enough` messages were begun. Every so often the agent panics after a message: its successor goes on with the
-/// same ticket, as in a restart.
+/// Takes turns until `enough` messages have been started, and returns them. Now and then the agent
+/// panics after a message, and its successor continues with the same token, as in a restart.
 fn host(agent: &Agent, tickets: &mpsc::Receiver<Ticket>, enough: usize) -> Vec<Message> {
     let mut begun: Vec<Message> = Vec::new();
     while begun.len() < enough {
@@ -175,16 +178,17 @@ fn host(agent: &Agent, tickets: &mpsc::Receiver<Ticket>, enough: usize) -> Vec<M
             unreleased += 1;
         }
         let rest = if ticket.0.is_empty() {
-            Rest::Idle
+            TurnOutcome::Idle
         } else {
-            Rest::More
+            TurnOutcome::More
         };
         agent.run(agent.mailbox.settle(unreleased, rest, ticket));
     }
     begun
 }
 
-/// Goal: with three senders on a mailbox of two, nothing is lost, doubled, reordered or left asleep.
+/// Goal: with three senders on a mailbox of two, no message is lost, duplicated or reordered, and
+/// no sender stays asleep.
 #[test]
 fn nothing_is_lost() {
     shuttle::check_random(
@@ -208,7 +212,7 @@ fn nothing_is_lost() {
     );
 }
 
-/// Goal: a sender that gives up its place, waiting or promised, keeps nobody else waiting.
+/// Goal: a sender that gives up its place, waiting or reserved, doesn't block other senders.
 #[test]
 fn giving_up_passes_the_promise_on() {
     shuttle::check_random(
@@ -237,7 +241,8 @@ fn giving_up_passes_the_promise_on() {
     );
 }
 
-/// Goal: when the agent ends, each message was begun, is left over, or came back to its sender, and no sender waits for ever.
+/// Goal: when the agent ends, each message was started, is left over, or returned to its sender,
+/// and no sender waits for ever.
 #[test]
 fn closing_accounts_for_all() {
     shuttle::check_random(
@@ -246,7 +251,7 @@ fn closing_accounts_for_all() {
             let senders = agent.senders();
             let begun = host(&agent, &tickets, 2).len();
             let mut left = Messages::default();
-            // Only the holder of the ticket ends an agent.
+            // Only the holder of the token may end an agent.
             let ticket = tickets.recv().unwrap();
             agent.mailbox.close(&mut left);
             let sent: u32 = senders

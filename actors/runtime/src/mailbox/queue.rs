@@ -1,47 +1,52 @@
-//! The mailbox: a bounded queue under one lock, with room promised to waiting senders in their order.
+//! Mailbox: a bounded queue under one lock that reserves room for waiting senders in their order.
 //!
-//! It holds two things: the *queue* of messages not yet taken, and whether the agent is *scheduled* (its ticket is with a
-//! host, or with a caller that runs it in place) or *idle* (the ticket lies here). Whoever makes an idle agent have work
-//! takes the ticket and hands it to the host: no wake-up is lost, and none is paid for an agent that is awake.
+//! Its state has two parts: the *queue* of messages not yet taken, and whether the agent is
+//! *scheduled* (its run token is with a scheduler, or with a caller that runs it inline) or *idle*
+//! (the token is stored here). A sender that gives an idle agent work takes the token and passes it
+//! to the scheduler: no wake-up is lost, and a running agent needs none.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::task::Waker;
 
-// By `super`: the model checker puts its own lock there.
+// Imported from `super`, where the model checker substitutes its own lock.
 use super::sync::{Mutex, MutexGuard};
 
-/// What a mailbox keeps its messages in; swapped out whole by the agent.
+/// Container for the messages of a mailbox. The agent takes all queued messages at once by swapping
+/// containers.
 pub(crate) trait Batch: Default + Send {
     fn is_empty(&self) -> bool;
 }
 
-/// A ticket has a batch of its own: what makes an idle agent busy goes straight there.
+/// Run token that contains a batch. The message that makes an idle agent busy goes directly into
+/// that batch.
 pub(crate) trait HasBatch<Q> {
     fn batch(&mut self) -> &mut Q;
 }
 
-/// Mailboxes of at least this many messages give room back a chunk at a time, and promise it to waiting senders only when
-/// half of it is free: a sender woken for less would be back in the line at once, and waking costs more than a hundred
-/// messages. Smaller ones count each message as it is begun.
-pub(crate) const LARGE_FROM: u32 = 128;
+/// Minimum capacity of a mailbox that counts as large. A large mailbox frees the room of handled
+/// messages in chunks, and reserves room for waiting senders only when half of it is free. A sender
+/// woken for less would soon wait again, and a wake-up costs more than a hundred messages. A
+/// smaller mailbox frees room with each started message.
+pub(crate) const LARGE_CAPACITY_MIN: u32 = 128;
 
-/// Who may still put messages in.
+/// Senders from which a mailbox accepts messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
-    /// The system drains: only what agents send one another is accepted.
+    /// The system is draining: only messages between agents are accepted.
     AgentsOnly,
     Closed,
 }
 
-/// What became of an attempt to put a message in.
+/// Result of an attempt to queue a message.
 #[derive(Debug)]
-pub(crate) enum Admitted<T> {
-    /// It is in. Where the agent was idle, its ticket: hand it to the host.
-    In(Option<T>),
+pub(crate) enum PushResult<T> {
+    /// The message is queued. Holds the run token if the agent was idle; the sender has to pass it
+    /// to the scheduler.
+    Queued(Option<T>),
     Full,
-    /// A place in the line of waiting senders.
+    /// The mailbox has no room. Holds the sender's place among the waiting senders.
     Waiting(WaiterId),
     Closed,
 }
@@ -51,74 +56,77 @@ pub(crate) struct WaiterId(u64);
 
 struct Waiter {
     id: WaiterId,
-    /// `None` once room was promised.
+    /// Waker of the sender; `None` once room has been reserved for it.
     waker: Option<Waker>,
 }
 
-/// `Q` holds the messages, `T` is the ticket, `C` a control message.
+/// Bounded mailbox. `Q` holds the messages, `T` is the run token, `C` a control message.
 pub(crate) struct Mailbox<Q, T, C> {
-    inner: Mutex<Inner<Q, T, C>>,
-    /// Whether control waits: looked at without the lock.
+    inner: Mutex<MailboxState<Q, T, C>>,
+    /// True while control messages wait. Read without the lock.
     urgent: AtomicBool,
 }
 
-pub(crate) struct Inner<Q, T, C> {
+pub(crate) struct MailboxState<Q, T, C> {
     queue: Q,
-    /// Messages in the queue, taken out in a batch but not yet begun, or promised to a waiter.
+    /// Number of messages that occupy room: queued, taken in a batch but not started, or reserved
+    /// for a waiting sender.
     held: u32,
     capacity: u32,
-    /// Waiting senders are promised room when no more than this is held.
+    /// Limit for reserving room: waiting senders get room only while `held` is at most this. A
+    /// sleeping or suspended agent gives away all room.
     promise_at: u32,
     gate: Gate,
     scheduled: bool,
-    /// A handler of the agent is suspended: messages wait, only control and wake-ups schedule it.
+    /// True while a handler is suspended. Messages wait then; only control messages and wake-ups
+    /// schedule the agent.
     busy: bool,
     woken: bool,
     ended: bool,
     ticket: Option<T>,
     control: VecDeque<C>,
     waiters: VecDeque<Waiter>,
-    /// How many of them have no promise yet: only those go before newcomers.
+    /// Number of waiting senders without reserved room. New senders have to wait behind them.
     in_line: u32,
     next_waiter: u64,
 }
 
-/// What the agent has to do next.
-pub(crate) struct Work<C> {
+/// Next work of an agent, apart from messages: a control message or a wake-up.
+pub(crate) struct NextWork<C> {
     pub(crate) control: Option<C>,
-    /// A future of the agent's wants to be polled.
+    /// True if a future of the agent has to be polled.
     pub(crate) woken: bool,
 }
 
-/// How an agent's turn ended.
+/// Reason for which an agent's turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// Nothing left but what may arrive.
+pub(crate) enum TurnOutcome {
+    /// The agent has no work left.
     Idle,
-    /// A handler is suspended: only control and wake-ups matter.
+    /// A handler is suspended: only control messages and wake-ups matter.
     Busy,
-    /// The budget of the turn is spent; there is more.
+    /// The turn's limit of messages or time is reached, and there is more work.
     More,
 }
 
 impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
-    /// `capacity` in messages, at least one.
+    /// Creates a mailbox for `capacity` messages, at least 1.
     pub(crate) fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);
-        let promise_at = if capacity >= LARGE_FROM {
+        let promise_at = if capacity >= LARGE_CAPACITY_MIN {
             capacity / 2
         } else {
             capacity - 1
         };
         Self {
             urgent: AtomicBool::new(false),
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(MailboxState {
                 queue: Q::default(),
                 held: 0,
                 capacity,
                 promise_at,
                 gate: Gate::Open,
-                // Until the first turn has built the agent, the ticket is out.
+                // The token is out until the first turn has created the agent.
                 scheduled: true,
                 busy: false,
                 woken: false,
@@ -132,45 +140,47 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner<Q, T, C>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, MailboxState<Q, T, C>> {
         self.inner.lock()
     }
 
-    /// Puts a message in by `push`, or says why not. `inside`: the sender is an agent.
+    /// Calls `push` to queue a message if there is room. `inside` returns true if the sender is an
+    /// agent; only such senders are accepted during shutdown.
     #[inline]
-    pub(crate) fn admit(&self, inside: fn() -> bool, push: impl FnOnce(&mut Q)) -> Admitted<T> {
+    pub(crate) fn admit(&self, inside: fn() -> bool, push: impl FnOnce(&mut Q)) -> PushResult<T> {
         let mut inner = self.lock();
-        if inner.shut(inside) {
-            return Admitted::Closed;
+        if inner.is_shut(inside) {
+            return PushResult::Closed;
         }
         if inner.held >= inner.capacity || inner.in_line > 0 {
-            return Admitted::Full;
+            return PushResult::Full;
         }
         inner.held += 1;
-        Admitted::In(inner.put(push))
+        PushResult::Queued(inner.put(push))
     }
 
-    /// As [`Mailbox::admit`], but a sender without room gets, or keeps, a place in the line. `waker` is called when room
-    /// was promised to it, or the mailbox closed.
+    /// Calls `push` to queue a message if there is room, as [`Mailbox::admit`]. Otherwise adds the
+    /// sender to the waiting senders, or keeps its `place` there. `waker` is called when room has
+    /// been reserved for the sender, or the mailbox has closed.
     pub(crate) fn admit_or_wait(
         &self,
         inside: fn() -> bool,
         place: Option<WaiterId>,
         waker: &Waker,
         push: impl FnOnce(&mut Q),
-    ) -> Admitted<T> {
+    ) -> PushResult<T> {
         let mut inner = self.lock();
-        if inner.shut(inside) {
-            // The room that was promised to it is nobody's any more.
-            let wakes = inner.leave(place);
+        if inner.is_shut(inside) {
+            // Room reserved for this sender is free again.
+            let wakes = inner.remove_waiter(place);
             drop(inner);
             wake_all(wakes);
-            return Admitted::Closed;
+            return PushResult::Closed;
         }
         let Some(id) = place else {
             if inner.held < inner.capacity && inner.in_line == 0 {
                 inner.held += 1;
-                return Admitted::In(inner.put(push));
+                return PushResult::Queued(inner.put(push));
             }
             let id = WaiterId(inner.next_waiter);
             inner.next_waiter += 1;
@@ -179,7 +189,7 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
                 id,
                 waker: Some(waker.clone()),
             });
-            return Admitted::Waiting(id);
+            return PushResult::Waiting(id);
         };
         match inner
             .position(id)
@@ -187,7 +197,7 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
         {
             Some((at, true)) => {
                 inner.waiters.remove(at);
-                Admitted::In(inner.put(push))
+                PushResult::Queued(inner.put(push))
             }
             Some((at, false)) => {
                 if !inner.waiters[at]
@@ -197,19 +207,20 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
                 {
                     inner.waiters[at].waker = Some(waker.clone());
                 }
-                Admitted::Waiting(id)
+                PushResult::Waiting(id)
             }
-            None => Admitted::Closed,
+            None => PushResult::Closed,
         }
     }
 
-    /// A waiting sender gives up: its place, or the room promised to it, goes to the next.
+    /// Removes a sender from the waiting senders. Room reserved for it goes to the next one.
     pub(crate) fn forget(&self, place: WaiterId) {
-        let wakes = self.lock().leave(Some(place));
+        let wakes = self.lock().remove_waiter(Some(place));
         wake_all(wakes);
     }
 
-    /// Puts a control message in. Control has no bound: there are few, and only the kernel sends them.
+    /// Queues a control message. The queue is unbounded: control messages are few, and only the
+    /// runtime sends them. Returns the run token if the agent was idle.
     pub(crate) fn control(&self, control: C) -> Option<T> {
         let mut inner = self.lock();
         if inner.ended {
@@ -220,14 +231,16 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
         inner.schedule()
     }
 
-    /// A future of the agent's wants to be polled.
+    /// Requests a poll of the agent's futures. Returns the run token if the agent was idle.
     pub(crate) fn wake(&self) -> Option<T> {
         let mut inner = self.lock();
         inner.woken = true;
         inner.schedule()
     }
 
-    /// Takes the ticket of an agent that has nothing at all to do.
+    /// Takes the run token, which permits to run the agent, if the agent is idle: no messages,
+    /// control messages, wake-ups or suspended handlers. `inside` returns true if the sender is an
+    /// agent.
     pub(crate) fn claim(&self, inside: fn() -> bool) -> Option<T> {
         let mut inner = self.lock();
         let free = !inner.scheduled
@@ -235,29 +248,29 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
             && !inner.woken
             && inner.held == 0
             && inner.control.is_empty();
-        if !free || inner.shut(inside) {
+        if !free || inner.is_shut(inside) {
             return None;
         }
         inner.scheduled = true;
         inner.ticket.take()
     }
 
-    /// `count` messages are begun.
+    /// Frees the room of `count` messages that the agent has started, and wakes waiting senders.
     pub(crate) fn release(&self, count: u32) {
         let mut inner = self.lock();
         inner.held -= count;
-        let wakes = inner.promise(false);
+        let wakes = inner.promise_room(false);
         drop(inner);
         wake_all(wakes);
     }
 
-    /// Whether control waits.
+    /// Returns true while control messages wait.
     pub(crate) fn is_urgent(&self) -> bool {
         self.urgent.load(Acquire)
     }
 
-    /// `count` messages that were set aside are back. They may exceed the capacity: they were within it once, and the stash has
-    /// a bound of its own.
+    /// Adds `count` unstashed messages to the room in use. They may exceed the capacity, as the
+    /// stash has its own limit.
     pub(crate) fn hold(&self, count: u32) {
         self.lock().held += count;
     }
@@ -266,11 +279,13 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
         !self.lock().queue.is_empty()
     }
 
-    /// The next work: control before a wake-up before messages. Messages go into `batch` if that is empty.
-    pub(crate) fn take(&self, begun: u32, batch: &mut Q, want_messages: bool) -> Work<C> {
+    /// Returns the agent's next work: control messages first, then wake-ups. First frees the room
+    /// of `begun` started messages. If there is no control message, `batch` is empty and
+    /// `want_messages` is set, moves the queued messages to `batch`.
+    pub(crate) fn take(&self, begun: u32, batch: &mut Q, want_messages: bool) -> NextWork<C> {
         let mut inner = self.lock();
         inner.held -= begun;
-        let wakes = inner.promise(false);
+        let wakes = inner.promise_room(false);
         let control = inner.control.pop_front();
         if inner.control.is_empty() && control.is_some() {
             self.urgent.store(false, Release);
@@ -281,17 +296,18 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
         let woken = control.is_none() && std::mem::take(&mut inner.woken);
         drop(inner);
         wake_all(wakes);
-        Work { control, woken }
+        NextWork { control, woken }
     }
 
-    /// The turn ends: the ticket comes back here, or is returned because there is more to do.
-    pub(crate) fn settle(&self, begun: u32, rest: Rest, ticket: T) -> Option<T> {
+    /// Ends a turn and frees the room of `begun` started messages. Keeps the run token in the
+    /// mailbox, or returns it if there is more work.
+    pub(crate) fn settle(&self, begun: u32, rest: TurnOutcome, ticket: T) -> Option<T> {
         let mut inner = self.lock();
         inner.held -= begun;
-        let wakes = inner.promise(rest != Rest::More);
-        inner.busy = rest == Rest::Busy;
-        let more = rest == Rest::More || inner.woken || !inner.control.is_empty();
-        let ticket = if more || (rest == Rest::Idle && !inner.queue.is_empty()) {
+        let wakes = inner.promise_room(rest != TurnOutcome::More);
+        inner.busy = rest == TurnOutcome::Busy;
+        let more = rest == TurnOutcome::More || inner.woken || !inner.control.is_empty();
+        let ticket = if more || (rest == TurnOutcome::Idle && !inner.queue.is_empty()) {
             Some(ticket)
         } else {
             inner.scheduled = false;
@@ -303,7 +319,8 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
         ticket
     }
 
-    /// Closes the mailbox for good and takes what is left. Waiting senders learn that it is closed.
+    /// Closes the mailbox for good, moves the remaining messages to `rest`, and wakes the waiting
+    /// senders.
     pub(crate) fn close(&self, rest: &mut Q) {
         let (waiters, _control) = {
             let mut inner = self.lock();
@@ -331,16 +348,17 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
         }
     }
 
-    /// Messages held, and whether the agent is doing or about to do anything.
+    /// Returns the number of messages that occupy room, and true if the agent has work or is
+    /// running.
     pub(crate) fn depth_and_activity(&self) -> (u32, bool) {
         let inner = self.lock();
         (inner.held, inner.scheduled || inner.busy || inner.held > 0)
     }
 }
 
-impl<Q: Batch, T: HasBatch<Q>, C> Inner<Q, T, C> {
+impl<Q: Batch, T: HasBatch<Q>, C> MailboxState<Q, T, C> {
     #[inline]
-    fn shut(&self, inside: fn() -> bool) -> bool {
+    fn is_shut(&self, inside: fn() -> bool) -> bool {
         match self.gate {
             Gate::Open => false,
             Gate::AgentsOnly => !inside(),
@@ -348,7 +366,8 @@ impl<Q: Batch, T: HasBatch<Q>, C> Inner<Q, T, C> {
         }
     }
 
-    /// Puts a message in; where that makes an idle agent busy, in its ticket, which spares it a look in here.
+    /// Queues a message. If the agent was idle, the message goes directly to the batch of its run
+    /// token, which saves a later look into the queue. The token is returned for scheduling.
     #[inline]
     fn put(&mut self, push: impl FnOnce(&mut Q)) -> Option<T> {
         if self.scheduled || self.busy {
@@ -376,19 +395,20 @@ impl<Q: Batch, T: HasBatch<Q>, C> Inner<Q, T, C> {
         self.waiters.binary_search_by_key(&id, |w| w.id).ok()
     }
 
-    fn leave(&mut self, place: Option<WaiterId>) -> Option<Vec<Waker>> {
+    fn remove_waiter(&mut self, place: Option<WaiterId>) -> Option<Vec<Waker>> {
         let at = place.and_then(|id| self.position(id))?;
         let promised = self.waiters.remove(at).is_some_and(|w| w.waker.is_none());
         self.held -= u32::from(promised);
         self.in_line -= u32::from(!promised);
-        self.promise(promised)
+        self.promise_room(promised)
     }
 
-    /// Promises free room to waiting senders, in their order. `rests`: the agent takes no more for now, so they get what there is.
-    /// The wakers are for after the lock: a sender may be an agent, and waking it takes the lock of its mailbox.
+    /// Reserves free room for waiting senders in their order. With `rests`, the agent takes no
+    /// messages for now, so even little free room is given away. The caller must wake the returned
+    /// wakers after unlocking: a sender may be an agent whose mailbox has to be locked.
     #[must_use]
     #[inline]
-    fn promise(&mut self, rests: bool) -> Option<Vec<Waker>> {
+    fn promise_room(&mut self, rests: bool) -> Option<Vec<Waker>> {
         if self.in_line == 0 || (self.held > self.promise_at && !rests) {
             return None;
         }

@@ -16,7 +16,7 @@ impl Batch for Messages {
     }
 }
 
-/// A ticket with nothing but its batch.
+/// Run token with only a batch.
 #[derive(Default, Debug)]
 struct Ticket(Messages);
 
@@ -26,7 +26,7 @@ impl HasBatch<Messages> for Ticket {
     }
 }
 
-/// Counts wake-ups.
+/// Waker that counts wake-ups.
 #[derive(Default)]
 struct Woken(AtomicU32);
 
@@ -39,12 +39,12 @@ impl Wake for Woken {
 #[derive(Debug, Clone)]
 enum Step {
     Send,
-    /// Sends or waits in line.
+    /// Sends, waiting for room if there is none.
     Wait,
-    /// A waiting sender looks again, or gives up.
+    /// Polls a waiting sender again.
     Look(usize),
     GiveUp(usize),
-    /// The agent takes its turn and begins so many messages.
+    /// Takes an agent's turn that starts up to this many messages.
     Turn(usize),
 }
 
@@ -58,14 +58,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A sender in line: its message, its place, and whether it was woken.
+/// Waiting sender: its message, its place, and its waker.
 struct InLine {
     message: u32,
     place: WaiterId,
     woken: Arc<Woken>,
 }
 
-/// The mailbox beside a plain queue that does the same.
+/// The mailbox next to a plain queue as its reference model.
 struct Bench {
     mailbox: Mailbox<Messages, Ticket, ()>,
     ticket: Option<Ticket>,
@@ -95,17 +95,17 @@ impl Bench {
         self.next
     }
 
-    fn admitted(&mut self, message: u32, admitted: Admitted<Ticket>) -> Option<WaiterId> {
+    fn admitted(&mut self, message: u32, admitted: PushResult<Ticket>) -> Option<WaiterId> {
         match admitted {
-            Admitted::In(ticket) => {
+            PushResult::Queued(ticket) => {
                 assert!(ticket.is_none() || self.ticket.is_none(), "one ticket only");
                 self.ticket = self.ticket.take().or(ticket);
                 self.plain.push_back(message);
                 None
             }
-            Admitted::Waiting(place) => Some(place),
-            Admitted::Full => {
-                // Room may be there, but then it is for those in line.
+            PushResult::Waiting(place) => Some(place),
+            PushResult::Full => {
+                // There may be room that is reserved for waiting senders.
                 let promised = self
                     .line
                     .iter()
@@ -118,7 +118,7 @@ impl Bench {
                 );
                 None
             }
-            Admitted::Closed => panic!("nobody closed it"),
+            PushResult::Closed => panic!("nobody closed it"),
         }
     }
 
@@ -161,7 +161,7 @@ impl Bench {
             |q| q.0.push_back(message),
         );
         assert_eq!(
-            matches!(admitted, Admitted::In(_)),
+            matches!(admitted, PushResult::Queued(_)),
             promised,
             "room exactly for whom it was promised"
         );
@@ -178,7 +178,7 @@ impl Bench {
         }
     }
 
-    /// Takes what there is and begins up to `most` messages, in a turn that ends for lack of budget or of messages.
+    /// Takes a turn that starts up to `most` messages.
     fn turn(&mut self, most: usize) {
         let Some(mut ticket) = self.ticket.take() else {
             assert!(
@@ -198,9 +198,9 @@ impl Bench {
             begun += 1;
         }
         let rest = if ticket.0.is_empty() {
-            Rest::Idle
+            TurnOutcome::Idle
         } else {
-            Rest::More
+            TurnOutcome::More
         };
         self.ticket = self.mailbox.settle(begun, rest, ticket);
         assert_eq!(
@@ -244,11 +244,12 @@ impl Bench {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// Goal: the mailbox is a plain bounded queue with a fair line before it; it neither loses, doubles nor reorders, and the agent
-    /// is awake exactly while there is work. Method: any steps beside a plain queue, for small mailboxes and one that promises by
-    /// half.
+    /// Goal: the mailbox behaves like a plain bounded queue with fair waiting: it neither loses,
+    /// duplicates nor reorders messages, and the agent is scheduled exactly while there is work.
+    /// Method: random steps next to a plain queue, for small mailboxes and one that reserves room
+    /// by halves.
     #[test]
-    fn like_a_plain_queue(capacity in prop_oneof![1..5usize, Just(LARGE_FROM as usize)], steps in prop::collection::vec(step(), 0..400)) {
+    fn like_a_plain_queue(capacity in prop_oneof![1..5usize, Just(LARGE_CAPACITY_MIN as usize)], steps in prop::collection::vec(step(), 0..400)) {
         let mut bench = Bench::new(capacity);
         for step in steps {
             match step {
@@ -260,7 +261,7 @@ proptest! {
             }
             bench.check();
         }
-        // In the end nobody waits for ever.
+        // Every waiting sender gets its turn in the end.
         while !(bench.line.is_empty() && bench.plain.is_empty()) {
             bench.turn(100);
             bench.look(0);

@@ -1,38 +1,40 @@
-//! The turn: an agent takes its messages in batches and runs its handlers, until its budget is spent or nothing is left.
+//! Turns: an agent takes its messages in batches and runs its handlers until its budget is used up
+//! or no work is left.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-use super::body::{Body, Phase, Runner, Step, caught};
-use super::host::Turn;
-use super::lane::NoReply;
-use super::queue::{Batch, Gate, LARGE_FROM, Rest, Work};
-use crate::agent::cx::Cx;
-use crate::agent::ops::{Ran, Run};
+use super::agent_slot::{AgentPhase, AgentSlot, RunToken, TurnStep, catch_panic};
+use super::lane::NoReplyReason;
+use super::queue::{Batch, Gate, LARGE_CAPACITY_MIN, NextWork, TurnOutcome};
+use super::scheduler::Runnable;
+use crate::agent::context::Context;
+use crate::agent::ops::{HandlerRun, HandlerRunResult};
 use crate::agent::{Agent, AgentState};
-use crate::cell::{Cell, Control};
+use crate::agent_cell::{AgentCell, Control};
 use crate::handle::AgentRef;
 use crate::system::supervision::ExitReason;
 
-/// Messages handled at first before the clock is looked at; doubled from look to look.
+/// Number of messages that an agent handles before the clock is read for the first time in a turn.
+/// Doubled at each reading.
 const CHUNK_MIN: u32 = 4;
-/// Messages handled at most between two looks.
+/// Maximum number of messages that an agent handles between two readings of the clock.
 const CHUNK_MAX: u32 = 64;
-/// How long one turn lasts at most, but for a single handler's own length.
+/// Maximum length of an agent's turn. A single handler that runs longer extends it.
 const TURN_TIME_MAX: Duration = Duration::from_micros(200);
 
-impl<A: Agent> Turn for Runner<A> {
-    fn turn(mut self: Box<Self>) {
+impl<A: Agent> Runnable for RunToken<A> {
+    fn run_turn(mut self: Box<Self>) {
         let mut begun = 0;
-        let Self { cell, body } = &mut *self;
-        // The kernel catches what handlers do; what is left is a value of the user's that panics when it is dropped.
-        let steps = caught(|| cell.steps(body, &mut begun));
+        let Self { cell, slot: body } = &mut *self;
+        // Panics of handlers are caught within; a user's value may still panic when it is dropped.
+        let steps = catch_panic(|| cell.run_steps(body, &mut begun));
         let Ok(Some(rest)) = steps else { return };
         let cell = cell.clone();
         match cell.mailbox.settle(begun, rest, self) {
@@ -42,7 +44,7 @@ impl<A: Agent> Turn for Runner<A> {
     }
 }
 
-impl<A: Agent> Wake for Cell<A> {
+impl<A: Agent> Wake for AgentCell<A> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -54,27 +56,33 @@ impl<A: Agent> Wake for Cell<A> {
     }
 }
 
-impl<A: Agent> Cell<A> {
-    /// Takes steps until the turn is over. `None`: the agent has ended, its ticket is void.
-    fn steps(self: &Arc<Self>, body: &mut Body<A>, begun: &mut u32) -> Option<Rest> {
+impl<A: Agent> AgentCell<A> {
+    /// Takes steps until the agent's turn is over. Returns `None` if the agent has ended, which
+    /// makes its run token invalid.
+    fn run_steps(
+        self: &Arc<Self>,
+        body: &mut AgentSlot<A>,
+        begun: &mut u32,
+    ) -> Option<TurnOutcome> {
         let mut budget = self.profile.turn_messages_max.max(1);
         let mut chunk = CHUNK_MIN;
         let mut began: Option<Instant> = None;
         if let Some(message) = body.panicked.take()
-            && let Step::Ended = self.fail(body, message)
+            && let TurnStep::Ended = self.fail(body, message)
         {
             return None;
         }
         loop {
             let wants = body.takes_messages();
-            // A message that came with the ticket needs no look into the mailbox, unless something goes before it.
+            // A message that came with the token needs no look into the mailbox, unless control
+            // messages wait.
             let at_hand = wants
                 && *begun == 0
                 && !body.batch.is_empty()
-                && body.is_alone()
+                && body.has_no_suspended()
                 && !self.mailbox.is_urgent();
             let work = match at_hand && chunk == CHUNK_MIN {
-                true => Work {
+                true => NextWork {
                     control: None,
                     woken: false,
                 },
@@ -83,118 +91,128 @@ impl<A: Agent> Cell<A> {
                     .take(std::mem::take(begun), &mut body.batch, wants),
             };
             let step = match work.control {
-                Some(control) => self.obey(body, control),
+                Some(control) => self.apply_control(body, control),
                 None => {
                     let step = if work.woken {
                         self.poll_futures(body)
                     } else {
-                        Step::On
+                        TurnStep::Continue
                     };
                     match step {
-                        Step::On if !body.takes_messages() => self.bear(body),
-                        Step::On if !body.ends.is_empty() => self.tell_ends(body),
-                        Step::On => self.work(body, begun, chunk.min(budget)),
+                        TurnStep::Continue if !body.takes_messages() => self.start_agent(body),
+                        TurnStep::Continue if !body.terminations.is_empty() => {
+                            self.deliver_terminations(body)
+                        }
+                        TurnStep::Continue => self.handle_head(body, begun, chunk.min(budget)),
                         step => step,
                     }
                 }
             };
             match step {
-                Step::On => {}
-                Step::Rest(rest) => return Some(rest),
-                Step::Ended => return None,
+                TurnStep::Continue => {}
+                TurnStep::EndTurn(rest) => return Some(rest),
+                TurnStep::Ended => return None,
             }
             budget = budget.saturating_sub((*begun).max(1));
             if budget == 0 {
-                return Some(Rest::More);
+                return Some(TurnOutcome::More);
             }
-            if body.batch.is_empty() && self.rests(body) {
-                // What came meanwhile is seen when the ticket is given back.
-                return Some(Rest::Idle);
+            if body.batch.is_empty() && self.is_idle(body) {
+                // Messages that arrive in the meantime are noticed when the token is returned.
+                return Some(TurnOutcome::Idle);
             }
-            // Looking at the clock costs as much as a message: the first chunk is too short to need it.
+            // Reading the clock costs as much as a message; the first chunk is too short to need
+            // it.
             if chunk > CHUNK_MIN && began.get_or_insert_with(Instant::now).elapsed() > TURN_TIME_MAX
             {
-                return Some(Rest::More);
+                return Some(TurnOutcome::More);
             }
             chunk = (chunk * 2).min(CHUNK_MAX);
         }
     }
 
-    /// Whether all that is left is what may arrive.
-    fn rests(&self, body: &Body<A>) -> bool {
-        body.takes_messages() && !body.draining && body.ends.is_empty()
+    /// Returns true if the agent has nothing to do but wait for messages.
+    fn is_idle(&self, body: &AgentSlot<A>) -> bool {
+        body.takes_messages() && !body.draining && body.terminations.is_empty()
     }
 
-    /// Makes the agent and starts it, or waits with it.
-    fn bear(self: &Arc<Self>, body: &mut Body<A>) -> Step {
-        if !matches!(body.phase, Phase::New) {
-            // A handler has the agent, or it pauses: only a wake-up changes that.
-            return Step::Rest(Rest::Busy);
+    /// Creates and starts the agent, or ends the turn while it can't be started.
+    fn start_agent(self: &Arc<Self>, body: &mut AgentSlot<A>) -> TurnStep {
+        if !matches!(body.phase, AgentPhase::New) {
+            // A handler owns the agent, or a restart is delayed: only a wake-up changes that.
+            return TurnStep::EndTurn(TurnOutcome::Busy);
         }
         let made = || {
             self.factory
                 .as_ref()
-                .and_then(|make| caught(|| make()).ok())
+                .and_then(|make| catch_panic(|| make()).ok())
         };
         let born = body.agent.take().or_else(made);
         let cx = body
             .cx
-            .get_or_insert_with(|| Cx::new(AgentRef(self.clone())));
-        let started = born.and_then(|mut agent| caught(|| agent.started(cx)).ok().map(|()| agent));
+            .get_or_insert_with(|| Context::new(AgentRef(self.clone())));
+        let started =
+            born.and_then(|mut agent| catch_panic(|| agent.started(cx)).ok().map(|()| agent));
         match started {
             Some(agent) => {
                 body.agent = Some(agent);
-                body.phase = Phase::Running;
-                self.show(AgentState::Running);
-                Step::On
+                body.phase = AgentPhase::Running;
+                self.set_state(AgentState::Running);
+                TurnStep::Continue
             }
             None => self.fail(body, "started"),
         }
     }
 
-    /// Handles up to `max` messages at the head of the batch.
-    fn work(self: &Arc<Self>, body: &mut Body<A>, begun: &mut u32, max: u32) -> Step {
+    /// Handles up to `max` of the first messages in the batch that belong to the same lane.
+    fn handle_head(
+        self: &Arc<Self>,
+        body: &mut AgentSlot<A>,
+        begun: &mut u32,
+        max: u32,
+    ) -> TurnStep {
         let Some((lane_at, in_a_row)) = body.batch.head() else {
-            return self.out_of_work(body);
+            return self.end_or_idle(body);
         };
-        let op = &self.kind.handlers.ops[usize::from(lane_at)];
+        let op = &self.agent_type.handlers.ops[usize::from(lane_at)];
         if let Some(max) = op.in_flight_max()
-            && self.suspended(body, lane_at) >= max
+            && self.suspended_count(body, lane_at) >= max
         {
-            self.await_asides();
-            // One that has ended in between wakes nobody.
-            if self.suspended(body, lane_at) < max {
-                return Step::On;
+            self.wake_on_inline_end();
+            // An inline handler may have ended before the wake-up was requested.
+            if self.suspended_count(body, lane_at) < max {
+                return TurnStep::Continue;
             }
-            return Step::Rest(Rest::Busy);
+            return TurnStep::EndTurn(TurnOutcome::Busy);
         }
-        // A small mailbox gives room back before each message; a large one after each chunk, which costs less.
-        let exact = self.profile.mailbox_capacity < LARGE_FROM;
+        // A small mailbox frees room before each message, a large one after each chunk, which is
+        // cheaper.
+        let exact = self.profile.mailbox_capacity < LARGE_CAPACITY_MIN;
         let max = if exact { 1 } else { max.min(in_a_row) };
         if exact {
             self.mailbox.release(1);
         }
-        let Body {
+        let AgentSlot {
             agent,
             cx: Some(cx),
             batch,
             ..
         } = body
         else {
-            return Step::Ended;
+            return TurnStep::Ended;
         };
         let Some(lane) = batch.lane(lane_at) else {
-            return Step::Ended;
+            return TurnStep::Ended;
         };
         let ran = {
-            let run = Run {
+            let run = HandlerRun {
                 agent,
                 cx,
                 profile: &self.profile,
                 begun,
                 max,
             };
-            caught(|| op.run(lane, run))
+            catch_panic(|| op.run(lane, run))
         };
         let done = *begun;
         batch.advance(done);
@@ -203,32 +221,31 @@ impl<A: Agent> Cell<A> {
             *begun = 0;
         }
         match ran {
-            Ok(Ran::Done) => Step::On,
-            Ok(Ran::NotReady) => {
+            Ok(HandlerRunResult::Done) => TurnStep::Continue,
+            Ok(HandlerRunResult::NotReady) => {
                 *begun += u32::from(!exact);
-                self.set_aside(body, lane_at);
-                Step::On
+                self.stash_head(body, lane_at);
+                TurnStep::Continue
             }
-            Ok(Ran::Exclusive(flight)) => {
-                body.flight = Some(flight);
+            Ok(HandlerRunResult::Exclusive(flight)) => {
+                body.exclusive_handler = Some(flight);
                 self.stats.in_flight.fetch_add(1, Relaxed);
                 self.poll_futures(body)
             }
-            Ok(Ran::Concurrent(future)) => {
-                self.run_beside(body, lane_at, future);
+            Ok(HandlerRunResult::Concurrent(future)) => {
+                self.add_concurrent(body, lane_at, future);
                 self.poll_futures(body)
             }
             Err(_) => {
                 if done == 0 {
-                    // It panicked over whether it is ready: the message would fail the next agent too.
+                    // `ready` panicked: this message would fail the next instance too, so it is
+                    // dropped.
                     *begun += u32::from(!exact);
                     if let Some(lane) = batch.lane(lane_at) {
-                        let message = lane.discard(NoReply::Panicked);
-                        self.system.dead_letters().record(
-                            self.id,
-                            message,
-                            "agent panicked over it",
-                        );
+                        let message = lane.discard(NoReplyReason::Panicked);
+                        self.system
+                            .dead_letters()
+                            .record(self.id, message, "agent panicked on it");
                     }
                     batch.advance(1);
                 }
@@ -237,9 +254,9 @@ impl<A: Agent> Cell<A> {
         }
     }
 
-    /// Keeps a concurrent handler, to be polled beside the agent.
-    fn run_beside(&self, body: &mut Body<A>, lane: u16, future: BoxFuture<'static, bool>) {
-        let others = body.others.get_or_insert_default();
+    /// Adds the future of a suspended concurrent handler of `lane`.
+    fn add_concurrent(&self, body: &mut AgentSlot<A>, lane: u16, future: BoxFuture<'static, bool>) {
+        let others = body.concurrent_handlers.get_or_insert_default();
         let at = usize::from(lane);
         if others.by_lane.len() <= at {
             others.by_lane.resize(at + 1, 0);
@@ -251,40 +268,43 @@ impl<A: Agent> Cell<A> {
         self.stats.in_flight.fetch_add(1, Relaxed);
     }
 
-    /// Tells the agent which of those that it watches ended.
-    fn tell_ends(self: &Arc<Self>, body: &mut Body<A>) -> Step {
-        for (who, why) in std::mem::take(&mut body.ends) {
-            if let Some((agent, cx)) = body.alive()
-                && caught(|| agent.terminated(who, why, cx)).is_err()
+    /// Calls [`Agent::terminated`] for watched agents that have ended.
+    fn deliver_terminations(self: &Arc<Self>, body: &mut AgentSlot<A>) -> TurnStep {
+        for (who, why) in std::mem::take(&mut body.terminations) {
+            if let Some((agent, cx)) = body.agent_and_context()
+                && catch_panic(|| agent.terminated(who, why, cx)).is_err()
             {
                 return self.fail(body, "terminated");
             }
         }
-        Step::On
+        TurnStep::Continue
     }
 
-    /// The batch is empty: new messages, or the end of the turn.
-    fn out_of_work(self: &Arc<Self>, body: &mut Body<A>) -> Step {
+    /// Ends the turn because the batch is empty; ends a draining agent that has no work left.
+    fn end_or_idle(self: &Arc<Self>, body: &mut AgentSlot<A>) -> TurnStep {
         if !body.draining {
-            return Step::Rest(Rest::Idle);
+            return TurnStep::EndTurn(TurnOutcome::Idle);
         }
-        self.await_asides();
-        let in_flight = body.others.as_ref().is_some_and(|o| !o.futures.is_empty())
-            || self.suspended_elsewhere() > 0;
+        self.wake_on_inline_end();
+        let in_flight = body
+            .concurrent_handlers
+            .as_ref()
+            .is_some_and(|o| !o.futures.is_empty())
+            || self.inline_count() > 0;
         if !in_flight && !self.mailbox.has_queued() {
             return self.end(body, ExitReason::Stopped);
         }
-        Step::Rest(Rest::Idle)
+        TurnStep::EndTurn(TurnOutcome::Idle)
     }
 
-    fn set_aside(self: &Arc<Self>, body: &mut Body<A>, lane: u16) {
+    fn stash_head(self: &Arc<Self>, body: &mut AgentSlot<A>, lane: u16) {
         let stash = body.stash.get_or_insert_default();
         if stash.len() < self.profile.stash_capacity as usize {
-            self.kind.handlers.ops[usize::from(lane)].stash(&mut body.batch, stash);
+            self.agent_type.handlers.ops[usize::from(lane)].stash(&mut body.batch, stash);
             return;
         }
         if let Some(lane) = body.batch.lane(lane) {
-            let message = lane.discard(NoReply::StashFull);
+            let message = lane.discard(NoReplyReason::StashFull);
             self.system
                 .dead_letters()
                 .record(self.id, message, "stash is full");
@@ -292,59 +312,59 @@ impl<A: Agent> Cell<A> {
         body.batch.advance(1);
     }
 
-    /// Polls what is suspended.
-    fn poll_futures(self: &Arc<Self>, body: &mut Body<A>) -> Step {
-        // Lent, not cloned: that would cost two atomic operations a message.
+    /// Polls all suspended handlers and the restart delay.
+    fn poll_futures(self: &Arc<Self>, body: &mut AgentSlot<A>) -> TurnStep {
+        // Taken and put back: a clone would cost two atomic operations a message.
         let waker = body
             .waker
             .take()
             .unwrap_or_else(|| Waker::from(self.clone()));
-        let panicked = self.poll_all(body, &mut Context::from_waker(&waker));
+        let panicked = self.poll_all(body, &mut std::task::Context::from_waker(&waker));
         body.waker = Some(waker);
         if panicked {
             self.fail(body, "an async handler")
         } else {
-            Step::On
+            TurnStep::Continue
         }
     }
 
-    /// True where one panicked.
-    fn poll_all(&self, body: &mut Body<A>, context: &mut Context<'_>) -> bool {
-        if let Phase::Pausing(sleep) = &mut body.phase
+    /// Polls all suspended handlers and the restart delay once. Returns true if a handler panicked.
+    fn poll_all(&self, body: &mut AgentSlot<A>, context: &mut std::task::Context<'_>) -> bool {
+        if let AgentPhase::Pausing(sleep) = &mut body.phase
             && sleep.as_mut().poll(context).is_ready()
         {
-            body.phase = Phase::New;
+            body.phase = AgentPhase::New;
         }
         let mut panicked = false;
-        if let Some(others) = &mut body.others {
+        if let Some(others) = &mut body.concurrent_handlers {
             while let Poll::Ready(Some((lane, ended))) = others.futures.poll_next_unpin(context) {
                 others.by_lane[usize::from(lane)] -= 1;
                 self.stats.in_flight.fetch_sub(1, Relaxed);
                 panicked |= !ended;
             }
         }
-        if let Some(flight) = &mut body.flight {
-            let polled = caught(|| flight.as_mut().poll(context));
+        if let Some(flight) = &mut body.exclusive_handler {
+            let polled = catch_panic(|| flight.as_mut().poll(context));
             if !matches!(polled, Ok(Poll::Pending)) {
-                body.flight = None;
+                body.exclusive_handler = None;
                 self.stats.in_flight.fetch_sub(1, Relaxed);
             }
             match polled {
                 Ok(Poll::Pending) => {}
-                Ok(Poll::Ready((agent, ended))) => self.come_back(body, agent, ended),
+                Ok(Poll::Ready((agent, ended))) => self.return_agent(body, agent, ended),
                 Err(_) => panicked = true,
             }
         }
         panicked
     }
 
-    fn obey(self: &Arc<Self>, body: &mut Body<A>, control: Control) -> Step {
+    fn apply_control(self: &Arc<Self>, body: &mut AgentSlot<A>, control: Control) -> TurnStep {
         match control {
             Control::Kill(why) => return self.end(body, why),
             Control::Drain => {
                 body.draining = true;
                 self.mailbox.set_gate(Gate::Closed);
-                self.show(AgentState::Draining);
+                self.set_state(AgentState::Draining);
             }
             Control::Restart(pause) => {
                 if self.factory.is_none() {
@@ -359,24 +379,24 @@ impl<A: Agent> Cell<A> {
                 }
             }
             Control::Observe(reply) => {
-                if matches!(body.phase, Phase::New)
-                    && let Step::Ended = self.bear(body)
+                if matches!(body.phase, AgentPhase::New)
+                    && let TurnStep::Ended = self.start_agent(body)
                 {
-                    return Step::Ended;
+                    return TurnStep::Ended;
                 }
                 let seen = body
-                    .alive()
-                    .and_then(|(agent, _)| caught(|| agent.observe()).ok());
+                    .agent_and_context()
+                    .and_then(|(agent, _)| catch_panic(|| agent.observe()).ok());
                 let _ = reply.send(seen.unwrap_or_default());
             }
             Control::Panicked => return self.fail(body, "an async handler"),
             Control::Adopt(lane, flight) => {
-                self.run_beside(body, lane, flight);
+                self.add_concurrent(body, lane, flight);
                 return self.poll_futures(body);
             }
-            // Told when the agent is there to hear it.
-            Control::Terminated(who, why) => body.ends.push((who, why)),
+            // Delivered once the agent is available.
+            Control::Terminated(who, why) => body.terminations.push((who, why)),
         }
-        Step::On
+        TurnStep::Continue
     }
 }

@@ -1,32 +1,34 @@
-//! Puts on record what crosses a boundary.
+//! Policy that writes an audit entry for each message across a boundary.
 
 use std::sync::Arc;
 
-use callboard_message::{DataClass, ElicitAction, ElicitAnswer, Failure, RawObject};
+use callboard_message::{DataClass, ElicitationAction, ElicitationAnswer, Failure, RawObject};
 use futures::future::BoxFuture;
 
-use super::{Crossing, Direction, Part, Policy, PolicyFuture};
+use super::{Direction, ExchangePart, Policy, PolicyFuture, PolicyRequest};
 use crate::audit::AuditEntry;
 use crate::store::AuditLog;
 
-/// What messages to an agent may hold.
-pub type ClassOf = Arc<dyn Fn(&str) -> DataClass + Send + Sync>;
+/// Function that returns the data class of the messages of an agent, by the agent's name.
+pub type DataClassLookup = Arc<dyn Fn(&str) -> DataClass + Send + Sync>;
 
-/// The link of the chain that puts every crossing on record: who, what, how much; never what was said.
+/// Policy that writes an audit entry for each message, reply, question and answer: parties, message
+/// name and body digest, never the content.
 ///
-/// A message waits for a place in the audit's queue, never for its commit. What another link refuses, and what a person
-/// agrees to, is on record before its sender hears of it.
+/// A message waits for room in the audit queue, but not until its entry is stored. Rejections by
+/// other policies, and consents given by a person, are stored before their sender gets the result.
 #[derive(Clone, derive_more::Debug)]
 #[debug("AuditPolicy {{ decisions_only: {decisions_only} }}")]
 pub struct AuditPolicy {
     log: AuditLog,
-    class_of: ClassOf,
+    class_of: DataClassLookup,
     decisions_only: bool,
 }
 
 impl AuditPolicy {
-    /// A link over `log`; `class_of` tells by an agent's name what its messages may hold. Put it first in the chain.
-    pub fn new(log: AuditLog, class_of: ClassOf) -> Self {
+    /// Creates the policy for `log`. `class_of` returns an agent's data class by name. The policy
+    /// must be the first of the chain, so that it sees all messages.
+    pub fn new(log: AuditLog, class_of: DataClassLookup) -> Self {
         Self {
             log,
             class_of,
@@ -34,7 +36,8 @@ impl AuditPolicy {
         }
     }
 
-    /// The same for refusals and consents only: messages, replies and questions that pass leave nothing.
+    /// Restricts the policy to rejections and consents. Permitted messages, replies and questions
+    /// leave no entry.
     pub fn decisions_only(self) -> Self {
         Self {
             decisions_only: true,
@@ -42,45 +45,49 @@ impl AuditPolicy {
         }
     }
 
-    fn entry(&self, event: &'static str, crossing: Crossing<'_>) -> AuditEntry {
-        let class = (self.class_of)(crossing.agent);
-        let direction = match crossing.direction {
+    fn entry(&self, event: &'static str, request: PolicyRequest<'_>) -> AuditEntry {
+        let class = (self.class_of)(request.agent);
+        let direction = match request.direction {
             Direction::Inbound => "inbound",
             Direction::Outbound => "outbound",
         };
         let entry = AuditEntry::new(event)
-            .with_agent(crossing.agent)
-            .with_message(crossing.message);
+            .with_agent(request.agent)
+            .with_message(request.message);
         let entry = entry
-            .with_principal(crossing.principal)
-            .with_call(crossing.call)
+            .with_principal(request.principal)
+            .with_call(request.call)
             .with_class(class);
         entry
-            .with_body(self.log.mark(class, crossing.payload.get().as_bytes()))
-            .with("direction", direction)
+            .with_body(self.log.digest(class, request.payload.get().as_bytes()))
+            .with_detail("direction", direction)
     }
 }
 
 impl Policy for AuditPolicy {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
+    fn check<'a>(&'a self, request: PolicyRequest<'a>) -> PolicyFuture<'a> {
         Box::pin(async move {
             if !self.decisions_only {
-                self.log.placed(self.entry("message", crossing)).await;
+                self.log.enqueue(self.entry("message", request)).await;
             }
             Ok(())
         })
     }
 
-    fn judges_parts(&self) -> bool {
+    fn checks_parts(&self) -> bool {
         true
     }
 
-    fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> PolicyFuture<'a> {
+    fn check_part<'a>(
+        &'a self,
+        part: ExchangePart,
+        request: PolicyRequest<'a>,
+    ) -> PolicyFuture<'a> {
         Box::pin(async move {
-            if part == Part::Answer && is_consent(crossing) {
+            if part == ExchangePart::Answer && is_consent(request) {
                 let kept = self
                     .log
-                    .record(self.entry("consent", crossing).with_outcome("accept"))
+                    .record(self.entry("consent", request).with_outcome("accept"))
                     .await;
                 return kept.map(drop).map_err(|error| {
                     Failure::unavailable(format!("the consent can't be put on record: {error}"))
@@ -88,49 +95,49 @@ impl Policy for AuditPolicy {
             }
             if !self.decisions_only {
                 self.log
-                    .placed(self.entry(name(Some(part)), crossing))
+                    .enqueue(self.entry(event_name(Some(part)), request))
                     .await;
             }
             Ok(())
         })
     }
 
-    fn refused<'a>(
+    fn on_rejected<'a>(
         &'a self,
-        part: Option<Part>,
-        crossing: Crossing<'a>,
+        part: Option<ExchangePart>,
+        request: PolicyRequest<'a>,
         failure: &'a Failure,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let entry = self
-                .entry("denied", crossing)
+                .entry("denied", request)
                 .with_outcome(failure.kind.to_string());
-            let entry = entry.with("part", name(part));
-            // It is refused whether or not that is on record; the log tells of an audit that isn't kept.
+            let entry = entry.with_detail("part", event_name(part));
+            // The rejection stands in any case; a failing audit store is reported in the log.
             let _ = self.log.record(entry).await;
         })
     }
 }
 
-/// What a message or a part of one is called on record.
-fn name(part: Option<Part>) -> &'static str {
+/// Returns the name of the audit event for a message (`None`) or a part of its exchange.
+fn event_name(part: Option<ExchangePart>) -> &'static str {
     match part {
         None => "message",
-        Some(Part::Reply) => "reply",
-        Some(Part::Question) => "question",
-        Some(Part::Answer) => "answer",
+        Some(ExchangePart::Reply) => "reply",
+        Some(ExchangePart::Question) => "question",
+        Some(ExchangePart::Answer) => "answer",
     }
 }
 
-/// Whether a person says yes.
-fn is_consent(crossing: Crossing<'_>) -> bool {
+/// Returns true for an elicitation answer by which the user accepts.
+fn is_consent(request: PolicyRequest<'_>) -> bool {
     let answer = || {
-        serde_json::from_str::<RawObject>(crossing.payload.get())
+        serde_json::from_str::<RawObject>(request.payload.get())
             .ok()
-            .map(ElicitAnswer)
+            .map(ElicitationAnswer)
     };
-    crossing.message == "elicit"
-        && answer().is_some_and(|answer| answer.action() == ElicitAction::Accept)
+    request.message == "elicit"
+        && answer().is_some_and(|answer| answer.action() == ElicitationAction::Accept)
 }
 
 #[cfg(test)]
@@ -141,15 +148,15 @@ mod tests {
     use callboard_message::FailureKind;
 
     use super::*;
-    use crate::audit::MemoryAudit;
+    use crate::audit::MemoryAuditStore;
     use crate::policy::PolicyChain;
 
-    /// Refuses messages and parts of this name.
+    /// Rejects messages and parts with this name.
     struct Refuses(&'static str);
 
     impl Policy for Refuses {
-        fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
-            let refused = crossing.message == self.0;
+        fn check<'a>(&'a self, request: PolicyRequest<'a>) -> PolicyFuture<'a> {
+            let refused = request.message == self.0;
             Box::pin(async move {
                 if refused {
                     Err(Failure::denied("no"))
@@ -159,19 +166,23 @@ mod tests {
             })
         }
 
-        fn judges_parts(&self) -> bool {
+        fn checks_parts(&self) -> bool {
             true
         }
 
-        fn judge_part<'a>(&'a self, _: Part, crossing: Crossing<'a>) -> PolicyFuture<'a> {
-            self.judge(crossing)
+        fn check_part<'a>(
+            &'a self,
+            _: ExchangePart,
+            request: PolicyRequest<'a>,
+        ) -> PolicyFuture<'a> {
+            self.check(request)
         }
     }
 
-    fn chain(decisions_only: bool) -> (Arc<MemoryAudit>, AuditLog, PolicyChain) {
-        let kept = Arc::new(MemoryAudit::default());
+    fn chain(decisions_only: bool) -> (Arc<MemoryAuditStore>, AuditLog, PolicyChain) {
+        let kept = Arc::new(MemoryAuditStore::default());
         let log = AuditLog::new(kept.clone());
-        let class_of: ClassOf = Arc::new(|agent| {
+        let class_of: DataClassLookup = Arc::new(|agent| {
             if agent == "clinic" {
                 DataClass::Clinical
             } else {
@@ -190,12 +201,12 @@ mod tests {
     }
 
     async fn everything(chain: &PolicyChain) {
-        let (principal, call) = (Principal::agent("who"), CallId::fresh());
+        let (principal, call) = (Principal::agent("who"), CallId::generate());
         let payload: Box<RawValue> =
             to_raw_value(&serde_json::json!({ "name": "Ana Silva" })).unwrap();
         let yes: Box<RawValue> = to_raw_value(&serde_json::json!({ "action": "accept" })).unwrap();
         let no: Box<RawValue> = to_raw_value(&serde_json::json!({ "action": "decline" })).unwrap();
-        let crossing = |message: &'static str| Crossing {
+        let request = |message: &'static str| PolicyRequest {
             direction: Direction::Inbound,
             principal: &principal,
             call,
@@ -203,44 +214,45 @@ mod tests {
             message,
             payload: &payload,
         };
-        chain.judge(crossing("good")).await.unwrap();
-        chain.judge(crossing("bad")).await.unwrap_err();
+        chain.check(None, request("good")).await.unwrap();
+        chain.check(None, request("bad")).await.unwrap_err();
         chain
-            .judge_reply(crossing("good"), Ok(payload.clone()))
+            .check_reply(request("good"), Ok(payload.clone()))
             .await
             .unwrap();
         chain
-            .judge_reply(crossing("bad"), Ok(payload.clone()))
+            .check_reply(request("bad"), Ok(payload.clone()))
             .await
             .unwrap_err();
         chain
-            .judge_part(Part::Question, crossing("elicit"))
+            .check(Some(ExchangePart::Question), request("elicit"))
             .await
             .unwrap();
         chain
-            .judge_part(
-                Part::Answer,
-                Crossing {
+            .check(
+                Some(ExchangePart::Answer),
+                PolicyRequest {
                     payload: &yes,
-                    ..crossing("elicit")
+                    ..request("elicit")
                 },
             )
             .await
             .unwrap();
         chain
-            .judge_part(
-                Part::Answer,
-                Crossing {
+            .check(
+                Some(ExchangePart::Answer),
+                PolicyRequest {
                     payload: &no,
-                    ..crossing("elicit")
+                    ..request("elicit")
                 },
             )
             .await
             .unwrap();
     }
 
-    /// Goal: each crossing leaves an entry with who, what and a keyed mark, and none of what was said; refusals by later links
-    /// leave one more. Method: everything that can cross, once passed and once refused.
+    /// Goal: each message across a boundary leaves an entry with principal, name and keyed digest,
+    /// and none of its content; a rejection by a later policy leaves one more. Method: every kind
+    /// of message and part, passed once and rejected once.
     #[tokio::test]
     async fn every_crossing_is_on_record() {
         let (kept, log, chain) = chain(false);
@@ -274,7 +286,7 @@ mod tests {
         );
     }
 
-    /// Goal: where only decisions are wanted, what merely passes leaves nothing. Method: the same.
+    /// Goal: with decisions only, permitted messages leave no entry. Method: the same messages.
     #[tokio::test]
     async fn decisions_alone() {
         let (kept, log, chain) = chain(true);

@@ -1,5 +1,5 @@
-//! The policy chain: the one place that sees every message that crosses a boundary, with the questions and answers of its
-//! call.
+//! Policy chain: checks every message that crosses a boundary, with its reply and the questions and
+//! answers of its call.
 
 pub(crate) mod audit_policy;
 pub(crate) mod rate_limit;
@@ -7,139 +7,147 @@ pub(crate) mod rate_limit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 
-use callboard_message::surface::{ListPrompts, ListResourceTemplates, ListResources, ListTools};
+use callboard_message::capabilities::{
+    ListPrompts, ListResourceTemplates, ListResources, ListTools,
+};
 use callboard_message::{CallId, Failure, FailureKind, Message, Principal, RawObject, RawReply};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use crate::sync::Mutex;
 
-/// Which way a message crosses.
+/// Direction of a message between a peer and an agent of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From a peer to one of our agents.
+    /// From a peer to a local agent.
     Inbound,
-    /// From one of our agents to a peer.
+    /// From a local agent to a peer.
     Outbound,
 }
 
-/// A message at a boundary.
+/// Message between a peer and an agent of this process, to be checked by policies.
 #[derive(Clone, Copy)]
-pub struct Crossing<'a> {
-    /// Which way.
+pub struct PolicyRequest<'a> {
+    /// Direction of the message.
     pub direction: Direction,
-    /// Who is behind it.
+    /// Principal on whose behalf the message is sent.
     pub principal: &'a Principal,
-    /// The call that it belongs to.
+    /// Id of the call that the message belongs to.
     pub call: CallId,
-    /// The agent that it is for.
+    /// Name of the agent or peer that the message is for.
     pub agent: &'a str,
-    /// Its name.
+    /// Name of the message.
     pub message: &'a str,
-    /// What it says: a JSON object.
+    /// Payload of the message, a JSON object.
     pub payload: &'a RawValue,
 }
 
-/// What a message that crossed brings after it, over the same boundary.
+/// Part of an exchange that follows its first message: reply, question or answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Its reply, the other way; of a failure `message` and `data`.
+pub enum ExchangePart {
+    /// Reply to the message, in the opposite direction. For a failure, the payload is an object
+    /// with `message` and `data`.
     Reply,
-    /// A question asked in mid-call, the other way. The crossing's message is its kind: `sample`, `elicit` or `roots`.
+    /// Question during the call, in the direction opposite to the message.
+    /// [`PolicyRequest::message`] is then the kind of question: `sample`, `elicit` or `roots`.
     Question,
-    /// What was answered to one, the message's way. The crossing's message is the same.
+    /// Answer to a question, in the direction of the message. [`PolicyRequest::message`] is then
+    /// the kind of question.
     Answer,
 }
 
-/// A link's verdict: an error is its refusal.
+/// Future of a policy decision. An error rejects the message.
 pub type PolicyFuture<'a> = BoxFuture<'a, Result<(), Failure>>;
 
-/// One link of the chain: it authorises, limits, guards or records.
+/// Policy that permits or rejects messages, for example authorisation, rate limiting, content
+/// checks or audit.
 pub trait Policy: Send + Sync {
-    /// Lets the message pass, or says why not. An error is an answer to the sender: it holds no secret.
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a>;
+    /// Checks a message. An error rejects it and is sent to the sender, so it must not contain
+    /// secrets.
+    fn check<'a>(&'a self, request: PolicyRequest<'a>) -> PolicyFuture<'a>;
 
-    /// Whether it judges parts too. Asked once, when it joins a chain: one without such policies does nothing for them.
-    fn judges_parts(&self) -> bool {
+    /// Returns true if the policy also checks replies, questions and answers. Read once, when the
+    /// policy is added to a chain. If no policy of the chain does, they aren't checked at all.
+    fn checks_parts(&self) -> bool {
         false
     }
 
-    /// Lets a part pass, or says why not: the failure takes the part's place. The crossing is the message's, with the
-    /// part's payload.
-    fn judge_part<'a>(&'a self, _part: Part, _crossing: Crossing<'a>) -> PolicyFuture<'a> {
+    /// Checks a reply, question or answer. An error replaces it. The request is that of the
+    /// exchange's first message, with the payload of the part.
+    fn check_part<'a>(
+        &'a self,
+        _part: ExchangePart,
+        _crossing: PolicyRequest<'a>,
+    ) -> PolicyFuture<'a> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Learns that a link refused: a message, or a `part` of one. Its sender waits for this.
-    fn refused<'a>(
+    /// Called when a policy of the chain has rejected a message (`part` is `None`) or a part of its
+    /// exchange. The sender gets the response only after this method has completed.
+    fn on_rejected<'a>(
         &'a self,
-        _part: Option<Part>,
-        _crossing: Crossing<'a>,
+        _part: Option<ExchangePart>,
+        _crossing: PolicyRequest<'a>,
         _failure: &'a Failure,
     ) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// The policies of a system, in order. Empty, it costs one load.
+/// Policies of a system, in order. Checking an empty chain costs one atomic load.
 #[derive(Default)]
 pub struct PolicyChain {
-    any: AtomicBool,
-    /// One of them at least judges parts.
-    parts: AtomicBool,
+    has_policies: AtomicBool,
+    /// True if any policy checks replies, questions and answers.
+    has_part_policies: AtomicBool,
     links: Mutex<Arc<Vec<Arc<dyn Policy>>>>,
 }
 
 impl PolicyChain {
-    /// Adds `policy` at the end.
+    /// Adds a policy at the end of the chain.
     pub fn push(&self, policy: impl Policy + 'static) {
         let mut links = self.links.lock();
         let mut longer = Vec::clone(&links);
-        let judges_parts = policy.judges_parts();
+        let judges_parts = policy.checks_parts();
         longer.push(Arc::new(policy));
         *links = Arc::new(longer);
-        self.any.store(true, Release);
-        self.parts.fetch_or(judges_parts, Release);
+        self.has_policies.store(true, Release);
+        self.has_part_policies.fetch_or(judges_parts, Release);
     }
 
-    /// Asks each policy in turn; the first that refuses decides.
+    /// Returns true if any policy checks replies, questions and answers.
+    pub fn checks_parts(&self) -> bool {
+        self.has_part_policies.load(Acquire)
+    }
+
+    /// Runs the policies in order on a message (`part` is `None`) or a part of its exchange. The
+    /// first error rejects it; then [`Policy::on_rejected`] is called on all policies.
     ///
     /// # Errors
-    /// Its refusal.
-    pub async fn judge(&self, crossing: Crossing<'_>) -> Result<(), Failure> {
-        if !self.any.load(Acquire) {
+    /// The failure of the first policy that rejects.
+    pub async fn check(
+        &self,
+        part: Option<ExchangePart>,
+        request: PolicyRequest<'_>,
+    ) -> Result<(), Failure> {
+        let any = if part.is_some() {
+            &self.has_part_policies
+        } else {
+            &self.has_policies
+        };
+        if !any.load(Acquire) {
             return Ok(());
         }
-        self.ask_links(None, crossing).await
-    }
-
-    /// Whether any of them judges parts.
-    pub fn judges_parts(&self) -> bool {
-        self.parts.load(Acquire)
-    }
-
-    /// Asks each policy that judges parts about one.
-    ///
-    /// # Errors
-    /// The first refusal.
-    pub async fn judge_part(&self, part: Part, crossing: Crossing<'_>) -> Result<(), Failure> {
-        if !self.judges_parts() {
-            return Ok(());
-        }
-        self.ask_links(Some(part), crossing).await
-    }
-
-    async fn ask_links(&self, part: Option<Part>, crossing: Crossing<'_>) -> Result<(), Failure> {
         let links = self.links.lock().clone();
         for link in links.iter() {
             let judged = match part {
-                None => link.judge(crossing).await,
-                Some(part) if link.judges_parts() => link.judge_part(part, crossing).await,
+                None => link.check(request).await,
+                Some(part) if link.checks_parts() => link.check_part(part, request).await,
                 Some(_) => Ok(()),
             };
             if let Err(failure) = judged {
                 for link in links.iter() {
-                    link.refused(part, crossing, &failure).await;
+                    link.on_rejected(part, request, &failure).await;
                 }
                 return Err(failure);
             }
@@ -147,65 +155,68 @@ impl PolicyChain {
         Ok(())
     }
 
-    /// The reply to the message that crossed, or the failure in its place, if it may pass; else the refusal.
+    /// Checks the reply to a message and returns it if permitted. If a list of tools, prompts or
+    /// resources is rejected as a whole, its items are checked one by one, and rejected items are
+    /// removed.
     ///
     /// # Errors
-    /// The failure that there was, or the first refusal.
-    pub async fn judge_reply(&self, crossing: Crossing<'_>, reply: RawReply) -> RawReply {
-        if !self.judges_parts() {
+    /// The failure in `reply`, or that of the first policy that rejects.
+    pub async fn check_reply(&self, request: PolicyRequest<'_>, reply: RawReply) -> RawReply {
+        if !self.checks_parts() {
             return reply;
         }
         let told = match &reply {
             Ok(reply) => reply.clone(),
-            // A policy's own refusal; what a peer says never stands there.
+            // A policy's own rejection; a peer's failure never has this kind and a reason.
             Err(refusal) if refusal.kind == FailureKind::Blocked && has_reason(refusal) => {
                 return reply;
             }
-            Err(failure) => RawObject::of("message", &failure.message)
+            Err(failure) => RawObject::single("message", &failure.message)
                 .with("data", &failure.data)
                 .to_raw(),
         };
-        let crossing = Crossing {
+        let request = PolicyRequest {
             payload: &told,
-            ..crossing
+            ..request
         };
-        let Err(refusal) = self.judge_part(Part::Reply, crossing).await else {
+        let Err(refusal) = self.check(Some(ExchangePart::Reply), request).await else {
             return reply;
         };
         match reply
             .ok()
-            .and_then(|reply| List::read(crossing.message, &reply))
+            .and_then(|reply| ItemList::read(request.message, &reply))
         {
             Some(list) if refusal.kind == FailureKind::Blocked => {
-                self.judge_items(crossing, list).await
+                self.check_items(request, list).await
             }
             _ => Err(refusal),
         }
     }
 
-    /// A list that may not pass as a whole without those of its items that may not: one server's bad tool isn't the end of
-    /// the others, and honest descriptions beside each other may read like an attack that none of them is.
+    /// Checks the items of a rejected list one by one and removes those that are rejected. One bad
+    /// tool must not hide the others, and harmless descriptions may look like an attack only in
+    /// combination.
     ///
     /// # Errors
-    /// The refusal of what stands beside the items.
-    async fn judge_items(&self, crossing: Crossing<'_>, list: List) -> RawReply {
+    /// The failure with which the policies reject the list without any items.
+    async fn check_items(&self, request: PolicyRequest<'_>, list: ItemList) -> RawReply {
         let rest = list.with(&[]);
-        self.judge_part(
-            Part::Reply,
-            Crossing {
+        self.check(
+            Some(ExchangePart::Reply),
+            PolicyRequest {
                 payload: &rest.to_raw(),
-                ..crossing
+                ..request
             },
         )
         .await?;
         let mut kept = Vec::with_capacity(list.items.len());
         for item in &list.items {
             if self
-                .judge_part(
-                    Part::Reply,
-                    Crossing {
+                .check(
+                    Some(ExchangePart::Reply),
+                    PolicyRequest {
                         payload: item,
-                        ..crossing
+                        ..request
                     },
                 )
                 .await
@@ -217,28 +228,32 @@ impl PolicyChain {
         let quarantined = list.items.len() - kept.len();
         let mut passed = list.with(&kept);
         if quarantined > 0 {
-            callboard_message::log::warn!(by: crossing.agent, server = crossing.agent, quarantined, "a list passes without some of its items");
+            callboard_message::log::warn!(by: request.agent, server = request.agent, quarantined, "removed items from a list that a policy blocks");
             let meta = passed.object("_meta").unwrap_or_default();
-            let before: usize = meta.read(QUARANTINED).unwrap_or_default();
-            passed.set("_meta", meta.with(QUARANTINED, before + quarantined));
+            let before: usize = meta.read(QUARANTINED_META_KEY).unwrap_or_default();
+            passed.set(
+                "_meta",
+                meta.with(QUARANTINED_META_KEY, before + quarantined),
+            );
         }
         Ok(passed.to_raw())
     }
 }
 
-/// In the `_meta` of a list: how many of its items a policy kept back.
-const QUARANTINED: &str = "callboard/quarantined";
+/// Key in the `_meta` object of a list reply: number of items that policies removed.
+const QUARANTINED_META_KEY: &str = "callboard/quarantined";
 
-/// A reply that lists things that each say what they are.
-struct List {
-    /// The list without them.
+/// Reply that lists tools, prompts, resources or resource templates, split so that policies can
+/// check each item.
+struct ItemList {
+    /// Reply as received, whose list is replaced.
     rest: RawObject,
-    /// The member where they stand.
+    /// Key of the list in the reply, for example `tools`.
     member: &'static str,
     items: Vec<Box<RawValue>>,
 }
 
-impl List {
+impl ItemList {
     fn read(message: &str, reply: &RawValue) -> Option<Self> {
         let member = match message {
             ListTools::NAME => "tools",

@@ -1,4 +1,5 @@
-//! Rate limits of messages, by principal or by name. A name pattern such as `read_*` matches all names that begin so.
+//! Rate limits for messages, by principal or by tool name. A name pattern such as `read_*` matches
+//! all names with that prefix.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -7,7 +8,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use callboard_message::surface::{CallTool, RESERVED_PREFIX};
+use callboard_message::capabilities::{CallTool, RESERVED_PREFIX};
 use callboard_message::{Failure, Message, Principal, PrincipalKind};
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::NoOpMiddleware;
@@ -16,42 +17,47 @@ use governor::{Quota, RateLimiter};
 use serde::Deserialize;
 use wildmatch::WildMatch;
 
-use super::{Crossing, Direction, Policy, PolicyFuture};
+use super::{Direction, Policy, PolicyFuture, PolicyRequest};
 
-/// Most senders that one limit counts apart at once. Those that have been idle for a second aren't counted; if there are
-/// more still, they are counted in `RATE_CROWDS` groups until there are fewer.
-const RATE_KEYS_MAX: usize = 65_536;
-/// How many groups senders are counted in when there are too many to count apart.
-const RATE_CROWDS: u64 = 1_024;
-/// After so many messages idle senders are forgotten.
-const SWEEP_EVERY: u32 = 1_024;
-/// Characters of a tool's name that tell it from others.
-const TOOL_CHARS_MAX: usize = 256;
+/// Maximum number of keys (a principal, or a principal and a tool) with a token bucket of their own
+/// in one limit. Further keys share [`RATE_OVERFLOW_SHARDS`] buckets by hash until idle keys have
+/// been evicted.
+const TRACKED_PRINCIPALS_MAX: usize = 65_536;
+/// Number of shared token buckets for keys beyond [`TRACKED_PRINCIPALS_MAX`].
+const RATE_OVERFLOW_SHARDS: u64 = 1_024;
+/// Number of messages between two evictions of idle keys.
+const SWEEP_INTERVAL_MESSAGES: u32 = 1_024;
+/// Number of leading characters of a tool name that a limit compares.
+const TOOL_NAME_CHARS_MAX: usize = 256;
 
-/// Lets each principal send so many messages a second, with bursts of as many.
+/// Policy that limits messages per second for each principal and direction. A burst of up to one
+/// second's quota is permitted.
 pub struct RateLimit {
-    buckets: Buckets<(Who, Direction)>,
+    buckets: KeyedBuckets<(PrincipalKey, Direction)>,
 }
 
-/// Lets each principal use a tool of an agent's so many times a second, with bursts of as many.
+/// Policy that limits calls per second for each principal, agent, tool and direction. A burst of up
+/// to one second's quota is permitted.
 pub struct ToolRateLimit {
-    limits: Patterns<Buckets<(Who, Direction, String, String)>>,
+    limits: NamePatterns<KeyedBuckets<(PrincipalKey, Direction, String, String)>>,
 }
 
 impl RateLimit {
-    /// `per_second` messages a second, for each principal and direction.
+    /// Creates a limit of `per_second` messages for each principal and direction.
     pub fn per_principal(per_second: NonZeroU32) -> Self {
         Self {
-            buckets: Buckets::new(per_second),
+            buckets: KeyedBuckets::new(per_second),
         }
     }
 
-    /// For each principal, agent, tool and direction as many calls a second as stand under the tool: its name, its name
-    /// behind the agent's (`files.write`), or a pattern ([`Patterns`]). What fits none isn't limited.
+    /// Creates limits for tools, in calls per second, from pairs of name and limit. A name is a
+    /// tool name, an agent and tool name (`files.write`), or a pattern ([`NamePatterns`]). Tools
+    /// that match none aren't limited. Each principal, agent, tool and direction has its own
+    /// bucket.
     pub fn per_tool(per_second: impl IntoIterator<Item = (String, NonZeroU32)>) -> ToolRateLimit {
         let limits = per_second
             .into_iter()
-            .map(|(pattern, per_second)| (pattern, Buckets::new(per_second)));
+            .map(|(pattern, per_second)| (pattern, KeyedBuckets::new(per_second)));
         ToolRateLimit {
             limits: limits.collect(),
         }
@@ -59,9 +65,9 @@ impl RateLimit {
 }
 
 impl Policy for RateLimit {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
-        let key = (who(crossing.principal), crossing.direction);
-        verdict(
+    fn check<'a>(&'a self, request: PolicyRequest<'a>) -> PolicyFuture<'a> {
+        let key = (principal_key(request.principal), request.direction);
+        allow_or_reject(
             self.buckets.allow(&key),
             "rate limit reached, try again in a second",
         )
@@ -69,60 +75,60 @@ impl Policy for RateLimit {
 }
 
 impl Policy for ToolRateLimit {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
-        let allowed = tool(&crossing).is_none_or(|tool| {
+    fn check<'a>(&'a self, request: PolicyRequest<'a>) -> PolicyFuture<'a> {
+        let allowed = tool_name(&request).is_none_or(|tool| {
             let Some(buckets) = self
                 .limits
-                .get_any(&[&format!("{}.{tool}", crossing.agent), &tool])
+                .get_any(&[&format!("{}.{tool}", request.agent), &tool])
             else {
                 return true;
             };
             buckets.allow(&(
-                who(crossing.principal),
-                crossing.direction,
-                crossing.agent.to_owned(),
+                principal_key(request.principal),
+                request.direction,
+                request.agent.to_owned(),
                 tool,
             ))
         });
-        verdict(
+        allow_or_reject(
             allowed,
             "rate limit of this tool reached, try again in a second",
         )
     }
 }
 
-fn verdict(allowed: bool, why: &str) -> PolicyFuture<'static> {
+fn allow_or_reject(allowed: bool, why: &str) -> PolicyFuture<'static> {
     Box::pin(std::future::ready(match allowed {
         true => Ok(()),
         false => Err(Failure::overloaded(why)),
     }))
 }
 
-/// An id is unique among its kind.
-type Who = (PrincipalKind, String);
+/// Kind and id of a principal. Ids are unique only within a kind.
+type PrincipalKey = (PrincipalKind, String);
 
-fn who(principal: &Principal) -> Who {
+fn principal_key(principal: &Principal) -> PrincipalKey {
     (principal.kind, principal.id.clone())
 }
 
-/// The tool that a message uses: what `callboard.tools.call` names, or the message itself. `None` for the other messages
-/// of a surface.
-fn tool(crossing: &Crossing<'_>) -> Option<String> {
+/// Returns the tool that a message calls: the name in a `callboard.tools.call`, or the message name
+/// itself. `None` for other reserved messages.
+fn tool_name(request: &PolicyRequest<'_>) -> Option<String> {
     #[derive(Deserialize)]
-    struct Named {
+    struct ToolCallName {
         name: String,
     }
-    let name = match crossing.message {
-        // One that names none is refused further on.
+    let name = match request.message {
+        // A call without a tool name is rejected later.
         CallTool::NAME => {
-            serde_json::from_str::<Named>(crossing.payload.get())
+            serde_json::from_str::<ToolCallName>(request.payload.get())
                 .ok()?
                 .name
         }
         message if message.starts_with(RESERVED_PREFIX) => return None,
         message => message.to_owned(),
     };
-    Some(match name.char_indices().nth(TOOL_CHARS_MAX) {
+    Some(match name.char_indices().nth(TOOL_NAME_CHARS_MAX) {
         Some((end, _)) => name.get(..end).unwrap_or_default().to_owned(),
         None => name,
     })
@@ -130,74 +136,81 @@ fn tool(crossing: &Crossing<'_>) -> Option<String> {
 
 type Limiter<K, C> = RateLimiter<K, DashMapStateStore<K>, C, NoOpMiddleware<<C as Clock>::Instant>>;
 
-/// A bucket a key, as many as are in use.
-struct Buckets<K: Hash + Eq + Clone, C: Clock = DefaultClock> {
-    each: Limiter<K, C>,
-    /// Takes the place of `each` while that has too many keys.
-    crowds: Limiter<u64, C>,
+/// Token buckets of a limit by key, with shared buckets for keys beyond the maximum number.
+struct KeyedBuckets<K: Hash + Eq + Clone, C: Clock = DefaultClock> {
+    per_key: Limiter<K, C>,
+    /// Shared buckets, used instead of `per_key` while there are too many keys.
+    overflow: Limiter<u64, C>,
     hasher: RandomState,
-    is_crowded: AtomicBool,
-    judged: AtomicU32,
+    is_overflowing: AtomicBool,
+    checked_count: AtomicU32,
     keys_max: usize,
 }
 
-impl<K: Hash + Eq + Clone> Buckets<K> {
+impl<K: Hash + Eq + Clone> KeyedBuckets<K> {
     fn new(per_second: NonZeroU32) -> Self {
-        Self::with(per_second, DefaultClock::default(), RATE_KEYS_MAX)
+        Self::with_clock(per_second, DefaultClock::default(), TRACKED_PRINCIPALS_MAX)
     }
 }
 
-impl<K: Hash + Eq + Clone, C: Clock + Clone> Buckets<K, C> {
-    fn with(per_second: NonZeroU32, clock: C, keys_max: usize) -> Self {
+impl<K: Hash + Eq + Clone, C: Clock + Clone> KeyedBuckets<K, C> {
+    fn with_clock(per_second: NonZeroU32, clock: C, keys_max: usize) -> Self {
         let quota = Quota::per_second(per_second);
         Self {
-            each: RateLimiter::dashmap_with_clock(quota, clock.clone()),
-            crowds: RateLimiter::dashmap_with_clock(quota, clock),
+            per_key: RateLimiter::dashmap_with_clock(quota, clock.clone()),
+            overflow: RateLimiter::dashmap_with_clock(quota, clock),
             hasher: RandomState::new(),
-            is_crowded: AtomicBool::new(false),
-            judged: AtomicU32::new(0),
+            is_overflowing: AtomicBool::new(false),
+            checked_count: AtomicU32::new(0),
             keys_max,
         }
     }
 
     fn allow(&self, key: &K) -> bool {
-        if self.judged.fetch_add(1, Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
+        if self.checked_count.fetch_add(1, Relaxed) % SWEEP_INTERVAL_MESSAGES
+            == SWEEP_INTERVAL_MESSAGES - 1
+        {
             self.sweep();
         }
-        match self.is_crowded.load(Relaxed) {
-            false => self.each.check_key(key).is_ok(),
+        match self.is_overflowing.load(Relaxed) {
+            false => self.per_key.check_key(key).is_ok(),
             true => self
-                .crowds
-                .check_key(&(self.hasher.hash_one(key) % RATE_CROWDS))
+                .overflow
+                .check_key(&(self.hasher.hash_one(key) % RATE_OVERFLOW_SHARDS))
                 .is_ok(),
         }
     }
 
-    /// Forgets who is idle: a full bucket and none are the same.
+    /// Evicts idle keys, whose buckets are full: a full bucket is equivalent to none.
     fn sweep(&self) {
-        self.each.retain_recent();
-        // Room for those that come until the next sweep.
-        let most = self.keys_max.saturating_sub(SWEEP_EVERY as usize);
-        self.is_crowded.store(self.each.len() > most, Relaxed);
+        self.per_key.retain_recent();
+        // Leaves room for the keys that arrive before the next sweep.
+        let most = self
+            .keys_max
+            .saturating_sub(SWEEP_INTERVAL_MESSAGES as usize);
+        self.is_overflowing
+            .store(self.per_key.len() > most, Relaxed);
     }
 }
 
-/// Values under names and patterns of names: `*` stands for any characters, `?` for one. Where several fit, the name
-/// itself goes first, then the pattern that says most of the name.
+/// Map from names and name patterns to values. `*` matches any characters, `?` one. An exact name
+/// takes precedence, then the pattern with the most literal characters.
 #[derive(Clone)]
-pub struct Patterns<T> {
+pub struct NamePatterns<T> {
     exact: HashMap<String, T>,
-    /// What says most comes first.
+    /// Patterns with their values, those with the most literal characters first.
     globs: Vec<(WildMatch, T)>,
 }
 
-impl<T> Patterns<T> {
-    /// What `name` has.
+impl<T> NamePatterns<T> {
+    /// Returns the value of the entry that matches `name` best: an exact name, else the pattern
+    /// with the most literal characters.
     pub fn get(&self, name: &str) -> Option<&T> {
         self.get_any(&[name])
     }
 
-    /// What something with several names has.
+    /// Returns the value for something that has several names. An exact match of any name takes
+    /// precedence, then the pattern with the most literal characters.
     pub fn get_any(&self, names: &[&str]) -> Option<&T> {
         let exact = names.iter().find_map(|name| self.exact.get(*name));
         exact.or_else(|| {
@@ -208,18 +221,18 @@ impl<T> Patterns<T> {
         })
     }
 
-    /// Whether anything fits `name`.
+    /// Returns true if a name or pattern matches `name`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Whether nothing fits any name.
+    /// Returns true if there are no names and patterns.
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.globs.is_empty()
     }
 }
 
-impl<T> Default for Patterns<T> {
+impl<T> Default for NamePatterns<T> {
     fn default() -> Self {
         Self {
             exact: HashMap::new(),
@@ -228,7 +241,7 @@ impl<T> Default for Patterns<T> {
     }
 }
 
-impl<T> FromIterator<(String, T)> for Patterns<T> {
+impl<T> FromIterator<(String, T)> for NamePatterns<T> {
     fn from_iter<I: IntoIterator<Item = (String, T)>>(all: I) -> Self {
         let (mut exact, mut globs) = (HashMap::new(), Vec::new());
         for (pattern, value) in all {
@@ -237,8 +250,8 @@ impl<T> FromIterator<(String, T)> for Patterns<T> {
                 false => drop(exact.insert(pattern, value)),
             }
         }
-        // A map gives them in any order: the pattern itself breaks ties.
-        globs.sort_by_cached_key(|(pattern, _)| (Reverse(said(pattern)), pattern.clone()));
+        // The input may be in any order, so the pattern itself breaks ties.
+        globs.sort_by_cached_key(|(pattern, _)| (Reverse(literal_chars(pattern)), pattern.clone()));
         Self {
             exact,
             globs: globs
@@ -249,18 +262,18 @@ impl<T> FromIterator<(String, T)> for Patterns<T> {
     }
 }
 
-/// A set.
-impl FromIterator<String> for Patterns<()> {
+/// Collects names and patterns into a set without values.
+impl FromIterator<String> for NamePatterns<()> {
     fn from_iter<I: IntoIterator<Item = String>>(all: I) -> Self {
         all.into_iter().map(|pattern| (pattern, ())).collect()
     }
 }
 
-fn said(pattern: &str) -> usize {
+fn literal_chars(pattern: &str) -> usize {
     pattern.chars().filter(|c| !matches!(c, '*' | '?')).count()
 }
 
-impl<T: fmt::Debug> fmt::Debug for Patterns<T> {
+impl<T: fmt::Debug> fmt::Debug for NamePatterns<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let globs = self
             .globs
@@ -292,8 +305,8 @@ mod tests {
         payload: serde_json::Value,
     ) -> bool {
         let payload = to_raw_value(&payload).unwrap();
-        let (direction, call) = (Direction::Inbound, CallId::fresh());
-        let crossing = Crossing {
+        let (direction, call) = (Direction::Inbound, CallId::generate());
+        let request = PolicyRequest {
             direction,
             principal,
             call,
@@ -301,7 +314,7 @@ mod tests {
             message,
             payload: &payload,
         };
-        match limit.judge(crossing).now_or_never().unwrap() {
+        match limit.check(request).now_or_never().unwrap() {
             Ok(()) => true,
             Err(failure) => {
                 assert_eq!(failure.kind, FailureKind::Overloaded);
@@ -310,8 +323,9 @@ mod tests {
         }
     }
 
-    /// Goal: each tool of each agent has a bucket a principal, and the most telling pattern decides. Method: one past the
-    /// limit by a name, by agent and name, by pattern; then another tool, agent and principal.
+    /// Goal: each tool of each agent has a bucket for each principal, and the most specific pattern
+    /// decides. Method: one call past the limit by name, by agent and name, and by pattern; then
+    /// another tool, agent and principal.
     #[test]
     fn limits_of_tools() {
         let two = NonZeroU32::new(2).unwrap();
@@ -340,7 +354,8 @@ mod tests {
         assert!(seen.into_iter().all(|allowed| allowed));
     }
 
-    /// Goal: a tool that is called by `callboard.tools.call` is limited under its own name, and lists aren't. Method: both.
+    /// Goal: a tool called by `callboard.tools.call` is limited under its own name, and tool lists
+    /// aren't limited. Method: both.
     #[test]
     fn tools_behind_a_surface() {
         let limit = RateLimit::per_tool([("*".to_owned(), NonZeroU32::MIN)]);
@@ -356,15 +371,17 @@ mod tests {
         };
         assert_eq!([call("a"), call("a"), call("b")], [true, false, true]);
         assert!((0..3).all(|_| judge(&limit, &ann, "files", "callboard.tools.list", json!({}))));
-        // A name of any length takes a bounded place: what is past the bound tells nothing apart.
-        let long = |end: &str| format!("{}{end}", "n".repeat(TOOL_CHARS_MAX));
+        // Names are truncated to bound memory, so those that differ only beyond the limit share a
+        // bucket.
+        let long = |end: &str| format!("{}{end}", "n".repeat(TOOL_NAME_CHARS_MAX));
         assert_eq!(
             [call(&long("a")), call(&long("b")), call("n")],
             [true, false, true]
         );
     }
 
-    /// Goal: two kinds of principals with one id aren't one. Method: an agent and an anonymous peer.
+    /// Goal: principals of different kinds with the same id are distinct. Method: an agent and an
+    /// anonymous peer.
     #[test]
     fn kinds_of_principals() {
         let limit = RateLimit::per_principal(NonZeroU32::MIN);
@@ -375,37 +392,49 @@ mod tests {
         assert!(!judge(&limit, &one, "a", "m", json!({})));
     }
 
-    /// Goal: who is idle is forgotten. Method: a sweep's worth of keys, a second on, and as many calls of one.
+    /// Goal: idle keys are evicted. Method: as many keys as one sweep interval, two seconds later
+    /// as many calls with one key.
     #[test]
     fn idle_keys_are_forgotten() {
         let clock = FakeRelativeClock::default();
-        let buckets: Buckets<u32, _> = Buckets::with(NonZeroU32::MIN, clock.clone(), RATE_KEYS_MAX);
-        assert!((1..SWEEP_EVERY).all(|key| buckets.allow(&key)));
-        assert_eq!(buckets.each.len(), 1_023);
+        let buckets: KeyedBuckets<u32, _> =
+            KeyedBuckets::with_clock(NonZeroU32::MIN, clock.clone(), TRACKED_PRINCIPALS_MAX);
+        assert!((1..SWEEP_INTERVAL_MESSAGES).all(|key| buckets.allow(&key)));
+        assert_eq!(buckets.per_key.len(), 1_023);
         clock.advance(Duration::from_secs(2));
-        assert!((0..SWEEP_EVERY).any(|_| !buckets.allow(&0)));
-        assert_eq!(buckets.each.len(), 1);
+        assert!((0..SWEEP_INTERVAL_MESSAGES).any(|_| !buckets.allow(&0)));
+        assert_eq!(buckets.per_key.len(), 1);
     }
 
-    /// Goal: never more keys than the bound, and who comes then is limited all the same. Method: twice the bound, all at
-    /// one moment; then one of them again and again; then time for all to be idle.
+    /// Goal: the number of keys is bounded, and further principals are still limited. Method: twice
+    /// the bound at one moment; then one key repeatedly; then enough time for all to be idle.
     #[test]
     fn keys_are_bounded() {
         const KEYS_MAX: usize = 4_096;
         let clock = FakeRelativeClock::default();
-        let buckets: Buckets<u32, _> = Buckets::with(NonZeroU32::MIN, clock.clone(), KEYS_MAX);
+        let buckets: KeyedBuckets<u32, _> =
+            KeyedBuckets::with_clock(NonZeroU32::MIN, clock.clone(), KEYS_MAX);
         for key in 0..2 * KEYS_MAX as u32 {
             buckets.allow(&key);
         }
-        assert!(buckets.each.len() <= KEYS_MAX, "{}", buckets.each.len());
-        assert!(buckets.is_crowded.load(Relaxed) && buckets.crowds.len() <= RATE_CROWDS as usize);
+        assert!(
+            buckets.per_key.len() <= KEYS_MAX,
+            "{}",
+            buckets.per_key.len()
+        );
+        assert!(
+            buckets.is_overflowing.load(Relaxed)
+                && buckets.overflow.len() <= RATE_OVERFLOW_SHARDS as usize
+        );
         buckets.allow(&4_000_000);
         assert!(!buckets.allow(&4_000_000));
         clock.advance(Duration::from_secs(2));
-        // A sweep falls among them, whatever was refused.
-        let allowed = (0..SWEEP_EVERY).filter(|_| buckets.allow(&0)).count();
+        // A sweep happens among these calls.
+        let allowed = (0..SWEEP_INTERVAL_MESSAGES)
+            .filter(|_| buckets.allow(&0))
+            .count();
         assert!((1..=2).contains(&allowed), "{allowed}");
-        assert!(!buckets.is_crowded.load(Relaxed));
+        assert!(!buckets.is_overflowing.load(Relaxed));
     }
 }
 
@@ -413,7 +442,8 @@ mod tests {
 mod patterns_tests {
     use super::*;
 
-    /// Goal: one pattern decides, whatever the order they came in. Method: rows, forwards and backwards.
+    /// Goal: the most specific pattern decides, whatever the order of insertion. Method: rows,
+    /// forwards and backwards.
     #[test]
     fn what_says_most_decides() {
         let rows = [
@@ -427,7 +457,7 @@ mod patterns_tests {
         let of = |rows: &[(&str, u32)]| {
             rows.iter()
                 .map(|(p, n)| ((*p).to_owned(), *n))
-                .collect::<Patterns<u32>>()
+                .collect::<NamePatterns<u32>>()
         };
         let (there, back) = (
             of(&rows),
@@ -442,18 +472,20 @@ mod patterns_tests {
                 ("read_x", 2),
                 ("a-b-c", 6),
             ] {
-                // `*_file` and `read_*` say five characters each, as does `read_?`: the text decides among them.
+                // `*_file`, `read_*` and `read_?` have five literal characters each: the text
+                // breaks the tie.
                 assert_eq!(patterns.get(name), Some(&value), "{name}");
             }
         }
         assert_eq!(of(&rows).get_any(&["write_x", "read_file"]), Some(&3));
     }
 
-    /// Goal: no pattern, nothing. Method: an empty set, and one that doesn't fit.
+    /// Goal: without a matching pattern there is no value. Method: an empty set, and one that
+    /// doesn't match.
     #[test]
     fn what_does_not_fit() {
-        assert!(Patterns::<()>::default().is_empty() && !Patterns::<()>::default().has(""));
-        let set: Patterns<()> = ["a.*".to_owned()].into_iter().collect();
+        assert!(NamePatterns::<()>::default().is_empty() && !NamePatterns::<()>::default().has(""));
+        let set: NamePatterns<()> = ["a.*".to_owned()].into_iter().collect();
         assert!(set.has("a.") && !set.has("a") && !set.has("b.a.c") && !set.is_empty());
     }
 }

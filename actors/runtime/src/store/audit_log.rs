@@ -1,4 +1,4 @@
-//! Entries on their way to the audit of the store.
+//! Queue of audit entries in front of the audit store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -10,58 +10,60 @@ use callboard_message::{DataClass, log};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-use super::{Store, StoreIsSet};
-use crate::audit::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditValue, BodyMark};
+use super::{Store, StoreAlreadySet};
+use crate::audit::{AUDIT_QUEUED_MAX, AuditEntry, AuditStore, AuditValue, BodyDigest};
 use crate::journal::{JournalError, JournalResult};
 use crate::sync::Mutex;
 
-/// Entries that are kept with one call of [`Audit::append`].
-const APPENDED_MAX: usize = 256;
-/// How long it waits to try again where the store can't keep them now.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Maximum number of entries in one [`AuditStore::append`].
+const APPEND_BATCH_MAX: usize = 256;
+/// Delay before the next attempt to write entries while the store can't accept them.
+const APPEND_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The way into the audit: every entry is a line of the log (target `callboard::audit`) at once, and is kept soon.
+/// Audit log of a system. Each entry is written to the process log at once (target
+/// `callboard::audit`) and to the store soon after.
 ///
-/// Entries wait in a queue, in order, while the store can't keep them (no room, or away). Where the queue is full they are
-/// lost to the store, and the next one that gets in is preceded by an `audit.gap` that says how many. Clones are the same log.
+/// While the store is unavailable, entries wait in order in a queue of [`AUDIT_QUEUED_MAX`]. When
+/// the queue is full, further entries aren't stored. Their number is stored in an `audit.gap` entry
+/// before the next one. Clones share one queue.
 #[derive(Clone)]
 pub struct AuditLog {
-    inner: Arc<Inner>,
+    inner: Arc<AuditLogState>,
 }
 
-struct Inner {
+struct AuditLogState {
     store: OnceLock<Store>,
-    /// Where it keeps what waits; known with the store.
-    home: OnceLock<Handle>,
+    /// Runtime that the queue's writer task runs on. Known once the store is set.
+    runtime: OnceLock<Handle>,
     places: Semaphore,
-    queue: Mutex<Queue>,
-    /// Told when nothing waits any more.
+    queue: Mutex<EntryQueue>,
+    /// Notified when the queue is empty.
     idle: Notify,
     lost: AtomicU64,
 }
 
 #[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    /// How many were lost since the last one that got in.
+struct EntryQueue {
+    waiting: VecDeque<QueuedEntry>,
+    /// Number of entries dropped since the last one that was queued.
     gap: u64,
-    /// Somebody works it off.
-    worked_off: bool,
+    /// True while a writer task is running.
+    has_writer: bool,
 }
 
-struct Waiting {
+struct QueuedEntry {
     entry: AuditEntry,
-    /// Who waits for it to be kept.
-    kept: Option<oneshot::Sender<JournalResult<u64>>>,
-    /// A gap's entry has no place of its own.
+    /// Channel for the result of the write, if a caller waits for it.
+    confirmation: Option<oneshot::Sender<JournalResult<u64>>>,
+    /// False for an `audit.gap` entry, which doesn't count against the queue's capacity.
     has_place: bool,
 }
 
 impl Default for AuditLog {
     fn default() -> Self {
-        let inner = Inner {
+        let inner = AuditLogState {
             store: OnceLock::new(),
-            home: OnceLock::new(),
+            runtime: OnceLock::new(),
             places: Semaphore::new(AUDIT_QUEUED_MAX),
             queue: Mutex::default(),
             idle: Notify::new(),
@@ -74,43 +76,46 @@ impl Default for AuditLog {
 }
 
 impl AuditLog {
-    /// A log of its own, kept in `audit`; a system's is [`crate::System::audit`].
-    pub fn new(audit: Arc<dyn Audit>) -> Self {
+    /// Creates a separate log that writes to `audit`. The log of a system is
+    /// [`crate::System::audit`].
+    pub fn new(audit: Arc<dyn AuditStore>) -> Self {
         let log = Self::default();
-        // It is new: nothing is set.
-        let _ = log.keep_in(Store {
+        // A fresh log has no store yet, so this can't fail.
+        let _ = log.set_store(Store {
             audit,
             ..Store::in_memory()
         });
         log
     }
 
-    /// Notes an entry. Never waits: where the queue is full the entry is lost, and counted.
-    pub fn note(&self, entry: AuditEntry) {
-        tell(&entry);
+    /// Queues an entry without waiting. If the queue is full, the entry isn't stored, only counted
+    /// ([`AuditLog::lost_count`]).
+    pub fn try_enqueue(&self, entry: AuditEntry) {
+        log_entry(&entry);
         match self.inner.places.try_acquire() {
             Ok(place) => {
                 place.forget();
                 self.push(entry, None);
             }
-            Err(_) => self.lose(1),
+            Err(_) => self.count_lost(1),
         }
     }
 
-    /// Notes an entry, and waits for a place in the queue: a flood slows down, and nothing is lost.
-    pub async fn placed(&self, entry: AuditEntry) {
-        tell(&entry);
-        self.take_place().await;
+    /// Queues an entry. Waits for room if the queue is full, so that no entry is lost.
+    pub async fn enqueue(&self, entry: AuditEntry) {
+        log_entry(&entry);
+        self.acquire_place().await;
         self.push(entry, None);
     }
 
-    /// Notes an entry, waits until it is kept, and answers its number: for what must be on record before it takes effect.
+    /// Queues an entry, waits until it is stored, and returns its number. For actions that must be
+    /// on record before they take effect.
     ///
     /// # Errors
-    /// The store's: then it isn't on record, and what it says must not happen.
+    /// The store's error. The entry isn't on record then, and its action must not be taken.
     pub async fn record(&self, entry: AuditEntry) -> JournalResult<u64> {
-        tell(&entry);
-        self.take_place().await;
+        log_entry(&entry);
+        self.acquire_place().await;
         let (kept, is_kept) = oneshot::channel();
         self.push(entry, Some(kept));
         is_kept
@@ -118,45 +123,46 @@ impl AuditLog {
             .map_err(|_| JournalError::Unavailable("the audit's queue ended".to_owned()))?
     }
 
-    /// Ends when nothing waits to be kept; while the store is away it doesn't.
+    /// Waits until all queued entries are stored, without a time limit while the store is
+    /// unavailable.
     pub async fn flush(&self) {
         loop {
             let mut idle = std::pin::pin!(self.inner.idle.notified());
             idle.as_mut().enable();
             {
                 let queue = self.inner.queue.lock();
-                if queue.waiting.is_empty() && !queue.worked_off {
+                if queue.waiting.is_empty() && !queue.has_writer {
                     return;
                 }
             }
-            self.work_off();
+            self.start_writer();
             idle.await;
         }
     }
 
-    /// How many entries the store never got.
-    pub fn lost(&self) -> u64 {
+    /// Returns the number of entries that weren't stored because the queue was full.
+    pub fn lost_count(&self) -> u64 {
         self.inner.lost.load(Relaxed)
     }
 
-    /// What stands for a body: see [`Audit::mark`].
-    pub fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {
-        self.store().audit.mark(class, body)
+    /// Returns size and hash of a message body, as [`AuditStore::digest`].
+    pub fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest {
+        self.store().audit.digest(class, body)
     }
 
     pub(crate) fn store(&self) -> &Store {
         self.inner.store.get_or_init(Store::in_memory)
     }
 
-    pub(crate) fn keep_in(&self, store: Store) -> Result<(), StoreIsSet> {
-        self.inner.store.set(store).map_err(|_| StoreIsSet)?;
+    pub(crate) fn set_store(&self, store: Store) -> Result<(), StoreAlreadySet> {
+        self.inner.store.set(store).map_err(|_| StoreAlreadySet)?;
         if let Ok(here) = Handle::try_current() {
-            let _ = self.inner.home.set(here);
+            let _ = self.inner.runtime.set(here);
         }
         Ok(())
     }
 
-    async fn take_place(&self) {
+    async fn acquire_place(&self) {
         // The semaphore is never closed.
         if let Ok(place) = self.inner.places.acquire().await {
             place.forget();
@@ -167,23 +173,24 @@ impl AuditLog {
         {
             let mut queue = self.inner.queue.lock();
             if queue.gap > 0 {
-                let gap = AuditEntry::new("audit.gap").with("lost", std::mem::take(&mut queue.gap));
-                queue.waiting.push_back(Waiting {
+                let gap = AuditEntry::new("audit.gap")
+                    .with_detail("lost", std::mem::take(&mut queue.gap));
+                queue.waiting.push_back(QueuedEntry {
                     entry: gap,
-                    kept: None,
+                    confirmation: None,
                     has_place: false,
                 });
             }
-            queue.waiting.push_back(Waiting {
+            queue.waiting.push_back(QueuedEntry {
                 entry,
-                kept,
+                confirmation: kept,
                 has_place: true,
             });
         }
-        self.work_off();
+        self.start_writer();
     }
 
-    fn put_back(&self, waiting: Vec<Waiting>) {
+    fn requeue(&self, waiting: Vec<QueuedEntry>) {
         let mut queue = self.inner.queue.lock();
         waiting
             .into_iter()
@@ -191,21 +198,21 @@ impl AuditLog {
             .for_each(|waiting| queue.waiting.push_front(waiting));
     }
 
-    fn lose(&self, entries: u64) {
+    fn count_lost(&self, entries: u64) {
         self.inner.lost.fetch_add(entries, Relaxed);
         let mut queue = self.inner.queue.lock();
         if queue.gap == 0 {
-            log::error!(target: "callboard::audit", entries, "entries of the audit are lost to the store");
+            log::error!(target: "callboard::audit", entries, "audit entries are lost to the store");
         }
         queue.gap += entries;
     }
 
-    /// Makes somebody work the queue off, unless somebody does.
-    fn work_off(&self) {
-        // Where there is no runtime yet, the next entry tries again.
+    /// Starts a writer task unless one is running.
+    fn start_writer(&self) {
+        // Without a runtime, the next entry tries again.
         let Some(runtime) = self
             .inner
-            .home
+            .runtime
             .get()
             .cloned()
             .or_else(|| Handle::try_current().ok())
@@ -214,13 +221,13 @@ impl AuditLog {
         };
         {
             let mut queue = self.inner.queue.lock();
-            if queue.worked_off || queue.waiting.is_empty() {
+            if queue.has_writer || queue.waiting.is_empty() {
                 return;
             }
-            queue.worked_off = true;
+            queue.has_writer = true;
         }
-        // Made before the task: where its runtime has ended, the task is dropped unpolled.
-        let working = Working {
+        // Created before the task, whose future is dropped unpolled if the runtime has ended.
+        let working = QueueWriter {
             log: self.clone(),
             done: false,
         };
@@ -228,40 +235,40 @@ impl AuditLog {
     }
 }
 
-/// Works the queue off, until it is empty or this is dropped with its runtime.
-struct Working {
+/// Task that writes queued entries until the queue is empty or the runtime ends.
+struct QueueWriter {
     log: AuditLog,
-    /// It found the queue empty, and somebody else may work it off by now.
+    /// True if the queue was empty at the end. Another writer may be running by then.
     done: bool,
 }
 
-impl Working {
+impl QueueWriter {
     async fn run(mut self) {
         let inner = self.log.inner.clone();
         loop {
             let batch: Vec<_> = {
                 let mut queue = inner.queue.lock();
-                let up_to = queue.waiting.len().min(APPENDED_MAX);
+                let up_to = queue.waiting.len().min(APPEND_BATCH_MAX);
                 queue.waiting.drain(..up_to).collect()
             };
             if batch.is_empty() {
-                // Decided under the lock, so that no entry slips in unseen.
+                // Decided under the lock, so that no entry is missed.
                 let mut queue = inner.queue.lock();
                 if queue.waiting.is_empty() {
-                    queue.worked_off = false;
+                    queue.has_writer = false;
                     self.done = true;
                     return;
                 }
                 continue;
             }
-            self.keep(batch).await;
+            self.append_batch(batch).await;
         }
     }
 
-    async fn keep(&self, batch: Vec<Waiting>) {
+    async fn append_batch(&self, batch: Vec<QueuedEntry>) {
         let log = &self.log;
-        // Until it is known what became of them: where the runtime ends here, they are lost.
-        let mut unknown = Unknown {
+        // If the runtime ends during the write, its entries count as lost.
+        let mut unknown = UnconfirmedEntries {
             log,
             entries: batch.len() as u64,
         };
@@ -273,59 +280,62 @@ impl Working {
             Ok(last) => {
                 let first = last.saturating_sub(batch.len() as u64 - 1);
                 for (number, waiting) in (first..).zip(batch) {
-                    waiting.kept.map(|kept| kept.send(Ok(number)));
+                    waiting.confirmation.map(|kept| kept.send(Ok(number)));
                 }
                 log.inner.places.add_permits(places);
             }
             Err(error) => {
-                log::error!(target: "callboard::audit", %error, entries = batch.len(), "the audit isn't kept");
-                // Those who wait must not act; what nobody waits for is tried again, unless it may be there or never will.
-                let again = error.may_pass() && !matches!(error, JournalError::Unknown(_));
+                log::error!(target: "callboard::audit", %error, entries = batch.len(), "failed to store audit entries");
+                // Callers that wait get the error and must not act. Other entries are retried,
+                // unless they may have been written or never can be.
+                let again = error.is_transient() && !matches!(error, JournalError::Unknown(_));
                 let (waited_for, others): (Vec<_>, Vec<_>) =
-                    batch.into_iter().partition(|w| w.kept.is_some());
+                    batch.into_iter().partition(|w| w.confirmation.is_some());
                 log.inner.places.add_permits(waited_for.len());
                 for waiting in waited_for {
-                    waiting.kept.map(|kept| kept.send(Err(error.clone())));
+                    waiting
+                        .confirmation
+                        .map(|kept| kept.send(Err(error.clone())));
                 }
                 if again {
-                    log.put_back(others);
-                    tokio::time::sleep(AGAIN_AFTER).await;
+                    log.requeue(others);
+                    tokio::time::sleep(APPEND_RETRY_DELAY).await;
                 } else {
                     log.inner
                         .places
                         .add_permits(others.iter().filter(|waiting| waiting.has_place).count());
-                    log.lose(others.len() as u64);
+                    log.count_lost(others.len() as u64);
                 }
             }
         }
     }
 }
 
-impl Drop for Working {
+impl Drop for QueueWriter {
     fn drop(&mut self) {
         if !self.done {
-            self.log.inner.queue.lock().worked_off = false;
+            self.log.inner.queue.lock().has_writer = false;
         }
         self.log.inner.idle.notify_waiters();
     }
 }
 
-/// Entries of which it isn't known whether they are kept.
-struct Unknown<'a> {
+/// Entries that are being written. On drop, those whose result isn't known are counted as lost.
+struct UnconfirmedEntries<'a> {
     log: &'a AuditLog,
     entries: u64,
 }
 
-impl Drop for Unknown<'_> {
+impl Drop for UnconfirmedEntries<'_> {
     fn drop(&mut self) {
         if self.entries > 0 {
-            self.log.lose(self.entries);
+            self.log.count_lost(self.entries);
         }
     }
 }
 
-/// The line of the log.
-fn tell(entry: &AuditEntry) {
+/// Writes an audit entry to the process log.
+fn log_entry(entry: &AuditEntry) {
     tracing::info!(
         target: "callboard::audit",
         event = &*entry.event,
@@ -338,14 +348,14 @@ fn tell(entry: &AuditEntry) {
         class = entry.class.as_str(),
         bytes = entry.body.as_ref().map(|body| body.bytes),
         outcome = entry.outcome.as_deref(),
-        more = %More(&entry.more),
+        more = %DetailFields(&entry.details),
     );
 }
 
-/// `name="text" other=3`.
-struct More<'a>(&'a BTreeMap<&'static str, AuditValue>);
+/// Details of an audit entry, displayed as `name="text" other=3`.
+struct DetailFields<'a>(&'a BTreeMap<&'static str, AuditValue>);
 
-impl fmt::Display for More<'_> {
+impl fmt::Display for DetailFields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (name, value)) in self.0.iter().enumerate() {
             let space = if at == 0 { "" } else { " " };

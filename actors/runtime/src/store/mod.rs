@@ -1,4 +1,4 @@
-//! The stores of a system, and the log that fills its audit.
+//! Stores of a system, and the audit log.
 
 mod audit_log;
 
@@ -8,50 +8,51 @@ use uuid::Uuid;
 
 pub use audit_log::AuditLog;
 
-use crate::audit::{Audit, MemoryAudit};
+use crate::audit::{AuditStore, MemoryAuditStore};
 use crate::journal::{Journal, MemoryJournal};
-use crate::mail::{Mail, MemoryMail};
-use crate::notes::{MemoryNotes, Notes};
-use crate::task::live::LiveScopes;
-use crate::task::{MemoryTasks, Tasks};
+use crate::kv_store::{KvStore, MemoryKvStore};
+use crate::mail::{MailStore, MemoryMailStore};
+use crate::task::running::RunningTaskScopes;
+use crate::task::{MemoryTaskStore, TaskStore};
 
-/// Where a system keeps what must last.
+/// Stores of a system, which hold everything that must be durable.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Store {{ run: {run:?} }}")]
 pub struct Store {
-    /// Streams of records.
+    /// Journal: append-only streams of records.
     pub journal: Arc<dyn Journal>,
-    /// Tasks.
-    pub tasks: Arc<dyn Tasks>,
-    /// Those of them that run here. Stop them before the store is closed.
-    pub live: LiveScopes,
-    /// Mail.
-    pub mail: Arc<dyn Mail>,
-    /// Notes: the directory, what agents remember.
-    pub notes: Arc<dyn Notes>,
-    /// The audit.
-    pub audit: Arc<dyn Audit>,
-    /// This run of the process: a UUID.
+    /// Task store.
+    pub tasks: Arc<dyn TaskStore>,
+    /// Tasks that run in this process, by scope. Stop them before the store is closed.
+    pub running_tasks: RunningTaskScopes,
+    /// Mail store.
+    pub mail: Arc<dyn MailStore>,
+    /// Key-value store for the directory and agents' memory.
+    pub kv: Arc<dyn KvStore>,
+    /// Audit store.
+    pub audit: Arc<dyn AuditStore>,
+    /// UUID of this run of the process, different after each start.
     pub run: Arc<str>,
 }
 
 impl Store {
-    /// A store that lasts as long as the process.
+    /// Creates in-memory stores, which last as long as the process.
     pub fn in_memory() -> Self {
-        let audit: Arc<dyn Audit> = Arc::new(MemoryAudit::default());
+        let audit: Arc<dyn AuditStore> = Arc::new(MemoryAuditStore::default());
         Self {
             journal: Arc::new(MemoryJournal::default()),
-            tasks: Arc::new(MemoryTasks::default()),
-            live: LiveScopes::default(),
-            mail: Arc::new(MemoryMail::new(audit.clone())),
-            notes: Arc::new(MemoryNotes::default()),
+            tasks: Arc::new(MemoryTaskStore::default()),
+            running_tasks: RunningTaskScopes::default(),
+            mail: Arc::new(MemoryMailStore::new(audit.clone())),
+            kv: Arc::new(MemoryKvStore::default()),
             audit,
             run: Uuid::new_v4().to_string().into(),
         }
     }
 }
 
-/// The system keeps in a store already: choose one before anything is kept.
+/// Error of setting the stores of a system whose stores have been set or used already. Set them
+/// before first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the system has a store already")]
-pub struct StoreIsSet;
+pub struct StoreAlreadySet;

@@ -1,11 +1,11 @@
-//! Shared registries of a system: names, topics, followers of changes, and dead letters.
+//! Shared registries of a system: names, topics and dead letters.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use callboard_message::{Change, Message};
+use callboard_message::{CapabilityChange, Message};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry as MapEntry;
 use serde::Serialize;
@@ -14,61 +14,66 @@ use crate::agent::AgentId;
 use crate::handle::{AgentRef, Recipient, SendError};
 use crate::sync::Mutex;
 
-/// The group that an agent is visible in unless it says otherwise.
+/// Default group in which an agent is visible.
 pub const GROUP_DEFAULT: &str = "everyone";
 
-/// Which agents exist under which exact names, and who may see them.
-///
-/// Visibility is by group: whoever looks on behalf of a group sees the agents of that group and no other. An agent in no
-/// group is found by its exact name only by the system itself ([`Directory::get`]): a silo.
+/// Directory of agents by exact name. Groups restrict visibility: a lookup for a group finds only
+/// agents of that group. An agent without groups is found only by [`Directory::get`].
 #[derive(Default)]
 pub struct Directory {
-    names: DashMap<Arc<str>, Listed>,
+    names: DashMap<Arc<str>, DirectoryEntry>,
     by_id: DashMap<AgentId, Vec<Arc<str>>>,
 }
 
-struct Listed {
+struct DirectoryEntry {
     agent: AgentRef,
     groups: BTreeSet<Arc<str>>,
 }
 
-/// Another agent has that name. Choose another, or stop that one first.
+/// Error of registering a name that another living agent has. Choose another name, or stop that
+/// agent first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the name {name} is taken")]
-pub struct NameTaken {
-    /// The name.
+pub struct NameTakenError {
+    /// The requested name.
     pub name: String,
 }
 
 impl Directory {
-    /// Lists `agent` under `name`, visible to [`GROUP_DEFAULT`]. It is taken off when the agent ends.
+    /// Registers `agent` under `name`, visible to [`GROUP_DEFAULT`]. The entry is removed when the
+    /// agent ends.
     ///
     /// # Errors
-    /// Where another living agent has that name.
-    pub fn register(&self, name: impl Into<Arc<str>>, agent: &AgentRef) -> Result<(), NameTaken> {
+    /// [`NameTakenError`] if another living agent has the name.
+    pub fn register(
+        &self,
+        name: impl Into<Arc<str>>,
+        agent: &AgentRef,
+    ) -> Result<(), NameTakenError> {
         self.register_in(name, agent, [GROUP_DEFAULT])
     }
 
-    /// As [`Directory::register`], visible to `groups` only.
+    /// Registers `agent` under `name`, visible only to `groups`. The entry is removed when the
+    /// agent ends.
     ///
     /// # Errors
-    /// Where another living agent has that name.
+    /// [`NameTakenError`] if another living agent has the name.
     pub fn register_in<'a>(
         &self,
         name: impl Into<Arc<str>>,
         agent: &AgentRef,
         groups: impl IntoIterator<Item = &'a str>,
-    ) -> Result<(), NameTaken> {
+    ) -> Result<(), NameTakenError> {
         let name = name.into();
         match self.names.entry(name.clone()) {
             MapEntry::Occupied(taken) if taken.get().agent != *agent => {
-                return Err(NameTaken {
+                return Err(NameTakenError {
                     name: name.to_string(),
                 });
             }
             entry => {
                 let groups = groups.into_iter().map(Arc::from).collect();
-                entry.insert(Listed {
+                entry.insert(DirectoryEntry {
                     agent: agent.clone(),
                     groups,
                 });
@@ -85,12 +90,12 @@ impl Directory {
         Ok(())
     }
 
-    /// The agent of exactly this name, for the system's own use.
+    /// Returns the agent with this exact name, whatever its groups.
     pub fn get(&self, name: &str) -> Option<AgentRef> {
         self.names.get(name).map(|listed| listed.agent.clone())
     }
 
-    /// The agent of exactly this name, if `group` may see it.
+    /// Returns the agent with this exact name if it is visible to `group`.
     pub fn find(&self, group: &str, name: &str) -> Option<AgentRef> {
         self.names
             .get(name)
@@ -98,8 +103,8 @@ impl Directory {
             .map(|listed| listed.agent.clone())
     }
 
-    /// Takes `agent` off: nobody finds it any more, and whoever has a handle can still use it.
-    pub fn withdraw(&self, agent: &AgentRef) {
+    /// Removes all names of `agent`. Existing handles to it stay usable.
+    pub fn unregister(&self, agent: &AgentRef) {
         self.forget(agent.id());
     }
 
@@ -116,30 +121,32 @@ impl Directory {
     }
 }
 
-type Key = (TypeId, Arc<str>);
+type TopicKey = (TypeId, Arc<str>);
 
-/// Publish and subscribe by topic. A topic's events are messages of one type without a reply.
+/// Publish/subscribe bus. The events of a topic are messages of one type that have no reply.
 #[derive(Default)]
-pub struct Events {
-    /// Each value is a `Vec<Recipient<E>>` of the key's `E`.
-    topics: DashMap<Key, Box<dyn Any + Send + Sync>>,
+pub struct EventBus {
+    /// Subscribers by topic and event type. Each value is a `Vec<Recipient<E>>` for the key's event
+    /// type `E`.
+    topics: DashMap<TopicKey, Box<dyn Any + Send + Sync>>,
 }
 
-/// Whom an event reached.
+/// Result of publishing an event: how many subscribers got it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Published {
-    /// Subscribers whose mailbox took it.
+pub struct PublishReport {
+    /// Number of subscribers whose mailbox accepted the event.
     pub delivered: usize,
-    /// Subscribers whose mailbox was full: they miss this one, nobody waits for them.
+    /// Number of subscribers that missed the event because their mailbox was full.
     pub missed: usize,
 }
 
-impl Events {
-    /// Sends the events of `topic` to `subscriber`, once however often it subscribes, until it ends or unsubscribes.
+impl EventBus {
+    /// Sends the events of `topic` to `subscriber` until that agent ends or unsubscribes.
+    /// Subscribing again has no effect.
     pub fn subscribe<E: Message<Reply = ()> + Clone>(&self, topic: &str, subscriber: Recipient<E>) {
         let mut topic = self
             .topics
-            .entry(key::<E>(topic))
+            .entry(topic_key::<E>(topic))
             .or_insert_with(|| Box::new(Vec::<Recipient<E>>::new()));
         if let Some(subscribers) = topic.downcast_mut::<Vec<Recipient<E>>>()
             && subscribers.iter().all(|s| s.id() != subscriber.id())
@@ -148,23 +155,23 @@ impl Events {
         }
     }
 
-    /// Ends a subscription.
+    /// Removes the subscription of the agent `subscriber` to `topic`.
     pub fn unsubscribe<E: Message<Reply = ()> + Clone>(&self, topic: &str, subscriber: AgentId) {
-        if let Some(mut topic) = self.topics.get_mut(&key::<E>(topic))
+        if let Some(mut topic) = self.topics.get_mut(&topic_key::<E>(topic))
             && let Some(subscribers) = topic.downcast_mut::<Vec<Recipient<E>>>()
         {
             subscribers.retain(|s| s.id() != subscriber);
         }
     }
 
-    /// Sends `event` to whoever subscribed to `topic`, without waiting for anyone.
-    pub fn publish<E: Message<Reply = ()> + Clone>(&self, topic: &str, event: &E) -> Published {
-        let key = key::<E>(topic);
+    /// Sends `event` to the subscribers of `topic` without waiting for them.
+    pub fn publish<E: Message<Reply = ()> + Clone>(&self, topic: &str, event: &E) -> PublishReport {
+        let key = topic_key::<E>(topic);
         let subscribers = self
             .topics
             .get(&key)
             .and_then(|t| t.downcast_ref::<Vec<Recipient<E>>>().cloned());
-        let mut published = Published::default();
+        let mut published = PublishReport::default();
         for subscriber in subscribers.unwrap_or_default() {
             match subscriber.try_tell(event.clone()) {
                 Ok(()) => published.delivered += 1,
@@ -176,28 +183,28 @@ impl Events {
     }
 }
 
-fn key<E: 'static>(topic: &str) -> Key {
+fn topic_key<E: 'static>(topic: &str) -> TopicKey {
     (TypeId::of::<E>(), Arc::from(topic))
 }
 
-/// An agent's tools, prompts or resources changed. See [`AgentRef::follow`].
+/// Notification that an agent's tools, prompts or resources have changed. See [`AgentRef::follow`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
-    /// Whose.
+pub struct AgentChanged {
+    /// Id of the agent that changed.
     pub agent: AgentId,
-    /// What.
-    pub change: Change,
+    /// Kind of change: tools, prompts or resources.
+    pub change: CapabilityChange,
 }
 
-impl Message for Changed {
+impl Message for AgentChanged {
     type Reply = ();
     const NAME: &'static str = "callboard.changed";
 }
 
-impl Changed {
-    pub(crate) fn publish(agent: &AgentRef, change: Change) {
+impl AgentChanged {
+    pub(crate) fn publish(agent: &AgentRef, change: CapabilityChange) {
         agent.system().events().publish(
-            &topic(agent),
+            &change_topic(agent),
             &Self {
                 agent: agent.id(),
                 change,
@@ -207,38 +214,41 @@ impl Changed {
 }
 
 impl AgentRef {
-    /// Sends `follower` every [`Changed`] of this agent, until it ends or [`AgentRef::unfollow`]s.
-    pub fn follow(&self, follower: Recipient<Changed>) {
-        self.system().events().subscribe(&topic(self), follower);
+    /// Sends every [`AgentChanged`] of this agent to `follower`, until that follower ends or
+    /// [`AgentRef::unfollow`] is called.
+    pub fn follow(&self, follower: Recipient<AgentChanged>) {
+        self.system()
+            .events()
+            .subscribe(&change_topic(self), follower);
     }
 
-    /// Ends it.
+    /// Stops sending changes of this agent to `follower`.
     pub fn unfollow(&self, follower: AgentId) {
         self.system()
             .events()
-            .unsubscribe::<Changed>(&topic(self), follower);
+            .unsubscribe::<AgentChanged>(&change_topic(self), follower);
     }
 }
 
-fn topic(agent: &AgentRef) -> String {
+fn change_topic(agent: &AgentRef) -> String {
     format!("changed:{}", agent.id())
 }
 
-/// Dead letters kept for people to look at; older ones are only counted.
+/// Maximum number of dead letters kept for inspection. Older ones are dropped but counted.
 pub const DEAD_LETTERS_KEPT_MAX: usize = 1_000;
 
-/// An accepted message that no handler got.
+/// Message that a mailbox accepted but no handler received.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeadLetter {
-    /// The agent that it was for.
+    /// Id of the agent that the message was for.
     pub to: AgentId,
-    /// The message's name; never its content.
+    /// Name of the message; never its content.
     pub message: &'static str,
-    /// Why it wasn't delivered.
+    /// Reason for which the message wasn't delivered.
     pub why: &'static str,
 }
 
-/// What could not be delivered: counted, and the latest kept.
+/// Count of undeliverable messages of a system, with the latest of them.
 #[derive(Default)]
 pub struct DeadLetters {
     count: AtomicU64,
@@ -246,12 +256,12 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    /// How many there have been.
+    /// Returns the number of dead letters since the start.
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
 
-    /// The latest, oldest first; at most [`DEAD_LETTERS_KEPT_MAX`].
+    /// Returns the latest dead letters, oldest first; at most [`DEAD_LETTERS_KEPT_MAX`].
     pub fn latest(&self) -> Vec<DeadLetter> {
         self.latest.lock().iter().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! The system as a value, spawning, and draining.
+//! Agent systems: start, spawning and shutdown.
 
 pub(crate) mod directory;
 pub(crate) mod supervision;
@@ -11,37 +11,38 @@ use std::time::Duration;
 
 use callboard_message::log;
 use dashmap::DashMap;
-use directory::{DeadLetters, Directory, Events};
+use directory::{DeadLetters, Directory, EventBus};
 use supervision::{ExitReason, Supervisor};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::agent::{Agent, AgentId, AgentSnapshot, Profile};
-use crate::cell::{Cell, Control, Factory, Kind, Stats};
+use crate::agent::{Agent, AgentId, AgentProfile, AgentSnapshot};
+use crate::agent_cell::{AgentCell, AgentStats, AgentType, Control, Factory};
 use crate::handle::AgentRef;
-use crate::mailbox::body::{Body, Runner};
-use crate::mailbox::host::{Host, Threads};
+use crate::mailbox::agent_slot::{AgentSlot, RunToken};
 use crate::mailbox::queue::{Gate, Mailbox};
+use crate::mailbox::scheduler::{ArbiterThreads, Scheduler};
 use crate::policy::PolicyChain;
-use crate::store::{AuditLog, Store, StoreIsSet};
+use crate::store::{AuditLog, Store, StoreAlreadySet};
 use crate::sync::Mutex;
 
-/// How long agents that were killed may take to let go of their thread.
-const KILL_WAIT: Duration = Duration::from_secs(2);
+/// Time limit at shutdown for killed agents to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Agents that live together: a value, not a global. Clones are the same system.
+/// Actor system: a set of agents that share a directory, an event bus, policies and stores. Clones
+/// are handles to the same system; a process may have several systems.
 ///
-/// A system that was started has to be shut down: dropping its last handle while agents still run ends them without
-/// ceremony, and in a test it fails that test.
+/// Shut it down with [`System::shutdown`]. Dropping the last handle outside of agents kills the
+/// agents that still run; with the testkit, that also fails the test.
 #[derive(Clone)]
 pub struct System {
-    inner: Arc<Inner>,
-    /// Handles outside of the agents; `None` in those that agents hold.
-    _guard: Option<Arc<Guard>>,
+    inner: Arc<SystemInner>,
+    /// Guard that ends the system with its last outside handle. `None` in handles that agents hold.
+    _guard: Option<Arc<SystemGuard>>,
 }
 
-struct Inner {
-    hosts: Vec<Arc<Host>>,
+struct SystemInner {
+    hosts: Vec<Arc<Scheduler>>,
     next_host: AtomicUsize,
     next_id: AtomicU64,
     kinds: DashMap<TypeId, Arc<dyn Any + Send + Sync>>,
@@ -49,14 +50,14 @@ struct Inner {
     watches: DashMap<AgentId, Vec<Watcher>>,
     dead_letters: DeadLetters,
     directory: Directory,
-    events: Events,
+    events: EventBus,
     policy: PolicyChain,
-    /// Knows the store too.
+    /// Audit log, which also holds the system's stores.
     audit: AuditLog,
     draining: AtomicBool,
-    down: AtomicBool,
+    is_shut_down: AtomicBool,
     settled: Notify,
-    threads: Mutex<Option<Threads>>,
+    threads: Mutex<Option<ArbiterThreads>>,
 }
 
 enum Watcher {
@@ -73,52 +74,53 @@ impl Watcher {
     }
 }
 
-/// Sees the last outside handle go.
-struct Guard {
-    inner: Arc<Inner>,
+/// Guard that kills the remaining agents when the last handle outside of agents is dropped.
+struct SystemGuard {
+    inner: Arc<SystemInner>,
     fails_test: bool,
 }
 
-/// How a shutdown went.
+/// Result of [`System::shutdown`]: how many agents finished their work and how many were killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// Agents that ended with nothing left to do.
+    /// Number of agents that ended without remaining work.
     pub drained: usize,
-    /// Agents that were stopped with work left at the deadline; it became dead letters.
+    /// Number of agents killed at the deadline. Their remaining messages became dead letters.
     pub killed: usize,
 }
 
 impl System {
-    /// A system on threads of its own, `arbiters` of them (at least 1), from any context: plain tokio, actix-web, or none.
+    /// Starts a system with `arbiters` threads of its own (at least 1). Works in any context: plain
+    /// tokio, actix-web or no runtime.
     ///
     /// # Errors
-    /// Where the operating system gives no thread.
+    /// The I/O error if the thread can't be spawned.
     pub fn start(arbiters: usize) -> io::Result<Self> {
         let hosts: Vec<_> = (0..arbiters.max(1))
-            .map(|_| Arc::new(Host::default()))
+            .map(|_| Arc::new(Scheduler::default()))
             .collect();
-        let threads = Threads::start(hosts.clone())?;
-        let system = Self::with(hosts, false);
+        let threads = ArbiterThreads::start(hosts.clone())?;
+        let system = Self::with_hosts(hosts, false);
         *system.inner.threads.lock() = Some(threads);
         Ok(system)
     }
 
-    /// A system on the current arbiter. Its agents run beside whatever else runs on this thread.
+    /// Creates a system on the current arbiter. Its agents share this thread with other tasks.
     ///
     /// # Panics
     /// Outside of an actix system or a tokio `LocalSet`.
-    pub fn here() -> Self {
-        Self::here_checked(false)
+    pub fn on_current_arbiter() -> Self {
+        Self::on_current_arbiter_checked(false)
     }
 
-    pub(crate) fn here_checked(fails_test: bool) -> Self {
-        let host = Arc::new(Host::default());
+    pub(crate) fn on_current_arbiter_checked(fails_test: bool) -> Self {
+        let host = Arc::new(Scheduler::default());
         host.start();
-        Self::with(vec![host], fails_test)
+        Self::with_hosts(vec![host], fails_test)
     }
 
-    fn with(hosts: Vec<Arc<Host>>, fails_test: bool) -> Self {
-        let inner = Arc::new(Inner {
+    fn with_hosts(hosts: Vec<Arc<Scheduler>>, fails_test: bool) -> Self {
+        let inner = Arc::new(SystemInner {
             hosts,
             next_host: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
@@ -127,15 +129,15 @@ impl System {
             watches: DashMap::new(),
             dead_letters: DeadLetters::default(),
             directory: Directory::default(),
-            events: Events::default(),
+            events: EventBus::default(),
             policy: PolicyChain::default(),
             audit: AuditLog::default(),
             draining: AtomicBool::new(false),
-            down: AtomicBool::new(false),
+            is_shut_down: AtomicBool::new(false),
             settled: Notify::new(),
             threads: Mutex::new(None),
         });
-        let guard = Some(Arc::new(Guard {
+        let guard = Some(Arc::new(SystemGuard {
             inner: inner.clone(),
             fails_test,
         }));
@@ -145,12 +147,13 @@ impl System {
         }
     }
 
-    /// Spawns an agent. After a panic it ends, for nothing could make a fresh one: see [`System::spawn_with`].
+    /// Spawns an agent without a factory. It ends after a panic, as no fresh instance can be
+    /// created; see [`System::spawn_with`].
     pub fn spawn<A: Agent>(&self, agent: A) -> AgentRef {
         self.prepare(agent).spawn()
     }
 
-    /// Spawns an agent that `factory` makes, now and after each failure.
+    /// Spawns an agent created by `factory`, which is called again after each failure.
     pub fn spawn_with<A: Agent>(
         &self,
         factory: impl Fn() -> A + Send + Sync + 'static,
@@ -158,58 +161,60 @@ impl System {
         self.prepare_with(factory).spawn()
     }
 
-    /// As [`System::spawn`], with choices.
-    pub fn prepare<A: Agent>(&self, agent: A) -> Spawn<'_, A> {
-        Spawn::new(self, Some(agent), None)
+    /// Returns a builder for spawning `agent` with options.
+    pub fn prepare<A: Agent>(&self, agent: A) -> SpawnBuilder<'_, A> {
+        SpawnBuilder::new(self, Some(agent), None)
     }
 
-    /// As [`System::spawn_with`], with choices.
+    /// Returns a builder for spawning an agent created by `factory`, with options.
     pub fn prepare_with<A: Agent>(
         &self,
         factory: impl Fn() -> A + Send + Sync + 'static,
-    ) -> Spawn<'_, A> {
-        Spawn::new(self, None, Some(Arc::new(factory)))
+    ) -> SpawnBuilder<'_, A> {
+        SpawnBuilder::new(self, None, Some(Arc::new(factory)))
     }
 
-    /// Which agents exist and who may see them.
+    /// Returns the directory of agents by name.
     pub fn directory(&self) -> &Directory {
         &self.inner.directory
     }
 
-    /// What could not be delivered.
+    /// Returns the dead letters of this system.
     pub fn dead_letters(&self) -> &DeadLetters {
         &self.inner.dead_letters
     }
 
-    /// Streams of events by topic.
-    pub fn events(&self) -> &Events {
+    /// Returns the publish/subscribe bus of this system.
+    pub fn events(&self) -> &EventBus {
         &self.inner.events
     }
 
-    /// What every message that crosses a boundary passes.
+    /// Returns the policies for messages between agents of this system and peers.
     pub fn policy(&self) -> &PolicyChain {
         &self.inner.policy
     }
 
-    /// Where what must last is kept: in memory, unless [`System::keep_in`] said otherwise before the first use.
+    /// Returns the stores of this system: in-memory ones, unless [`System::set_store`] was called
+    /// before the first use.
     pub fn store(&self) -> &Store {
         self.inner.audit.store()
     }
 
-    /// Chooses the store, once: before the first agent, from the runtime that shall keep what the audit has waiting.
+    /// Sets the stores. Call it once, before the first agent is spawned, on the tokio runtime that
+    /// is to write queued audit entries.
     ///
     /// # Errors
-    /// Where one was chosen, or used, already.
-    pub fn keep_in(&self, store: Store) -> Result<(), StoreIsSet> {
-        self.inner.audit.keep_in(store)
+    /// [`StoreAlreadySet`] if stores have been set or used already.
+    pub fn set_store(&self, store: Store) -> Result<(), StoreAlreadySet> {
+        self.inner.audit.set_store(store)
     }
 
-    /// The way into the audit.
+    /// Returns the audit log of this system.
     pub fn audit(&self) -> &AuditLog {
         &self.inner.audit
     }
 
-    /// Every agent, as people see it, by id.
+    /// Returns the state of all agents, ordered by id.
     pub fn snapshot(&self) -> Vec<AgentSnapshot> {
         let mut agents: Vec<_> = self
             .inner
@@ -221,20 +226,22 @@ impl System {
         agents
     }
 
-    /// Stops accepting from outside, lets the agents work off what they have and send one another, until `limit`; then
-    /// ends what is left. What the audit has waiting is kept, within the same limit.
+    /// Shuts the system down. Rejects messages from outside, and lets agents finish queued messages
+    /// and those that they send one another. After the time `limit`, kills the remaining agents.
+    /// Stores the queued audit entries within the same limit.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         let deadline = Instant::now() + limit;
         self.inner.draining.store(true, SeqCst);
-        self.inner.each(|agent| agent.0.set_gate(Gate::AgentsOnly));
-        let quiet = tokio::time::timeout_at(deadline, self.inner.quiet())
+        self.inner
+            .for_each_agent(|agent| agent.0.set_gate(Gate::AgentsOnly));
+        let quiet = tokio::time::timeout_at(deadline, self.inner.wait_until_quiescent())
             .await
             .is_ok();
         let mut report = ShutdownReport {
             drained: 0,
             killed: 0,
         };
-        self.inner.each(|agent| {
+        self.inner.for_each_agent(|agent| {
             let busy = !quiet && agent.0.depth_and_activity().1;
             *(if busy {
                 &mut report.killed
@@ -247,10 +254,10 @@ impl System {
                 ExitReason::Stopped
             }));
         });
-        // An agent in the middle of a synchronous handler ends when that does.
-        let _ = tokio::time::timeout(KILL_WAIT, self.inner.empty()).await;
-        self.inner.take_down().await;
-        // A store that is away is waited for as long as agents would have been.
+        // A running synchronous handler delays the end of its agent.
+        let _ = tokio::time::timeout(KILL_TIMEOUT, self.inner.wait_until_empty()).await;
+        self.inner.stop_hosts().await;
+        // Waits for an unavailable store only within the same limit.
         let _ = tokio::time::timeout_at(deadline, self.inner.audit.flush()).await;
         report
     }
@@ -259,7 +266,7 @@ impl System {
         self.inner.draining.load(Relaxed)
     }
 
-    /// An agent came to rest while the system drains.
+    /// Notifies a shutdown in progress that an agent has become idle.
     pub(crate) fn note_settled(&self) {
         self.inner.settled.notify_waiters();
     }
@@ -274,7 +281,7 @@ impl System {
         }
     }
 
-    pub(crate) async fn ended_of(&self, target: &AgentRef) -> ExitReason {
+    pub(crate) async fn wait_for_exit(&self, target: &AgentRef) -> ExitReason {
         let (done, ended) = oneshot::channel();
         self.add_watcher(target, Watcher::Future(done));
         ended.await.unwrap_or(ExitReason::Killed)
@@ -284,7 +291,8 @@ impl System {
         let gone: Vec<Watcher> = {
             let mut watchers = self.inner.watches.entry(target.id()).or_default();
             watchers.push(watcher);
-            // Now and then those that care no more are let go, after the map's lock.
+            // Watchers that are gone are removed now and then, and dropped outside of the map's
+            // lock.
             match watchers.len().is_power_of_two() {
                 true => watchers
                     .extract_if(.., |watcher| watcher.is_gone())
@@ -293,28 +301,28 @@ impl System {
             }
         };
         drop(gone);
-        // It may have ended in between; then nobody else will tell.
+        // The agent may have ended in between; then no other code notifies this watcher.
         if let Some(why) = target.0.exit() {
-            self.inner.tell_watchers(target.id(), why);
+            self.inner.notify_watchers(target.id(), why);
         }
     }
 
-    pub(crate) fn ended(&self, id: AgentId, why: ExitReason) {
+    pub(crate) fn agent_ended(&self, id: AgentId, why: ExitReason) {
         let ended = self.inner.agents.remove(&id);
         self.inner.directory.forget(id);
-        self.inner.tell_watchers(id, why);
+        self.inner.notify_watchers(id, why);
         self.note_settled();
         drop(ended);
     }
 }
 
-impl Inner {
-    fn each(&self, f: impl FnMut(&AgentRef)) {
+impl SystemInner {
+    fn for_each_agent(&self, f: impl FnMut(&AgentRef)) {
         let agents: Vec<_> = self.agents.iter().map(|a| a.clone()).collect();
         agents.iter().for_each(f);
     }
 
-    fn tell_watchers(&self, id: AgentId, why: ExitReason) {
+    fn notify_watchers(&self, id: AgentId, why: ExitReason) {
         for watcher in self.watches.remove(&id).map(|(_, w)| w).unwrap_or_default() {
             match watcher {
                 Watcher::Agent(agent) => agent.control(Control::Terminated(id, why)),
@@ -323,15 +331,15 @@ impl Inner {
         }
     }
 
-    /// Ends when no agent has anything to do. One look isn't enough: while it goes from agent to agent, work may move behind
-    /// its back. Two looks that see the same counts saw the truth.
-    async fn quiet(&self) {
+    /// Completes when no agent has work. The agents are checked one after another, and work may
+    /// move to one that has been checked already. Therefore two passes have to see the same counts.
+    async fn wait_until_quiescent(&self) {
         let mut before = None;
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
             settled.as_mut().enable();
             let (mut active, mut handled) = (false, 0);
-            self.each(|agent| {
+            self.for_each_agent(|agent| {
                 active |= agent.0.depth_and_activity().1;
                 handled += agent.snapshot().handled;
             });
@@ -346,7 +354,7 @@ impl Inner {
         }
     }
 
-    async fn empty(&self) {
+    async fn wait_until_empty(&self) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
             settled.as_mut().enable();
@@ -357,32 +365,32 @@ impl Inner {
         }
     }
 
-    async fn take_down(&self) {
-        self.down.store(true, SeqCst);
+    async fn stop_hosts(&self) {
+        self.is_shut_down.store(true, SeqCst);
         self.hosts.iter().for_each(|host| host.stop());
         let threads = self.threads.lock().take();
         if let Some(threads) = threads {
-            // A synchronous handler that never returns keeps its thread: that can't be helped, and is no reason to wait.
-            if tokio::time::timeout(KILL_WAIT, threads.ended())
+            // A synchronous handler that never returns blocks its thread; don't wait for it.
+            if tokio::time::timeout(KILL_TIMEOUT, threads.stop_and_join())
                 .await
                 .is_err()
             {
-                log::error!("an agent blocks its thread, which is left to it");
+                log::error!("an agent blocks its thread: not waiting for it");
             }
         }
     }
 }
 
-impl Drop for Guard {
+impl Drop for SystemGuard {
     fn drop(&mut self) {
         let alive = self.inner.agents.len();
-        if self.inner.down.load(SeqCst) {
+        if self.inner.is_shut_down.load(SeqCst) {
             return;
         }
         self.inner
-            .each(|agent| agent.control(Control::Kill(ExitReason::Killed)));
+            .for_each_agent(|agent| agent.control(Control::Kill(ExitReason::Killed)));
         self.inner.hosts.iter().for_each(|host| host.stop());
-        // Its threads end with it, whatever the agents do.
+        // The threads stop with it, whatever the agents do.
         drop(self.inner.threads.lock().take());
         if alive == 0 || std::thread::panicking() {
             return;
@@ -394,19 +402,19 @@ impl Drop for Guard {
     }
 }
 
-/// Choices for a new agent.
+/// Builder for spawning an agent with options.
 #[must_use = "nothing is spawned until `spawn`"]
-pub struct Spawn<'a, A: Agent> {
+pub struct SpawnBuilder<'a, A: Agent> {
     system: &'a System,
     agent: Option<A>,
     factory: Option<Factory<A>>,
     label: Option<Arc<str>>,
-    profile: Option<Profile>,
+    profile: Option<AgentProfile>,
     arbiter: Option<usize>,
     supervisor: Option<Supervisor>,
 }
 
-impl<'a, A: Agent> Spawn<'a, A> {
+impl<'a, A: Agent> SpawnBuilder<'a, A> {
     pub(crate) fn new(system: &'a System, agent: Option<A>, factory: Option<Factory<A>>) -> Self {
         Self {
             system,
@@ -419,34 +427,35 @@ impl<'a, A: Agent> Spawn<'a, A> {
         }
     }
 
-    /// A name for people. For others to find it, see [`Directory::register`].
+    /// Sets the agent's name for display. To make the agent findable, see [`Directory::register`].
     pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Another profile than its type's.
-    pub fn profile(mut self, profile: Profile) -> Self {
+    /// Sets a profile in place of the type's default.
+    pub fn profile(mut self, profile: AgentProfile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// A certain arbiter, modulo their number; by default they take turns.
+    /// Sets the arbiter on which the agent runs, by index modulo the number of arbiters. By
+    /// default, arbiters get agents in turn.
     pub fn on(mut self, arbiter: usize) -> Self {
         self.arbiter = Some(arbiter);
         self
     }
 
-    /// Below this supervisor.
+    /// Puts the agent under a supervisor, which decides about its restarts.
     pub fn under(mut self, supervisor: &Supervisor) -> Self {
         self.supervisor = Some(supervisor.clone());
         self
     }
 
-    /// Spawns it. It starts soon, on its arbiter.
+    /// Spawns the agent and returns its handle. The agent starts asynchronously on its arbiter.
     pub fn spawn(self) -> AgentRef {
         let inner = &self.system.inner;
-        let kind = kind::<A>(inner);
+        let kind = agent_type::<A>(inner);
         let profile = self.profile.map_or_else(|| kind.profile.clone(), Arc::new);
         let at = self
             .arbiter
@@ -457,40 +466,40 @@ impl<'a, A: Agent> Spawn<'a, A> {
         if inner.draining.load(SeqCst) {
             mailbox.set_gate(Gate::AgentsOnly);
         }
-        let cell = Arc::new(Cell {
+        let cell = Arc::new(AgentCell {
             id: AgentId(inner.next_id.fetch_add(1, Relaxed)),
             label: self.label,
-            // For an agent to hold: it doesn't keep the system up.
+            // Held by the agent, so it must not keep the system alive.
             system: System {
                 inner: inner.clone(),
                 _guard: None,
             },
             host: host.clone(),
-            kind,
+            agent_type: kind,
             profile,
             factory: self.factory,
             supervisor: self.supervisor,
             mailbox,
-            stats: Stats::default(),
-            asides: OnceLock::new(),
+            stats: AgentStats::default(),
+            inline_handlers: OnceLock::new(),
         });
-        let body = Body::new(self.agent);
+        let body = AgentSlot::new(self.agent);
         let agent = AgentRef(cell.clone());
         if let Some(supervisor) = &cell.supervisor {
             supervisor.adopt(&agent);
         }
         inner.agents.insert(agent.id(), agent.clone());
-        host.run(Box::new(Runner { cell, body }));
+        host.run(Box::new(RunToken { cell, slot: body }));
         agent
     }
 }
 
-fn kind<A: Agent>(inner: &Inner) -> Arc<Kind<A>> {
+fn agent_type<A: Agent>(inner: &SystemInner) -> Arc<AgentType<A>> {
     let known = inner.kinds.get(&TypeId::of::<A>()).map(|kind| kind.clone());
-    if let Some(kind) = known.and_then(|kind| kind.downcast::<Kind<A>>().ok()) {
+    if let Some(kind) = known.and_then(|kind| kind.downcast::<AgentType<A>>().ok()) {
         return kind;
     }
-    let kind = Arc::new(Kind::<A>::new());
+    let kind = Arc::new(AgentType::<A>::new());
     inner.kinds.insert(TypeId::of::<A>(), kind.clone());
     kind
 }

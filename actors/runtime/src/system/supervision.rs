@@ -1,4 +1,4 @@
-//! Who decides what follows a failure.
+//! Supervision: restarts of failed agents, restart limits and backoff.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -8,20 +8,21 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::agent::AgentId;
-use crate::cell::{AnyCell, Control};
+use crate::agent_cell::{AnyAgentCell, Control};
 use crate::handle::AgentRef;
 use crate::sync::Mutex;
 
-/// How many restarts are borne: `restarts_max` in `within`. One more, and it is given up.
+/// Restart limit: at most `restarts_max` restarts within a time window. One more counts as a
+/// failure of the agent or group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Intensity {
-    /// Restarts borne in that time.
+pub struct RestartIntensity {
+    /// Maximum number of restarts within the window.
     pub restarts_max: u32,
-    /// The time that counts.
+    /// Length of the time window.
     pub within: Duration,
 }
 
-impl Default for Intensity {
+impl Default for RestartIntensity {
     fn default() -> Self {
         Self {
             restarts_max: 5,
@@ -30,14 +31,15 @@ impl Default for Intensity {
     }
 }
 
-/// How long to wait before a restart: doubled from one to the next, with jitter so that many don't come back at once.
+/// Delay before restarts. It doubles with each recent restart. Jitter spreads the restarts of many
+/// agents.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
-    /// Before the first restart.
+    /// Delay before the first restart.
     pub first: Duration,
-    /// Never longer than this.
+    /// Maximum delay.
     pub max: Duration,
-    /// Which share of the pause is random, from 0 to 1.
+    /// Maximum share of the delay that jitter takes off at random, from 0 to 1.
     pub jitter: f64,
 }
 
@@ -52,14 +54,15 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// No pause at all.
+    /// Backoff without any delay.
     pub const NONE: Self = Self {
         first: Duration::ZERO,
         max: Duration::ZERO,
         jitter: 0.0,
     };
 
-    /// The pause before restart number `nth`, from 0.
+    /// Returns the delay before restart number `nth`, counted from 0. The jitter shortens it at
+    /// random.
     pub fn pause(&self, nth: u32) -> Duration {
         let doubled = self
             .first
@@ -70,18 +73,18 @@ impl Backoff {
     }
 }
 
-/// Why an agent ended.
+/// Reason for which an agent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum ExitReason {
-    /// Someone stopped it, or it stopped itself.
+    /// Stopped on request, by itself or at an orderly shutdown.
     Stopped = 1,
-    /// It failed more often than is borne, or nothing could make a fresh one.
+    /// Failed more often than the restart limit allows, or has no factory.
     Failed,
-    /// A sibling failed more often than is borne, and its supervisor gave up on all.
+    /// Ended by its supervisor, because another agent of the group exceeded the restart limit.
     Escalated,
-    /// The system ended before it was done.
+    /// Killed, or the system shut down before the agent had finished.
     Killed,
 }
 
@@ -93,82 +96,92 @@ impl ExitReason {
     }
 }
 
-/// Which agents start afresh when one fails.
+/// Strategy of a supervisor for the other agents of its group when one fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
-    /// Only the one that failed.
+pub enum RestartStrategy {
+    /// Restart only the failed agent.
     OneForOne,
-    /// All of them: they depend on one another.
+    /// Restart all agents of the group, as they depend on one another.
     AllForOne,
 }
 
-pub(crate) enum Verdict {
+pub(crate) enum RestartDecision {
     Restart(Duration),
     End,
 }
 
-/// Recent restarts.
+/// Times of recent restarts, for the restart limit.
 #[derive(Debug, Default)]
-pub(crate) struct History(VecDeque<Instant>);
+pub(crate) struct RestartHistory(VecDeque<Instant>);
 
-impl History {
-    pub(crate) fn judge(&mut self, borne: Intensity, backoff: &Backoff) -> Verdict {
+impl RestartHistory {
+    pub(crate) fn decide(
+        &mut self,
+        intensity: RestartIntensity,
+        backoff: &Backoff,
+    ) -> RestartDecision {
         let now = Instant::now();
         while self
             .0
             .front()
-            .is_some_and(|then| now.duration_since(*then) > borne.within)
+            .is_some_and(|then| now.duration_since(*then) > intensity.within)
         {
             self.0.pop_front();
         }
         let recent = self.0.len() as u32;
-        if recent >= borne.restarts_max {
-            return Verdict::End;
+        if recent >= intensity.restarts_max {
+            return RestartDecision::End;
         }
         self.0.push_back(now);
-        Verdict::Restart(backoff.pause(recent))
+        RestartDecision::Restart(backoff.pause(recent))
     }
 }
 
-/// Watches over a group of agents, and of other supervisors: a node of the supervision tree.
+/// Supervisor of a group of agents and of other supervisors: a node of the supervision tree.
 ///
-/// A failure counts against the group's [`Intensity`]. When that is used up the supervisor itself has failed: its parent
-/// starts the whole group afresh, or fails in turn; without a parent the group ends.
+/// Failures count against the group's [`RestartIntensity`]. When that is exceeded, the supervisor
+/// itself fails: its parent restarts the whole group or fails in turn. Without a parent, the group
+/// ends.
 #[derive(Clone)]
-pub struct Supervisor(Arc<Node>);
+pub struct Supervisor(Arc<SupervisorNode>);
 
-struct Node {
-    strategy: Strategy,
-    borne: Intensity,
+struct SupervisorNode {
+    strategy: RestartStrategy,
+    intensity: RestartIntensity,
     backoff: Backoff,
     parent: Option<Supervisor>,
-    history: Mutex<History>,
-    agents: Mutex<Vec<Weak<dyn AnyCell>>>,
-    groups: Mutex<Vec<Weak<Node>>>,
+    history: Mutex<RestartHistory>,
+    agents: Mutex<Vec<Weak<dyn AnyAgentCell>>>,
+    groups: Mutex<Vec<Weak<SupervisorNode>>>,
 }
 
 impl Supervisor {
-    /// A supervisor without a parent.
-    pub fn new(strategy: Strategy, borne: Intensity, backoff: Backoff) -> Self {
-        Self::with_parent(strategy, borne, backoff, None)
+    /// Creates a supervisor without a parent.
+    pub fn new(strategy: RestartStrategy, intensity: RestartIntensity, backoff: Backoff) -> Self {
+        Self::with_parent(strategy, intensity, backoff, None)
     }
 
-    /// A supervisor below this one.
-    pub fn child(&self, strategy: Strategy, borne: Intensity, backoff: Backoff) -> Self {
-        let child = Self::with_parent(strategy, borne, backoff, Some(self.clone()));
+    /// Creates a supervisor whose parent is this one.
+    pub fn child(
+        &self,
+        strategy: RestartStrategy,
+        intensity: RestartIntensity,
+        backoff: Backoff,
+    ) -> Self {
+        let child = Self::with_parent(strategy, intensity, backoff, Some(self.clone()));
         self.0.groups.lock().push(Arc::downgrade(&child.0));
         child
     }
 
     fn with_parent(
-        strategy: Strategy,
-        borne: Intensity,
+        strategy: RestartStrategy,
+        intensity: RestartIntensity,
         backoff: Backoff,
         parent: Option<Supervisor>,
     ) -> Self {
-        Self(Arc::new(Node {
+        Self(Arc::new(SupervisorNode {
             strategy,
-            borne,
+            intensity,
             backoff,
             parent,
             history: Mutex::default(),
@@ -183,16 +196,22 @@ impl Supervisor {
         agents.push(Arc::downgrade(&agent.0));
     }
 
-    /// What becomes of `failed`; its siblings learn theirs by a control message.
-    pub(crate) fn judge(&self, failed: AgentId) -> Verdict {
-        self.judge_below(failed, None)
+    /// Returns the decision about the failed agent. Other agents of the group get theirs as a
+    /// control message.
+    pub(crate) fn decide(&self, failed: AgentId) -> RestartDecision {
+        self.decide_for_child(failed, None)
     }
 
-    /// The same, where the group `below` this one has failed with it.
-    fn judge_below(&self, failed: AgentId, below: Option<&Self>) -> Verdict {
-        let verdict = self.0.history.lock().judge(self.0.borne, &self.0.backoff);
-        if let Verdict::Restart(pause) = verdict {
-            let group = if self.0.strategy == Strategy::AllForOne {
+    /// Returns the decision about the failed agent. `below` is the child group that failed with the
+    /// agent, if any.
+    fn decide_for_child(&self, failed: AgentId, below: Option<&Self>) -> RestartDecision {
+        let verdict = self
+            .0
+            .history
+            .lock()
+            .decide(self.0.intensity, &self.0.backoff);
+        if let RestartDecision::Restart(pause) = verdict {
+            let group = if self.0.strategy == RestartStrategy::AllForOne {
                 Some(self)
             } else {
                 below
@@ -202,37 +221,35 @@ impl Supervisor {
             }
             return verdict;
         }
-        let verdict = self
-            .0
-            .parent
-            .as_ref()
-            .map_or(verdict, |parent| parent.judge_below(failed, Some(self)));
-        if let Verdict::End = verdict {
+        let verdict = self.0.parent.as_ref().map_or(verdict, |parent| {
+            parent.decide_for_child(failed, Some(self))
+        });
+        if let RestartDecision::End = verdict {
             self.end_all(failed);
         }
         verdict
     }
 
-    fn restart_all(&self, but: AgentId, pause: Duration) {
+    fn restart_all(&self, except: AgentId, pause: Duration) {
         let mut history = self.0.history.lock();
-        // A group that its parent starts afresh starts counting afresh.
-        if history.0.len() as u32 >= self.0.borne.restarts_max && self.0.parent.is_some() {
+        // A group restarted by its parent starts counting again.
+        if history.0.len() as u32 >= self.0.intensity.restarts_max && self.0.parent.is_some() {
             history.0.clear();
         }
         drop(history);
-        self.tell_others(but, &|| Control::Restart(pause));
+        self.control_others(except, &|| Control::Restart(pause));
         for group in self.groups() {
-            *group.0.history.lock() = History::default();
+            *group.0.history.lock() = RestartHistory::default();
         }
     }
 
-    fn end_all(&self, but: AgentId) {
-        callboard_message::log::error!("a supervisor gives up: more restarts than it bears");
-        self.tell_others(but, &|| Control::Kill(ExitReason::Escalated));
+    fn end_all(&self, except: AgentId) {
+        callboard_message::log::error!("supervisor gives up: restart limit reached");
+        self.control_others(except, &|| Control::Kill(ExitReason::Escalated));
     }
 
-    /// Tells every other agent of this group and of the groups below.
-    fn tell_others(&self, but: AgentId, control: &dyn Fn() -> Control) {
+    /// Sends a control message to every agent of this group and of the groups below it, except one.
+    fn control_others(&self, except: AgentId, control: &dyn Fn() -> Control) {
         let agents: Vec<_> = self
             .0
             .agents
@@ -242,11 +259,11 @@ impl Supervisor {
             .collect();
         agents
             .iter()
-            .filter(|agent| agent.id() != but)
+            .filter(|agent| agent.id() != except)
             .for_each(|agent| agent.control(control()));
         self.groups()
             .iter()
-            .for_each(|group| group.tell_others(but, control));
+            .for_each(|group| group.control_others(except, control));
     }
 
     fn groups(&self) -> Vec<Supervisor> {

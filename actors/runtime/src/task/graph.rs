@@ -1,4 +1,5 @@
-//! Tasks about to be kept, with those that are there: who waits for whom. A task waits for what it needs, and for its parts.
+//! Dependency graph of tasks, checked before new ones are stored. A task waits for the tasks it
+//! needs and for its children.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,22 +8,25 @@ use callboard_message::TaskState;
 use super::{NewTask, TASK_DEPTH_MAX, TaskError, TaskId, TaskResult};
 use crate::journal::JournalError;
 
-/// What is there already of a graph that new tasks become a part of.
+/// Part of the stored task graph that is needed to check new tasks.
 #[derive(Debug, Default)]
 pub struct TaskGraph {
-    /// Those that new ones name.
+    /// States of the stored tasks to which new tasks refer, as a need or a parent.
     pub states: HashMap<TaskId, TaskState>,
-    /// Who waits for whom, as far as it may lead back to a new one.
-    pub waits: HashMap<TaskId, Vec<TaskId>>,
-    /// How deep a parent is itself: 0 where it is nobody's part.
+    /// Needs of stored tasks: the tasks that each one waits for. Only those that may lead to a new
+    /// task.
+    pub waits_for: HashMap<TaskId, Vec<TaskId>>,
+    /// Nesting depth of each stored parent of a new task; 0 for a root.
     pub depths: HashMap<TaskId, usize>,
 }
 
 impl TaskGraph {
-    /// Refuses tasks that could never run, or never end.
+    /// Checks that every new task can start and end.
     ///
     /// # Errors
-    /// [`TaskError::UnknownNeed`], [`TaskError::HasEnded`], [`TaskError::Cycle`], or [`JournalError::Invalid`].
+    /// [`TaskError::UnknownNeed`] for a reference to an unknown task, [`TaskError::HasEnded`] for a
+    /// parent that has ended, [`TaskError::Cycle`], or [`JournalError::Invalid`] for a nesting
+    /// deeper than [`TASK_DEPTH_MAX`].
     pub fn check(&self, new: &[NewTask]) -> TaskResult<()> {
         let by_id: HashMap<_, _> = new.iter().map(|task| (&task.id, task)).collect();
         for task in new {
@@ -40,8 +44,8 @@ impl TaskGraph {
                 return Err(TaskError::HasEnded(*state));
             }
         }
-        self.check_circles(new)?;
-        // In a circle of parents the walk up would have no end.
+        self.check_cycles(new)?;
+        // Cycles of parents have been excluded, so the walk up ends.
         for task in new {
             let (mut depth, mut at) = (0, task.parent.as_ref());
             while let Some(parent) = at {
@@ -52,16 +56,16 @@ impl TaskGraph {
                 }
             }
             if depth > TASK_DEPTH_MAX {
-                return Err(JournalError::Invalid("parts of parts go too deep").into());
+                return Err(JournalError::Invalid("tasks are nested too deeply").into());
             }
         }
         Ok(())
     }
 
-    /// Takes off those that wait for nobody, until none is left (Kahn).
-    fn check_circles(&self, new: &[NewTask]) -> TaskResult<()> {
+    /// Checks that the dependencies have no cycle (Kahn's algorithm).
+    fn check_cycles(&self, new: &[NewTask]) -> TaskResult<()> {
         let mut waits: HashMap<&TaskId, HashSet<&TaskId>> = HashMap::new();
-        for (task, others) in &self.waits {
+        for (task, others) in &self.waits_for {
             waits.entry(task).or_default().extend(others);
         }
         for task in new {
@@ -104,14 +108,12 @@ impl TaskGraph {
     }
 }
 
-/// Steps in an order in which each stands after those that it needs; otherwise they stay in theirs.
+/// Sorts steps so that each comes after the steps it needs. Apart from that, steps keep their
+/// order. `needs(a, b)` returns true if `a` needs `b`.
 ///
 /// # Errors
-/// The first that would have to wait for itself. What isn't among them is waited for by nobody.
-pub fn in_dependency_order<T>(
-    mut left: Vec<T>,
-    needs: impl Fn(&T, &T) -> bool,
-) -> Result<Vec<T>, T> {
+/// The first step that is part of a cycle or depends on one.
+pub fn topological_order<T>(mut left: Vec<T>, needs: impl Fn(&T, &T) -> bool) -> Result<Vec<T>, T> {
     let mut sorted = Vec::with_capacity(left.len());
     while !left.is_empty() {
         let free = left
@@ -140,7 +142,8 @@ mod tests {
             .collect()
     }
 
-    /// A task, its parent (or `-`) and its needs, each a letter: `ap` is part of p, `a-xy` needs x and y.
+    /// Parses a task, its parent (or `-`) and its needs, each one letter: `ap` is a child of p,
+    /// `a-xy` needs x and y.
     fn task(told: &str) -> NewTask {
         let (id, rest) = told.split_at(1);
         let (parent, needs) = rest.split_at(1.min(rest.len()));
@@ -156,15 +159,15 @@ mod tests {
         known.check(&told.iter().map(|told| task(told)).collect::<Vec<_>>())
     }
 
-    /// Goal: tasks that could never end are refused, others aren't. Method: circles of needs, parents, both, also over tasks
-    /// that are there and over a part of one; a diamond.
+    /// Goal: tasks that could never end are rejected, others aren't. Method: cycles of needs, of
+    /// parents and of both, also through stored tasks and children; a diamond.
     #[test]
     fn circles() {
         let states = ids("pxce")
             .into_iter()
             .map(|id| (id, TaskState::Working))
             .collect();
-        // e waits for its part c, that for p; x waits for p.
+        // e waits for its child c, which waits for p; x waits for p.
         let waits = [("e", "c"), ("c", "p"), ("x", "p"), ("p", "")];
         let waits = waits
             .map(|(task, others)| (ids(task).remove(0), ids(others)))
@@ -172,7 +175,7 @@ mod tests {
             .collect();
         let known = TaskGraph {
             states,
-            waits,
+            waits_for: waits,
             depths: HashMap::new(),
         };
         for circle in [
@@ -197,7 +200,8 @@ mod tests {
         }
     }
 
-    /// Goal: what isn't there, has ended or is too deep is refused, at one more. Method: one of each.
+    /// Goal: references to unknown or ended tasks and too deep nesting are rejected, at one past
+    /// the limit. Method: one of each.
     #[test]
     fn bounds() {
         let mut known = TaskGraph::default();

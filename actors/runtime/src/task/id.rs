@@ -1,4 +1,4 @@
-//! Which task, and whose.
+//! Identity of tasks and their owners.
 
 use callboard_message::{Principal, PrincipalKind};
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use uuid::Uuid;
 
 use crate::journal::{JournalError, JournalResult};
 
-/// Longest id of a task, in bytes.
+/// Maximum length of a task id, in bytes.
 const TASK_ID_BYTES_MAX: usize = 128;
-/// Longest idempotency key of a task, in bytes.
+/// Maximum length of a task's idempotency key, in bytes.
 pub(crate) const TASK_KEY_BYTES_MAX: usize = 128;
 
-/// A task's name: random, or what a protocol's client chose.
+/// Id of a task: random, or chosen by the client of a protocol.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
 )]
@@ -19,15 +19,16 @@ pub(crate) const TASK_KEY_BYTES_MAX: usize = 128;
 pub struct TaskId(String);
 
 impl TaskId {
-    /// A new one, which can't be guessed (UUID version 4, RFC 9562).
-    pub fn fresh() -> Self {
+    /// Generates a random id that can't be guessed (UUID version 4, RFC 9562).
+    pub fn generate() -> Self {
         Self(Uuid::new_v4().to_string())
     }
 
-    /// One that somebody chose.
+    /// Creates a task id from text that a client chose.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`] where it is empty, longer than `TASK_ID_BYTES_MAX` or has a control character.
+    /// [`JournalError::Invalid`] if it is empty, longer than 128 bytes or contains a control
+    /// character.
     pub fn new(id: impl Into<String>) -> JournalResult<Self> {
         let id = id.into();
         if id.is_empty() || id.len() > TASK_ID_BYTES_MAX || id.chars().any(char::is_control) {
@@ -38,13 +39,13 @@ impl TaskId {
         Ok(Self(id))
     }
 
-    /// The id.
+    /// Returns the id as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Whose a task is: to anybody else it doesn't exist.
+/// Owner of a task. Other principals can't see the task.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
 )]
@@ -52,21 +53,24 @@ impl TaskId {
 pub struct TaskOwner(String);
 
 impl TaskOwner {
-    /// The principal; where that is nobody in particular, its `session` (unique over runs: `{run}:{session}`), as far as it
-    /// has one. (Without one the task's id, which can't be guessed, is all that keeps strangers away.)
-    pub fn of(principal: &Principal, session: Option<&str>) -> Self {
+    /// Returns the owner for tasks of a principal.
+    ///
+    /// For an anonymous principal, that is its `session` if there is one, given as
+    /// `{run}:{session}` to be unique across runs. (Without a session, only the unguessable task id
+    /// protects the task.)
+    pub fn from_principal(principal: &Principal, session: Option<&str>) -> Self {
         match session.filter(|_| principal.kind == PrincipalKind::Anonymous) {
             Some(session) => Self(["session:", session].concat()),
             None => Self([principal.kind.as_str(), ":", &principal.id].concat()),
         }
     }
 
-    /// An owner as [`TaskOwner::as_str`] tells it, for those who look for its tasks.
-    pub fn named(owner: impl Into<String>) -> Self {
+    /// Creates an owner from the text that [`TaskOwner::as_str`] returns, for searches.
+    pub fn from_text(owner: impl Into<String>) -> Self {
         Self(owner.into())
     }
 
-    /// For example `api_key:alice`.
+    /// Returns the owner as text, for example `api_key:alice`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! Tasks in memory: they end with the process.
+//! In-memory task store; lasts as long as the process.
 
-mod begin;
-mod kept;
+mod create;
 mod slot;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -13,70 +13,77 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{
-    Begun, By, Claim, Claimed, Lease, NewTask, Released, Task, TaskEvent, TaskFilter, TaskId,
-    TaskPage, TaskResult, TaskStep, Tasks,
+    ClaimRequest, ClaimedTask, CreateOutcome, Lease, NewTask, ReleaseReason, Task, TaskActor,
+    TaskEvent, TaskFilter, TaskId, TaskPage, TaskResult, TaskStep, TaskStore,
 };
 use crate::journal::JournalResult;
 use crate::sync::{Mutex, MutexGuard};
-use kept::Kept;
+use table::TaskTable;
 
-/// Tasks that [`MemoryTasks`] holds, by default.
+/// Default maximum number of tasks in a [`MemoryTaskStore`].
 const MEMORY_TASKS_MAX_DEFAULT: usize = 10_000;
-/// Its name in leases: it is nobody's but this process's.
-const WORKER: &str = "memory#1";
+/// Worker id in leases of the in-memory store. There is one only, as no other process uses the
+/// store.
+const WORKER_ID: &str = "memory#1";
 
-/// Tasks that last as long as the process.
-pub struct MemoryTasks {
-    kept: Mutex<Kept>,
+/// In-memory task store; tasks last as long as the process.
+pub struct MemoryTaskStore {
+    table: Mutex<TaskTable>,
     changes: watch::Sender<u64>,
 }
 
-impl Default for MemoryTasks {
+impl Default for MemoryTaskStore {
     fn default() -> Self {
         Self::with_capacity(MEMORY_TASKS_MAX_DEFAULT)
     }
 }
 
-impl MemoryTasks {
-    /// Tasks, at most `tasks_max` of them; then [`JournalError::Full`], as long as none has ended and expired.
+impl MemoryTaskStore {
+    /// Creates a store for `tasks_max` tasks. Beyond that, creating fails with
+    /// [`JournalError::Full`](crate::JournalError::Full) until ended tasks have expired.
     pub fn with_capacity(tasks_max: usize) -> Self {
         Self {
-            kept: Mutex::new(Kept::new(tasks_max)),
+            table: Mutex::new(TaskTable::new(tasks_max)),
             changes: watch::Sender::new(0),
         }
     }
 
-    /// The tasks, as of now.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        let mut kept = self.kept.lock();
-        kept.now = kept.now.max(SystemTime::now());
-        kept
+    /// Locks the task table and sets its clock to the current time.
+    fn lock_table(&self) -> MutexGuard<'_, TaskTable> {
+        let mut table = self.table.lock();
+        table.now = table.now.max(SystemTime::now());
+        table
     }
 
-    /// Does something with the tasks, and tells who follows.
-    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
-        let done = change(&mut self.kept());
+    /// Modifies the task table by `change` and notifies readers that wait for changes.
+    fn modify<T>(&self, change: impl FnOnce(&mut TaskTable) -> T) -> T {
+        let done = change(&mut self.lock_table());
         self.changes.send_modify(|number| *number += 1);
         done
     }
 }
 
 #[async_trait]
-impl Tasks for MemoryTasks {
-    async fn begin(&self, new: NewTask) -> TaskResult<Begun> {
-        self.change(|kept| kept.begin(new, WORKER))
+impl TaskStore for MemoryTaskStore {
+    async fn create(&self, new: NewTask) -> TaskResult<CreateOutcome> {
+        self.modify(|table| table.create(new, WORKER_ID))
     }
 
-    async fn begin_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
-        self.change(|kept| kept.begin_all(new))
+    async fn create_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
+        self.modify(|table| table.create_all(new))
     }
 
-    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
-        self.change(|kept| kept.step(id, by, steps))
+    async fn apply(
+        &self,
+        id: &TaskId,
+        by: TaskActor<'_>,
+        steps: Vec<TaskStep>,
+    ) -> TaskResult<Arc<Task>> {
+        self.modify(|table| table.apply(id, by, steps))
     }
 
     async fn get(&self, id: &TaskId) -> JournalResult<Option<Arc<Task>>> {
-        Ok(self.kept.lock().get(id))
+        Ok(self.table.lock().get(id))
     }
 
     async fn list(
@@ -85,7 +92,7 @@ impl Tasks for MemoryTasks {
         after: u64,
         tasks_max: usize,
     ) -> JournalResult<TaskPage> {
-        Ok(self.kept.lock().list(&filter, after, tasks_max))
+        Ok(self.table.lock().list(&filter, after, tasks_max))
     }
 
     async fn events(
@@ -94,11 +101,11 @@ impl Tasks for MemoryTasks {
         after: u64,
         events_max: usize,
     ) -> JournalResult<Vec<TaskEvent>> {
-        Ok(self.kept.lock().events(id, after, events_max))
+        Ok(self.table.lock().events(id, after, events_max))
     }
 
-    async fn claim(&self, claim: Claim) -> JournalResult<Vec<Claimed>> {
-        let (claimed, is_news) = self.kept().claim(&claim);
+    async fn claim(&self, claim: ClaimRequest) -> JournalResult<Vec<ClaimedTask>> {
+        let (claimed, is_news) = self.lock_table().claim(&claim);
         if is_news {
             self.changes.send_modify(|number| *number += 1);
         }
@@ -106,32 +113,32 @@ impl Tasks for MemoryTasks {
     }
 
     async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64> {
-        Ok(self.kept().renew(by, lease))
+        Ok(self.lock_table().renew(by, lease))
     }
 
-    async fn release(&self, lease: &Lease, why: Released) -> JournalResult<()> {
-        self.change(|kept| kept.release(lease, why));
+    async fn release(&self, lease: &Lease, why: ReleaseReason) -> JournalResult<()> {
+        self.modify(|table| table.release(lease, why));
         Ok(())
     }
 
-    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> TaskResult<Arc<Task>> {
-        self.change(|kept| kept.want_cancel(id, by))
+    async fn request_cancel(&self, id: &TaskId, by: TaskActor<'_>) -> TaskResult<Arc<Task>> {
+        self.modify(|table| table.request_cancel(id, by))
     }
 
-    async fn forget(&self, id: &TaskId) -> JournalResult<()> {
-        self.change(|kept| kept.forget(id));
+    async fn delete(&self, id: &TaskId) -> JournalResult<()> {
+        self.modify(|table| table.delete(id));
         Ok(())
     }
 
-    async fn cancels(&self, by: &str) -> JournalResult<Vec<TaskId>> {
-        Ok(self.kept.lock().cancels(by))
+    async fn cancel_requests(&self, by: &str) -> JournalResult<Vec<TaskId>> {
+        Ok(self.table.lock().cancel_requests(by))
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    fn worker(&self) -> &str {
-        WORKER
+    fn worker_id(&self) -> &str {
+        WORKER_ID
     }
 }

@@ -1,10 +1,10 @@
-//! Tasks: work that outlives the request that asked for it, and the process that did it.
+//! Tasks: work that outlives the request that started it and the process that runs it.
 
 mod graph;
 mod id;
-pub mod live;
 mod memory;
 mod record;
+pub mod running;
 mod step;
 
 use std::collections::VecDeque;
@@ -18,90 +18,93 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 pub use callboard_message::OnRestart;
-pub use graph::{TaskGraph, in_dependency_order};
+pub use graph::{TaskGraph, topological_order};
 pub use id::{TaskId, TaskOwner};
-pub use memory::MemoryTasks;
+pub use memory::MemoryTaskStore;
 pub use record::{LeaseView, NewTask, OpenQuestion, Task, TaskOutcome};
-pub use step::{CANCELLED_WHY, TaskEvent, TaskStep};
+pub use step::{CANCEL_REASON_DEFAULT, TaskEvent, TaskStep};
 
 use crate::journal::{JournalError, JournalResult};
 
-/// Most tasks that [`Tasks::begin_all`] takes at once.
-pub const TASKS_AT_ONCE_MAX: usize = 64;
-/// Most tasks that one needs.
+/// Maximum number of tasks in one [`TaskStore::create_all`].
+pub const TASK_BATCH_MAX: usize = 64;
+/// Maximum number of tasks that one task may need ([`NewTask::needs`]).
 const TASK_NEEDS_MAX: usize = 64;
-/// How deep parts of parts go.
+/// Maximum nesting depth of child tasks.
 pub const TASK_DEPTH_MAX: usize = 8;
-/// Most events of a task, by default; its end always fits.
+/// Default maximum number of events of a task. The final event always fits.
 const TASK_EVENTS_MAX_DEFAULT: u64 = 10_000;
-/// After so many events what a task says ([`TaskStep::Said`]) is left out.
-const TASK_SAID_EVENTS_MAX: u64 = 9_000;
-/// Largest bodies of a task, together, in bytes, by default.
+/// Number of events of a task after which further status messages ([`TaskStep::Said`]) are dropped.
+const TASK_STATUS_EVENTS_MAX: u64 = 9_000;
+/// Default maximum total size of a task's bodies (request, history, artifacts, outcome), in bytes.
 pub const TASK_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
-/// How long a worker has a task unless it renews its lease.
+/// Duration of a worker's lease on a task. The worker has to renew it before.
 pub const TASK_LEASE: Duration = Duration::from_secs(30);
-/// How often a worker renews its leases.
-pub(crate) const TASK_RENEW_EVERY: Duration = Duration::from_secs(10);
-/// How often a worker asks which of its tasks somebody wants ended.
-pub(crate) const TASK_CANCELS_EVERY: Duration = Duration::from_millis(500);
+/// Interval at which a worker renews its leases.
+pub(crate) const TASK_RENEW_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval at which a worker polls for cancellation requests.
+pub(crate) const TASK_CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Who takes a step.
+/// Actor that changes a task. It determines which steps are allowed.
 #[derive(Debug, Clone, Copy)]
-pub enum By<'a> {
-    /// Whoever works on it. Refused with [`TaskError::LostLease`] once another does.
+pub enum TaskActor<'a> {
+    /// Worker with a lease. Rejected with [`TaskError::LostLease`] once another worker has claimed
+    /// the task.
     Worker(&'a Lease),
-    /// Whose it is: may answer and cancel. To another the task doesn't exist.
+    /// Owner of the task. May answer questions and cancel the task. A principal that isn't the
+    /// owner gets [`TaskError::NotFound`].
     Owner(&'a TaskOwner),
-    /// Whoever runs this node: may answer and cancel.
+    /// Operator of this node; may answer questions and cancel any task.
     Operator,
 }
 
-/// A worker's right to a task's steps.
+/// Lease: a worker's exclusive right to change a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Which task.
+    /// Id of the task.
     pub task: TaskId,
-    /// Whose right it is: [`Tasks::worker`].
-    pub by: String,
-    /// Grows each time that somebody takes the task.
+    /// Id of the worker, from [`TaskStore::worker_id`].
+    pub worker: String,
+    /// Fencing token: number of the task's leases so far. A worker with a smaller number is
+    /// rejected.
     pub epoch: u64,
 }
 
-/// A wish for work.
+/// Request of a worker for tasks to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// Of which scope.
+pub struct ClaimRequest {
+    /// Scope of the tasks to claim.
     pub scope: String,
-    /// Whose work it will be: [`Tasks::worker`].
-    pub by: String,
-    /// At most so many.
+    /// Id of the worker, from [`TaskStore::worker_id`].
+    pub worker: String,
+    /// Maximum number of tasks to claim.
     pub tasks_max: usize,
-    /// For how long, unless renewed.
+    /// Duration of the leases. The worker has to renew them before.
     pub lease: Duration,
 }
 
-/// Which tasks. What is `None` leaves all.
+/// Filter for tasks. Criteria that are `None` or empty match everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TaskFilter {
-    /// Of this scope.
+    /// Scope of the task.
     pub scope: Option<String>,
-    /// Of this owner.
+    /// Owner of the task.
     pub owner: Option<TaskOwner>,
-    /// Of this agent.
+    /// Name of the agent that runs the task.
     pub agent: Option<String>,
-    /// Asked by this message.
+    /// Name of the message that started the task.
     pub message: Option<String>,
-    /// Parts of this task.
+    /// Id of the parent task.
     pub parent: Option<TaskId>,
-    /// In one of these states; none: in any.
+    /// Accepted states; empty for all.
     pub states: Vec<TaskState>,
-    /// Whose last step was at that time, or later.
+    /// Time of the latest step of the task: at this time or later.
     pub since: Option<SystemTime>,
 }
 
 impl TaskFilter {
-    /// Whether it leaves `task`.
-    pub fn leaves(&self, task: &Task) -> bool {
+    /// Returns true if `task` meets all criteria.
+    pub fn matches(&self, task: &Task) -> bool {
         fn is<T: PartialEq>(wanted: &Option<T>, has: &T) -> bool {
             wanted.as_ref().is_none_or(|wanted| wanted == has)
         }
@@ -115,61 +118,84 @@ impl TaskFilter {
     }
 }
 
-/// What [`Tasks::begin`] came to.
+/// Result of [`TaskStore::create`].
 #[derive(Debug, Clone)]
-pub enum Begun {
-    /// It works, and whoever began it is its worker, for [`TASK_LEASE`] at first.
-    New(Arc<Task>, Lease),
-    /// Its key was there: this is that task, as it is now.
-    Again(Arc<Task>),
+pub enum CreateOutcome {
+    /// The task was created and started. The caller is its worker and has this lease for
+    /// [`TASK_LEASE`].
+    Created(Arc<Task>, Lease),
+    /// A task with the same idempotency key or id exists. Holds its current state.
+    Existing(Arc<Task>),
 }
 
-/// Tasks in order, and whether there are more.
+/// Page of tasks in the order of their numbers, and true if there are more.
 pub type TaskPage = (Vec<Arc<Task>>, bool);
 
-/// A task that a worker took, and its right to it.
-pub type Claimed = (Arc<Task>, Lease);
+/// Claimed task with its lease.
+pub type ClaimedTask = (Arc<Task>, Lease);
 
-/// Why a worker lets go of a task.
+/// Reason for which a worker releases a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Released {
-    /// There is nothing to do now: its parts have to end, or somebody else shall go on. It is nobody's work then.
-    Waits,
-    /// In the midst of it: [`OnRestart`] decides when somebody takes it again ([`Task::recovery`]).
+pub enum ReleaseReason {
+    /// The task can't continue now: it waits for other tasks, or for another worker. The lease is
+    /// removed.
+    Waiting,
+    /// The work was interrupted. The task's [`OnRestart`] decides what happens when it is claimed
+    /// again ([`Task::recovery_steps`]).
     Interrupted,
 }
 
-/// Where tasks are kept. What a future answers is kept when it ends, as the implementation says; dropped before, it may be.
+/// Store of tasks. A change is made once the method returns, and is durable as far as the
+/// implementation provides it. If the method's future is dropped earlier, the change may or may not
+/// be made.
 #[async_trait]
-pub trait Tasks: Send + Sync + 'static {
-    /// Keeps a task and makes it work ([`TaskStep::Start`] is its first event), leased to [`Tasks::worker`]. Where its key is
-    /// there, or its id with the same owner and request, the answer is that task.
+pub trait TaskStore: Send + Sync + 'static {
+    /// Stores a task and starts it, leased to [`TaskStore::worker_id`]. [`TaskStep::Start`] is its
+    /// first event. If a task with the same idempotency key exists, or one with the same id, owner
+    /// and request, that task is returned instead.
     ///
-    /// With needs that have not completed it is submitted instead and nobody's work; the lease then is of no use.
-    ///
-    /// # Errors
-    /// [`TaskError::KeyReused`], [`TaskError::TooMany`], [`TaskError::TooLarge`], [`TaskError::UnknownNeed`], or the store's.
-    async fn begin(&self, new: NewTask) -> TaskResult<Begun>;
-
-    /// Keeps tasks that may be parts of one another and need one another, at most [`TASKS_AT_ONCE_MAX`], all or none. They
-    /// are submitted and nobody's work. One whose key is there is that task, as it is now.
+    /// A task whose needs haven't all completed isn't started and gets no worker. The returned
+    /// lease is void then.
     ///
     /// # Errors
-    /// As [`Tasks::begin`]; [`TaskError::Cycle`].
-    async fn begin_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>>;
+    /// [`TaskError::KeyReused`], [`TaskError::TooMany`], [`TaskError::TooLarge`],
+    /// [`TaskError::UnknownNeed`], or the store's error.
+    async fn create(&self, new: NewTask) -> TaskResult<CreateOutcome>;
 
-    /// Takes steps ([`Task::take`]), all or none. At an end, together with it: tasks that need this one go on, or are cancelled
-    /// where it didn't complete; its parent has a part less to wait for.
+    /// Stores up to [`TASK_BATCH_MAX`] tasks, all or none. They may be children and needs of one
+    /// another. They aren't started and get no worker. For a task whose idempotency key is known,
+    /// the existing task is returned.
     ///
     /// # Errors
-    /// [`TaskError::NotFound`]; [`TaskError::LostLease`]; as [`Task::step`]; [`TaskError::Illegal`] where others than the
-    /// worker want more than to answer and to cancel; [`TaskError::TooLarge`]; or the store's.
-    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>>;
+    /// Those of [`TaskStore::create`], and [`TaskError::Cycle`].
+    async fn create_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>>;
 
-    /// A task as it is now.
+    /// Applies steps to a task, all or none, and returns the task afterwards.
+    ///
+    /// The end of a task affects others. Those that need it become ready if it completed, and are
+    /// cancelled otherwise. Its parent has one open child less.
+    ///
+    /// # Errors
+    /// - [`TaskError::NotFound`]
+    /// - [`TaskError::LostLease`]
+    /// - [`TaskError::Illegal`] for a step that the state or the actor doesn't allow (actors other
+    ///   than the worker may only answer and cancel)
+    /// - [`TaskError::HasEnded`]
+    /// - [`TaskError::TooLarge`]
+    /// - [`TaskError::TooManyEvents`]
+    /// - the store's error
+    async fn apply(
+        &self,
+        id: &TaskId,
+        by: TaskActor<'_>,
+        steps: Vec<TaskStep>,
+    ) -> TaskResult<Arc<Task>>;
+
+    /// Returns the current state of a task; `None` if there is no such task.
     async fn get(&self, id: &TaskId) -> JournalResult<Option<Arc<Task>>>;
 
-    /// The first `tasks_max` tasks that `filter` leaves whose number is over `after`, in order, and whether there are more.
+    /// Returns up to `tasks_max` tasks that match `filter` and have a number above `after`, in
+    /// order of number. Also returns true if there are more.
     async fn list(
         &self,
         filter: TaskFilter,
@@ -177,7 +203,8 @@ pub trait Tasks: Send + Sync + 'static {
         tasks_max: usize,
     ) -> JournalResult<TaskPage>;
 
-    /// The first `events_max` events of a task whose number is over `after`, in order; none where there is no such task.
+    /// Returns up to `events_max` events of a task with a number above `after`, in order; empty if
+    /// there is no such task.
     async fn events(
         &self,
         id: &TaskId,
@@ -185,95 +212,102 @@ pub trait Tasks: Send + Sync + 'static {
         events_max: usize,
     ) -> JournalResult<Vec<TaskEvent>>;
 
-    /// Takes work, oldest first: of tasks that are ready ([`Task::is_ready`]). One that still has a lease (run out: its worker
-    /// was interrupted), or that somebody wants ended, takes the steps of [`Task::recovery`] first.
-    async fn claim(&self, claim: Claim) -> JournalResult<Vec<Claimed>>;
+    /// Claims tasks that are ready ([`Task::is_ready`]), oldest first. The steps of
+    /// [`Task::recovery_steps`] are applied first to a task with an expired lease or a cancellation
+    /// request.
+    async fn claim(&self, claim: ClaimRequest) -> JournalResult<Vec<ClaimedTask>>;
 
-    /// Renews every lease of `by`, as far as nobody else has the task by now, and answers how many those are.
+    /// Renews all leases of the worker `by` that no other worker has taken over. Each lasts for
+    /// `lease` from now. Returns their number.
     async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64>;
 
-    /// Lets go of a task; nothing where another has it by now, or it has ended.
-    async fn release(&self, lease: &Lease, why: Released) -> JournalResult<()>;
+    /// Releases a task that the worker with this lease doesn't continue. Does nothing if another
+    /// worker has claimed the task, or the task has ended.
+    async fn release(&self, lease: &Lease, why: ReleaseReason) -> JournalResult<()>;
 
-    /// Wants a task ended, and its parts: those that are nobody's work end at once, the workers of others are told by
-    /// [`Tasks::cancels`].
+    /// Requests the cancellation of a task and its children. Tasks without a worker end at once.
+    /// The worker of any other task learns of the request by [`TaskStore::cancel_requests`].
     ///
     /// # Errors
-    /// [`TaskError::NotFound`], [`TaskError::HasEnded`], or the store's.
-    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> TaskResult<Arc<Task>>;
+    /// [`TaskError::NotFound`], [`TaskError::HasEnded`], or the store's error.
+    async fn request_cancel(&self, id: &TaskId, by: TaskActor<'_>) -> TaskResult<Arc<Task>>;
 
-    /// Forgets a task with its events; nothing where it isn't there. One that runs is cancelled by it.
-    async fn forget(&self, id: &TaskId) -> JournalResult<()>;
+    /// Deletes a task with its events. An open task is cancelled first. Does nothing if there is no
+    /// such task.
+    async fn delete(&self, id: &TaskId) -> JournalResult<()>;
 
-    /// Those of this worker's tasks that somebody wants ended. To be asked every `TASK_CANCELS_EVERY`.
-    async fn cancels(&self, by: &str) -> JournalResult<Vec<TaskId>>;
+    /// Returns the ids of the tasks leased to worker `by` that have a cancellation request. Workers
+    /// poll it every 500 ms.
+    async fn cancel_requests(&self, by: &str) -> JournalResult<Vec<TaskId>>;
 
-    /// Another number each time that something was kept, in this process.
+    /// Returns a counter of changes that grows with each write by this process, so that readers can
+    /// wait for one.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// This process's name in leases: `NAME#EPOCH`.
-    fn worker(&self) -> &str;
+    /// Returns the worker id under which this process holds leases: `NAME#EPOCH`.
+    fn worker_id(&self) -> &str;
 }
 
-/// Why a task didn't do it. Nothing was kept.
+/// Error of a task operation. Nothing was changed, except possibly after [`JournalError::Unknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// There is no such task, or it is another's: the two aren't told apart.
+    /// The task doesn't exist or belongs to another owner. The two cases are deliberately
+    /// indistinguishable.
     #[error("there is no such task")]
     NotFound,
-    /// It has ended, and stays as it ended.
+    /// The task has ended and can't change any more. Holds its final state.
     #[error("the task has ended: {0}")]
     HasEnded(TaskState),
-    /// Its state doesn't allow the step: look at it again.
+    /// The task's current state, or the actor, doesn't allow the step. Read the task again.
     #[error("a task that is {from} can't take the step `{step}`")]
     Illegal {
-        /// Where it stands.
+        /// Current state of the task.
         from: TaskState,
-        /// What was wanted: [`super::TaskStep::name`].
+        /// Name of the rejected step.
         step: &'static str,
     },
-    /// Another worker has it: stop working on it.
+    /// Another worker has claimed the task. Stop working on it.
     #[error("another worker has the task")]
     LostLease,
-    /// The key was used for another request: use a new one.
+    /// The idempotency key was used for a different request. Use a new key.
     #[error("the key was used for another request")]
     KeyReused,
-    /// Its children have to end first.
+    /// The task can't complete before its open children have ended. Holds their number.
     #[error("{0} children of the task still run")]
     ChildrenRunning(u32),
-    /// It needs, or is a child of, a task that isn't there.
-    #[error("it needs a task that isn't there: {0}")]
+    /// A task that the new task needs, or its parent, doesn't exist. Holds that task's id.
+    #[error("needed or parent task doesn't exist: {0}")]
     UnknownNeed(TaskId),
-    /// The tasks need one another in a circle.
-    #[error("the tasks need one another in a circle")]
+    /// The tasks' dependencies form a cycle.
+    #[error("the dependencies of the tasks form a cycle")]
     Cycle,
-    /// Wait until tasks have ended and their time is over.
+    /// Too many tasks are stored. Retry after some have ended and expired.
     #[error("too many tasks are kept (at most {tasks_max}): try again later")]
     TooMany {
-        /// The limit that was met.
+        /// Maximum number of stored tasks.
         tasks_max: usize,
     },
-    /// Send less.
+    /// The task's bodies would become too large in total. Send less.
     #[error("{bytes} bytes are too many for a task (at most {bytes_max})")]
     TooLarge {
-        /// What it would have been.
+        /// Total size that the task's bodies would have, in bytes.
         bytes: usize,
-        /// The limit that was met.
+        /// Maximum total size of a task's bodies, in bytes.
         bytes_max: usize,
     },
-    /// The task has been through too much: end it.
+    /// The task has too many events. Only a step that ends it is accepted.
     #[error("the task has too many events (at most {events_max})")]
     TooManyEvents {
-        /// The limit that was met.
+        /// Maximum number of events of a task.
         events_max: u64,
     },
-    /// The store didn't do it.
+    /// The store failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// What a task answers to what is wanted of it.
+/// Result of a task operation.
 pub type TaskResult<T> = Result<T, TaskError>;
 
 impl From<TaskError> for Failure {
@@ -295,38 +329,41 @@ impl From<TaskError> for Failure {
     }
 }
 
-/// How often [`follow`] looks where nothing in this process says that there is something new: another node may write.
-pub(crate) const FOLLOW_LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long it waits between looks while others' tasks change, and its own doesn't: many follow, and each change wakes all.
-const PAUSE_AFTER_VAIN_LOOK: Duration = Duration::from_millis(20);
-/// Events that it reads at once.
+/// Interval at which [`follow_task`] polls the store, as writes of other nodes cause no
+/// notification.
+pub(crate) const TASK_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Delay of [`follow_task`] after a notification that brought no event of the task: each change
+/// notifies all followers.
+const UNCHANGED_POLL_PAUSE: Duration = Duration::from_millis(20);
+/// Maximum number of events that [`follow_task`] reads from the store at once.
 const EVENTS_READ_MAX: usize = 100;
 
-struct Follower {
-    tasks: Arc<dyn Tasks>,
+struct TaskFollower {
+    tasks: Arc<dyn TaskStore>,
     id: TaskId,
     after: u64,
     read: VecDeque<TaskEvent>,
     changes: watch::Receiver<u64>,
-    /// It was woken, and there was nothing new.
-    in_vain: bool,
+    /// True if the latest notification brought no new event of the task.
+    was_unchanged: bool,
 }
 
-/// The events of a task whose number is over `after`: none is missed, and none comes twice. It ends after the task's end, and
-/// where there is no such task (any more).
-pub fn follow(
-    tasks: Arc<dyn Tasks>,
+/// Returns a stream of a task's events with a number above `after`, each exactly once. The stream
+/// ends after the task's last event, or if there is no such task. Errors of the store are items of
+/// the stream.
+pub fn follow_task(
+    tasks: Arc<dyn TaskStore>,
     id: TaskId,
     after: u64,
 ) -> BoxStream<'static, JournalResult<TaskEvent>> {
     let changes = tasks.changes();
-    let follower = Follower {
+    let follower = TaskFollower {
         tasks,
         id,
         after,
         read: VecDeque::new(),
         changes,
-        in_vain: false,
+        was_unchanged: false,
     };
     try_unfold(follower, |mut follower| async move {
         Ok(follower.next().await?.map(|event| (event, follower)))
@@ -334,38 +371,38 @@ pub fn follow(
     .boxed()
 }
 
-impl Follower {
+impl TaskFollower {
     async fn next(&mut self) -> JournalResult<Option<TaskEvent>> {
         loop {
             if let Some(event) = self.read.pop_front() {
                 self.after = event.number;
-                self.in_vain = false;
+                self.was_unchanged = false;
                 return Ok(Some(event));
             }
-            // Marked as seen before the look: what comes after it wakes.
+            // Marked as seen before reading, so that a later change wakes.
             self.changes.mark_unchanged();
-            self.look().await?;
+            self.read_events().await?;
             if !self.read.is_empty() {
                 continue;
             }
             match self.tasks.get(&self.id).await? {
                 None => return Ok(None),
                 Some(task) if task.state.is_terminal() => {
-                    // Its last events may have been kept between the two looks.
-                    self.look().await?;
+                    // The last events may have been stored between the two reads.
+                    self.read_events().await?;
                     if self.read.is_empty() {
                         return Ok(None);
                     }
                 }
                 Some(_) => {
-                    self.wait().await;
-                    self.in_vain = true;
+                    self.wait_for_change().await;
+                    self.was_unchanged = true;
                 }
             }
         }
     }
 
-    async fn look(&mut self) -> JournalResult<()> {
+    async fn read_events(&mut self) -> JournalResult<()> {
         self.read = self
             .tasks
             .events(&self.id, self.after, EVENTS_READ_MAX)
@@ -374,11 +411,11 @@ impl Follower {
         Ok(())
     }
 
-    async fn wait(&mut self) {
-        match timeout(FOLLOW_LOOK_EVERY, self.changes.changed()).await {
-            Ok(Ok(())) if self.in_vain => sleep(PAUSE_AFTER_VAIN_LOOK).await,
-            // Nobody tells any more.
-            Ok(Err(_)) => sleep(FOLLOW_LOOK_EVERY).await,
+    async fn wait_for_change(&mut self) {
+        match timeout(TASK_POLL_INTERVAL, self.changes.changed()).await {
+            Ok(Ok(())) if self.was_unchanged => sleep(UNCHANGED_POLL_PAUSE).await,
+            // Without change notifications, poll.
+            Ok(Err(_)) => sleep(TASK_POLL_INTERVAL).await,
             Ok(Ok(())) | Err(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A task as it begins, and as it is kept. How it goes on: [`super::step`].
+//! Task specification and stored task record. State changes are in [`super::step`].
 
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
@@ -11,51 +11,57 @@ use serde_json::value::RawValue;
 
 use super::id::TASK_KEY_BYTES_MAX;
 use super::{Lease, TASK_BYTES_MAX_DEFAULT, TaskError, TaskId, TaskOwner, TaskResult};
-use crate::journal::{JournalError, storable};
+use crate::journal::{JournalError, check_storable};
 
-/// A task that begins.
-// Bodies may be anybody's data: only sizes are printed.
+/// Specification of a task to be created.
+// Bodies may hold personal data, so Debug prints only sizes.
 #[derive(Clone, derive_more::Debug)]
 #[debug("NewTask({id} of {scope}: {message} of {agent}, {} bytes)", self.bytes())]
 pub struct NewTask {
-    /// New: of all tasks.
+    /// Id of the task, unique in the store.
     pub id: TaskId,
-    /// Who works on it: `mcp:NAME`, `a2a:NAME` or `agent`.
+    /// Name of the server that runs the task, for example `mcp:NAME` or `a2a:NAME`; `agent` for
+    /// [`TaskRunner`](crate::TaskRunner).
     pub scope: String,
-    /// Whose it is.
+    /// Owner of the task. Other principals can't see it.
     pub owner: TaskOwner,
-    /// On whose behalf it works.
+    /// Principal on whose behalf the task runs.
     pub principal: Principal,
-    /// The same key twice of a scope and owner is the same task, as long as that is kept.
+    /// Idempotency key. A second task with the same key, scope and owner isn't created; the
+    /// existing task is returned as long as it is stored.
     pub key: Option<String>,
-    /// The agent that does it, by its name in the directory.
+    /// Name, in the system's directory, of the agent that runs the task.
     pub agent: String,
-    /// The message that it is asked.
+    /// Name of the message that is sent to the agent.
     pub message: String,
-    /// What the message says, or the params that it was asked with.
+    /// Payload of the message, or parameters of the protocol request that created the task.
     pub request: Option<Box<RawValue>>,
-    /// What request, history and outcome may hold.
+    /// Data class of request, history and outcome.
     pub class: DataClass,
-    /// What becomes of it where its process ends in the midst of it.
+    /// Behaviour after a restart if the process ends while the task runs.
     pub on_restart: OnRestart,
-    /// The task that it is a part of: that one can't complete before.
+    /// Id of the parent task. The parent can't complete before this task has ended.
     pub parent: Option<TaskId>,
-    /// Tasks that have to complete before it begins; where one ends otherwise it is cancelled.
+    /// Ids of the tasks that must complete before this one starts. If one of them ends otherwise,
+    /// this task is cancelled.
     pub needs: Vec<TaskId>,
-    /// When the result is of no use any more.
+    /// Time after which the result of the task is no longer wanted.
     pub deadline: Option<SystemTime>,
-    /// Until when it is kept.
+    /// Time after which the task may be deleted.
     pub expires: SystemTime,
-    /// The protocol's own.
+    /// Protocol-specific data, not interpreted by the runtime.
     pub extra: RawObject,
-    /// Most tasks of the scope that are kept, with this one. Not kept itself.
+    /// Maximum number of stored tasks in the scope, including this one. Checked at creation and not
+    /// stored.
     pub scope_tasks_max: Option<usize>,
-    /// Most tasks of the owner in the scope that are kept, with this one. Not kept itself.
+    /// Maximum number of stored tasks of the owner in the scope, including this one. Checked at
+    /// creation and not stored.
     pub owner_tasks_max: Option<usize>,
 }
 
 impl NewTask {
-    /// A task of nobody's scope in particular (`agent`), internal, that fails on a restart.
+    /// Creates a specification with a random id, scope `agent`, the principal as owner, the default
+    /// data class, and [`OnRestart::Fail`].
     pub fn new(
         principal: Principal,
         agent: impl Into<String>,
@@ -63,9 +69,9 @@ impl NewTask {
         expires: SystemTime,
     ) -> Self {
         Self {
-            id: TaskId::fresh(),
+            id: TaskId::generate(),
             scope: "agent".to_owned(),
-            owner: TaskOwner::of(&principal, None),
+            owner: TaskOwner::from_principal(&principal, None),
             principal,
             key: None,
             agent: agent.into(),
@@ -83,8 +89,10 @@ impl NewTask {
         }
     }
 
-    /// What a key stands for: the same key with another is [`TaskError::KeyReused`]. To be kept as a mark only.
-    pub fn asked(&self) -> Vec<u8> {
+    /// Returns the bytes that requests with the same idempotency key must have in common: agent,
+    /// message and request. Reusing a key with other bytes is [`TaskError::KeyReused`]. Stores keep
+    /// only a digest of them.
+    pub fn idempotency_payload(&self) -> Vec<u8> {
         let request = self.request.as_ref().map_or("", |request| request.get());
         [
             self.agent.as_bytes(),
@@ -96,7 +104,7 @@ impl NewTask {
         .concat()
     }
 
-    /// How large its bodies are, in bytes.
+    /// Returns the total size of the specification's bodies, in bytes.
     pub fn bytes(&self) -> usize {
         self.request
             .as_ref()
@@ -104,16 +112,17 @@ impl NewTask {
             + self.extra.bytes()
     }
 
-    /// Refuses what not every store can hold, and what is too large for any.
+    /// Checks the limits that apply to every store.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`], [`TaskError::TooLarge`].
+    /// [`JournalError::Invalid`] for a NUL character, an invalid key length or too many needs;
+    /// [`TaskError::TooLarge`].
     pub fn check(&self) -> TaskResult<()> {
         let ids = [&self.id]
             .into_iter()
             .chain(&self.needs)
             .chain(&self.parent);
-        ids.map(TaskId::as_str).try_for_each(storable)?;
+        ids.map(TaskId::as_str).try_for_each(check_storable)?;
         let names = [
             &*self.scope,
             self.owner.as_str(),
@@ -121,9 +130,9 @@ impl NewTask {
             &self.message,
             &self.principal.id,
         ];
-        names.into_iter().try_for_each(storable)?;
+        names.into_iter().try_for_each(check_storable)?;
         let key = self.key.as_deref().unwrap_or("key");
-        storable(key)?;
+        check_storable(key)?;
         if key.is_empty() || key.len() > TASK_KEY_BYTES_MAX {
             return Err(JournalError::Invalid("a task's key is empty or too long").into());
         }
@@ -133,7 +142,8 @@ impl NewTask {
         Task::check_bytes(self.bytes())
     }
 
-    /// Refuses tasks of which two have the same id, or the same key of a scope and owner.
+    /// Checks that no two of the new tasks have the same id, or the same idempotency key within
+    /// scope and owner.
     ///
     /// # Errors
     /// [`TaskError::KeyReused`].
@@ -148,50 +158,50 @@ impl NewTask {
         Ok(())
     }
 
-    /// Leaves each task that it needs once.
+    /// Removes repeated ids from [`NewTask::needs`].
     pub fn drop_repeated_needs(&mut self) {
         let mut once = HashSet::new();
         self.needs.retain(|need| once.insert(need.clone()));
     }
 }
 
-/// What is known of a task.
-// Bodies may be anybody's data: only sizes are printed.
+/// Task as stored: its specification, state, results so far and lease.
+// Bodies may hold personal data, so Debug prints only sizes.
 #[derive(Clone, derive_more::Debug)]
 #[debug(
-    "Task(#{number}, {new:?}: {state}, event {last_event}, waits for {waiting}, has {children_open} parts, \
-     cancel_wanted {cancel_wanted}, {lease:?}, {} bytes)",
+    "Task(#{number}, {spec:?}: {state}, event {last_event}, waits for {pending_needs}, has {open_children} parts, \
+     cancel_wanted {cancel_requested}, {lease:?}, {} bytes)",
     self.bytes()
 )]
 pub struct Task {
-    /// What it was begun as: its members are the task's own. Its `request` is `None` where that is no longer held
-    /// ([`DataClass::Clinical`]).
-    pub new: NewTask,
-    /// Its place in the order in which tasks began.
+    /// Specification that the task was created with. Its fields are accessible by deref. `request`
+    /// is `None` if the store no longer has it ([`DataClass::Clinical`]).
+    pub spec: NewTask,
+    /// Number of the task in the order of creation.
     pub number: u64,
-    /// Where it stands.
+    /// Current state of the task.
     pub state: TaskState,
-    /// When it was begun.
+    /// Time at which the task was created.
     pub created: SystemTime,
-    /// When it took its last step.
+    /// Time of the task's latest step.
     pub updated: SystemTime,
-    /// For people: how far it has come, or why it ended.
-    pub said: Option<String>,
-    /// What it waits for.
-    pub open: Vec<OpenQuestion>,
-    /// What it came to, once it has ended otherwise than cancelled.
+    /// Status text for display: progress, or the reason for the end.
+    pub status_message: Option<String>,
+    /// Questions of the task that wait for an answer.
+    pub open_questions: Vec<OpenQuestion>,
+    /// Result of the task; `None` if it is open or was cancelled.
     pub outcome: Option<TaskOutcome>,
-    /// What it has made so far.
+    /// Artifacts that the task has produced so far.
     pub artifacts: Vec<RawObject>,
-    /// The number of its last event; 0 before the first.
+    /// Number of the task's latest event; 0 before the first.
     pub last_event: u64,
-    /// How many of the tasks that it needs have not completed.
-    pub waiting: u32,
-    /// How many of its parts have not ended.
-    pub children_open: u32,
-    /// Somebody wants it ended, and its worker doesn't know yet.
-    pub cancel_wanted: bool,
-    /// Whose work it is now.
+    /// Number of tasks that this one needs and that haven't completed.
+    pub pending_needs: u32,
+    /// Number of child tasks that haven't ended.
+    pub open_children: u32,
+    /// True if a cancellation was requested and the worker hasn't applied it yet.
+    pub cancel_requested: bool,
+    /// Current lease; `None` if no worker has the task.
     pub lease: Option<LeaseView>,
 }
 
@@ -199,47 +209,49 @@ impl Deref for Task {
     type Target = NewTask;
 
     fn deref(&self) -> &NewTask {
-        &self.new
+        &self.spec
     }
 }
 
 impl DerefMut for Task {
     fn deref_mut(&mut self) -> &mut NewTask {
-        &mut self.new
+        &mut self.spec
     }
 }
 
 impl Task {
-    /// `new` as it is kept first: submitted, nobody's work. It waits for `waiting` of the tasks that it needs.
-    pub fn submitted(new: NewTask, number: u64, waiting: u32, now: SystemTime) -> Self {
+    /// Creates a task that hasn't been started and has no worker. `pending_needs` is the number of
+    /// its needs that haven't completed.
+    pub fn new_submitted(spec: NewTask, number: u64, pending_needs: u32, now: SystemTime) -> Self {
         Self {
-            new,
+            spec,
             number,
             state: TaskState::Submitted,
             created: now,
             updated: now,
-            said: None,
-            open: Vec::new(),
+            status_message: None,
+            open_questions: Vec::new(),
             outcome: None,
             artifacts: Vec::new(),
             last_event: 0,
-            waiting,
-            children_open: 0,
-            cancel_wanted: false,
+            pending_needs,
+            open_children: 0,
+            cancel_requested: false,
             lease: None,
         }
     }
 
-    /// How large its bodies are, in bytes.
+    /// Returns the total size of the task's bodies, in bytes.
     pub fn bytes(&self) -> usize {
-        let open: usize = self.open.iter().map(OpenQuestion::bytes).sum();
+        let open: usize = self.open_questions.iter().map(OpenQuestion::bytes).sum();
         let artifacts: usize = self.artifacts.iter().map(RawObject::bytes).sum();
-        let said = self.said.as_ref().map_or(0, String::len);
+        let said = self.status_message.as_ref().map_or(0, String::len);
         let outcome = self.outcome.as_ref().map_or(0, TaskOutcome::bytes);
-        self.new.bytes() + open + artifacts + said + outcome
+        self.spec.bytes() + open + artifacts + said + outcome
     }
 
-    /// Refuses bodies that are larger than [`TASK_BYTES_MAX_DEFAULT`] together.
+    /// Checks that the total size of a task's bodies, `bytes`, is at most
+    /// [`TASK_BYTES_MAX_DEFAULT`].
     ///
     /// # Errors
     /// [`TaskError::TooLarge`].
@@ -253,27 +265,28 @@ impl Task {
         }
     }
 
-    /// Whether `lease` is the right to its steps.
+    /// Returns true if `lease` is the task's current lease.
     pub fn is_held_by(&self, lease: &Lease) -> bool {
         self.lease
             .as_ref()
-            .is_some_and(|has| has.epoch == lease.epoch && has.by == lease.by)
+            .is_some_and(|has| has.epoch == lease.epoch && has.worker == lease.worker)
     }
 
-    /// Whether a worker may take it at `now`: it has not ended, nobody works on it, and it waits for no other task.
+    /// Returns true if a worker may claim the task at `now`: it is open, has no valid lease, and
+    /// waits for no other task.
     pub fn is_ready(&self, now: SystemTime) -> bool {
         let free = self.lease.as_ref().is_none_or(|lease| lease.until <= now);
-        free && !self.state.is_terminal() && self.waiting == 0 && self.children_open == 0
+        free && !self.state.is_terminal() && self.pending_needs == 0 && self.open_children == 0
     }
 }
 
-/// A question that waits for its answer.
+/// Question of a task that waits for an answer.
 #[derive(Clone, PartialEq, Serialize, Deserialize, derive_more::Debug)]
 #[debug("OpenQuestion({key}, {} bytes)", self.bytes())]
 pub struct OpenQuestion {
-    /// Used once in the life of a task.
+    /// Key of the question, unique within the task.
     pub key: String,
-    /// What is asked.
+    /// The question, for the clients of the task.
     pub question: Arc<Question>,
 }
 
@@ -283,17 +296,18 @@ impl OpenQuestion {
     }
 }
 
-/// What a task came to.
+/// Result of a task that has ended without being cancelled.
 #[derive(Clone, Serialize, Deserialize, derive_more::Debug)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 pub enum TaskOutcome {
-    /// The callee's reply, as it came.
+    /// Reply of the agent.
     #[debug("Reply({} bytes)", _0.get().len())]
     Reply(Box<RawValue>),
-    /// Why there is none.
+    /// Failure of the agent or the task.
     #[debug("Failed({})", _0.kind)]
     Failed(Failure),
-    /// It is of [`DataClass::Clinical`] and was held in memory only, by a process that is no more.
+    /// The outcome isn't available. It is [`DataClass::Clinical`], so it was held only in the
+    /// memory of a process that has ended.
     NotKept,
 }
 
@@ -301,24 +315,26 @@ impl TaskOutcome {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Reply(reply) => reply.get().len(),
-            Self::Failed(failure) => size_of_failure(failure),
+            Self::Failed(failure) => failure_bytes(failure),
             Self::NotKept => 0,
         }
     }
 }
 
-/// Whose work a task is.
+/// Current lease of a task, for display and checks. It doesn't permit changes as [`super::Lease`]
+/// does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseView {
-    /// The worker: [`super::Tasks::worker`].
-    pub by: String,
-    /// Grows each time that somebody takes the task.
+    /// Worker id ([`super::TaskStore::worker_id`]).
+    pub worker: String,
+    /// Fencing token: number of the task's leases so far. A worker with a smaller number is
+    /// rejected.
     pub epoch: u64,
-    /// Until when nobody else may take it.
+    /// Time at which the lease expires. Until then, other workers can't claim the task.
     pub until: SystemTime,
 }
 
-pub(super) fn size_of_failure(failure: &Failure) -> usize {
+pub(super) fn failure_bytes(failure: &Failure) -> usize {
     failure.message.len()
         + failure
             .data

@@ -1,4 +1,4 @@
-//! How a task goes on: the one state machine of every store.
+//! State machine of a task, common to all stores.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -7,90 +7,102 @@ use callboard_message::{Failure, FailureKind, RawObject, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::record::{OpenQuestion, Task, TaskOutcome, size_of_failure};
-use super::{By, OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_SAID_EVENTS_MAX, TaskError, TaskResult};
+use super::record::{OpenQuestion, Task, TaskOutcome, failure_bytes};
+use super::{
+    OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_STATUS_EVENTS_MAX, TaskActor, TaskError, TaskResult,
+};
 
-/// What can happen to a task. No step names a state: the state follows from it.
+/// First words of the status text that [`TaskStep::part_ended`] writes for a child task that has
+/// ended.
+const PART_ENDED_PREFIX: &str = "a part of it ";
+
+/// Step of a task. The task's new state follows from the step and the current state.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 pub enum TaskStep {
-    /// Its worker begins, or begins again.
+    /// The worker starts or restarts the task.
     Start,
-    /// How far it has come, for people.
+    /// Status text for display, from the agent or the runtime.
     Said(String),
-    /// A turn of the conversation with its agent.
+    /// Turn of the conversation with the agent, as JSON.
     History(RawObject),
-    /// It has made something.
+    /// Artifact that the task has produced, as JSON.
     Artifact(RawObject),
-    /// It asked.
+    /// The task asked a question.
     Asked(OpenQuestion),
-    /// It needs a credential. For people: which.
+    /// The task requires a credential. The text, for display, names it.
     AuthWanted(String),
-    /// A question was answered.
+    /// A question of the task was answered.
     Answered {
-        /// Which.
+        /// Key of the question.
         key: String,
-        /// The answer, as it came.
+        /// The answer as JSON, unchanged.
         answer: Box<RawValue>,
     },
-    /// A question waits no more for its answer.
+    /// A question of the task was withdrawn without an answer.
     GivenUp {
-        /// Which.
+        /// Key of the question.
         key: String,
     },
-    /// Its agent replied.
+    /// The agent replied, which ends the task. Holds the reply.
     Completed(Box<RawValue>),
-    /// Its agent failed.
+    /// The agent failed, which ends the task.
     Failed(Failure),
-    /// Its agent won't do it.
+    /// The agent rejected the task, which ends it.
     Rejected(Failure),
-    /// Somebody wants it no more.
+    /// The task was cancelled, which ends it.
     Cancelled {
-        /// For people.
+        /// Reason for the cancellation, for display.
         why: String,
     },
 }
 
-/// Why a task ended that somebody wanted ended.
-pub const CANCELLED_WHY: &str = "cancelled by request";
+/// Reason given for a task that was cancelled by request.
+pub const CANCEL_REASON_DEFAULT: &str = "cancelled by request";
 
-/// One event in the life of a task.
+/// Event in the history of a task: one applied step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TaskEvent {
-    /// Its place among the task's events, from 1, without gaps.
+    /// Position among the task's events, from 1, without gaps.
     pub number: u64,
-    /// When it was kept.
+    /// Time of the event.
     pub at: SystemTime,
-    /// Where the task stands after it.
+    /// State of the task after the event.
     pub state: TaskState,
-    /// What happened.
+    /// The step that caused the event.
     pub step: TaskStep,
 }
 
 impl TaskStep {
-    /// Somebody wanted it ended.
+    /// Creates the step for a cancellation by request.
     pub fn cancelled() -> Self {
         Self::Cancelled {
-            why: CANCELLED_WHY.to_owned(),
+            why: CANCEL_REASON_DEFAULT.to_owned(),
         }
     }
 
-    /// A task that it needs has ended as `state`, which isn't completed.
+    /// Creates the step that cancels a task because a task it needs ended in `state`, without
+    /// completing.
     pub fn need_ended(state: TaskState) -> Self {
         Self::Cancelled {
             why: format!("a step that it needs ended as {state}"),
         }
     }
 
-    /// What a task says when a part of it has ended.
+    /// Creates the step with the status text for a parent task whose child `part` has ended.
     pub fn part_ended(part: &Task) -> Self {
         Self::Said(format!(
-            "a part of it ({} of {}) ended as {}",
+            "{PART_ENDED_PREFIX}({} of {}) ended as {}",
             part.message, part.agent, part.state
         ))
     }
 
-    /// Its name as it is written in JSON.
+    /// Returns true if `text` is a status text that [`TaskStep::part_ended`] writes.
+    pub fn is_part_ended_text(text: &str) -> bool {
+        text.starts_with(PART_ENDED_PREFIX)
+    }
+
+    /// Returns the name of the step, as in its JSON form.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -108,7 +120,7 @@ impl TaskStep {
         }
     }
 
-    /// Whether a task has ended after it.
+    /// Returns true if the step ends the task.
     pub const fn is_end(&self) -> bool {
         matches!(
             self,
@@ -116,12 +128,13 @@ impl TaskStep {
         )
     }
 
-    /// Whether others than the task's worker may take it: they answer and cancel.
+    /// Returns true if actors other than the task's worker may apply the step: answers and
+    /// cancellation.
     pub const fn is_for_others(&self) -> bool {
         matches!(self, Self::Answered { .. } | Self::Cancelled { .. })
     }
 
-    /// How large its body is, in bytes.
+    /// Returns the size of the step's body, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Start => 0,
@@ -131,56 +144,57 @@ impl TaskStep {
             Self::Answered { key, answer } => key.len() + answer.get().len(),
             Self::GivenUp { key } => key.len(),
             Self::Completed(reply) => reply.get().len(),
-            Self::Failed(failure) | Self::Rejected(failure) => size_of_failure(failure),
+            Self::Failed(failure) | Self::Rejected(failure) => failure_bytes(failure),
         }
     }
 }
 
-// Bodies may be anybody's data: only sizes are printed.
+// Bodies may hold personal data, so only sizes are printed.
 impl fmt::Debug for TaskStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}({} bytes)", self.name(), self.bytes())
     }
 }
 
-/// An event beside its task.
-pub(super) struct KeptEvent {
+/// Event of a task without the data that the stored task holds itself.
+pub(super) struct CompactEvent {
     at: SystemTime,
     state: TaskState,
-    rest: Rest,
+    step: CompactStep,
 }
 
-/// What of a step isn't in its task.
-enum Rest {
+/// Step of a task without the data that the stored task holds itself.
+enum CompactStep {
     Start,
-    /// It is this one of the task's artifacts.
+    /// Index of the artifact in [`Task::artifacts`].
     Artifact(usize),
-    /// It is the task's outcome.
+    /// The agent replied; the reply is in [`Task::outcome`].
     Completed,
     Failed,
     Rejected,
     Step(Box<TaskStep>),
 }
 
-impl KeptEvent {
-    /// The event whole; `number` is its place among the task's.
-    pub(super) fn of(&self, task: &Task, number: u64) -> TaskEvent {
+impl CompactEvent {
+    /// Restores the event with the data of `task`. `number` is its position among the task's
+    /// events.
+    pub(super) fn expand(&self, task: &Task, number: u64) -> TaskEvent {
         let failure = || match &task.outcome {
             Some(TaskOutcome::Failed(failure)) => failure.clone(),
-            _ => Failure::new(FailureKind::Internal, "why it ended isn't kept"),
+            _ => Failure::new(FailureKind::Internal, "the reason for the end isn't stored"),
         };
-        let step = match &self.rest {
-            Rest::Start => TaskStep::Start,
-            Rest::Artifact(nth) => {
+        let step = match &self.step {
+            CompactStep::Start => TaskStep::Start,
+            CompactStep::Artifact(nth) => {
                 TaskStep::Artifact(task.artifacts.get(*nth).cloned().unwrap_or_default())
             }
-            Rest::Completed => TaskStep::Completed(match &task.outcome {
+            CompactStep::Completed => TaskStep::Completed(match &task.outcome {
                 Some(TaskOutcome::Reply(reply)) => reply.clone(),
                 _ => RawValue::NULL.to_owned(),
             }),
-            Rest::Failed => TaskStep::Failed(failure()),
-            Rest::Rejected => TaskStep::Rejected(failure()),
-            Rest::Step(step) => TaskStep::clone(step),
+            CompactStep::Failed => TaskStep::Failed(failure()),
+            CompactStep::Rejected => TaskStep::Rejected(failure()),
+            CompactStep::Step(step) => TaskStep::clone(step),
         };
         TaskEvent {
             number,
@@ -192,36 +206,37 @@ impl KeptEvent {
 }
 
 impl Task {
-    /// Takes a step and answers where the task stands then. It works, or waits for input as long as it has a question, until
-    /// it ends for good. On an error it is as it was.
+    /// Applies a step and returns the task's new state. Until it ends, a task with open questions
+    /// is in state `InputRequired`, otherwise in `Working`. On an error the task is unchanged.
     ///
     /// # Errors
-    /// [`TaskError::HasEnded`], [`TaskError::Illegal`], [`TaskError::ChildrenRunning`].
-    pub fn step(&mut self, step: &TaskStep, now: SystemTime) -> TaskResult<TaskState> {
-        Ok(self.take_one(step.clone(), now)?.state)
+    /// [`TaskError::HasEnded`], [`TaskError::Illegal`], or [`TaskError::ChildrenRunning`] for
+    /// completing with open children.
+    pub fn apply(&mut self, step: &TaskStep, now: SystemTime) -> TaskResult<TaskState> {
+        Ok(self.apply_one(step.clone(), now)?.state)
     }
 
-    fn take_one(&mut self, step: TaskStep, now: SystemTime) -> TaskResult<KeptEvent> {
-        let state = self.after(&step)?;
-        let rest = self.keep(step);
+    fn apply_one(&mut self, step: TaskStep, now: SystemTime) -> TaskResult<CompactEvent> {
+        let state = self.state_after(&step)?;
+        let rest = self.store_body(step);
         self.state = state;
         if state.is_terminal() {
-            self.open.clear();
-            self.cancel_wanted = false;
+            self.open_questions.clear();
+            self.cancel_requested = false;
             self.lease = None;
         }
         self.last_event += 1;
-        // Clocks are set back; a task isn't.
+        // The system clock may be set back.
         self.updated = now.max(self.updated);
-        Ok(KeptEvent {
+        Ok(CompactEvent {
             at: self.updated,
             state,
-            rest,
+            step: rest,
         })
     }
 
-    /// Where the task will stand after a step.
-    fn after(&self, step: &TaskStep) -> TaskResult<TaskState> {
+    /// Returns the state after a step.
+    fn state_after(&self, step: &TaskStep) -> TaskResult<TaskState> {
         use TaskState::{
             AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working,
         };
@@ -229,9 +244,11 @@ impl Task {
         if from.is_terminal() {
             return Err(TaskError::HasEnded(from));
         }
-        let is_open = |key: &str| self.open.iter().any(|open| open.key == key);
+        let is_open = |key: &str| self.open_questions.iter().any(|open| open.key == key);
         Ok(match (step, from) {
-            (TaskStep::Start, Submitted | Working | AuthRequired) if self.waiting == 0 => Working,
+            (TaskStep::Start, Submitted | Working | AuthRequired) if self.pending_needs == 0 => {
+                Working
+            }
             (TaskStep::Said(_) | TaskStep::History(_), _) => from,
             (TaskStep::Artifact(_), Working | InputRequired | AuthRequired) => from,
             (TaskStep::Asked(open), Working | InputRequired) if !is_open(&open.key) => {
@@ -239,16 +256,16 @@ impl Task {
             }
             (TaskStep::AuthWanted(_), Working) => AuthRequired,
             (TaskStep::Answered { key, .. } | TaskStep::GivenUp { key }, _) if is_open(key) => {
-                if self.open.iter().all(|open| open.key == *key) {
+                if self.open_questions.iter().all(|open| open.key == *key) {
                     Working
                 } else {
                     InputRequired
                 }
             }
             (TaskStep::Completed(_), Working | InputRequired | AuthRequired)
-                if self.children_open > 0 =>
+                if self.open_children > 0 =>
             {
-                return Err(TaskError::ChildrenRunning(self.children_open));
+                return Err(TaskError::ChildrenRunning(self.open_children));
             }
             (TaskStep::Completed(_), Working | InputRequired | AuthRequired) => Completed,
             (TaskStep::Failed(_), _) => Failed,
@@ -263,54 +280,59 @@ impl Task {
         })
     }
 
-    /// Keeps what a step brings, and answers what isn't in the task then.
-    fn keep(&mut self, step: TaskStep) -> Rest {
+    /// Moves the body of a step into the task and returns the step without it.
+    fn store_body(&mut self, step: TaskStep) -> CompactStep {
         match step {
             TaskStep::Artifact(artifact) => {
                 self.artifacts.push(artifact);
-                return Rest::Artifact(self.artifacts.len() - 1);
+                return CompactStep::Artifact(self.artifacts.len() - 1);
             }
             TaskStep::Completed(reply) => {
                 self.outcome = Some(TaskOutcome::Reply(reply));
-                self.said = None;
-                return Rest::Completed;
+                self.status_message = None;
+                return CompactStep::Completed;
             }
             TaskStep::Failed(failure) => {
                 self.fail(failure);
-                return Rest::Failed;
+                return CompactStep::Failed;
             }
             TaskStep::Rejected(failure) => {
                 self.fail(failure);
-                return Rest::Rejected;
+                return CompactStep::Rejected;
             }
-            TaskStep::Start => return Rest::Start,
+            TaskStep::Start => return CompactStep::Start,
             TaskStep::Said(ref said)
             | TaskStep::AuthWanted(ref said)
             | TaskStep::Cancelled { why: ref said } => {
-                self.said = Some(said.clone());
+                self.status_message = Some(said.clone());
             }
-            TaskStep::Asked(ref open) => self.open.push(open.clone()),
+            TaskStep::Asked(ref open) => self.open_questions.push(open.clone()),
             TaskStep::Answered { ref key, .. } | TaskStep::GivenUp { ref key } => {
-                self.open.retain(|open| open.key != *key);
+                self.open_questions.retain(|open| open.key != *key);
             }
             TaskStep::History(_) => {}
         }
-        Rest::Step(Box::new(step))
+        CompactStep::Step(Box::new(step))
     }
 
     fn fail(&mut self, failure: Failure) {
-        self.said = Some(failure.message.clone());
+        self.status_message = Some(failure.message.clone());
         self.outcome = Some(TaskOutcome::Failed(failure));
     }
 
-    /// Takes steps, all or none (on an error the task may be half on its way: drop it), and answers the events to keep. What
-    /// a task says is left out once it has said too much.
+    /// Applies steps to the task and returns the events to store. After 9000 events, further status
+    /// texts are dropped. On an error, some steps may have been applied, so the caller must discard
+    /// the task.
     ///
     /// # Errors
-    /// As [`Task::step`]; [`TaskError::TooManyEvents`] for a step that isn't its end.
-    pub fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> TaskResult<Vec<TaskEvent>> {
-        self.take_each(steps, |task, step| {
-            let state = task.step(&step, now)?;
+    /// Those of [`Task::apply`]; [`TaskError::TooManyEvents`] for a step that doesn't end the task.
+    pub fn apply_all(
+        &mut self,
+        steps: Vec<TaskStep>,
+        now: SystemTime,
+    ) -> TaskResult<Vec<TaskEvent>> {
+        self.apply_each(steps, |task, step| {
+            let state = task.apply(&step, now)?;
             Ok(TaskEvent {
                 number: task.last_event,
                 at: task.updated,
@@ -320,16 +342,17 @@ impl Task {
         })
     }
 
-    /// The same, for who keeps task and events together: what is in the task isn't in the events once more.
-    pub(super) fn take_over(
+    /// Applies steps as [`Task::apply_all`], for a store that has the task next to its events. The
+    /// returned events don't repeat the task's data.
+    pub(super) fn apply_all_compact(
         &mut self,
         steps: Vec<TaskStep>,
         now: SystemTime,
-    ) -> TaskResult<Vec<KeptEvent>> {
-        self.take_each(steps, |task, step| task.take_one(step, now))
+    ) -> TaskResult<Vec<CompactEvent>> {
+        self.apply_each(steps, |task, step| task.apply_one(step, now))
     }
 
-    fn take_each<E>(
+    fn apply_each<E>(
         &mut self,
         steps: Vec<TaskStep>,
         take: impl Fn(&mut Self, TaskStep) -> TaskResult<E>,
@@ -337,7 +360,7 @@ impl Task {
         let mut events = Vec::with_capacity(steps.len());
         for step in steps {
             if matches!(step, TaskStep::Said(_))
-                && self.last_event >= TASK_SAID_EVENTS_MAX
+                && self.last_event >= TASK_STATUS_EVENTS_MAX
                 && !self.state.is_terminal()
             {
                 continue;
@@ -352,19 +375,20 @@ impl Task {
         Ok(events)
     }
 
-    /// The steps that a claim of this task takes first where its last worker was interrupted ([`super::Released`], or its
-    /// lease ran out), or where somebody wants it ended. After an end among them it isn't handed out.
-    pub fn recovery(&self) -> Vec<TaskStep> {
-        if self.cancel_wanted {
+    /// Returns the steps to apply to a task when it is claimed after an interruption
+    /// ([`super::ReleaseReason`] or an expired lease), or with a cancellation request. If one of
+    /// them ends the task, the worker doesn't get it.
+    pub fn recovery_steps(&self) -> Vec<TaskStep> {
+        if self.cancel_requested {
             return vec![TaskStep::cancelled()];
         }
         if self.state == TaskState::Submitted {
-            // It was taken, and not begun.
+            // It was claimed but not started.
             return Vec::new();
         }
         match self.on_restart {
             OnRestart::Resume => {
-                let given_up = self.open.iter().map(|open| TaskStep::GivenUp {
+                let given_up = self.open_questions.iter().map(|open| TaskStep::GivenUp {
                     key: open.key.clone(),
                 });
                 given_up.chain([TaskStep::Start]).collect()
@@ -378,20 +402,22 @@ impl Task {
 }
 
 impl Task {
-    /// Whether `by` may take `steps`.
+    /// Checks that the actor `by` may apply these steps.
     ///
     /// # Errors
-    /// [`TaskError::NotFound`], [`TaskError::LostLease`], or [`TaskError::Illegal`] where others than the worker want more than
-    /// to answer and to cancel.
-    pub fn allows(&self, by: By<'_>, steps: &[TaskStep]) -> TaskResult<()> {
+    /// [`TaskError::NotFound`] for another owner, [`TaskError::LostLease`] for a worker without the
+    /// current lease, or [`TaskError::Illegal`] if an actor other than the worker applies a step
+    /// that isn't an answer or a cancellation.
+    pub fn check_allowed(&self, by: TaskActor<'_>, steps: &[TaskStep]) -> TaskResult<()> {
         match by {
-            By::Owner(owner) if self.owner != *owner => return Err(TaskError::NotFound),
-            // An ended task is nobody's work: that it has ended says more than that the lease is gone.
-            By::Worker(lease) if self.is_held_by(lease) || self.state.is_terminal() => {
+            TaskActor::Owner(owner) if self.owner != *owner => return Err(TaskError::NotFound),
+            // For an ended task, the caller gets `HasEnded`, which is more helpful than
+            // `LostLease`.
+            TaskActor::Worker(lease) if self.is_held_by(lease) || self.state.is_terminal() => {
                 return Ok(());
             }
-            By::Worker(_) => return Err(TaskError::LostLease),
-            By::Owner(_) | By::Operator => {}
+            TaskActor::Worker(_) => return Err(TaskError::LostLease),
+            TaskActor::Owner(_) | TaskActor::Operator => {}
         }
         match steps.iter().find(|step| !step.is_for_others()) {
             Some(step) => Err(TaskError::Illegal {
@@ -402,12 +428,12 @@ impl Task {
         }
     }
 
-    /// Whether `by` may want it ended.
+    /// Checks that the actor `by` may request the cancellation of the task.
     ///
     /// # Errors
-    /// As [`Self::allows`]; [`TaskError::HasEnded`].
-    pub fn allows_cancel(&self, by: By<'_>) -> TaskResult<()> {
-        self.allows(by, &[])?;
+    /// Those of [`Self::check_allowed`]; [`TaskError::HasEnded`].
+    pub fn check_cancel_allowed(&self, by: TaskActor<'_>) -> TaskResult<()> {
+        self.check_allowed(by, &[])?;
         if self.state.is_terminal() {
             Err(TaskError::HasEnded(self.state))
         } else {

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::Principal;
-use callboard_runtime::testkit::{eventually, paused, real};
+use callboard_runtime::testkit::{eventually, run_with_paused_time, run_with_real_time};
 use callboard_runtime::*;
 use futures::FutureExt;
 use tokio::sync::Semaphore;
 
 use crate::messages::{SECOND, running};
 
-/// Waits for a permit, or to be told that it is cancelled; then tidies up for so long. Answers where it ran.
+/// Waits for a permit or its cancellation, then cleans up for this long. Replies with the thread
+/// that ran it.
 #[derive(Message)]
 #[message(reply = ThreadId, local)]
 struct Wait {
@@ -25,7 +26,7 @@ struct Panic {
     at_once: bool,
 }
 
-/// How many handlers this incarnation has begun.
+/// Returns the number of handlers that this incarnation has started.
 #[derive(Message)]
 #[message(reply = u32, local)]
 struct Begun;
@@ -60,13 +61,17 @@ impl Agent for Waiter {
             .sync::<Begun>();
     }
 
-    fn profile() -> Profile {
-        Profile::default().with_askers()
+    fn profile() -> AgentProfile {
+        AgentProfile::default().inline_concurrent()
     }
 }
 
 impl ConcurrentHandler<Wait> for Waiter {
-    fn handle(&mut self, message: Wait, cx: Cx) -> impl Future<Output = ThreadId> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: Wait,
+        cx: Context,
+    ) -> impl Future<Output = ThreadId> + Send + 'static {
         self.begun += 1;
         let shared = self.clone();
         async move {
@@ -87,7 +92,7 @@ impl ConcurrentHandler<Wait> for Waiter {
 }
 
 impl ConcurrentHandler<Panic> for Waiter {
-    fn handle(&mut self, message: Panic, _: Cx) -> impl Future<Output = ()> + Send + 'static {
+    fn handle(&mut self, message: Panic, _: Context) -> impl Future<Output = ()> + Send + 'static {
         self.begun += 1;
         assert!(!message.at_once, "as it was told");
         async {
@@ -98,7 +103,7 @@ impl ConcurrentHandler<Panic> for Waiter {
 }
 
 impl SyncHandler<Begun> for Waiter {
-    fn handle(&mut self, _: Begun, _: &mut Cx) -> u32 {
+    fn handle(&mut self, _: Begun, _: &mut Context) -> u32 {
         self.begun
     }
 }
@@ -109,12 +114,13 @@ fn wait() -> Wait {
     }
 }
 
-/// Goal: a concurrent handler runs in the task that asks, where the profile says that it may, and on the agent's own arbiter
-/// where it doesn't, where the agent is busy, or where the asker has no runtime. Method: an agent on another thread.
+/// Goal: a concurrent handler runs in the caller's task if the profile allows it, and on the
+/// agent's own arbiter if not, if the agent is busy, or if the caller has no runtime. Method: an
+/// agent on another thread.
 #[test]
 fn where_handlers_run() {
     let system = System::start(1).unwrap();
-    let (waiter, pinned) = (Waiter::default(), Profile::default());
+    let (waiter, pinned) = (Waiter::default(), AgentProfile::default());
     let permits = waiter.permits.clone();
     let here = std::thread::current().id();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -127,7 +133,7 @@ fn where_handlers_run() {
         .profile(pinned)
         .spawn();
     runtime.block_on(async {
-        // Until it has been asked it isn't there.
+        // The agent starts with its first message.
         assert_eq!(
             agent.ask(Begun).await.unwrap() + elsewhere.ask(Begun).await.unwrap(),
             0
@@ -147,8 +153,8 @@ fn where_handlers_run() {
     runtime.block_on(system.shutdown(SECOND));
 }
 
-/// Goal: no more run at once than the agent takes, wherever they run, and what waits goes on when one ends. Method: five asks of
-/// an agent that takes two.
+/// Goal: the limit of concurrent handlers holds wherever they run, and waiting messages continue
+/// when one ends. Method: five asks of an agent that takes two.
 #[test]
 fn in_flight_is_bounded() {
     running(async |system| {
@@ -169,19 +175,19 @@ fn in_flight_is_bounded() {
     });
 }
 
-/// Goal: an agent that is told to stop ends after its handlers in other tasks; one that is killed ends at once, and they with it.
-/// So does a system. Method: one handler under way.
+/// Goal: a stopped agent ends after its handlers in other tasks; a killed agent or system ends at
+/// once, and they with it. Method: one handler in progress.
 #[test]
 fn ends() {
     for how in ["stop", "shutdown", "kill"] {
-        paused(async |system| {
+        run_with_paused_time(async |system| {
             let waiter = Waiter::default();
             let (permits, tidied) = (waiter.permits.clone(), waiter.tidied.clone());
             let agent = system.spawn(waiter);
             assert_eq!(agent.ask(Begun).await.unwrap(), 0);
             let mut ask = Box::pin(agent.ask(wait()));
             assert!(futures::poll!(ask.as_mut()).is_pending());
-            let mut ended = Box::pin(agent.ended());
+            let mut ended = Box::pin(agent.wait_for_exit());
             let mut shutdown = Box::pin(system.shutdown(SECOND));
             match how {
                 "stop" => agent.stop(),
@@ -210,8 +216,8 @@ fn ends() {
     }
 }
 
-/// Goal: a panic costs one reply and the state, wherever it happens; other handlers go on. Method: one as it begins, one after an
-/// await, beside one that waits.
+/// Goal: a panic costs one reply and the state, wherever it happens; other handlers continue.
+/// Method: one panic at the start, one after an await, next to a handler that waits.
 #[test]
 fn panics() {
     for at_once in [true, false] {
@@ -234,8 +240,9 @@ fn panics() {
     }
 }
 
-/// Goal: an ask that is dropped or late, and a call that is cancelled, tell the handler, which has its grace to tidy up; then its
-/// place is free. Method: a grace of one second, a handler that tidies shorter or longer than that.
+/// Goal: a dropped or late ask and a cancelled call notify the handler, which has its grace period
+/// to clean up; then its place is free. Method: a grace of one second, and handlers that need less
+/// or more.
 #[test]
 fn cancelled_handlers_have_their_grace() {
     for (tidy, tidied) in [(SECOND / 2, 1), (2 * SECOND, 0)] {
@@ -276,15 +283,17 @@ fn cancelled_handlers_have_their_grace() {
     }
 }
 
-/// Goal: an ask ends at its deadline also where its call was cancelled before and the handler still tidies up. Method: cancelled at
-/// half the time, with a grace that lasts longer than the rest.
+/// Goal: an ask ends at its deadline even if its call was cancelled before and the handler still
+/// cleans up. Method: a cancellation at half the time, with a grace that lasts longer than the
+/// rest.
 #[test]
 fn cancelled_asks_end_at_their_deadline() {
     running(async |system| {
         let agent = system.spawn(Waiter::default());
         assert_eq!(agent.ask(Begun).await.unwrap(), 0);
         let began = tokio::time::Instant::now();
-        let call = CallMeta::new(Arc::new(Principal::agent("ann"))).until(began + SECOND);
+        let call =
+            CallContext::new(Arc::new(Principal::agent("ann"))).with_deadline(began + SECOND);
         let cancel = call.cancel.clone();
         let ask = agent
             .ask(Wait { tidy: 2 * SECOND })
@@ -303,12 +312,12 @@ fn cancelled_asks_end_at_their_deadline() {
     });
 }
 
-/// Goal: nothing is lost or stuck where many threads ask one agent. Method: askers on four threads, each of which leaves every
-/// third ask.
+/// Goal: no message is lost or stuck when many threads ask one agent. Method: callers on four
+/// threads, each of which drops every third ask.
 #[test]
 fn askers_on_many_threads() {
     const ASKS: u32 = 300;
-    real(async |system| {
+    run_with_real_time(async |system| {
         let waiter = Waiter::default();
         let (permits, most) = (waiter.permits.clone(), waiter.most.clone());
         permits.add_permits(Semaphore::MAX_PERMITS / 2);

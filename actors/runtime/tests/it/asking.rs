@@ -1,16 +1,20 @@
 use callboard_message::FailureKind;
-use callboard_runtime::testkit::{Act, Scripted, paused};
+use callboard_runtime::testkit::{ScriptStep, ScriptedAgent, run_with_paused_time};
 use callboard_runtime::*;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use crate::messages::*;
 
-/// Goal: tell, ask and try_tell reach the handler. Method: a counter, in place and through its mailbox.
+/// Goal: tell, ask and try_tell reach the handler. Method: a counter, inline and through its
+/// mailbox.
 #[test]
 fn typed() {
-    for profile in [Profile::default(), Profile::default().pinned()] {
-        paused(async |system| {
+    for profile in [
+        AgentProfile::default(),
+        AgentProfile::default().without_inline(),
+    ] {
+        run_with_paused_time(async |system| {
             let counter = system.prepare(Counter::default()).profile(profile).spawn();
             counter.tell(Add { by: 1 }).await.unwrap();
             counter.try_tell(Add { by: 2 }).unwrap();
@@ -46,7 +50,8 @@ fn typed() {
     }
 }
 
-/// Goal: the same handler is reached by name with JSON; what doesn't fit is refused and nothing is lost.
+/// Goal: the same handler is reached by name with JSON, and a payload that doesn't fit is rejected.
+/// Method: good and bad payloads.
 #[test]
 fn by_name() {
     running(async |system| {
@@ -71,18 +76,18 @@ fn by_name() {
     });
 }
 
-/// Goal: an agent says of a message that doing it twice does no harm, and another that handles it doesn't. Method: one of each;
-/// what they show.
+/// Goal: an agent can declare a message idempotent without affecting other agents. Method: one of
+/// each, and their specs.
 #[test]
 fn repeatable() {
     struct Twice;
     impl Agent for Twice {
         fn handlers(on: &mut Handlers<Self>) {
-            on.sync::<Add>().repeatable::<Add>();
+            on.sync::<Add>().idempotent::<Add>();
         }
     }
     impl SyncHandler<Add> for Twice {
-        fn handle(&mut self, add: Add, _: &mut Cx) -> u64 {
+        fn handle(&mut self, add: Add, _: &mut Context) -> u64 {
             add.by
         }
     }
@@ -98,18 +103,21 @@ fn repeatable() {
     });
 }
 
-/// Goal: an agent that takes messages as JSON is asked like any other. Method: a scripted agent in the counter's place.
+/// Goal: a proxy agent is asked like any other. Method: a scripted agent in the counter's place.
 #[test]
 fn local_and_remote_look_identical() {
     running(async |system| {
-        let remote = system.spawn(Scripted::new([
-            Act::Reply(json!(42)),
-            Act::Panic,
-            Act::Reply(json!("not a number")),
+        let remote = system.spawn(ScriptedAgent::new([
+            ScriptStep::Reply(json!(42)),
+            ScriptStep::Panic,
+            ScriptStep::Reply(json!("not a number")),
         ]));
         assert_eq!(remote.ask(Add { by: 2 }).await.unwrap(), 42);
         assert_eq!(remote.observe().await, json!([["add", {"by": 2}]]));
-        let told = system.spawn(Scripted::new([Act::Reply(json!(1)), Act::Reply(json!(2))]));
+        let told = system.spawn(ScriptedAgent::new([
+            ScriptStep::Reply(json!(1)),
+            ScriptStep::Reply(json!(2)),
+        ]));
         told.tell(Add { by: 3 }).await.unwrap();
         told.try_tell(Add { by: 4 }).unwrap();
         testkit::eventually("both are begun", SECOND, || told.snapshot().handled == 2).await;
@@ -118,7 +126,7 @@ fn local_and_remote_look_identical() {
             json!([["add", {"by": 3}], ["add", {"by": 4}]])
         );
         told.kill();
-        told.ended().await;
+        told.wait_for_exit().await;
         assert!(matches!(
             told.tell(Add { by: 5 }).await,
             Err(SendError::Closed {
@@ -132,11 +140,11 @@ fn local_and_remote_look_identical() {
     });
 }
 
-/// Goal: a wrong message comes back.
+/// Goal: a message without a handler is returned to the sender. Method: one such message.
 #[test]
 fn not_handled() {
     running(async |system| {
-        let remote = system.spawn(Scripted::new([]));
+        let remote = system.spawn(ScriptedAgent::new([]));
         assert!(matches!(
             remote.ask(Boom).await,
             Err(SendError::NotHandled { message: Boom, .. })

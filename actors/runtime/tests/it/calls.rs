@@ -25,7 +25,7 @@ impl ConcurrentHandler<Weather> for Forecaster {
     fn handle(
         &mut self,
         _: Weather,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         let next = self.next.clone();
         async move {
@@ -46,7 +46,8 @@ impl ConcurrentHandler<Weather> for Forecaster {
     }
 }
 
-/// Goal: progress and questions of an agent two hops away reach whoever called, and the principal reaches it. Method: a chain.
+/// Goal: progress and questions of an agent two hops away reach the caller, and the principal
+/// reaches that agent. Method: a chain.
 #[test]
 fn questions_find_the_caller() {
     running(async |system| {
@@ -64,7 +65,7 @@ fn questions_find_the_caller() {
                     assert!(
                         matches!(&q.question, Question::Elicit(e) if e.message() == "Which city?")
                     );
-                    q.answer(Answer::Elicit(ElicitAnswer::accept("Rio".into())));
+                    q.answer(Answer::Elicit(ElicitationAnswer::accept("Rio".into())));
                 }
                 _ => unreachable!(),
             }
@@ -77,20 +78,20 @@ fn questions_find_the_caller() {
     });
 }
 
-/// Goal: a question without anyone to answer fails as such, never hangs. Method: a plain ask; a caller that doesn't look; one
-/// that drops the question.
+/// Goal: a question that can't be answered fails and never hangs. Method: a plain ask; a caller
+/// that reads no events; one that drops the question.
 #[test]
 fn nobody_to_ask() {
     running(async |system| {
         let agent = system.spawn(Forecaster { next: None });
         assert_eq!(
             agent.ask(Weather).await.unwrap().unwrap_err().kind,
-            FailureKind::NobodyToAsk
+            FailureKind::NoResponder
         );
         let call = agent.call(Weather).start();
         assert_eq!(
             call.reply().await.unwrap().unwrap_err().kind,
-            FailureKind::NobodyToAsk
+            FailureKind::NoResponder
         );
         let mut call = agent.call(Weather).start();
         while let Some(event) = call.next().await {
@@ -98,12 +99,12 @@ fn nobody_to_ask() {
         }
         assert_eq!(
             call.reply().await.unwrap().unwrap_err().kind,
-            FailureKind::NobodyToAsk
+            FailureKind::NoResponder
         );
     });
 }
 
-/// Who is behind it and until when, as the callee sees it.
+/// Returns principal and deadline as the callee sees them.
 #[derive(Message)]
 #[message(reply = (u16, Option<Duration>), fallible, local)]
 struct Loop;
@@ -122,7 +123,7 @@ impl ConcurrentHandler<Loop> for Looper {
     fn handle(
         &mut self,
         _: Loop,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<(u16, Option<Duration>), Failure>> + Send + 'static {
         self.hops += 1;
         let hops = self.hops;
@@ -142,7 +143,8 @@ impl ConcurrentHandler<Loop> for Looper {
     }
 }
 
-/// Goal: a loop of agents ends at the hop limit, and the deadline goes along unchanged. Method: an agent that asks itself.
+/// Goal: a loop of agents ends at the hop limit, and the deadline is passed on unchanged. Method:
+/// an agent that asks itself.
 #[test]
 fn loops_end() {
     running(async |system| {
@@ -159,7 +161,7 @@ fn loops_end() {
     });
 }
 
-/// Goal: a call that nobody awaits any more cancels the whole chain. Method: drop it while the last agent asks.
+/// Goal: dropping a call cancels the whole chain. Method: drop it while the last agent asks.
 #[test]
 fn dropping_cancels_the_chain() {
     running(async |system| {
@@ -178,7 +180,7 @@ fn dropping_cancels_the_chain() {
             (1, 1)
         );
         drop(call);
-        // Neither tidies up when told, so each is dropped after its grace.
+        // Neither handler cleans up, so each is dropped after its grace period.
         tokio::time::sleep(2 * CANCEL_GRACE_DEFAULT).await;
         assert_eq!(
             (first.snapshot().in_flight, last.snapshot().in_flight),

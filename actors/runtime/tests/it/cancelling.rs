@@ -9,14 +9,14 @@ use callboard_runtime::*;
 
 use crate::messages::{SECOND, running};
 
-/// Waits to be told that it is cancelled, then tidies up for so long.
+/// Waits until it is cancelled, then cleans up for this long.
 #[derive(Message)]
 #[message(local)]
 struct Wait {
     tidy: Duration,
 }
 
-/// Is answered when the agent is free.
+/// Gets a reply once the agent is free.
 #[derive(Message)]
 #[message(reply = u32, local)]
 struct Free;
@@ -35,7 +35,7 @@ impl Agent for Waiter {
 }
 
 impl Handler<Wait> for Waiter {
-    async fn handle(&mut self, message: Wait, cx: &mut Cx) {
+    async fn handle(&mut self, message: Wait, cx: &mut Context) {
         self.state += 1;
         cx.cancelled().await;
         self.told.fetch_add(1, SeqCst);
@@ -45,12 +45,12 @@ impl Handler<Wait> for Waiter {
 }
 
 impl SyncHandler<Free> for Waiter {
-    fn handle(&mut self, _: Free, _: &mut Cx) -> u32 {
+    fn handle(&mut self, _: Free, _: &mut Context) -> u32 {
         self.state
     }
 }
 
-/// Waits in the task of whoever asked, where it may.
+/// Agent that waits in the caller's task if possible.
 #[derive(Default)]
 struct Beside;
 
@@ -61,17 +61,21 @@ impl Agent for Beside {
 }
 
 impl ConcurrentHandler<Wait> for Beside {
-    fn handle(&mut self, _: Wait, _: Cx) -> impl Future<Output = ()> + Send + 'static {
+    fn handle(&mut self, _: Wait, _: Context) -> impl Future<Output = ()> + Send + 'static {
         std::future::pending()
     }
 }
 
-/// Goal: a deadline ends as a timeout, also where the handler's own watch of it comes first; a cancelled call ends as cancelled.
-/// Method: handlers without grace, run by the agent's host and in the asker's task.
+/// Goal: a missed deadline is a timeout even if the handler notices it first; a cancelled call is
+/// reported as cancelled. Method: handlers without grace, on the agent's arbiter and in the
+/// caller's task.
 #[test]
 fn deadlines_are_timeouts() {
-    for profile in [Profile::default(), Profile::default().with_askers()] {
-        let profile = Profile {
+    for profile in [
+        AgentProfile::default(),
+        AgentProfile::default().inline_concurrent(),
+    ] {
+        let profile = AgentProfile {
             cancel_grace: Duration::ZERO,
             ..profile
         };
@@ -88,8 +92,8 @@ fn deadlines_are_timeouts() {
             let call = agent.call(Wait { tidy: SECOND }).within(SECOND).start();
             call.cancel();
             assert!(matches!(call.reply().await, Err(SendError::Cancelled)));
-            let past = CallMeta::new(Arc::new(Principal::local_operator()))
-                .until(tokio::time::Instant::now());
+            let past = CallContext::new(Arc::new(Principal::local_operator()))
+                .with_deadline(tokio::time::Instant::now());
             let late = agent
                 .ask(Wait { tidy: SECOND })
                 .within_call(Some(Arc::new(past)))
@@ -102,14 +106,15 @@ fn deadlines_are_timeouts() {
 struct Case {
     tidy: Duration,
     cancel_safe: bool,
-    /// What the agent's state is afterwards.
+    /// Expected state of the agent afterwards.
     state: u32,
     tidied: u32,
 }
 
-/// Goal: dropping an ask, cancelling its call and passing its deadline each tell the running handler, and after a grace stop it at
-/// its next await and free its slot. The state is kept if the handler ended, or is cancel-safe; else a fresh agent takes over.
-/// Method: a grace of one second, a handler that tidies shorter or longer than that.
+/// Goal: dropping an ask, cancelling its call and passing its deadline each notify the running
+/// handler, stop it after a grace period at its next await, and free its slot. The state is kept if
+/// the handler ended or is cancel-safe; else a fresh agent takes over. Method: a grace of one
+/// second, and handlers that need less or more.
 #[test]
 fn running_handlers() {
     let cases = [
@@ -150,9 +155,9 @@ fn running_handlers() {
                 };
                 let agent = system
                     .prepare_with(make)
-                    .profile(Profile {
+                    .profile(AgentProfile {
                         cancel_safe,
-                        ..Profile::default()
+                        ..AgentProfile::default()
                     })
                     .spawn();
                 match how {
@@ -189,7 +194,8 @@ fn running_handlers() {
     }
 }
 
-/// Goal: what is cancelled before its turn is never begun. Method: it waits behind another, is dropped, and the agent counts.
+/// Goal: a message cancelled before its turn is never started. Method: it waits behind another, is
+/// dropped, and the agent counts.
 #[test]
 fn queued_messages() {
     running(async |system| {
@@ -209,15 +215,16 @@ fn queued_messages() {
     });
 }
 
-/// Goal: a call that is cancelled while its message waits for room is over at once. Method: a full mailbox of one.
+/// Goal: a call cancelled while its message waits for room ends at once. Method: a full mailbox of
+/// one.
 #[test]
 fn waiting_for_room() {
     running(async |system| {
         let agent = system
             .prepare_with(Waiter::default)
-            .profile(Profile {
+            .profile(AgentProfile {
                 mailbox_capacity: 1,
-                ..Profile::default()
+                ..AgentProfile::default()
             })
             .spawn();
         let mut running = Box::pin(agent.ask(Wait {
@@ -229,7 +236,7 @@ fn waiting_for_room() {
             tidy: Duration::ZERO,
         }));
         assert!(futures::poll!(queued.as_mut()).is_pending());
-        let call = CallMeta::new(Arc::new(Principal::agent("ann")));
+        let call = CallContext::new(Arc::new(Principal::agent("ann")));
         let cancel = call.cancel.clone();
         let mut waiting = Box::pin(
             agent

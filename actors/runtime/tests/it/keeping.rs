@@ -3,18 +3,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_message::{DataClass, Principal};
-use callboard_runtime::testkit::paused;
+use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::*;
 use tokio::sync::Semaphore;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Goal: records at once are kept all or none where there is no room for all. Method: a limit of three.
+/// Goal: a batch of records is stored as a whole or not at all. Method: a limit of three.
 #[test]
 fn full_streams() {
-    paused(async |_| {
+    run_with_paused_time(async |_| {
         let journal = MemoryJournal::with_capacity(3);
-        let record = |stream: &str, key: &str| Record {
+        let record = |stream: &str, key: &str| JournalRecord {
             stream: stream.into(),
             key: Some(key.into()),
             body: serde_json::json!(key),
@@ -35,12 +35,13 @@ fn full_streams() {
     });
 }
 
-/// Goal: bodies that could be guessed are marked under a key, others aren't. Method: one body in each class, two stores.
+/// Goal: bodies of guessable classes get a keyed digest, others a plain one. Method: one body in
+/// each class, two stores.
 #[test]
 fn marks() {
-    let audits = [MemoryAudit::default(), MemoryAudit::default()];
+    let audits = [MemoryAuditStore::default(), MemoryAuditStore::default()];
     for class in DataClass::ALL {
-        let [a, b] = audits.each_ref().map(|audit| audit.mark(class, b"Maria"));
+        let [a, b] = audits.each_ref().map(|audit| audit.digest(class, b"Maria"));
         assert_eq!(a.bytes, 5);
         assert_eq!(a == b, class < DataClass::Personal);
         let kind = if class < DataClass::Personal {
@@ -55,12 +56,12 @@ fn marks() {
         );
     }
     assert_eq!(
-        audits[0].mark(DataClass::Public, b"abc").hash,
+        audits[0].digest(DataClass::Public, b"abc").hash,
         "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     );
 }
 
-/// An audit that answers as it is told to, and as often as it may.
+/// Audit store that replies as configured, a limited number of times.
 struct Told {
     may: Semaphore,
     errors: Mutex<VecDeque<JournalError>>,
@@ -88,7 +89,7 @@ impl Told {
 }
 
 #[async_trait]
-impl Audit for Told {
+impl AuditStore for Told {
     async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError> {
         self.may.acquire().await.unwrap().forget();
         if let Some(error) = self.errors.lock().unwrap().pop_front() {
@@ -99,8 +100,8 @@ impl Audit for Told {
         Ok(kept.len() as u64)
     }
 
-    fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {
-        MemoryAudit::default().mark(class, body)
+    fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest {
+        MemoryAuditStore::default().digest(class, body)
     }
 }
 
@@ -110,29 +111,30 @@ fn named(n: usize) -> AuditEntry {
     AuditEntry::new(format!("e{n}"))
 }
 
-/// Goal: entries are kept in order, whatever way they come, and numbered. Method: notes and records mixed.
+/// Goal: entries are stored and numbered in order, whichever way they are queued. Method: queued
+/// and recorded entries mixed.
 #[test]
 fn the_log_keeps_order() {
-    paused(async |_| {
+    run_with_paused_time(async |_| {
         let audit = Told::new(OFTEN, []);
         let log = AuditLog::new(audit.clone());
-        (0..300).for_each(|n| log.note(named(n)));
+        (0..300).for_each(|n| log.try_enqueue(named(n)));
         assert_eq!(log.record(named(300)).await, Ok(301));
-        log.placed(named(301)).await;
+        log.enqueue(named(301)).await;
         log.flush().await;
         assert_eq!(
             audit.events(),
             (0..302).map(|n| format!("e{n}")).collect::<Vec<_>>()
         );
-        assert_eq!(log.lost(), 0);
+        assert_eq!(log.lost_count(), 0);
     });
 }
 
-/// Goal: while there is no room notes wait, and then are kept in order; who must have it on record is refused. Method: a store
-/// that is full, then away, then well.
+/// Goal: entries wait while the store has no room and are then stored in order; callers that need
+/// confirmation get the error. Method: a store that is full, then unavailable, then well.
 #[test]
 fn the_log_waits_for_room() {
-    paused(async |_| {
+    run_with_paused_time(async |_| {
         let audit = Told::new(
             OFTEN,
             [
@@ -141,55 +143,57 @@ fn the_log_waits_for_room() {
             ],
         );
         let log = AuditLog::new(audit.clone());
-        log.note(named(0));
+        log.try_enqueue(named(0));
         assert_eq!(log.record(named(1)).await, Err(JournalError::NoSpace));
-        log.note(named(2));
+        log.try_enqueue(named(2));
         log.flush().await;
         assert_eq!(
-            (audit.events(), log.lost()),
+            (audit.events(), log.lost_count()),
             (vec!["e0".to_owned(), "e2".into()], 0)
         );
     });
 }
 
-/// Goal: what may be kept already isn't sent again, and what never will isn't either; the gap is told. Method: such errors.
+/// Goal: entries that may have been stored or never can be aren't sent again, and the gap is
+/// recorded. Method: such errors.
 #[test]
 fn the_log_tells_gaps() {
-    paused(async |_| {
+    run_with_paused_time(async |_| {
         for error in [
             JournalError::Unknown("gone".into()),
             JournalError::Fenced { writer: "w".into() },
         ] {
             let audit = Told::new(OFTEN, [error]);
             let log = AuditLog::new(audit.clone());
-            log.note(named(0));
+            log.try_enqueue(named(0));
             log.flush().await;
-            log.note(named(1));
+            log.try_enqueue(named(1));
             log.flush().await;
             assert_eq!(
-                (audit.events(), log.lost()),
+                (audit.events(), log.lost_count()),
                 (vec!["audit.gap".to_owned(), "e1".into()], 1)
             );
             assert_eq!(
-                audit.kept.lock().unwrap()[0].more["lost"],
+                audit.kept.lock().unwrap()[0].details["lost"],
                 AuditValue::Number(1)
             );
         }
     });
 }
 
-/// Goal: the queue has a bound: over it a note is lost and counted, `placed` waits. Method: a store that doesn't answer.
+/// Goal: the queue is bounded: beyond the limit `try_enqueue` loses and counts the entry, `enqueue`
+/// waits. Method: a store that doesn't reply.
 #[test]
 fn the_log_has_a_bound() {
-    paused(async |_| {
+    run_with_paused_time(async |_| {
         let audit = Told::new(0, []);
         let log = AuditLog::new(audit.clone());
-        (0..AUDIT_QUEUED_MAX).for_each(|n| log.note(named(n)));
-        assert_eq!(log.lost(), 0);
-        log.note(named(AUDIT_QUEUED_MAX));
-        assert_eq!(log.lost(), 1);
+        (0..AUDIT_QUEUED_MAX).for_each(|n| log.try_enqueue(named(n)));
+        assert_eq!(log.lost_count(), 0);
+        log.try_enqueue(named(AUDIT_QUEUED_MAX));
+        assert_eq!(log.lost_count(), 1);
         let waits = log.clone();
-        let placed = tokio::spawn(async move { waits.placed(named(9_999)).await });
+        let placed = tokio::spawn(async move { waits.enqueue(named(9_999)).await });
         tokio::time::sleep(HOUR).await;
         assert!(!placed.is_finished());
         audit.may.add_permits(OFTEN);
@@ -201,27 +205,28 @@ fn the_log_has_a_bound() {
     });
 }
 
-/// Goal: a system has one store, chosen before it is used, and its audit is kept there. Method: chosen once, twice, too late.
+/// Goal: a system has one store, set before its first use, and its audit log uses it. Method: set
+/// once, twice, and too late.
 #[test]
 fn a_system_has_a_store() {
-    paused(async |system| {
-        let audit = Arc::new(MemoryAudit::default());
+    run_with_paused_time(async |system| {
+        let audit = Arc::new(MemoryAuditStore::default());
         let store = Store {
             audit: audit.clone(),
             ..Store::in_memory()
         };
-        system.keep_in(store.clone()).unwrap();
-        assert_eq!(system.keep_in(Store::in_memory()), Err(StoreIsSet));
+        system.set_store(store.clone()).unwrap();
+        assert_eq!(system.set_store(Store::in_memory()), Err(StoreAlreadySet));
         assert_eq!(system.store().run, store.run);
         let said = AuditEntry::new("denied")
             .with_principal(&Principal::agent("ann"))
-            .with("rule", "r1");
+            .with_detail("rule", "r1");
         assert_eq!(system.audit().record(said.clone()).await, Ok(1));
         assert_eq!(audit.entries(), [said]);
 
         let other = System::start(1).unwrap();
-        assert!(other.store().tasks.worker().contains('#'));
-        assert_eq!(other.keep_in(store), Err(StoreIsSet));
+        assert!(other.store().tasks.worker_id().contains('#'));
+        assert_eq!(other.set_store(store), Err(StoreAlreadySet));
         other.shutdown(HOUR).await;
     });
 }

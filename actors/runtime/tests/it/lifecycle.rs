@@ -2,7 +2,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_runtime::testkit::{Probe, eventually, paused};
+use callboard_runtime::testkit::{Probe, eventually, run_with_paused_time};
 use callboard_runtime::*;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::messages::*;
 #[test]
 fn leaks_fail_the_test() {
     let leaks = catch_unwind(AssertUnwindSafe(|| {
-        paused(async |system| {
+        run_with_paused_time(async |system| {
             system.spawn(Counter::default());
         });
     }));
@@ -23,7 +23,7 @@ fn leaks_fail_the_test() {
     );
 }
 
-/// Passes itself on so often, to the other agent.
+/// Passes itself to the other agent this many times.
 #[derive(Message)]
 #[message(local)]
 struct Relay {
@@ -36,7 +36,7 @@ struct Runner {
     handled: u32,
 }
 
-/// Whom to pass it to.
+/// Sets the other agent.
 #[derive(Message)]
 #[message(local)]
 struct Meet(AgentRef);
@@ -48,13 +48,13 @@ impl Agent for Runner {
 }
 
 impl SyncHandler<Meet> for Runner {
-    fn handle(&mut self, message: Meet, _: &mut Cx) {
+    fn handle(&mut self, message: Meet, _: &mut Context) {
         self.other = Some(message.0);
     }
 }
 
 impl Handler<Relay> for Runner {
-    async fn handle(&mut self, message: Relay, _: &mut Cx) {
+    async fn handle(&mut self, message: Relay, _: &mut Context) {
         tokio::time::sleep(Duration::from_millis(10)).await;
         self.handled += 1;
         if let (Some(other), Some(left)) = (&self.other, message.left.checked_sub(1)) {
@@ -63,8 +63,8 @@ impl Handler<Relay> for Runner {
     }
 }
 
-/// Goal: shutdown refuses what comes from outside, lets agents finish what they send one another, and ends within its limit.
-/// Method: two agents that pass a message to and fro for a second.
+/// Goal: shutdown rejects messages from outside, lets agents finish those between them, and ends
+/// within its limit. Method: two agents that pass a message to and fro for a second.
 #[test]
 fn shutdown_drains() {
     for (left, limit, report) in [
@@ -85,7 +85,7 @@ fn shutdown_drains() {
             },
         ),
     ] {
-        paused(async |system| {
+        run_with_paused_time(async |system| {
             let [a, b] = [0, 1].map(|_| system.spawn(Runner::default()));
             a.tell(Meet(b.clone())).await.unwrap();
             b.tell(Meet(a.clone())).await.unwrap();
@@ -107,7 +107,8 @@ fn shutdown_drains() {
     }
 }
 
-/// Goal: stop works off the mailbox, kill makes dead letters of it; whoever asked learns it. Method: a slow handler in front.
+/// Goal: stop handles the queued messages, kill makes dead letters of them, and callers are told.
+/// Method: a slow handler in front.
 #[test]
 fn stop_and_kill() {
     running(async |system| {
@@ -134,7 +135,7 @@ fn stop_and_kill() {
             } else {
                 counter.stop()
             }
-            let (answer, why) = futures::join!(queued, counter.ended());
+            let (answer, why) = futures::join!(queued, counter.wait_for_exit());
             assert_eq!(answer.map_err(|e| e.to_string()), expected);
             assert_eq!(
                 why,
@@ -155,11 +156,11 @@ fn stop_and_kill() {
     });
 }
 
-/// Goal: only the latest dead letters are kept, all are counted. Method: limit + 1.
+/// Goal: only the latest dead letters are kept, but all are counted. Method: limit + 1.
 #[test]
 fn dead_letters_are_bounded() {
     running(async |system| {
-        let profile = Profile::default().mailbox_capacity(2_000);
+        let profile = AgentProfile::default().mailbox_capacity(2_000);
         let counter = system.prepare(Counter::default()).profile(profile).spawn();
         counter
             .tell(SlowAdd {
@@ -173,7 +174,7 @@ fn dead_letters_are_bounded() {
             counter.try_tell(Add { by: 1 }).unwrap();
         }
         counter.kill();
-        counter.ended().await;
+        counter.wait_for_exit().await;
         assert_eq!(
             system.dead_letters().count(),
             DEAD_LETTERS_KEPT_MAX as u64 + 1
@@ -182,19 +183,19 @@ fn dead_letters_are_bounded() {
     });
 }
 
-/// Watches another and counts ticks.
+/// Watches another agent and counts ticks.
 #[derive(Default)]
 struct Watcher {
     ended: Vec<String>,
     ticks: u32,
 }
 
-/// Whom to watch.
+/// Sets the agent to watch.
 #[derive(Message)]
 #[message(local)]
 struct Watch(AgentRef);
 
-/// A tick of a timer.
+/// Tick of a timer.
 #[derive(Message)]
 #[message(local)]
 struct Tick;
@@ -209,7 +210,7 @@ impl Agent for Watcher {
         on.sync::<Watch>().sync::<Tick>().sync::<Start>();
     }
 
-    fn terminated(&mut self, who: AgentId, why: ExitReason, _: &mut Cx) {
+    fn terminated(&mut self, who: AgentId, why: ExitReason, _: &mut Context) {
         self.ended.push(format!("{who} {why:?}"));
     }
 
@@ -219,38 +220,39 @@ impl Agent for Watcher {
 }
 
 impl SyncHandler<Watch> for Watcher {
-    fn handle(&mut self, message: Watch, cx: &mut Cx) {
+    fn handle(&mut self, message: Watch, cx: &mut Context) {
         cx.watch(&message.0);
     }
 }
 
 impl SyncHandler<Tick> for Watcher {
-    fn handle(&mut self, _: Tick, _: &mut Cx) {
+    fn handle(&mut self, _: Tick, _: &mut Context) {
         self.ticks += 1;
     }
 }
 
 impl SyncHandler<Start> for Watcher {
-    fn handle(&mut self, _: Start, cx: &mut Cx) {
+    fn handle(&mut self, _: Start, cx: &mut Context) {
         cx.tell_after(SECOND, Tick);
         cx.tell_every(2 * SECOND, || Tick);
         cx.tell_after(SECOND, Tick).cancel();
     }
 }
 
-/// Goal: whoever watches learns of the end, also of one long past. Method: watch before, and after.
+/// Goal: watchers are notified of an agent's end, even if it ended long ago. Method: watch before,
+/// and after.
 #[test]
 fn death_watch() {
     running(async |system| {
         let [first, second] = [0, 1].map(|_| system.spawn(Counter::default()));
         let watcher = system
             .prepare(Watcher::default())
-            .profile(Profile::default().pinned())
+            .profile(AgentProfile::default().without_inline())
             .spawn();
         watcher.ask(Watch(first.clone())).await.unwrap();
         first.kill();
         second.stop();
-        second.ended().await;
+        second.wait_for_exit().await;
         watcher.ask(Watch(second.clone())).await.unwrap();
         let expected = json!([
             format!("{} Killed", first.id()),
@@ -260,13 +262,14 @@ fn death_watch() {
     });
 }
 
-/// Goal: timers fire once or again and again, until cancelled or the agent ends. Method: five paused seconds.
+/// Goal: timers fire once or periodically, until cancelled or the agent ends. Method: five paused
+/// seconds.
 #[test]
 fn timers() {
     running(async |system| {
         let watcher = system
             .prepare(Watcher::default())
-            .profile(Profile::default().pinned())
+            .profile(AgentProfile::default().without_inline())
             .spawn();
         watcher.ask(Start).await.unwrap();
         tokio::time::sleep(5 * SECOND).await;
@@ -274,12 +277,12 @@ fn timers() {
     });
 }
 
-/// Opens the door.
+/// Opens the gate.
 #[derive(Message)]
 #[message(local)]
 struct Open;
 
-/// Waits before the door until it is open.
+/// Is stashed until the gate is open.
 #[derive(Message)]
 #[message(reply = u32, local)]
 struct Enter(u32);
@@ -295,23 +298,23 @@ impl Agent for Door {
         on.sync::<Open>().sync::<Enter>();
     }
 
-    fn profile() -> Profile {
-        Profile {
+    fn profile() -> AgentProfile {
+        AgentProfile {
             stash_capacity: 3,
-            ..Profile::default()
+            ..AgentProfile::default()
         }
     }
 }
 
 impl SyncHandler<Open> for Door {
-    fn handle(&mut self, _: Open, cx: &mut Cx) {
+    fn handle(&mut self, _: Open, cx: &mut Context) {
         self.open = true;
         cx.unstash();
     }
 }
 
 impl SyncHandler<Enter> for Door {
-    fn handle(&mut self, message: Enter, _: &mut Cx) -> u32 {
+    fn handle(&mut self, message: Enter, _: &mut Context) -> u32 {
         self.entered = self.entered * 10 + message.0;
         self.entered
     }
@@ -321,8 +324,8 @@ impl SyncHandler<Enter> for Door {
     }
 }
 
-/// Goal: what an agent isn't ready for waits aside, in order, with its reply; at limit + 1 the sender learns it. Method: four ask
-/// before the door opens, one after.
+/// Goal: messages that the agent isn't ready for are stashed in order, with their replies; at limit
+/// + 1 the ask fails. Method: four asks before the gate opens, one after.
 #[test]
 fn stash() {
     running(async |system| {
@@ -346,7 +349,7 @@ fn stash() {
     });
 }
 
-/// Goal: an agent behind a probe sees what is sent. Method: the kit's own probe.
+/// Goal: a probe records the messages sent to it. Method: the kit's own probe.
 #[test]
 fn probe() {
     running(async |system| {

@@ -3,7 +3,9 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use callboard_macros::Message;
-use callboard_runtime::testkit::{PATIENCE, cpu_time, eventually, paused, real};
+use callboard_runtime::testkit::{
+    EVENTUALLY_WAIT_MIN, cpu_time, eventually, run_with_paused_time, run_with_real_time,
+};
 use callboard_runtime::*;
 
 use crate::messages::{SECOND, running};
@@ -23,13 +25,13 @@ impl Agent for Gatekeeper {
         on.exclusive::<Pass>();
     }
 
-    fn profile() -> Profile {
-        Profile::default().mailbox_capacity(16)
+    fn profile() -> AgentProfile {
+        AgentProfile::default().mailbox_capacity(16)
     }
 }
 
 impl Handler<Pass> for Gatekeeper {
-    async fn handle(&mut self, Pass(n): Pass, _: &mut Cx) {
+    async fn handle(&mut self, Pass(n): Pass, _: &mut Context) {
         let permit = self.gate.acquire().await.unwrap();
         permit.forget();
         self.passed.lock().unwrap().push(n);
@@ -42,7 +44,7 @@ struct Setup {
     passed: Arc<std::sync::Mutex<Vec<u32>>>,
 }
 
-/// An agent that stands in its first message, with an empty mailbox of 16.
+/// Spawns an agent with a mailbox of 16 that is suspended in its first message.
 async fn standing(system: &System) -> Setup {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let passed = Arc::default();
@@ -62,7 +64,8 @@ async fn standing(system: &System) -> Setup {
     }
 }
 
-/// Goal: the bound is the agent's, not the handle's. Method: 100 clones in 100 tasks push while the agent stands.
+/// Goal: the capacity is the agent's, not the handle's. Method: 100 clones in 100 tasks push while
+/// the agent is suspended.
 #[test]
 fn clones_share_one_bound() {
     running(async |system| {
@@ -94,10 +97,11 @@ fn clones_share_one_bound() {
     });
 }
 
-/// Goal: the bound holds under real concurrency too. Method: 4 threads of senders, a handler that looks at its depth.
+/// Goal: the capacity holds under real concurrency. Method: 4 threads of senders, and a handler
+/// that reads its depth.
 #[test]
 fn bound_holds_across_threads() {
-    real(async |_| {
+    run_with_real_time(async |_| {
         let system = System::start(2).unwrap();
         let gate = Arc::new(tokio::sync::Semaphore::new(100_000));
         let agent = system.spawn(Gatekeeper {
@@ -124,11 +128,12 @@ fn bound_holds_across_threads() {
     });
 }
 
-/// Goal: waiting senders get room in their order, and one that gives up loses nobody's. Method: 16 fill it, 10 wait, two of
-/// those are dropped: one still waiting, one to whom room was promised.
+/// Goal: waiting senders get room in their order, and one that gives up costs no other's place.
+/// Method: 16 fill the mailbox, 10 wait, two of those are dropped: one still waiting, one with
+/// reserved room.
 #[test]
 fn waiting_senders_in_order() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let Setup {
             agent,
             gate,
@@ -159,10 +164,10 @@ fn waiting_senders_in_order() {
     });
 }
 
-/// Goal: an ask may refuse to wait, or wait with a limit; both give up cleanly. Method: a full mailbox.
+/// Goal: an ask may reject waiting, or wait with a limit; both end cleanly. Method: a full mailbox.
 #[test]
 fn asks_and_room() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let Setup {
             agent,
             gate,
@@ -188,7 +193,7 @@ fn asks_and_room() {
     });
 }
 
-/// Tells itself again for ever.
+/// Sends itself again for ever.
 #[derive(Message)]
 #[message(local)]
 struct Flood;
@@ -202,18 +207,19 @@ impl Agent for Flooder {
 }
 
 impl SyncHandler<Flood> for Flooder {
-    fn handle(&mut self, _: Flood, cx: &mut Cx) {
+    fn handle(&mut self, _: Flood, cx: &mut Context) {
         // Two for one, until the mailbox is full.
         let _ = cx.me().try_tell(Flood);
         let _ = cx.me().try_tell(Flood);
     }
 }
 
-/// Goal: beside an agent that floods itself, timers fire. Method: 20 timers of 1 ms on the same arbiter; the
-/// machine may be busy, so what the thread works until each fires counts, and the best of them against the bound.
+/// Goal: timers fire next to an agent that floods itself. Method: 20 timers of 1 ms on the same
+/// arbiter. As the machine may be busy, the thread's CPU time until each fires is measured, and the
+/// best of them must meet the bound.
 #[test]
 fn flood_leaves_room_for_timers() {
-    real(async |system| {
+    run_with_real_time(async |system| {
         let flooder = system.spawn(Flooder);
         flooder.tell(Flood).await.unwrap();
         let mut late = Vec::new();
@@ -233,10 +239,11 @@ fn flood_leaves_room_for_timers() {
     });
 }
 
-/// Goal: a loop of asks answered in place leaves the thread to others. Method: a task that only asks, beside a timer.
+/// Goal: a loop of asks handled inline yields to other tasks. Method: a task that only asks, next
+/// to a timer.
 #[test]
 fn asks_in_place_leave_the_thread() {
-    real(async |system| {
+    run_with_real_time(async |system| {
         let counter = system.spawn(crate::messages::Counter::default());
         let asking = async {
             loop {
@@ -249,7 +256,7 @@ fn asks_in_place_leave_the_thread() {
             () = tokio::time::sleep(Duration::from_millis(5)) => {}
             () = asking => {}
         }
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < EVENTUALLY_WAIT_MIN);
         system.shutdown(SECOND).await;
     });
 }

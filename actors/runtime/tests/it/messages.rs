@@ -1,18 +1,18 @@
-//! An agent that the tests share.
+//! Messages and a counter agent shared by the tests.
 
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_runtime::testkit::paused;
+use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// Runs `test` in paused time, with a system that is shut down after it.
+/// Runs `test` in paused time, with a system that is shut down afterwards.
 pub fn running(test: impl AsyncFnOnce(&System)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         test(system).await;
         system.shutdown(SECOND).await;
     });
@@ -22,7 +22,7 @@ pub fn running(test: impl AsyncFnOnce(&System)) {
 #[derive(Message, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[message(reply = u64)]
 pub struct Add {
-    /// How much.
+    /// Amount to add.
     pub by: u64,
 }
 
@@ -63,14 +63,14 @@ impl Agent for Counter {
 }
 
 impl SyncHandler<Add> for Counter {
-    fn handle(&mut self, message: Add, _: &mut Cx) -> u64 {
+    fn handle(&mut self, message: Add, _: &mut Context) -> u64 {
         self.total += message.by;
         self.total
     }
 }
 
 impl Handler<SlowAdd> for Counter {
-    async fn handle(&mut self, message: SlowAdd, _: &mut Cx) -> u64 {
+    async fn handle(&mut self, message: SlowAdd, _: &mut Context) -> u64 {
         let before = self.total;
         tokio::time::sleep(message.pause).await;
         self.total = before + message.by;
@@ -79,13 +79,13 @@ impl Handler<SlowAdd> for Counter {
 }
 
 impl SyncHandler<Boom> for Counter {
-    fn handle(&mut self, _: Boom, _: &mut Cx) {
+    fn handle(&mut self, _: Boom, _: &mut Context) {
         panic!("boom");
     }
 }
 
 impl Handler<SlowBoom> for Counter {
-    async fn handle(&mut self, _: SlowBoom, _: &mut Cx) {
+    async fn handle(&mut self, _: SlowBoom, _: &mut Context) {
         tokio::time::sleep(Duration::from_millis(1)).await;
         panic!("slow boom");
     }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_runtime::testkit::real;
+use callboard_runtime::testkit::run_with_real_time;
 use callboard_runtime::*;
 use futures::future::join_all;
 
@@ -12,7 +12,7 @@ use crate::messages::*;
 const SENDERS: u32 = 8;
 const MESSAGES: u32 = 100_000;
 
-/// The `nth` message of a sender; two types, so that order holds among lanes.
+/// Message number `nth` of a sender; two types, so that order is checked across lanes.
 #[derive(Message)]
 #[message(local)]
 struct Even {
@@ -52,26 +52,27 @@ impl Agent for Checker {
 }
 
 impl SyncHandler<Even> for Checker {
-    fn handle(&mut self, message: Even, _: &mut Cx) {
+    fn handle(&mut self, message: Even, _: &mut Context) {
         self.check(message.sender, message.nth);
     }
 }
 
 impl SyncHandler<Odd> for Checker {
-    fn handle(&mut self, message: Odd, _: &mut Cx) {
+    fn handle(&mut self, message: Odd, _: &mut Context) {
         self.check(message.sender, message.nth);
     }
 }
 
-/// Goal: first in, first out from one sender to one agent, none lost. Method: 8 senders on 8 threads, 100,000 messages each, of
-/// two types in changing runs, through a mailbox of 64.
+/// Goal: messages from one sender to one agent arrive first in, first out, and none is lost.
+/// Method: 8 senders on 8 threads, 100,000 messages each, of two types in varying runs, through a
+/// mailbox of 64.
 #[test]
 fn first_in_first_out() {
-    real(async |_| {
+    run_with_real_time(async |_| {
         let system = System::start(2).unwrap();
         let agent = system
             .prepare(Checker::default())
-            .profile(Profile::default().mailbox_capacity(64))
+            .profile(AgentProfile::default().mailbox_capacity(64))
             .spawn();
         let threads: Vec<_> = (0..SENDERS)
             .map(|sender| {
@@ -108,7 +109,8 @@ fn first_in_first_out() {
     });
 }
 
-/// Goal: no lost update across an await. Method: 100 slow adds at once, with fast ones among them.
+/// Goal: no update is lost across an await. Method: 100 slow adds at once, with fast ones among
+/// them.
 #[test]
 fn exclusive_means_alone() {
     running(async |system| {
@@ -126,7 +128,7 @@ fn exclusive_means_alone() {
     });
 }
 
-/// Runs beside others for a while.
+/// Runs concurrently with others for a while.
 #[derive(Message)]
 #[message(local)]
 struct Work;
@@ -143,7 +145,7 @@ impl Agent for Worker {
 }
 
 impl ConcurrentHandler<Work> for Worker {
-    fn handle(&mut self, _: Work, _: Cx) -> impl Future<Output = ()> + Send + 'static {
+    fn handle(&mut self, _: Work, _: Context) -> impl Future<Output = ()> + Send + 'static {
         let (now, most) = (self.now.clone(), self.most.clone());
         async move {
             most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
@@ -153,7 +155,8 @@ impl ConcurrentHandler<Work> for Worker {
     }
 }
 
-/// Goal: n in flight, never n + 1. Method: 23 asks of an agent with n = 5; they take five rounds.
+/// Goal: the limit of concurrent handlers holds. Method: 23 asks of an agent with a limit of 5;
+/// they take five rounds.
 #[test]
 fn concurrent_up_to_n() {
     running(async |system| {

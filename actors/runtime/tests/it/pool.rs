@@ -12,17 +12,18 @@ async fn totals(pool: &Pool) -> Vec<u64> {
     totals
 }
 
-/// Goal: round robin spreads evenly, passing over a member that ended.
+/// Goal: round robin distributes evenly and skips a member that has ended. Method: count messages
+/// by member.
 #[test]
 fn round_robin() {
     running(async |system| {
-        let pool = Pool::spawn(system, 3, Choice::RoundRobin, Counter::default);
+        let pool = Pool::spawn(system, 3, PoolStrategy::RoundRobin, Counter::default);
         for _ in 0..9 {
             pool.ask(Add { by: 1 }).await.unwrap();
         }
         assert_eq!(totals(&pool).await, [3, 3, 3]);
         pool.members()[1].kill();
-        pool.members()[1].ended().await;
+        pool.members()[1].wait_for_exit().await;
         for _ in 0..6 {
             pool.ask(Add { by: 1 }).await.unwrap();
         }
@@ -31,11 +32,11 @@ fn round_robin() {
     });
 }
 
-/// Goal: least loaded keeps away from who is busy. Method: two of three stand in a slow handler.
+/// Goal: least loaded avoids busy members. Method: two of three are in a slow handler.
 #[test]
 fn least_loaded() {
     running(async |system| {
-        let pool = Pool::spawn(system, 3, Choice::LeastLoaded, Counter::default);
+        let pool = Pool::spawn(system, 3, PoolStrategy::LeastLoaded, Counter::default);
         for member in &pool.members()[..2] {
             member
                 .tell(SlowAdd {
@@ -53,11 +54,12 @@ fn least_loaded() {
     });
 }
 
-/// Goal: a key always has the same member; when a member ends only its keys move. Method: 100 keys over four members.
+/// Goal: a key always has the same member; when a member ends, only its keys move. Method: 100 keys
+/// over four members.
 #[test]
 fn by_key() {
     running(async |system| {
-        let pool = Pool::spawn(system, 4, Choice::RoundRobin, Counter::default);
+        let pool = Pool::spawn(system, 4, PoolStrategy::RoundRobin, Counter::default);
         let where_to = || {
             (0..100)
                 .map(|key: u32| pool.for_key(&key).id())
@@ -68,7 +70,7 @@ fn by_key() {
         assert_eq!(before.iter().collect::<HashSet<_>>().len(), 4);
         let gone = pool.members()[2].id();
         pool.members()[2].kill();
-        pool.members()[2].ended().await;
+        pool.members()[2].wait_for_exit().await;
         for (before, after) in before.into_iter().zip(where_to()) {
             assert!(after == before || before == gone);
             assert_ne!(after, gone);

@@ -2,13 +2,14 @@ use std::num::NonZeroU32;
 
 use callboard_macros::Message;
 use callboard_message::*;
-use callboard_runtime::testkit::{Probe, paused};
+use callboard_runtime::testkit::{Probe, run_with_paused_time};
 use callboard_runtime::*;
 use serde_json::json;
 
 use crate::messages::*;
 
-/// Goal: names are exact, taken once, seen by group, and gone with their agent.
+/// Goal: names are exact, unique, visible by group, and removed with their agent. Method: two
+/// agents in different groups.
 #[test]
 fn directory() {
     running(async |system| {
@@ -17,7 +18,7 @@ fn directory() {
         directory.register("clinic", &a).unwrap();
         assert_eq!(
             directory.register("clinic", &b),
-            Err(NameTaken {
+            Err(NameTakenError {
                 name: "clinic".into()
             })
         );
@@ -29,7 +30,7 @@ fn directory() {
         assert_eq!(directory.find(GROUP_DEFAULT, "clinic"), Some(a.clone()));
         assert_eq!(directory.find("orchestrator", "clinic"), None);
         a.kill();
-        a.ended().await;
+        a.wait_for_exit().await;
         assert_eq!(directory.get("clinic"), None);
         directory.register("clinic", &b).unwrap();
         directory.register("late", &a).unwrap();
@@ -37,12 +38,13 @@ fn directory() {
     });
 }
 
-/// News for whoever wants it.
+/// Event for subscribers.
 #[derive(Message, Clone, Debug, PartialEq)]
 #[message(local)]
 struct News(u32);
 
-/// Goal: an event reaches the subscribers of its topic, once each; a full one misses it, an ended one is forgotten.
+/// Goal: an event reaches each subscriber of its topic once; a full one misses it, an ended one is
+/// removed. Method: one of each.
 #[test]
 fn events() {
     running(async |system| {
@@ -56,24 +58,24 @@ fn events() {
             .events()
             .subscribe("weather", gone.recipient::<News>().unwrap());
         gone.kill();
-        gone.ended().await;
+        gone.wait_for_exit().await;
         assert_eq!(
             system.events().publish("weather", &News(1)),
-            Published {
+            PublishReport {
                 delivered: 1,
                 missed: 0
             }
         );
         assert_eq!(
             system.events().publish("sports", &News(2)),
-            Published::default()
+            PublishReport::default()
         );
         for n in 0..MAILBOX_CAPACITY_DEFAULT {
             system.events().publish("weather", &News(n + 3));
         }
         assert_eq!(
             system.events().publish("weather", &News(0)),
-            Published {
+            PublishReport {
                 delivered: 0,
                 missed: 1
             }
@@ -83,28 +85,33 @@ fn events() {
         system.events().unsubscribe::<News>("weather", fast.id());
         assert_eq!(
             system.events().publish("weather", &News(0)),
-            Published::default()
+            PublishReport::default()
         );
     });
 }
 
-/// Goal: policies judge in order, the first refusal decides, an empty chain lets all pass; a rate limit holds a principal at its
-/// limit + 1 and no other. Method: a chain of a rate limit of two.
+/// Goal: policies run in order, the first rejection decides, and an empty chain permits everything;
+/// a rate limit rejects a principal at its limit + 1 and no other. Method: a chain with a rate
+/// limit of two.
 #[test]
 fn policy() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let payload = serde_json::value::to_raw_value(&json!({})).unwrap();
         let [ann, bob] = ["ann", "bob"].map(Principal::agent);
         let judge = async |principal| {
-            let crossing = Crossing {
+            let crossing = PolicyRequest {
                 direction: Direction::Inbound,
                 principal,
-                call: CallId::fresh(),
+                call: CallId::generate(),
                 agent: "clinic",
                 message: "query",
                 payload: &payload,
             };
-            system.policy().judge(crossing).await.map_err(|f| f.kind)
+            system
+                .policy()
+                .check(None, crossing)
+                .await
+                .map_err(|f| f.kind)
         };
         assert_eq!(judge(&ann).await, Ok(()));
         system
@@ -120,12 +127,13 @@ fn policy() {
     });
 }
 
-/// Goal: the journal in memory keeps order, keeps a key once, and answers at limit + 1.
+/// Goal: the in-memory journal keeps the order, writes a key once, and fails at limit + 1. Method:
+/// a journal for two records.
 #[test]
 fn journal() {
-    paused(async |_| {
+    run_with_paused_time(async |_| {
         let journal = MemoryJournal::with_capacity(2);
-        let record = |key: &str| Record {
+        let record = |key: &str| JournalRecord {
             stream: "audit".into(),
             key: Some(key.into()),
             body: json!(key),

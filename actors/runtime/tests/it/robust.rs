@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_runtime::testkit::{eventually, paused, real};
+use callboard_runtime::testkit::{eventually, run_with_paused_time, run_with_real_time};
 use callboard_runtime::*;
 
 use crate::messages::*;
 
-/// Panics when it is looked at.
+/// Panics in `ready`.
 #[derive(Message)]
 #[message(local)]
 struct Bad;
@@ -18,12 +18,12 @@ struct Bad;
 #[message(local)]
 struct Arm;
 
-/// Whom to watch.
+/// Sets the agent to watch.
 #[derive(Message)]
 #[message(local)]
 struct Watch(AgentRef);
 
-/// Stands for so long.
+/// Blocks its handler for this long.
 #[derive(Message)]
 #[message(local)]
 struct Hold(Duration);
@@ -55,13 +55,13 @@ impl Agent for Fragile {
             .exclusive::<Hold>();
     }
 
-    fn terminated(&mut self, _: AgentId, _: ExitReason, _: &mut Cx) {
+    fn terminated(&mut self, _: AgentId, _: ExitReason, _: &mut Context) {
         self.told.fetch_add(1, SeqCst);
     }
 }
 
 impl SyncHandler<Bad> for Fragile {
-    fn handle(&mut self, _: Bad, _: &mut Cx) {}
+    fn handle(&mut self, _: Bad, _: &mut Context) {}
 
     fn ready(&self, _: &Bad) -> bool {
         panic!("as the test wants")
@@ -69,45 +69,46 @@ impl SyncHandler<Bad> for Fragile {
 }
 
 impl SyncHandler<Arm> for Fragile {
-    fn handle(&mut self, _: Arm, cx: &mut Cx) {
+    fn handle(&mut self, _: Arm, cx: &mut Context) {
         cx.tell_after(Duration::from_millis(5), Add { by: 1 });
     }
 }
 
 impl SyncHandler<Watch> for Fragile {
-    fn handle(&mut self, message: Watch, cx: &mut Cx) {
+    fn handle(&mut self, message: Watch, cx: &mut Context) {
         cx.watch(&message.0);
     }
 }
 
 impl SyncHandler<Add> for Fragile {
-    fn handle(&mut self, message: Add, _: &mut Cx) -> u64 {
+    fn handle(&mut self, message: Add, _: &mut Context) -> u64 {
         u64::from(self.added.fetch_add(message.by as u32, SeqCst)) + message.by
     }
 }
 
 impl SyncHandler<Boom> for Fragile {
-    fn handle(&mut self, _: Boom, _: &mut Cx) {
+    fn handle(&mut self, _: Boom, _: &mut Context) {
         panic!("boom")
     }
 }
 
 impl Handler<Hold> for Fragile {
-    async fn handle(&mut self, message: Hold, _: &mut Cx) {
+    async fn handle(&mut self, message: Hold, _: &mut Context) {
         tokio::time::sleep(message.0).await;
     }
 }
 
-/// Goal: a panic over whether it is ready costs its message only. Method: in place and queued, in a small and a large mailbox.
+/// Goal: a panic in `ready` costs only its message. Method: inline and queued, in a small and a
+/// large mailbox.
 #[test]
 fn ready_panics() {
     for (in_place, mailbox_capacity) in [(true, 16), (false, 16), (false, 1_024)] {
         running(async |system| {
-            let profile = Profile {
-                in_place,
+            let profile = AgentProfile {
+                inline_sync: in_place,
                 mailbox_capacity,
                 backoff: Backoff::NONE,
-                ..Profile::default()
+                ..AgentProfile::default()
             };
             let agent = system
                 .prepare_with(Fragile::default)
@@ -121,7 +122,8 @@ fn ready_panics() {
     }
 }
 
-/// Goal: a state that panics when it is dropped harms nobody else on its arbiter. Method: a restart of such an agent.
+/// Goal: a state that panics on drop doesn't affect other agents on its arbiter. Method: a restart
+/// of such an agent.
 #[test]
 fn drop_panics() {
     running(async |system| {
@@ -132,7 +134,7 @@ fn drop_panics() {
         };
         let fragile = system
             .prepare_with(make)
-            .profile(Profile::default().pinned())
+            .profile(AgentProfile::default().without_inline())
             .spawn();
         assert!(matches!(fragile.ask(Boom).await, Err(SendError::Panicked)));
         assert_eq!(
@@ -148,7 +150,8 @@ fn drop_panics() {
     });
 }
 
-/// Goal: an end that comes while a handler has the agent is told afterwards.
+/// Goal: an exit that happens while a handler has the agent is reported afterwards. Method: a
+/// watched agent that ends meanwhile.
 #[test]
 fn ends_are_told_late() {
     running(async |system| {
@@ -162,18 +165,19 @@ fn ends_are_told_late() {
         watcher.tell(Hold(SECOND)).await.unwrap();
         eventually("it stands", SECOND, || watcher.snapshot().in_flight == 1).await;
         watched.kill();
-        watched.ended().await;
+        watched.wait_for_exit().await;
         watcher.ask(Add { by: 0 }).await.unwrap();
         assert_eq!(told.load(SeqCst), 1);
     });
 }
 
-/// Goal: a sender in line when the system drains doesn't keep it from ending. Method: it leaves after the agent's last turn.
+/// Goal: a waiting sender doesn't block the shutdown of a draining system. Method: it gives up
+/// after the agent's last turn.
 #[test]
 fn senders_in_line_at_shutdown() {
     for capacity in [1, 256] {
-        paused(async |system| {
-            let profile = Profile::default().mailbox_capacity(capacity);
+        run_with_paused_time(async |system| {
+            let profile = AgentProfile::default().mailbox_capacity(capacity);
             let agent = system.prepare(Fragile::default()).profile(profile).spawn();
             agent.tell(Hold(SECOND)).await.unwrap();
             eventually("it stands", SECOND, || agent.snapshot().in_flight == 1).await;
@@ -189,10 +193,11 @@ fn senders_in_line_at_shutdown() {
     }
 }
 
-/// Goal: a system that is dropped without shutdown leaves nobody waiting. Method: an ask under way, on one and two arbiters.
+/// Goal: dropping a system without shutdown leaves no caller waiting. Method: an ask in progress,
+/// on one and two arbiters.
 #[test]
 fn dropped_systems() {
-    real(async |_| {
+    run_with_real_time(async |_| {
         for arbiters in [1, 2, 1, 2] {
             let system = System::start(arbiters).unwrap();
             let agent = system.spawn(Fragile::default());
@@ -211,7 +216,8 @@ fn dropped_systems() {
     });
 }
 
-/// Goal: whoever asked an agent that is killed in mid-handler learns just that.
+/// Goal: the caller of an agent that is killed during a handler gets `Stopped`. Method: kill during
+/// an ask.
 #[test]
 fn killed_in_flight() {
     running(async |system| {
@@ -224,7 +230,8 @@ fn killed_in_flight() {
     });
 }
 
-/// Goal: a timer that was started in place outlives the asker's runtime. Method: that runtime ends before it fires.
+/// Goal: a timer started by an inline handler outlives the caller's runtime. Method: that runtime
+/// ends before it fires.
 #[test]
 fn timers_of_askers() {
     let runtime = || {
@@ -249,7 +256,8 @@ fn timers_of_askers() {
     });
 }
 
-/// Goal: a call cancelled before it begins is not handled, in place neither.
+/// Goal: a call cancelled before it starts isn't handled, not even inline. Method: a cancelled
+/// call.
 #[test]
 fn cancelled_before_it_begins() {
     running(async |system| {
@@ -266,7 +274,8 @@ fn cancelled_before_it_begins() {
     });
 }
 
-/// Goal: watchers that ended are let go. Method: 100 of them watch one that lives on; now and then they are let go together.
+/// Goal: watchers that have ended are removed. Method: 100 of them watch one that lives on; now and
+/// then they are removed together.
 #[test]
 fn watchers_are_let_go() {
     running(async |system| {
@@ -279,7 +288,7 @@ fn watchers_are_let_go() {
             });
             short.ask(Watch(long.clone())).await.unwrap();
             short.stop();
-            short.ended().await;
+            short.wait_for_exit().await;
         }
         assert!(Arc::strong_count(&held) <= 3);
     });

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::*;
-use callboard_runtime::testkit::{Act, Scripted};
+use callboard_runtime::testkit::{ScriptStep, ScriptedAgent};
 use callboard_runtime::*;
 use futures::StreamExt;
 use serde_json::value::{RawValue, to_raw_value};
@@ -20,16 +20,16 @@ fn new(id: &str, agent: &str) -> NewTask {
     }
 }
 
-fn scripted(system: &System, name: &str, script: impl IntoIterator<Item = Act>) -> AgentRef {
-    let agent = system.spawn(Scripted::new(script));
+fn scripted(system: &System, name: &str, script: impl IntoIterator<Item = ScriptStep>) -> AgentRef {
+    let agent = system.spawn(ScriptedAgent::new(script));
     system.directory().register(name, &agent).unwrap();
     agent
 }
 
-/// The task once it has ended.
+/// Returns the task once it has ended.
 async fn ended(system: &System, id: &str) -> Arc<Task> {
     let (tasks, id) = (system.store().tasks.clone(), TaskId::new(id).unwrap());
-    let events: Vec<_> = follow(tasks.clone(), id.clone(), 0).collect().await;
+    let events: Vec<_> = follow_task(tasks.clone(), id.clone(), 0).collect().await;
     let ends = events
         .iter()
         .filter(|event| event.as_ref().is_ok_and(|event| event.step.is_end()))
@@ -45,22 +45,28 @@ fn reply(task: &Task) -> Value {
     }
 }
 
-/// Goal: tasks are asked of their agents, in the order of their needs, and end as their agents say. Method: a chain, an agent
-/// that fails and one that isn't there.
+/// Goal: tasks run at their agents in the order of their needs, and end as their agents reply.
+/// Method: a chain, an agent that fails and one that doesn't exist.
 #[test]
 fn tasks_are_worked_off() {
     running(async |system| {
         let agent = scripted(
             system,
             "clinic",
-            [Act::Late(SECOND, json!(1)), Act::Reply(json!(2))],
+            [
+                ScriptStep::ReplyAfter(SECOND, json!(1)),
+                ScriptStep::Reply(json!(2)),
+            ],
         );
         scripted(
             system,
             "sick",
-            [Act::Fail(Failure::new(FailureKind::Rejected, "never"))],
+            [ScriptStep::Fail(Failure::new(
+                FailureKind::Rejected,
+                "never",
+            ))],
         );
-        let runner = TaskRunner::start(system, RunnerOptions::default());
+        let runner = TaskRunner::start(system, TaskRunnerOptions::default());
         let needs = |id: &str| vec![TaskId::new(id).unwrap()];
         let request = Some(RawValue::from_string("{\"x\":1}".into()).unwrap());
         let graph = vec![
@@ -79,7 +85,7 @@ fn tasks_are_worked_off() {
             },
             new("e", "nobody"),
         ];
-        system.store().tasks.begin_all(graph).await.unwrap();
+        system.store().tasks.create_all(graph).await.unwrap();
         assert_eq!(reply(&*ended(system, "a").await), json!(1));
         assert_eq!(reply(&*ended(system, "b").await), json!(2));
         assert_eq!(ended(system, "c").await.state, TaskState::Rejected);
@@ -93,20 +99,20 @@ fn tasks_are_worked_off() {
     });
 }
 
-/// Asks its caller, tells how far it is, and begins parts of a task where it is told of which.
+/// Agent that asks its caller, reports progress, and creates child tasks if told to.
 struct Asker;
 
 impl Agent for Asker {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(8);
+        on.fallback(8);
     }
 }
 
-impl ConcurrentHandler<Named> for Asker {
+impl ConcurrentHandler<RawMessage> for Asker {
     fn handle(
         &mut self,
-        named: Named,
-        cx: Cx,
+        named: RawMessage,
+        cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         async move {
             let body: Value = serde_json::from_str(named.payload.get()).unwrap();
@@ -119,7 +125,7 @@ impl ConcurrentHandler<Named> for Asker {
                     .system()
                     .store()
                     .tasks
-                    .begin_all(vec![part("x"), part("y")])
+                    .create_all(vec![part("x"), part("y")])
                     .await;
                 begun.map_err(Failure::from)?;
                 return Ok(to_raw_value("begun").unwrap());
@@ -136,21 +142,22 @@ impl ConcurrentHandler<Named> for Asker {
     }
 }
 
-/// Goal: what an agent asks waits in its task, and whose that is answers. Method: look at the task, answer, see the reply.
+/// Goal: an agent's question is stored in its task, and the owner answers it. Method: read the
+/// task, answer, and check the reply.
 #[test]
 fn questions_wait_for_the_owner() {
     running(async |system| {
         let asker = system.spawn(Asker);
         system.directory().register("asker", &asker).unwrap();
-        let runner = TaskRunner::start(system, RunnerOptions::default());
+        let runner = TaskRunner::start(system, TaskRunnerOptions::default());
         let tasks = system.store().tasks.clone();
         let task = NewTask {
             request: Some(to_raw_value(&json!({})).unwrap()),
             ..new("a", "asker")
         };
         let (id, owner) = (task.id.clone(), task.owner.clone());
-        tasks.begin_all(vec![task]).await.unwrap();
-        let mut events = follow(tasks.clone(), id.clone(), 0);
+        tasks.create_all(vec![task]).await.unwrap();
+        let mut events = follow_task(tasks.clone(), id.clone(), 0);
         let key = loop {
             if let TaskStep::Asked(open) = events.next().await.unwrap().unwrap().step {
                 break open.key;
@@ -158,15 +165,15 @@ fn questions_wait_for_the_owner() {
         };
         let waits = tasks.get(&id).await.unwrap().unwrap();
         assert_eq!(
-            (waits.state, waits.said.as_deref()),
+            (waits.state, waits.status_message.as_deref()),
             (TaskState::InputRequired, Some("thinking"))
         );
         let answer =
             to_raw_value(&json!({"action": "accept", "content": {"city": "Rio"}})).unwrap();
         tasks
-            .step(
+            .apply(
                 &id,
-                By::Owner(&owner),
+                TaskActor::Owner(&owner),
                 vec![TaskStep::Answered { key, answer }],
             )
             .await
@@ -176,7 +183,8 @@ fn questions_wait_for_the_owner() {
     });
 }
 
-/// Goal: a task completes after the parts that its agent began. Method: parts that take a minute.
+/// Goal: a task completes after the children that its agent created. Method: children that take a
+/// minute.
 #[test]
 fn parts_end_first() {
     running(async |system| {
@@ -186,22 +194,25 @@ fn parts_end_first() {
         scripted(
             system,
             "late",
-            [Act::Late(minute, json!(1)), Act::Late(minute, json!(2))],
+            [
+                ScriptStep::ReplyAfter(minute, json!(1)),
+                ScriptStep::ReplyAfter(minute, json!(2)),
+            ],
         );
-        let runner = TaskRunner::start(system, RunnerOptions::default());
+        let runner = TaskRunner::start(system, TaskRunnerOptions::default());
         let request = Some(to_raw_value(&json!({"parts_of": "p"})).unwrap());
         let began = tokio::time::Instant::now();
         system
             .store()
             .tasks
-            .begin_all(vec![NewTask {
+            .create_all(vec![NewTask {
                 request,
                 ..new("p", "asker")
             }])
             .await
             .unwrap();
         let parent = ended(system, "p").await;
-        assert_eq!((reply(&parent), parent.children_open), (json!("begun"), 0));
+        assert_eq!((reply(&parent), parent.open_children), (json!("begun"), 0));
         assert!(began.elapsed() >= minute);
         for part in ["x", "y"] {
             assert_eq!(ended(system, part).await.state, TaskState::Completed);
@@ -210,73 +221,77 @@ fn parts_end_first() {
     });
 }
 
-/// Goal: a task that somebody wants ended ends, and its call with it. Method: an agent that never replies.
+/// Goal: a cancellation request ends the task and its call. Method: an agent that never replies.
 #[test]
 fn cancelled() {
     running(async |system| {
-        scripted(system, "late", [Act::Hang]);
-        let runner = TaskRunner::start(system, RunnerOptions::default());
+        scripted(system, "late", [ScriptStep::Hang]);
+        let runner = TaskRunner::start(system, TaskRunnerOptions::default());
         let tasks = system.store().tasks.clone();
-        tasks.begin_all(vec![new("a", "late")]).await.unwrap();
+        tasks.create_all(vec![new("a", "late")]).await.unwrap();
         let id = TaskId::new("a").unwrap();
-        let mut events = follow(tasks.clone(), id.clone(), 0);
+        let mut events = follow_task(tasks.clone(), id.clone(), 0);
         events.next().await.unwrap().unwrap();
         assert!(
             tasks
-                .want_cancel(&id, By::Operator)
+                .request_cancel(&id, TaskActor::Operator)
                 .await
                 .unwrap()
-                .cancel_wanted
+                .cancel_requested
         );
         assert_eq!(ended(system, "a").await.state, TaskState::Canceled);
         runner.stop().await;
     });
 }
 
-/// Goal: what a runner leaves the next one takes: again where that does no harm, as failed where it may. Method: one of each,
-/// stopped in the midst of it.
+/// Goal: tasks left by a runner are claimed by the next one: restarted if idempotent, else failed.
+/// Method: one of each, stopped midway.
 #[test]
 fn interrupted() {
     running(async |system| {
         scripted(
             system,
             "late",
-            [Act::Hang, Act::Hang, Act::Reply(json!("again"))],
+            [
+                ScriptStep::Hang,
+                ScriptStep::Hang,
+                ScriptStep::Reply(json!("again")),
+            ],
         );
-        let runner = TaskRunner::start(system, RunnerOptions::default());
+        let runner = TaskRunner::start(system, TaskRunnerOptions::default());
         let tasks = system.store().tasks.clone();
         let resumes = NewTask {
             on_restart: OnRestart::Resume,
             ..new("a", "late")
         };
         tasks
-            .begin_all(vec![resumes, new("b", "late")])
+            .create_all(vec![resumes, new("b", "late")])
             .await
             .unwrap();
         for id in ["a", "b"] {
-            let mut events = follow(tasks.clone(), TaskId::new(id).unwrap(), 0);
+            let mut events = follow_task(tasks.clone(), TaskId::new(id).unwrap(), 0);
             events.next().await.unwrap().unwrap();
         }
         tokio::time::sleep(SECOND).await;
         runner.stop().await;
-        let runner = TaskRunner::start(system, RunnerOptions::default());
+        let runner = TaskRunner::start(system, TaskRunnerOptions::default());
         assert_eq!(reply(&*ended(system, "a").await), json!("again"));
         assert_eq!(ended(system, "b").await.state, TaskState::Failed);
         runner.stop().await;
     });
 }
 
-/// Goal: a runner works on so many at once and no more. Method: three tasks for two places.
+/// Goal: a runner respects its limit of concurrent tasks. Method: three tasks for two places.
 #[test]
 fn so_many_at_once() {
     running(async |system| {
-        let late = || Act::Late(10 * SECOND, json!(1));
+        let late = || ScriptStep::ReplyAfter(10 * SECOND, json!(1));
         scripted(system, "late", [late(), late(), late()]);
         let runner = TaskRunner::start(
             system,
-            RunnerOptions {
+            TaskRunnerOptions {
                 tasks_max: 2,
-                ..RunnerOptions::default()
+                ..TaskRunnerOptions::default()
             },
         );
         let began = tokio::time::Instant::now();
@@ -284,7 +299,7 @@ fn so_many_at_once() {
         system
             .store()
             .tasks
-            .begin_all(three.iter().map(|id| new(id, "late")).collect())
+            .create_all(three.iter().map(|id| new(id, "late")).collect())
             .await
             .unwrap();
         tokio::time::sleep(SECOND).await;

@@ -7,26 +7,26 @@ use callboard_runtime::*;
 
 use crate::messages::*;
 
-fn profile(restarts_max: u32) -> Profile {
-    let restarts = Intensity {
+fn profile(restarts_max: u32) -> AgentProfile {
+    let restarts = RestartIntensity {
         restarts_max,
         within: 10 * SECOND,
     };
-    Profile {
+    AgentProfile {
         restarts,
         backoff: Backoff::NONE,
-        ..Profile::default()
+        ..AgentProfile::default()
     }
 }
 
-/// Goal: a panic fails only its ask; a fresh agent takes the messages still queued. Method: in place, through the mailbox, and
-/// across an await.
+/// Goal: a panic fails only its ask; a fresh agent takes the queued messages. Method: inline,
+/// through the mailbox, and across an await.
 #[test]
 fn panic_fails_one_ask() {
     for in_place in [true, false] {
         running(async |system| {
-            let profile = Profile {
-                in_place,
+            let profile = AgentProfile {
+                inline_sync: in_place,
                 ..profile(5)
             };
             let counter = system
@@ -49,8 +49,8 @@ fn panic_fails_one_ask() {
     }
 }
 
-/// Goal: N restarts in T are borne, the N+1st ends the agent and its messages become dead letters; spread wider than T all are
-/// borne. Method: N = 3 in paused time.
+/// Goal: N restarts within T are allowed; the next one ends the agent and makes dead letters of its
+/// messages; spread wider than T, all are allowed. Method: N = 3 in paused time.
 #[test]
 fn restart_n_plus_one_escalates() {
     running(async |system| {
@@ -67,7 +67,7 @@ fn restart_n_plus_one_escalates() {
         }
         counter.try_tell(Boom).unwrap();
         counter.try_tell(Add { by: 1 }).unwrap();
-        assert_eq!(counter.ended().await, ExitReason::Failed);
+        assert_eq!(counter.wait_for_exit().await, ExitReason::Failed);
         assert_eq!(system.dead_letters().count(), 1);
         assert_eq!(system.dead_letters().latest()[0].message, "add");
         assert!(matches!(
@@ -79,7 +79,8 @@ fn restart_n_plus_one_escalates() {
     });
 }
 
-/// Goal: pauses grow from restart to restart, with jitter, up to a bound.
+/// Goal: delays grow from restart to restart, with jitter, up to a maximum. Method: delays of many
+/// restarts.
 #[test]
 fn backoff_grows() {
     let backoff = Backoff {
@@ -103,7 +104,8 @@ fn backoff_grows() {
     }
 }
 
-/// Goal: while it pauses, an agent keeps its messages and obeys. Method: a pause of a second in paused time.
+/// Goal: during the delay before a restart, an agent keeps its messages and obeys control messages.
+/// Method: a delay of a second in paused time.
 #[test]
 fn messages_wait_out_the_pause() {
     running(async |system| {
@@ -114,9 +116,9 @@ fn messages_wait_out_the_pause() {
         };
         let counter = system
             .prepare_with(Counter::default)
-            .profile(Profile {
+            .profile(AgentProfile {
                 backoff,
-                ..Profile::default()
+                ..AgentProfile::default()
             })
             .spawn();
         counter.tell(Boom).await.unwrap();
@@ -125,22 +127,22 @@ fn messages_wait_out_the_pause() {
         assert_eq!(began.elapsed().as_secs(), 1);
         counter.tell(Boom).await.unwrap();
         counter.kill();
-        assert_eq!(counter.ended().await, ExitReason::Killed);
+        assert_eq!(counter.wait_for_exit().await, ExitReason::Killed);
         assert_eq!(began.elapsed().as_secs(), 1);
     });
 }
 
-/// Goal: an agent that nothing can make afresh ends at its first panic.
+/// Goal: an agent without a factory ends at its first panic. Method: one panic.
 #[test]
 fn without_a_factory() {
     running(async |system| {
         let counter = system.spawn(Counter::default());
         assert!(matches!(counter.ask(Boom).await, Err(SendError::Panicked)));
-        assert_eq!(counter.ended().await, ExitReason::Failed);
+        assert_eq!(counter.wait_for_exit().await, ExitReason::Failed);
     });
 }
 
-/// How often a factory was used.
+/// Returns a factory that counts its calls in `made`.
 fn counted(made: &Arc<AtomicU32>) -> impl Fn() -> Counter + Send + Sync + use<> {
     let made = made.clone();
     move || {
@@ -149,12 +151,16 @@ fn counted(made: &Arc<AtomicU32>) -> impl Fn() -> Counter + Send + Sync + use<> 
     }
 }
 
-/// Goal: one for one restarts one, all for one restarts all. Method: two agents each, one panics; count what factories made.
+/// Goal: one-for-one restarts one agent, all-for-one restarts all. Method: two agents each, one
+/// panics; count the factories' calls.
 #[test]
 fn strategies() {
-    for (strategy, expected) in [(Strategy::OneForOne, 3), (Strategy::AllForOne, 4)] {
+    for (strategy, expected) in [
+        (RestartStrategy::OneForOne, 3),
+        (RestartStrategy::AllForOne, 4),
+    ] {
         running(async |system| {
-            let supervisor = Supervisor::new(strategy, Intensity::default(), Backoff::NONE);
+            let supervisor = Supervisor::new(strategy, RestartIntensity::default(), Backoff::NONE);
             let made = Arc::new(AtomicU32::new(0));
             let [a, b] = [0, 1].map(|_| {
                 system
@@ -165,7 +171,7 @@ fn strategies() {
             b.ask(Add { by: 1 }).await.unwrap();
             assert!(matches!(a.ask(Boom).await, Err(SendError::Panicked)));
             assert_eq!(a.ask(Add { by: 1 }).await.unwrap(), 1);
-            let kept = if strategy == Strategy::OneForOne {
+            let kept = if strategy == RestartStrategy::OneForOne {
                 1
             } else {
                 0
@@ -176,17 +182,18 @@ fn strategies() {
     }
 }
 
-/// Goal: a group that can't be helped goes to its parent, which starts the group afresh, then gives up, and all below it end.
-/// Method: a parent that bears one restart over a group that bears one, and an agent of the parent's own.
+/// Goal: a group that exceeds its limit is escalated to its parent, which restarts the group, then
+/// gives up and ends all below it. Method: a parent with a limit of one restart over a group with a
+/// limit of one, and an agent of the parent's own.
 #[test]
 fn escalation_through_the_tree() {
     running(async |system| {
-        let one = Intensity {
+        let one = RestartIntensity {
             restarts_max: 1,
             within: 60 * SECOND,
         };
-        let root = Supervisor::new(Strategy::OneForOne, one, Backoff::NONE);
-        let group = root.child(Strategy::OneForOne, one, Backoff::NONE);
+        let root = Supervisor::new(RestartStrategy::OneForOne, one, Backoff::NONE);
+        let group = root.child(RestartStrategy::OneForOne, one, Backoff::NONE);
         let made = Arc::new(AtomicU32::new(0));
         let outside = system.prepare_with(Counter::default).under(&root).spawn();
         let [a, b] = [0, 1].map(|_| system.prepare_with(counted(&made)).under(&group).spawn());
@@ -200,8 +207,8 @@ fn escalation_through_the_tree() {
         boom().await; // the group counts afresh
         a.ask(Add { by: 0 }).await.unwrap();
         boom().await; // nobody bears it
-        assert_eq!(a.ended().await, ExitReason::Failed);
-        assert_eq!(b.ended().await, ExitReason::Escalated);
-        assert_eq!(outside.ended().await, ExitReason::Escalated);
+        assert_eq!(a.wait_for_exit().await, ExitReason::Failed);
+        assert_eq!(b.wait_for_exit().await, ExitReason::Escalated);
+        assert_eq!(outside.wait_for_exit().await, ExitReason::Escalated);
     });
 }

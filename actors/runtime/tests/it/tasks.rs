@@ -1,10 +1,11 @@
-//! Tasks in memory: what is theirs alone. What they share with the stores stands once, in the store's tests, and runs on both.
+//! Tests of the in-memory task store only. Those common to all stores are in the store's tests and
+//! run on both.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::Principal;
-use callboard_runtime::testkit::paused;
+use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::*;
 use futures::StreamExt;
 use serde_json::value::RawValue;
@@ -25,18 +26,19 @@ fn done() -> Vec<TaskStep> {
     )]
 }
 
-async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> (Arc<Task>, Lease) {
-    match tasks.begin(new).await.unwrap() {
-        Begun::New(task, lease) => (task, lease),
-        Begun::Again(task) => panic!("{} was there", task.id),
+async fn begun(tasks: &Arc<dyn TaskStore>, new: NewTask) -> (Arc<Task>, Lease) {
+    match tasks.create(new).await.unwrap() {
+        CreateOutcome::Created(task, lease) => (task, lease),
+        CreateOutcome::Existing(task) => panic!("{} was there", task.id),
     }
 }
 
-/// Goal: there are as many as there is room for; one whose time is over makes room once it has ended. Method: room for one.
+/// Goal: the store holds no more tasks than its limit, and an expired task that has ended makes
+/// room. Method: room for one.
 #[test]
 fn room() {
-    paused(async |_| {
-        let few: Arc<dyn Tasks> = Arc::new(MemoryTasks::with_capacity(1));
+    run_with_paused_time(async |_| {
+        let few: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::with_capacity(1));
         let (_, lease) = begun(
             &few,
             NewTask {
@@ -46,22 +48,22 @@ fn room() {
         )
         .await;
         let full = TaskError::Journal(JournalError::Full { records_max: 1 });
-        assert_eq!(few.begin(new("b")).await.unwrap_err(), full);
-        few.step(&lease.task, By::Worker(&lease), done())
+        assert_eq!(few.create(new("b")).await.unwrap_err(), full);
+        few.apply(&lease.task, TaskActor::Worker(&lease), done())
             .await
             .unwrap();
         begun(&few, new("b")).await;
     });
 }
 
-/// Goal: what others do delays nobody who follows a task, nor hides its events. Method: a hundred others, one every millisecond
-/// of paused time, before the one that is followed ends.
+/// Goal: changes to other tasks neither delay a follower nor hide its events. Method: a hundred
+/// other changes, one every millisecond of paused time, before the followed task ends.
 #[test]
 fn others_delay_no_follower() {
-    paused(async |_| {
-        let tasks: Arc<dyn Tasks> = Arc::new(MemoryTasks::default());
+    run_with_paused_time(async |_| {
+        let tasks: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::default());
         let (task, lease) = begun(&tasks, new("b")).await;
-        let events = follow(tasks.clone(), task.id.clone(), 1);
+        let events = follow_task(tasks.clone(), task.id.clone(), 1);
         let later = tokio::spawn(async move {
             (
                 events.collect::<Vec<_>>().await.len(),
@@ -74,7 +76,7 @@ fn others_delay_no_follower() {
         }
         let ended = tokio::time::Instant::now();
         tasks
-            .step(&task.id, By::Worker(&lease), done())
+            .apply(&task.id, TaskActor::Worker(&lease), done())
             .await
             .unwrap();
         let (seen, at) = later.await.unwrap();

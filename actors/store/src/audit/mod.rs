@@ -1,4 +1,4 @@
-//! The audit of a store: its key, its cleaning, its queries.
+//! Audit log of a store: its key, its signing and its queries.
 
 mod query;
 
@@ -9,55 +9,61 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use callboard_message::{DataClass, log};
-use callboard_runtime::{Audit, AuditEntry, BodyMark, JournalError, JournalResult};
+use callboard_runtime::{AuditEntry, AuditStore, BodyDigest, JournalError, JournalResult};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::chain::checkpoint::{AuditFiles, AuditKey};
-use crate::chain::line::{self, CUT};
-use crate::chain::verify::Cuts;
-use crate::chain::{self, Chain};
+use crate::chain::entry_line::{self, CUT_EVENT};
+use crate::chain::verify::ChainCuts;
+use crate::chain::{self, AuditChain};
 use crate::error::StoreError;
 use crate::options::StoreOptions;
-use crate::parts::Core;
-use crate::sql::{Db, args};
-use crate::tx::{Tx, Write};
+use crate::sql::{DbConnection, args};
+use crate::store_core::StoreCore;
+use crate::tx::{Tx, WriteOp};
 
 pub use query::{
-    AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, ExportError, VerifyOptions, verify_export,
+    AUDIT_LINES_DEFAULT, AuditFilter, AuditLine, AuditVerifyOptions, ExportError, verify_export,
 };
 
-/// What is on record of a chain whose entries up to `up_to` are removed: with it and signed, it is no gap.
-pub(crate) fn cut(chain: &str, up_to: u64) -> AuditEntry {
-    AuditEntry::new(CUT)
-        .with("chain", chain)
-        .with("up_to", up_to)
+/// Creates the audit entry that records the removal of a chain's entries up to number `up_to`.
+/// Verification accepts a removal only if such an entry is signed.
+pub(crate) fn cut_entry(chain: &str, up_to: u64) -> AuditEntry {
+    AuditEntry::new(CUT_EVENT)
+        .with_detail("chain", chain)
+        .with_detail("up_to", up_to)
 }
 
-/// The last of each chain that these lines tell of.
-pub(crate) fn cuts_in(lines: Vec<&str>) -> Cuts {
+/// Parses the texts of entries of the event [`CUT_EVENT`]. Returns the number of the last removed
+/// entry of each chain.
+pub(crate) fn parse_cuts(lines: Vec<&str>) -> ChainCuts {
     let said = lines
         .into_iter()
-        .filter_map(|line| serde_json::from_str::<line::SaidCut<'_>>(line).ok());
+        .filter_map(|line| serde_json::from_str::<entry_line::ParsedCut<'_>>(line).ok());
     said.map(|said| (said.more.chain.into_owned(), said.more.up_to))
         .collect()
 }
 
-/// What a store knows of its own chain before it writes to it.
-pub(crate) struct Prepared {
+/// State of the audit chain before the store writes to it.
+pub(crate) struct AuditSetup {
     files: AuditFiles,
     key: Arc<AuditKey>,
-    /// Who signed the chain last, where that was another key.
+    /// Id of the key that signed the newest checkpoint, if the current key is a different one.
     replaced: Option<String>,
-    /// Entries that nobody signed before the last end: a crash, or somebody's.
-    unsigned: u64,
-    owes: Arc<AtomicBool>,
+    /// Number of unsigned entries left by the previous run: more than 0 after a crash or tampering.
+    unsigned_entries: u64,
+    has_unsigned: Arc<AtomicBool>,
     sign_every: Option<Duration>,
 }
 
-impl Prepared {
-    /// Reads or makes the key. Nothing in the store is changed.
-    pub(crate) async fn read(options: &StoreOptions, db: &mut Db) -> Result<Self, StoreError> {
+impl AuditSetup {
+    /// Reads or creates the audit key and reads the state of the chain. Changes nothing in the
+    /// database.
+    pub(crate) async fn read(
+        options: &StoreOptions,
+        db: &mut DbConnection,
+    ) -> Result<Self, StoreError> {
         let files = AuditFiles::of(options).ok_or_else(|| StoreError::Key {
             path: "audit.key".into(),
             why: "say where it is: a store in a database has no folder".to_owned(),
@@ -65,7 +71,7 @@ impl Prepared {
         let counted = db
             .number(
                 "SELECT last FROM stream WHERE name = $1",
-                &args![&chain::counter_of(&options.writer)],
+                &args![&chain::counter_name(&options.writer)],
             )
             .await?;
         let newest = db
@@ -93,16 +99,16 @@ impl Prepared {
             files,
             key: Arc::new(key),
             replaced,
-            unsigned,
-            owes: Arc::default(),
-            sign_every: options.sign_every,
+            unsigned_entries: unsigned,
+            has_unsigned: Arc::default(),
+            sign_every: options.sign_interval,
         })
     }
 
-    /// The chain, for the writer.
-    pub(crate) fn chain(&self, options: &StoreOptions, run: &Arc<str>) -> Chain {
-        let (key, owes) = (self.key.clone(), self.owes.clone());
-        Chain::new(
+    /// Creates the audit chain of this writer. `run` is the random id of this opening of the store.
+    pub(crate) fn chain(&self, options: &StoreOptions, run: &Arc<str>) -> AuditChain {
+        let (key, owes) = (self.key.clone(), self.has_unsigned.clone());
+        AuditChain::new(
             &options.writer,
             Arc::clone(run),
             key,
@@ -111,22 +117,23 @@ impl Prepared {
         )
     }
 
-    /// Puts the start of a run on record, signed.
+    /// Appends an audit entry for the start of the run, with a signed checkpoint. If the store is
+    /// full, the failure is only logged: the store must open so that its cleanup can free space.
     ///
     /// # Errors
-    /// The store's, but for one that is full: it is open, and its retention makes room.
-    pub(crate) async fn begin(self, core: &Arc<Core>) -> Result<SqlAudit, StoreError> {
+    /// Errors of the store other than a full one.
+    pub(crate) async fn record_start(self, core: &Arc<StoreCore>) -> Result<SqlAudit, StoreError> {
         let new_key = self.replaced.map(|replaced| {
             AuditEntry::new("audit.key")
-                .with("key", self.key.id())
-                .with("replaces", replaced)
+                .with_detail("key", self.key.id())
+                .with_detail("replaces", replaced)
         });
         let began = AuditEntry::new("run.started")
-            .with("worker", &*core.worker)
-            .with("unsigned", self.unsigned);
-        let began = began.with("key", self.key.id());
+            .with_detail("worker", &*core.worker)
+            .with_detail("unsigned", self.unsigned_entries);
+        let began = began.with_detail("key", self.key.id());
         let entries: Vec<_> = new_key.into_iter().chain([began]).collect();
-        match core.writer.submit(Signed(entries)).await {
+        match core.writer.submit(AppendSigned(entries)).await {
             Ok(_) => {}
             Err(error @ (JournalError::NoSpace | JournalError::SizeLimit { .. })) => {
                 log::error!(%error, "the start of this run isn't on record");
@@ -135,7 +142,7 @@ impl Prepared {
         }
         let signing = self
             .sign_every
-            .map(|every| keep_signing(core, self.owes, every));
+            .map(|every| spawn_signing(core, self.has_unsigned, every));
         Ok(SqlAudit {
             core: Arc::clone(core),
             key: self.key,
@@ -144,23 +151,24 @@ impl Prepared {
     }
 }
 
-/// The audit of an open store.
+/// Audit log of an open store.
 pub(crate) struct SqlAudit {
-    core: Arc<Core>,
+    core: Arc<StoreCore>,
     key: Arc<AuditKey>,
     signing: Option<AbortHandle>,
 }
 
 impl SqlAudit {
-    /// Puts the end of the run on record, signed. Where it can't be, the next start tells how much was not.
-    pub(crate) async fn end(&self) {
+    /// Appends an audit entry for the end of the run, with a signed checkpoint. If that fails, the
+    /// next start reports the number of unsigned entries.
+    pub(crate) async fn record_end(&self) {
         if let Some(signing) = &self.signing {
             signing.abort();
         }
         if let Err(error) = self
             .core
             .writer
-            .submit(Signed(vec![AuditEntry::new("run.ended")]))
+            .submit(AppendSigned(vec![AuditEntry::new("run.ended")]))
             .await
             && !matches!(error, JournalError::Unavailable(_))
         {
@@ -170,79 +178,81 @@ impl SqlAudit {
 }
 
 #[async_trait]
-impl Audit for SqlAudit {
+impl AuditStore for SqlAudit {
     async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64> {
         if entries.is_empty() {
             return Err(JournalError::Invalid("an audit without entries"));
         }
-        self.core.writer.submit(Append(entries)).await
+        self.core.writer.submit(AppendEntries(entries)).await
     }
 
-    fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {
+    fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest {
         self.key.mark(class, body)
     }
 }
 
-fn note(tx: &mut Tx, entries: &[AuditEntry]) -> u64 {
+fn append_entries(tx: &mut Tx, entries: &[AuditEntry]) -> u64 {
     entries.iter().fold(0, |_, entry| tx.audit(entry.clone()))
 }
 
-/// Entries, one after the other.
-struct Append(Vec<AuditEntry>);
+/// Write operation that appends audit entries.
+struct AppendEntries(Vec<AuditEntry>);
 
-impl Write for Append {
+impl WriteOp for AppendEntries {
     type Output = u64;
     const NAME: &'static str = "audit";
 
     fn bytes(&self) -> usize {
-        self.0.iter().map(bytes).sum()
+        self.0.iter().map(entry_bytes).sum()
     }
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
-        Ok(note(tx, &self.0))
+        Ok(append_entries(tx, &self.0))
     }
 }
 
-/// About how much an entry takes: its texts, and what stands around them.
-fn bytes(entry: &AuditEntry) -> usize {
+/// Returns the approximate size of an audit entry, in bytes.
+fn entry_bytes(entry: &AuditEntry) -> usize {
     let texts = [&entry.agent, &entry.message, &entry.peer];
-    let more = entry.more.len() * 64;
+    let more = entry.details.len() * 64;
     512 + more + texts.into_iter().flatten().map(String::len).sum::<usize>()
 }
 
-/// Entries, and a checkpoint after them. It may use the reserve of a full store: what ends there must be on record too.
-struct Signed(Vec<AuditEntry>);
+/// Write operation that appends audit entries and a signed checkpoint. It may exceed the size limit
+/// by the reserve, because the end of a run must be recorded also in a full store.
+struct AppendSigned(Vec<AuditEntry>);
 
-impl Write for Signed {
+impl WriteOp for AppendSigned {
     type Output = u64;
     const NAME: &'static str = "audit.sign";
     const MAKES_ROOM: bool = true;
 
     fn bytes(&self) -> usize {
-        self.0.iter().map(bytes).sum()
+        self.0.iter().map(entry_bytes).sum()
     }
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         tx.sign_audit();
-        Ok(note(tx, &self.0))
+        Ok(append_entries(tx, &self.0))
     }
 }
 
-/// Shortest time between two looks for entries to sign.
-const SIGN_EVERY_MIN: Duration = Duration::from_millis(1);
+/// Minimum interval of the task that signs audit entries.
+const SIGN_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// Has the chain signed at the latest `every` after an entry, for as long as the store is open.
-fn keep_signing(core: &Arc<Core>, owes: Arc<AtomicBool>, every: Duration) -> AbortHandle {
-    let core: Weak<Core> = Arc::downgrade(core);
+/// Spawns a task that signs the unsigned audit entries at the interval `every`, until the store is
+/// closed.
+fn spawn_signing(core: &Arc<StoreCore>, owes: Arc<AtomicBool>, every: Duration) -> AbortHandle {
+    let core: Weak<StoreCore> = Arc::downgrade(core);
     let signing = tokio::spawn(async move {
-        let every = every.max(SIGN_EVERY_MIN);
+        let every = every.max(SIGN_INTERVAL_MIN);
         // The start of the run was signed just now.
         let mut due = tokio::time::interval_at(Instant::now() + every, every);
         loop {
             due.tick().await;
             let Some(core) = core.upgrade() else { return };
             if owes.load(Relaxed)
-                && let Err(error) = core.writer.submit(Signed(Vec::new())).await
+                && let Err(error) = core.writer.submit(AppendSigned(Vec::new())).await
             {
                 log::warn!(%error, "the audit can't be signed now");
             }

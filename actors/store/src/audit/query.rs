@@ -1,80 +1,87 @@
-//! Reading, verifying and exporting the audit, also beside a node that writes to it.
+//! Reading, verifying and exporting the audit log, also beside the node that writes to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use callboard_message::hex;
+use callboard_message::encode_hex;
 use callboard_runtime::{JournalError, JournalResult};
 use serde::{Deserialize, Serialize};
 
+use crate::backend::PAGE_ROWS_MAX;
 use crate::chain::checkpoint::{Anchor, AuditFiles, Checkpoint, PublicKeys, from_hex};
-use crate::chain::counter_of;
-use crate::chain::line::Said;
-use crate::chain::verify::{AuditRow, ChainCheck, ChainReport, Cuts, Ends, settle};
+use crate::chain::counter_name;
+use crate::chain::entry_line::ParsedLine;
+use crate::chain::verify::{
+    AuditRow, ChainBounds, ChainCuts, ChainReport, ChainVerifier, verify_cuts,
+};
 use crate::error::StoreError;
-use crate::parts::{Core, Visitor};
-use crate::place::PAGE_MAX;
-use crate::sql::{Row, args, ms};
+use crate::sql::{Row, args, to_unix_ms};
+use crate::store_core::{ReadOnlyStore, StoreCore};
 
-/// Entries that are shown, by default.
-pub const AUDIT_SHOWN_DEFAULT: usize = 100;
-/// How often a store is looked at whose chains' beginnings are removed meanwhile.
-const LOOKS_MAX: usize = 3;
+/// Default number of entries that [`ReadOnlyStore::audit_lines`] returns.
+pub const AUDIT_LINES_DEFAULT: usize = 100;
+/// Maximum attempts of a verification. It is repeated if a cleanup removes entries of a chain
+/// meanwhile.
+const READ_ATTEMPTS_MAX: usize = 3;
 
-/// What a chain is verified with.
+/// Options for verifying audit chains: the chain, the public keys and the anchor file.
 #[derive(Debug, Clone, Default)]
-pub struct VerifyOptions {
-    /// Only this chain. `None`: each.
+pub struct AuditVerifyOptions {
+    /// Name of the only chain to verify; `None` for all chains.
     pub chain: Option<String>,
-    /// The public keys, a line `KEY_ID BASE64` each: best a copy from elsewhere. `None`: `audit.pub` beside the store's key.
+    /// Path of the public key file, with a line `KEY_ID BASE64` for each key. Name a copy kept
+    /// apart from the store, if there is one. `None`: `audit.pub` beside the store's key.
     pub public_keys: Option<PathBuf>,
-    /// The anchor: best a copy from elsewhere. `None`: `audit.anchor` beside the store's key.
+    /// Path of the anchor file. Name a copy kept apart from the store, if there is one. `None`:
+    /// `audit.anchor` beside the store's key.
     pub anchor: Option<PathBuf>,
 }
 
-/// Which entries are read.
+/// Filter for audit entries. An entry must match every field that is set.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// Of this chain.
+    /// Name of the audit chain.
     pub chain: Option<String>,
-    /// Of this name.
+    /// Name of the event.
     pub event: Option<String>,
-    /// About this agent.
+    /// Id of the agent that the entry concerns.
     pub agent: Option<String>,
-    /// With this principal behind them.
+    /// Id of the principal on whose behalf the event happened.
     pub principal: Option<String>,
-    /// Of this call.
+    /// Id of the call in which the event happened.
     pub call: Option<String>,
-    /// Not older.
+    /// Earliest time of the event, inclusive.
     pub since: Option<SystemTime>,
-    /// The newest so many; at most [`PAGE_MAX`]. `None`: [`AUDIT_SHOWN_DEFAULT`].
+    /// Maximum number of entries; the newest are returned. At most [`PAGE_ROWS_MAX`], by default
+    /// [`AUDIT_LINES_DEFAULT`].
     pub entries_max: Option<usize>,
 }
 
-/// An entry as it is kept.
+/// Audit entry as stored in its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditLine {
-    /// Whose chain.
+    /// Name of the entry's chain.
     pub chain: String,
-    /// Its number there.
+    /// Number of the entry in its chain, from 1.
     pub number: u64,
-    /// When it happened.
+    /// Time of the event.
     pub at: SystemTime,
-    /// The entry: JSON, members sorted.
+    /// Text of the entry: JSON with sorted members.
     pub line: String,
 }
 
-impl Visitor {
-    /// Checks every entry of its chains: what was changed, removed, moved or added since it was written.
+impl ReadOnlyStore {
+    /// Verifies every entry of the audit chains. Detects entries that were changed, removed, moved
+    /// or added. Defects are part of the reports, not errors.
     ///
     /// # Errors
-    /// The store, the keys or the anchor can't be read. What is wrong with a chain is in its report.
+    /// [`StoreError`], if the store, the public keys or the anchor can't be read.
     pub async fn verify_audit(
         &self,
-        options: &VerifyOptions,
+        options: &AuditVerifyOptions,
     ) -> Result<Vec<ChainReport>, StoreError> {
         let core = &*self.core;
         let files = AuditFiles::of(&core.options);
@@ -85,7 +92,7 @@ impl Visitor {
             .map_err(|e| JournalError::Store(e.to_string()))??;
         let mut look = 1;
         let reports = loop {
-            let mut chains = chains(core).await?;
+            let mut chains = list_chains(core).await?;
             let own = core.options.writer.as_str();
             let named = options.chain.as_deref();
             chains.extend(named.map(str::to_owned));
@@ -94,11 +101,11 @@ impl Visitor {
             }
             let mut checked = Vec::with_capacity(chains.len());
             for chain in &chains {
-                checked.push(verify_one(core, chain, &keys, &anchor).await?);
+                checked.push(verify_chain(core, chain, &keys, &anchor).await?);
             }
-            let reports = settle(checked, named);
-            // Retention may remove entries while they are looked at, which looks like the work of somebody else.
-            if look >= LOOKS_MAX
+            let reports = verify_cuts(checked, named);
+            // Retention may remove entries during the verification, which looks like tampering.
+            if look >= READ_ATTEMPTS_MAX
                 || reports.iter().all(|report| report.fault.is_none())
                 || !is_cut(core, &reports).await?
             {
@@ -109,17 +116,17 @@ impl Visitor {
         Ok(reports)
     }
 
-    /// Entries, oldest first.
+    /// Returns the newest entries that match a filter, oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn audit_lines(&self, filter: &AuditFilter) -> JournalResult<Vec<AuditLine>> {
         let entries_max = filter
             .entries_max
-            .unwrap_or(AUDIT_SHOWN_DEFAULT)
-            .min(PAGE_MAX);
+            .unwrap_or(AUDIT_LINES_DEFAULT)
+            .min(PAGE_ROWS_MAX);
         let args = args![
-            filter.since.map_or(0, ms),
+            filter.since.map_or(0, to_unix_ms),
             filter.chain.as_deref(),
             filter.event.as_deref(),
             filter.agent.as_deref(),
@@ -145,8 +152,9 @@ impl Visitor {
     }
 }
 
-impl VerifyOptions {
-    /// Public keys and anchor. The anchor is read before the store is: it is never ahead of it.
+impl AuditVerifyOptions {
+    /// Reads the public keys and the anchor file. The anchor is read before the store: checkpoints
+    /// that are added meanwhile then can't look like missing entries.
     fn read(&self, files: Option<&AuditFiles>) -> Result<(PublicKeys, Anchor), StoreError> {
         let refused = |path: &PathBuf, why: String| StoreError::Key {
             path: path.clone(),
@@ -155,7 +163,7 @@ impl VerifyOptions {
         let public = self
             .public_keys
             .as_ref()
-            .or(files.map(|files| &files.public));
+            .or(files.map(|files| &files.public_keys));
         let public = public.ok_or_else(|| {
             refused(
                 &"audit.pub".into(),
@@ -166,7 +174,7 @@ impl VerifyOptions {
             .map_err(|e| refused(public, format!("failed to read the public keys: {e}")))?;
         let keys = PublicKeys::parse(&text);
         let anchor = match self.anchor.as_ref().or(files.map(|files| &files.anchor)) {
-            // One that was named must be there.
+            // An anchor that was named explicitly must exist.
             Some(path) if self.anchor.is_none() || path.exists() => Anchor::read(path, &keys)
                 .map_err(|e| refused(path, format!("failed to read the anchor: {e}")))?,
             Some(path) => return Err(refused(path, "there is no such anchor".to_owned())),
@@ -176,18 +184,19 @@ impl VerifyOptions {
     }
 }
 
-/// Whether a chain begins later than it did when it was looked at.
-async fn is_cut(core: &Core, reports: &[ChainReport]) -> JournalResult<bool> {
+/// Returns whether cleanup has removed entries of a reported chain since it was verified: its first
+/// entry now has another number.
+async fn is_cut(core: &StoreCore, reports: &[ChainReport]) -> JournalResult<bool> {
     for report in reports {
-        if ends(core, &report.chain).await?.first != report.first {
+        if read_chain_bounds(core, &report.chain).await?.first != report.first {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Every chain that the store has.
-async fn chains(core: &Core) -> JournalResult<BTreeSet<String>> {
+/// Returns the names of all chains in the store.
+async fn list_chains(core: &StoreCore) -> JournalResult<BTreeSet<String>> {
     let sql = "SELECT DISTINCT chain FROM audit UNION SELECT DISTINCT chain FROM audit_checkpoint \
                UNION SELECT substr(name, 3) FROM stream WHERE name LIKE 'a/%'";
     Ok(core
@@ -198,25 +207,25 @@ async fn chains(core: &Core) -> JournalResult<BTreeSet<String>> {
         .collect())
 }
 
-async fn verify_one(
-    core: &Core,
+async fn verify_chain(
+    core: &StoreCore,
     chain: &str,
     keys: &PublicKeys,
     anchor: &Anchor,
-) -> JournalResult<(ChainReport, Cuts)> {
-    let ends = ends(core, chain).await?;
+) -> JournalResult<(ChainReport, ChainCuts)> {
+    let ends = read_chain_bounds(core, chain).await?;
     let last = ends.last;
-    let mut check = ChainCheck::begin(chain, ends, keys, anchor);
+    let mut check = ChainVerifier::begin(chain, ends, keys, anchor);
     while check.last() < last {
-        let (rows, checkpoints) = page(core, chain, check.last(), last).await?;
-        if rows.is_empty() || !check.page(&rows, &checkpoints) {
+        let (rows, checkpoints) = read_page(core, chain, check.last(), last).await?;
+        if rows.is_empty() || !check.check_page(&rows, &checkpoints) {
             break;
         }
     }
-    Ok(check.end())
+    Ok(check.finish())
 }
 
-async fn ends(core: &Core, chain: &str) -> JournalResult<Ends> {
+async fn read_chain_bounds(core: &StoreCore, chain: &str) -> JournalResult<ChainBounds> {
     const ENDS: &str = "SELECT (SELECT last FROM stream WHERE name = $2), \
         (SELECT min(number) FROM audit WHERE chain = $1), (SELECT max(number) FROM audit WHERE chain = $1), \
         (SELECT max(number) FROM audit_checkpoint WHERE chain = $1)";
@@ -232,7 +241,7 @@ async fn ends(core: &Core, chain: &str) -> JournalResult<Ends> {
             )
         };
         let (counted, first, last) = (number(0)?, number(1)?, number(2)?);
-        Ok(Ends {
+        Ok(ChainBounds {
             counted,
             first,
             last,
@@ -242,21 +251,22 @@ async fn ends(core: &Core, chain: &str) -> JournalResult<Ends> {
     };
     let ends = core
         .readers
-        .read(ENDS, &args![chain, &counter_of(chain)], read)
+        .read(ENDS, &args![chain, &counter_name(chain)], read)
         .await?;
     let base = core
         .readers
-        .read(BASE, &args![chain], |row| checkpoint(chain, row))
+        .read(BASE, &args![chain], |row| read_checkpoint(chain, row))
         .await?;
-    Ok(Ends {
+    Ok(ChainBounds {
         base: base.into_iter().next(),
         ..ends.into_iter().next().unwrap_or_default()
     })
 }
 
-/// Entries after `after` and up to `last`, in order, and the checkpoints of their numbers.
-async fn page(
-    core: &Core,
+/// Reads a page of audit entries with numbers above `after` up to `last`, in order, and the
+/// checkpoints of these entries by number.
+async fn read_page(
+    core: &StoreCore,
     chain: &str,
     after: u64,
     last: u64,
@@ -267,13 +277,13 @@ async fn page(
         WHERE chain = $1 AND number > $2 AND number <= $3";
     let rows = core
         .readers
-        .read(ROWS, &args![chain, after, last, PAGE_MAX], row)
+        .read(ROWS, &args![chain, after, last, PAGE_ROWS_MAX], audit_row)
         .await?;
     let Some(to) = rows.last().map(|row| row.number) else {
         return Ok(Default::default());
     };
     let of_number =
-        |row: &Row| checkpoint(chain, row).map(|checkpoint| (checkpoint.number, checkpoint));
+        |row: &Row| read_checkpoint(chain, row).map(|checkpoint| (checkpoint.number, checkpoint));
     let checkpoints = core
         .readers
         .read(CHECKPOINTS, &args![chain, after, to], of_number)
@@ -281,7 +291,7 @@ async fn page(
     Ok((rows, checkpoints.into_iter().collect()))
 }
 
-fn row(row: &Row) -> sqlx::Result<AuditRow> {
+fn audit_row(row: &Row) -> sqlx::Result<AuditRow> {
     Ok(AuditRow {
         number: row.get(0)?,
         at_ms: row.get(1)?,
@@ -295,7 +305,7 @@ fn row(row: &Row) -> sqlx::Result<AuditRow> {
     })
 }
 
-fn checkpoint(chain: &str, row: &Row) -> sqlx::Result<Checkpoint> {
+fn read_checkpoint(chain: &str, row: &Row) -> sqlx::Result<Checkpoint> {
     Ok(Checkpoint {
         chain: chain.to_owned(),
         number: row.get::<i64>(0)?.max(0).unsigned_abs(),
@@ -306,11 +316,11 @@ fn checkpoint(chain: &str, row: &Row) -> sqlx::Result<Checkpoint> {
     })
 }
 
-/// A line of the file.
+/// Line of an audit export, as JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum Exported {
-    /// A chain begins: all up to the next one is of it.
+enum ExportLine {
+    /// Begin of a chain. The lines up to the next `Chain` belong to it.
     Chain {
         chain: String,
         counted: u64,
@@ -318,7 +328,8 @@ enum Exported {
         last: u64,
         last_checkpoint: u64,
     },
-    /// Before the entry that it is of; the one that a cut chain begins after is before all.
+    /// Checkpoint, written before the entry that it covers last. If old entries were removed, the
+    /// checkpoint of the last removed entry comes before all entries.
     Checkpoint {
         number: u64,
         at_ms: i64,
@@ -326,7 +337,7 @@ enum Exported {
         key_id: String,
         signature: String,
     },
-    /// What it is found by in the store is what it says.
+    /// Audit entry. The other columns of its row are rebuilt from its text.
     Entry {
         number: u64,
         line: String,
@@ -334,7 +345,7 @@ enum Exported {
     },
 }
 
-impl Exported {
+impl ExportLine {
     fn of(checkpoint: &Checkpoint) -> Self {
         let Checkpoint {
             number,
@@ -344,7 +355,7 @@ impl Exported {
             signature,
             ..
         } = checkpoint;
-        let (hash, signature) = (hex(hash), hex(signature));
+        let (hash, signature) = (encode_hex(hash), encode_hex(signature));
         Self::Checkpoint {
             number: *number,
             at_ms: *at_ms,
@@ -355,20 +366,20 @@ impl Exported {
     }
 }
 
-/// Why an export wasn't written or read.
+/// Error of writing or reading an audit export.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The store, or a key.
+    /// The store or a key can't be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file.
+    /// The export can't be read or written.
     #[error("failed to read or write the export: {0}")]
     Io(#[from] io::Error),
-    /// It is none.
+    /// A line isn't a valid line of an audit export.
     #[error("line {line} isn't one of an audit export")]
-    NotExported {
-        /// From 1.
+    InvalidLine {
+        /// Number of the line, from 1.
         line: usize,
     },
 }
@@ -379,25 +390,27 @@ impl From<JournalError> for ExportError {
     }
 }
 
-impl Visitor {
-    /// Writes all chains to `out`: JSON lines that [`verify_export`] reads back. How many entries there were.
+impl ReadOnlyStore {
+    /// Writes all audit chains as JSON lines, which [`verify_export`] reads. Returns the number of
+    /// entries.
     ///
     /// # Errors
-    /// The store can't be read, or `out` not written.
+    /// [`ExportError::Store`], if the store can't be read; [`ExportError::Io`], if writing to `out`
+    /// fails.
     pub async fn export_audit(&self, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
         let core = &*self.core;
         let mut entries = 0;
-        for chain in &chains(core).await? {
-            let Ends {
+        for chain in &list_chains(core).await? {
+            let ChainBounds {
                 counted,
                 first,
                 last,
                 base,
                 last_checkpoint,
-            } = ends(core, chain).await?;
-            put(
+            } = read_chain_bounds(core, chain).await?;
+            write_line(
                 out,
-                &Exported::Chain {
+                &ExportLine::Chain {
                     chain: chain.clone(),
                     counted,
                     first,
@@ -407,28 +420,28 @@ impl Visitor {
             )?;
             let base = base.filter(|base| base.number < first || first == 0);
             base.iter()
-                .try_for_each(|base| put(out, &Exported::of(base)))?;
+                .try_for_each(|base| write_line(out, &ExportLine::of(base)))?;
             let mut after = base.map_or(0, |base| base.number);
             loop {
-                let (rows, checkpoints) = page(core, chain, after, last).await?;
+                let (rows, checkpoints) = read_page(core, chain, after, last).await?;
                 let Some(to) = rows.last().map(|row| row.number) else {
                     break;
                 };
                 after = to;
                 checkpoints
                     .values()
-                    .try_for_each(|checkpoint| put(out, &Exported::of(checkpoint)))?;
+                    .try_for_each(|checkpoint| write_line(out, &ExportLine::of(checkpoint)))?;
                 entries += rows.len() as u64;
                 for AuditRow {
                     number, line, hash, ..
                 } in rows
                 {
-                    put(
+                    write_line(
                         out,
-                        &Exported::Entry {
+                        &ExportLine::Entry {
                             number,
                             line,
-                            hash: hex(&hash),
+                            hash: encode_hex(&hash),
                         },
                     )?;
                 }
@@ -439,27 +452,28 @@ impl Visitor {
     }
 }
 
-fn put(out: &mut (dyn io::Write + Send), line: &Exported) -> io::Result<()> {
+fn write_line(out: &mut (dyn io::Write + Send), line: &ExportLine) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     out.write_all(&text)
 }
 
-/// Checks an export as [`SqlStore::verify_audit`] checks a store. The public keys must be named; without an anchor a cut end
-/// is found only where the export itself tells of it.
+/// Verifies an audit export as [`ReadOnlyStore::verify_audit`] verifies a store. `options` must
+/// name the public keys. Without an anchor file, missing entries at the end of a chain are detected
+/// only if the export itself shows them. Defects are part of the reports, not errors.
 ///
 /// # Errors
-/// The file, the keys or the anchor can't be read. What is wrong with a chain is in its report.
+/// [`ExportError`], if the export, the keys or the anchor can't be read.
 pub fn verify_export(
     from: impl BufRead,
-    options: &VerifyOptions,
+    options: &AuditVerifyOptions,
 ) -> Result<Vec<ChainReport>, ExportError> {
     let (keys, anchor) = options.read(None)?;
     let mut checked = Vec::new();
     let mut lines = (1..).zip(from.lines()).peekable();
     while let Some((at, line)) = lines.next() {
-        let begun: Exported = parsed(at, &line?)?;
-        let Exported::Chain {
+        let begun: ExportLine = parse_line(at, &line?)?;
+        let ExportLine::Chain {
             chain,
             counted,
             first,
@@ -467,9 +481,9 @@ pub fn verify_export(
             last_checkpoint,
         } = begun
         else {
-            return Err(ExportError::NotExported { line: at });
+            return Err(ExportError::InvalidLine { line: at });
         };
-        let mut ends = Ends {
+        let mut ends = ChainBounds {
             counted,
             first,
             last,
@@ -477,11 +491,11 @@ pub fn verify_export(
             last_checkpoint,
         };
         let mut checkpoints = BTreeMap::new();
-        let mut check: Option<ChainCheck<'_>> = None;
+        let mut check: Option<ChainVerifier<'_>> = None;
         while let Some((at, line)) = lines.next_if(|(_, line)| !is_chain(line)) {
-            match parsed(at, &line?)? {
-                Exported::Chain { .. } => return Err(ExportError::NotExported { line: at }),
-                Exported::Checkpoint {
+            match parse_line(at, &line?)? {
+                ExportLine::Chain { .. } => return Err(ExportError::InvalidLine { line: at }),
+                ExportLine::Checkpoint {
                     number,
                     at_ms,
                     hash,
@@ -489,7 +503,7 @@ pub fn verify_export(
                     signature,
                 } => {
                     let bytes =
-                        |text: &str| from_hex(text).ok_or(ExportError::NotExported { line: at });
+                        |text: &str| from_hex(text).ok_or(ExportError::InvalidLine { line: at });
                     let (hash, signature) = (bytes(&hash)?, bytes(&signature)?);
                     let checkpoint = Checkpoint {
                         chain: chain.clone(),
@@ -504,13 +518,13 @@ pub fn verify_export(
                     }
                     checkpoints.insert(number, checkpoint);
                 }
-                Exported::Entry { number, line, hash } => {
+                ExportLine::Entry { number, line, hash } => {
                     let row = exported_row(number, line, &hash);
                     let check = check.get_or_insert_with(|| {
                         let base = ends.base.take();
-                        ChainCheck::begin(
+                        ChainVerifier::begin(
                             &chain,
-                            Ends {
+                            ChainBounds {
                                 base,
                                 ..ends.clone()
                             },
@@ -518,19 +532,19 @@ pub fn verify_export(
                             &anchor,
                         )
                     });
-                    check.page(&[row], &checkpoints);
+                    check.check_page(&[row], &checkpoints);
                     checkpoints.retain(|of, _| *of > number);
                 }
             }
         }
-        let check = check.unwrap_or_else(|| ChainCheck::begin(&chain, ends, &keys, &anchor));
-        checked.push(check.end());
+        let check = check.unwrap_or_else(|| ChainVerifier::begin(&chain, ends, &keys, &anchor));
+        checked.push(check.finish());
     }
-    Ok(settle(checked, options.chain.as_deref()))
+    Ok(verify_cuts(checked, options.chain.as_deref()))
 }
 
-fn parsed(at: usize, line: &str) -> Result<Exported, ExportError> {
-    serde_json::from_str(line).map_err(|_| ExportError::NotExported { line: at })
+fn parse_line(at: usize, line: &str) -> Result<ExportLine, ExportError> {
+    serde_json::from_str(line).map_err(|_| ExportError::InvalidLine { line: at })
 }
 
 fn is_chain(line: &io::Result<String>) -> bool {
@@ -538,10 +552,10 @@ fn is_chain(line: &io::Result<String>) -> bool {
         .is_ok_and(|line| line.starts_with(r#"{"kind":"chain""#))
 }
 
-/// The entry as a store would hold it.
+/// Rebuilds the database row of an exported entry.
 fn exported_row(number: u64, line: String, hash: &str) -> AuditRow {
     let hash = from_hex(hash).unwrap_or_default();
-    let said = serde_json::from_str::<Said<'_>>(&line).ok();
+    let said = serde_json::from_str::<ParsedLine<'_>>(&line).ok();
     let owned = |text: std::borrow::Cow<'_, str>| text.into_owned();
     let (at_ms, event, class, agent, principal, call_id) = match said {
         Some(said) => (
@@ -552,7 +566,7 @@ fn exported_row(number: u64, line: String, hash: &str) -> AuditRow {
             said.principal.map(|who| owned(who.id)),
             said.call.map(owned),
         ),
-        // The check says what is wrong with it.
+        // Verification reports the defect.
         None => Default::default(),
     };
     AuditRow {

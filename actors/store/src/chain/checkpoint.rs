@@ -1,4 +1,5 @@
-//! Signed checkpoints of a chain (up to this number it has this hash), their key, and the anchor outside the database.
+//! Signed checkpoints of an audit chain (the hash at a number), the signing key, and the anchor
+//! file outside the database.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -7,24 +8,24 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use callboard_message::{DataClass, hex};
-use callboard_runtime::BodyMark;
+use callboard_message::{DataClass, encode_hex};
+use callboard_runtime::BodyDigest;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::files::{folder, private, read_some, sync_entry};
-use crate::options::{StoreOptions, Where};
+use crate::files::{open_private, parent_folder, read_if_exists, sync_folder_entry};
+use crate::options::{StoreLocation, StoreOptions};
 
-/// SHA-256 of a line and of all before it.
-pub(crate) type Hash = [u8; 32];
-/// The hash before the first line.
-pub(crate) const NO_HASH: Hash = [0; 32];
+/// Hash of an audit chain: SHA-256 over an entry's text and the hash before it.
+pub(crate) type ChainHash = [u8; 32];
+/// Hash of an empty audit chain, before its first entry.
+pub(crate) const GENESIS_HASH: ChainHash = [0; 32];
 
-/// The hash of `line` after one with the hash `before`.
-pub(crate) fn chained(before: &Hash, line: &str) -> Hash {
+/// Returns the chain hash of an entry: SHA-256 over the hash `before` it and its text `line`.
+pub(crate) fn chain_hash(before: &ChainHash, line: &str) -> ChainHash {
     let mut hash = Sha256::new();
     hash.update(b"callboard-audit-1\n");
     hash.update(before);
@@ -32,7 +33,7 @@ pub(crate) fn chained(before: &Hash, line: &str) -> Hash {
     hash.finalize().into()
 }
 
-/// Bytes from what [`hex`] writes.
+/// Decodes the output of [`encode_hex`]; `None` if the text is invalid.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| {
         char::from(byte)
@@ -51,7 +52,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// As it is kept in the store and in the anchor.
+/// Signed checkpoint of an audit chain, as stored in the database and in the anchor file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     pub(crate) chain: String,
@@ -62,18 +63,24 @@ pub(crate) struct Checkpoint {
     pub(crate) signature: Vec<u8>,
 }
 
-/// Why a checkpoint doesn't count.
+/// Reason a checkpoint is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// Nobody we know has that key.
+pub(crate) enum CheckpointFault {
+    /// The signing key is not among the known public keys.
     UnknownKey,
-    /// The key's owner didn't sign this.
+    /// The signature doesn't match the checkpoint's content.
     Signature,
 }
 
 impl Checkpoint {
-    pub(crate) fn sign(chain: &str, number: u64, hash: &Hash, at_ms: i64, key: &AuditKey) -> Self {
-        let signature = key.sign(text(chain, number, hash, at_ms).as_bytes());
+    pub(crate) fn sign(
+        chain: &str,
+        number: u64,
+        hash: &ChainHash,
+        at_ms: i64,
+        key: &AuditKey,
+    ) -> Self {
+        let signature = key.sign(signed_text(chain, number, hash, at_ms).as_bytes());
         let (chain, key_id) = (chain.to_owned(), key.id().to_owned());
         Self {
             chain,
@@ -85,15 +92,18 @@ impl Checkpoint {
         }
     }
 
-    pub(crate) fn check(&self, keys: &PublicKeys) -> Result<(), Fault> {
-        let key = keys.0.get(&self.key_id).ok_or(Fault::UnknownKey)?;
-        let text = text(&self.chain, self.number, &self.hash, self.at_ms);
+    pub(crate) fn check(&self, keys: &PublicKeys) -> Result<(), CheckpointFault> {
+        let key = keys
+            .0
+            .get(&self.key_id)
+            .ok_or(CheckpointFault::UnknownKey)?;
+        let text = signed_text(&self.chain, self.number, &self.hash, self.at_ms);
         let key = UnparsedPublicKey::new(&ED25519, key);
         key.verify(text.as_bytes(), &self.signature)
-            .map_err(|_| Fault::Signature)
+            .map_err(|_| CheckpointFault::Signature)
     }
 
-    /// Its line in the anchor, without the line's end.
+    /// Formats the checkpoint as a line of the anchor file, without a line break.
     pub(crate) fn anchor_line(&self) -> String {
         let Self {
             chain,
@@ -105,13 +115,14 @@ impl Checkpoint {
         } = self;
         format!(
             "{chain} {number} {} {at_ms} {key_id} {}",
-            hex(hash),
-            hex(signature)
+            encode_hex(hash),
+            encode_hex(signature)
         )
     }
 
-    /// A line of the anchor. From its end: a chain's name may hold spaces.
-    fn of_anchor_line(line: &str) -> Option<Self> {
+    /// Parses a line of the anchor file. It is split from the end, because the chain's name may
+    /// hold spaces. Returns `None` for an invalid line.
+    fn parse_anchor_line(line: &str) -> Option<Self> {
         let mut words = line.rsplitn(6, ' ');
         let signature = from_hex(words.next()?)?;
         let key_id = words.next()?.to_owned();
@@ -130,19 +141,20 @@ impl Checkpoint {
     }
 }
 
-fn text(chain: &str, number: u64, hash: &[u8], at_ms: i64) -> String {
+fn signed_text(chain: &str, number: u64, hash: &[u8], at_ms: i64) -> String {
     format!(
         "callboard-checkpoint-1\n{chain}\n{number}\n{}\n{at_ms}",
-        hex(hash)
+        encode_hex(hash)
     )
 }
 
-/// Whose signatures count: a line `KEY_ID BASE64` a key.
+/// Known public keys by key id. In a file, each key is a line `KEY_ID BASE64`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PublicKeys(HashMap<String, Vec<u8>>);
 
 impl PublicKeys {
-    /// Lines that are no keys, or whose name isn't the key's, are passed over.
+    /// Parses the text of a public key file. Skips lines that aren't a key or whose id doesn't
+    /// match the key.
     pub(crate) fn parse(text: &str) -> Self {
         let key = |line: &str| {
             let (id, key) = line.trim().split_once(' ')?;
@@ -161,50 +173,58 @@ impl PublicKeys {
     }
 }
 
-/// A public key's name: the first 16 hexadecimal digits of its SHA-256.
+/// Returns the id of a public key: the first 16 hexadecimal digits of its SHA-256.
 fn key_id(public_key: &[u8]) -> String {
-    let mut id = hex(&Sha256::digest(public_key));
+    let mut id = encode_hex(&Sha256::digest(public_key));
     id.truncate(16);
     id
 }
 
-/// The files beside a store that its audit needs. The two others are named as the key is.
+/// Paths of the audit files of a store: private key, public keys and anchor. The latter two are
+/// named after the key file.
 #[derive(Debug, Clone)]
 pub(crate) struct AuditFiles {
-    /// Two lines of base64: the PKCS#8 document of the signing key, and the 32 bytes that bodies are marked with.
+    /// Private key file with two lines of base64: the PKCS#8 document of the signing key, and the
+    /// 32-byte key for the digests of bodies.
     key: PathBuf,
-    /// `audit.pub`: a line `KEY_ID BASE64` for each key there ever was.
-    pub(crate) public: PathBuf,
-    /// `audit.anchor`: a line a checkpoint; see [`super::anchor`].
+    /// Public key file (`.pub`): a line `KEY_ID BASE64` for every key ever used.
+    pub(crate) public_keys: PathBuf,
+    /// Anchor file (`.anchor`): a line for each checkpoint; see [`Anchor`].
     pub(crate) anchor: PathBuf,
 }
 
 impl AuditFiles {
-    /// `None`: a store in a database, with no key named.
+    /// Returns the paths of the audit files for the given options; `None` for a Postgres store
+    /// without a configured key.
     pub(crate) fn of(options: &StoreOptions) -> Option<Self> {
-        let key = match (&options.audit_key, &options.at) {
+        let key = match (&options.audit_key, &options.location) {
             (Some(key), _) => key.clone(),
-            (None, Where::Sqlite(path)) => path.with_file_name("audit.key"),
-            (None, Where::Postgres { .. }) => return None,
+            (None, StoreLocation::Sqlite(path)) => path.with_file_name("audit.key"),
+            (None, StoreLocation::Postgres { .. }) => return None,
         };
         Some(Self {
-            public: key.with_extension("pub"),
+            public_keys: key.with_extension("pub"),
             anchor: key.with_extension("anchor"),
             key,
         })
     }
 }
 
-/// The key. It is in no log, no error and no `Debug`.
+/// Audit key: signs checkpoints and keys the digests of bodies. It never appears in logs, errors or
+/// `Debug` output.
 pub(crate) struct AuditKey {
     pair: Ed25519KeyPair,
     id: String,
-    marks: [u8; 32],
+    digest_key: [u8; 32],
 }
 
 impl AuditKey {
-    /// The key of a chain that `signed_by` signed last. It is made where there is none and none was needed so far, or where
-    /// a new one is wanted.
+    /// Opens the audit key of a chain. `signed_by` is the id of the key that signed the chain's
+    /// last checkpoint. Creates a key if the file is missing and the chain has no signature. With
+    /// `may_be_new`, also a signed chain may get another or a newly created key.
+    ///
+    /// # Errors
+    /// [`StoreError::Key`] if the key is lost, unreadable, or another one than `signed_by`.
     pub(crate) fn open(
         files: &AuditFiles,
         signed_by: Option<&str>,
@@ -214,7 +234,8 @@ impl AuditKey {
             path: files.key.clone(),
             why,
         };
-        let text = read_some(&files.key).map_err(|e| refused(format!("failed to read it: {e}")))?;
+        let text =
+            read_if_exists(&files.key).map_err(|e| refused(format!("failed to read it: {e}")))?;
         let key = match (text, signed_by) {
             (Some(text), _) => Self::parse(&text)
                 .ok_or_else(|| refused("it is no audit key: restore it".to_owned()))?,
@@ -236,15 +257,15 @@ impl AuditKey {
                 key.id
             )));
         }
-        let published = publish(&files.public, key.public());
+        let published = publish_key(&files.public_keys, key.public());
         published.map_err(|source| StoreError::NotCreated {
-            path: files.public.clone(),
+            path: files.public_keys.clone(),
             source,
         })?;
         Ok(key)
     }
 
-    /// A new key, kept nowhere.
+    /// Generates a key without storing it.
     #[cfg(test)]
     pub(crate) fn generate() -> io::Result<Self> {
         Ok(Self::generate_text()?.1)
@@ -272,25 +293,30 @@ impl AuditKey {
         let marks = STANDARD.decode(lines.next()?).ok()?.try_into().ok()?;
         let pair = Ed25519KeyPair::from_pkcs8(&document).ok()?;
         let id = key_id(pair.public_key().as_ref());
-        Some(Self { pair, id, marks })
+        Some(Self {
+            pair,
+            id,
+            digest_key: marks,
+        })
     }
 
-    /// The file is there whole or not at all; of two processes that make it at once, one does.
+    /// Creates the key file atomically. If two processes create it at the same time, both use the
+    /// key that was written first.
     fn create(path: &Path) -> io::Result<Self> {
-        let folder = folder(path);
+        let folder = parent_folder(path);
         fs::create_dir_all(folder)?;
         let (text, key) = Self::generate_text()?;
         let part = folder.join(format!(".{}.part", Uuid::new_v4().simple()));
-        let written =
-            private(&part, OpenOptions::new().write(true).create_new(true)).and_then(|mut file| {
+        let written = open_private(&part, OpenOptions::new().write(true).create_new(true))
+            .and_then(|mut file| {
                 file.write_all(text.as_bytes())?;
                 file.sync_all()?;
                 fs::hard_link(&part, path)
             });
-        // The name that it has now, if it has one, is the other.
+        // Removes the temporary name; the key stays under its final one.
         let _ = fs::remove_file(&part);
         match written {
-            Ok(()) => sync_entry(path).map(|()| key),
+            Ok(()) => sync_folder_entry(path).map(|()| key),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 Self::parse(&fs::read_to_string(path)?)
                     .ok_or_else(|| io::Error::other("another process made no key"))
@@ -311,25 +337,26 @@ impl AuditKey {
         self.pair.sign(text).as_ref().to_vec()
     }
 
-    /// What stands for a body.
-    pub(crate) fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {
-        BodyMark::of(class, body, &self.marks)
+    /// Returns the keyed digest that stands for a body in the audit.
+    pub(crate) fn mark(&self, class: DataClass, body: &[u8]) -> BodyDigest {
+        BodyDigest::compute(class, body, &self.digest_key)
     }
 }
 
-/// Adds the public key to those that are known, once.
-fn publish(path: &Path, key: &[u8]) -> io::Result<()> {
-    if PublicKeys::parse(&read_some(path)?.unwrap_or_default()).has(&key_id(key)) {
+/// Adds a public key to the public key file, unless it is there already.
+fn publish_key(path: &Path, key: &[u8]) -> io::Result<()> {
+    if PublicKeys::parse(&read_if_exists(path)?.unwrap_or_default()).has(&key_id(key)) {
         return Ok(());
     }
     append_line(path, &PublicKeys::line(key))
 }
 
-/// Appends a line and syncs it. A line that a crash tore before it is ended first.
+/// Appends a line to a file and syncs it. If a crash left the last line incomplete, that line is
+/// terminated first.
 fn append_line(path: &Path, line: &str) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
     let is_new = !path.exists();
-    let mut file = private(
+    let mut file = open_private(
         path,
         OpenOptions::new().read(true).append(true).create(true),
     )?;
@@ -339,25 +366,33 @@ fn append_line(path: &Path, line: &str) -> io::Result<()> {
         file.read_exact(&mut last)?;
     }
     let torn = if last == *b"\n" { "" } else { "\n" };
-    // One write: two processes that share the file don't mix their lines.
+    // A single write, so that lines of two processes aren't mixed.
     file.write_all(format!("{torn}{line}").as_bytes())?;
     file.sync_data()?;
-    if is_new { sync_entry(path) } else { Ok(()) }
+    if is_new {
+        sync_folder_entry(path)
+    } else {
+        Ok(())
+    }
 }
 
-/// The lines that somebody whose key is known signed. Others prove nothing: anybody could have put them there.
+/// Checkpoints of the anchor file that have a valid signature by a known key. All other lines are
+/// ignored, because anyone could have added them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Anchor(Vec<Checkpoint>);
 
 impl Anchor {
     pub(crate) fn parse(text: &str, keys: &PublicKeys) -> Self {
-        let lines = text.lines().filter_map(Checkpoint::of_anchor_line);
+        let lines = text.lines().filter_map(Checkpoint::parse_anchor_line);
         Self(lines.filter(|line| line.check(keys).is_ok()).collect())
     }
 
-    /// A file that isn't there says nothing.
+    /// Reads the anchor file; a missing file is an empty anchor.
     pub(crate) fn read(path: &Path, keys: &PublicKeys) -> io::Result<Self> {
-        Ok(Self::parse(&read_some(path)?.unwrap_or_default(), keys))
+        Ok(Self::parse(
+            &read_if_exists(path)?.unwrap_or_default(),
+            keys,
+        ))
     }
 
     pub(crate) fn of<'a>(&'a self, chain: &'a str) -> impl Iterator<Item = &'a Checkpoint> {
@@ -365,7 +400,7 @@ impl Anchor {
     }
 }
 
-/// Appends a checkpoint and syncs it.
+/// Appends a checkpoint to the anchor file and syncs it.
 pub(crate) fn append_to_anchor(path: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
     append_line(path, &format!("{}\n", checkpoint.anchor_line()))
 }
@@ -376,8 +411,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a checkpoint holds for exactly what it says, under exactly its key. Method: sign one, change each member, try
-    /// another's keys.
+    /// Goal: a checkpoint is valid only for its exact content and key. Method: sign one, change
+    /// each member, try another's keys.
     #[test]
     fn a_signature_is_of_every_member() {
         let (key, other) = (AuditKey::generate().unwrap(), AuditKey::generate().unwrap());
@@ -411,23 +446,23 @@ mod tests {
             },
         ];
         for bad in bad {
-            assert_eq!(bad.check(&keys), Err(Fault::Signature), "{bad:?}");
+            assert_eq!(bad.check(&keys), Err(CheckpointFault::Signature), "{bad:?}");
         }
         let foreign = Checkpoint::sign("a b", 3, &[7; 32], 99, &other);
-        assert_eq!(foreign.check(&keys), Err(Fault::UnknownKey));
+        assert_eq!(foreign.check(&keys), Err(CheckpointFault::UnknownKey));
         let renamed = PublicKeys::line(other.public()).replace(other.id(), key.id());
         assert!(!PublicKeys::parse(&renamed).has(key.id()));
     }
 
-    /// Goal: the anchor's lines read back, also with spaces in a chain's name, and nothing else does. Method: one there and
-    /// back; torn ones.
+    /// Goal: the anchor's lines read back, also with spaces in a chain's name, and nothing else
+    /// does. Method: one there and back; torn ones.
     #[test]
     fn anchor_lines_read_back() {
         let one = Checkpoint::sign("clinic a", 12, &[1; 32], 5, &AuditKey::generate().unwrap());
         let line = one.anchor_line();
-        assert_eq!(Checkpoint::of_anchor_line(&line), Some(one));
+        assert_eq!(Checkpoint::parse_anchor_line(&line), Some(one));
         for torn in ["", "x", "a 1", &line[1 + line.len() / 2..]] {
-            assert_eq!(Checkpoint::of_anchor_line(torn), None, "{torn}");
+            assert_eq!(Checkpoint::parse_anchor_line(torn), None, "{torn}");
         }
         assert_eq!(from_hex("0g"), None);
         assert_eq!(from_hex("0"), None);
@@ -438,16 +473,20 @@ mod tests {
         AuditFiles::of(&StoreOptions::sqlite(folder.path().join("state/s.sqlite"))).unwrap()
     }
 
-    /// Goal: the key is made once, for its owner only, and known ever after. Method: open it twice; look at the files.
+    /// Goal: the key is created once, readable by its owner only, and reused afterwards. Method:
+    /// open it twice; look at the files.
     #[test]
     fn a_key_is_made_once() {
         let folder = TempDir::new().unwrap();
         let files = files(&folder);
         let first = AuditKey::open(&files, None, false).unwrap();
         let again = AuditKey::open(&files, Some(first.id()), false).unwrap();
-        assert_eq!((first.id(), first.marks), (again.id(), again.marks));
         assert_eq!(
-            fs::read_to_string(&files.public).unwrap(),
+            (first.id(), first.digest_key),
+            (again.id(), again.digest_key)
+        );
+        assert_eq!(
+            fs::read_to_string(&files.public_keys).unwrap(),
             PublicKeys::line(first.public())
         );
         assert_eq!(
@@ -498,7 +537,7 @@ mod tests {
         assert!(refused(new.id()).contains("no audit key"));
     }
 
-    /// Goal: a line that a crash tore spoils no other. Method: append after half a line.
+    /// Goal: a line torn by a crash doesn't spoil the next. Method: append after half a line.
     #[test]
     fn a_torn_line_is_ended() {
         let folder = TempDir::new().unwrap();

@@ -1,8 +1,8 @@
-//! Writes a process's chain: each entry's hash holds those of all before it, and a signed checkpoint now and then vouches
-//! for the whole.
+//! Writer of an audit chain: each entry's hash covers all entries before it, and signed checkpoints
+//! attest the chain up to their entry.
 
 pub(crate) mod checkpoint;
-pub(crate) mod line;
+pub(crate) mod entry_line;
 pub(crate) mod verify;
 
 use std::path::PathBuf;
@@ -14,58 +14,60 @@ use std::time::{Duration, Instant};
 use callboard_message::log;
 use callboard_runtime::AuditEntry;
 
-use crate::sql::{Db, ManyRows, args};
+use crate::sql::{BulkStatement, DbConnection, args};
 use crate::tx::take_numbers;
-use checkpoint::{AuditKey, Checkpoint, Hash, NO_HASH, chained};
-use line::{Spot, fitted, line};
+use checkpoint::{AuditKey, ChainHash, Checkpoint, GENESIS_HASH, chain_hash};
+use entry_line::{EntryPosition, fit_entry, format_line};
 
-/// Entries after which a checkpoint is signed.
-/// At the limit: it is signed. Changed by `StoreOptions::sign_every`.
+/// Number of unsigned audit entries after which a checkpoint is signed. Fixed.
 pub const CHECKPOINT_ENTRIES: u64 = 256;
-/// The anchor gets a line at most so often, unless a checkpoint was asked for: it is synced apart from the store.
-const ANCHOR_EVERY: Duration = Duration::from_secs(1);
+/// Minimum interval between two lines in the anchor file, since each line costs an fsync. A
+/// requested checkpoint is written at once.
+const ANCHOR_INTERVAL: Duration = Duration::from_secs(1);
 
-static INSERT: ManyRows = ManyRows::new(
+static INSERT: BulkStatement = BulkStatement::new(
     "INSERT INTO audit (chain, number, at_ms, event, agent, principal, call_id, class, line, hash) VALUES",
     10,
     "",
 );
 
-/// The writer's chain.
-pub(crate) struct Chain {
+/// Audit chain of one writer: numbers, hashes and signs its entries.
+pub(crate) struct AuditChain {
     name: String,
-    /// The chain's name among the store's counters.
+    /// Name of the store's counter that numbers the entries.
     counter: String,
     run: Arc<str>,
     key: Arc<AuditKey>,
     anchor: PathBuf,
-    head: Option<Head>,
-    /// The newest checkpoint that the anchor doesn't have.
-    newest: Option<Checkpoint>,
-    anchored: Option<Instant>,
-    /// Somebody asked for a checkpoint in this transaction.
-    asked: bool,
-    /// There is something to sign or to anchor.
-    owes: Arc<AtomicBool>,
+    head: Option<ChainHead>,
+    /// Newest checkpoint that isn't in the anchor file yet.
+    unanchored: Option<Checkpoint>,
+    anchored_at: Option<Instant>,
+    /// Whether a checkpoint was requested in the current transaction.
+    checkpoint_requested: bool,
+    /// Whether there are entries without a checkpoint, or a checkpoint that isn't in the anchor
+    /// file.
+    has_unsigned: Arc<AtomicBool>,
 }
 
-/// Where the chain is, as of the last commit; within a transaction, as of its last entry.
-struct Head {
+/// End of an audit chain. Outside a transaction: after the last commit; within one: after its last
+/// entry.
+struct ChainHead {
     number: u64,
-    hash: Hash,
-    /// The last entry with a checkpoint.
+    hash: ChainHash,
+    /// Number of the last entry with a checkpoint.
     signed: u64,
 }
 
-impl Chain {
+impl AuditChain {
     pub(crate) fn new(
         name: &str,
         run: Arc<str>,
         key: Arc<AuditKey>,
         anchor: PathBuf,
-        owes: Arc<AtomicBool>,
+        has_unsigned: Arc<AtomicBool>,
     ) -> Self {
-        let (name, counter) = (name.to_owned(), counter_of(name));
+        let (name, counter) = (name.to_owned(), counter_name(name));
         Self {
             name,
             counter,
@@ -73,15 +75,16 @@ impl Chain {
             key,
             anchor,
             head: None,
-            newest: None,
-            anchored: None,
-            asked: false,
-            owes,
+            unanchored: None,
+            anchored_at: None,
+            checkpoint_requested: false,
+            has_unsigned,
         }
     }
 
-    /// The number of the chain's last entry, 0 where it has none. Called at the start of each transaction.
-    pub(crate) async fn head(&mut self, db: &mut Db) -> sqlx::Result<u64> {
+    /// Returns the number of the last audit entry, 0 if there is none. Must be called at the start
+    /// of each transaction.
+    pub(crate) async fn head(&mut self, db: &mut DbConnection) -> sqlx::Result<u64> {
         if let Some(head) = &self.head {
             return Ok(head.number);
         }
@@ -89,16 +92,17 @@ impl Chain {
         Ok(self.head.insert(head).number)
     }
 
-    /// Writes all entries that a transaction collected, just before its commit; also called without any, for a checkpoint
-    /// may be due. `sign`: one is wanted now, where there is something new.
+    /// Writes the audit entries of a transaction, just before its commit. Also called without
+    /// entries, because a checkpoint may be due. `sign` requests a checkpoint in this transaction
+    /// if there are unsigned entries.
     pub(crate) async fn write(
         &mut self,
-        db: &mut Db,
+        db: &mut DbConnection,
         entries: Vec<AuditEntry>,
         now_ms: i64,
         sign: bool,
     ) -> sqlx::Result<()> {
-        self.asked = sign;
+        self.checkpoint_requested = sign;
         if !entries.is_empty() {
             self.insert(db, entries).await?;
         }
@@ -112,25 +116,28 @@ impl Chain {
         Ok(())
     }
 
-    /// What the last [`Self::write`] wrote is in the store: the place for the anchor's line.
-    pub(crate) async fn committed(&mut self) {
-        self.tell_anchor().await;
+    /// Appends the newest checkpoint to the anchor file if one is due. Called after each commit.
+    pub(crate) async fn on_commit(&mut self) {
+        self.write_anchor().await;
         let unsigned = self
             .head
             .as_ref()
             .is_some_and(|head| head.number > head.signed);
-        self.owes.store(unsigned || self.newest.is_some(), Relaxed);
+        self.has_unsigned
+            .store(unsigned || self.unanchored.is_some(), Relaxed);
     }
 
-    /// It is not, or nobody knows: forget the head.
-    pub(crate) fn undone(&mut self) {
+    /// Discards the cached end of the chain. Called after a transaction that was rolled back or
+    /// whose outcome is unknown.
+    pub(crate) fn on_rollback(&mut self) {
         self.head = None;
-        // If it was committed after all, the next checkpoint vouches for it too; if not, nobody may hear of it.
-        self.newest = None;
-        self.owes.store(true, Relaxed);
+        // If the transaction was committed after all, the next checkpoint covers it too; if not,
+        // its checkpoint must not be anchored.
+        self.unanchored = None;
+        self.has_unsigned.store(true, Relaxed);
     }
 
-    async fn read_head(&self, db: &mut Db) -> sqlx::Result<Head> {
+    async fn read_head(&self, db: &mut DbConnection) -> sqlx::Result<ChainHead> {
         let name = args![&self.name];
         let number = db
             .number(
@@ -152,27 +159,32 @@ impl Chain {
             .await?;
         let (last, hash) = match &last {
             Some(row) => (row.get(0)?, row.get::<Vec<u8>>(1)?.try_into().ok()),
-            None => (0, Some(NO_HASH)),
+            None => (0, Some(GENESIS_HASH)),
         };
         if last != number || hash.is_none() {
-            // It goes on, so that what happens now is on record; the gap stays to be seen.
+            // The chain is continued, so that current events are recorded; the gap stays visible to
+            // verification.
             log::error!(
                 chain = self.name,
                 last,
                 counted = number,
-                "the audit was changed: run `callboard audit verify`"
+                "the audit log was changed outside of this program: run `callboard audit verify`"
             );
         }
-        Ok(Head {
+        Ok(ChainHead {
             number: number.unsigned_abs(),
-            hash: hash.unwrap_or(NO_HASH),
+            hash: hash.unwrap_or(GENESIS_HASH),
             signed: signed.unsigned_abs(),
         })
     }
 
-    async fn insert(&mut self, db: &mut Db, entries: Vec<AuditEntry>) -> sqlx::Result<()> {
+    async fn insert(
+        &mut self,
+        db: &mut DbConnection,
+        entries: Vec<AuditEntry>,
+    ) -> sqlx::Result<()> {
         let Some(head) = &mut self.head else {
-            return Err(no_head());
+            return Err(missing_head_error());
         };
         let added = entries.len() as u64;
         if take_numbers(db, &self.counter, added).await? != head.number + 1 {
@@ -182,18 +194,18 @@ impl Chain {
         }
         let mut rows = Vec::with_capacity(entries.len());
         for entry in entries {
-            let entry = fitted(entry);
+            let entry = fit_entry(entry);
             let number = head.number + 1;
-            let line = line(
+            let line = format_line(
                 &entry,
-                Spot {
+                EntryPosition {
                     chain: &self.name,
                     number,
                     run: &self.run,
                 },
             );
             let line = line.map_err(|e| sqlx::Error::Encode(Box::new(e)))?;
-            (head.number, head.hash) = (number, chained(&head.hash, &line));
+            (head.number, head.hash) = (number, chain_hash(&head.hash, &line));
             rows.push((entry, number, line, head.hash));
         }
         let calls: Vec<_> = rows
@@ -218,9 +230,9 @@ impl Chain {
         INSERT.execute(db, &values).await
     }
 
-    async fn sign(&mut self, db: &mut Db, now_ms: i64) -> sqlx::Result<()> {
+    async fn sign(&mut self, db: &mut DbConnection, now_ms: i64) -> sqlx::Result<()> {
         let Some(head) = &mut self.head else {
-            return Err(no_head());
+            return Err(missing_head_error());
         };
         let checkpoint = Checkpoint::sign(&self.name, head.number, &head.hash, now_ms, &self.key);
         db.execute(
@@ -229,37 +241,37 @@ impl Chain {
         )
         .await?;
         head.signed = head.number;
-        self.newest = Some(checkpoint);
+        self.unanchored = Some(checkpoint);
         Ok(())
     }
 
-    /// Tells the anchor of the newest checkpoint, which is committed.
-    async fn tell_anchor(&mut self) {
-        let is_due = self.asked
+    /// Appends the newest committed checkpoint to the anchor file, if one is due.
+    async fn write_anchor(&mut self) {
+        let is_due = self.checkpoint_requested
             || self
-                .anchored
-                .is_none_or(|anchored| anchored.elapsed() >= ANCHOR_EVERY);
-        let Some(checkpoint) = self.newest.take_if(|_| is_due) else {
+                .anchored_at
+                .is_none_or(|anchored| anchored.elapsed() >= ANCHOR_INTERVAL);
+        let Some(checkpoint) = self.unanchored.take_if(|_| is_due) else {
             return;
         };
         let path = self.anchor.clone();
         let told = tokio::task::spawn_blocking(move || {
             checkpoint::append_to_anchor(&path, &checkpoint).map_err(|e| (e, checkpoint))
         });
-        self.anchored = Some(Instant::now());
+        self.anchored_at = Some(Instant::now());
         if let Ok(Err((error, checkpoint))) = told.await {
-            // A later line does as well; until then the store alone tells of it.
+            // A later line does as well; until then only the store holds the checkpoint.
             log::error!(%error, path = %self.anchor.display(), "the audit's anchor can't be written");
-            self.newest = Some(checkpoint);
+            self.unanchored = Some(checkpoint);
         }
     }
 }
 
-/// The name of a chain's counter.
-pub(super) fn counter_of(chain: &str) -> String {
+/// Returns the name of the counter that numbers the entries of a chain.
+pub(super) fn counter_name(chain: &str) -> String {
     format!("a/{chain}")
 }
 
-fn no_head() -> sqlx::Error {
+fn missing_head_error() -> sqlx::Error {
     sqlx::Error::Protocol("the audit chain's head wasn't read".to_owned())
 }

@@ -1,12 +1,15 @@
-//! Is a chain what was written? Pure: rows go in by pages, in order; memory is constant but for the anchor's lines.
+//! Verification of an audit chain, without I/O. Rows are passed in by pages, in order. Memory use
+//! is constant except for the anchor's lines.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use super::checkpoint::{Anchor, Checkpoint, Fault, Hash, NO_HASH, PublicKeys, chained};
-use super::line::{CUT, Said, SaidCut};
+use super::checkpoint::{
+    Anchor, ChainHash, Checkpoint, CheckpointFault, GENESIS_HASH, PublicKeys, chain_hash,
+};
+use super::entry_line::{CUT_EVENT, ParsedCut, ParsedLine};
 
-/// A row of the audit as it was found.
+/// Audit row as read from the store.
 #[derive(Debug, Clone)]
 pub(crate) struct AuditRow {
     pub(crate) number: u64,
@@ -20,70 +23,71 @@ pub(crate) struct AuditRow {
     pub(crate) hash: Vec<u8>,
 }
 
-/// The first thing that is wrong with a chain.
+/// First defect found in an audit chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditFault {
-    /// Entries are missing from this number on.
+    /// One or more entries are missing.
     #[error("entry {number}: it is missing")]
     Missing {
-        /// The first that is missing.
+        /// Number of the first missing entry.
         number: u64,
     },
-    /// What an entry says, or what is kept beside it, isn't what was written.
+    /// The text of an entry, its hash, or a column of its row was changed.
     #[error("entry {number}: {what}")]
     Changed {
-        /// The entry.
+        /// Number of the entry.
         number: u64,
-        /// What of it.
+        /// Part of the entry that was changed.
         what: &'static str,
     },
-    /// An entry is in another's place.
-    #[error("entry {number}: its text is that of {says}")]
+    /// The text of an entry states another chain or number than its row.
+    #[error("entry {number}: it holds the text of entry {says}")]
     Moved {
-        /// The place.
+        /// Number of the row that holds the entry.
         number: u64,
-        /// Whose it is by its own words, `CHAIN:NUMBER`.
+        /// Position according to the entry's own text: `CHAIN:NUMBER`.
         says: String,
     },
-    /// A checkpoint isn't of this chain, or was not signed by its key: what is before it may have been written anew.
-    #[error("entry {number}: its checkpoint doesn't hold")]
+    /// The signature or hash of a checkpoint is wrong. Entries up to it may have been rewritten.
+    #[error("entry {number}: its checkpoint has a wrong signature or hash")]
     BadCheckpoint {
-        /// The entry that it is of.
+        /// Number of the checkpoint's entry.
         number: u64,
     },
-    /// A checkpoint was signed by a key that isn't among the public ones.
-    #[error("entry {number}: its checkpoint was signed with {key_id}, which is no known key")]
+    /// A checkpoint was signed with a key that isn't among the known public keys.
+    #[error("entry {number}: its checkpoint was signed with the unknown key {key_id}")]
     UnknownKey {
-        /// The entry that it is of.
+        /// Number of the checkpoint's entry.
         number: u64,
-        /// The key's name.
+        /// Id of the signing key.
         key_id: String,
     },
-    /// The chain isn't the one that the anchor tells of: it was written anew, checkpoints and all.
-    #[error("entry {number}: it isn't what the anchor tells of")]
+    /// The chain differs from a checkpoint in the anchor file: it was rewritten, including its
+    /// checkpoints.
+    #[error("entry {number}: it differs from the checkpoint in the anchor file")]
     NotAnchored {
-        /// The entry that the anchor tells of.
+        /// Number of the entry that the anchor's checkpoint covers.
         number: u64,
     },
-    /// The end is missing.
+    /// Entries at the end of the chain are missing.
     #[error("entry {}: the chain ends before it, though it went to {expected}", .last.saturating_add(1))]
     Truncated {
-        /// The last entry that is there.
+        /// Number of the last entry that exists.
         last: u64,
-        /// The one that was last, at the least.
+        /// Minimum number of the last entry, as the store's counter or a checkpoint shows.
         expected: u64,
     },
-    /// An entry was added that the store never counted.
-    #[error("entry {number}: it was added past the store")]
+    /// An entry has a number above the store's own counter, so it wasn't written by the store.
+    #[error("entry {number}: it was added without the store, beyond its counter")]
     Uncounted {
-        /// The first of them.
+        /// Number of the first entry above the counter.
         number: u64,
     },
 }
 
 impl AuditFault {
-    /// The number of the entry that is named: the first that is bad, or that is missing.
+    /// Returns the number of the entry at which the defect was found.
     pub fn number(&self) -> u64 {
         match self {
             Self::Missing { number }
@@ -98,21 +102,23 @@ impl AuditFault {
     }
 }
 
-/// What became of one chain.
+/// Result of the verification of one audit chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainReport {
-    /// Its name: the writer's.
+    /// Name of the chain: the writer name.
     pub chain: String,
-    /// The first entry that is there; those before it are past their retention. 0: there is none.
+    /// Number of the first existing entry, 0 if there is none. Entries before it were removed after
+    /// their retention.
     pub first: u64,
-    /// The last that was looked at, where all are good.
+    /// Number of the last entry that was verified.
     pub last: u64,
-    /// Checkpoints that hold.
+    /// Number of valid checkpoints.
     pub checkpoints: u64,
-    /// The last entry that a checkpoint vouches for. Nothing proves that those after it are all that there were.
+    /// Number of the last entry covered by a valid checkpoint. A removal of later entries may stay
+    /// undetected.
     pub signed_up_to: u64,
-    /// The first thing that is wrong; what is behind it wasn't looked at.
+    /// First defect, at which verification stopped; `None` if the chain is intact.
     pub fault: Option<AuditFault>,
 }
 
@@ -138,39 +144,40 @@ impl fmt::Display for ChainReport {
     }
 }
 
-/// Where a chain begins and ends by the store's own account, as of one moment.
+/// Bounds of an audit chain as the store states them, all read in one snapshot.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ends {
-    /// What the store counted.
+pub(crate) struct ChainBounds {
+    /// Last number of the chain's counter in the store.
     pub(crate) counted: u64,
-    /// The first and the last row, 0 where there are none. No store writes a row 0.
+    /// Number of the first row, 0 if there is none. The store writes no row 0.
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// The oldest checkpoint: where entries before it were removed, the chain begins after it.
+    /// Oldest checkpoint. If old entries were removed, the remaining ones are verified from it.
     pub(crate) base: Option<Checkpoint>,
     pub(crate) last_checkpoint: u64,
 }
 
-/// Goes along one chain.
-pub(crate) struct ChainCheck<'a> {
+/// Verification of one audit chain in progress.
+pub(crate) struct ChainVerifier<'a> {
     keys: &'a PublicKeys,
     anchored: HashMap<u64, &'a Checkpoint>,
-    ends: Ends,
+    ends: ChainBounds,
     last: u64,
-    hash: Hash,
-    /// Up to where chains were cut, by this one's word; and by entries that no checkpoint vouches for yet.
-    cuts: Cuts,
-    cuts_unsigned: Cuts,
+    hash: ChainHash,
+    /// Recorded removals of old entries, by chain, that a checkpoint of this chain covers. The next
+    /// field has those not yet covered.
+    cuts: ChainCuts,
+    cuts_unsigned: ChainCuts,
     report: ChainReport,
 }
 
-/// The last entry of each chain that was removed on purpose.
-pub(crate) type Cuts = BTreeMap<String, u64>;
+/// Number of the last removed entry of each audit chain.
+pub(crate) type ChainCuts = BTreeMap<String, u64>;
 
-impl<'a> ChainCheck<'a> {
+impl<'a> ChainVerifier<'a> {
     pub(crate) fn begin(
         chain: &'a str,
-        ends: Ends,
+        ends: ChainBounds,
         keys: &'a PublicKeys,
         anchor: &'a Anchor,
     ) -> Self {
@@ -183,12 +190,12 @@ impl<'a> ChainCheck<'a> {
             signed_up_to: 0,
             fault: None,
         };
-        let (cuts, cuts_unsigned) = (Cuts::new(), Cuts::new());
+        let (cuts, cuts_unsigned) = (ChainCuts::new(), ChainCuts::new());
         let mut check = Self {
             keys,
             anchored,
             last: 0,
-            hash: NO_HASH,
+            hash: GENESIS_HASH,
             cuts,
             cuts_unsigned,
             report,
@@ -208,9 +215,9 @@ impl<'a> ChainCheck<'a> {
         check
     }
 
-    /// Entries up to a signed checkpoint were removed: it stands for them.
+    /// Starts the verification at a checkpoint, because the entries before it were removed.
     fn begin_after(&mut self, base: &Checkpoint) {
-        match <Hash>::try_from(base.hash.as_slice()) {
+        match <ChainHash>::try_from(base.hash.as_slice()) {
             Ok(hash) => (self.last, self.hash) = (base.number, hash),
             Err(_) => {
                 self.report.fault = Some(AuditFault::BadCheckpoint {
@@ -218,17 +225,18 @@ impl<'a> ChainCheck<'a> {
                 })
             }
         }
-        self.checkpoint(base);
-        self.anchor();
+        self.check_checkpoint(base);
+        self.check_anchor();
     }
 
-    /// The last number that was looked at: the next page begins after it.
+    /// Returns the number of the last verified entry; the next page begins after it.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
-    /// Looks at rows in the order of their numbers, and the checkpoints of those numbers; `false` once something is wrong.
-    pub(crate) fn page(
+    /// Verifies the next rows in the order of their numbers. `checkpoints` are those of these rows,
+    /// by number. Returns `false` once a defect was found.
+    pub(crate) fn check_page(
         &mut self,
         rows: &[AuditRow],
         checkpoints: &BTreeMap<u64, Checkpoint>,
@@ -237,7 +245,7 @@ impl<'a> ChainCheck<'a> {
             if self.report.fault.is_some() || row.number > self.ends.last {
                 break;
             }
-            match self.entry(row) {
+            match self.check_entry(row) {
                 Ok(hash) => (self.last, self.hash) = (row.number, hash),
                 Err(fault) => {
                     self.report.fault = Some(fault);
@@ -245,14 +253,14 @@ impl<'a> ChainCheck<'a> {
                 }
             }
             if let Some(checkpoint) = checkpoints.get(&row.number) {
-                self.checkpoint(checkpoint);
+                self.check_checkpoint(checkpoint);
             }
-            self.anchor();
+            self.check_anchor();
         }
         self.report.fault.is_none()
     }
 
-    fn entry(&mut self, row: &AuditRow) -> Result<Hash, AuditFault> {
+    fn check_entry(&mut self, row: &AuditRow) -> Result<ChainHash, AuditFault> {
         let number = row.number;
         if number != self.last + 1 {
             return Err(AuditFault::Missing {
@@ -260,8 +268,8 @@ impl<'a> ChainCheck<'a> {
             });
         }
         let changed = |what| Err(AuditFault::Changed { number, what });
-        let hash = chained(&self.hash, &row.line);
-        let Ok(said) = serde_json::from_str::<Said<'_>>(&row.line) else {
+        let hash = chain_hash(&self.hash, &row.line);
+        let Ok(said) = serde_json::from_str::<ParsedLine<'_>>(&row.line) else {
             return changed("its text isn't an entry");
         };
         if said.chain != self.report.chain || said.number != number {
@@ -271,7 +279,7 @@ impl<'a> ChainCheck<'a> {
             });
         }
         if hash != row.hash.as_slice() {
-            return changed("its text isn't what was hashed");
+            return changed("its hash doesn't match its text");
         }
         let beside = [
             (said.agent.as_deref(), row.agent.as_deref()),
@@ -284,10 +292,10 @@ impl<'a> ChainCheck<'a> {
             (Some(&*said.event), Some(row.event.as_str())),
         ];
         if said.at_ms != row.at_ms || beside.iter().any(|(said, kept)| said != kept) {
-            return changed("what it is found by isn't what it says");
+            return changed("its columns don't match its text");
         }
-        if said.event == CUT
-            && let Ok(SaidCut { more }) = serde_json::from_str(&row.line)
+        if said.event == CUT_EVENT
+            && let Ok(ParsedCut { more }) = serde_json::from_str(&row.line)
         {
             self.cuts_unsigned
                 .insert(more.chain.into_owned(), more.up_to);
@@ -295,17 +303,17 @@ impl<'a> ChainCheck<'a> {
         Ok(hash)
     }
 
-    /// A checkpoint of the entry that was looked at last.
-    fn checkpoint(&mut self, checkpoint: &Checkpoint) {
+    /// Verifies a checkpoint that covers the chain up to the last verified entry.
+    fn check_checkpoint(&mut self, checkpoint: &Checkpoint) {
         let number = checkpoint.number;
         let fault = match checkpoint.check(self.keys) {
             _ if self.report.fault.is_some() => return,
-            Err(Fault::UnknownKey) => Some(AuditFault::UnknownKey {
+            Err(CheckpointFault::UnknownKey) => Some(AuditFault::UnknownKey {
                 number,
                 key_id: checkpoint.key_id.clone(),
             }),
             Ok(()) if checkpoint.hash == self.hash && checkpoint.chain == self.report.chain => None,
-            Ok(()) | Err(Fault::Signature) => Some(AuditFault::BadCheckpoint { number }),
+            Ok(()) | Err(CheckpointFault::Signature) => Some(AuditFault::BadCheckpoint { number }),
         };
         if fault.is_none() {
             self.report.checkpoints += 1;
@@ -315,16 +323,17 @@ impl<'a> ChainCheck<'a> {
         self.report.fault = fault;
     }
 
-    fn anchor(&mut self) {
+    fn check_anchor(&mut self) {
         let told = self.anchored.get(&self.last);
         if self.report.fault.is_none() && told.is_some_and(|told| told.hash != self.hash) {
             self.report.fault = Some(AuditFault::NotAnchored { number: self.last });
         }
     }
 
-    /// After the last page. What the chain says of cuts is for [`settle`].
-    pub(crate) fn end(mut self) -> (ChainReport, Cuts) {
-        let Ends {
+    /// Ends the verification after the last page. Returns the report, and the removals that this
+    /// chain records, which [`verify_cuts`] needs.
+    pub(crate) fn finish(mut self) -> (ChainReport, ChainCuts) {
+        let ChainBounds {
             counted,
             last,
             last_checkpoint,
@@ -349,10 +358,14 @@ impl<'a> ChainCheck<'a> {
     }
 }
 
-/// The reports of all chains of a store, or of the wanted one. Where one begins after its first entry, somebody must have signed
-/// for the cut.
-pub(crate) fn settle(checked: Vec<(ChainReport, Cuts)>, wanted: Option<&str>) -> Vec<ChainReport> {
-    let mut cuts = Cuts::new();
+/// Checks removals across chains and returns the reports: of all chains, or only of the `wanted`
+/// one. A chain that doesn't begin with its first entry gets [`AuditFault::Missing`], unless a
+/// signed entry of some chain records the removal.
+pub(crate) fn verify_cuts(
+    checked: Vec<(ChainReport, ChainCuts)>,
+    wanted: Option<&str>,
+) -> Vec<ChainReport> {
+    let mut cuts = ChainCuts::new();
     let mut reports = Vec::with_capacity(checked.len());
     for (report, told) in checked {
         for (chain, up_to) in told {
@@ -365,7 +378,7 @@ pub(crate) fn settle(checked: Vec<(ChainReport, Cuts)>, wanted: Option<&str>) ->
     }
     for report in &mut reports {
         let cut = cuts.get(&report.chain).copied().unwrap_or_default();
-        // Of one without entries, a checkpoint alone may be left.
+        // A chain without entries may have a checkpoint left.
         let first = if report.first == 0 {
             report.last + 1
         } else {

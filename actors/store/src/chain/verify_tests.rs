@@ -5,13 +5,13 @@ use callboard_runtime::AuditEntry;
 use proptest::prelude::*;
 
 use super::super::checkpoint::AuditKey;
-use super::super::line::{Spot, line};
+use super::super::entry_line::{EntryPosition, format_line};
 use super::*;
 
-/// Entries of the good chain, with a checkpoint at every third.
+/// Number of entries of the valid chain, with a checkpoint at every third.
 const ENTRIES: u64 = 10;
 
-/// A chain as a store holds it, good until somebody changes it.
+/// Chain as a store holds it; the tests manipulate it.
 struct Kept {
     key: AuditKey,
     rows: Vec<AuditRow>,
@@ -22,9 +22,9 @@ struct Kept {
     keys: String,
 }
 
-fn row(number: u64, before: &Hash) -> AuditRow {
+fn row(number: u64, before: &ChainHash) -> AuditRow {
     let at = UNIX_EPOCH + Duration::from_millis(1_000 + number);
-    // The eighth says that the first six were removed, which they are in one test.
+    // The eighth records the removal of the first six, which one test does.
     let event = if number == 8 { "audit.cut" } else { "message" };
     let entry = AuditEntry {
         at,
@@ -33,16 +33,16 @@ fn row(number: u64, before: &Hash) -> AuditRow {
     .with_agent(format!("agent {number}"));
     let entry = entry
         .with_principal(&Principal::agent("p"))
-        .with_call(CallId::fresh())
-        .with("n", number);
+        .with_call(CallId::generate())
+        .with_detail("n", number);
     let entry = if number == 8 {
-        entry.with("chain", "c").with("up_to", 6_u64)
+        entry.with_detail("chain", "c").with_detail("up_to", 6_u64)
     } else {
         entry
     };
-    let line = line(
+    let line = format_line(
         &entry,
-        Spot {
+        EntryPosition {
             chain: "c",
             number,
             run: "r",
@@ -57,7 +57,7 @@ fn row(number: u64, before: &Hash) -> AuditRow {
         principal: Some("p".into()),
         call_id: entry.call.map(|call| call.to_string()),
         class: "internal".into(),
-        hash: chained(before, &line).to_vec(),
+        hash: chain_hash(before, &line).to_vec(),
         line,
     }
 }
@@ -73,7 +73,7 @@ impl Kept {
             anchor: String::new(),
             key,
         };
-        let mut hash = NO_HASH;
+        let mut hash = GENESIS_HASH;
         for number in 1..=ENTRIES {
             let row = row(number, &hash);
             hash = row.hash.as_slice().try_into().unwrap();
@@ -91,12 +91,12 @@ impl Kept {
         &mut self.rows[number - 1]
     }
 
-    /// Hashes everything from an entry on anew, as somebody would who knows how but has no key.
+    /// Rehashes all entries from a number on, as an attacker without the key would.
     fn rehash(&mut self, from: u64) {
-        let mut hash = NO_HASH;
+        let mut hash = GENESIS_HASH;
         for row in &mut self.rows {
             if row.number >= from {
-                row.hash = chained(&hash, &row.line).to_vec();
+                row.hash = chain_hash(&hash, &row.line).to_vec();
             }
             hash = row.hash.as_slice().try_into().unwrap();
         }
@@ -105,20 +105,20 @@ impl Kept {
     fn report(&self, rows_a_page: usize) -> ChainReport {
         let keys = PublicKeys::parse(&self.keys);
         let anchor = Anchor::parse(&self.anchor, &keys);
-        let ends = Ends {
+        let ends = ChainBounds {
             counted: self.counted,
             first: self.rows.first().map_or(0, |row| row.number),
             last: self.rows.last().map_or(0, |row| row.number),
             base: self.checkpoints.values().next().cloned(),
             last_checkpoint: self.checkpoints.keys().copied().max().unwrap_or_default(),
         };
-        let mut check = ChainCheck::begin("c", ends, &keys, &anchor);
+        let mut check = ChainVerifier::begin("c", ends, &keys, &anchor);
         for page in self.rows.chunks(rows_a_page) {
-            if !check.page(page, &self.checkpoints) {
+            if !check.check_page(page, &self.checkpoints) {
                 break;
             }
         }
-        settle(vec![check.end()], None).remove(0)
+        verify_cuts(vec![check.finish()], None).remove(0)
     }
 
     fn fault(&self) -> Option<AuditFault> {
@@ -138,11 +138,11 @@ fn changed(number: u64, what: &'static str) -> Option<AuditFault> {
     Some(AuditFault::Changed { number, what })
 }
 
-const HASHED: &str = "its text isn't what was hashed";
-const BESIDE: &str = "what it is found by isn't what it says";
+const HASHED: &str = "its hash doesn't match its text";
+const BESIDE: &str = "its columns don't match its text";
 
-/// Goal: a good chain is good, whole and after its beginning was removed. Method: the good one; its first six removed with
-/// the checkpoints before the one that stays.
+/// Goal: a valid chain passes, whole and after its beginning was removed. Method: the valid one;
+/// its first six removed with the checkpoints before the one that stays.
 #[test]
 fn good_chains_are_good() {
     let mut kept = Kept::good();
@@ -165,7 +165,8 @@ fn good_chains_are_good() {
     assert_eq!(empty.fault(), None);
 }
 
-/// Goal: each member that was changed is found, in the text and beside it. Method: change one after another in the fifth.
+/// Goal: a change of any member is detected, in the text and in the columns. Method: change one
+/// after another in the fifth.
 #[test]
 fn changes_are_found() {
     let texts = [
@@ -211,15 +212,15 @@ fn changes_are_found() {
     );
 }
 
-/// Goal: a change that was hashed anew is found at the next hash that can't be, or at the next checkpoint. Method: hash only
-/// the changed entry anew; everything behind it; sign with another key.
+/// Goal: a rehashed change is detected at the next hash or checkpoint that doesn't match. Method:
+/// rehash only the changed entry; everything after it; sign with another key.
 #[test]
 fn rewriting_needs_the_key() {
     let change = |kept: &mut Kept| kept.at(5).line = kept.at(5).line.replace("\"n\":5", "\"n\":6");
     let one = attacked(|kept| {
         change(kept);
-        let hash: Hash = kept.at(4).hash.as_slice().try_into().unwrap();
-        kept.at(5).hash = chained(&hash, &kept.at(5).line.clone()).to_vec();
+        let hash: ChainHash = kept.at(4).hash.as_slice().try_into().unwrap();
+        kept.at(5).hash = chain_hash(&hash, &kept.at(5).line.clone()).to_vec();
     });
     assert_eq!(one, changed(6, HASHED));
     let all = |kept: &mut Kept| {
@@ -227,7 +228,7 @@ fn rewriting_needs_the_key() {
         kept.rehash(5);
     };
     assert_eq!(attacked(all), Some(AuditFault::BadCheckpoint { number: 6 }));
-    // With the checkpoints gone, the anchor knows.
+    // Without the checkpoints, the anchor detects it.
     let unsigned = |kept: &mut Kept| {
         all(kept);
         kept.checkpoints.retain(|number, _| *number < 5);
@@ -240,7 +241,7 @@ fn rewriting_needs_the_key() {
         all(kept);
         let other = AuditKey::generate().unwrap();
         for number in [6, 9] {
-            let hash: Hash = kept.at(number).hash.as_slice().try_into().unwrap();
+            let hash: ChainHash = kept.at(number).hash.as_slice().try_into().unwrap();
             let mut checkpoint = Checkpoint::sign("c", number as u64, &hash, 5_000, &other);
             checkpoint.key_id = name.unwrap_or(other.id()).to_owned();
             kept.checkpoints.insert(number as u64, checkpoint);
@@ -258,8 +259,8 @@ fn rewriting_needs_the_key() {
     assert_eq!(named, Some(AuditFault::BadCheckpoint { number: 6 }));
 }
 
-/// Goal: what is missing is named. Method: remove the first, one in the middle, the last with and without what tells of it;
-/// all; the beginning up to a checkpoint, and past one.
+/// Goal: missing entries are detected. Method: remove the first, one in the middle, the last with
+/// and without the counters; all; the beginning up to a checkpoint, and past one.
 #[test]
 fn removals_are_found() {
     let missing = |number| Some(AuditFault::Missing { number });
@@ -294,20 +295,21 @@ fn removals_are_found() {
         kept.counted = 0;
     };
     assert_eq!(attacked(all), truncated(0, 9));
-    // As retention would, but its checkpoints are there still: the oldest stands for what is before it, and for no more.
+    // As by retention, but with its checkpoints left: the oldest covers entries before it, and no
+    // more.
     assert_eq!(attacked(|kept| drop(kept.rows.drain(..9))), missing(4));
     let with_its_checkpoints = |kept: &mut Kept| {
         kept.rows.drain(..9);
         kept.checkpoints.retain(|number, _| *number == 9);
     };
-    // Nobody signed for it.
+    // No signed entry records the removal.
     assert_eq!(attacked(with_its_checkpoints), missing(1));
     let past_a_checkpoint = |kept: &mut Kept| drop(kept.rows.drain(..4));
     assert_eq!(attacked(past_a_checkpoint), missing(4));
 }
 
-/// Goal: a reorder is found at the first of those that were moved. Method: swap two texts, two rows whole; put in one of
-/// another chain.
+/// Goal: reordered entries are detected at the first that was moved. Method: swap two texts, two
+/// whole rows; insert one of another chain.
 #[test]
 fn reorders_are_found() {
     let moved = |number, says: &str| {
@@ -335,7 +337,8 @@ fn reorders_are_found() {
     assert_eq!(foreign, moved(4, "d:4"));
 }
 
-/// Goal: checkpoints are checked themselves. Method: change each member of one; put in one of another number.
+/// Goal: checkpoints themselves are verified. Method: change each member of one; insert one of
+/// another number.
 #[test]
 fn checkpoints_are_checked() {
     let bad = |number| Some(AuditFault::BadCheckpoint { number });
@@ -362,7 +365,7 @@ fn checkpoints_are_checked() {
         matches!(unknown, Some(AuditFault::UnknownKey { number: 3, .. })),
         "{unknown:?}"
     );
-    // The one that a cut chain begins after.
+    // The one after which a cut chain begins.
     let base = attacked(|kept| {
         kept.rows.drain(..3);
         kept.checkpoints.get_mut(&3).unwrap().hash[0] ^= 1;
@@ -370,12 +373,12 @@ fn checkpoints_are_checked() {
     assert_eq!(base, bad(3));
 }
 
-/// Goal: an entry that was added without the key is found, or isn't vouched for. Method: add one past the store's count; one
-/// that is counted.
+/// Goal: an entry added without the key is detected, or isn't covered by a signature. Method: add
+/// one past the store's counter; one that is counted.
 #[test]
 fn additions_are_not_vouched_for() {
     let add = |kept: &mut Kept| {
-        let before: Hash = kept.at(10).hash.as_slice().try_into().unwrap();
+        let before: ChainHash = kept.at(10).hash.as_slice().try_into().unwrap();
         kept.rows.push(row(11, &before));
     };
     assert_eq!(attacked(add), Some(AuditFault::Uncounted { number: 11 }));
@@ -390,7 +393,7 @@ fn additions_are_not_vouched_for() {
 }
 
 proptest! {
-    /// Goal: no byte of a line can be another. Method: flip any bits of any one.
+    /// Goal: no byte of a line can change undetected. Method: flip random bits of a random one.
     #[test]
     fn any_changed_byte_is_found(at in 0..10_usize, byte in 0..10_000_usize, bits in 1..128_u8) {
         let mut kept = Kept::good();

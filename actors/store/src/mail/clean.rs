@@ -1,10 +1,11 @@
-//! Removing what is past its retention: first the body of a letter, later the letter with its copies.
+//! Removal of mail past its retention: first message bodies, later the messages with their copies.
 
-use super::sql::{numbers, written};
-use crate::sql::{Db, Sql, args};
-use crate::tx::CLEAN_ROWS_MAX;
+use super::sql::{json_param, numbers};
+use crate::sql::{DbConnection, Sql, args};
+use crate::tx::CLEANUP_ROWS_MAX;
 
-/// Whether a recipient of `l` has not read it, or not before `$1`.
+/// SQL condition: message `l` must be kept, because a recipient hasn't read it, or has read it at
+/// time `$1` or later.
 macro_rules! is_kept {
     ($each:literal) => {
         concat!(
@@ -27,9 +28,14 @@ macro_rules! bodies {
     };
 }
 
-/// Of letters that all have read long ago, or that nobody may read any more. At most twice as many as of other things: each
-/// is one row.
-pub(crate) async fn bodies(db: &mut Db, before: i64, now: i64) -> sqlx::Result<u64> {
+/// Removes bodies of messages that every recipient read before `before`, or that expired before
+/// `now`, in Unix milliseconds. One call removes at most 500 bodies for each of the two reasons.
+/// Returns their number.
+pub(crate) async fn remove_bodies(
+    db: &mut DbConnection,
+    before: i64,
+    now: i64,
+) -> sqlx::Result<u64> {
     const SQL: Sql = Sql::new(
         bodies!("json_each(l.recipients) AS one"),
         bodies!("json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"),
@@ -49,8 +55,10 @@ macro_rules! copies {
     };
 }
 
-/// Letters without a body, and their copies; answers how many rows. Of a letter with many copies only those go first.
-pub(crate) async fn letters(db: &mut Db, before: i64) -> sqlx::Result<u64> {
+/// Removes messages without a body that were accepted before `before`, in Unix milliseconds, and
+/// their copies for recipients. Returns the number of removed rows. If a message has more copies
+/// than one transaction may remove, only copies are removed; a later call removes the message.
+pub(crate) async fn remove_messages(db: &mut DbConnection, before: i64) -> sqlx::Result<u64> {
     const COPIES: Sql = Sql::new(
         copies!(sqlite, "json_each(l.recipients) AS one"),
         copies!(
@@ -78,7 +86,7 @@ pub(crate) async fn letters(db: &mut Db, before: i64) -> sqlx::Result<u64> {
     let mut rows = 0;
     for row in &old {
         rows += row.get::<u64>(1)?;
-        if rows > CLEAN_ROWS_MAX as u64 && !going.is_empty() {
+        if rows > CLEANUP_ROWS_MAX as u64 && !going.is_empty() {
             break;
         }
         going.push(row.get(0)?);
@@ -86,10 +94,10 @@ pub(crate) async fn letters(db: &mut Db, before: i64) -> sqlx::Result<u64> {
     if going.is_empty() {
         return Ok(0);
     }
-    let going = written(&going);
+    let going = json_param(&going);
     let copies = db.execute(COPIES, &args![&going]).await?;
-    // There may be more of one that has many.
-    match copies < CLEAN_ROWS_MAX as u64 {
+    // A full batch may have left copies behind: the message's row must stay until they are gone.
+    match copies < CLEANUP_ROWS_MAX as u64 {
         true => Ok(copies + db.execute(LETTERS, &args![&going]).await?),
         false => Ok(copies),
     }

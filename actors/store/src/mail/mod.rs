@@ -1,4 +1,5 @@
-//! Mail: a letter with its recipients, its line in the audit and its event are one transaction; copies follow.
+//! Mail store. A message with its recipients, audit entry and event is written in one transaction;
+//! copies for many recipients follow later.
 
 pub(crate) mod clean;
 mod post;
@@ -12,116 +13,121 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
 use callboard_runtime::{
-    Audit, JournalError, JournalResult, Letter, LetterFilter, LetterOpen, LetterPage,
-    MAIL_LOG_ROWS_A_LETTER, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX,
-    StoredEvent, storable,
+    AuditStore, FAN_OUT_BATCH_MAX, JournalError, JournalResult, MAIL_LOG_ROWS_PER_MESSAGE,
+    MailCopy, MailHistoryPage, MailMessage, MailMessageFilter, MailMessageWithCopy, MailStore,
+    NewMailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent, check_storable,
 };
 
-use crate::parts::Core;
-use crate::place::PAGE_MAX;
+use crate::backend::PAGE_ROWS_MAX;
 use crate::sql::{Row, Sql, args};
-use post::{MarkAll, Post, Spread, Tried};
-use sql::{Held, LOGS, LOGS_OF_ONE, OPEN, copy, letter_columns};
+use crate::store_core::StoreCore;
+use post::{CountAttempt, FanOut, PostMessage, UpdateReceipts};
+use sql::{
+    MailMessageCache, SELECT_AGENT_LOGS, SELECT_LOGS, SELECT_OPEN, mail_copy, message_columns,
+};
 
-/// The mail of an open store.
 pub(crate) struct SqlMail {
-    core: Arc<Core>,
-    marks: Arc<dyn Audit>,
-    held: Held,
+    core: Arc<StoreCore>,
+    audit: Arc<dyn AuditStore>,
+    cache: MailMessageCache,
 }
 
 impl SqlMail {
-    pub(crate) fn new(core: Arc<Core>, marks: Arc<dyn Audit>) -> Self {
+    pub(crate) fn new(core: Arc<StoreCore>, audit: Arc<dyn AuditStore>) -> Self {
         Self {
             core,
-            marks,
-            held: Held::default(),
+            audit,
+            cache: MailMessageCache::default(),
         }
     }
 }
 
-/// How many rows a page may have, as the database takes it.
-fn page(rows_max: usize) -> i64 {
-    i64::try_from(rows_max.min(PAGE_MAX)).unwrap_or(i64::MAX)
+/// Returns a page size as an SQL parameter, limited to [`PAGE_ROWS_MAX`].
+fn page_limit(rows_max: usize) -> i64 {
+    i64::try_from(rows_max.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX)
 }
 
-/// A number as the database has it.
-fn number(number: u64) -> i64 {
+fn db_number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[async_trait]
-impl Mail for SqlMail {
-    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
+impl MailStore for SqlMail {
+    async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
         new.check()?;
-        let mark = self.marks.mark(new.class, new.body.as_bytes());
-        self.core.writer.submit(Post::new(new, mark)).await
+        let mark = self.audit.digest(new.class, new.body.as_bytes());
+        self.core.writer.submit(PostMessage::new(new, mark)).await
     }
 
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
-        if delivered.len() > SPREAD_MAX {
+    async fn fan_out(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
+        if delivered.len() > FAN_OUT_BATCH_MAX {
             return Err(JournalError::Invalid("too many copies at once"));
         }
         delivered
             .iter()
-            .try_for_each(|recipient| storable(recipient))?;
+            .try_for_each(|recipient| check_storable(recipient))?;
         self.core
             .writer
-            .submit(Spread::new(number(letter), to.into(), delivered))
+            .submit(FanOut::new(db_number(letter), to.into(), delivered))
             .await?
     }
 
-    async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>> {
+    async fn pending_fan_out(&self, letters_max: usize) -> JournalResult<Vec<Arc<MailMessage>>> {
         const SQL: &str = concat!(
             "SELECT ",
-            letter_columns!(),
+            message_columns!(),
             " FROM letter AS l WHERE l.spread < l.count ORDER BY l.number LIMIT $1"
         );
         self.core
             .readers
-            .read(SQL, &args![letters_max.min(PAGE_MAX)], |row| {
-                self.held.letter(row)
+            .read(SQL, &args![letters_max.min(PAGE_ROWS_MAX)], |row| {
+                self.cache.mail_message(row)
             })
             .await
     }
 
-    async fn mark(
+    async fn update_receipts(
         &self,
         marks: Vec<(String, u64)>,
-        mark: Mark,
+        mark: ReceiptUpdate,
     ) -> JournalResult<Vec<(String, u64)>> {
-        if marks.len() > MARKS_AT_ONCE_MAX {
-            return Err(JournalError::Invalid("too many marks at once"));
+        if marks.len() > RECEIPT_BATCH_MAX {
+            return Err(JournalError::Invalid("too many receipts at once"));
         }
         marks
             .iter()
-            .try_for_each(|(recipient, _)| storable(recipient))?;
+            .try_for_each(|(recipient, _)| check_storable(recipient))?;
         match marks.is_empty() {
             true => Ok(Vec::new()),
-            false => self.core.writer.submit(MarkAll::new(&marks, mark)).await,
+            false => {
+                self.core
+                    .writer
+                    .submit(UpdateReceipts::new(&marks, mark))
+                    .await
+            }
         }
     }
 
-    async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
-        storable(recipient)?;
+    async fn count_attempt(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
+        check_storable(recipient)?;
         self.core
             .writer
-            .submit(Tried {
+            .submit(CountAttempt {
                 recipient: recipient.to_owned(),
-                letter: number(letter),
+                letter: db_number(letter),
             })
             .await
     }
 
-    async fn open(
+    async fn list_open(
         &self,
         recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> JournalResult<Vec<LetterOpen>> {
-        storable(recipient)?;
-        let letters_max = letters_max.min(PAGE_MAX);
+    ) -> JournalResult<Vec<MailMessageWithCopy>> {
+        check_storable(recipient)?;
+        let letters_max = letters_max.min(PAGE_ROWS_MAX);
         let (urgent, normal) = match after {
             None => (0, 0),
             Some((true, letter)) => (letter, 0),
@@ -135,8 +141,8 @@ impl Mail for SqlMail {
             SystemTime::now(),
             letters_max
         ];
-        let row = |row: &Row| self.held.letter_and_copy(row, Some(recipient));
-        let mut open = self.core.readers.read(OPEN, &args, row).await?;
+        let row = |row: &Row| self.cache.message_and_copy(row, Some(recipient));
+        let mut open = self.core.readers.read(SELECT_OPEN, &args, row).await?;
         open.sort_by_key(|(letter, _)| (!letter.new.urgent, letter.number));
         open.truncate(letters_max);
         Ok(open
@@ -145,7 +151,7 @@ impl Mail for SqlMail {
             .collect())
     }
 
-    async fn waiting(&self) -> JournalResult<HashMap<String, u64>> {
+    async fn unread_counts(&self) -> JournalResult<HashMap<String, u64>> {
         macro_rules! waiting {
             ($counts:literal, $each:literal) => {
                 concat!(
@@ -179,17 +185,17 @@ impl Mail for SqlMail {
         Ok(counts.into_iter().next().unwrap_or_default())
     }
 
-    async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>> {
-        storable(id)?;
+    async fn message(&self, id: &str) -> JournalResult<Option<Arc<MailMessage>>> {
+        check_storable(id)?;
         const SQL: &str = concat!(
             "SELECT ",
-            letter_columns!(),
+            message_columns!(),
             " FROM letter AS l WHERE l.id = $1"
         );
         Ok(self
             .core
             .readers
-            .read(SQL, &args![id], |row| self.held.letter(row))
+            .read(SQL, &args![id], |row| self.cache.mail_message(row))
             .await?
             .pop())
     }
@@ -200,7 +206,7 @@ impl Mail for SqlMail {
         after: Option<&str>,
         copies_max: usize,
     ) -> JournalResult<Vec<MailCopy>> {
-        after.map_or(Ok(()), storable)?;
+        after.map_or(Ok(()), check_storable)?;
         macro_rules! receipts {
             ($each:literal) => {
                 concat!(
@@ -219,58 +225,69 @@ impl Mail for SqlMail {
                  FROM json_array_elements_text(CAST(l.recipients AS json)) WITH ORDINALITY AS of_list (value, key)) AS one"
             ),
         );
-        let of_row = |row: &Row| copy(row, 1, row.get(0)?, letter);
-        let args = args![letter, after.unwrap_or_default(), copies_max.min(PAGE_MAX)];
+        let of_row = |row: &Row| mail_copy(row, 1, row.get(0)?, letter);
+        let args = args![
+            letter,
+            after.unwrap_or_default(),
+            copies_max.min(PAGE_ROWS_MAX)
+        ];
         let copies = self.core.readers.read(SQL, &args, of_row).await?;
         Ok(copies.into_iter().flatten().collect())
     }
 
     async fn history(
         &self,
-        filter: LetterFilter,
+        filter: MailMessageFilter,
         before: u64,
         letters_max: usize,
-    ) -> JournalResult<LetterPage> {
+    ) -> JournalResult<MailHistoryPage> {
         filter.check()?;
         let before = if before == 0 {
             i64::MAX
         } else {
-            number(before)
+            db_number(before)
         };
-        query::find_letters(self, &filter, before, page(letters_max)).await
+        query::find_messages(self, &filter, before, page_limit(letters_max)).await
     }
 
     async fn events(
         &self,
         after: u64,
         events_max: usize,
-    ) -> JournalResult<Vec<(u64, StoredEvent)>> {
-        query::read_events(self, number(after), page(events_max)).await
+    ) -> JournalResult<Vec<(u64, StoredMailEvent)>> {
+        query::read_events(self, db_number(after), page_limit(events_max)).await
     }
 
     async fn last_event(&self) -> JournalResult<u64> {
         query::last_event(&self.core.readers).await
     }
 
-    async fn tell(&self, event: StoredEvent) -> JournalResult<u64> {
-        event.check_told()?;
-        self.core.writer.submit(query::Tell::new(event)).await
+    async fn append_event(&self, event: StoredMailEvent) -> JournalResult<u64> {
+        event.check_appendable()?;
+        self.core
+            .writer
+            .submit(query::AppendEvent::new(event))
+            .await
     }
 
-    async fn logs(
+    async fn log_rows(
         &self,
         agent: Option<&str>,
         after: u64,
         rows_max: usize,
     ) -> JournalResult<Vec<AgentLogRow>> {
-        agent.map_or(Ok(()), storable)?;
+        agent.map_or(Ok(()), check_storable)?;
         let args = args![
             agent,
-            after / MAIL_LOG_ROWS_A_LETTER,
+            after / MAIL_LOG_ROWS_PER_MESSAGE,
             after,
-            rows_max.min(PAGE_MAX)
+            rows_max.min(PAGE_ROWS_MAX)
         ];
-        let sql = if agent.is_some() { LOGS_OF_ONE } else { LOGS };
+        let sql = if agent.is_some() {
+            SELECT_AGENT_LOGS
+        } else {
+            SELECT_LOGS
+        };
         let row = |row: &Row| {
             let (number, log_type, agent_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok(AgentLogRow {

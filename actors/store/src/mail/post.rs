@@ -1,87 +1,92 @@
-//! Writes of mail: letters, their copies to many, and how far recipients have come.
+//! Mail writes: messages, copies for many recipients, and receipts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use callboard_message::mail::EntryState;
+use callboard_message::mail::DeliveryState;
 use callboard_runtime::{
-    BodyMark, COPIES_AT_ONCE_MAX, JournalError, JournalResult, Letter, Mark, NewLetter, SPREAD_MAX,
+    BodyDigest, FAN_OUT_BATCH_MAX, INLINE_COPIES_MAX, JournalError, JournalResult, MailMessage,
+    NewMailMessage, ReceiptUpdate,
 };
 
-use super::number;
-use super::query::{Kept, append_events, lock_mail};
-use super::sql::{as_list, has, letter, letter_columns, pairs, written};
-use crate::sql::{Arg, Db, ManyRows, Sql, args, ms, time};
-use crate::tx::{Tx, Write};
+use super::db_number;
+use super::query::{EventRecord, append_events, lock_mail};
+use super::sql::{as_list, has, json_param, mail_message, message_columns, pairs};
+use crate::sql::{BulkStatement, DbConnection, Sql, SqlArg, args, from_unix_ms, to_unix_ms};
+use crate::tx::{Tx, WriteOp};
 
-/// The counter of letters.
-const COUNTER: &str = "letter";
+/// Name of the counter that numbers messages.
+const MESSAGE_COUNTER: &str = "letter";
 
-static INSERT: ManyRows = ManyRows::new(
+static INSERT: BulkStatement = BulkStatement::new(
     "INSERT INTO letter (number, id, sender, key, kind, label, audience, thread, reply_to, topic, urgent, class, at_ms, \
      expires_ms, recipients, count, spread, bytes, mark, body) VALUES",
     20,
     "",
 );
-static INSERT_COPIES: ManyRows = ManyRows::new(
+static INSERT_COPIES: BulkStatement = BulkStatement::new(
     "INSERT INTO copy (recipient, letter, urgent, state, at_ms, expires_ms) VALUES",
     6,
     "",
 );
-static FIND: ManyRows = ManyRows::new(
-    concat!("SELECT ", letter_columns!(), " FROM (VALUES"),
+static FIND: BulkStatement = BulkStatement::new(
+    concat!("SELECT ", message_columns!(), " FROM (VALUES"),
     2,
     ") AS wanted CROSS JOIN letter AS l WHERE l.sender = wanted.column1 AND l.key = wanted.column2 AND l.key IS NOT NULL",
 );
 
-pub(super) struct Post {
-    new: NewLetter,
-    mark: BodyMark,
-    /// Its recipients, as JSON.
+pub(super) struct PostMessage {
+    new: NewMailMessage,
+    digest: BodyDigest,
+    /// Ids of the recipients, as a JSON list.
     recipients: String,
 }
 
-/// A sender, and its key for a letter.
-type Key<'a> = (&'a str, &'a str);
+/// Sender of a message, and the idempotency key that the sender chose for it.
+type IdempotencyKey<'a> = (&'a str, &'a str);
 
-impl Post {
-    pub(super) fn new(new: NewLetter, mark: BodyMark) -> Self {
-        let recipients = written(&new.recipients);
+impl PostMessage {
+    pub(super) fn new(new: NewMailMessage, digest: BodyDigest) -> Self {
+        let recipients = json_param(&new.recipients);
         Self {
             new,
-            mark,
+            digest,
             recipients,
         }
     }
 
-    fn key(&self) -> Option<Key<'_>> {
+    fn idempotency_key(&self) -> Option<IdempotencyKey<'_>> {
         Some((&self.new.sender, self.new.key.as_deref()?))
     }
 
-    fn letter(&self, number: u64, now_ms: i64) -> Letter {
-        // Its times are as the store has them.
-        let new = NewLetter {
-            expires: time(ms(self.new.expires)),
+    fn mail_message(&self, number: u64, now_ms: i64) -> MailMessage {
+        // Times are truncated to milliseconds, as stored.
+        let new = NewMailMessage {
+            expires: from_unix_ms(to_unix_ms(self.new.expires)),
             ..self.new.clone()
         };
-        Letter::accepted(number, new, self.mark.clone(), time(now_ms))
+        MailMessage::new_accepted(number, new, self.digest.clone(), from_unix_ms(now_ms))
     }
 }
 
-/// The letters that are there already, by their keys.
-async fn there<'a>(
-    posts: &'a [&mut Post],
-    db: &mut Db,
-) -> sqlx::Result<HashMap<Key<'a>, Arc<Letter>>> {
-    let keys: BTreeSet<Key<'a>> = posts.iter().filter_map(|post| post.key()).collect();
-    let values: Vec<Arg<'_>> = keys
+/// Returns those messages that were stored before under the same sender and idempotency key, by
+/// that key.
+async fn find_existing<'a>(
+    posts: &'a [&mut PostMessage],
+    db: &mut DbConnection,
+) -> sqlx::Result<HashMap<IdempotencyKey<'a>, Arc<MailMessage>>> {
+    let keys: BTreeSet<IdempotencyKey<'a>> = posts
+        .iter()
+        .filter_map(|post| post.idempotency_key())
+        .collect();
+    let values: Vec<SqlArg<'_>> = keys
         .iter()
         .flat_map(|(sender, key)| args![*sender, *key])
         .collect();
     let mut there = HashMap::new();
     for row in FIND.rows(db, &values).await? {
-        let letter = letter(&row)?;
-        let is_its = |(sender, key): &&Key<'a>| {
+        let letter = mail_message(&row)?;
+        let is_its = |(sender, key): &&IdempotencyKey<'a>| {
             *sender == letter.new.sender && letter.new.key.as_deref() == Some(*key)
         };
         if let Some(key) = keys.iter().find(is_its) {
@@ -91,17 +96,21 @@ async fn there<'a>(
     Ok(there)
 }
 
-async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> sqlx::Result<()> {
-    let (mut letters, mut copies): (Vec<Arg<'_>>, Vec<Arg<'_>>) =
+async fn insert_messages(
+    tx: &mut Tx,
+    kept: &[(&PostMessage, Arc<MailMessage>)],
+    now_ms: i64,
+) -> sqlx::Result<()> {
+    let (mut letters, mut copies): (Vec<SqlArg<'_>>, Vec<SqlArg<'_>>) =
         (Vec::with_capacity(kept.len() * 20), Vec::new());
     for (post, letter) in kept {
         let new = &letter.new;
         let (nth, urgent, expires_ms) = (
-            number(letter.number),
+            db_number(letter.number),
             i64::from(new.urgent),
-            ms(new.expires),
+            to_unix_ms(new.expires),
         );
-        letters.extend::<[Arg<'_>; 20]>(args![
+        letters.extend::<[SqlArg<'_>; 20]>(args![
             nth,
             &new.id,
             &new.sender,
@@ -118,18 +127,18 @@ async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> sqlx
             expires_ms,
             &post.recipients,
             new.recipients.len() as u64,
-            letter.spread,
-            letter.mark.bytes,
-            &letter.mark.hash,
+            letter.copies_made,
+            letter.digest.bytes,
+            &letter.digest.hash,
             &new.body
         ]);
         let made = new
             .recipients
-            .get(..letter.spread as usize)
+            .get(..letter.copies_made as usize)
             .unwrap_or_default();
-        debug_assert!(made.len() <= COPIES_AT_ONCE_MAX, "the others are spread");
-        let accepted = EntryState::Accepted.as_str();
-        copies.extend(made.iter().flat_map(|recipient| -> [Arg<'_>; 6] {
+        debug_assert!(made.len() <= INLINE_COPIES_MAX, "the others are spread");
+        let accepted = DeliveryState::Accepted.as_str();
+        copies.extend(made.iter().flat_map(|recipient| -> [SqlArg<'_>; 6] {
             args![recipient, nth, urgent, accepted, now_ms, expires_ms]
         }));
     }
@@ -137,54 +146,55 @@ async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> sqlx
     INSERT_COPIES.execute(&mut tx.db, &copies).await
 }
 
-impl Write for Post {
-    type Output = Arc<Letter>;
+impl WriteOp for PostMessage {
+    type Output = Arc<MailMessage>;
     const NAME: &'static str = "mail.post";
-    const TOGETHER: bool = true;
+    const IS_MERGED: bool = true;
 
     fn bytes(&self) -> usize {
         self.new.body.len() + self.recipients.len()
     }
 
-    /// Takes in all that is new; each is answered with its letter, or the one that was there.
+    /// Stores several messages. A message whose sender and idempotency key were used before isn't
+    /// stored again: the earlier message is returned for it.
     async fn run_all(posts: Vec<&mut Self>, tx: &mut Tx) -> sqlx::Result<Vec<Self::Output>> {
-        // What another node has taken in and not yet committed is waited for.
+        // Waits for messages that another node has written but not yet committed.
         lock_mail(tx).await?;
-        let mut there = there(&posts, &mut tx.db).await?;
-        let mut keys: BTreeSet<Key<'_>> = there.keys().copied().collect();
+        let mut there = find_existing(&posts, &mut tx.db).await?;
+        let mut keys: BTreeSet<IdempotencyKey<'_>> = there.keys().copied().collect();
         let new = posts
             .iter()
-            .filter(|post| post.key().is_none_or(|key| keys.insert(key)))
+            .filter(|post| post.idempotency_key().is_none_or(|key| keys.insert(key)))
             .count() as u64;
         if new == 0 {
             return Ok(posts
                 .iter()
-                .filter_map(|post| there.get(&post.key()?).cloned())
+                .filter_map(|post| there.get(&post.idempotency_key()?).cloned())
                 .collect());
         }
-        let mut numbers = tx.numbers(COUNTER, new).await?..;
+        let mut numbers = tx.take_numbers(MESSAGE_COUNTER, new).await?..;
         let now_ms = tx.now_ms;
         let (mut letters, mut kept) = (
             Vec::with_capacity(posts.len()),
             Vec::with_capacity(posts.len()),
         );
         for post in &posts {
-            if let Some(first) = post.key().and_then(|key| there.get(&key)) {
-                letters.push(Arc::new(Letter {
+            if let Some(first) = post.idempotency_key().and_then(|key| there.get(&key)) {
+                letters.push(Arc::new(MailMessage {
                     is_new: false,
-                    ..Letter::clone(first)
+                    ..MailMessage::clone(first)
                 }));
                 continue;
             }
-            let letter = Arc::new(post.letter(numbers.next().unwrap_or(u64::MAX), now_ms));
-            there.extend(post.key().map(|key| (key, letter.clone())));
+            let letter = Arc::new(post.mail_message(numbers.next().unwrap_or(u64::MAX), now_ms));
+            there.extend(post.idempotency_key().map(|key| (key, letter.clone())));
             kept.push((&**post, letter.clone()));
             letters.push(letter);
         }
-        insert(tx, &kept, now_ms).await?;
+        insert_messages(tx, &kept, now_ms).await?;
         let events: Vec<_> = kept
             .iter()
-            .map(|(_, letter)| Kept::Posted {
+            .map(|(_, letter)| EventRecord::Posted {
                 letter: letter.number,
             })
             .collect();
@@ -196,7 +206,7 @@ impl Write for Post {
     }
 }
 
-const SPREAD: Sql = Sql::new(
+const FAN_OUT_SQL: Sql = Sql::new(
     "INSERT INTO copy (recipient, letter, urgent, state, at_ms, expires_ms) \
      SELECT one.value, l.number, l.urgent, 'accepted', l.at_ms, l.expires_ms \
      FROM letter AS l CROSS JOIN json_each(l.recipients) AS one \
@@ -207,14 +217,14 @@ const SPREAD: Sql = Sql::new(
      WHERE l.number = $1 AND one.key > $2 AND one.key <= $3 ON CONFLICT DO NOTHING",
 );
 
-pub(super) struct Spread {
+pub(super) struct FanOut {
     letter: i64,
     to: i64,
-    /// Recipients that have it, with the letter.
+    /// Recipients that have received the message already, each with the number of the message.
     delivered: Vec<(String, u64)>,
 }
 
-impl Spread {
+impl FanOut {
     pub(super) fn new(letter: i64, to: i64, delivered: Vec<String>) -> Self {
         let mut delivered: Vec<_> = delivered
             .into_iter()
@@ -230,12 +240,12 @@ impl Spread {
     }
 }
 
-impl Write for Spread {
+impl WriteOp for FanOut {
     type Output = JournalResult<()>;
     const NAME: &'static str = "mail.spread";
 
     fn bytes(&self) -> usize {
-        SPREAD_MAX * 128
+        FAN_OUT_BATCH_MAX * 128
     }
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
@@ -248,15 +258,17 @@ impl Write for Spread {
             )
             .await?;
         let Some(at) = at else {
-            return Ok(Err(JournalError::Invalid("there is no such letter")));
+            return Ok(Err(JournalError::Invalid("there is no such message")));
         };
         let (from, count) = (at.get(0)?, at.get(1)?);
         let to = self.to.min(count);
-        if to - from > SPREAD_MAX as i64 {
+        if to - from > FAN_OUT_BATCH_MAX as i64 {
             return Ok(Err(JournalError::Invalid("too many copies at once")));
         }
         if to > from {
-            tx.db.execute(SPREAD, &args![self.letter, from, to]).await?;
+            tx.db
+                .execute(FAN_OUT_SQL, &args![self.letter, from, to])
+                .await?;
             tx.db
                 .execute(
                     "UPDATE letter SET spread = $2 WHERE number = $1",
@@ -265,7 +277,7 @@ impl Write for Spread {
                 .await?;
         }
         if !self.delivered.is_empty() {
-            mark(tx, &self.delivered, Mark::Delivered).await?;
+            update_receipts(tx, &self.delivered, ReceiptUpdate::Delivered).await?;
         }
         Ok(Ok(()))
     }
@@ -326,35 +338,37 @@ macro_rules! make {
         )
     };
 }
-/// Copies that aren't spread yet, of those who are recipients.
-const MAKE: Sql = Sql::new(make!(sqlite), make!(postgres));
+/// Statement that inserts missing copies for the given pairs of recipient and message. Pairs whose
+/// recipient isn't a recipient of the message are skipped.
+const CREATE_COPIES: Sql = Sql::new(make!(sqlite), make!(postgres));
 
-/// Moves copies, by recipient and letter, tells of those that moved, letter by letter, and answers them.
-async fn mark(
+/// Marks copies as delivered or read, and appends a mail event for each message. `wanted` names
+/// each copy by recipient and message number. Returns the copies whose state changed.
+async fn update_receipts(
     tx: &mut Tx,
     wanted: &[(String, u64)],
-    mark: Mark,
+    mark: ReceiptUpdate,
 ) -> sqlx::Result<Vec<(String, u64)>> {
     let (find, update, state) = match mark {
-        Mark::Delivered => (TO_DELIVER, DELIVERED, EntryState::Delivered),
-        Mark::Read => (TO_READ, READ, EntryState::Read),
+        ReceiptUpdate::Delivered => (TO_DELIVER, DELIVERED, DeliveryState::Delivered),
+        ReceiptUpdate::Read => (TO_READ, READ, DeliveryState::Read),
     };
-    let list = written(wanted);
-    let mut found = movable(tx, find, &list).await?;
-    // Most copies are there.
-    if found.len() < wanted.len() && tx.db.execute(MAKE, &args![&list]).await? > 0 {
-        found = movable(tx, find, &list).await?;
+    let list = json_param(wanted);
+    let mut found = find_movable(tx, find, &list).await?;
+    // Most copies exist already, so this is tried second.
+    if found.len() < wanted.len() && tx.db.execute(CREATE_COPIES, &args![&list]).await? > 0 {
+        found = find_movable(tx, find, &list).await?;
     }
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let now_ms = tx.now_ms;
     tx.db.execute(update, &args![&list, now_ms]).await?;
-    let mut events: BTreeMap<u64, Kept> = BTreeMap::new();
+    let mut events: BTreeMap<u64, EventRecord> = BTreeMap::new();
     for (recipient, letter, id, sender) in &found {
         let event = events.entry(*letter).or_insert_with(|| {
             let (id, sender) = (id.clone(), sender.clone());
-            Kept::Marked {
+            EventRecord::Marked {
                 letter: *letter,
                 id,
                 sender,
@@ -362,11 +376,11 @@ async fn mark(
                 recipients: Vec::new(),
             }
         });
-        if let Kept::Marked { recipients, .. } = event {
+        if let EventRecord::Marked { recipients, .. } = event {
             recipients.push(recipient.clone());
         }
     }
-    let events: Vec<Kept> = events.into_values().collect();
+    let events: Vec<EventRecord> = events.into_values().collect();
     append_events(tx, &events).await?;
     Ok(found
         .into_iter()
@@ -374,38 +388,38 @@ async fn mark(
         .collect())
 }
 
-/// Recipient, letter, its id and its sender.
-type Movable = (String, u64, String, String);
+/// Copy of a message whose state may change: recipient, message number, message id and sender.
+type MovableCopy = (String, u64, String, String);
 
-/// Copies that would move: by name, each once.
-async fn movable(tx: &mut Tx, find: Sql, list: &str) -> sqlx::Result<Vec<Movable>> {
+/// Returns the copies whose state would change, sorted and without duplicates.
+async fn find_movable(tx: &mut Tx, find: Sql, list: &str) -> sqlx::Result<Vec<MovableCopy>> {
     let row = tx.db.row(find, &args![list]).await?;
-    let mut found: Vec<Movable> = row.map(|row| row.json(0)).transpose()?.unwrap_or_default();
+    let mut found: Vec<MovableCopy> = row.map(|row| row.json(0)).transpose()?.unwrap_or_default();
     found.sort_unstable();
     found.dedup();
     Ok(found)
 }
 
-pub(super) struct MarkAll {
+pub(super) struct UpdateReceipts {
     wanted: Vec<(String, u64)>,
-    mark: Mark,
+    mark: ReceiptUpdate,
 }
 
-impl MarkAll {
-    pub(super) fn new(wanted: &[(String, u64)], mark: Mark) -> Self {
+impl UpdateReceipts {
+    pub(super) fn new(wanted: &[(String, u64)], mark: ReceiptUpdate) -> Self {
         let mut wanted = wanted.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
-        // What no letter can have as its number isn't looked for.
+        // Numbers that no message can have are skipped.
         wanted.retain(|(_, letter)| i64::try_from(*letter).is_ok());
         Self { wanted, mark }
     }
 }
 
-impl Write for MarkAll {
+impl WriteOp for UpdateReceipts {
     type Output = Vec<(String, u64)>;
     const NAME: &'static str = "mail.mark";
-    const TOGETHER: bool = true;
+    const IS_MERGED: bool = true;
 
     fn bytes(&self) -> usize {
         self.wanted
@@ -414,12 +428,13 @@ impl Write for MarkAll {
             .sum()
     }
 
-    /// Moves what any of them wants moved; the first that did is answered it.
+    /// Marks the copies of several operations. A copy that more than one operation names is
+    /// returned only to the first.
     async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> sqlx::Result<Vec<Self::Output>> {
         lock_mail(tx).await?;
         let mut outputs = vec![Vec::new(); all.len()];
-        // What was delivered is told of before it is told of as read.
-        for to in [Mark::Delivered, Mark::Read] {
+        // The event of a delivery precedes that of the reading.
+        for to in [ReceiptUpdate::Delivered, ReceiptUpdate::Read] {
             let wanted: BTreeSet<_> = all
                 .iter()
                 .filter(|one| one.mark == to)
@@ -429,7 +444,7 @@ impl Write for MarkAll {
                 continue;
             }
             let wanted: Vec<_> = wanted.into_iter().cloned().collect();
-            let mut moved = BTreeSet::from_iter(mark(tx, &wanted, to).await?);
+            let mut moved = BTreeSet::from_iter(update_receipts(tx, &wanted, to).await?);
             for (one, output) in all
                 .iter()
                 .zip(&mut outputs)
@@ -442,24 +457,25 @@ impl Write for MarkAll {
     }
 }
 
-/// One more attempt.
-pub(super) struct Tried {
+/// Write operation that increments the delivery attempts of a copy and returns their number; 0 if
+/// the copy doesn't exist.
+pub(super) struct CountAttempt {
     pub(super) recipient: String,
     pub(super) letter: i64,
 }
 
-impl Write for Tried {
+impl WriteOp for CountAttempt {
     type Output = u32;
     const NAME: &'static str = "mail.tried";
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u32> {
         const COUNT: &str = "UPDATE copy SET attempts = attempts + 1 WHERE recipient = $1 AND letter = $2 RETURNING attempts";
-        // It locks copies as those do who write events, and before them.
+        // Copies are locked after the event counter, in the same order as by writers of events.
         lock_mail(tx).await?;
         let args = args![&self.recipient, self.letter];
         let mut attempts = tx.db.number(COUNT, &args).await?;
-        let list = written(&[(&self.recipient, self.letter)]);
-        if attempts == 0 && tx.db.execute(MAKE, &args![&list]).await? > 0 {
+        let list = json_param(&[(&self.recipient, self.letter)]);
+        if attempts == 0 && tx.db.execute(CREATE_COPIES, &args![&list]).await? > 0 {
             attempts = tx.db.number(COUNT, &args).await?;
         }
         Ok(u32::try_from(attempts).unwrap_or(u32::MAX))

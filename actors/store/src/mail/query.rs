@@ -1,23 +1,24 @@
-//! Letters that a filter leaves (first whose they are, by an index, then the rest), and the stream of events.
+//! Message search (candidates by an index first, then the remaining conditions) and the stream of
+//! mail events.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use callboard_message::mail::EntryState;
+use callboard_message::mail::DeliveryState;
 use callboard_runtime::{
-    JournalResult, Letter, LetterAndCopy, LetterFilter, LetterPage, MAIL_EVENTS_STREAM,
-    MAIL_LOOKED_MAX, StoredEvent,
+    JournalResult, MAIL_EVENTS_STREAM, MAIL_SCAN_MAX, MailHistoryEntry, MailHistoryPage,
+    MailMessage, MailMessageFilter, StoredMailEvent,
 };
 use serde::{Deserialize, Serialize};
 
 use super::SqlMail;
-use super::sql::{copy_columns, has, letter_columns, numbers, written};
-use crate::append::counter;
-use crate::place::Readers;
-use crate::sql::{Arg, ManyRows, Sql, args};
-use crate::tx::{Tx, Write};
+use super::sql::{copy_columns, has, json_param, message_columns, numbers};
+use crate::append_records::stream_counter;
+use crate::backend::ReadPool;
+use crate::sql::{BulkStatement, Sql, SqlArg, args};
+use crate::tx::{Tx, WriteOp};
 
-/// One row with a list of the numbers that a query answers.
+/// Builds SQL that returns the message numbers of a query as one JSON list.
 macro_rules! listed {
     (sqlite, $($query:expr),+) => {
         concat!("SELECT json_group_array(number) FROM (", $($query),+, ")")
@@ -62,7 +63,8 @@ const OF_THREAD: Sql = by_column!("thread = $1");
 const OF_SENDER: Sql = by_column!("sender = $1");
 const OF_ALL: Sql = by_column!("CAST($1 AS TEXT) IS NULL");
 
-/// Whether `$2` got it.
+/// SQL condition: `$2` is a recipient of the message, with a copy or with one that isn't written
+/// yet.
 macro_rules! got {
     ($database:ident) => {
         concat!(
@@ -76,7 +78,7 @@ macro_rules! wanted {
     ($database:ident, $body_has:literal) => {
         concat!(
             "SELECT ",
-            letter_columns!(),
+            message_columns!(),
             ", ",
             copy_columns!(),
             " FROM letter AS l LEFT JOIN copy AS c ON c.recipient = $2 AND c.letter = l.number WHERE l.number IN ",
@@ -98,7 +100,7 @@ macro_rules! wanted {
         )
     };
 }
-// Of letters' cases only ASCII's are looked past, by both.
+// Both databases ignore case only for ASCII letters.
 const WANTED: Sql = Sql::new(
     wanted!(sqlite, "instr(lower(l.body), $10) > 0"),
     wanted!(
@@ -107,28 +109,28 @@ const WANTED: Sql = Sql::new(
     ),
 );
 
-pub(super) async fn find_letters(
+pub(super) async fn find_messages(
     mail: &SqlMail,
-    filter: &LetterFilter,
+    filter: &MailMessageFilter,
     before: i64,
     letters_max: i64,
-) -> JournalResult<LetterPage> {
+) -> JournalResult<MailHistoryPage> {
     let is_plain = *filter
-        == LetterFilter {
-            of: filter.of.clone(),
-            ..LetterFilter::default()
+        == MailMessageFilter {
+            member: filter.member.clone(),
+            ..MailMessageFilter::default()
         };
     let looked_max = if is_plain {
         letters_max + 1
     } else {
-        super::number(MAIL_LOOKED_MAX)
+        super::db_number(MAIL_SCAN_MAX)
     };
     let readers = &mail.core.readers;
     let looked = candidates(readers, filter, before, looked_max).await?;
-    let list = written(&looked);
+    let list = json_param(&looked);
     let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
-    let of = filter.of.as_deref();
-    let args: [Arg<'_>; 12] = args![
+    let of = filter.member.as_deref();
+    let args: [SqlArg<'_>; 12] = args![
         &list,
         of,
         filter.sent.map(i64::from),
@@ -142,18 +144,18 @@ pub(super) async fn find_letters(
         filter.state.map(|state| state.as_str()),
         letters_max
     ];
-    let found: Vec<LetterAndCopy> = match looked.is_empty() {
+    let found: Vec<MailHistoryEntry> = match looked.is_empty() {
         true => Vec::new(),
         false => {
             readers
-                .read(WANTED, &args, |row| mail.held.letter_and_copy(row, of))
+                .read(WANTED, &args, |row| mail.cache.message_and_copy(row, of))
                 .await?
         }
     };
     let is_all = (looked.len() as i64) < looked_max;
     let last = looked.last().copied();
     let next = match found.last() {
-        // A full page: there may be more of those that were looked at.
+        // A full page: more of the scanned messages may match.
         Some((letter, _)) if found.len() as i64 == letters_max => {
             Some(letter.number).filter(|number| !is_all || last.is_some_and(|last| last < *number))
         }
@@ -162,20 +164,23 @@ pub(super) async fn find_letters(
     Ok((found, next))
 }
 
-/// Numbers of letters to look at, newest first.
+/// Returns the numbers of at most `looked_max` messages below number `before` that may match a
+/// filter, newest first. The caller checks them against the whole filter.
 async fn candidates(
-    readers: &Readers,
-    filter: &LetterFilter,
+    readers: &ReadPool,
+    filter: &MailMessageFilter,
     before: i64,
     looked_max: i64,
 ) -> JournalResult<Vec<u64>> {
     let (sql, of) = match filter {
-        LetterFilter {
+        MailMessageFilter {
             thread: Some(thread),
             ..
         } => (OF_THREAD, Some(thread)),
-        LetterFilter { of: Some(of), .. } => (OF_ONE, Some(of)),
-        LetterFilter {
+        MailMessageFilter {
+            member: Some(of), ..
+        } => (OF_ONE, Some(of)),
+        MailMessageFilter {
             sender: Some(sender),
             ..
         } => (OF_SENDER, Some(sender)),
@@ -188,30 +193,30 @@ async fn candidates(
     Ok(numbers)
 }
 
-static INSERT: ManyRows = ManyRows::new(
+static INSERT_EVENTS: BulkStatement = BulkStatement::new(
     "INSERT INTO record (stream, number, at_ms, body) VALUES",
     4,
     "",
 );
-const LETTERS: Sql = Sql::new(
+const SELECT_MESSAGES: Sql = Sql::new(
     concat!(
         "SELECT ",
-        letter_columns!(),
+        message_columns!(),
         " FROM letter AS l WHERE l.number IN ",
         numbers!(sqlite, "$1")
     ),
     concat!(
         "SELECT ",
-        letter_columns!(),
+        message_columns!(),
         " FROM letter AS l WHERE l.number IN ",
         numbers!(postgres, "$1")
     ),
 );
 
-/// An event as it is kept.
+/// Mail event as stored.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(super) enum Kept {
+pub(super) enum EventRecord {
     Posted {
         letter: u64,
     },
@@ -219,7 +224,7 @@ pub(super) enum Kept {
         letter: u64,
         id: String,
         sender: String,
-        state: EntryState,
+        state: DeliveryState,
         recipients: Vec<String>,
     },
     Joined {
@@ -232,72 +237,77 @@ pub(super) enum Kept {
     },
 }
 
-impl Kept {
-    /// As it is answered; `None` where its letter is gone.
-    fn told(self, letters: &HashMap<u64, Arc<Letter>>) -> Option<StoredEvent> {
+impl EventRecord {
+    /// Converts the record to an event with its message from `letters`; `None` if the message was
+    /// removed.
+    fn into_stored_event(
+        self,
+        letters: &HashMap<u64, Arc<MailMessage>>,
+    ) -> Option<StoredMailEvent> {
         Some(match self {
-            Self::Posted { letter } => StoredEvent::Posted(Arc::clone(letters.get(&letter)?)),
+            Self::Posted { letter } => StoredMailEvent::Posted(Arc::clone(letters.get(&letter)?)),
             Self::Marked {
                 letter,
                 id,
                 sender,
                 state,
                 recipients,
-            } => StoredEvent::Marked {
-                letter,
+            } => StoredMailEvent::ReceiptsUpdated {
+                message_number: letter,
                 id,
                 sender,
                 state,
                 recipients,
             },
-            Self::Joined { agent, way } => StoredEvent::Joined(agent, way),
-            Self::Left { agent, why } => StoredEvent::Left(agent, why),
+            Self::Joined { agent, way } => StoredMailEvent::Joined(agent, way),
+            Self::Left { agent, why } => StoredMailEvent::Left(agent, why),
         })
     }
 }
 
-/// Appends events in this transaction; answers the last one's number.
-pub(super) async fn append_events(tx: &mut Tx, events: &[Kept]) -> sqlx::Result<u64> {
+/// Appends mail events in this transaction. Returns the number of the last one.
+pub(super) async fn append_events(tx: &mut Tx, events: &[EventRecord]) -> sqlx::Result<u64> {
     let first = tx
-        .numbers(&counter(MAIL_EVENTS_STREAM), events.len() as u64)
+        .take_numbers(&stream_counter(MAIL_EVENTS_STREAM), events.len() as u64)
         .await?;
     let now_ms = tx.now_ms;
-    let bodies: Vec<String> = events.iter().map(written).collect();
-    let values: Vec<Arg<'_>> = (super::number(first)..)
+    let bodies: Vec<String> = events.iter().map(json_param).collect();
+    let values: Vec<SqlArg<'_>> = (super::db_number(first)..)
         .zip(&bodies)
         .flat_map(|(number, body)| args![MAIL_EVENTS_STREAM, number, now_ms, body])
         .collect();
-    INSERT.execute(&mut tx.db, &values).await?;
+    INSERT_EVENTS.execute(&mut tx.db, &values).await?;
     Ok(first + events.len() as u64 - 1)
 }
 
-/// Has other nodes' mail wait for this transaction: whoever writes mail does so before it looks, so that two never wait for
-/// each other's rows.
+/// Locks all mail of the store until the commit. Every mail write takes this lock before it reads,
+/// so that two nodes can't deadlock. Does nothing on SQLite.
 pub(super) async fn lock_mail(tx: &mut Tx) -> sqlx::Result<()> {
     if !tx.db.is_sqlite() {
-        tx.numbers(&counter(MAIL_EVENTS_STREAM), 0).await?;
+        tx.take_numbers(&stream_counter(MAIL_EVENTS_STREAM), 0)
+            .await?;
     }
     Ok(())
 }
 
-/// An event that no letter gives rise to.
-pub(super) struct Tell {
-    event: Option<Kept>,
+/// Write operation that appends a mail event without a message.
+pub(super) struct AppendEvent {
+    event: Option<EventRecord>,
 }
 
-impl Tell {
-    pub(super) fn new(event: StoredEvent) -> Self {
+impl AppendEvent {
+    pub(super) fn new(event: StoredMailEvent) -> Self {
         let event = match event {
-            StoredEvent::Joined(agent, way) => Some(Kept::Joined { agent, way }),
-            StoredEvent::Left(agent, why) => Some(Kept::Left { agent, why }),
-            // Refused before it came here.
-            StoredEvent::Posted(_) | StoredEvent::Marked { .. } => None,
+            StoredMailEvent::Joined(agent, way) => Some(EventRecord::Joined { agent, way }),
+            StoredMailEvent::Left(agent, why) => Some(EventRecord::Left { agent, why }),
+            // Rejected by the caller before.
+            StoredMailEvent::Posted(_) | StoredMailEvent::ReceiptsUpdated { .. } => None,
         };
         Self { event }
     }
 }
 
-impl Write for Tell {
+impl WriteOp for AppendEvent {
     type Output = u64;
     const NAME: &'static str = "mail.tell";
 
@@ -306,27 +316,28 @@ impl Write for Tell {
     }
 }
 
-/// Events after a number. Those of letters that are gone are left out; a page is empty only at the end.
+/// Reads mail events after a number. Events of removed messages are skipped. The result is empty
+/// only at the end of the stream.
 pub(super) async fn read_events(
     mail: &SqlMail,
     mut after: i64,
     events_max: i64,
-) -> JournalResult<Vec<(u64, StoredEvent)>> {
+) -> JournalResult<Vec<(u64, StoredMailEvent)>> {
     let readers = &mail.core.readers;
     loop {
         let sql = "SELECT number, body FROM record WHERE stream = $1 AND number > $2 ORDER BY number LIMIT $3";
         let args = args![MAIL_EVENTS_STREAM, after, events_max];
-        let kept: Vec<(u64, Kept)> = readers
+        let kept: Vec<(u64, EventRecord)> = readers
             .read(sql, &args, |row| Ok((row.get(0)?, row.json(1)?)))
             .await?;
         let Some((last, _)) = kept.last() else {
             return Ok(Vec::new());
         };
-        after = super::number(*last);
+        after = super::db_number(*last);
         let posted: Vec<u64> = kept
             .iter()
             .filter_map(|(_, event)| match event {
-                Kept::Posted { letter } => Some(*letter),
+                EventRecord::Posted { letter } => Some(*letter),
                 _ => None,
             })
             .collect();
@@ -334,19 +345,19 @@ pub(super) async fn read_events(
             true => Vec::new(),
             false => {
                 readers
-                    .read(LETTERS, &args![&written(&posted)], |row| {
-                        mail.held.letter(row)
+                    .read(SELECT_MESSAGES, &args![&json_param(&posted)], |row| {
+                        mail.cache.mail_message(row)
                     })
                     .await?
             }
         };
-        let found: HashMap<u64, Arc<Letter>> = found
+        let found: HashMap<u64, Arc<MailMessage>> = found
             .into_iter()
             .map(|letter| (letter.number, letter))
             .collect();
         let events: Vec<_> = kept
             .into_iter()
-            .filter_map(|(number, event)| Some((number, event.told(&found)?)))
+            .filter_map(|(number, event)| Some((number, event.into_stored_event(&found)?)))
             .collect();
         if !events.is_empty() {
             return Ok(events);
@@ -354,9 +365,9 @@ pub(super) async fn read_events(
     }
 }
 
-/// The newest event's number.
-pub(super) async fn last_event(readers: &Readers) -> JournalResult<u64> {
-    let name = counter(MAIL_EVENTS_STREAM);
+/// Returns the number of the newest mail event; 0 if there is none.
+pub(super) async fn last_event(readers: &ReadPool) -> JournalResult<u64> {
+    let name = stream_counter(MAIL_EVENTS_STREAM);
     let last = readers
         .read(
             "SELECT last FROM stream WHERE name = $1",

@@ -1,14 +1,15 @@
-//! Statements of mail (SQLite and Postgres read JSON each in their way), and letters and copies from their rows.
+//! SQL of the mail store, with the JSON functions of each database, and decoding of messages and
+//! copies from rows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use callboard_runtime::{BodyMark, Letter, LetterAndCopy, MailCopy, NewLetter};
+use callboard_runtime::{BodyDigest, MailCopy, MailHistoryEntry, MailMessage, NewMailMessage};
 use parking_lot::Mutex;
 
 use crate::sql::{Row, Sql};
 
-/// Whether the list in a column or value has a value in it.
+/// SQL condition: a JSON list contains a value.
 macro_rules! has {
     (sqlite, $list:literal, $value:literal) => {
         concat!(
@@ -31,7 +32,7 @@ macro_rules! has {
 }
 pub(super) use has;
 
-/// The numbers in the list that is a parameter.
+/// SQL subquery: the numbers of a parameter that is a JSON list.
 macro_rules! numbers {
     (sqlite, $list:literal) => {
         concat!("(SELECT value FROM json_each(", $list, "))")
@@ -46,8 +47,8 @@ macro_rules! numbers {
 }
 pub(super) use numbers;
 
-/// Pairs of a recipient and a letter, from the list of them that is a parameter: a table `pair (recipient, letter)`. SQLite
-/// uses an index only for what has its column's type.
+/// SQL table `pair (recipient, letter)` from a parameter that is a JSON list of pairs. The casts
+/// give the columns a type, without which SQLite doesn't use its indexes.
 macro_rules! pairs {
     (sqlite, $list:literal) => {
         concat!(
@@ -67,7 +68,8 @@ macro_rules! pairs {
 }
 pub(super) use pairs;
 
-/// A list of rows as one text, for each row that SQLite answers wakes two threads.
+/// SQL expression that aggregates all rows to one JSON text. It saves time, because each row that
+/// SQLite returns wakes two threads.
 macro_rules! as_list {
     (sqlite, $($column:literal),+) => {
         concat!("json_group_array(json_array(", as_list!(@list $($column),+), "))")
@@ -79,22 +81,23 @@ macro_rules! as_list {
 }
 pub(super) use as_list;
 
-/// A list as a parameter.
-pub(super) fn written(list: &(impl serde::Serialize + ?Sized)) -> String {
-    // Texts and numbers have no form that JSON hasn't.
+/// Serializes a list as a JSON parameter.
+pub(super) fn json_param(list: &(impl serde::Serialize + ?Sized)) -> String {
+    // Strings and numbers always serialize.
     serde_json::to_string(list).unwrap_or_default()
 }
 
-/// A letter as [`letter`] reads it.
-macro_rules! letter_columns {
+/// Columns of a message, in the order that [`mail_message`] reads.
+macro_rules! message_columns {
     () => {
         "l.number, l.id, l.sender, l.key, l.kind, l.label, l.audience, l.thread, l.reply_to, l.topic, l.urgent, l.class, \
          l.at_ms, l.expires_ms, l.recipients, l.spread, l.bytes, l.mark, l.body"
     };
 }
-pub(super) use letter_columns;
+pub(super) use message_columns;
 
-/// A copy after a letter, as [`copy`] reads it; where there is none, each is NULL.
+/// Columns of a recipient's copy of a message, in the order that [`mail_copy`] reads. They follow
+/// those of the message. All are NULL if the copy doesn't exist.
 macro_rules! copy_columns {
     () => {
         "c.state, c.at_ms AS copied_ms, c.delivered_ms, c.read_ms, c.attempts"
@@ -102,12 +105,12 @@ macro_rules! copy_columns {
 }
 pub(super) use copy_columns;
 
-/// How many columns a letter has.
-const LETTER_COLUMNS: usize = 19;
+/// Number of columns in [`message_columns`].
+const MESSAGE_COLUMNS: usize = 19;
 
-pub(super) fn letter(row: &Row) -> sqlx::Result<Arc<Letter>> {
+pub(super) fn mail_message(row: &Row) -> sqlx::Result<Arc<MailMessage>> {
     let id: String = row.get(1)?;
-    let new = NewLetter {
+    let new = NewMailMessage {
         sender: row.get(2)?,
         key: row.get(3)?,
         kind: row.get(4)?,
@@ -123,74 +126,77 @@ pub(super) fn letter(row: &Row) -> sqlx::Result<Arc<Letter>> {
         body: row.get::<Option<_>>(18)?.unwrap_or_default(),
         id,
     };
-    Ok(Arc::new(Letter {
+    Ok(Arc::new(MailMessage {
         number: row.get(0)?,
         new,
-        mark: BodyMark {
+        digest: BodyDigest {
             bytes: row.get(16)?,
             hash: row.get(17)?,
         },
         accepted: row.get(12)?,
-        spread: row.get(15)?,
+        copies_made: row.get(15)?,
         is_new: false,
     }))
 }
 
-/// Letters that somebody holds: thousands who read one at the same time hold the same.
+/// Cache of messages that are in use, by message number, so that all readers of one message share
+/// its memory.
 #[derive(Default)]
-pub(super) struct Held(Mutex<HashMap<u64, Weak<Letter>>>);
+pub(super) struct MailMessageCache(Mutex<HashMap<u64, Weak<MailMessage>>>);
 
-/// Letters after which those that nobody holds any more are forgotten.
-const HELD_MAX: usize = 4_096;
+/// Number of entries at which messages that are no longer in use are evicted.
+const CACHE_SWEEP_ENTRIES: usize = 4_096;
 
-impl Held {
-    /// The letter of a row; the one that somebody holds where it is still so.
-    pub(super) fn letter(&self, row: &Row) -> sqlx::Result<Arc<Letter>> {
+impl MailMessageCache {
+    /// Returns the message of a row. If an equal message is in the cache, that one is returned.
+    pub(super) fn mail_message(&self, row: &Row) -> sqlx::Result<Arc<MailMessage>> {
         let number = row.get(0)?;
         let known = self.0.lock().get(&number).and_then(Weak::upgrade);
         if let Some(known) = known
-            && known.spread == row.get::<u32>(15)?
+            && known.copies_made == row.get::<u32>(15)?
             && known.new.body == row.get::<Option<&str>>(18)?.unwrap_or_default()
         {
             return Ok(known);
         }
-        let letter = letter(row)?;
+        let letter = mail_message(row)?;
         let mut held = self.0.lock();
-        if held.len() >= HELD_MAX {
+        if held.len() >= CACHE_SWEEP_ENTRIES {
             held.retain(|_, letter| letter.strong_count() > 0);
         }
-        // Where more than that are held, each has its own.
-        if held.len() < HELD_MAX {
+        // If more are in use, further ones aren't shared.
+        if held.len() < CACHE_SWEEP_ENTRIES {
             held.insert(number, Arc::downgrade(&letter));
         }
         drop(held);
         Ok(letter)
     }
 
-    /// The letter of a row and its copy for `recipient`: what isn't made yet is as one that is accepted. `None` where it isn't
-    /// one of its recipients.
-    pub(super) fn letter_and_copy(
+    /// Returns the message of a row and the recipient's copy. A copy that isn't written yet is
+    /// returned as accepted. The copy is `None` if `recipient` is `None` or isn't a recipient of
+    /// the message.
+    pub(super) fn message_and_copy(
         &self,
         row: &Row,
         recipient: Option<&str>,
-    ) -> sqlx::Result<LetterAndCopy> {
-        let letter = self.letter(row)?;
+    ) -> sqlx::Result<MailHistoryEntry> {
+        let letter = self.mail_message(row)?;
         let Some(recipient) = recipient else {
             return Ok((letter, None));
         };
-        let made = copy(row, LETTER_COLUMNS, recipient, letter.number)?;
+        let made = mail_copy(row, MESSAGE_COLUMNS, recipient, letter.number)?;
         let copy = made.or_else(|| {
             letter
                 .new
                 .is_for(recipient)
-                .then(|| letter.fresh_copy(recipient))
+                .then(|| letter.new_copy(recipient))
         });
         Ok((letter, copy))
     }
 }
 
-/// The copy whose columns begin at `first`.
-pub(super) fn copy(
+/// Reads a recipient's copy, whose columns begin at index `first`; `None` if the copy doesn't
+/// exist.
+pub(super) fn mail_copy(
     row: &Row,
     first: usize,
     recipient: &str,
@@ -201,7 +207,7 @@ pub(super) fn copy(
     }
     Ok(Some(MailCopy {
         recipient: recipient.to_owned(),
-        letter,
+        message_number: letter,
         state: row.get(first)?,
         accepted: row.get(first + 1)?,
         delivered: row.get(first + 2)?,
@@ -210,7 +216,8 @@ pub(super) fn copy(
     }))
 }
 
-/// SQLite would read through all copies of a recipient otherwise, also those that it read long ago.
+/// SQL name of the table of copies, with an index hint on SQLite. Without the hint, SQLite would
+/// scan all copies of the recipient, including those read long ago.
 macro_rules! copy_open {
     (sqlite) => {
         "copy AS c INDEXED BY copy_open"
@@ -219,12 +226,13 @@ macro_rules! copy_open {
         "copy AS c"
     };
 }
-/// Copies of one urgency after a letter, in the order of the index.
+/// Builds SQL that selects the unread copies that are already written, of one urgency, with message
+/// numbers above a parameter, in the order of the index.
 macro_rules! made {
     ($database:ident, $urgent:literal, $after:literal) => {
         concat!(
             "SELECT * FROM (SELECT ",
-            letter_columns!(),
+            message_columns!(),
             ", ",
             copy_columns!(),
             " FROM ",
@@ -246,7 +254,7 @@ macro_rules! open {
             " UNION ALL ",
             made!($database, 0, "$3"),
             " UNION ALL SELECT * FROM (SELECT ",
-            letter_columns!(),
+            message_columns!(),
             ", ",
             copy_columns!(),
             " FROM letter AS l LEFT JOIN copy AS c ON c.recipient = $1 AND c.letter = l.number \
@@ -257,14 +265,15 @@ macro_rules! open {
         )
     };
 }
-pub(super) const OPEN: Sql = Sql::new(open!(sqlite), open!(postgres));
+pub(super) const SELECT_OPEN: Sql = Sql::new(open!(sqlite), open!(postgres));
 
-// Of the view `agent_log`. No index knows a row's number, which is made of the letter's: so many letters have as many rows
-// at least, but that the first may have been seen.
-pub(super) const LOGS: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
+// `agent_log` is a view without an index on the row number, which is derived from the message's
+// number. `$4` messages have at least `$4` rows, plus one because the first message's rows may
+// precede `$3`.
+pub(super) const SELECT_LOGS: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
      WHERE CAST($1 AS TEXT) IS NULL AND letter IN (SELECT number FROM letter WHERE number >= $2 ORDER BY number LIMIT $4 + 1) \
      AND number > $3 ORDER BY number LIMIT $4";
-pub(super) const LOGS_OF_ONE: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
+pub(super) const SELECT_AGENT_LOGS: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
      WHERE agent_id = $1 AND letter IN (SELECT letter FROM (SELECT letter FROM copy WHERE recipient = $1 AND letter >= $2 \
      ORDER BY letter LIMIT $4 + 1) AS made UNION SELECT number FROM letter WHERE spread < count) \
      AND number > $3 ORDER BY number LIMIT $4";

@@ -1,9 +1,10 @@
-//! Tasks. The state machine is the runtime's ([`Task::step`]); a transaction reads under lock, and writes what it came to.
+//! Task store. The state machine is the runtime's `Task`; a transaction reads the task under a lock
+//! and writes the result.
 
-mod begin;
+mod create;
 mod row;
 mod steps;
-mod work;
+mod tx_tasks;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,29 +12,30 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use callboard_message::DataClass;
 use callboard_runtime::{
-    Audit, Begun, By, Claim, Claimed, JournalError, JournalResult, Lease, NewTask, Released,
-    TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskPage, TaskResult,
-    TaskStep, Tasks, storable,
+    AuditStore, ClaimRequest, ClaimedTask, CreateOutcome, JournalError, JournalResult, Lease,
+    NewTask, ReleaseReason, TASK_BATCH_MAX, Task, TaskActor, TaskError, TaskEvent, TaskFilter,
+    TaskId, TaskPage, TaskResult, TaskStep, TaskStore, check_storable,
 };
 use tokio::sync::watch;
 
-use crate::parts::{Core, Visitor};
-use crate::place::PAGE_MAX;
-use crate::sql::{Arg, Row, args, ms};
-use crate::tx::Write;
-use begin::Begin;
-use row::{columns, event, stored};
-use steps::{Forget, Release, Renew, Step, Take, WantCancel};
-use work::Means;
+use crate::backend::PAGE_ROWS_MAX;
+use crate::sql::{Row, SqlArg, args, to_unix_ms};
+use crate::store_core::{ReadOnlyStore, StoreCore};
+use crate::tx::WriteOp;
+use create::CreateTasks;
+use row::{columns, task_event, task_record};
+use steps::{ApplySteps, ClaimTasks, DeleteTask, ReleaseLease, RenewLeases, RequestCancel};
+use tx_tasks::TxContext;
 
-pub use begin::GRAPH_TASKS_MAX;
+pub use create::GRAPH_TASKS_MAX;
 pub use steps::CLAIM_TASKS_MAX;
 
-/// Bytes of bodies that one read answers at most, unless the first row alone has more.
-/// At the limit: the rest is the next page's.
+/// Maximum total size of the bodies that one read returns, in bytes. Further rows are returned by
+/// the next read. A single larger row is returned alone.
 pub const PAGE_BYTES_MAX: i64 = 16 * 1024 * 1024;
 
-/// A statement with a list of ids in it, which is `$1`; what follows the list may differ.
+/// Builds an SQL statement whose condition is "in the list of ids `$1`". A text that follows the
+/// condition may differ by database.
 macro_rules! of_ids {
     ($text:literal) => {
         of_ids!($text, "", "")
@@ -51,17 +53,19 @@ macro_rules! of_ids {
 }
 pub(crate) use of_ids;
 
-impl Visitor {
-    /// Its tasks: a visitor may look at them, and cancel. `marks` hashes what the store may not keep itself.
-    pub fn tasks(&self, marks: Arc<dyn Audit>) -> Arc<dyn Tasks> {
+impl ReadOnlyStore {
+    /// Returns the task store. On a read-only store, tasks can be read and cancelled. `marks`
+    /// computes the digests of requests and of bodies that must not be stored.
+    pub fn tasks(&self, marks: Arc<dyn AuditStore>) -> Arc<dyn TaskStore> {
         Arc::new(SqlTasks {
             core: self.core.clone(),
-            marks,
+            audit: marks,
         })
     }
 }
 
-/// Tasks from number `$1` to `$9` that a filter leaves. Whose they are is said so that an index serves it.
+/// Builds SQL for tasks with numbers above `$1` up to `$9` that match a filter. `$whose` is the
+/// condition on the owner, as literal text so that an index can be used.
 macro_rules! select {
     ($what:expr, $whose:literal) => {
         concat!(
@@ -76,7 +80,7 @@ macro_rules! select {
     };
 }
 
-/// The texts for all tasks, those of an owner, and the parts of one.
+/// Builds the SQL queries for all tasks, for those of an owner, and for the children of a task.
 macro_rules! selects {
     ($what:expr) => {
         [
@@ -98,57 +102,61 @@ macro_rules! selects {
 const SIZES: [&str; 3] = selects!("number, bytes");
 const TASKS: [&str; 3] = selects!(columns!());
 
-/// The tasks of an open store.
 struct SqlTasks {
-    core: Arc<Core>,
-    marks: Arc<dyn Audit>,
+    core: Arc<StoreCore>,
+    audit: Arc<dyn AuditStore>,
 }
 
 impl SqlTasks {
-    fn means(&self) -> Means {
-        let held = self.core.held.clone();
-        let write = held.write();
-        Means {
-            held,
-            marks: self.marks.clone(),
-            write,
+    fn tx_context(&self) -> TxContext {
+        let held = self.core.volatile.clone();
+        let write = held.next_write_id();
+        TxContext {
+            volatile: held,
+            audit: self.audit.clone(),
+            write_id: write,
         }
     }
 
-    /// A task as its reader gets it.
-    fn task(&self, row: &Row) -> sqlx::Result<Arc<Task>> {
-        let mut task = stored(row)?.task;
+    /// Reads a task from a row, and fills in its bodies that are only in memory.
+    fn read_task(&self, row: &Row) -> sqlx::Result<Arc<Task>> {
+        let mut task = task_record(row)?.task;
         if task.class == DataClass::Clinical {
-            self.core.held.complete(&mut task);
+            self.core.volatile.restore_task(&mut task);
         }
         Ok(Arc::new(task))
     }
 
-    /// Keeps tasks of which all or none are kept.
-    async fn begin_some(&self, new: Vec<NewTask>, starts: bool) -> TaskResult<begin::Begun> {
-        if new.len() > TASKS_AT_ONCE_MAX {
+    /// Creates several tasks, all or none. `starts` requests a lease on the first one.
+    async fn create_some(
+        &self,
+        new: Vec<NewTask>,
+        starts: bool,
+    ) -> TaskResult<create::CreatedTasks> {
+        if new.len() > TASK_BATCH_MAX {
             return Err(JournalError::Invalid("too many tasks at once").into());
         }
         new.iter().try_for_each(NewTask::check)?;
-        let means = self.means();
+        let means = self.tx_context();
         let ids: Vec<_> = new.iter().map(|new| new.id.clone()).collect();
         self.submit(
             &ids,
             &means,
-            Begin {
+            CreateTasks {
                 new,
-                starts,
-                means: means.clone(),
+                claims_first: starts,
+                context: means.clone(),
             },
         )
         .await?
     }
 
-    /// Submits a write of tasks; what is held of them is let go of where it wasn't kept.
-    async fn submit<W: Write>(
+    /// Submits a write of the given tasks. If it fails, the bodies that it put into memory are
+    /// removed.
+    async fn submit<W: WriteOp>(
         &self,
         ids: &[TaskId],
-        means: &Means,
+        means: &TxContext,
         write: W,
     ) -> JournalResult<W::Output> {
         let done = self.core.writer.submit(write).await;
@@ -156,48 +164,54 @@ impl SqlTasks {
             .as_ref()
             .is_err_and(|error| !matches!(error, JournalError::Unknown(_)))
         {
-            ids.iter().for_each(|id| means.held.undo(id, means.write));
+            ids.iter()
+                .for_each(|id| means.volatile.undo_write(id, means.write_id));
         }
         done
     }
 }
 
 #[async_trait]
-impl Tasks for SqlTasks {
-    async fn begin(&self, new: NewTask) -> TaskResult<Begun> {
-        let (mut tasks, lease) = self.begin_some(vec![new], true).await?;
+impl TaskStore for SqlTasks {
+    async fn create(&self, new: NewTask) -> TaskResult<CreateOutcome> {
+        let (mut tasks, lease) = self.create_some(vec![new], true).await?;
         match (tasks.pop(), lease) {
-            (Some(task), Some(lease)) => Ok(Begun::New(task, lease)),
-            (Some(task), None) => Ok(Begun::Again(task)),
+            (Some(task), Some(lease)) => Ok(CreateOutcome::Created(task, lease)),
+            (Some(task), None) => Ok(CreateOutcome::Existing(task)),
             (None, _) => Err(TaskError::NotFound),
         }
     }
 
-    async fn begin_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
-        Ok(self.begin_some(new, false).await?.0)
+    async fn create_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
+        Ok(self.create_some(new, false).await?.0)
     }
 
-    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
-        storable(id.as_str())?;
-        let means = self.means();
-        let step = Step {
+    async fn apply(
+        &self,
+        id: &TaskId,
+        by: TaskActor<'_>,
+        steps: Vec<TaskStep>,
+    ) -> TaskResult<Arc<Task>> {
+        check_storable(id.as_str())?;
+        let means = self.tx_context();
+        let step = ApplySteps {
             id: id.clone(),
             by: by.into(),
             steps,
-            means: means.clone(),
+            context: means.clone(),
         };
         self.submit(std::slice::from_ref(id), &means, step).await?
     }
 
     async fn get(&self, id: &TaskId) -> JournalResult<Option<Arc<Task>>> {
         const SQL: &str = concat!("SELECT ", columns!(), " FROM task WHERE id = $1");
-        if storable(id.as_str()).is_err() {
+        if check_storable(id.as_str()).is_err() {
             return Ok(None);
         }
         Ok(self
             .core
             .readers
-            .read(SQL, &args![id.as_str()], |row| self.task(row))
+            .read(SQL, &args![id.as_str()], |row| self.read_task(row))
             .await?
             .pop())
     }
@@ -218,7 +232,7 @@ impl Tasks for SqlTasks {
         [scope, owner, agent, message, parent]
             .into_iter()
             .flatten()
-            .try_for_each(storable)?;
+            .try_for_each(check_storable)?;
         let states = filter.states.iter().fold(String::new(), |all, state| {
             format!("{all},{},", state.as_str())
         });
@@ -227,29 +241,33 @@ impl Tasks for SqlTasks {
             (Some(_), Some(_), None) => 1,
             _ => 0,
         };
-        let tasks_max = tasks_max.min(PAGE_MAX);
-        let mut args: [Arg<'_>; 10] = args![
+        let tasks_max = tasks_max.min(PAGE_ROWS_MAX);
+        let mut args: [SqlArg<'_>; 10] = args![
             after,
             scope,
             owner,
             agent,
             message,
-            filter.since.map_or(i64::MIN, ms),
+            filter.since.map_or(i64::MIN, to_unix_ms),
             parent,
             states.as_str(),
             i64::MAX,
             tasks_max + 1
         ];
-        let sizes = self.core.readers.read(SIZES[which], &args, size).await?;
-        let fits = fitting(&sizes, tasks_max);
+        let sizes = self
+            .core
+            .readers
+            .read(SIZES[which], &args, row_size)
+            .await?;
+        let fits = page_len(&sizes, tasks_max);
         let Some((last, _)) = fits.checked_sub(1).and_then(|last| sizes.get(last)) else {
             return Ok((Vec::new(), !sizes.is_empty()));
         };
-        args[8] = Arg::from(*last);
+        args[8] = SqlArg::from(*last);
         let tasks = self
             .core
             .readers
-            .read(TASKS[which], &args, |row| self.task(row))
+            .read(TASKS[which], &args, |row| self.read_task(row))
             .await?;
         Ok((tasks, sizes.len() > fits))
     }
@@ -264,89 +282,99 @@ impl Tasks for SqlTasks {
                              WHERE task = $1 AND number > $2 ORDER BY number LIMIT $3";
         const EVENTS: &str = "SELECT number, at_ms, state, body FROM task_event \
                               WHERE task = $1 AND number > $2 ORDER BY number LIMIT $3";
-        if storable(id.as_str()).is_err() {
+        if check_storable(id.as_str()).is_err() {
             return Ok(Vec::new());
         }
-        let mut args: [Arg<'_>; 3] = args![id.as_str(), after, events_max.min(PAGE_MAX)];
-        let fits = fitting(&self.core.readers.read(SIZES, &args, size).await?, PAGE_MAX);
+        let mut args: [SqlArg<'_>; 3] = args![id.as_str(), after, events_max.min(PAGE_ROWS_MAX)];
+        let fits = page_len(
+            &self.core.readers.read(SIZES, &args, row_size).await?,
+            PAGE_ROWS_MAX,
+        );
         if fits == 0 {
             return Ok(Vec::new());
         }
         args[2] = fits.into();
-        let mut events = self.core.readers.read(EVENTS, &args, event).await?;
+        let mut events = self.core.readers.read(EVENTS, &args, task_event).await?;
         events
             .iter_mut()
-            .for_each(|event| self.core.held.complete_event(id, event));
+            .for_each(|event| self.core.volatile.restore_event(id, event));
         Ok(events)
     }
 
-    async fn claim(&self, claim: Claim) -> JournalResult<Vec<Claimed>> {
-        storable(&claim.scope)?;
-        storable(&claim.by)?;
+    async fn claim(&self, claim: ClaimRequest) -> JournalResult<Vec<ClaimedTask>> {
+        check_storable(&claim.scope)?;
+        check_storable(&claim.worker)?;
         let args = args![&claim.scope, SystemTime::now(), 0, 1];
-        if claim.tasks_max == 0 || self.core.readers.rows(steps::ANY, &args).await?.is_empty() {
+        if claim.tasks_max == 0
+            || self
+                .core
+                .readers
+                .rows(steps::ANY_READY, &args)
+                .await?
+                .is_empty()
+        {
             return Ok(Vec::new());
         }
         self.core
             .writer
-            .submit(Take {
+            .submit(ClaimTasks {
                 claim,
-                means: self.means(),
+                context: self.tx_context(),
             })
             .await
     }
 
     async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64> {
-        storable(by)?;
+        check_storable(by)?;
         self.core
             .writer
-            .submit(Renew {
+            .submit(RenewLeases {
                 by: by.to_owned(),
                 lease,
             })
             .await
     }
 
-    async fn release(&self, lease: &Lease, why: Released) -> JournalResult<()> {
-        storable(lease.task.as_str())?;
+    async fn release(&self, lease: &Lease, why: ReleaseReason) -> JournalResult<()> {
+        check_storable(lease.task.as_str())?;
         self.core
             .writer
-            .submit(Release {
+            .submit(ReleaseLease {
                 lease: lease.clone(),
                 why,
-                means: self.means(),
+                context: self.tx_context(),
             })
             .await
     }
 
-    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> TaskResult<Arc<Task>> {
-        storable(id.as_str())?;
+    async fn request_cancel(&self, id: &TaskId, by: TaskActor<'_>) -> TaskResult<Arc<Task>> {
+        check_storable(id.as_str())?;
         self.core
             .writer
-            .submit(WantCancel {
+            .submit(RequestCancel {
                 id: id.clone(),
                 by: by.into(),
-                means: self.means(),
+                context: self.tx_context(),
             })
             .await?
     }
 
-    async fn forget(&self, id: &TaskId) -> JournalResult<()> {
-        storable(id.as_str())?;
-        let means = self.means();
-        let held = means.held.clone();
+    async fn delete(&self, id: &TaskId) -> JournalResult<()> {
+        check_storable(id.as_str())?;
+        let context = self.tx_context();
+        let held = context.volatile.clone();
         self.core
             .writer
-            .submit(Forget {
+            .submit(DeleteTask {
                 id: id.clone(),
-                means,
+                context,
             })
             .await?;
-        held.forget(id);
+        held.remove(id);
         Ok(())
     }
 
-    async fn cancels(&self, by: &str) -> JournalResult<Vec<TaskId>> {
+    async fn cancel_requests(&self, by: &str) -> JournalResult<Vec<TaskId>> {
         let sql = "SELECT id FROM task WHERE lease_by = $1 AND cancel = 1 ORDER BY number";
         self.core
             .readers
@@ -358,18 +386,19 @@ impl Tasks for SqlTasks {
         self.core.writer.tasks_changed.clone()
     }
 
-    fn worker(&self) -> &str {
+    fn worker_id(&self) -> &str {
         &self.core.worker
     }
 }
 
-/// A row of `number, bytes`.
-fn size(row: &Row) -> sqlx::Result<(i64, i64)> {
+/// Reads the columns `number, bytes` of a row.
+fn row_size(row: &Row) -> sqlx::Result<(i64, i64)> {
     Ok((row.get(0)?, row.get(1)?))
 }
 
-/// How many of the rows are one page.
-fn fitting(sizes: &[(i64, i64)], rows_max: usize) -> usize {
+/// Returns the number of leading rows that fit into one page. `sizes` holds the number and the
+/// bytes of each row.
+fn page_len(sizes: &[(i64, i64)], rows_max: usize) -> usize {
     let mut bytes: i64 = 0;
     let fit = sizes.iter().take(rows_max).take_while(|(_, more)| {
         bytes = bytes.saturating_add(*more);

@@ -1,18 +1,18 @@
-//! A task and its events as rows: what is looked for has a column, the rest is JSON in `body`.
+//! Tasks and their events as rows: searchable members have columns, the rest is JSON in `body`.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use callboard_message::{Principal, RawObject};
 use callboard_runtime::{
-    BodyMark, LeaseView, NewTask, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner,
+    BodyDigest, LeaseView, NewTask, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner,
     TaskStep,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::sql::{Row, ms, time};
+use crate::sql::{Row, from_unix_ms, to_unix_ms};
 
-/// What [`stored`] reads, in its order.
+/// Columns that [`task_record`] reads, in its order.
 macro_rules! columns {
     () => {
         "id, number, scope, owner, key, parent, agent, message, class, on_restart, state, waiting, children_open, cancel, \
@@ -22,20 +22,20 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-/// A task with what only the store knows of it.
+/// Stored task, with the members that are internal to the store.
 #[derive(Debug, Clone)]
-pub(super) struct Stored {
+pub(super) struct TaskRecord {
     pub(super) task: Task,
-    /// Of its latest lease, also where that is over.
+    /// Epoch of the task's latest lease, also after the lease has ended.
     pub(super) epoch: u64,
-    /// What stands for what it was begun with.
-    pub(super) request_mark: String,
-    /// The worker whose memory has its bodies, where the store may not have them.
+    /// Digest of the request that created the task.
+    pub(super) request_digest: String,
+    /// Worker in whose memory the task's bodies are, if they must not be stored on disk.
     pub(super) held_by: Option<String>,
 }
 
 #[derive(Serialize)]
-struct BodyOut<'a> {
+struct TaskBodyRef<'a> {
     principal: &'a Principal,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<&'a RawValue>,
@@ -56,7 +56,7 @@ struct BodyOut<'a> {
 }
 
 #[derive(Deserialize)]
-struct BodyIn {
+struct TaskBody {
     principal: Principal,
     #[serde(default, deserialize_with = "present")]
     request: Option<Box<RawValue>>,
@@ -73,53 +73,61 @@ struct BodyIn {
     held_by: Option<String>,
 }
 
-/// A request may be `null`, which isn't none.
+/// Deserializes an optional JSON value so that `null` is `Some`; an absent member stays `None` by
+/// default.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(from).map(Some)
 }
 
-/// An event as it is kept: the mark stands for the body of a step that the store may not have.
+/// JSON body of an event row. `mark` is the digest of the body of a redacted step.
 #[derive(Serialize, Deserialize)]
-struct EventBody<S> {
+struct TaskEventBody<S> {
     step: S,
     #[serde(skip_serializing_if = "Option::is_none")]
-    mark: Option<BodyMark>,
+    mark: Option<BodyDigest>,
 }
 
-impl Stored {
-    /// The JSON of what has no column.
+impl TaskRecord {
+    /// Returns the JSON text of those task members that have no column of their own.
     pub(super) fn body(&self) -> sqlx::Result<String> {
         let task = &self.task;
-        encoded(&BodyOut {
+        encode_json(&TaskBodyRef {
             principal: &task.principal,
             request: task.request.as_deref(),
             needs: &task.needs,
             extra: &task.extra,
-            said: task.said.as_deref(),
-            open: &task.open,
+            said: task.status_message.as_deref(),
+            open: &task.open_questions,
             outcome: task.outcome.as_ref(),
             artifacts: &task.artifacts,
             held_by: self.held_by.as_deref(),
         })
     }
 
-    /// When its lease is over, in milliseconds; none where it has none.
+    /// Returns the end of the task's lease in Unix milliseconds; `None` without a lease.
     pub(super) fn lease_until_ms(&self) -> Option<i64> {
-        self.task.lease.as_ref().map(|lease| ms(lease.until))
+        self.task
+            .lease
+            .as_ref()
+            .map(|lease| to_unix_ms(lease.until))
     }
 }
 
-pub(super) fn stored(row: &Row) -> sqlx::Result<Stored> {
-    let body: BodyIn = row.json(23)?;
+pub(super) fn task_record(row: &Row) -> sqlx::Result<TaskRecord> {
+    let body: TaskBody = row.json(23)?;
     let epoch = row.get(15)?;
     let lease = row
         .get::<Option<String>>(14)?
         .zip(row.get(16)?)
-        .map(|(by, until)| LeaseView { by, epoch, until });
+        .map(|(by, until)| LeaseView {
+            worker: by,
+            epoch,
+            until,
+        });
     let new = NewTask {
         id: row.get(0)?,
         scope: row.get(2)?,
-        owner: TaskOwner::named(row.get::<String>(3)?),
+        owner: TaskOwner::from_text(row.get::<String>(3)?),
         principal: body.principal,
         key: row.get(4)?,
         agent: row.get(6)?,
@@ -136,40 +144,40 @@ pub(super) fn stored(row: &Row) -> sqlx::Result<Stored> {
         owner_tasks_max: None,
     };
     let task = Task {
-        new,
+        spec: new,
         number: row.get(1)?,
         state: row.get(10)?,
         created: row.get(17)?,
         updated: row.get(18)?,
-        said: body.said,
-        open: body.open,
+        status_message: body.said,
+        open_questions: body.open,
         outcome: body.outcome,
         artifacts: body.artifacts,
         last_event: row.get(21)?,
-        waiting: row.get(11)?,
-        children_open: row.get(12)?,
-        cancel_wanted: row.get(13)?,
+        pending_needs: row.get(11)?,
+        open_children: row.get(12)?,
+        cancel_requested: row.get(13)?,
         lease,
     };
-    Ok(Stored {
+    Ok(TaskRecord {
         task,
         epoch,
-        request_mark: row.get(22)?,
+        request_digest: row.get(22)?,
         held_by: body.held_by,
     })
 }
 
-/// The JSON of an event's step.
-pub(super) fn event_body(step: &TaskStep, mark: Option<&BodyMark>) -> sqlx::Result<String> {
-    encoded(&EventBody {
+/// Returns the JSON body of an event.
+pub(super) fn event_body(step: &TaskStep, mark: Option<&BodyDigest>) -> sqlx::Result<String> {
+    encode_json(&TaskEventBody {
         step,
         mark: mark.cloned(),
     })
 }
 
-/// An event from `number, at_ms, state, body`.
-pub(super) fn event(row: &Row) -> sqlx::Result<TaskEvent> {
-    let body: EventBody<TaskStep> = row.json(3)?;
+/// Reads a task event from the columns `number, at_ms, state, body`.
+pub(super) fn task_event(row: &Row) -> sqlx::Result<TaskEvent> {
+    let body: TaskEventBody<TaskStep> = row.json(3)?;
     Ok(TaskEvent {
         number: row.get(0)?,
         at: row.get(1)?,
@@ -178,31 +186,32 @@ pub(super) fn event(row: &Row) -> sqlx::Result<TaskEvent> {
     })
 }
 
-/// A list of ids as a statement takes it.
-pub(super) fn list<'a>(ids: impl IntoIterator<Item = &'a TaskId>) -> sqlx::Result<String> {
-    encoded(&ids.into_iter().collect::<Vec<_>>())
+/// Serializes a list of task ids as a JSON parameter.
+pub(super) fn id_list<'a>(ids: impl IntoIterator<Item = &'a TaskId>) -> sqlx::Result<String> {
+    encode_json(&ids.into_iter().collect::<Vec<_>>())
 }
 
-fn encoded(body: &impl Serialize) -> sqlx::Result<String> {
+fn encode_json(body: &impl Serialize) -> sqlx::Result<String> {
     serde_json::to_string(body).map_err(|_| unreadable("a task's JSON"))
 }
 
-/// A row that this program didn't write. Serde's own words may quote the row, so they aren't part of it.
+/// Creates the error for a row that this program can't have written. The parser's message is
+/// dropped, because it may quote the row.
 fn unreadable(what: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("{what} can't be read").into())
 }
 
-/// A time as it is read again: to the millisecond.
-pub(super) fn whole_ms(at: std::time::SystemTime) -> std::time::SystemTime {
-    time(ms(at))
+/// Truncates a time to milliseconds, as the database stores it.
+pub(super) fn truncate_to_ms(at: std::time::SystemTime) -> std::time::SystemTime {
+    from_unix_ms(to_unix_ms(at))
 }
 
-/// The end of a lease that is over, whatever the clock says.
-pub(super) const OVER: std::time::SystemTime = UNIX_EPOCH;
+/// Lease end for a lease that must count as expired: the Unix epoch, which is past by any clock.
+pub(super) const EXPIRED_LEASE: std::time::SystemTime = UNIX_EPOCH;
 
-/// The end of a lease that begins now.
-pub(super) fn until(now_ms: i64, lease: Duration) -> std::time::SystemTime {
-    time(now_ms.saturating_add(crate::sql::duration_ms(lease)))
+/// Returns the end of a lease that begins at `now_ms`, in Unix milliseconds.
+pub(super) fn lease_end(now_ms: i64, lease: Duration) -> std::time::SystemTime {
+    from_unix_ms(now_ms.saturating_add(crate::sql::duration_ms(lease)))
 }
 
 #[cfg(test)]
@@ -218,24 +227,24 @@ mod tests {
         RawValue::from_string(text.to_owned()).unwrap()
     }
 
-    /// Goal: what has no column comes back as it was, to the byte. Method: a body with everything in it, also a request that
-    /// is `null`, and JSON whose spelling a parser would change.
+    /// Goal: members without a column are read back byte by byte. Method: a body with everything in
+    /// it, also a request that is `null`, and JSON whose spelling a parser would change.
     #[test]
     fn a_body_reads_back() {
         let request = raw(r#"{"b": 1.0, "a":"\u0000\u00e9"}"#);
         let new = NewTask {
             request: Some(request),
             needs: vec![TaskId::new("n").unwrap()],
-            extra: RawObject::of("shape", "tool_result"),
+            extra: RawObject::single("shape", "tool_result"),
             ..NewTask::new(Principal::agent("ann"), "clinic", "ask", UNIX_EPOCH)
         };
-        let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
-        task.said = Some("half way".into());
-        task.open = vec![OpenQuestion {
+        let mut task = Task::new_submitted(new, 1, 0, UNIX_EPOCH);
+        task.status_message = Some("half way".into());
+        task.open_questions = vec![OpenQuestion {
             key: "q".into(),
             question: Arc::new(Question::elicit("who?", json!({}))),
         }];
-        task.artifacts = vec![RawObject::of("name", "plan")];
+        task.artifacts = vec![RawObject::single("name", "plan")];
         for outcome in [
             None,
             Some(TaskOutcome::Reply(raw("null"))),
@@ -246,14 +255,14 @@ mod tests {
         ] {
             task.outcome = outcome;
             task.request = task.outcome.is_some().then(|| raw("null"));
-            let stored = Stored {
+            let stored = TaskRecord {
                 task: task.clone(),
                 epoch: 3,
-                request_mark: "m".into(),
+                request_digest: "m".into(),
                 held_by: Some("node#1".into()),
             };
             let body = stored.body().unwrap();
-            let back: BodyIn = serde_json::from_str(&body).unwrap();
+            let back: TaskBody = serde_json::from_str(&body).unwrap();
             assert_eq!(
                 back.request.as_ref().map(|r| r.get()),
                 task.request.as_ref().map(|r| r.get())
@@ -263,12 +272,12 @@ mod tests {
                 request: back.request,
                 needs: back.needs,
                 extra: back.extra,
-                ..task.new.clone()
+                ..task.spec.clone()
             };
             let again = Task {
-                new,
-                said: back.said,
-                open: back.open,
+                spec: new,
+                status_message: back.said,
+                open_questions: back.open,
                 outcome: back.outcome,
                 ..task.clone()
             };
@@ -277,7 +286,7 @@ mod tests {
                 ..again
             };
             assert_eq!(
-                Stored {
+                TaskRecord {
                     task: again,
                     ..stored
                 }
@@ -299,7 +308,7 @@ mod tests {
         let steps = [
             TaskStep::Start,
             TaskStep::Said("a".into()),
-            TaskStep::History(RawObject::of("a", 1)),
+            TaskStep::History(RawObject::single("a", 1)),
             TaskStep::Artifact(RawObject::new()),
             TaskStep::Asked(question),
             TaskStep::AuthWanted("which".into()),
@@ -314,12 +323,12 @@ mod tests {
             TaskStep::cancelled(),
         ];
         for step in steps {
-            let mark = (step.bytes() > 2).then(|| BodyMark {
+            let mark = (step.bytes() > 2).then(|| BodyDigest {
                 bytes: 7,
                 hash: "sha256:00".into(),
             });
             let body = event_body(&step, mark.as_ref()).unwrap();
-            let back: EventBody<TaskStep> = serde_json::from_str(&body).unwrap();
+            let back: TaskEventBody<TaskStep> = serde_json::from_str(&body).unwrap();
             assert_eq!(event_body(&back.step, back.mark.as_ref()).unwrap(), body);
         }
     }

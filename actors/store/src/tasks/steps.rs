@@ -1,23 +1,24 @@
-//! Writes to tasks that are there: claims, steps, cancellations, releases.
+//! Writes to existing tasks: claims, steps, cancellations, releases.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{DataClass, Failure};
-use callboard_runtime::{Claim, Lease, Released, Task, TaskId, TaskResult, TaskStep};
+use callboard_runtime::{ClaimRequest, Lease, ReleaseReason, Task, TaskId, TaskResult, TaskStep};
 
-use super::row::{OVER, Stored, columns, stored, until};
-use super::work::{Actor, Means, Stop, Work};
-use crate::sql::{Sql, args, ms};
-use crate::tx::{Tx, Write};
+use super::row::{EXPIRED_LEASE, TaskRecord, columns, lease_end, task_record};
+use super::tx_tasks::{OwnedTaskActor, TaskWriteError, TxContext, TxTasks};
+use crate::sql::{Sql, args, to_unix_ms};
+use crate::tx::{Tx, WriteOp};
 
-/// Most tasks that one claim takes.
-/// At the limit: the rest is the next one's.
+/// Maximum number of tasks that one claim leases. Further tasks are left to the next claim.
 pub const CLAIM_TASKS_MAX: usize = 64;
-/// Most tasks that one claim looks at: some end by it, and some are others' to take.
-const CLAIM_LOOKS_MAX: usize = 1024;
+/// Maximum number of tasks that one claim examines. It is higher than [`CLAIM_TASKS_MAX`], because
+/// some examined tasks are ended instead, and some may be claimed only by other workers.
+const CLAIM_SCANNED_MAX: usize = 1024;
 
-/// Which tasks are ready: of scope `$1` at `$2`, over number `$3`, at most `$4`.
+/// Builds SQL for tasks that are ready to be claimed, of scope `$1` at time `$2`, with numbers
+/// above `$3`, at most `$4`.
 macro_rules! ready {
     ($what:expr) => {
         concat!(
@@ -30,29 +31,30 @@ macro_rules! ready {
     };
 }
 
-/// Whether there is any: most looks find none, and need no write then.
-pub(super) const ANY: &str = ready!("number");
+/// Query for ready tasks that runs before a claim. Most claims find none, and then need no write
+/// transaction.
+pub(super) const ANY_READY: &str = ready!("number");
 const READY: Sql = Sql {
     sqlite: ready!(columns!()),
     postgres: concat!(ready!(columns!()), " FOR UPDATE SKIP LOCKED"),
 };
 
-/// Takes work, oldest first.
-pub(super) struct Take {
-    pub(super) claim: Claim,
-    pub(super) means: Means,
+/// Write operation that leases ready tasks, oldest first.
+pub(super) struct ClaimTasks {
+    pub(super) claim: ClaimRequest,
+    pub(super) context: TxContext,
 }
 
-impl Write for Take {
+impl WriteOp for ClaimTasks {
     type Output = Vec<(Arc<Task>, Lease)>;
     const NAME: &'static str = "task.claim";
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let tasks_max = self.claim.tasks_max.min(CLAIM_TASKS_MAX);
-        let mut work = Work::new(tx, self.means.clone());
+        let mut work = TxTasks::new(tx, self.context.clone());
         let mut leases = Vec::new();
         let (mut after, mut looks) = (0_i64, 0);
-        while leases.len() < tasks_max && looks < CLAIM_LOOKS_MAX {
+        while leases.len() < tasks_max && looks < CLAIM_SCANNED_MAX {
             let limit = tasks_max - leases.len();
             let now_ms = work.tx.now_ms;
             let args = args![&self.claim.scope, now_ms, after, limit];
@@ -60,11 +62,12 @@ impl Write for Take {
             looks += rows.len();
             for row in &rows {
                 after = row.get(1)?;
-                let stored = stored(row)?;
+                let stored = task_record(row)?;
                 let id = stored.task.id.clone();
-                // With those before it another may have ended: then what is known of it is newer than its row.
-                work.add(stored);
-                leases.extend(self.take_one(&mut work, &id).await?);
+                // Claiming an earlier task may have ended this one. Then the loaded record is newer
+                // than the row.
+                work.insert(stored);
+                leases.extend(self.claim_one(&mut work, &id).await?);
             }
             if rows.len() < limit {
                 break;
@@ -74,46 +77,52 @@ impl Write for Take {
         work.write().await?;
         Ok(leases
             .into_iter()
-            .filter_map(|lease| Some((work.seen(&lease.task).ok()?, lease)))
+            .filter_map(|lease| Some((work.visible_task(&lease.task).ok()?, lease)))
             .collect())
     }
 }
 
-impl Take {
-    async fn take_one(&self, work: &mut Work<'_>, id: &TaskId) -> sqlx::Result<Option<Lease>> {
+impl ClaimTasks {
+    async fn claim_one(&self, work: &mut TxTasks<'_>, id: &TaskId) -> sqlx::Result<Option<Lease>> {
         let now = work.now();
         let Some(stored) = work
-            .stored(id)
+            .record(id)
             .filter(|stored| stored.task.is_ready(now))
             .cloned()
         else {
             return Ok(None);
         };
         let task = &stored.task;
-        let steps = if task.lease.is_some() || task.cancel_wanted {
-            task.recovery()
+        let steps = if task.lease.is_some() || task.cancel_requested {
+            task.recovery_steps()
         } else {
             Vec::new()
         };
-        let is_lost = task.class == DataClass::Clinical && !work.held().has(id);
+        let is_lost = task.class == DataClass::Clinical && !work.volatile().contains(id);
         if let Some(end) = steps.iter().find(|step| step.is_end()) {
-            work.end(id, end.clone()).await?;
+            work.end_task(id, end.clone()).await?;
             return Ok(None);
         }
         if is_lost {
-            if task.lease.is_some() || self.is_gone(work, &stored).await? {
-                work.end(id, lost()).await?;
+            if task.lease.is_some() || self.is_holder_gone(work, &stored).await? {
+                work.end_task(id, worker_lost_step()).await?;
             }
             return Ok(None);
         }
         Ok(work
-            .take_own(id, steps)
+            .apply_own_steps(id, steps)
             .is_ok()
-            .then(|| work.lease(id, &self.claim.by, self.claim.lease)))
+            .then(|| work.grant_lease(id, &self.claim.worker, self.claim.lease)))
     }
 
-    /// Whether the process that holds the bodies of a task is no more. As long as it lives the task is its own to take.
-    async fn is_gone(&self, work: &mut Work<'_>, stored: &Stored) -> sqlx::Result<bool> {
+    /// Returns whether no other running process holds a task's bodies: the process that held them
+    /// has ended, or is this one. While another process holds them, only that process may claim the
+    /// task.
+    async fn is_holder_gone(
+        &self,
+        work: &mut TxTasks<'_>,
+        stored: &TaskRecord,
+    ) -> sqlx::Result<bool> {
         let Some(held_by) = &stored.held_by else {
             return Ok(true);
         };
@@ -128,21 +137,21 @@ impl Take {
     }
 }
 
-fn lost() -> TaskStep {
+fn worker_lost_step() -> TaskStep {
     TaskStep::Failed(Failure::unavailable(
         "the node ended before this was done, and what was asked was held in its memory only",
     ))
 }
 
-/// Takes steps, all or none.
-pub(super) struct Step {
+/// Write operation that applies several steps to a task, all or none.
+pub(super) struct ApplySteps {
     pub(super) id: TaskId,
-    pub(super) by: Actor,
+    pub(super) by: OwnedTaskActor,
     pub(super) steps: Vec<TaskStep>,
-    pub(super) means: Means,
+    pub(super) context: TxContext,
 }
 
-impl Write for Step {
+impl WriteOp for ApplySteps {
     type Output = TaskResult<Arc<Task>>;
     const NAME: &'static str = "task.step";
     const CHANGES_TASKS: bool = true;
@@ -152,48 +161,50 @@ impl Write for Step {
     }
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
-        Stop::told(self.take(tx).await)
+        TaskWriteError::into_output(self.apply(tx).await)
     }
 }
 
-impl Step {
-    async fn take(&self, tx: &mut Tx) -> Result<Arc<Task>, Stop> {
-        let mut work = Work::new(tx, self.means.clone());
+impl ApplySteps {
+    async fn apply(&self, tx: &mut Tx) -> Result<Arc<Task>, TaskWriteError> {
+        let mut work = TxTasks::new(tx, self.context.clone());
         work.load(&self.id).await?;
-        work.task(&self.id)?.allows(self.by.by(), &self.steps)?;
-        work.take(&self.id, self.steps.clone())?;
+        work.task(&self.id)?
+            .check_allowed(self.by.as_actor(), &self.steps)?;
+        work.apply_steps(&self.id, self.steps.clone())?;
         if work.task(&self.id)?.state.is_terminal() {
-            work.settle(&self.id).await?;
+            work.settle_dependents(&self.id).await?;
         }
         work.write().await?;
-        Ok(work.seen(&self.id)?)
+        Ok(work.visible_task(&self.id)?)
     }
 }
 
-/// Wants a task and its parts ended.
-pub(super) struct WantCancel {
+/// Write operation that cancels a task and its children: running ones get a cancel request, others
+/// end at once.
+pub(super) struct RequestCancel {
     pub(super) id: TaskId,
-    pub(super) by: Actor,
-    pub(super) means: Means,
+    pub(super) by: OwnedTaskActor,
+    pub(super) context: TxContext,
 }
 
-impl Write for WantCancel {
+impl WriteOp for RequestCancel {
     type Output = TaskResult<Arc<Task>>;
     const NAME: &'static str = "task.want_cancel";
     const CHANGES_TASKS: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
-        let mut work = Work::new(tx, self.means.clone());
+        let mut work = TxTasks::new(tx, self.context.clone());
         work.load(&self.id).await?;
         let allowed = work
             .task(&self.id)
-            .and_then(|task| task.allows_cancel(self.by.by()));
+            .and_then(|task| task.check_cancel_allowed(self.by.as_actor()));
         if let Err(refused) = allowed {
             return Ok(Err(refused));
         }
-        let family = family(&mut work, &self.id).await?;
+        let family = task_with_parts(&mut work, &self.id).await?;
         let now = work.now();
-        // Parts first: their parent has none left when it ends.
+        // Children first, so their parent has none left when it ends.
         for id in family.iter().rev() {
             work.load(id).await?;
             let Ok(task) = work.task(id) else { continue };
@@ -201,19 +212,19 @@ impl Write for WantCancel {
                 continue;
             }
             if task.lease.as_ref().is_some_and(|lease| lease.until > now) {
-                work.change(id, |stored| stored.task.cancel_wanted = true);
+                work.modify(id, |stored| stored.task.cancel_requested = true);
             } else {
-                work.end(id, TaskStep::cancelled()).await?;
+                work.end_task(id, TaskStep::cancelled()).await?;
             }
         }
         work.write().await?;
-        Ok(work.seen(&self.id))
+        Ok(work.visible_task(&self.id))
     }
 }
 
-/// A task and all its parts, parents before parts.
-async fn family(work: &mut Work<'_>, first: &TaskId) -> sqlx::Result<Vec<TaskId>> {
-    // One that has ended may have parts that run.
+/// Returns the ids of a task and all its descendants, parents before children.
+async fn task_with_parts(work: &mut TxTasks<'_>, first: &TaskId) -> sqlx::Result<Vec<TaskId>> {
+    // A task that has ended may have running children.
     let sql = "SELECT id FROM task WHERE parent = $1 ORDER BY number";
     let mut family = vec![first.clone()];
     let mut at = 0;
@@ -226,21 +237,21 @@ async fn family(work: &mut Work<'_>, first: &TaskId) -> sqlx::Result<Vec<TaskId>
     Ok(family)
 }
 
-/// Lets go of a task.
-pub(super) struct Release {
+/// Write operation that ends the lease of a task.
+pub(super) struct ReleaseLease {
     pub(super) lease: Lease,
-    pub(super) why: Released,
-    pub(super) means: Means,
+    pub(super) why: ReleaseReason,
+    pub(super) context: TxContext,
 }
 
-impl Write for Release {
+impl WriteOp for ReleaseLease {
     type Output = ();
     const NAME: &'static str = "task.release";
     const CHANGES_TASKS: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
         let (id, why) = (&self.lease.task, self.why);
-        let mut work = Work::new(tx, self.means.clone());
+        let mut work = TxTasks::new(tx, self.context.clone());
         work.load(id).await?;
         let Ok(task) = work.task(id) else {
             return Ok(());
@@ -248,39 +259,39 @@ impl Write for Release {
         if !task.is_held_by(&self.lease) {
             return Ok(());
         }
-        let is_over = task.cancel_wanted;
-        work.change(id, |stored| match why {
-            Released::Waits => stored.task.lease = None,
-            Released::Interrupted => stored
+        let is_over = task.cancel_requested;
+        work.modify(id, |stored| match why {
+            ReleaseReason::Waiting => stored.task.lease = None,
+            ReleaseReason::Interrupted => stored
                 .task
                 .lease
                 .iter_mut()
-                .for_each(|lease| lease.until = OVER),
+                .for_each(|lease| lease.until = EXPIRED_LEASE),
         });
         if is_over {
-            work.end(id, TaskStep::cancelled()).await?;
+            work.end_task(id, TaskStep::cancelled()).await?;
         }
         work.write().await
     }
 }
 
-/// Forgets a task with its events.
-pub(super) struct Forget {
+/// Write operation that deletes a task with its events.
+pub(super) struct DeleteTask {
     pub(super) id: TaskId,
-    pub(super) means: Means,
+    pub(super) context: TxContext,
 }
 
-impl Write for Forget {
+impl WriteOp for DeleteTask {
     type Output = ();
     const NAME: &'static str = "task.forget";
     const CHANGES_TASKS: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
-        let mut work = Work::new(tx, self.means.clone());
+        let mut work = TxTasks::new(tx, self.context.clone());
         if !work.load(&self.id).await? {
             return Ok(());
         }
-        work.end(&self.id, TaskStep::cancelled()).await?;
+        work.end_task(&self.id, TaskStep::cancelled()).await?;
         work.write().await?;
         let id = args![self.id.as_str()];
         for sql in [
@@ -295,20 +306,20 @@ impl Write for Forget {
     }
 }
 
-/// Renews every lease of a worker, and answers how many those are.
-pub(super) struct Renew {
+/// Write operation that renews every task lease of a worker. Returns the number of renewed leases.
+pub(super) struct RenewLeases {
     pub(super) by: String,
     pub(super) lease: Duration,
 }
 
-impl Write for Renew {
+impl WriteOp for RenewLeases {
     type Output = u64;
     const NAME: &'static str = "task.renew";
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
-        // One that was let go of stays over.
+        // A released lease (end 0) is not renewed.
         let sql = "UPDATE task SET lease_until_ms = $2 WHERE lease_by = $1 AND lease_until_ms > 0";
-        let until = ms(until(tx.now_ms, self.lease));
+        let until = to_unix_ms(lease_end(tx.now_ms, self.lease));
         tx.db.execute(sql, &args![&self.by, until]).await
     }
 }

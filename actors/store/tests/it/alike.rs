@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use crate::kit::{seed, stores};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Things that are done.
+/// Number of random operations.
 const ACTS: usize = 600;
-/// Names of tasks: few, so that they meet.
+/// Number of task names: few, so that operations collide.
 const NAMES: u32 = 24;
 
 fn id(n: u32) -> TaskId {
@@ -24,7 +24,7 @@ fn raw() -> Box<RawValue> {
     RawValue::from_string("1".into()).unwrap()
 }
 
-/// What is the same whoever keeps the task.
+/// Members of a task that don't depend on the store.
 #[derive(Debug, PartialEq)]
 struct Seen {
     id: TaskId,
@@ -39,7 +39,7 @@ struct Seen {
     lease: Option<u64>,
 }
 
-async fn seen(tasks: &Arc<dyn Tasks>) -> Vec<Seen> {
+async fn seen(tasks: &Arc<dyn TaskStore>) -> Vec<Seen> {
     let (all, more) = tasks.list(TaskFilter::default(), 0, 1000).await.unwrap();
     assert!(!more);
     let mut seen = Vec::new();
@@ -50,22 +50,26 @@ async fn seen(tasks: &Arc<dyn Tasks>) -> Vec<Seen> {
             id: task.id.clone(),
             number: task.number,
             state: task.state,
-            said: task.said.clone(),
-            open: task.open.iter().map(|open| open.key.clone()).collect(),
+            said: task.status_message.clone(),
+            open: task
+                .open_questions
+                .iter()
+                .map(|open| open.key.clone())
+                .collect(),
             outcome: format!("{:?}", task.outcome),
             events: events
                 .iter()
                 .map(|event| format!("{} {:?} {}", event.number, event.step, event.state))
                 .collect(),
-            waits: (task.waiting, task.children_open),
-            cancel_wanted: task.cancel_wanted,
+            waits: (task.pending_needs, task.open_children),
+            cancel_wanted: task.cancel_requested,
             lease: task.lease.as_ref().map(|lease| lease.epoch),
         });
     }
     seen
 }
 
-/// What somebody does, and can do to several stores.
+/// Random operation, applicable to several stores.
 #[derive(Debug)]
 enum Act {
     Begin(Box<NewTask>),
@@ -73,12 +77,12 @@ enum Act {
     Claim(usize, Duration),
     Step(TaskId, u64, Vec<TaskStep>),
     Answer(TaskId, String),
-    Release(TaskId, u64, Released),
+    Release(TaskId, u64, ReleaseReason),
     Cancel(TaskId),
     Forget(TaskId),
 }
 
-/// A task that is mostly named like none that is there, and mostly names those that are.
+/// Returns a task whose name is mostly new, and which mostly refers to existing ones.
 fn new(random: &mut StdRng, known: &[Seen]) -> NewTask {
     let some = |random: &mut StdRng| match known.choose(random) {
         Some(seen) if random.random_ratio(7, 8) => seen.id.clone(),
@@ -124,7 +128,7 @@ impl Act {
             Some(seen) => (seen.id.clone(), seen.lease.unwrap_or(1)),
             None => (id(0), 1),
         };
-        // Now and then a lease of before.
+        // Sometimes an outdated lease.
         let epoch = if random.random_ratio(1, 8) {
             epoch.saturating_sub(1)
         } else {
@@ -153,28 +157,30 @@ impl Act {
                     .collect(),
             ),
             33 => Self::Answer(some, format!("q{}", random.random_range(0..3))),
-            34 => Self::Release(some, epoch, Released::Waits),
-            35 => Self::Release(some, epoch, Released::Interrupted),
+            34 => Self::Release(some, epoch, ReleaseReason::Waiting),
+            35 => Self::Release(some, epoch, ReleaseReason::Interrupted),
             36..38 => Self::Cancel(some),
             _ => Self::Forget(some),
         }
     }
 
-    /// Does it, and tells what came of it as far as that is the same everywhere.
-    async fn on(&self, tasks: &Arc<dyn Tasks>) -> String {
+    /// Runs the operation and returns the part of the result that every store must share.
+    async fn on(&self, tasks: &Arc<dyn TaskStore>) -> String {
         let lease = |id: &TaskId, epoch| Lease {
             task: id.clone(),
-            by: tasks.worker().to_owned(),
+            worker: tasks.worker_id().to_owned(),
             epoch,
         };
         match self {
-            Self::Begin(new) => match tasks.begin(NewTask::clone(new)).await {
-                Ok(Begun::New(task, lease)) => format!("new {} {}", task.id, lease.epoch),
-                Ok(Begun::Again(task)) => format!("again {}", task.id),
-                // Which of several reasons is told first isn't promised.
+            Self::Begin(new) => match tasks.create(NewTask::clone(new)).await {
+                Ok(CreateOutcome::Created(task, lease)) => {
+                    format!("new {} {}", task.id, lease.epoch)
+                }
+                Ok(CreateOutcome::Existing(task)) => format!("again {}", task.id),
+                // If there are several reasons, the order of the checks isn't guaranteed.
                 Err(_) => "refused".to_owned(),
             },
-            Self::BeginAll(new) => match tasks.begin_all(new.clone()).await {
+            Self::BeginAll(new) => match tasks.create_all(new.clone()).await {
                 Ok(tasks) => tasks
                     .iter()
                     .map(|task| format!("{} {}, ", task.id, task.state))
@@ -182,10 +188,10 @@ impl Act {
                 Err(_) => "refused".to_owned(),
             },
             Self::Claim(tasks_max, lease) => {
-                let by = tasks.worker().to_owned();
-                let claim = Claim {
+                let by = tasks.worker_id().to_owned();
+                let claim = ClaimRequest {
                     scope: "agent".into(),
-                    by,
+                    worker: by,
                     tasks_max: *tasks_max,
                     lease: *lease,
                 };
@@ -197,7 +203,7 @@ impl Act {
             }
             Self::Step(id, epoch, steps) => {
                 let taken = tasks
-                    .step(id, By::Worker(&lease(id, *epoch)), steps.clone())
+                    .apply(id, TaskActor::Worker(&lease(id, *epoch)), steps.clone())
                     .await;
                 format!("{:?}", taken.map(|task| task.state))
             }
@@ -209,7 +215,7 @@ impl Act {
                 format!(
                     "{:?}",
                     tasks
-                        .step(id, By::Operator, vec![answered])
+                        .apply(id, TaskActor::Operator, vec![answered])
                         .await
                         .map(|task| task.state)
                 )
@@ -220,22 +226,23 @@ impl Act {
             Self::Cancel(id) => format!(
                 "{:?}",
                 tasks
-                    .want_cancel(id, By::Operator)
+                    .request_cancel(id, TaskActor::Operator)
                     .await
                     .map(|task| task.state)
             ),
-            Self::Forget(id) => format!("{:?}", tasks.forget(id).await),
+            Self::Forget(id) => format!("{:?}", tasks.delete(id).await),
         }
     }
 }
 
-/// Goal: tasks go the same way wherever they are kept. Method: random acts, legal and not, on tasks in memory and in a store at
-/// the same time; after each, all that is seen of them is compared. Fails with the seed in `CALLBOARD_SEED`.
+/// Goal: tasks behave the same in every store. Method: the same random operations, valid and
+/// invalid, on tasks in memory and in a store; compare everything visible after each. A failure
+/// prints the seed for `CALLBOARD_SEED`.
 #[tokio::test]
 async fn memory_and_store_are_alike() {
     let seed = seed();
     stores(async |opened| {
-        let memory: Arc<dyn Tasks> = Arc::new(MemoryTasks::default());
+        let memory: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::default());
         let store = opened.sql.store().tasks;
         let mut random = StdRng::seed_from_u64(seed);
         let (mut known, mut ended) = (Vec::new(), 0);

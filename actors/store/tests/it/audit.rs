@@ -2,10 +2,10 @@ use std::fs;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{CallId, DataClass, Principal};
-use callboard_runtime::{AuditEntry, AuditLog, JournalError, Record};
+use callboard_runtime::{AuditEntry, AuditLog, JournalError, JournalRecord};
 use callboard_store::{
-    AUDIT_SHOWN_DEFAULT, AuditFilter, CHECKPOINT_ENTRIES, ChainReport, SqlStore, StoreError,
-    VerifyOptions,
+    AUDIT_LINES_DEFAULT, AuditFilter, AuditVerifyOptions, CHECKPOINT_ENTRIES, ChainReport,
+    SqlStore, StoreError,
 };
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -15,17 +15,20 @@ use crate::kit::{Opened, in_file, stores, stores_with};
 pub fn entry(n: u64) -> AuditEntry {
     AuditEntry::new("test")
         .with_agent(format!("agent {n}"))
-        .with("n", n)
+        .with_detail("n", n)
 }
 
-/// The report of the store's own chain: the only one.
+/// Verifies the audit of a store with one chain. Returns its report.
 pub async fn report(store: &SqlStore) -> ChainReport {
-    let reports = store.verify_audit(&VerifyOptions::default()).await.unwrap();
+    let reports = store
+        .verify_audit(&AuditVerifyOptions::default())
+        .await
+        .unwrap();
     assert_eq!(reports.len(), 1, "{reports:?}");
     reports.into_iter().next().unwrap()
 }
 
-/// The newest entries as JSON.
+/// Returns the newest entries as JSON.
 async fn shown(store: &SqlStore, filter: AuditFilter) -> Vec<Value> {
     let lines = store.audit_lines(&filter).await.unwrap();
     lines
@@ -39,8 +42,9 @@ fn anchor(opened: &Opened) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Goal: entries of many writers are one chain without gaps, which holds, is signed when the store is closed, and goes on
-/// after a restart. Method: 500 entries in batches at once, beside other writes; two restarts.
+/// Goal: entries of concurrent writers form one valid chain without gaps, which is signed when the
+/// store is closed and continued after a restart. Method: 500 entries in concurrent batches, beside
+/// other writes; two restarts.
 #[tokio::test]
 async fn one_chain_over_restarts() {
     stores(async |opened| {
@@ -48,7 +52,7 @@ async fn one_chain_over_restarts() {
         let entries =
             (0..100_u64).map(|n| audit.append((0..5).map(|m| entry(n * 5 + m)).collect()));
         let records = (0..50).map(|n| {
-            journal.append(Record {
+            journal.append(JournalRecord {
                 stream: "s".to_owned(),
                 key: None,
                 body: json!(n),
@@ -57,7 +61,7 @@ async fn one_chain_over_restarts() {
         let (numbers, records) = futures::join!(join_all(entries), join_all(records));
         let mut numbers: Vec<u64> = numbers.into_iter().map(Result::unwrap).collect();
         numbers.sort_unstable();
-        // The first entry is the start of the run; each answer is a batch's last number.
+        // The first entry is the start of the run; each result is the last number of a batch.
         assert_eq!(numbers, (1..=100).map(|n| n * 5 + 1).collect::<Vec<_>>());
         assert!(records.iter().all(Result::is_ok));
 
@@ -87,17 +91,17 @@ async fn one_chain_over_restarts() {
             (&json!(0), &json!("node#2"))
         );
         assert_ne!(started[0]["run"], started[1]["run"]);
-        assert_eq!(started[1]["run"], opened.sql.run());
+        assert_eq!(started[1]["run"], opened.sql.run_id());
 
-        // Outside the database is the same as within.
+        // The anchor file agrees with the database.
         let newest = anchor(opened).last().unwrap().clone();
         assert!(newest.starts_with("node 503 "), "{newest}");
     })
     .await;
 }
 
-/// Goal: what wasn't signed when a process was killed is told at the next start. Method: take back what the closing of a
-/// store wrote.
+/// Goal: the next start reports entries that were unsigned when the process was killed. Method:
+/// undo the writes of closing the store.
 #[tokio::test]
 async fn unsigned_entries_are_told() {
     let mut opened = in_file(|options| options).await;
@@ -108,7 +112,7 @@ async fn unsigned_entries_are_told() {
         .await
         .unwrap();
     opened.sql.close().await;
-    // As a kill would have left it.
+    // State after a kill.
     opened
         .raw("DELETE FROM audit_checkpoint WHERE number > 1")
         .await;
@@ -127,12 +131,12 @@ async fn unsigned_entries_are_told() {
     opened.end().await;
 }
 
-/// Goal: entries are found by what they are found by, the newest of them, oldest first. Method: a filter of each kind.
+/// Goal: filters find the newest matching entries, oldest first. Method: a filter of each kind.
 #[tokio::test]
 async fn entries_are_found() {
     stores(async |opened| {
         let audit = opened.sql.audit();
-        let call = CallId::fresh();
+        let call = CallId::generate();
         let told = AuditEntry::new("told")
             .with_agent("a")
             .with_message("m")
@@ -143,8 +147,8 @@ async fn entries_are_found() {
             .with_class(DataClass::Clinical)
             .with_outcome("kept");
         let told = told
-            .with_body(audit.mark(DataClass::Clinical, b"Ana Silva"))
-            .with("rules", vec!["r".to_owned()]);
+            .with_body(audit.digest(DataClass::Clinical, b"Ana Silva"))
+            .with_detail("rules", vec!["r".to_owned()]);
         let told = AuditEntry {
             at: SystemTime::now() + Duration::from_secs(1),
             ..told
@@ -155,7 +159,7 @@ async fn entries_are_found() {
             .unwrap();
 
         let all = shown(&opened.sql, AuditFilter::default()).await;
-        assert_eq!(all.len(), AUDIT_SHOWN_DEFAULT);
+        assert_eq!(all.len(), AUDIT_LINES_DEFAULT);
         assert_eq!(all[99]["event"], "told");
         assert_eq!(all[98]["more"]["n"], 199);
         let found = &all[99];
@@ -216,19 +220,19 @@ async fn entries_are_found() {
     .await;
 }
 
-/// Goal: the log of a system is kept here: what was recorded is there when it is answered, and what waits is kept before the
-/// store is closed. Method: a log over the store; notes, then a record; a flush.
+/// Goal: an audit log over the store writes a record before it acknowledges it, and queued notes
+/// before the store is closed. Method: notes, then a record; a flush.
 #[tokio::test]
 async fn a_log_is_kept() {
     stores(async |opened| {
         let log = AuditLog::new(opened.sql.audit());
-        (0..20).for_each(|n| log.note(entry(n)));
+        (0..20).for_each(|n| log.try_enqueue(entry(n)));
         let number = log.record(entry(20)).await.unwrap();
         assert_eq!(number, 22);
-        log.note(entry(21));
+        log.try_enqueue(entry(21));
         log.flush().await;
         let report = report(&opened.sql).await;
-        assert_eq!((report.last, report.fault, log.lost()), (23, None, 0));
+        assert_eq!((report.last, report.fault, log.lost_count()), (23, None, 0));
     })
     .await;
 }
@@ -252,7 +256,7 @@ async fn any_name_can_be_kept() {
                 .with_peer(*name);
             entry
                 .with_principal(&Principal::agent(*name))
-                .with("name", *name)
+                .with_detail("name", *name)
         });
         opened.sql.audit().append(named.collect()).await.unwrap();
         let report = report(&opened.sql).await;
@@ -263,13 +267,13 @@ async fn any_name_can_be_kept() {
     .await;
 }
 
-/// Goal: checkpoints come by themselves after so many entries, and at once only where they are asked for. Method: one entry
-/// less than so many, and one more.
+/// Goal: checkpoints are signed after a fixed number of entries, and at once only on request.
+/// Method: one entry less than the number, and one more.
 #[tokio::test]
 async fn checkpoints_come_in_time() {
     stores(async |opened| {
         let audit = opened.sql.audit();
-        // The first has one, for the run began with it.
+        // The first has a checkpoint: the start of the run is signed.
         for _ in 1..CHECKPOINT_ENTRIES {
             audit.append(vec![entry(1)]).await.unwrap();
         }
@@ -287,12 +291,13 @@ async fn checkpoints_come_in_time() {
     .await;
 }
 
-/// Goal: an entry is signed in time though no other comes. Method: a short interval; wait for the checkpoint.
+/// Goal: an entry is signed after the interval without another entry. Method: a short interval;
+/// wait for the checkpoint.
 #[tokio::test]
 async fn checkpoints_come_by_the_clock() {
     let every = Duration::from_millis(5);
     stores_with(
-        |options| options.sign_every(Some(every)),
+        |options| options.sign_interval(Some(every)),
         async |opened| {
             assert_eq!(opened.sql.audit().append(vec![entry(1)]).await, Ok(2));
             let signed = async {
@@ -308,8 +313,8 @@ async fn checkpoints_come_by_the_clock() {
     .await;
 }
 
-/// Goal: a chain that was signed goes on with its key, or with a new one that its owner wants and that is on record. Method:
-/// lose the key.
+/// Goal: a signed chain needs its key, unless the operator requests a new one, which is recorded.
+/// Method: delete the key.
 #[tokio::test]
 async fn a_lost_key_is_no_new_key() {
     stores(async |opened| {
@@ -339,8 +344,8 @@ async fn a_lost_key_is_no_new_key() {
     .await;
 }
 
-/// Goal: a store that is full tells so to whoever must be on record, and still ends on record. Method: a small store, filled
-/// by entries; close it; open it again.
+/// Goal: a full store rejects audit entries, but still records the end of the run. Method: a small
+/// store, filled with entries; close it; open it again.
 #[tokio::test]
 async fn a_full_store_refuses_the_audit() {
     let mut opened = in_file(|options| options.size_max(512 * 1024)).await;
@@ -362,7 +367,8 @@ async fn a_full_store_refuses_the_audit() {
     opened.end().await;
 }
 
-/// Goal: two processes' chains in one database are apart, and each verifies. Method: two writers on one Postgres.
+/// Goal: two processes on one database have separate chains, and each verifies. Method: two writers
+/// on one Postgres.
 #[tokio::test]
 async fn each_writer_has_its_chain() {
     stores_with(
@@ -381,7 +387,7 @@ async fn each_writer_has_its_chain() {
             other.close().await;
             let reports = opened
                 .sql
-                .verify_audit(&VerifyOptions::default())
+                .verify_audit(&AuditVerifyOptions::default())
                 .await
                 .unwrap();
             let told: Vec<_> = reports

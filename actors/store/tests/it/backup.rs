@@ -2,14 +2,14 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callboard_runtime::{Journal, Record};
+use callboard_runtime::{Journal, JournalRecord};
 use callboard_store::{SqlStore, StoreError, StoreOptions};
 use serde_json::json;
 
 use crate::kit::{in_file, stores};
 
-fn both(n: u64) -> Vec<Record> {
-    let record = |stream: &str| Record {
+fn both(n: u64) -> Vec<JournalRecord> {
+    let record = |stream: &str| JournalRecord {
         stream: stream.to_owned(),
         key: Some(format!("{n}")),
         body: json!({ "text": "it's \u{1F4E6}", "n": n }),
@@ -29,8 +29,9 @@ async fn count(journal: &dyn Journal, stream: &str) -> usize {
     }
 }
 
-/// Goal: a backup while others write holds whole transactions, and is a store that goes on. Method: write pairs meanwhile,
-/// copy the node's own way and as a visitor, count the pairs, open the copies and write.
+/// Goal: a backup during writes holds whole transactions and can be used as a store. Method: write
+/// pairs meanwhile, copy from the writing and from a read-only store, count the pairs, open the
+/// copies and write.
 #[tokio::test]
 async fn a_backup_is_whole_and_a_store() {
     stores(async |opened| {
@@ -38,7 +39,7 @@ async fn a_backup_is_whole_and_a_store() {
         for n in 0..200 {
             journal.append_all(both(n)).await.unwrap();
             if n % 100 == 0 {
-                // Something to copy that is in the file, not in the log.
+                // Data to copy that is in the file, not in the log.
                 tokio::task::yield_now().await;
             }
         }
@@ -54,7 +55,7 @@ async fn a_backup_is_whole_and_a_store() {
                 n - 1000
             })
         };
-        let visitor = SqlStore::visit(&opened.options()).await.unwrap();
+        let visitor = SqlStore::open_read_only(&opened.options()).await.unwrap();
         let first = opened.folder().join("it's first.sqlite");
         let second = opened.folder().join("second.sqlite");
         let report = opened.sql.backup(&first).await.unwrap();
@@ -75,7 +76,7 @@ async fn a_backup_is_whole_and_a_store() {
                 );
             }
             let options = StoreOptions::sqlite(file)
-                .clean_every(None)
+                .cleanup_interval(None)
                 .audit_key(opened.folder().join("audit.key"));
             let copy = SqlStore::open(&options).await.unwrap();
             let journal = copy.journal();
@@ -99,7 +100,8 @@ async fn a_backup_is_whole_and_a_store() {
     .await;
 }
 
-/// Goal: a backup writes over nothing and leaves nothing half done. Method: a name that is taken, a folder that isn't there.
+/// Goal: a backup overwrites nothing and leaves nothing incomplete. Method: an existing file, a
+/// missing folder.
 #[tokio::test]
 async fn a_backup_writes_over_nothing() {
     let opened = in_file(|options| options).await;
@@ -118,7 +120,7 @@ async fn a_backup_writes_over_nothing() {
         .unwrap_err();
     assert!(matches!(error, StoreError::NotCreated { .. }), "{error:?}");
 
-    // An earlier one that was killed.
+    // State after a killed backup.
     let file = opened.folder().join("backup");
     fs::write(opened.folder().join("backup.part"), "half").unwrap();
     opened.sql.backup(&file).await.unwrap();
@@ -126,14 +128,15 @@ async fn a_backup_writes_over_nothing() {
     opened.end().await;
 }
 
-/// Goal: who looks neither makes nor migrates. Method: visit a place without a store, an empty file, a folder.
+/// Goal: opening read-only neither creates nor migrates. Method: open a place without a store, an
+/// empty file, a folder.
 #[tokio::test]
 async fn a_visit_makes_nothing() {
     let folder = tempfile::TempDir::new().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("empty"), "").unwrap();
     for name in ["none", "empty"] {
-        let error = SqlStore::visit(&StoreOptions::sqlite(at(name)))
+        let error = SqlStore::open_read_only(&StoreOptions::sqlite(at(name)))
             .await
             .map(drop)
             .unwrap_err();
@@ -142,7 +145,7 @@ async fn a_visit_makes_nothing() {
             "{name}: {error:?}"
         );
     }
-    let error = SqlStore::visit(&StoreOptions::sqlite(folder.path()))
+    let error = SqlStore::open_read_only(&StoreOptions::sqlite(folder.path()))
         .await
         .map(drop)
         .unwrap_err();
@@ -153,11 +156,11 @@ async fn a_visit_makes_nothing() {
         "a visit made a file"
     );
 
-    // Without a node, too.
+    // Also without a node.
     let opened = in_file(|options| options).await;
     opened.sql.journal().append_all(both(1)).await.unwrap();
     opened.sql.close().await;
-    let visitor = SqlStore::visit(&opened.options()).await.unwrap();
+    let visitor = SqlStore::open_read_only(&opened.options()).await.unwrap();
     assert_eq!(
         visitor.journal().read("left", 0, 10).await.unwrap().len(),
         1

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::kit::{Opened, stores};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// What may never be on a disk.
+/// Text that must never be on disk.
 const SECRET: &str = "Dona Aurelia tem asma";
 
 fn new(id: &str) -> NewTask {
@@ -24,11 +24,11 @@ fn new(id: &str) -> NewTask {
     }
 }
 
-fn of(opened: &Opened) -> Arc<dyn Tasks> {
-    opened.sql.tasks(Arc::new(MemoryAudit::default()))
+fn of(opened: &Opened) -> Arc<dyn TaskStore> {
+    opened.sql.tasks(Arc::new(MemoryAuditStore::default()))
 }
 
-/// All that the store has on disk, or what Postgres has in its tables.
+/// Returns everything the store has on disk, or the rows of all Postgres tables.
 async fn kept(opened: &Opened) -> String {
     if !opened.is_sqlite() {
         return dumped(opened).await;
@@ -79,33 +79,34 @@ fn answer() -> TaskStep {
     }
 }
 
-/// Goal: of a clinical task no word reaches the disk, while whoever asks in this process gets all of it; after a restart it is
-/// not kept, and what ran has failed. Method: every step that holds words; the store's files, WAL included, before and after.
+/// Goal: no text of a clinical task reaches the disk, while readers in this process get all of it;
+/// after a restart the text is gone, and running tasks have failed. Method: every step that holds
+/// text; the store's files, WAL included, before and after.
 #[tokio::test]
 async fn bodies_stay_in_memory() {
     stores(async |opened| {
         let tasks = of(opened);
-        let Begun::New(task, lease) = tasks.begin(new("done")).await.unwrap() else { panic!("it was there") };
+        let CreateOutcome::Created(task, lease) = tasks.create(new("done")).await.unwrap() else { panic!("it was there") };
         assert_eq!(task.request.as_ref().map(|r| r.get().contains(SECRET)), Some(true));
-        let by = By::Worker(&lease);
-        tasks.step(&task.id, by, words()).await.unwrap();
+        let by = TaskActor::Worker(&lease);
+        tasks.apply(&task.id, by, words()).await.unwrap();
         let asked = tasks.get(&task.id).await.unwrap().unwrap();
-        assert_eq!((asked.said.as_deref(), asked.artifacts[0].text("text").as_deref()), (Some(SECRET), Some(SECRET)));
-        let Question::Elicit(elicitation) = &*asked.open[0].question else { panic!("another question") };
+        assert_eq!((asked.status_message.as_deref(), asked.artifacts[0].text("text").as_deref()), (Some(SECRET), Some(SECRET)));
+        let Question::Elicit(elicitation) = &*asked.open_questions[0].question else { panic!("another question") };
         assert_eq!(elicitation.message(), SECRET);
-        tasks.step(&task.id, By::Owner(&task.owner), vec![answer()]).await.unwrap();
-        let done = tasks.step(&task.id, by, vec![TaskStep::Completed(to_raw_value(SECRET).unwrap())]).await.unwrap();
+        tasks.apply(&task.id, TaskActor::Owner(&task.owner), vec![answer()]).await.unwrap();
+        let done = tasks.apply(&task.id, by, vec![TaskStep::Completed(to_raw_value(SECRET).unwrap())]).await.unwrap();
         for task in [done, tasks.get(&task.id).await.unwrap().unwrap()] {
             assert!(matches!(&task.outcome, Some(TaskOutcome::Reply(reply)) if reply.get().contains(SECRET)));
         }
         let words: usize = tasks.events(&task.id, 0, 99).await.unwrap().iter().map(|event| event.step.bytes()).sum();
         assert!(words > 6 * SECRET.len());
-        // One that fails in its own words, one that runs, and one that nobody has begun.
-        let Begun::New(_, lease) = tasks.begin(new("failed")).await.unwrap() else { panic!("it was there") };
+        // One that fails with a text, one that runs, and one that hasn't started.
+        let CreateOutcome::Created(_, lease) = tasks.create(new("failed")).await.unwrap() else { panic!("it was there") };
         let failure = Failure::internal(SECRET).with_data(json!(SECRET));
-        tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::Failed(failure)]).await.unwrap();
-        assert!(matches!(tasks.begin(new("runs")).await.unwrap(), Begun::New(..)));
-        tasks.begin_all(vec![new("fresh")]).await.unwrap();
+        tasks.apply(&lease.task, TaskActor::Worker(&lease), vec![TaskStep::Failed(failure)]).await.unwrap();
+        assert!(matches!(tasks.create(new("runs")).await.unwrap(), CreateOutcome::Created(..)));
+        tasks.create_all(vec![new("fresh")]).await.unwrap();
         assert!(!kept(opened).await.contains(SECRET));
 
         opened.restart().await;
@@ -116,20 +117,21 @@ async fn bodies_stay_in_memory() {
         assert!(matches!(done.outcome, Some(TaskOutcome::NotKept)) && done.request.is_none());
         assert_eq!((done.state, done.last_event), (TaskState::Completed, 7));
         let steps: Vec<_> =
-            follow(tasks.clone(), done.id.clone(), 0).map(|event| event.unwrap().step.name()).collect().await;
+            follow_task(tasks.clone(), done.id.clone(), 0).map(|event| event.unwrap().step.name()).collect().await;
         assert_eq!(steps, ["start", "said", "history", "artifact", "asked", "answered", "completed"]);
-        let claim = Claim { scope: "agent".into(), by: tasks.worker().into(), tasks_max: 9, lease: TASK_LEASE };
+        let claim = ClaimRequest { scope: "agent".into(), worker: tasks.worker_id().into(), tasks_max: 9, lease: TASK_LEASE };
         assert!(tasks.claim(claim).await.unwrap().is_empty());
         for id in ["runs", "fresh"] {
             let lost = get(id).await;
             assert_eq!(lost.state, TaskState::Failed, "{id}");
-            assert!(lost.said.as_ref().unwrap().contains("memory"), "{:?}", lost.said);
+            assert!(lost.status_message.as_ref().unwrap().contains("memory"), "{:?}", lost.status_message);
         }
     })
     .await;
 }
 
-/// Goal: the same key is the same task without its request being kept. Method: the same again, and another request.
+/// Goal: an idempotency key works although the request isn't stored. Method: the same request
+/// again, and another one.
 #[tokio::test]
 async fn keys_work_without_bodies() {
     stores(async |opened| {
@@ -139,20 +141,20 @@ async fn keys_work_without_bodies() {
             ..new(id)
         };
         assert!(matches!(
-            tasks.begin(keyed("a")).await.unwrap(),
-            Begun::New(..)
+            tasks.create(keyed("a")).await.unwrap(),
+            CreateOutcome::Created(..)
         ));
-        match tasks.begin(keyed("b")).await.unwrap() {
-            Begun::Again(task) => {
+        match tasks.create(keyed("b")).await.unwrap() {
+            CreateOutcome::Existing(task) => {
                 assert_eq!((task.id.as_str(), task.request.is_some()), ("a", true))
             }
-            Begun::New(task, _) => panic!("{} is new", task.id),
+            CreateOutcome::Created(task, _) => panic!("{} is new", task.id),
         }
         let other = NewTask {
             request: Some(RawValue::from_string("1".into()).unwrap()),
             ..keyed("c")
         };
-        assert_eq!(tasks.begin(other).await.unwrap_err(), TaskError::KeyReused);
+        assert_eq!(tasks.create(other).await.unwrap_err(), TaskError::KeyReused);
     })
     .await;
 }

@@ -8,38 +8,39 @@ use rand::{Rng, SeedableRng};
 use crate::kit::{Child, Opened, in_database, in_file, of_parent};
 use ledger::Ledger;
 
-/// What the parent knows, and what it looks for in the store.
+/// State that the parent process expects in the store.
 mod ledger;
-/// What the child does.
+/// Load that the child process generates.
 mod load;
 
-/// Names the child's store.
+/// Environment variable that names the child's store.
 const STORE: &str = "CALLBOARD_STORE_CHILD";
-/// Chooses the moments of the kills; printed where a test fails.
+/// Environment variable with the seed for the moments of the kills; printed on failure.
 const SEED: &str = "CALLBOARD_SEED";
 const ACKS_BEFORE_KILL: usize = 20;
 const KILL_WITHIN: Duration = Duration::from_millis(300);
 const ROUNDS: u32 = 50;
-/// All rounds have to be over by then, on a machine that does other things too.
+/// Time limit for all rounds, also on a busy machine.
 const ROUNDS_TIME_MAX: Duration = Duration::from_secs(180);
 const POSTGRES_ROUNDS: u32 = 10;
-/// Everything is read again, from the beginning, so often.
+/// Number of rounds between two complete checks of the store.
 const WHOLE_LOOK_EVERY: u32 = 10;
 const SOAK_ROUNDS: u32 = 2_000;
 const SOAK_TIME_MAX: Duration = Duration::from_secs(20 * 60);
 
-/// The process that is killed.
+/// Child process that is killed.
 #[tokio::test]
 #[ignore = "a child of the crash tests"]
 async fn child() {
-    // Whoever runs all ignored tests runs this one too.
+    // A run of all ignored tests runs this one too.
     if std::env::var(STORE).is_ok() {
         load::run(of_parent(STORE)).await;
     }
 }
 
-/// Goal: kill -9 loses nothing that was acknowledged, and nothing happens twice, while clients try again with their keys.
-/// Method: 50 times a process under load is killed at a moment that chance chooses; its store is looked through after each.
+/// Goal: SIGKILL loses no acknowledged write, and nothing happens twice although clients retry with
+/// their keys. Method: kill a process under load 50 times at random moments; check its store after
+/// each.
 #[tokio::test]
 async fn kill_9_loses_nothing() {
     let began = Instant::now();
@@ -51,7 +52,8 @@ async fn kill_9_loses_nothing() {
     );
 }
 
-/// Goal: the same on a server that goes on, and notices the dead client later. Method: the same, 10 times.
+/// Goal: the same on a database server that keeps running and notices the dead client later.
+/// Method: the same, 10 times.
 #[tokio::test]
 async fn kill_9_loses_nothing_on_postgres() {
     if let Some(opened) = in_database(|options| options).await {
@@ -59,14 +61,15 @@ async fn kill_9_loses_nothing_on_postgres() {
     }
 }
 
-/// Goal: the same for long. Method: 2,000 rounds or 20 minutes.
+/// Goal: the same over a long time. Method: 2,000 rounds or 20 minutes.
 #[tokio::test]
 #[ignore = "long"]
 async fn soak_crash() {
     rounds(in_file(|options| options).await, SOAK_ROUNDS, SOAK_TIME_MAX).await;
 }
 
-/// Kills, looks, and at the end lets a process go on in peace: then everything that was ever tried is there, once.
+/// Kills and checks in rounds. At the end lets a process finish: then everything that was ever
+/// tried exists exactly once.
 async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
     let seed = std::env::var(SEED)
         .ok()
@@ -102,7 +105,7 @@ async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
         );
         killer.map(thread::JoinHandle::join).unwrap().unwrap();
         child.kill();
-        // Opening is a look too: the lock is free, the file whole.
+        // Opening is a check too: the lock must be free and the file intact.
         opened.restart().await;
         ledger.look(&opened).await;
         if round % WHOLE_LOOK_EVERY == 0 || round == rounds {
@@ -143,7 +146,7 @@ async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
     opened.end().await;
 }
 
-/// A child that tries again what was not acknowledged.
+/// Starts a child that first retries unacknowledged work.
 fn start(opened: &Opened, ledger: &Ledger, order: &str) -> Child {
     let mut child = Child::start("crash::child", &[(STORE, opened.child_store())]);
     for tried in ledger.pending() {
@@ -153,7 +156,7 @@ fn start(opened: &Opened, ledger: &Ledger, order: &str) -> Child {
     child
 }
 
-/// SIGKILL from beside: what the child prints is read until then.
+/// Kills a process from another thread; the parent reads its output meanwhile.
 #[expect(
     clippy::disallowed_methods,
     reason = "the kill comes at a time that nothing tells: no agent is on this thread"

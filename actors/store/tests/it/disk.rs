@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use callboard_runtime::{JournalError, Record};
+use callboard_runtime::{JournalError, JournalRecord};
 use callboard_store::{Retention, SqlStore};
 use futures::future::join_all;
 use serde_json::json;
@@ -15,20 +15,21 @@ use tokio::time::timeout;
 
 use crate::kit::{Child, arguments, in_database, in_file, of_parent};
 
-/// Bytes of each record's body: a few hundred fill any of these disks.
+/// Bytes of each record's body: a few hundred records fill the test disks.
 const BODY_BYTES: usize = 16 * 1024;
-/// Records that are tried.
+/// Number of records that are tried.
 const RECORDS: u64 = 400;
 
-fn record(n: u64) -> Record {
-    Record {
+fn record(n: u64) -> JournalRecord {
+    JournalRecord {
         stream: "s".to_owned(),
         key: Some(format!("key {n}")),
         body: json!("x".repeat(BODY_BYTES)),
     }
 }
 
-/// What a child said: all that was acknowledged, with its number, and what the last run of writes was refused with.
+/// Reports of a child: acknowledged records with their numbers, and the error of the last rejected
+/// write.
 #[derive(Default)]
 struct Told {
     acks: BTreeMap<u64, u64>,
@@ -36,7 +37,7 @@ struct Told {
 }
 
 impl Told {
-    /// Has the child write records and listens.
+    /// Makes the child write records, and reads its reports.
     fn write(&mut self, child: &mut Child, from: u64, to: u64) {
         self.errors.clear();
         child.say(&format!("write {from} {to}"));
@@ -61,8 +62,8 @@ impl Told {
         }
     }
 
-    /// What is kept holds all that was acknowledged, nothing that was surely refused, each key once, and numbers without a
-    /// gap.
+    /// Checks the store: every acknowledged record, no rejected one, each key once, numbers without
+    /// gaps.
     fn check(&self, child: &mut Child) {
         child.say("check");
         let mut kept = BTreeMap::new();
@@ -94,7 +95,7 @@ impl Told {
     }
 }
 
-/// Until the disk is full, then for as long as it is; then there is room and all keys go through.
+/// Writes until the disk is full and beyond; then frees space, and all keys must succeed.
 fn full_and_free_again(child: &mut Child, make_room: impl FnOnce(&mut Child)) {
     assert_eq!(child.line(), "open");
     let mut told = Told::default();
@@ -115,8 +116,9 @@ fn full_and_free_again(child: &mut Child, make_room: impl FnOnce(&mut Child)) {
     told.check(child);
 }
 
-/// Goal: a full disk acknowledges nothing that isn't kept, damages nothing, and the same keys go through when there is
-/// room. Method: a process that may write 2 MiB to a file, until another one lifts that.
+/// Goal: on a full disk nothing unwritten is acknowledged and nothing is damaged; the same keys
+/// succeed after space is freed. Method: a process with a file size limit of 2 MiB, which another
+/// one lifts.
 #[test]
 fn a_file_that_may_not_grow() {
     let folder = TempDir::new().unwrap();
@@ -136,8 +138,8 @@ fn a_file_that_may_not_grow() {
     });
 }
 
-/// Goal: the same where the disk itself is full. Method: a small file system in memory, with a file in it that goes; skipped
-/// where the kernel lets nobody mount one.
+/// Goal: the same on a full file system. Method: a small file system in memory with a file that is
+/// deleted later; skipped without the right to mount.
 #[test]
 fn a_disk_without_room() {
     let folder = TempDir::new().unwrap();
@@ -170,7 +172,7 @@ fn a_disk_without_room() {
     });
     let url = format!("sqlite:{}", folder.path().join("store.sqlite").display());
     let mut child = Child::of(command, &[("CALLBOARD_TEST_STORE", url)]);
-    // The file system is as large as all records need, but for this.
+    // The file system fits all records, except for this file.
     let filler = folder.path().join("filler");
     full_and_free_again(&mut child, |child| {
         child.say(&format!("grow {}", folder.path().display()));
@@ -178,7 +180,8 @@ fn a_disk_without_room() {
     });
 }
 
-/// Goal: at its limit a store says so, reads go on, and what retention removes makes room. Method: 128 pages.
+/// Goal: at its size limit a store rejects writes, still serves reads, and cleanup frees space.
+/// Method: 128 pages.
 #[tokio::test]
 async fn a_store_at_its_limit() {
     const LIMIT: u64 = 128 * 4096;
@@ -203,7 +206,7 @@ async fn a_store_at_its_limit() {
         Err(JournalError::SizeLimit { bytes_max: LIMIT })
     );
     assert_eq!(journal.read("s", 0, 1000).await.unwrap().len() as u64, kept);
-    assert!(opened.sql.measures().last_error.is_some());
+    assert!(opened.sql.metrics().last_error.is_some());
     assert!(fs::metadata(opened.file()).unwrap().len() <= LIMIT);
 
     let cleaned = async { while opened.sql.clean().await.unwrap().records > 0 {} };
@@ -218,7 +221,7 @@ async fn a_store_at_its_limit() {
     for n in 0..4 {
         assert_eq!(journal.append(record(kept + n)).await, Ok(kept + n + 1));
     }
-    assert_eq!(opened.sql.measures().last_error, None);
+    assert_eq!(opened.sql.metrics().last_error, None);
     assert_eq!(
         opened
             .number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'")
@@ -228,7 +231,8 @@ async fn a_store_at_its_limit() {
     opened.end().await;
 }
 
-/// Goal: the same in a database, whose size is looked at now and then. Method: a limit below an empty one's size.
+/// Goal: the same on Postgres, whose size is checked periodically. Method: a limit below an empty
+/// database's size.
 #[tokio::test]
 async fn a_database_at_its_limit() {
     let retention = Retention {
@@ -313,7 +317,7 @@ async fn check(store: &SqlStore, file: &Path) {
     println!("integrity {}", verdict.replace(' ', "_"));
 }
 
-/// Makes the file system larger that this process alone sees.
+/// Enlarges the file system, which only this process sees.
 fn grow(folder: &str) {
     let grown = Command::new("mount")
         .args(["-o", "remount,size=64m", folder])

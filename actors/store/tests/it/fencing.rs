@@ -26,23 +26,23 @@ fn done() -> Vec<TaskStep> {
     )]
 }
 
-fn of(store: &SqlStore) -> Arc<dyn Tasks> {
-    store.tasks(Arc::new(MemoryAudit::default()))
+fn of(store: &SqlStore) -> Arc<dyn TaskStore> {
+    store.tasks(Arc::new(MemoryAuditStore::default()))
 }
 
-async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> Lease {
-    match tasks.begin(new).await.unwrap() {
-        Begun::New(_, lease) => lease,
-        Begun::Again(task) => panic!("{} was there", task.id),
+async fn begun(tasks: &Arc<dyn TaskStore>, new: NewTask) -> Lease {
+    match tasks.create(new).await.unwrap() {
+        CreateOutcome::Created(_, lease) => lease,
+        CreateOutcome::Existing(task) => panic!("{} was there", task.id),
     }
 }
 
-async fn claim(tasks: &Arc<dyn Tasks>) -> Vec<Claimed> {
-    let by = tasks.worker().to_owned();
+async fn claim(tasks: &Arc<dyn TaskStore>) -> Vec<ClaimedTask> {
+    let by = tasks.worker_id().to_owned();
     tasks
-        .claim(Claim {
+        .claim(ClaimRequest {
             scope: "agent".into(),
-            by,
+            worker: by,
             tasks_max: 9,
             lease: TASK_LEASE,
         })
@@ -50,8 +50,8 @@ async fn claim(tasks: &Arc<dyn Tasks>) -> Vec<Claimed> {
         .unwrap()
 }
 
-/// Goal: what a process left is resumed or failed by its policy, never forgotten, and what it still says is refused. Method:
-/// one task of each policy and one that nobody had begun, then the next process.
+/// Goal: tasks of an ended process are resumed or failed by their policy, and its late writes are
+/// rejected. Method: one task of each policy and one that hadn't started, then the next process.
 #[tokio::test]
 async fn a_new_process_takes_over() {
     stores(async |opened| {
@@ -62,19 +62,23 @@ async fn a_new_process_takes_over() {
             question: Arc::new(callboard_message::Question::roots()),
         };
         before
-            .step(&old.task, By::Worker(&old), vec![TaskStep::Asked(question)])
+            .apply(
+                &old.task,
+                TaskActor::Worker(&old),
+                vec![TaskStep::Asked(question)],
+            )
             .await
             .unwrap();
         let fails = begun(&before, new("fails", OnRestart::Fail)).await;
         before
-            .begin_all(vec![new("fresh", OnRestart::Fail)])
+            .create_all(vec![new("fresh", OnRestart::Fail)])
             .await
             .unwrap();
-        assert_eq!(before.worker(), "node#1");
+        assert_eq!(before.worker_id(), "node#1");
 
         opened.restart().await;
         let tasks = of(&opened.sql);
-        assert_eq!(tasks.worker(), "node#2");
+        assert_eq!(tasks.worker_id(), "node#2");
         let claimed = claim(&tasks).await;
         let ids: Vec<_> = claimed
             .iter()
@@ -87,29 +91,32 @@ async fn a_new_process_takes_over() {
                 ("fresh", TaskState::Submitted)
             ]
         );
-        assert!(claimed[0].0.open.is_empty(), "the question is given up");
+        assert!(
+            claimed[0].0.open_questions.is_empty(),
+            "the question is given up"
+        );
         let failed = tasks.get(&fails.task).await.unwrap().unwrap();
         assert_eq!(failed.state, TaskState::Failed);
         assert!(
-            failed.said.as_ref().unwrap().contains("unknown"),
+            failed.status_message.as_ref().unwrap().contains("unknown"),
             "{:?}",
-            failed.said
+            failed.status_message
         );
 
         assert_eq!(
             tasks
-                .step(&old.task, By::Worker(&old), done())
+                .apply(&old.task, TaskActor::Worker(&old), done())
                 .await
                 .unwrap_err(),
             TaskError::LostLease
         );
-        tasks.release(&old, Released::Waits).await.unwrap();
-        assert_eq!(tasks.renew(&old.by, TASK_LEASE).await.unwrap(), 0);
-        assert_eq!(tasks.renew(tasks.worker(), TASK_LEASE).await.unwrap(), 2);
+        tasks.release(&old, ReleaseReason::Waiting).await.unwrap();
+        assert_eq!(tasks.renew(&old.worker, TASK_LEASE).await.unwrap(), 0);
+        assert_eq!(tasks.renew(tasks.worker_id(), TASK_LEASE).await.unwrap(), 2);
         let lease = &claimed[0].1;
         assert!(lease.epoch > old.epoch);
         tasks
-            .step(&lease.task, By::Worker(lease), done())
+            .apply(&lease.task, TaskActor::Worker(lease), done())
             .await
             .unwrap();
         let events = tasks.events(&lease.task, 0, 99).await.unwrap();
@@ -125,18 +132,19 @@ async fn a_new_process_takes_over() {
     .await;
 }
 
-/// Goal: a lease that is not renewed runs out, and its worker can do nothing more. Method: leases of no length.
+/// Goal: a lease that isn't renewed expires, and its worker can do nothing more. Method: leases of
+/// zero length.
 #[tokio::test]
 async fn a_lease_runs_out() {
     stores(async |opened| {
         let tasks = of(&opened.sql);
         tasks
-            .begin_all(vec![new("a", OnRestart::Resume)])
+            .create_all(vec![new("a", OnRestart::Resume)])
             .await
             .unwrap();
-        let take = |lease| Claim {
+        let take = |lease| ClaimRequest {
             scope: "agent".into(),
-            by: tasks.worker().to_owned(),
+            worker: tasks.worker_id().to_owned(),
             tasks_max: 1,
             lease,
         };
@@ -144,34 +152,43 @@ async fn a_lease_runs_out() {
         let second = tasks.claim(take(TASK_LEASE)).await.unwrap().remove(0).1;
         assert_eq!(second.epoch, first.epoch + 1);
         let refused = tasks
-            .step(&first.task, By::Worker(&first), vec![TaskStep::Start])
+            .apply(
+                &first.task,
+                TaskActor::Worker(&first),
+                vec![TaskStep::Start],
+            )
             .await
             .unwrap_err();
         assert_eq!(refused, TaskError::LostLease);
         tasks
-            .step(&second.task, By::Worker(&second), vec![TaskStep::Start])
+            .apply(
+                &second.task,
+                TaskActor::Worker(&second),
+                vec![TaskStep::Start],
+            )
             .await
             .unwrap();
     })
     .await;
 }
 
-/// Goal: nothing past the runtime's state machine gets in either: the database itself refuses. Method: raw statements.
+/// Goal: the database itself rejects rows that the state machine doesn't allow. Method: raw
+/// statements.
 #[tokio::test]
 async fn the_database_refuses_what_is_illegal() {
     stores(async |opened| {
         let tasks = of(&opened.sql);
         let lease = begun(&tasks, new("a", OnRestart::Fail)).await;
         let part = NewTask { parent: Some(lease.task.clone()), ..new("b", OnRestart::Fail) };
-        tasks.begin_all(vec![part]).await.unwrap();
+        tasks.create_all(vec![part]).await.unwrap();
         let raw = async |sql: &str| refused(opened, sql).await;
         assert!(raw("UPDATE task SET state = 'completed' WHERE id = 'a'").await, "its part runs");
         assert_eq!(
-            tasks.step(&lease.task, By::Worker(&lease), done()).await.unwrap_err(),
+            tasks.apply(&lease.task, TaskActor::Worker(&lease), done()).await.unwrap_err(),
             TaskError::ChildrenRunning(1)
         );
-        tasks.want_cancel(&TaskId::new("b").unwrap(), By::Operator).await.unwrap();
-        tasks.step(&lease.task, By::Worker(&lease), done()).await.unwrap();
+        tasks.request_cancel(&TaskId::new("b").unwrap(), TaskActor::Operator).await.unwrap();
+        tasks.apply(&lease.task, TaskActor::Worker(&lease), done()).await.unwrap();
         for illegal in [
             "UPDATE task SET state = 'working' WHERE id = 'a'",
             "UPDATE task SET state = 'failed' WHERE id = 'a'",
@@ -195,18 +212,19 @@ async fn refused(opened: &Opened, sql: &str) -> bool {
         .is_err()
 }
 
-/// Goal: beside a running node somebody may look and cancel: what runs is told, what doesn't ends. Method: a visitor.
+/// Goal: a read-only store beside a running node can cancel: running tasks get a request, others
+/// end. Method: open one.
 #[tokio::test]
 async fn a_visitor_cancels() {
     stores(async |opened| {
         let tasks = of(&opened.sql);
         let lease = begun(&tasks, new("runs", OnRestart::Fail)).await;
         tasks
-            .begin_all(vec![new("waits", OnRestart::Fail)])
+            .create_all(vec![new("waits", OnRestart::Fail)])
             .await
             .unwrap();
-        let visitor = SqlStore::visit(&opened.options()).await.unwrap();
-        let seen = visitor.tasks(Arc::new(MemoryAudit::default()));
+        let visitor = SqlStore::open_read_only(&opened.options()).await.unwrap();
+        let seen = visitor.tasks(Arc::new(MemoryAuditStore::default()));
         assert_eq!(
             seen.list(TaskFilter::default(), 0, 9)
                 .await
@@ -216,35 +234,39 @@ async fn a_visitor_cancels() {
             2
         );
         let ended = seen
-            .want_cancel(&TaskId::new("waits").unwrap(), By::Operator)
+            .request_cancel(&TaskId::new("waits").unwrap(), TaskActor::Operator)
             .await
             .unwrap();
         assert_eq!(ended.state, TaskState::Canceled);
         assert!(
-            seen.want_cancel(&lease.task, By::Operator)
+            seen.request_cancel(&lease.task, TaskActor::Operator)
                 .await
                 .unwrap()
-                .cancel_wanted
+                .cancel_requested
         );
         visitor.close().await;
         assert_eq!(
-            tasks.cancels(tasks.worker()).await.unwrap(),
+            tasks.cancel_requests(tasks.worker_id()).await.unwrap(),
             std::slice::from_ref(&lease.task)
         );
         let told = tasks
-            .step(&lease.task, By::Worker(&lease), vec![TaskStep::cancelled()])
+            .apply(
+                &lease.task,
+                TaskActor::Worker(&lease),
+                vec![TaskStep::cancelled()],
+            )
             .await
             .unwrap();
         assert_eq!(
-            (told.state, told.cancel_wanted),
+            (told.state, told.cancel_requested),
             (TaskState::Canceled, false)
         );
     })
     .await;
 }
 
-/// Goal: on one database two nodes never work on the same task, begin one key once, and one name is one process. Method: two
-/// writers that claim and begin at the same time; a third with a name that is taken.
+/// Goal: two nodes on one database never run the same task, create one key once, and can't share a
+/// writer name. Method: two writers that claim and create concurrently; a third with a name in use.
 #[tokio::test]
 async fn two_nodes() {
     let Some(opened) = in_database(|options| options).await else {
@@ -263,7 +285,7 @@ async fn two_nodes() {
         let many = (0..20)
             .map(|n| new(&format!("{round} {n}"), OnRestart::Resume))
             .collect();
-        ours.begin_all(many).await.unwrap();
+        ours.create_all(many).await.unwrap();
         let (a, b, c, d) = tokio::join!(claim(&ours), claim(&theirs), claim(&ours), claim(&theirs));
         let mut ids: Vec<_> = [a, b, c, d]
             .concat()
@@ -290,9 +312,9 @@ async fn two_nodes() {
             ..new(id, OnRestart::Fail)
         };
         let (a, b) = (format!("a{round}"), format!("b{round}"));
-        let (a, b) = tokio::join!(ours.begin(keyed(&a)), theirs.begin(keyed(&b)));
-        let id = |begun: Begun| match begun {
-            Begun::New(task, _) | Begun::Again(task) => task.id.clone(),
+        let (a, b) = tokio::join!(ours.create(keyed(&a)), theirs.create(keyed(&b)));
+        let id = |begun: CreateOutcome| match begun {
+            CreateOutcome::Created(task, _) | CreateOutcome::Existing(task) => task.id.clone(),
         };
         assert_eq!(id(a.unwrap()), id(b.unwrap()));
     }

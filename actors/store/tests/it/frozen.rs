@@ -20,7 +20,7 @@ const POSTGRES_SCHEMA: &str = "\
     UNION ALL SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace \
     ORDER BY 1";
 
-/// Columns and members whose values differ from run to run.
+/// Columns and members whose values differ between runs.
 const CHANGING: &[&str] = &[
     "at_ms",
     "created_ms",
@@ -35,10 +35,10 @@ const CHANGING: &[&str] = &[
     "updated_ms",
 ];
 
-/// Beginnings of texts whose rest differs from run to run: what is marked with a store's own key.
+/// Prefixes of texts whose rest differs between runs: digests with a store's own key.
 const CHANGING_TEXT: &[&str] = &["hmac-sha256:"];
 
-/// Every row of a table as JSON, with a sign in the place of what changes from run to run.
+/// Returns every row of a table as JSON, with a placeholder for values that differ between runs.
 async fn rows(opened: &Opened, table: &str) -> String {
     let columns = opened
         .texts(&format!(
@@ -63,11 +63,11 @@ async fn rows(opened: &Opened, table: &str) -> String {
     rows.concat()
 }
 
-/// JSON within text is shown as JSON.
+/// Replaces JSON within strings by its parsed value.
 fn shown(value: Value) -> Value {
     match value {
         Value::Object(members) => {
-            // The audit's key, as its first entry names it.
+            // Id of the audit key, as in its first entry.
             let is_start = members.contains_key("unsigned");
             let changes = |name: &str| CHANGING.contains(&name) || is_start && name == "key";
             let member = |(name, value): (String, Value)| match changes(&name) && !value.is_null() {
@@ -88,8 +88,8 @@ fn shown(value: Value) -> Value {
     }
 }
 
-/// Goal: what others query stays: tables, columns, indexes and triggers have their names. Method: the schema of a new store
-/// as the database tells it.
+/// Goal: names of tables, columns, indexes and triggers, which others query, don't change. Method:
+/// a snapshot of a new store's schema.
 #[tokio::test]
 async fn schemas() {
     let opened = in_file(|options| options).await;
@@ -108,8 +108,8 @@ async fn schemas() {
     opened.end().await;
 }
 
-/// Goal: what is written stays readable for every version: columns, names of members and of variants. Method: the rows of a
-/// store with one of everything.
+/// Goal: stored rows stay readable for every version: columns, names of members and of variants.
+/// Method: a snapshot of the rows of a store with one of everything.
 #[tokio::test]
 async fn stored_rows() {
     let opened = in_file(|options| options).await;

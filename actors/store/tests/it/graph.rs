@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Failure, Named, Principal, TaskState};
-use callboard_runtime::testkit::real;
+use callboard_message::{Failure, Principal, RawMessage, TaskState};
+use callboard_runtime::testkit::run_with_real_time;
 use callboard_runtime::*;
 use callboard_store::{AuditFilter, SqlStore};
 use futures::StreamExt;
@@ -14,11 +14,11 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::kit::{Child, Opened, of_parent, stores};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Parts of the graph.
+/// Number of tasks in the graph.
 const PARTS: usize = 30;
-/// Times that the process is killed.
+/// Number of kills of the process.
 const KILLS: usize = 15;
-/// Runners in the process.
+/// Number of concurrent runners in the process.
 const RUNNERS: usize = 4;
 const STORE: &str = "CALLBOARD_STORE_CHILD";
 const WHOLE: &str = "whole";
@@ -37,7 +37,8 @@ fn new(name: &str, fails: bool) -> NewTask {
     }
 }
 
-/// A graph of parts that need some of those before them; where one fails, `fails` says which.
+/// Returns a graph of tasks that need some of those before them; `fails` is the index of a task
+/// that fails.
 fn graph(random: &mut StdRng, fails: Option<usize>) -> Vec<NewTask> {
     let part = |n: usize| format!("part {n}");
     let mut graph = vec![new(WHOLE, false)];
@@ -55,27 +56,27 @@ fn graph(random: &mut StdRng, fails: Option<usize>) -> Vec<NewTask> {
     graph
 }
 
-/// What may happen a second time without harm: a record under the task's id. It tells its parent when, so that it is killed
-/// before and after it.
+/// Handler that may run twice without harm: it writes a record under the task's id. It announces
+/// the moments before and after, so that it can be killed at both.
 struct Worker;
 
 impl Agent for Worker {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(64);
+        on.fallback(64);
     }
 }
 
-impl ConcurrentHandler<Named> for Worker {
+impl ConcurrentHandler<RawMessage> for Worker {
     fn handle(
         &mut self,
-        named: Named,
-        cx: Cx,
+        named: RawMessage,
+        cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         async move {
             let asked: serde_json::Value = serde_json::from_str(named.payload.get()).unwrap();
             let task = asked["task"].as_str().unwrap().to_owned();
             println!("does {task}");
-            let effect = Record {
+            let effect = JournalRecord {
                 stream: "effects".into(),
                 key: Some(task.clone()),
                 body: json!(task),
@@ -95,24 +96,24 @@ impl ConcurrentHandler<Named> for Worker {
     }
 }
 
-/// A process with runners, until the graph has ended.
+/// Child process with runners, until the graph has ended.
 #[test]
 #[ignore = "a child of the graph's tests"]
 fn child() {
-    real(async |system| {
+    run_with_real_time(async |system| {
         let store = SqlStore::open(&of_parent(STORE)).await.unwrap();
-        system.keep_in(store.store()).unwrap();
+        system.set_store(store.store()).unwrap();
         let worker = system.spawn(Worker);
         system.directory().register("worker", &worker).unwrap();
-        let options = || RunnerOptions {
+        let options = || TaskRunnerOptions {
             tasks_max: 2,
-            ..RunnerOptions::default()
+            ..TaskRunnerOptions::default()
         };
         let runners: Vec<_> = (0..RUNNERS)
             .map(|_| TaskRunner::start(system, options()))
             .collect();
         println!("open");
-        follow(system.store().tasks.clone(), id(WHOLE), 0)
+        follow_task(system.store().tasks.clone(), id(WHOLE), 0)
             .for_each(async |event| drop(event.unwrap()))
             .await;
         println!("end");
@@ -124,7 +125,7 @@ fn child() {
     });
 }
 
-/// Kills the process at random points of its work, then lets it end.
+/// Kills the process at random points, then lets it finish.
 fn killed(opened: &Opened, random: &mut StdRng) {
     for _ in 0..KILLS {
         let mut child = Child::start("graph::child", &[(STORE, opened.child_store())]);
@@ -145,7 +146,7 @@ fn killed(opened: &Opened, random: &mut StdRng) {
     }
 }
 
-/// How each part ends: those that need one that fails are cancelled, and so on.
+/// Returns the expected end of each task: those that need a failed one are cancelled, and so on.
 fn expected(graph: &[NewTask], fails: Option<usize>) -> BTreeMap<TaskId, TaskState> {
     let mut states = BTreeMap::from([(id(WHOLE), TaskState::Completed)]);
     for (n, part) in graph[1..].iter().enumerate() {
@@ -176,7 +177,7 @@ async fn ends_once(fails: Option<usize>) {
             .sql
             .store()
             .tasks
-            .begin_all(graph.clone())
+            .create_all(graph.clone())
             .await
             .unwrap();
         opened.sql.close().await;
@@ -205,7 +206,7 @@ async fn ends_once(fails: Option<usize>) {
         for new in &graph {
             let task = store.tasks.get(&new.id).await.unwrap().unwrap();
             assert_eq!(task.state, expected[&new.id], "{}", new.id);
-            let events: Vec<_> = follow(store.tasks.clone(), new.id.clone(), 0)
+            let events: Vec<_> = follow_task(store.tasks.clone(), new.id.clone(), 0)
                 .map(Result::unwrap)
                 .collect()
                 .await;
@@ -244,14 +245,16 @@ async fn ends_once(fails: Option<usize>) {
     .await;
 }
 
-/// Goal: a graph of tasks is worked off once, whatever happens to who works: each part ends exactly once, after what it needs,
-/// with one effect, and the whole after all. Method: a random graph of 30, a process with 4 runners that is killed 15 times.
+/// Goal: a task graph is completed across kills: each task ends exactly once, after those it needs,
+/// with one effect, and the parent last. Method: a random graph of 30, a process with 4 runners
+/// that is killed 15 times.
 #[tokio::test]
 async fn each_part_ends_once() {
     ends_once(None).await;
 }
 
-/// Goal: the same where a part fails: those that need it are cancelled, and no others. Method: an early part fails.
+/// Goal: after a failure, the tasks that need the failed one are cancelled, and no others. Method:
+/// an early task fails.
 #[tokio::test]
 async fn a_part_that_fails() {
     ends_once(Some(2)).await;

@@ -1,24 +1,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{Journal, JournalError, MemoryJournal, RECORDS_AT_ONCE_MAX, Record};
-use callboard_store::{PAGE_MAX, RECORD_BYTES_MAX_DEFAULT, WRITE_WAIT_MAX};
+use callboard_runtime::{JOURNAL_BATCH_MAX, Journal, JournalError, JournalRecord, MemoryJournal};
+use callboard_store::{PAGE_ROWS_MAX, RECORD_BYTES_MAX_DEFAULT, WRITE_WAIT_MAX};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::kit::{Opened, anywhere, in_database, in_file, stores, stores_with};
 
-fn record(stream: &str, key: Option<&str>, body: Value) -> Record {
-    Record {
+fn record(stream: &str, key: Option<&str>, body: Value) -> JournalRecord {
+    JournalRecord {
         stream: stream.to_owned(),
         key: key.map(str::to_owned),
         body,
     }
 }
 
-/// Goal: numbers are per stream, from 1, without gaps, also where many write at once, and a restart goes on with the next.
-/// Method: 64 writers on 3 streams, then a restart and one more.
+/// Goal: numbers count from 1 in each stream without gaps, also with concurrent writers and after a
+/// restart. Method: 64 writers on 3 streams, then a restart and one more.
 #[tokio::test]
 async fn numbers_have_no_gaps() {
     stores(async |opened| {
@@ -51,8 +51,8 @@ async fn numbers_have_no_gaps() {
     .await;
 }
 
-/// Goal: streams have numbers of their own, and a key in one is no key in another, in memory and in a store. Method: records of
-/// two streams at once, again, and with one of a third that can't be kept.
+/// Goal: streams have separate numbers and keys, in memory and in a store. Method: records of two
+/// streams at once, again, and with one of a third stream that is rejected.
 #[tokio::test]
 async fn streams_are_apart() {
     let memory: Arc<dyn Journal> = Arc::new(MemoryJournal::default());
@@ -77,7 +77,7 @@ async fn streams_are_apart() {
         );
         assert!(
             journal
-                .append_all(vec![record("a", "x"); RECORDS_AT_ONCE_MAX + 1])
+                .append_all(vec![record("a", "x"); JOURNAL_BATCH_MAX + 1])
                 .await
                 .is_err()
         );
@@ -90,8 +90,8 @@ async fn streams_are_apart() {
     .await;
 }
 
-/// Goal: the same key in a stream is the same record, at once, later and after a restart. Method: race twins; ask again
-/// with another body.
+/// Goal: a key names one record of a stream, also for concurrent appends and after a restart.
+/// Method: race twins; append again with another body.
 #[tokio::test]
 async fn a_key_is_kept_once() {
     stores(async |opened| {
@@ -132,7 +132,8 @@ async fn a_key_is_kept_once() {
     .await;
 }
 
-/// Goal: what is given together is kept together. Method: a batch whose last record is too large; then a good one.
+/// Goal: a batch is appended as a whole or not at all. Method: a batch whose last record is too
+/// large; then a good one.
 #[tokio::test]
 async fn all_or_none() {
     stores(async |opened| {
@@ -164,8 +165,8 @@ async fn all_or_none() {
     .await;
 }
 
-/// Goal: each limit holds at one more. Method: the largest record, the longest batch, the longest page, and one more of
-/// each; a NUL.
+/// Goal: each limit rejects one more. Method: the largest record, the longest batch, the longest
+/// page, and one more of each; a NUL.
 #[tokio::test]
 async fn limits() {
     stores(async |opened| {
@@ -184,19 +185,19 @@ async fn limits() {
                 .map(|at| record("m", None, json!(at)))
                 .collect::<Vec<_>>()
         };
-        assert!(journal.append_all(many(RECORDS_AT_ONCE_MAX)).await.is_ok());
-        let refused = journal.append_all(many(RECORDS_AT_ONCE_MAX + 1)).await;
+        assert!(journal.append_all(many(JOURNAL_BATCH_MAX)).await.is_ok());
+        let refused = journal.append_all(many(JOURNAL_BATCH_MAX + 1)).await;
         assert!(
             matches!(refused, Err(JournalError::Invalid(_))),
             "{refused:?}"
         );
 
-        for _ in 0..PAGE_MAX / RECORDS_AT_ONCE_MAX + 1 {
-            journal.append_all(many(RECORDS_AT_ONCE_MAX)).await.unwrap();
+        for _ in 0..PAGE_ROWS_MAX / JOURNAL_BATCH_MAX + 1 {
+            journal.append_all(many(JOURNAL_BATCH_MAX)).await.unwrap();
         }
         assert_eq!(
-            journal.read("m", 0, PAGE_MAX + 1).await.unwrap().len(),
-            PAGE_MAX
+            journal.read("m", 0, PAGE_ROWS_MAX + 1).await.unwrap().len(),
+            PAGE_ROWS_MAX
         );
 
         for bad in [
@@ -225,8 +226,8 @@ async fn limits() {
     .await;
 }
 
-/// Goal: a flood is told so, and what had a place is kept. Method: a queue of two, a writer that is held up by a
-/// transaction of somebody else, and three writes.
+/// Goal: a full queue rejects writes, and queued ones are committed. Method: a queue of two, a
+/// writer blocked by another connection's transaction, and three writes.
 #[tokio::test]
 async fn a_full_queue_is_overloaded() {
     let opened = in_file(|options| options.queue(2, 1 << 20)).await;
@@ -260,7 +261,7 @@ async fn a_full_queue_is_overloaded() {
     opened.end().await;
 }
 
-/// Somebody else's transaction.
+/// Opens a write transaction on a connection of its own.
 async fn held(file: &std::path::Path) -> sqlx::SqliteConnection {
     use sqlx::{ConnectOptions, Executor};
     let mut db = sqlx::sqlite::SqliteConnectOptions::new()
@@ -272,7 +273,8 @@ async fn held(file: &std::path::Path) -> sqlx::SqliteConnection {
     db
 }
 
-/// Goal: a write larger than the whole queue goes through alone instead of waiting for ever. Method: a queue of 1 KiB.
+/// Goal: a write larger than the whole queue is committed alone instead of waiting forever. Method:
+/// a queue of 1 KiB.
 #[tokio::test]
 async fn a_write_larger_than_the_queue_passes() {
     stores_with(
@@ -292,8 +294,9 @@ async fn a_write_larger_than_the_queue_passes() {
     .await;
 }
 
-/// Goal: a lost connection is made anew and the epoch goes on; what was under way may be kept, and its key tells. Method:
-/// end the writer's connections on the server, again and again while records are written.
+/// Goal: a lost connection is reopened with the same epoch; a retry by key tells whether an
+/// interrupted write was committed. Method: terminate the writer's connections on the server
+/// repeatedly during writes.
 #[tokio::test]
 async fn a_lost_connection_is_made_anew() {
     let Some(opened) = in_database(|options| options).await else {
@@ -331,7 +334,8 @@ async fn a_lost_connection_is_made_anew() {
     opened.end().await;
 }
 
-/// Goal: whose name was taken over writes nothing any more, and says why. Method: raise the epoch behind its back.
+/// Goal: a writer whose name was taken over rejects all writes as fenced. Method: raise the epoch
+/// in the database.
 #[tokio::test]
 async fn a_writer_that_was_replaced_is_fenced() {
     let Some(opened) = in_database(|options| options.writer("me")).await else {

@@ -4,30 +4,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::DataClass;
 use callboard_message::mail::{
-    EntryState, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX,
-    MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX,
+    DeliveryState, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX,
+    MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX, MailMessageKind,
 };
 use callboard_runtime::{
-    JournalError, Letter, LetterFilter, MARKS_AT_ONCE_MAX, Mail, Mark, MemoryAudit, MemoryMail,
-    NewLetter, SPREAD_MAX, StoredEvent,
+    FAN_OUT_BATCH_MAX, JournalError, MailMessage, MailMessageFilter, MailStore, MemoryAuditStore,
+    MemoryMailStore, NewMailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent,
 };
 use futures::future::join_all;
 use uuid::Uuid;
 
 use crate::kit::{Opened, anywhere, communications, stores};
 
-/// Mail in memory and in a store goes the same way.
+/// Mail behaves the same in memory and in a store.
 mod alike;
-/// Looking back: history, the log.
+/// Message history and the log.
 mod looking;
 
-pub fn letter(to: &[&str], body: &str) -> NewLetter {
+pub fn letter(to: &[&str], body: &str) -> NewMailMessage {
     let mut recipients: Vec<String> = to.iter().map(|to| (*to).to_owned()).collect();
     recipients.sort_unstable();
-    NewLetter {
+    NewMailMessage {
         id: Uuid::now_v7().to_string(),
         sender: "ann".into(),
-        kind: LetterKind::Direct,
+        kind: MailMessageKind::Direct,
         label: None,
         audience: "one".into(),
         recipients,
@@ -38,7 +38,7 @@ pub fn letter(to: &[&str], body: &str) -> NewLetter {
         key: None,
         class: DataClass::Personal,
         body: body.into(),
-        // To the millisecond, as it is kept.
+        // To the millisecond, as stored.
         expires: UNIX_EPOCH + Duration::from_millis(now_ms() + 3_600_000),
     }
 }
@@ -53,32 +53,33 @@ fn now_ms() -> u64 {
     .unwrap()
 }
 
-/// So many agents.
+/// Returns `n` agent names.
 fn crowd(n: usize) -> Vec<String> {
     (0..n).map(|n| format!("agent-{n:05}")).collect()
 }
 
-fn to_crowd(n: usize, body: &str) -> NewLetter {
-    NewLetter {
+fn to_crowd(n: usize, body: &str) -> NewMailMessage {
+    NewMailMessage {
         recipients: crowd(n),
-        kind: LetterKind::Broadcast,
+        kind: MailMessageKind::Broadcast,
         audience: "all".into(),
         ..letter(&[], body)
     }
 }
 
-fn of(opened: &Opened) -> Arc<dyn Mail> {
+fn of(opened: &Opened) -> Arc<dyn MailStore> {
     opened.sql.store().mail
 }
 
-/// Runs a body on mail in memory and on that of each store.
-async fn mails(body: impl AsyncFn(Arc<dyn Mail>)) {
-    let memory: Arc<dyn Mail> = Arc::new(MemoryMail::new(Arc::new(MemoryAudit::default())));
+/// Runs a test on mail in memory and on that of each store.
+async fn mails(body: impl AsyncFn(Arc<dyn MailStore>)) {
+    let memory: Arc<dyn MailStore> =
+        Arc::new(MemoryMailStore::new(Arc::new(MemoryAuditStore::default())));
     anywhere(memory, of, body).await;
 }
 
-async fn open(mail: &Arc<dyn Mail>, recipient: &str) -> Vec<(u64, EntryState)> {
-    let open = mail.open(recipient, None, false, 1_000).await.unwrap();
+async fn open(mail: &Arc<dyn MailStore>, recipient: &str) -> Vec<(u64, DeliveryState)> {
+    let open = mail.list_open(recipient, None, false, 1_000).await.unwrap();
     open.iter()
         .map(|(letter, copy)| (letter.number, copy.state))
         .collect()
@@ -88,13 +89,15 @@ fn pair(recipient: &str, letter: u64) -> (String, u64) {
     (recipient.to_owned(), letter)
 }
 
-/// Events as far as they are the same everywhere.
-async fn told(mail: &Arc<dyn Mail>, after: u64) -> Vec<(u64, String)> {
+/// Returns events without the parts that differ between stores.
+async fn told(mail: &Arc<dyn MailStore>, after: u64) -> Vec<(u64, String)> {
     let events = mail.events(after, 1_000).await.unwrap();
     let told = |event| match event {
-        StoredEvent::Posted(letter) => format!("posted {} {}", letter.number, letter.preview(5)),
-        StoredEvent::Marked {
-            letter,
+        StoredMailEvent::Posted(letter) => {
+            format!("posted {} {}", letter.number, letter.preview(5))
+        }
+        StoredMailEvent::ReceiptsUpdated {
+            message_number: letter,
             sender,
             state,
             recipients,
@@ -107,8 +110,8 @@ async fn told(mail: &Arc<dyn Mail>, after: u64) -> Vec<(u64, String)> {
                 recipients.join("+")
             )
         }
-        StoredEvent::Joined(agent, way) => format!("joined {agent} {way}"),
-        StoredEvent::Left(agent, why) => format!("left {agent} {why}"),
+        StoredMailEvent::Joined(agent, way) => format!("joined {agent} {way}"),
+        StoredMailEvent::Left(agent, why) => format!("left {agent} {why}"),
     };
     events
         .into_iter()
@@ -116,12 +119,12 @@ async fn told(mail: &Arc<dyn Mail>, after: u64) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// Goal: a letter is kept once a key, numbered without gaps, whole, and its copies are there with it. Method: the same key
-/// twice, with another body; what is found by its id.
+/// Goal: a message is stored once for each key, numbered without gaps, complete with its copies.
+/// Method: the same key twice, with another body; look it up by its id.
 #[tokio::test]
 async fn once_a_key() {
     mails(async |mail| {
-        let new = NewLetter {
+        let new = NewMailMessage {
             key: Some("k".into()),
             label: Some("STUCK".into()),
             topic: Some("rota".into()),
@@ -132,32 +135,32 @@ async fn once_a_key() {
         };
         let first = mail.post(new.clone()).await.unwrap();
         assert_eq!(
-            (first.number, first.is_new, first.spread, &first.new),
+            (first.number, first.is_new, first.copies_made, &first.new),
             (1, true, 2, &new)
         );
-        let other = NewLetter {
+        let other = NewMailMessage {
             key: Some("k".into()),
             ..letter(&["bob"], "another")
         };
         let again = mail.post(other.clone()).await.unwrap();
         assert_eq!(
             *again,
-            Letter {
+            MailMessage {
                 is_new: false,
                 ..(*first).clone()
             }
         );
-        let of_eve = NewLetter {
+        let of_eve = NewMailMessage {
             sender: "eve".into(),
             ..other
         };
         assert_eq!(mail.post(of_eve).await.unwrap().number, 2);
         assert_eq!(mail.post(letter(&["bob"], "3")).await.unwrap().number, 3);
-        assert_eq!(mail.letter(&new.id).await.unwrap(), Some(again));
-        assert_eq!(mail.letter("nobody's").await.unwrap(), None);
-        assert_eq!(open(&mail, "eve").await, [(1, EntryState::Accepted)]);
+        assert_eq!(mail.message(&new.id).await.unwrap(), Some(again));
+        assert_eq!(mail.message("nobody's").await.unwrap(), None);
+        assert_eq!(open(&mail, "eve").await, [(1, DeliveryState::Accepted)]);
         assert_eq!(
-            mail.waiting().await.unwrap(),
+            mail.unread_counts().await.unwrap(),
             HashMap::from([pair("bob", 3), pair("eve", 1)])
         );
         assert_eq!(mail.last_event().await.unwrap(), 3);
@@ -165,27 +168,30 @@ async fn once_a_key() {
     .await;
 }
 
-/// Goal: urgent letters go before others, then the older; pages go on where they ended; what expired is nobody's. Method: a
-/// mixture, read whole and in pages of two.
+/// Goal: urgent messages come first, then the older; pages continue; expired messages are skipped.
+/// Method: a mixture, read whole and in pages of two.
 #[tokio::test]
 async fn order() {
     mails(async |mail| {
         for (n, urgent) in [false, true, false, true, false].into_iter().enumerate() {
-            mail.post(NewLetter {
+            mail.post(NewMailMessage {
                 urgent,
                 ..letter(&["bob"], &n.to_string())
             })
             .await
             .unwrap();
         }
-        mail.post(NewLetter {
+        mail.post(NewMailMessage {
             expires: UNIX_EPOCH,
             ..letter(&["bob"], "late")
         })
         .await
         .unwrap();
         let numbers = async |after, undelivered, most| -> Vec<u64> {
-            let open = mail.open("bob", after, undelivered, most).await.unwrap();
+            let open = mail
+                .list_open("bob", after, undelivered, most)
+                .await
+                .unwrap();
             open.iter().map(|(letter, _)| letter.number).collect()
         };
         assert_eq!(numbers(None, false, 9).await, [2, 4, 1, 3, 5]);
@@ -194,23 +200,28 @@ async fn order() {
         assert_eq!(numbers(Some((true, 4)), false, 9).await, [1, 3, 5]);
         assert_eq!(numbers(Some((false, 1)), false, 9).await, [3, 5]);
         assert_eq!(numbers(Some((false, 5)), false, 9).await, [0; 0]);
-        mail.mark(vec![pair("bob", 4), pair("bob", 3)], Mark::Delivered)
-            .await
-            .unwrap();
+        mail.update_receipts(
+            vec![pair("bob", 4), pair("bob", 3)],
+            ReceiptUpdate::Delivered,
+        )
+        .await
+        .unwrap();
         assert_eq!(numbers(None, true, 9).await, [2, 1, 5]);
         assert_eq!(numbers(None, false, 9).await, [2, 4, 1, 3, 5]);
-        mail.mark(vec![pair("bob", 2)], Mark::Read).await.unwrap();
+        mail.update_receipts(vec![pair("bob", 2)], ReceiptUpdate::Read)
+            .await
+            .unwrap();
         assert_eq!(numbers(None, false, 9).await, [4, 1, 3, 5]);
         assert_eq!(
-            mail.waiting().await.unwrap(),
+            mail.unread_counts().await.unwrap(),
             HashMap::from([pair("bob", 4)])
         );
     })
     .await;
 }
 
-/// Goal: a mark is never taken back, is answered where it moved something, and only recipients have one. Method: marks of
-/// letters to two, twice, in both orders.
+/// Goal: receipts never go back, are returned only when they change a copy, and exist only for
+/// recipients. Method: receipts for messages to two, twice, in both orders.
 #[tokio::test]
 async fn marks() {
     mails(async |mail| {
@@ -223,9 +234,9 @@ async fn marks() {
             .clone();
         mail.post(letter(&["bob"], "two")).await.unwrap();
         let moved = mail
-            .mark(
+            .update_receipts(
                 vec![pair("eve", 1), pair("bob", 1), pair("eve", 1)],
-                Mark::Delivered,
+                ReceiptUpdate::Delivered,
             )
             .await
             .unwrap();
@@ -240,22 +251,36 @@ async fn marks() {
             pair("bob", 9),
             pair("bob", u64::MAX),
         ];
-        assert_eq!(mail.mark(strangers, Mark::Delivered).await.unwrap(), []);
         assert_eq!(
-            mail.mark(vec![pair("bob", 2)], Mark::Read).await.unwrap(),
-            [pair("bob", 2)]
-        );
-        assert_eq!(
-            mail.mark(vec![pair("bob", 2)], Mark::Delivered)
+            mail.update_receipts(strangers, ReceiptUpdate::Delivered)
                 .await
                 .unwrap(),
             []
         );
         assert_eq!(
-            mail.mark(vec![pair("bob", 2)], Mark::Read).await.unwrap(),
+            mail.update_receipts(vec![pair("bob", 2)], ReceiptUpdate::Read)
+                .await
+                .unwrap(),
+            [pair("bob", 2)]
+        );
+        assert_eq!(
+            mail.update_receipts(vec![pair("bob", 2)], ReceiptUpdate::Delivered)
+                .await
+                .unwrap(),
             []
         );
-        assert_eq!(mail.mark(Vec::new(), Mark::Read).await.unwrap(), []);
+        assert_eq!(
+            mail.update_receipts(vec![pair("bob", 2)], ReceiptUpdate::Read)
+                .await
+                .unwrap(),
+            []
+        );
+        assert_eq!(
+            mail.update_receipts(Vec::new(), ReceiptUpdate::Read)
+                .await
+                .unwrap(),
+            []
+        );
         let of_two = mail.receipts(2, None, 9).await.unwrap();
         assert!(
             of_two[0].delivered.is_some() && of_two[0].read == of_two[0].delivered,
@@ -269,27 +294,27 @@ async fn marks() {
         assert_eq!(
             states,
             [
-                ("bob", EntryState::Delivered),
-                ("eve", EntryState::Delivered)
+                ("bob", DeliveryState::Delivered),
+                ("eve", DeliveryState::Delivered)
             ]
         );
         assert_eq!(mail.receipts(1, Some("bob"), 9).await.unwrap(), of_one[1..]);
         assert_eq!(
             (
-                mail.tried("eve", 1).await.unwrap(),
-                mail.tried("eve", 1).await.unwrap()
+                mail.count_attempt("eve", 1).await.unwrap(),
+                mail.count_attempt("eve", 1).await.unwrap()
             ),
             (1, 2)
         );
         assert_eq!(
             (
-                mail.tried("eve", 2).await.unwrap(),
+                mail.count_attempt("eve", 2).await.unwrap(),
                 mail.receipts(1, None, 9).await.unwrap()[1].attempts
             ),
             (0, 2)
         );
         assert_eq!(
-            mail.tell(StoredEvent::Joined("max".into(), "mcp".into()))
+            mail.append_event(StoredMailEvent::Joined("max".into(), "mcp".into()))
                 .await
                 .unwrap(),
             5
@@ -308,29 +333,36 @@ async fn marks() {
         );
         assert_eq!(told(&mail, 4).await, &events[4..]);
         assert_eq!(mail.events(1, 2).await.unwrap().len(), 2);
-        let posted = StoredEvent::Posted(mail.letter(&id).await.unwrap().unwrap());
+        let posted = StoredMailEvent::Posted(mail.message(&id).await.unwrap().unwrap());
         assert!(matches!(
-            mail.tell(posted).await,
+            mail.append_event(posted).await,
             Err(JournalError::Invalid(_))
         ));
     })
     .await;
 }
 
-/// Goal: a letter to many is kept whole at once; its copies follow, and nobody who looks can tell. Method: 300 recipients; what
-/// one sees before, while and after the copies are made, with marks in between.
+/// Goal: a message to many is stored at once and its copies follow, which readers can't notice.
+/// Method: 300 recipients; results before, during and after the copies are written, with receipts
+/// in between.
 #[tokio::test]
 async fn spreading() {
     mails(async |mail| {
         let posted = mail.post(to_crowd(300, "all")).await.unwrap();
         assert_eq!(
-            (posted.spread, mail.unspread(9).await.unwrap().len()),
+            (
+                posted.copies_made,
+                mail.pending_fan_out(9).await.unwrap().len()
+            ),
             (0, 1)
         );
         let last = "agent-00299";
-        assert_eq!(open(&mail, last).await, [(1, EntryState::Accepted)]);
+        assert_eq!(open(&mail, last).await, [(1, DeliveryState::Accepted)]);
         assert_eq!(open(&mail, "agent-00300").await, []);
-        assert_eq!(mail.waiting().await.unwrap().values().sum::<u64>(), 300);
+        assert_eq!(
+            mail.unread_counts().await.unwrap().values().sum::<u64>(),
+            300
+        );
         assert_eq!(
             mail.receipts(1, Some("agent-00297"), 9)
                 .await
@@ -340,36 +372,38 @@ async fn spreading() {
         );
         let marks = vec![pair(last, 1), pair("ann", 1)];
         assert_eq!(
-            mail.mark(marks, Mark::Delivered).await.unwrap(),
+            mail.update_receipts(marks, ReceiptUpdate::Delivered)
+                .await
+                .unwrap(),
             [pair(last, 1)]
         );
-        assert_eq!(mail.tried("agent-00298", 1).await.unwrap(), 1);
-        assert_eq!(open(&mail, last).await, [(1, EntryState::Delivered)]);
+        assert_eq!(mail.count_attempt("agent-00298", 1).await.unwrap(), 1);
+        assert_eq!(open(&mail, last).await, [(1, DeliveryState::Delivered)]);
 
         let some = vec![
             "agent-00005".to_owned(),
             "agent-00003".to_owned(),
             "ann".to_owned(),
         ];
-        mail.spread(1, 128, some.clone()).await.unwrap();
-        mail.spread(1, 128, some).await.unwrap();
-        assert_eq!(mail.unspread(9).await.unwrap()[0].spread, 128);
-        let too_many = mail.spread(1, 257, Vec::new()).await;
+        mail.fan_out(1, 128, some.clone()).await.unwrap();
+        mail.fan_out(1, 128, some).await.unwrap();
+        assert_eq!(mail.pending_fan_out(9).await.unwrap()[0].copies_made, 128);
+        let too_many = mail.fan_out(1, 257, Vec::new()).await;
         assert!(
             matches!(too_many, Err(JournalError::Invalid(_))),
             "{too_many:?}"
         );
         assert!(
-            mail.spread(1, 128, vec!["x".into(); SPREAD_MAX + 1])
+            mail.fan_out(1, 128, vec!["x".into(); FAN_OUT_BATCH_MAX + 1])
                 .await
                 .is_err()
         );
-        assert!(mail.spread(2, 1, Vec::new()).await.is_err());
-        mail.spread(1, 256, Vec::new()).await.unwrap();
-        mail.spread(1, 9_999, vec![last.to_owned(), "agent-00298".to_owned()])
+        assert!(mail.fan_out(2, 1, Vec::new()).await.is_err());
+        mail.fan_out(1, 256, Vec::new()).await.unwrap();
+        mail.fan_out(1, 9_999, vec![last.to_owned(), "agent-00298".to_owned()])
             .await
             .unwrap();
-        assert_eq!(mail.unspread(9).await.unwrap(), []);
+        assert_eq!(mail.pending_fan_out(9).await.unwrap(), []);
         let copies = mail.receipts(1, None, 1_000).await.unwrap();
         assert_eq!(
             copies
@@ -380,7 +414,7 @@ async fn spreading() {
         );
         let delivered = copies
             .iter()
-            .filter(|copy| copy.state == EntryState::Delivered);
+            .filter(|copy| copy.state == DeliveryState::Delivered);
         let delivered: Vec<_> = delivered.map(|copy| copy.recipient.as_str()).collect();
         assert_eq!(
             delivered,
@@ -400,19 +434,23 @@ async fn spreading() {
                 .collect::<Vec<_>>(),
             expected
         );
-        assert_eq!(mail.waiting().await.unwrap().values().sum::<u64>(), 300);
+        assert_eq!(
+            mail.unread_counts().await.unwrap().values().sum::<u64>(),
+            300
+        );
     })
     .await;
 }
 
-/// Goal: what can't be kept is refused, and limits hold at one more. Method: each limit, and one more.
+/// Goal: invalid messages are rejected, and each limit rejects one more. Method: each limit, and
+/// one more.
 #[tokio::test]
 async fn limits() {
     mails(async |mail| {
         let good = || letter(&["bob"], "x");
         let names = |n: usize| crowd(n);
         for bad in [
-            NewLetter {
+            NewMailMessage {
                 class: DataClass::Clinical,
                 ..good()
             },
@@ -420,27 +458,27 @@ async fn limits() {
             letter(&[], "x"),
             letter(&["bob", "bob"], "x"),
             letter(&["not an id"], "x"),
-            NewLetter {
+            NewMailMessage {
                 sender: "role:x".into(),
                 ..good()
             },
-            NewLetter {
+            NewMailMessage {
                 recipients: vec!["eve".into(), "bob".into()],
                 ..good()
             },
-            NewLetter {
+            NewMailMessage {
                 recipients: names(MAIL_RECIPIENTS_MAX + 1),
                 ..good()
             },
-            NewLetter {
+            NewMailMessage {
                 topic: Some("é".repeat(MAIL_TOPIC_CHARS_MAX + 1)),
                 ..good()
             },
-            NewLetter {
+            NewMailMessage {
                 key: Some("k".repeat(MAIL_KEY_BYTES_MAX + 1)),
                 ..good()
             },
-            NewLetter {
+            NewMailMessage {
                 key: Some(String::new()),
                 ..good()
             },
@@ -450,7 +488,7 @@ async fn limits() {
             assert!(mail.post(bad).await.is_err(), "{said}");
         }
         assert_eq!(mail.last_event().await.unwrap(), 0);
-        let most = NewLetter {
+        let most = NewMailMessage {
             recipients: names(MAIL_RECIPIENTS_MAX),
             topic: Some("é".repeat(MAIL_TOPIC_CHARS_MAX)),
             key: Some("k".repeat(MAIL_KEY_BYTES_MAX)),
@@ -458,18 +496,21 @@ async fn limits() {
         };
         assert_eq!(mail.post(most).await.unwrap().number, 1);
         assert!(
-            mail.mark(vec![pair("bob", 1); MARKS_AT_ONCE_MAX + 1], Mark::Read)
-                .await
-                .is_err()
+            mail.update_receipts(
+                vec![pair("bob", 1); RECEIPT_BATCH_MAX + 1],
+                ReceiptUpdate::Read
+            )
+            .await
+            .is_err()
         );
         assert!(
-            mail.mark(vec![pair("bob", 1); MARKS_AT_ONCE_MAX], Mark::Read)
+            mail.update_receipts(vec![pair("bob", 1); RECEIPT_BATCH_MAX], ReceiptUpdate::Read)
                 .await
                 .is_ok()
         );
-        let search = |n| LetterFilter {
+        let search = |n| MailMessageFilter {
             text: Some("é".repeat(n)),
-            ..LetterFilter::default()
+            ..MailMessageFilter::default()
         };
         assert!(
             mail.history(search(MAIL_SEARCH_CHARS_MAX + 1), 0, 1)
@@ -483,8 +524,8 @@ async fn limits() {
         );
     })
     .await;
-    let small: Arc<dyn Mail> = Arc::new(MemoryMail::with_capacity(
-        Arc::new(MemoryAudit::default()),
+    let small: Arc<dyn MailStore> = Arc::new(MemoryMailStore::with_capacity(
+        Arc::new(MemoryAuditStore::default()),
         1,
     ));
     small.post(letter(&["bob"], "x")).await.unwrap();
@@ -494,12 +535,12 @@ async fn limits() {
     );
 }
 
-/// Goal: a restart loses nothing, also in the middle of a broadcast. Method: restart between a post, a part of its copies, and
-/// marks.
+/// Goal: a restart loses nothing, also in the middle of a broadcast. Method: restart between a
+/// post, a part of its copies, and receipts.
 #[tokio::test]
 async fn a_restart_loses_nothing() {
     stores(async |opened| {
-        let new = NewLetter {
+        let new = NewMailMessage {
             key: Some("k".into()),
             ..to_crowd(200, "all")
         };
@@ -507,26 +548,26 @@ async fn a_restart_loses_nothing() {
         opened.restart().await;
         assert!(!of(opened).post(new).await.unwrap().is_new);
         of(opened)
-            .spread(1, 100, vec!["agent-00000".into()])
+            .fan_out(1, 100, vec!["agent-00000".into()])
             .await
             .unwrap();
         opened.restart().await;
-        let unspread = of(opened).unspread(9).await.unwrap();
+        let unspread = of(opened).pending_fan_out(9).await.unwrap();
         assert_eq!(
             (
                 unspread.len(),
-                unspread[0].spread,
+                unspread[0].copies_made,
                 unspread[0].new.recipients.len()
             ),
             (1, 100, 200)
         );
-        of(opened).spread(1, 200, Vec::new()).await.unwrap();
+        of(opened).fan_out(1, 200, Vec::new()).await.unwrap();
         of(opened)
-            .mark(vec![pair("agent-00000", 1)], Mark::Read)
+            .update_receipts(vec![pair("agent-00000", 1)], ReceiptUpdate::Read)
             .await
             .unwrap();
         opened.restart().await;
-        assert_eq!(of(opened).waiting().await.unwrap().len(), 199);
+        assert_eq!(of(opened).unread_counts().await.unwrap().len(), 199);
         assert_eq!(opened.number("SELECT count(*) FROM copy").await, 200);
         assert_eq!(
             of(opened)
@@ -549,19 +590,25 @@ async fn a_restart_loses_nothing() {
     .await;
 }
 
-/// Goal: a letter that many read at the same time is in memory once, and is never older than the store. Method: two who look,
-/// before and after its copies are made.
+/// Goal: a message that many read is in memory once and never outdated. Method: two readers, before
+/// and after its copies are written.
 #[tokio::test]
 async fn readers_share_a_letter() {
     stores(async |opened| {
         let mail = of(opened);
         mail.post(to_crowd(20, "all")).await.unwrap();
-        let look = async |reader| mail.open(reader, None, false, 9).await.unwrap().remove(0).0;
+        let look = async |reader| {
+            mail.list_open(reader, None, false, 9)
+                .await
+                .unwrap()
+                .remove(0)
+                .0
+        };
         let (first, second) = (look("agent-00003").await, look("agent-00007").await);
         assert!(Arc::ptr_eq(&first, &second));
-        mail.spread(1, 20, Vec::new()).await.unwrap();
+        mail.fan_out(1, 20, Vec::new()).await.unwrap();
         let spread = look("agent-00003").await;
-        assert_eq!((first.spread, spread.spread), (0, 20));
+        assert_eq!((first.copies_made, spread.copies_made), (0, 20));
         opened.raw("UPDATE letter SET body = NULL").await;
         assert_eq!(
             (
@@ -574,20 +621,20 @@ async fn readers_share_a_letter() {
     .await;
 }
 
-/// Goal: however many write at once, numbers and events have no gap, and a key is one letter. Method: 32 senders, two of each
-/// name and key, beside marks.
+/// Goal: with concurrent writers, numbers and events have no gap, and a key is one message. Method:
+/// 32 senders, two of each name and key, beside receipts.
 #[tokio::test]
 async fn many_at_once() {
     stores(async |opened| {
         let mail = of(opened);
         let send = async |n: usize| {
-            let new = NewLetter {
+            let new = NewMailMessage {
                 sender: format!("s{}", n / 2),
                 key: Some("k".into()),
                 ..letter(&["bob"], &format!("{}", n / 2))
             };
             let posted = mail.post(new).await.unwrap();
-            mail.mark(vec![pair("bob", posted.number)], Mark::Read)
+            mail.update_receipts(vec![pair("bob", posted.number)], ReceiptUpdate::Read)
                 .await
                 .unwrap();
             (posted.is_new, posted.number)
@@ -610,12 +657,13 @@ async fn many_at_once() {
     .await;
 }
 
-/// Goal: a letter is on record once, with its size and hash, whom it was for, and no word of it. Method: one to one, one again
-/// by its key, one to many, a refused one; what the audit says after a restart.
+/// Goal: the audit has one entry for each message, with size, hash and audience, without text.
+/// Method: one to one, one again by its key, one to many, a rejected one; the audit after a
+/// restart.
 #[tokio::test]
 async fn on_record() {
     stores(async |opened| {
-        let one = NewLetter {
+        let one = NewMailMessage {
             key: Some("k".into()),
             topic: Some("Maria".into()),
             ..letter(&["bob"], "Maria Silva")
@@ -637,7 +685,7 @@ async fn on_record() {
             "{lines:?}"
         );
         assert!(
-            kept.mark.hash.starts_with("hmac-sha256:") && lines[0].contains(&kept.mark.hash),
+            kept.digest.hash.starts_with("hmac-sha256:") && lines[0].contains(&kept.digest.hash),
             "{lines:?}"
         );
         assert!(

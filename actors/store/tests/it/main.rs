@@ -1,41 +1,41 @@
-//! What the store promises: a module a promise.
+//! Integration tests of the store: a module for each guarantee.
 
-/// Stores to try it on.
+/// Stores to test on: SQLite, and Postgres if there is a server.
 mod kit;
 
-/// Tasks in memory and in a store go the same way.
+/// Tasks behave the same in memory and in a store.
 mod alike;
-/// The audit's chain: without gaps, over restarts, found again.
+/// Audit chain: no gaps, also across restarts; entries are found by filters.
 mod audit;
-/// A copy while others write is whole, and a store.
+/// A backup made during writes is consistent, and is a store itself.
 mod backup;
-/// Clinical tasks: no word of them reaches the disk.
+/// Bodies of clinical tasks are never written to disk.
 mod clinical;
-/// kill -9.
+/// Crashes by SIGKILL.
 mod crash;
-/// A disk that is full, and a store at its limit: nothing is acknowledged that isn't kept, and it goes on.
+/// Full disks and stores at their size limit: no lost acknowledgement, and recovery.
 mod disk;
-/// A task is one worker's at a time, over restarts and nodes.
+/// Leases: a task has one worker at a time, across restarts and nodes.
 mod fencing;
-/// What others read of a store, and earlier versions wrote: tables, columns and rows.
+/// Snapshots of the schema and of stored rows, on which other programs and later versions rely.
 mod frozen;
-/// Graphs of tasks: each part once, in order, over kills.
+/// Task graphs: each task runs once, in order, across kills.
 mod graph;
-/// Streams: numbers without gaps, keys once, limits.
+/// Journal streams: numbers without gaps, idempotency keys, limits.
 mod journal;
-/// Mail: letters, copies, events; after a restart too.
+/// Mail: messages, copies and events, also after a restart.
 mod mail;
-/// Notes, and the directory as a file.
+/// Key-value store, and import and export of the agent directory.
 mod notes;
-/// Files that are no store, or not whole, or another's.
+/// Opening of files that are foreign, damaged, locked or not writable.
 mod open;
-/// What is old enough goes, and nothing else.
+/// Cleanup removes data past its retention, and nothing else.
 mod retention;
-/// One of everything that a store keeps.
+/// Sample data: one of every kind of stored item.
 mod samples;
-/// Tasks: the same in memory, in a file and in a database.
+/// Task store contract: in memory, on SQLite and on Postgres.
 mod tasks;
-/// What earlier versions wrote is read, verified and gone on with.
+/// Stores written by earlier versions can be read, verified and continued.
 mod upgrade;
-/// Somebody who changes the audit is found out.
+/// Tampering with the audit log is detected.
 mod verify;

@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use callboard_message::RawObject;
 use callboard_runtime::{
-    JournalError, MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT,
-    Note, NoteError, Notes,
+    JournalError, KV_KEY_BYTES_MAX, KV_SPACE_ENTRIES_MAX_DEFAULT, KV_VALUE_BYTES_MAX_DEFAULT,
+    KvEntry, KvError, KvStore, MemoryKvStore,
 };
 use callboard_store::{
-    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, PAGE_MAX,
+    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, ImportSummary, PAGE_ROWS_MAX,
     export_directory, import_directory, import_directory_once,
 };
 use futures::future::join_all;
@@ -17,30 +17,31 @@ fn body(n: usize) -> RawObject {
     RawObject::new().with("n", n)
 }
 
-/// Runs a body on notes in memory and on those of each store.
-async fn notes(body: impl AsyncFn(Arc<dyn Notes>)) {
+/// Runs a test on the key-value store in memory and on that of each store.
+async fn notes(body: impl AsyncFn(Arc<dyn KvStore>)) {
     anywhere(
-        Arc::new(MemoryNotes::default()) as Arc<dyn Notes>,
+        Arc::new(MemoryKvStore::default()) as Arc<dyn KvStore>,
         |opened| opened.sql.notes(),
         body,
     )
     .await;
 }
 
-/// Goal: a note has one version at a time, in its own space, in the order of bytes. Method: puts with and without expectations.
+/// Goal: an entry has one version at a time in its own space, and keys are sorted by bytes. Method:
+/// puts with and without an expected version.
 #[tokio::test]
 async fn versions() {
     notes(async |notes| {
         assert_eq!(notes.put("a", "k", body(1), Some(0)).await, Ok(1));
         assert_eq!(
             notes.put("a", "k", body(2), Some(0)).await,
-            Err(NoteError::Changed { version: 1 })
+            Err(KvError::VersionConflict { version: 1 })
         );
         assert_eq!(notes.put("a", "k", body(2), Some(1)).await, Ok(2));
         assert_eq!(notes.put("a", "k", body(3), None).await, Ok(3));
         assert_eq!(
             notes.put("a", "none", body(3), Some(4)).await,
-            Err(NoteError::Changed { version: 0 })
+            Err(KvError::VersionConflict { version: 0 })
         );
         for key in ["é", "b", "B", "a", "'; --"] {
             assert_eq!(notes.put("a", key, body(0), None).await, Ok(1));
@@ -56,7 +57,7 @@ async fn versions() {
         };
         assert_eq!(keys(None, 9).await, ["'; --", "B", "a", "b", "k", "é"]);
         assert_eq!(keys(Some("a"), 2).await, ["b", "k"]);
-        let Note {
+        let KvEntry {
             key,
             version,
             body: kept,
@@ -79,50 +80,60 @@ async fn versions() {
     .await;
 }
 
-/// Goal: limits hold at one more. Method: the largest body, the longest name, the fullest space, and one more of each.
+/// Goal: each limit rejects one more. Method: the largest body, the longest name, the fullest
+/// space, and one more of each.
 #[tokio::test]
 async fn limits() {
     notes(async |notes| {
         let of = |bytes: usize| RawObject::new().with("x", "x".repeat(bytes - r#"{"x":""}"#.len()));
         assert_eq!(
-            notes.put("a", "k", of(NOTE_BYTES_MAX_DEFAULT), None).await,
-            Ok(1)
-        );
-        let refused = notes
-            .put("a", "k", of(NOTE_BYTES_MAX_DEFAULT + 1), None)
-            .await;
-        assert!(matches!(
-            refused,
-            Err(NoteError::Journal(JournalError::TooLarge { .. }))
-        ));
-        assert_eq!(
             notes
-                .put("a", &"x".repeat(NOTE_NAME_BYTES_MAX), body(1), None)
+                .put("a", "k", of(KV_VALUE_BYTES_MAX_DEFAULT), None)
                 .await,
             Ok(1)
         );
-        for name in ["", "a\0", &"x".repeat(NOTE_NAME_BYTES_MAX + 1)] {
+        let refused = notes
+            .put("a", "k", of(KV_VALUE_BYTES_MAX_DEFAULT + 1), None)
+            .await;
+        assert!(matches!(
+            refused,
+            Err(KvError::Journal(JournalError::TooLarge { .. }))
+        ));
+        assert_eq!(
+            notes
+                .put("a", &"x".repeat(KV_KEY_BYTES_MAX), body(1), None)
+                .await,
+            Ok(1)
+        );
+        for name in ["", "a\0", &"x".repeat(KV_KEY_BYTES_MAX + 1)] {
             assert!(notes.put("a", name, body(1), None).await.is_err());
             assert!(notes.put(name, "k", body(1), None).await.is_err());
         }
-        for chunk in (0..NOTES_MAX_DEFAULT).collect::<Vec<_>>().chunks(500) {
+        for chunk in (0..KV_SPACE_ENTRIES_MAX_DEFAULT)
+            .collect::<Vec<_>>()
+            .chunks(500)
+        {
             let keys: Vec<_> = chunk.iter().map(|n| format!("{n:05}")).collect();
             let put = join_all(keys.iter().map(|key| notes.put("full", key, body(1), None))).await;
             assert!(put.iter().all(|put| *put == Ok(1)));
         }
-        let full = NoteError::Journal(JournalError::Full {
-            records_max: NOTES_MAX_DEFAULT,
+        let full = KvError::Journal(JournalError::Full {
+            records_max: KV_SPACE_ENTRIES_MAX_DEFAULT,
         });
         assert_eq!(notes.put("full", "more", body(1), None).await, Err(full));
         assert_eq!(notes.put("full", "00001", body(2), None).await, Ok(2));
         assert_eq!(notes.remove("full", "00002").await, Ok(true));
         assert_eq!(notes.put("full", "more", body(1), None).await, Ok(1));
-        assert_eq!(notes.clear("full").await, Ok(NOTES_MAX_DEFAULT as u64));
+        assert_eq!(
+            notes.clear("full").await,
+            Ok(KV_SPACE_ENTRIES_MAX_DEFAULT as u64)
+        );
     })
     .await;
 }
 
-/// Goal: of those who change the same version one wins, and nothing is lost at a restart. Method: 20 count with 5 tries each.
+/// Goal: of concurrent updates of one version only one succeeds, and a restart loses nothing.
+/// Method: 20 clients increment with 5 attempts each.
 #[tokio::test]
 async fn one_wins() {
     stores(async |opened| {
@@ -141,7 +152,9 @@ async fn one_wins() {
                         assert_eq!(version, there.version + 1);
                         counted += 1;
                     }
-                    Err(error) => assert!(matches!(error, NoteError::Changed { .. }), "{error}"),
+                    Err(error) => {
+                        assert!(matches!(error, KvError::VersionConflict { .. }), "{error}")
+                    }
                 }
             }
         };
@@ -153,17 +166,18 @@ async fn one_wins() {
     .await;
 }
 
-/// Goal: a directory that was exported is imported as it was, member by member; the same file at start only once. Method: a
-/// file with numbers and escapes that a rewrite would change, more agents than a page.
+/// Goal: an exported directory is imported unchanged; with `import_directory_once`, the same file
+/// only once. Method: a file with numbers and escapes that a rewrite would change, more agents than
+/// a page.
 #[tokio::test]
 async fn directory() {
     notes(async |notes| {
         let said =
             r#"{"name":"Ann \u00e9","load":1.0,"more":{"b":[ ],"a":12345678901234567890123}}"#;
         let file = format!(r#"{{"version":1,"agents":{{"ann":{said},"bob":{{}}}}}}"#);
-        let new = Imported {
+        let new = ImportSummary {
             new: 2,
-            ..Imported::default()
+            ..ImportSummary::default()
         };
         assert_eq!(import_directory_once(&*notes, &file).await, Ok(Some(new)));
         assert_eq!(
@@ -192,31 +206,32 @@ async fn directory() {
                 .body,
             body(1)
         );
-        let again = Imported {
+        let again = ImportSummary {
             changed: 1,
             same: 1,
             new: 0,
         };
         assert_eq!(import_directory(&*notes, &file).await, Ok(again));
 
-        let many: Vec<_> = (0..=PAGE_MAX)
+        let many: Vec<_> = (0..=PAGE_ROWS_MAX)
             .map(|n| format!(r#""agent{n:05}":{{"n":{n}}}"#))
             .collect();
         let file = format!(r#"{{"version":1,"agents":{{{}}}}}"#, many.join(","));
         notes.clear(DIRECTORY_SPACE).await.unwrap();
         assert_eq!(
             import_directory(&*notes, &file).await.unwrap().new,
-            PAGE_MAX + 1
+            PAGE_ROWS_MAX + 1
         );
         assert_eq!(export_directory(&*notes).await.unwrap(), file);
     })
     .await;
 }
 
-/// Goal: what is no directory is named, and nothing is put. Method: rows.
+/// Goal: an invalid directory file is rejected with its defect, and nothing is written. Method:
+/// rows.
 #[tokio::test]
 async fn not_a_directory() {
-    let notes = MemoryNotes::default();
+    let notes = MemoryKvStore::default();
     let two = r#"{"version":2,"agents":{}}"#;
     assert_eq!(
         import_directory(&notes, two).await,
@@ -247,7 +262,7 @@ async fn not_a_directory() {
     );
     let large = format!(
         r#"{{"agents":{{"big":{{"x":"{}"}}}}}}"#,
-        "x".repeat(NOTE_BYTES_MAX_DEFAULT)
+        "x".repeat(KV_VALUE_BYTES_MAX_DEFAULT)
     );
     let refused = import_directory(&notes, &large).await;
     assert!(matches!(refused, Err(DirectoryError::Agent { id, .. }) if id == "big"));

@@ -1,44 +1,46 @@
 use std::time::Duration;
 
 use callboard_runtime::{
-    EntryState, JournalError, LetterFilter, Mark, NewLetter, Record, SPREAD_MAX, StoredEvent,
+    DeliveryState, FAN_OUT_BATCH_MAX, JournalError, JournalRecord, MailMessageFilter,
+    NewMailMessage, ReceiptUpdate, StoredMailEvent,
 };
-use callboard_store::{CLEAN_ROWS_MAX, Cleaned, Retention, SqlStore};
+use callboard_store::{CLEANUP_ROWS_MAX, CleanupReport, Retention, SqlStore};
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::kit::{Opened, stores, stores_with};
 use crate::mail::letter;
 
-/// Long enough ago for every retention of the tests, and after no clock.
+/// Time past every retention of the tests.
 const OLD: i64 = 1_000_000_000_000;
 const FUTURE: i64 = 9_000_000_000_000;
 
 fn keep(retention: Option<Duration>) -> Retention {
     Retention {
         tasks: retention,
-        inbox: retention,
+        mail_bodies: retention,
         audit: retention,
         streams: retention,
     }
 }
 
-fn record(n: usize) -> Record {
-    Record {
+fn record(n: usize) -> JournalRecord {
+    JournalRecord {
         stream: "s".to_owned(),
         key: Some(format!("{n}")),
         body: json!(n),
     }
 }
 
-/// Goal: old records go, more than one transaction takes; numbers go on. Method: three transactions' worth, kept for no time.
+/// Goal: old records are removed over several transactions; numbering continues. Method: three
+/// transactions' worth, no retention time.
 #[tokio::test]
 async fn streams() {
     stores_with(
         |options| options.retention(keep(Some(Duration::ZERO))),
         async |opened| {
             let journal = opened.sql.journal();
-            let wanted = CLEAN_ROWS_MAX * 2 + 1;
+            let wanted = CLEANUP_ROWS_MAX * 2 + 1;
             for n in 0..wanted {
                 if n % 100 == 0 {
                     let until = wanted.min(n + 100);
@@ -79,7 +81,8 @@ async fn task(opened: &Opened, number: i64, id: &str, state: &str, parent: Optio
         .await;
 }
 
-/// Goal: ended tasks go, and none that something running may still look at. Method: one row of each kind.
+/// Goal: terminal tasks are removed, except those a running task may still read. Method: one row of
+/// each kind.
 #[tokio::test]
 async fn tasks() {
     stores(async |opened| {
@@ -97,13 +100,14 @@ async fn tasks() {
         assert_eq!(opened.number("SELECT count(*) FROM task WHERE id IN ('old', 'child of old')").await, 0);
         assert_eq!(opened.number("SELECT count(*) FROM task_event").await, 5);
         assert_eq!(opened.number("SELECT count(*) FROM task_need").await, 1);
-        assert!(opened.sql.clean().await.unwrap().is_nothing());
+        assert!(opened.sql.clean().await.unwrap().is_empty());
     })
     .await;
 }
 
-/// Goal: of a letter the body goes first, once all have read it or it expired; the letter and its copies go with the audit,
-/// a part at a time. Method: letters of each kind, one of them with more copies than a transaction removes.
+/// Goal: a message's body is removed first, after all have read it or it expired; the message and
+/// its copies are removed with the audit, in parts. Method: messages of each kind, one of them with
+/// more copies than a transaction removes.
 #[tokio::test]
 async fn letters() {
     stores(async |opened| {
@@ -113,13 +117,13 @@ async fn letters() {
         mail.post(to(&["read", "unread"])).await.unwrap();
         mail.post(to(&["expired"])).await.unwrap();
         mail.post(to(&["new"])).await.unwrap();
-        let many: Vec<String> = (0..CLEAN_ROWS_MAX * 2 + 1).map(|n| format!("agent-{n:05}")).collect();
-        mail.post(NewLetter { recipients: many.clone(), ..to(&[]) }).await.unwrap();
-        for to in (0..many.len() + SPREAD_MAX).step_by(SPREAD_MAX) {
-            mail.spread(5, u32::try_from(to).unwrap(), Vec::new()).await.unwrap();
+        let many: Vec<String> = (0..CLEANUP_ROWS_MAX * 2 + 1).map(|n| format!("agent-{n:05}")).collect();
+        mail.post(NewMailMessage { recipients: many.clone(), ..to(&[]) }).await.unwrap();
+        for to in (0..many.len() + FAN_OUT_BATCH_MAX).step_by(FAN_OUT_BATCH_MAX) {
+            mail.fan_out(5, u32::try_from(to).unwrap(), Vec::new()).await.unwrap();
         }
         let read = [("read", 1), ("reads", 1), ("read", 2), ("new", 4)].map(|(to, letter)| (to.to_owned(), letter));
-        mail.mark(read.to_vec(), Mark::Read).await.unwrap();
+        mail.update_receipts(read.to_vec(), ReceiptUpdate::Read).await.unwrap();
         opened
             .raw(&format!(
                 "UPDATE copy SET read_ms = {OLD} WHERE letter <= 2 AND state = 'read'; \
@@ -130,25 +134,26 @@ async fn letters() {
             .await;
         let cleaned = opened.sql.clean().await.unwrap();
         let rows = 1 + 2 + 1 + 1 + 1 + many.len() as u64;
-        assert_eq!((cleaned.letter_bodies, cleaned.letters), (3, rows), "{cleaned:?}");
+        assert_eq!((cleaned.message_bodies, cleaned.messages), (3, rows), "{cleaned:?}");
         assert_eq!(opened.number("SELECT count(*) FROM letter WHERE body = 'body' AND number IN (2, 4)").await, 2);
         assert_eq!(opened.number("SELECT count(*) FROM letter").await, 2);
         assert_eq!(opened.number("SELECT count(*) FROM copy").await, 3);
         let events = mail.events(0, 100).await.unwrap();
-        let posted = events.iter().filter(|(_, event)| matches!(event, StoredEvent::Posted(_)));
+        let posted = events.iter().filter(|(_, event)| matches!(event, StoredMailEvent::Posted(_)));
         assert_eq!(posted.map(|(number, _)| *number).collect::<Vec<_>>(), [2, 4], "others went with their letter");
-        assert!(opened.sql.clean().await.unwrap().is_nothing());
+        assert!(opened.sql.clean().await.unwrap().is_empty());
     })
     .await;
 }
 
-/// Goal: a letter without its body still says whom it was for and how far it came. Method: kept for no time, the audit for ever.
+/// Goal: a message without its body still has its recipients and receipts. Method: no retention for
+/// bodies, unlimited for the audit.
 #[tokio::test]
 async fn a_letter_without_its_body() {
     stores_with(
         |options| {
             options.retention(Retention {
-                inbox: Some(Duration::ZERO),
+                mail_bodies: Some(Duration::ZERO),
                 ..keep(None)
             })
         },
@@ -161,33 +166,33 @@ async fn a_letter_without_its_body() {
                 .new
                 .id
                 .clone();
-            mail.mark(vec![("bob".to_owned(), 1)], Mark::Read)
+            mail.update_receipts(vec![("bob".to_owned(), 1)], ReceiptUpdate::Read)
                 .await
                 .unwrap();
             let gone = async {
-                while opened.sql.clean().await.unwrap().letter_bodies == 0 {
+                while opened.sql.clean().await.unwrap().message_bodies == 0 {
                     tokio::task::yield_now().await;
                 }
             };
             timeout(Duration::from_secs(30), gone).await.unwrap();
-            let letter = mail.letter(&id).await.unwrap().unwrap();
-            assert_eq!((letter.new.body.as_str(), letter.mark.bytes), ("", 4));
+            let letter = mail.message(&id).await.unwrap().unwrap();
+            assert_eq!((letter.new.body.as_str(), letter.digest.bytes), ("", 4));
             assert_eq!(
                 mail.receipts(1, None, 9).await.unwrap()[0].state,
-                EntryState::Read
+                DeliveryState::Read
             );
             assert_eq!(
-                mail.logs(None, 0, 9).await.unwrap()[0]
+                mail.log_rows(None, 0, 9).await.unwrap()[0]
                     .details
                     .message_content,
                 ""
             );
-            let filter = LetterFilter {
-                of: Some("bob".into()),
-                ..LetterFilter::default()
+            let filter = MailMessageFilter {
+                member: Some("bob".into()),
+                ..MailMessageFilter::default()
             };
             assert_eq!(mail.history(filter.clone(), 0, 9).await.unwrap().0.len(), 1);
-            let filter = LetterFilter {
+            let filter = MailMessageFilter {
                 text: Some("body".into()),
                 ..filter
             };
@@ -197,8 +202,9 @@ async fn a_letter_without_its_body() {
     .await;
 }
 
-/// Goal: the audit is cut at an old checkpoint, which stays, and never at its last entry. Method: a foreign chain of 1,000
-/// entries with a checkpoint every 100, the last three of them new; another whose only checkpoint is at its end.
+/// Goal: the audit is cut at an old checkpoint, which stays, and never at its last entry. Method:
+/// another writer's chain of 1,000 entries with a checkpoint every 100, the last three of them new;
+/// another whose only checkpoint is at its end.
 #[tokio::test]
 async fn audit() {
     stores(async |opened| {
@@ -235,7 +241,7 @@ async fn audit() {
     .await;
 }
 
-/// Goal: without a retention nothing goes but what expires by itself. Method: old rows, nothing set.
+/// Goal: without a retention time only expired items are removed. Method: old rows, nothing set.
 #[tokio::test]
 async fn none() {
     stores_with(
@@ -243,21 +249,21 @@ async fn none() {
         async |opened| {
             task(opened, 1, "old", "completed", None, OLD).await;
             opened.sql.journal().append(record(1)).await.unwrap();
-            assert_eq!(opened.sql.clean().await, Ok(Cleaned::default()));
+            assert_eq!(opened.sql.clean().await, Ok(CleanupReport::default()));
         },
     )
     .await;
 }
 
-/// Goal: a store cleans by itself, and a store that is closed does so no more. Method: an interval, kept for no time, and a
-/// wait for the record to go.
+/// Goal: an open store cleans up periodically, a closed one doesn't. Method: an interval, no
+/// retention time, and a wait for the record's removal.
 #[tokio::test]
 async fn by_itself() {
     stores(async |opened| {
         let options = opened
             .options()
             .retention(keep(Some(Duration::ZERO)))
-            .clean_every(Some(Duration::ZERO));
+            .cleanup_interval(Some(Duration::ZERO));
         opened.restart_with(options).await;
         let journal = opened.sql.journal();
         journal.append(record(1)).await.unwrap();

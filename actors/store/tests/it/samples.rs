@@ -1,8 +1,9 @@
-//! One of everything that a store keeps: its rows are a snapshot, and later versions read what this one wrote.
+//! Sample data, one of every kind of stored item. Its rows are a snapshot; later versions must read
+//! them.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use callboard_message::mail::LetterKind;
+use callboard_message::mail::MailMessageKind;
 use callboard_message::{
     DataClass, Failure, FailureKind, Principal, PrincipalKind, Question, RawObject,
 };
@@ -11,11 +12,11 @@ use callboard_store::SqlStore;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// When samples expire: in the year 2100.
+/// Expiry of the samples: the year 2100.
 pub const EXPIRES: Duration = Duration::from_secs(4_102_444_800);
-/// How long a worker has what it claims.
+/// Lease duration of the samples.
 pub const LEASE: Duration = Duration::from_secs(60);
-/// A task, its part, and the part that needs that one.
+/// Ids of a parent task and its two children; the second needs the first.
 pub const GRAPH: [&str; 3] = ["whole", "first", "second"];
 
 pub fn id(name: &str) -> TaskId {
@@ -26,7 +27,7 @@ fn raw(value: serde_json::Value) -> Box<RawValue> {
     to_raw_value(&value).unwrap()
 }
 
-/// Also what the same key has to find again.
+/// Returns a task. Creating it again must find the stored one by its key.
 pub fn task(name: &str) -> NewTask {
     let principal = Principal {
         id: "ann".into(),
@@ -52,7 +53,7 @@ pub fn asked(key: &str, question: Question) -> TaskStep {
     })
 }
 
-/// Tasks that have gone each way, and the steps that they took.
+/// Returns tasks that took every path, with their steps.
 fn tasks() -> Vec<(NewTask, Vec<TaskStep>)> {
     let failure =
         || Failure::new(FailureKind::Blocked, "not shown").with_data(json!({"rule": "identity"}));
@@ -105,20 +106,23 @@ fn tasks() -> Vec<(NewTask, Vec<TaskStep>)> {
     ]
 }
 
-/// Also what the same key has to find again.
-pub fn letter(kind: LetterKind) -> NewLetter {
-    let place = LetterKind::ALL.iter().position(|of| *of == kind).unwrap();
-    NewLetter {
+/// Returns a message. Posting it again must find the stored one by its key.
+pub fn letter(kind: MailMessageKind) -> NewMailMessage {
+    let place = MailMessageKind::ALL
+        .iter()
+        .position(|of| *of == kind)
+        .unwrap();
+    NewMailMessage {
         id: format!("01890a5d-ac96-774b-bcce-b302099a805{place}"),
         sender: "ann".into(),
         kind,
-        label: (kind == LetterKind::Guidance).then(|| "STUCK".into()),
+        label: (kind == MailMessageKind::Guidance).then(|| "STUCK".into()),
         audience: "list".into(),
         recipients: vec!["bob".into(), "eve".into()],
         topic: Some("rota".into()),
         thread: Some("t".into()),
         reply_to: Some("r".into()),
-        urgent: kind == LetterKind::Group,
+        urgent: kind == MailMessageKind::Group,
         key: Some(format!("key of {place}")),
         class: DataClass::Internal,
         body: format!("hello as {}", kind.as_str()),
@@ -126,16 +130,16 @@ pub fn letter(kind: LetterKind) -> NewLetter {
     }
 }
 
-/// Also what the same key has to find again.
-pub fn record() -> Record {
-    Record {
+/// Returns a record. Appending it again must find the stored one by its key.
+pub fn record() -> JournalRecord {
+    JournalRecord {
         stream: "effects/a".into(),
         key: Some("k".into()),
         body: json!({"done": true}),
     }
 }
 
-fn entry(audit: &dyn Audit) -> AuditEntry {
+fn entry(audit: &dyn AuditStore) -> AuditEntry {
     AuditEntry::new("message")
         .with_agent("clinic")
         .with_message("ask")
@@ -143,30 +147,30 @@ fn entry(audit: &dyn Audit) -> AuditEntry {
         .with_call(serde_json::from_value(json!("01890a5d-ac96-774b-bcce-b302099a8057")).unwrap())
         .with_principal(&Principal::anonymous())
         .with_class(DataClass::Clinical)
-        .with_body(audit.mark(DataClass::Clinical, b"Ana Silva"))
+        .with_body(audit.digest(DataClass::Clinical, b"Ana Silva"))
         .with_outcome("ok")
-        .with("flag", true)
-        .with("list", vec!["a".to_owned()])
-        .with("number", 1_u64)
-        .with("text", "t")
+        .with_detail("flag", true)
+        .with_detail("list", vec!["a".to_owned()])
+        .with_detail("number", 1_u64)
+        .with_detail("text", "t")
 }
 
-/// Puts one of everything into an empty store.
+/// Fills an empty store with one item of every kind.
 pub async fn fill(store: &SqlStore) {
     let Store {
         journal,
         tasks: kept,
         mail,
-        notes,
+        kv: notes,
         audit,
         ..
     } = store.store();
     for (new, steps) in tasks() {
-        let Begun::New(task, lease) = kept.begin(new).await.unwrap() else {
+        let CreateOutcome::Created(task, lease) = kept.create(new).await.unwrap() else {
             panic!("the store isn't empty")
         };
         for step in steps {
-            kept.step(&task.id, By::Worker(&lease), vec![step])
+            kept.apply(&task.id, TaskActor::Worker(&lease), vec![step])
                 .await
                 .unwrap();
         }
@@ -182,28 +186,31 @@ pub async fn fill(store: &SqlStore) {
         needs: vec![first.id.clone()],
         ..second
     };
-    kept.begin_all(vec![whole, first, second]).await.unwrap();
+    kept.create_all(vec![whole, first, second]).await.unwrap();
 
-    for kind in LetterKind::ALL.iter().copied() {
+    for kind in MailMessageKind::ALL.iter().copied() {
         mail.post(letter(kind)).await.unwrap();
     }
-    mail.mark(vec![("bob".into(), 1), ("eve".into(), 2)], Mark::Delivered)
+    mail.update_receipts(
+        vec![("bob".into(), 1), ("eve".into(), 2)],
+        ReceiptUpdate::Delivered,
+    )
+    .await
+    .unwrap();
+    mail.update_receipts(vec![("bob".into(), 2)], ReceiptUpdate::Read)
         .await
         .unwrap();
-    mail.mark(vec![("bob".into(), 2)], Mark::Read)
+    mail.count_attempt("eve", 1).await.unwrap();
+    mail.append_event(StoredMailEvent::Joined("bob".into(), "webhook".into()))
         .await
         .unwrap();
-    mail.tried("eve", 1).await.unwrap();
-    mail.tell(StoredEvent::Joined("bob".into(), "webhook".into()))
-        .await
-        .unwrap();
-    mail.tell(StoredEvent::Left("bob".into(), "idle".into()))
+    mail.append_event(StoredMailEvent::Left("bob".into(), "idle".into()))
         .await
         .unwrap();
 
     journal.append(record()).await.unwrap();
     journal
-        .append(Record {
+        .append(JournalRecord {
             key: None,
             body: json!([1.5, null]),
             ..record()

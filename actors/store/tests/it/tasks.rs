@@ -1,4 +1,4 @@
-//! Tasks are kept by one contract, in memory and in every store.
+//! Contract of the task store, for tasks in memory and in every store.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,17 +15,17 @@ use crate::kit::{Opened, stores};
 const HOUR: Duration = Duration::from_secs(3_600);
 const OURS: Duration = Duration::from_secs(30);
 
-/// Runs a body on tasks in memory, and on those of each store.
-async fn tasks(body: impl AsyncFn(Arc<dyn Tasks>)) {
-    body(Arc::new(MemoryTasks::default())).await;
+/// Runs a test on tasks in memory, and on those of each store.
+async fn tasks(body: impl AsyncFn(Arc<dyn TaskStore>)) {
+    body(Arc::new(MemoryTaskStore::default())).await;
     stores(async |opened| {
         body(of(opened)).await;
     })
     .await;
 }
 
-fn of(opened: &Opened) -> Arc<dyn Tasks> {
-    opened.sql.tasks(Arc::new(MemoryAudit::default()))
+fn of(opened: &Opened) -> Arc<dyn TaskStore> {
+    opened.sql.tasks(Arc::new(MemoryAuditStore::default()))
 }
 
 fn new(id: &str) -> NewTask {
@@ -49,23 +49,24 @@ fn done() -> Vec<TaskStep> {
     )]
 }
 
-async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> (Arc<Task>, Lease) {
-    match tasks.begin(new).await.unwrap() {
-        Begun::New(task, lease) => (task, lease),
-        Begun::Again(task) => panic!("{} was there", task.id),
+async fn begun(tasks: &Arc<dyn TaskStore>, new: NewTask) -> (Arc<Task>, Lease) {
+    match tasks.create(new).await.unwrap() {
+        CreateOutcome::Created(task, lease) => (task, lease),
+        CreateOutcome::Existing(task) => panic!("{} was there", task.id),
     }
 }
 
-fn claim(by: &str, tasks_max: usize) -> Claim {
-    Claim {
+fn claim(by: &str, tasks_max: usize) -> ClaimRequest {
+    ClaimRequest {
         scope: "agent".into(),
-        by: by.into(),
+        worker: by.into(),
         tasks_max,
         lease: OURS,
     }
 }
 
-/// Goal: a key, and an id, is one task; with another request it is refused. Method: the same twice, then each changed.
+/// Goal: a key or an id names one task; another request with it is rejected. Method: the same
+/// twice, then each changed.
 #[tokio::test]
 async fn keys_are_used_once() {
     tasks(async |tasks| {
@@ -79,13 +80,13 @@ async fn keys_are_used_once() {
             (TaskState::Working, 1, 1)
         );
         for again in [keyed("b"), new("a")] {
-            match tasks.begin(again).await.unwrap() {
-                Begun::Again(task) => assert_eq!(task.number, 1),
-                Begun::New(task, _) => panic!("{} is new", task.id),
+            match tasks.create(again).await.unwrap() {
+                CreateOutcome::Existing(task) => assert_eq!(task.number, 1),
+                CreateOutcome::Created(task, _) => panic!("{} is new", task.id),
             }
         }
         let refused = tasks
-            .begin(NewTask {
+            .create(NewTask {
                 message: "other".into(),
                 ..keyed("c")
             })
@@ -93,15 +94,15 @@ async fn keys_are_used_once() {
             .unwrap_err();
         assert_eq!(refused, TaskError::KeyReused);
         let refused = tasks
-            .begin(NewTask {
-                owner: TaskOwner::named("other"),
+            .create(NewTask {
+                owner: TaskOwner::from_text("other"),
                 ..new("a")
             })
             .await
             .unwrap_err();
         assert_eq!(refused, TaskError::KeyReused);
         let others = NewTask {
-            owner: TaskOwner::named("other"),
+            owner: TaskOwner::from_text("other"),
             ..keyed("d")
         };
         assert_eq!(begun(&tasks, others).await.0.number, 2);
@@ -109,12 +110,12 @@ async fn keys_are_used_once() {
     .await;
 }
 
-/// Goal: each limit holds at one more, and nothing is kept then. Method: limits of two.
+/// Goal: each limit rejects one more, and nothing is stored then. Method: limits of two.
 #[tokio::test]
 async fn limits() {
     tasks(async |tasks| {
         let limited = |id: &str, owner: &str| NewTask {
-            owner: TaskOwner::named(owner),
+            owner: TaskOwner::from_text(owner),
             scope_tasks_max: Some(3),
             owner_tasks_max: Some(2),
             ..new(id)
@@ -122,21 +123,21 @@ async fn limits() {
         begun(&tasks, limited("a", "x")).await;
         begun(&tasks, limited("b", "x")).await;
         assert_eq!(
-            tasks.begin(limited("c", "x")).await.unwrap_err(),
+            tasks.create(limited("c", "x")).await.unwrap_err(),
             TaskError::TooMany { tasks_max: 2 }
         );
         let two = vec![limited("d", "y"), limited("e", "y")];
         assert_eq!(
-            tasks.begin_all(two).await.unwrap_err(),
+            tasks.create_all(two).await.unwrap_err(),
             TaskError::TooMany { tasks_max: 3 }
         );
         begun(&tasks, limited("d", "y")).await;
-        tasks.forget(&ids(&["a"])[0]).await.unwrap();
+        tasks.delete(&ids(&["a"])[0]).await.unwrap();
         begun(&tasks, limited("c", "x")).await;
         let large =
             RawValue::from_string(format!("\"{}\"", "x".repeat(TASK_BYTES_MAX_DEFAULT))).unwrap();
         let refused = tasks
-            .begin(NewTask {
+            .create(NewTask {
                 request: Some(large),
                 ..new("l")
             })
@@ -147,7 +148,8 @@ async fn limits() {
     .await;
 }
 
-/// Goal: two workers never both go on with a task. Method: one is late, another claims; the late one tries everything.
+/// Goal: two workers never both continue a task. Method: one is late, another claims; the late one
+/// tries everything.
 #[tokio::test]
 async fn a_lost_lease_can_do_nothing() {
     tasks(async |tasks| {
@@ -164,33 +166,36 @@ async fn a_lost_lease_can_do_nothing() {
         for worker in ["w2", "w3"] {
             let old = Lease {
                 task: task.id.clone(),
-                by: tasks.worker().to_owned(),
+                worker: tasks.worker_id().to_owned(),
                 epoch: 1,
             };
             let old = late.replace(old.clone()).unwrap_or(old);
-            tasks.release(&old, Released::Interrupted).await.unwrap();
+            tasks
+                .release(&old, ReleaseReason::Interrupted)
+                .await
+                .unwrap();
             let (claimed, lease) = tasks.claim(claim(worker, 9)).await.unwrap().remove(0);
             assert_eq!(
                 (claimed.state, lease.epoch > old.epoch),
                 (TaskState::Working, true)
             );
             let refused = tasks
-                .step(&task.id, By::Worker(&old), done())
+                .apply(&task.id, TaskActor::Worker(&old), done())
                 .await
                 .unwrap_err();
             assert_eq!(refused, TaskError::LostLease);
-            tasks.release(&old, Released::Waits).await.unwrap();
-            assert_eq!(tasks.renew(&old.by, OURS).await.unwrap(), 0);
+            tasks.release(&old, ReleaseReason::Waiting).await.unwrap();
+            assert_eq!(tasks.renew(&old.worker, OURS).await.unwrap(), 0);
             assert_eq!(tasks.renew(worker, OURS).await.unwrap(), 1);
             late = Some(lease);
         }
         let lease = late.unwrap();
         tasks
-            .step(&task.id, By::Worker(&lease), done())
+            .apply(&task.id, TaskActor::Worker(&lease), done())
             .await
             .unwrap();
         let refused = tasks
-            .step(&task.id, By::Worker(&lease), done())
+            .apply(&task.id, TaskActor::Worker(&lease), done())
             .await
             .unwrap_err();
         assert_eq!(refused, TaskError::HasEnded(TaskState::Completed));
@@ -198,29 +203,37 @@ async fn a_lost_lease_can_do_nothing() {
     .await;
 }
 
-/// Goal: an interrupted task that may not be repeated has failed; one that nobody had begun is handed out. Method: one each.
+/// Goal: an interrupted task that may not be repeated fails; one that hadn't started is leased
+/// again. Method: one each.
 #[tokio::test]
 async fn interrupted_tasks() {
     tasks(async |tasks| {
         let (_, lease) = begun(&tasks, new("a")).await;
-        tasks.release(&lease, Released::Interrupted).await.unwrap();
-        tasks.begin_all(vec![new("b")]).await.unwrap();
+        tasks
+            .release(&lease, ReleaseReason::Interrupted)
+            .await
+            .unwrap();
+        tasks.create_all(vec![new("b")]).await.unwrap();
         let (waiting, lease) = tasks.claim(claim("w", 9)).await.unwrap().remove(0);
         assert_eq!(
             (waiting.id.as_str(), waiting.state),
             ("b", TaskState::Submitted)
         );
-        tasks.release(&lease, Released::Interrupted).await.unwrap();
+        tasks
+            .release(&lease, ReleaseReason::Interrupted)
+            .await
+            .unwrap();
         let claimed = tasks.claim(claim("w", 9)).await.unwrap();
         assert_eq!((claimed.len(), claimed[0].0.id.as_str()), (1, "b"));
         let failed = tasks.get(&ids(&["a"])[0]).await.unwrap().unwrap();
         assert_eq!(failed.state, TaskState::Failed);
-        assert!(failed.said.as_ref().unwrap().contains("unknown"));
+        assert!(failed.status_message.as_ref().unwrap().contains("unknown"));
     })
     .await;
 }
 
-/// Goal: a task is its owner's, who may answer and cancel and no more. Method: an owner, a stranger, an operator.
+/// Goal: an owner may answer and cancel its task, and do nothing else. Method: an owner, a
+/// stranger, an operator.
 #[tokio::test]
 async fn others_may_answer_and_cancel() {
     tasks(async |tasks| {
@@ -230,14 +243,14 @@ async fn others_may_answer_and_cancel() {
             question: Arc::new(Question::roots()),
         };
         tasks
-            .step(
+            .apply(
                 &task.id,
-                By::Worker(&lease),
+                TaskActor::Worker(&lease),
                 vec![TaskStep::Asked(question)],
             )
             .await
             .unwrap();
-        let stranger = TaskOwner::named("stranger");
+        let stranger = TaskOwner::from_text("stranger");
         let answer = || {
             vec![TaskStep::Answered {
                 key: "q".into(),
@@ -245,19 +258,19 @@ async fn others_may_answer_and_cancel() {
             }]
         };
         let refused = tasks
-            .step(&task.id, By::Owner(&stranger), answer())
+            .apply(&task.id, TaskActor::Owner(&stranger), answer())
             .await
             .unwrap_err();
         assert_eq!(refused, TaskError::NotFound);
         assert_eq!(
             tasks
-                .want_cancel(&task.id, By::Owner(&stranger))
+                .request_cancel(&task.id, TaskActor::Owner(&stranger))
                 .await
                 .unwrap_err(),
             TaskError::NotFound
         );
         let refused = tasks
-            .step(&task.id, By::Owner(&task.owner), done())
+            .apply(&task.id, TaskActor::Owner(&task.owner), done())
             .await
             .unwrap_err();
         assert_eq!(
@@ -268,32 +281,46 @@ async fn others_may_answer_and_cancel() {
             }
         );
         let answered = tasks
-            .step(&task.id, By::Owner(&task.owner), answer())
+            .apply(&task.id, TaskActor::Owner(&task.owner), answer())
             .await
             .unwrap();
         assert_eq!(answered.state, TaskState::Working);
-        assert!(tasks.step(&task.id, By::Operator, answer()).await.is_err());
-        // Its worker is told; it ends when that lets go, whatever for.
         assert!(
             tasks
-                .want_cancel(&task.id, By::Operator)
+                .apply(&task.id, TaskActor::Operator, answer())
+                .await
+                .is_err()
+        );
+        // Its worker gets the request; the task ends when it releases the lease, for any reason.
+        assert!(
+            tasks
+                .request_cancel(&task.id, TaskActor::Operator)
                 .await
                 .unwrap()
-                .cancel_wanted
+                .cancel_requested
         );
-        assert_eq!(tasks.cancels(&lease.by).await.unwrap(), ids(&["a"]));
-        tasks.release(&lease, Released::Waits).await.unwrap();
+        assert_eq!(
+            tasks.cancel_requests(&lease.worker).await.unwrap(),
+            ids(&["a"])
+        );
+        tasks.release(&lease, ReleaseReason::Waiting).await.unwrap();
         assert_eq!(
             tasks.get(&task.id).await.unwrap().unwrap().state,
             TaskState::Canceled
         );
-        assert!(tasks.cancels(&lease.by).await.unwrap().is_empty());
+        assert!(
+            tasks
+                .cancel_requests(&lease.worker)
+                .await
+                .unwrap()
+                .is_empty()
+        );
     })
     .await;
 }
 
-/// Goal: tasks wait for what they need, and a parent for its parts; a failure ends those who need it. Method: a parent with a
-/// chain of three and one beside, worked off in order.
+/// Goal: tasks wait for those they need, and a parent for its children; a failure ends dependents.
+/// Method: a parent with a chain of three and one beside, completed in order.
 #[tokio::test]
 async fn graphs() {
     tasks(async |tasks| {
@@ -304,38 +331,40 @@ async fn graphs() {
             ..new(id.as_str())
         };
         let graph = vec![part(&b, &[&a]), part(&c, &[&b]), part(&a, &[]), new("p")];
-        assert!(matches!(tasks.begin_all(graph[..3].to_vec()).await, Err(TaskError::UnknownNeed(id)) if id == parent));
-        let kept = tasks.begin_all(graph).await.unwrap();
-        assert_eq!(kept.iter().map(|task| task.waiting).collect::<Vec<_>>(), [1, 1, 0, 0]);
-        assert_eq!(kept[3].children_open, 3);
+        assert!(matches!(tasks.create_all(graph[..3].to_vec()).await, Err(TaskError::UnknownNeed(id)) if id == parent));
+        let kept = tasks.create_all(graph).await.unwrap();
+        assert_eq!(kept.iter().map(|task| task.pending_needs).collect::<Vec<_>>(), [1, 1, 0, 0]);
+        assert_eq!(kept[3].open_children, 3);
         for id in [&a, &b] {
             let claimed = tasks.claim(claim("w", 9)).await.unwrap();
             assert_eq!(claimed.iter().map(|(task, _)| &task.id).collect::<Vec<_>>(), [id]);
-            let by = By::Worker(&claimed[0].1);
-            tasks.step(id, by, vec![TaskStep::Start]).await.unwrap();
+            let by = TaskActor::Worker(&claimed[0].1);
+            tasks.apply(id, by, vec![TaskStep::Start]).await.unwrap();
             let end =
                 if *id == a { done() } else { vec![TaskStep::Failed(callboard_message::Failure::internal("no"))] };
-            tasks.step(id, by, end).await.unwrap();
+            tasks.apply(id, by, end).await.unwrap();
         }
         let ended = tasks.get(&c).await.unwrap().unwrap();
         assert_eq!(
-            (ended.state, ended.said.as_deref()),
+            (ended.state, ended.status_message.as_deref()),
             (TaskState::Canceled, Some("a step that it needs ended as failed"))
         );
         let (claimed, lease) = tasks.claim(claim("w", 9)).await.unwrap().remove(0);
-        assert_eq!((&claimed.id, claimed.children_open, claimed.last_event), (&parent, 0, 3));
-        tasks.step(&parent, By::Worker(&lease), [vec![TaskStep::Start], done()].concat()).await.unwrap();
-        // What needs a task that has ended otherwise is cancelled at once; what needs completed ones is ready.
+        assert_eq!((&claimed.id, claimed.open_children, claimed.last_event), (&parent, 0, 3));
+        tasks.apply(&parent, TaskActor::Worker(&lease), [vec![TaskStep::Start], done()].concat()).await.unwrap();
+        // A new task that needs a failed one is cancelled at once; one that needs completed tasks
+        // is ready.
         let late =
-            tasks.begin_all(vec![NewTask { needs: vec![b], ..new("d") }, NewTask { needs: vec![a], ..new("e") }]);
-        let states: Vec<_> = late.await.unwrap().iter().map(|task| (task.state, task.waiting)).collect();
+            tasks.create_all(vec![NewTask { needs: vec![b], ..new("d") }, NewTask { needs: vec![a], ..new("e") }]);
+        let states: Vec<_> = late.await.unwrap().iter().map(|task| (task.state, task.pending_needs)).collect();
         assert_eq!(states[1], (TaskState::Submitted, 0));
         assert_eq!(states[0].0, TaskState::Canceled);
     })
     .await;
 }
 
-/// Goal: tasks that could never end aren't begun. Method: circles of needs, of parents, of both, over what is there.
+/// Goal: dependency cycles are rejected. Method: cycles of needs, of parents, of both, through
+/// existing tasks.
 #[tokio::test]
 async fn circles_are_refused() {
     tasks(async |tasks| {
@@ -345,16 +374,16 @@ async fn circles_are_refused() {
             ..new(id)
         };
         tasks
-            .begin_all(vec![
+            .create_all(vec![
                 of("p", None, &[]),
                 of("x", None, &["p"]),
                 of("c", Some("p"), &[]),
             ])
             .await
             .unwrap();
-        // Another waits for its part, that for the parent.
+        // Another task waits for its child, which waits for the parent.
         tasks
-            .begin_all(vec![of("e", None, &[]), of("ec", Some("e"), &["p"])])
+            .create_all(vec![of("e", None, &[]), of("ec", Some("e"), &["p"])])
             .await
             .unwrap();
         for circle in [
@@ -363,21 +392,24 @@ async fn circles_are_refused() {
             vec![of("a", None, &["b"]), of("b", None, &["a"])],
             vec![of("a", Some("b"), &[]), of("b", Some("a"), &[])],
             vec![of("a", Some("p"), &["p"])],
-            // The parent waits for its part, that for a task that waits for the parent.
+            // The parent waits for its child, which waits for a task that waits for the parent.
             vec![of("a", Some("p"), &["x"])],
             vec![of("a", Some("p"), &["b"]), of("b", None, &["p"])],
-            // A part of its part.
+            // A grandchild.
             vec![of("a", Some("c"), &["p"])],
         ] {
-            assert_eq!(tasks.begin_all(circle).await.unwrap_err(), TaskError::Cycle);
+            assert_eq!(
+                tasks.create_all(circle).await.unwrap_err(),
+                TaskError::Cycle
+            );
         }
-        // What has ended waits for nobody.
+        // A task that has ended waits for nothing.
         tasks
-            .want_cancel(&ids(&["x"])[0], By::Operator)
+            .request_cancel(&ids(&["x"])[0], TaskActor::Operator)
             .await
             .unwrap();
         let late = tasks
-            .begin_all(vec![of("late", Some("p"), &["x"])])
+            .create_all(vec![of("late", Some("p"), &["x"])])
             .await
             .unwrap();
         assert_eq!(late[0].state, TaskState::Canceled);
@@ -386,24 +418,25 @@ async fn circles_are_refused() {
             (1..=TASK_DEPTH_MAX).map(|n| of(&format!("d{n}"), Some(&format!("d{}", n - 1)), &[])),
         );
         let last = format!("d{TASK_DEPTH_MAX}");
-        tasks.begin_all(deep).await.unwrap();
+        tasks.create_all(deep).await.unwrap();
         let refused = tasks
-            .begin_all(vec![of("deeper", Some(&last), &[])])
+            .create_all(vec![of("deeper", Some(&last), &[])])
             .await
             .unwrap_err();
         assert!(matches!(
             refused,
             TaskError::Journal(JournalError::Invalid(_))
         ));
-        let many = (0..=TASKS_AT_ONCE_MAX)
+        let many = (0..=TASK_BATCH_MAX)
             .map(|n| new(&format!("m{n}")))
             .collect();
-        assert!(tasks.begin_all(many).await.is_err());
+        assert!(tasks.create_all(many).await.is_err());
     })
     .await;
 }
 
-/// Goal: cancelling a task ends its parts, what runs is told. Method: a parent with a part that runs and one that doesn't.
+/// Goal: cancelling a task ends its children; running ones get a request. Method: a parent with a
+/// running child and another.
 #[tokio::test]
 async fn cancelling_a_family() {
     tasks(async |tasks| {
@@ -413,17 +446,20 @@ async fn cancelling_a_family() {
             ..new(id)
         };
         tasks
-            .begin_all(vec![new("p"), part("b"), part("i")])
+            .create_all(vec![new("p"), part("b"), part("i")])
             .await
             .unwrap();
         let (_, lease) = tasks.claim(claim("w", 1)).await.unwrap().remove(0);
         tasks
-            .step(&busy, By::Worker(&lease), vec![TaskStep::Start])
+            .apply(&busy, TaskActor::Worker(&lease), vec![TaskStep::Start])
             .await
             .unwrap();
-        let cancelled = tasks.want_cancel(&parent, By::Operator).await.unwrap();
+        let cancelled = tasks
+            .request_cancel(&parent, TaskActor::Operator)
+            .await
+            .unwrap();
         assert_eq!(
-            (cancelled.state, cancelled.children_open),
+            (cancelled.state, cancelled.open_children),
             (TaskState::Canceled, 1)
         );
         assert_eq!(
@@ -431,24 +467,31 @@ async fn cancelling_a_family() {
             TaskState::Canceled
         );
         assert_eq!(
-            tasks.cancels("w").await.unwrap(),
+            tasks.cancel_requests("w").await.unwrap(),
             std::slice::from_ref(&busy)
         );
         let ended = tasks
-            .step(&busy, By::Worker(&lease), vec![TaskStep::cancelled()])
+            .apply(
+                &busy,
+                TaskActor::Worker(&lease),
+                vec![TaskStep::cancelled()],
+            )
             .await
             .unwrap();
         assert_eq!(
-            (ended.state, ended.cancel_wanted),
+            (ended.state, ended.cancel_requested),
             (TaskState::Canceled, false)
         );
-        let refused = tasks.want_cancel(&parent, By::Operator).await.unwrap_err();
+        let refused = tasks
+            .request_cancel(&parent, TaskActor::Operator)
+            .await
+            .unwrap_err();
         assert_eq!(refused, TaskError::HasEnded(TaskState::Canceled));
     })
     .await;
 }
 
-/// Goal: tasks are listed in order, filtered, page by page. Method: five of two agents.
+/// Goal: tasks are listed in order, filtered, page by page. Method: five tasks of two agents.
 #[tokio::test]
 async fn lists() {
     tasks(async |tasks| {
@@ -492,14 +535,14 @@ async fn lists() {
     .await;
 }
 
-/// Goal: who follows a task sees every event once, from where they were, and then the end. Method: two follow a task that
-/// takes steps meanwhile; one begins late.
+/// Goal: a watcher sees every event once from its start, and then the end. Method: two watch a task
+/// that takes steps meanwhile; one begins late.
 #[tokio::test]
 async fn followers_miss_nothing() {
     tasks(async |tasks| {
         let (task, lease) = begun(&tasks, new("a")).await;
         let follower = |after| {
-            let events = follow(tasks.clone(), task.id.clone(), after);
+            let events = follow_task(tasks.clone(), task.id.clone(), after);
             tokio::spawn(
                 events
                     .map(|event| event.unwrap().number)
@@ -513,7 +556,7 @@ async fn followers_miss_nothing() {
                 TaskStep::Said("and on".into()),
             ];
             tasks
-                .step(&task.id, By::Worker(&lease), said)
+                .apply(&task.id, TaskActor::Worker(&lease), said)
                 .await
                 .unwrap();
             if n % 7 == 0 {
@@ -521,30 +564,30 @@ async fn followers_miss_nothing() {
             }
         }
         tasks
-            .step(&task.id, By::Worker(&lease), done())
+            .apply(&task.id, TaskActor::Worker(&lease), done())
             .await
             .unwrap();
         assert_eq!(all.await.unwrap(), (1..=602).collect::<Vec<_>>());
         assert_eq!(later.await.unwrap(), (151..=602).collect::<Vec<_>>());
         assert_eq!(follower(600).await.unwrap(), [601, 602]);
         assert!(follower(602).await.unwrap().is_empty());
-        tasks.forget(&task.id).await.unwrap();
+        tasks.delete(&task.id).await.unwrap();
         assert!(follower(0).await.unwrap().is_empty());
     })
     .await;
 }
 
-/// Goal: what the store reads at once is bounded, at one more. Method: a claim of more than it hands out; bodies that together
-/// are larger than a page.
+/// Goal: one read or claim is limited, at one more. Method: a claim of more than the maximum;
+/// bodies that together exceed a page.
 #[tokio::test]
 async fn pages() {
     stores(async |opened| {
         let tasks = of(opened);
         for part in 0..2 {
-            let many = (0..TASKS_AT_ONCE_MAX)
+            let many = (0..TASK_BATCH_MAX)
                 .map(|n| new(&format!("{part} {n}")))
                 .collect();
-            tasks.begin_all(many).await.unwrap();
+            tasks.create_all(many).await.unwrap();
         }
         let more = CLAIM_TASKS_MAX + 1;
         assert_eq!(
@@ -553,7 +596,7 @@ async fn pages() {
         );
         assert_eq!(
             tasks.claim(claim("w", more)).await.unwrap().len(),
-            2 * TASKS_AT_ONCE_MAX - CLAIM_TASKS_MAX
+            2 * TASK_BATCH_MAX - CLAIM_TASKS_MAX
         );
 
         let large = |size| RawValue::from_string(format!("\"{}\"", "x".repeat(size))).unwrap();
@@ -584,9 +627,9 @@ async fn pages() {
         for _ in 0..=page {
             let turn = callboard_message::RawObject::new().with("text", "x".repeat(size));
             tasks
-                .step(
+                .apply(
                     &lease.task,
-                    By::Worker(&lease),
+                    TaskActor::Worker(&lease),
                     vec![TaskStep::History(turn)],
                 )
                 .await
@@ -607,7 +650,8 @@ async fn pages() {
     .await;
 }
 
-/// Goal: a graph that is too large to look through is refused, at one task more. Method: a chain, whose end a new part needs.
+/// Goal: a graph too large to check is rejected, at one task more. Method: a chain, whose end a new
+/// child needs.
 #[tokio::test]
 async fn a_graph_has_a_size() {
     stores(async |opened| {
@@ -619,10 +663,10 @@ async fn a_graph_has_a_size() {
             ..new("chain")
         };
         let all: Vec<_> = (0..=GRAPH_TASKS_MAX).map(chain).collect();
-        for some in all.chunks(TASKS_AT_ONCE_MAX) {
-            tasks.begin_all(some.to_vec()).await.unwrap();
+        for some in all.chunks(TASK_BATCH_MAX) {
+            tasks.create_all(some.to_vec()).await.unwrap();
         }
-        tasks.begin_all(vec![new("whole")]).await.unwrap();
+        tasks.create_all(vec![new("whole")]).await.unwrap();
         let part = |id: &str, last: usize| {
             vec![NewTask {
                 parent: Some(TaskId::new("whole").unwrap()),
@@ -631,7 +675,7 @@ async fn a_graph_has_a_size() {
             }]
         };
         let refused = tasks
-            .begin_all(part("a", GRAPH_TASKS_MAX))
+            .create_all(part("a", GRAPH_TASKS_MAX))
             .await
             .unwrap_err();
         assert!(
@@ -639,7 +683,7 @@ async fn a_graph_has_a_size() {
             "{refused:?}"
         );
         tasks
-            .begin_all(part("b", GRAPH_TASKS_MAX - 1))
+            .create_all(part("b", GRAPH_TASKS_MAX - 1))
             .await
             .unwrap();
     })

@@ -2,23 +2,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use callboard_message::mail::LetterKind;
+use callboard_message::mail::MailMessageKind;
 use callboard_message::{RawObject, TaskState};
 use callboard_runtime::*;
-use callboard_store::{SqlStore, VerifyOptions};
+use callboard_store::{AuditVerifyOptions, SqlStore};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::kit::{Opened, in_database, in_file};
 use crate::samples::{self, GRAPH, fill, id, letter, record, task};
 
-/// Folder of a fixture that [`write_fixture`] makes.
+/// Environment variable with the folder for the fixture that [`write_fixture`] writes.
 const FOLDER: &str = "CALLBOARD_FIXTURE";
-/// Endings of the audit's files beside a store.
+/// Extensions of the audit files beside a store.
 const AUDIT_FILES: [&str; 3] = ["key", "pub", "anchor"];
 const VIEW: &str = "view.jsonl";
 
-/// Fixtures of every version: a folder each.
+/// Returns the folders of the fixtures of every version.
 fn fixtures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/upgrade");
     let mut fixtures: Vec<_> = fs::read_dir(folder)
@@ -35,13 +35,13 @@ fn ms(at: SystemTime) -> u128 {
     at.duration_since(UNIX_EPOCH).unwrap().as_millis()
 }
 
-/// Everything in a store that doesn't change by being opened: a line of JSON each.
+/// Returns everything in a store that opening it doesn't change, as JSON lines.
 async fn view(store: &SqlStore) -> String {
     let Store {
         journal,
         tasks,
         mail,
-        notes,
+        kv: notes,
         ..
     } = store.store();
     let mut lines: Vec<Value> = Vec::new();
@@ -58,7 +58,7 @@ async fn view(store: &SqlStore) -> String {
             class,
             on_restart,
             ..
-        } = &task.new;
+        } = &task.spec;
         lines.push(json!({"task": id, "number": task.number, "scope": scope, "owner": owner, "principal": principal, "key": key,
             "agent": agent, "message": message, "request": request, "class": class.as_str(), "on_restart": on_restart.as_str()}));
         let NewTask {
@@ -68,13 +68,13 @@ async fn view(store: &SqlStore) -> String {
             expires,
             extra,
             ..
-        } = &task.new;
+        } = &task.spec;
         let Task {
             state,
             created,
             updated,
-            said,
-            open,
+            status_message: said,
+            open_questions: open,
             outcome,
             ..
         } = &*task;
@@ -84,9 +84,9 @@ async fn view(store: &SqlStore) -> String {
         let Task {
             artifacts,
             last_event,
-            waiting,
-            children_open,
-            cancel_wanted,
+            pending_needs: waiting,
+            open_children: children_open,
+            cancel_requested: cancel_wanted,
             ..
         } = &*task;
         lines.push(
@@ -106,12 +106,12 @@ async fn view(store: &SqlStore) -> String {
         }
     }
     for (found, _) in mail
-        .history(LetterFilter::default(), 0, 100)
+        .history(MailMessageFilter::default(), 0, 100)
         .await
         .unwrap()
         .0
     {
-        let NewLetter {
+        let NewMailMessage {
             id,
             sender,
             kind,
@@ -126,7 +126,7 @@ async fn view(store: &SqlStore) -> String {
             json!({"letter": id, "number": found.number, "sender": sender, "kind": kind.as_str(), "label": label,
             "audience": audience, "recipients": recipients, "topic": topic, "thread": thread}),
         );
-        let NewLetter {
+        let NewMailMessage {
             reply_to,
             urgent,
             key,
@@ -136,7 +136,7 @@ async fn view(store: &SqlStore) -> String {
             ..
         } = &found.new;
         lines.push(json!({"reply_to": reply_to, "urgent": urgent, "key": key, "class": class.as_str(), "body": body,
-            "expires": ms(*expires), "mark": found.mark, "accepted": ms(found.accepted), "spread": found.spread}));
+            "expires": ms(*expires), "mark": found.digest, "accepted": ms(found.accepted), "spread": found.copies_made}));
         for copy in mail.receipts(found.number, None, 100).await.unwrap() {
             lines.push(json!({"copy": copy.recipient, "state": copy.state.as_str(), "attempts": copy.attempts,
                 "delivered": copy.delivered.map(ms), "read": copy.read.map(ms)}));
@@ -144,9 +144,9 @@ async fn view(store: &SqlStore) -> String {
     }
     for (number, event) in mail.events(0, 100).await.unwrap() {
         let told = match event {
-            StoredEvent::Posted(letter) => json!(["posted", letter.number]),
-            StoredEvent::Marked {
-                letter,
+            StoredMailEvent::Posted(letter) => json!(["posted", letter.number]),
+            StoredMailEvent::ReceiptsUpdated {
+                message_number: letter,
                 id,
                 sender,
                 state,
@@ -154,15 +154,15 @@ async fn view(store: &SqlStore) -> String {
             } => {
                 json!(["marked", letter, id, sender, state.as_str(), recipients])
             }
-            StoredEvent::Joined(agent, way) => json!(["joined", agent, way]),
-            StoredEvent::Left(agent, why) => json!(["left", agent, why]),
+            StoredMailEvent::Joined(agent, way) => json!(["joined", agent, way]),
+            StoredMailEvent::Left(agent, why) => json!(["left", agent, why]),
         };
         lines.push(json!({"mail event": number, "told": told}));
     }
     for (number, record) in journal.read(&record().stream, 0, 100).await.unwrap() {
         lines.push(json!({"record": number, "key": record.key, "body": record.body}));
     }
-    for Note {
+    for KvEntry {
         key,
         version,
         body,
@@ -174,9 +174,12 @@ async fn view(store: &SqlStore) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The chain of this writer is whole, and as the anchor has it.
+/// Checks that this writer's audit chain is intact and matches the anchor. Returns its last number.
 async fn verified(store: &SqlStore) -> u64 {
-    let reports = store.verify_audit(&VerifyOptions::default()).await.unwrap();
+    let reports = store
+        .verify_audit(&AuditVerifyOptions::default())
+        .await
+        .unwrap();
     let [report] = reports.as_slice() else {
         panic!("{reports:?}")
     };
@@ -185,44 +188,49 @@ async fn verified(store: &SqlStore) -> u64 {
     report.last
 }
 
-/// New work beside what an earlier version left; keys and versions of that version still hold.
+/// Writes new data to an earlier version's store; keys and versions of that version must still
+/// hold.
 async fn goes_on(store: &SqlStore) {
     let Store {
         journal,
         tasks,
         mail,
-        notes,
+        kv: notes,
         audit,
         ..
     } = store.store();
     let kept = tasks.list(TaskFilter::default(), 0, 100).await.unwrap().0;
     let highest = kept.iter().map(|task| task.number).max().unwrap();
     match tasks
-        .begin(NewTask {
-            id: TaskId::fresh(),
+        .create(NewTask {
+            id: TaskId::generate(),
             ..task("completed")
         })
         .await
         .unwrap()
     {
-        Begun::Again(task) => assert_eq!(
+        CreateOutcome::Existing(task) => assert_eq!(
             (task.id.as_str(), task.state),
             ("completed", TaskState::Completed)
         ),
-        Begun::New(task, _) => panic!("{} is new", task.id),
+        CreateOutcome::Created(task, _) => panic!("{} is new", task.id),
     }
     let answer = TaskStep::Answered {
         key: "q".into(),
         answer: RawValue::from_string("null".into()).unwrap(),
     };
     let answered = tasks
-        .step(&id("waits for an answer"), By::Operator, vec![answer])
+        .apply(
+            &id("waits for an answer"),
+            TaskActor::Operator,
+            vec![answer],
+        )
         .await
         .unwrap();
-    assert!(answered.open.is_empty());
-    let claim = Claim {
+    assert!(answered.open_questions.is_empty());
+    let claim = ClaimRequest {
         scope: "agent".into(),
-        by: tasks.worker().into(),
+        worker: tasks.worker_id().into(),
         tasks_max: 9,
         lease: samples::LEASE,
     };
@@ -234,31 +242,39 @@ async fn goes_on(store: &SqlStore) {
         let start = (task.state == TaskState::Submitted).then_some(TaskStep::Start);
         let steps = start.into_iter().chain([done]).collect();
         tasks
-            .step(&task.id, By::Worker(lease), steps)
+            .apply(&task.id, TaskActor::Worker(lease), steps)
             .await
             .unwrap();
     }
     let interrupted = tasks.get(&id("interrupted")).await.unwrap().unwrap();
     assert_eq!(interrupted.state, TaskState::Failed);
-    assert_eq!(tasks.get(&id(GRAPH[2])).await.unwrap().unwrap().waiting, 0);
-    let Begun::New(begun, _) = tasks.begin(task("new")).await.unwrap() else {
+    assert_eq!(
+        tasks
+            .get(&id(GRAPH[2]))
+            .await
+            .unwrap()
+            .unwrap()
+            .pending_needs,
+        0
+    );
+    let CreateOutcome::Created(begun, _) = tasks.create(task("new")).await.unwrap() else {
         panic!("it isn't new")
     };
     assert_eq!(begun.number, highest + 1);
 
     let again = mail
-        .post(NewLetter {
+        .post(NewMailMessage {
             id: uuid::Uuid::now_v7().to_string(),
-            ..letter(LetterKind::Direct)
+            ..letter(MailMessageKind::Direct)
         })
         .await
         .unwrap();
     assert_eq!(
         (again.is_new, &again.new.body),
-        (false, &letter(LetterKind::Direct).body)
+        (false, &letter(MailMessageKind::Direct).body)
     );
     assert_eq!(
-        mail.mark(vec![("bob".into(), again.number)], Mark::Read)
+        mail.update_receipts(vec![("bob".into(), again.number)], ReceiptUpdate::Read)
             .await
             .unwrap()
             .len(),
@@ -271,7 +287,7 @@ async fn goes_on(store: &SqlStore) {
         .unwrap();
     assert_eq!(mail.last_event().await.unwrap(), event + 1);
     assert!(
-        mail.open("bob", None, false, 100)
+        mail.list_open("bob", None, false, 100)
             .await
             .unwrap()
             .iter()
@@ -282,7 +298,7 @@ async fn goes_on(store: &SqlStore) {
     assert_eq!(journal.append(record()).await, Ok(1));
     assert_eq!(
         journal
-            .append(Record {
+            .append(JournalRecord {
                 key: None,
                 ..record()
             })
@@ -300,7 +316,7 @@ async fn goes_on(store: &SqlStore) {
         .unwrap();
 }
 
-/// Puts a fixture in the place of an empty store, and opens it.
+/// Replaces an empty store by a fixture, and opens it.
 async fn restored(mut opened: Opened, fixture: &Path) -> Opened {
     opened.sql.close().await;
     let kind = if opened.is_sqlite() {
@@ -329,8 +345,9 @@ async fn restored(mut opened: Opened, fixture: &Path) -> Opened {
     opened
 }
 
-/// Goal: a new version reads all that an earlier one wrote, finds its audit whole, and goes on with it. Method: the fixtures
-/// of every version; what is in them was written down by the version that made them. The next opening finds it whole again.
+/// Goal: a new version reads an earlier version's store, verifies its audit, and continues it.
+/// Method: the fixtures of every version, compared with the content that their version wrote down;
+/// then reopen.
 #[tokio::test]
 async fn earlier_stores_are_gone_on_with() {
     for fixture in fixtures() {
@@ -365,7 +382,8 @@ async fn earlier_stores_are_gone_on_with() {
     }
 }
 
-/// Goal: a signature of an earlier version still guards what it wrote. Method: one entry of a fixture changed.
+/// Goal: a signature of an earlier version still protects its entries. Method: change one entry of
+/// a fixture.
 #[tokio::test]
 async fn a_changed_entry_of_an_earlier_store_is_found() {
     for fixture in fixtures() {
@@ -375,7 +393,7 @@ async fn a_changed_entry_of_an_earlier_store_is_found() {
         opened.restart().await;
         let reports = opened
             .sql
-            .verify_audit(&VerifyOptions::default())
+            .verify_audit(&AuditVerifyOptions::default())
             .await
             .unwrap();
         assert!(reports[0].fault.is_some(), "{reports:?}");
@@ -383,7 +401,7 @@ async fn a_changed_entry_of_an_earlier_store_is_found() {
     }
 }
 
-/// The rows of a store in a database, as statements.
+/// Returns the rows of a Postgres store as INSERT statements.
 async fn statements(opened: &Opened) -> String {
     let mut statements = String::new();
     for table in opened
@@ -405,7 +423,7 @@ async fn statements(opened: &Opened) -> String {
     statements
 }
 
-/// Writes the fixture of this version: `cargo xtask fixture`.
+/// Writes the fixture of this version; run by `cargo xtask fixture`.
 #[tokio::test]
 #[ignore = "writes a fixture for later versions: cargo xtask fixture"]
 async fn write_fixture() {
@@ -419,7 +437,7 @@ async fn write_fixture() {
     ];
     for mut opened in stores.into_iter().flatten() {
         fill(&opened.sql).await;
-        // Clinical bodies are gone with the process that had them.
+        // Clinical bodies end with the process that held them.
         opened.restart().await;
         let kind = if opened.is_sqlite() {
             "sqlite"

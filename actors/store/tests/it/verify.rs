@@ -1,12 +1,15 @@
 use std::fs;
 use std::time::Duration;
 
-use callboard_store::{AuditFault, ChainReport, Retention, SqlStore, VerifyOptions, verify_export};
+use callboard_store::{
+    AuditFault, AuditVerifyOptions, ChainReport, Retention, SqlStore, verify_export,
+};
 
 use crate::audit::{entry, report};
 use crate::kit::{Opened, in_file, stores};
 
-/// A chain of 1,300 entries: `run.started`, those of the test, `run.ended`; signed at 1, 265, 529, 793, 1057, 1300.
+/// Length of the chain: `run.started`, the test's entries, `run.ended`; signed at 1, 265, 529, 793,
+/// 1057, 1300.
 const LAST: u64 = 1_300;
 
 async fn filled(opened: &mut Opened) {
@@ -18,7 +21,7 @@ async fn filled(opened: &mut Opened) {
             .unwrap();
     }
     opened.sql.close().await;
-    // Whoever can write to the file can do this too.
+    // An attacker who can write to the file can do this too.
     let trigger = if opened.is_sqlite() {
         "audit_stays"
     } else {
@@ -27,11 +30,11 @@ async fn filled(opened: &mut Opened) {
     opened.raw(&format!("DROP TRIGGER {trigger}")).await;
 }
 
-/// Looks as somebody beside the node does: nothing is written.
+/// Verifies through a read-only store, without writing.
 async fn visited(opened: &Opened) -> ChainReport {
-    let visitor = SqlStore::visit(&opened.options()).await.unwrap();
+    let visitor = SqlStore::open_read_only(&opened.options()).await.unwrap();
     let reports = visitor
-        .verify_audit(&VerifyOptions::default())
+        .verify_audit(&AuditVerifyOptions::default())
         .await
         .unwrap();
     visitor.close().await;
@@ -39,8 +42,8 @@ async fn visited(opened: &Opened) -> ChainReport {
     reports.into_iter().next().unwrap()
 }
 
-/// Goal: whoever changes the store past callboard is found out, and the entry is named. Method: one attack after another on a
-/// fresh copy of the rows, on either database.
+/// Goal: changes made to the database directly are detected, with the entry's number. Method: one
+/// attack after another on a fresh copy of the rows, on either database.
 #[tokio::test]
 async fn attacks_are_found() {
     stores(async |opened| {
@@ -50,8 +53,8 @@ async fn attacks_are_found() {
         for table in ["audit", "audit_checkpoint"] {
             opened.raw(&format!("CREATE TABLE good_{table} AS SELECT * FROM {table}")).await;
         }
-        let changed = |number| AuditFault::Changed { number, what: "its text isn't what was hashed" };
-        let beside = |number| AuditFault::Changed { number, what: "what it is found by isn't what it says" };
+        let changed = |number| AuditFault::Changed { number, what: "its hash doesn't match its text" };
+        let beside = |number| AuditFault::Changed { number, what: "its columns don't match its text" };
         let moved = |number, says: u64| AuditFault::Moved { number, says: format!("node:{says}") };
         let attacks: Vec<(&str, AuditFault)> = vec![
             ("UPDATE audit SET line = replace(line, 'agent 700', 'agent 701') WHERE number = 702", changed(702)),
@@ -112,8 +115,8 @@ async fn attacks_are_found() {
     .await;
 }
 
-/// Goal: a store that somebody has changed goes on and keeps the trace. Method: remove the last entries with all that tells
-/// of them but the anchor; open it, write, close it.
+/// Goal: a manipulated store continues and keeps the evidence. Method: remove the last entries and
+/// every trace of them but the anchor; open it, write, close it.
 #[tokio::test]
 async fn a_cut_chain_stays_cut() {
     let mut opened = in_file(|options| options).await;
@@ -127,7 +130,7 @@ async fn a_cut_chain_stays_cut() {
     );
     opened.sql.close().await;
 
-    // And where the counter was cut too: the anchor knows another entry 1300.
+    // Also with the counter set back: the anchor has another entry 1300.
     opened.raw("DELETE FROM audit WHERE number > 1200; DELETE FROM audit_checkpoint WHERE number > 1200").await;
     opened
         .raw("UPDATE stream SET last = 1200 WHERE name = 'a/node'")
@@ -146,17 +149,17 @@ async fn a_cut_chain_stays_cut() {
     opened.end().await;
 }
 
-/// Goal: an export says as much as the store, without it. Method: export, verify with the public keys and the anchor; change
-/// a byte, remove a line, cut the end; a file that is none.
+/// Goal: an export verifies like the store, without it. Method: export, verify with the public keys
+/// and the anchor; change a byte, remove a line, cut the end; a file that isn't an export.
 #[tokio::test]
 async fn an_export_is_verified_without_the_store() {
     stores(async |opened| {
         filled(opened).await;
-        let visitor = SqlStore::visit(&opened.options()).await.unwrap();
+        let visitor = SqlStore::open_read_only(&opened.options()).await.unwrap();
         let mut out = Vec::new();
         assert_eq!(visitor.export_audit(&mut out).await.unwrap(), LAST);
         visitor.close().await;
-        let options = VerifyOptions {
+        let options = AuditVerifyOptions {
             public_keys: Some(opened.folder().join("audit.pub")),
             anchor: Some(opened.folder().join("audit.anchor")),
             chain: None,
@@ -200,7 +203,7 @@ async fn an_export_is_verified_without_the_store() {
         ] {
             assert!(verify_export(bad.as_bytes(), &options).is_err(), "{bad}");
         }
-        let missing = VerifyOptions {
+        let missing = AuditVerifyOptions {
             public_keys: Some(opened.folder().join("none")),
             ..options.clone()
         };
@@ -209,8 +212,8 @@ async fn an_export_is_verified_without_the_store() {
     .await;
 }
 
-/// Goal: what was removed as too old leaves a chain that holds; what somebody removed up to a checkpoint doesn't. Method:
-/// remove a part as somebody would; have the rest cleaned that is there without a retention; remove some more.
+/// Goal: a chain cut by retention is valid; one cut by an attacker at a checkpoint isn't. Method:
+/// remove a part directly; clean the rest without a retention; remove some more.
 #[tokio::test]
 async fn a_chain_may_begin_after_a_signed_cut() {
     stores(async |opened| {
@@ -225,7 +228,7 @@ async fn a_chain_may_begin_after_a_signed_cut() {
         let retention = Retention { audit: Some(Duration::ZERO), ..Retention::default() };
         opened.restart_with(opened.options().retention(retention)).await;
         let mut removed = 0;
-        // What was signed in this very millisecond isn't older yet.
+        // An entry signed in this very millisecond isn't older yet.
         while removed < LAST {
             removed += opened.sql.clean().await.unwrap().audit;
         }
@@ -242,7 +245,8 @@ async fn a_chain_may_begin_after_a_signed_cut() {
     .await;
 }
 
-/// Goal: a chain is verified while it is written to. Method: verify in a loop beside a writer; then as a visitor.
+/// Goal: a chain can be verified during writes. Method: verify in a loop beside a writer; then
+/// through a read-only store.
 #[tokio::test]
 async fn a_living_chain_is_verified() {
     let opened = in_file(|options| options).await;
@@ -265,9 +269,9 @@ async fn a_living_chain_is_verified() {
         }
     };
     futures::join!(writing, looking);
-    let visitor = SqlStore::visit(&opened.options()).await.unwrap();
+    let visitor = SqlStore::open_read_only(&opened.options()).await.unwrap();
     let reports = visitor
-        .verify_audit(&VerifyOptions::default())
+        .verify_audit(&AuditVerifyOptions::default())
         .await
         .unwrap();
     assert_eq!((reports[0].last, &reports[0].fault), (3_001, &None));

@@ -1,38 +1,45 @@
-//! JSON in one form only, so that two ends sign and verify the same bytes.
+//! Canonical JSON, so that signer and verifier process the same bytes.
 
 use std::fmt::Write;
 
 use callboard_message::RawMembers;
 use serde_json::value::RawValue;
 
-/// Deepest nesting of a text that is brought into a canonical form.
+/// Maximum nesting depth of JSON that is canonicalized.
 /// At the limit: no signature.
 const CANONICAL_DEPTH_MAX: usize = 64;
 
-/// Which form.
+/// Canonical form of JSON, over which a signature is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// The JSON Canonicalization Scheme (RFC 8785), which A2A prescribes (specification 1.0, section 8.4.1).
+pub(super) enum CanonicalForm {
+    /// JSON Canonicalization Scheme (RFC 8785), which A2A prescribes (specification 1.0, section
+    /// 8.4.1).
     Jcs,
-    /// What the Python SDK signs and verifies since 1.3: the same, without empty texts, lists and objects at every depth.
-    Lean,
-    /// What it did before: that, with all but ASCII escaped, keys by code points and numbers as Python writes them.
-    LeanAscii,
+    /// Form of the Python SDK since 1.3: as [`Self::Jcs`], but without empty strings, lists and
+    /// objects at every depth.
+    PythonSdk,
+    /// Form of the Python SDK before 1.3: as [`Self::PythonSdk`], but with all non-ASCII characters
+    /// escaped, keys sorted by code points, and numbers in Python's notation.
+    PythonSdkLegacy,
 }
 
-impl Form {
-    pub(super) const ALL: [Self; 3] = [Self::Jcs, Self::Lean, Self::LeanAscii];
+impl CanonicalForm {
+    pub(super) const ALL: [Self; 3] = [Self::Jcs, Self::PythonSdk, Self::PythonSdkLegacy];
 }
 
-/// It is nested too deeply, or no JSON.
+/// Error of canonicalization: the text isn't JSON, or is nested deeper than
+/// [`CANONICAL_DEPTH_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the text is no JSON, or nested deeper than {CANONICAL_DEPTH_MAX}")]
-pub(super) struct NotCanonical;
+#[error("the text isn't JSON, or is nested deeper than {CANONICAL_DEPTH_MAX}")]
+pub(super) struct CanonicalizeError;
 
-/// `raw` in a form.
-pub(super) fn canonical(raw: &RawValue, form: Form) -> Result<String, NotCanonical> {
+/// Returns `raw` in a canonical form; `null` if the form omits the whole value.
+pub(super) fn canonicalize(
+    raw: &RawValue,
+    form: CanonicalForm,
+) -> Result<String, CanonicalizeError> {
     let mut out = String::with_capacity(raw.get().len());
-    value(raw, form, CANONICAL_DEPTH_MAX, &mut out)?;
+    write_value(raw, form, CANONICAL_DEPTH_MAX, &mut out)?;
     Ok(if out.is_empty() {
         "null".to_owned()
     } else {
@@ -40,20 +47,35 @@ pub(super) fn canonical(raw: &RawValue, form: Form) -> Result<String, NotCanonic
     })
 }
 
-/// Writes a value; nothing where the form leaves it out.
-fn value(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
+/// Appends a value in canonical form to `out`; appends nothing if the form omits the value.
+fn write_value(
+    raw: &RawValue,
+    form: CanonicalForm,
+    depth: usize,
+    out: &mut String,
+) -> Result<(), CanonicalizeError> {
     let text = raw.get();
     match text.as_bytes().first() {
-        Some(b'{') => object(raw, form, depth.checked_sub(1).ok_or(NotCanonical)?, out),
-        Some(b'[') => array(text, form, depth.checked_sub(1).ok_or(NotCanonical)?, out),
+        Some(b'{') => write_object(
+            raw,
+            form,
+            depth.checked_sub(1).ok_or(CanonicalizeError)?,
+            out,
+        ),
+        Some(b'[') => write_array(
+            text,
+            form,
+            depth.checked_sub(1).ok_or(CanonicalizeError)?,
+            out,
+        ),
         Some(b'"') => {
-            let read: String = serde_json::from_str(text).map_err(|_| NotCanonical)?;
-            if !read.is_empty() || form == Form::Jcs {
-                string(&read, form, out);
+            let read: String = serde_json::from_str(text).map_err(|_| CanonicalizeError)?;
+            if !read.is_empty() || form == CanonicalForm::Jcs {
+                write_string(&read, form, out);
             }
             Ok(())
         }
-        Some(b'-' | b'0'..=b'9') => number(text, form, out),
+        Some(b'-' | b'0'..=b'9') => write_number(text, form, out),
         _ => {
             out.push_str(text);
             Ok(())
@@ -61,21 +83,26 @@ fn value(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<(
     }
 }
 
-fn object(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
-    let members = RawMembers::parse(raw).map_err(|_| NotCanonical)?;
+fn write_object(
+    raw: &RawValue,
+    form: CanonicalForm,
+    depth: usize,
+    out: &mut String,
+) -> Result<(), CanonicalizeError> {
+    let members = RawMembers::parse(raw).map_err(|_| CanonicalizeError)?;
     let mut members: Vec<_> = members.iter().collect();
     match form {
-        Form::Jcs | Form::Lean => {
+        CanonicalForm::Jcs | CanonicalForm::PythonSdk => {
             members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()))
         }
-        Form::LeanAscii => members.sort_by_key(|(name, _)| *name),
+        CanonicalForm::PythonSdkLegacy => members.sort_by_key(|(name, _)| *name),
     }
-    list(members, ['{', '}'], form, out, |(name, member), out| {
+    write_list(members, ['{', '}'], form, out, |(name, member), out| {
         let before = out.len();
-        string(name, form, out);
+        write_string(name, form, out);
         out.push(':');
         let named = out.len();
-        value(member, form, depth, out)?;
+        write_value(member, form, depth, out)?;
         if out.len() == named {
             out.truncate(before);
         }
@@ -83,21 +110,28 @@ fn object(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<
     })
 }
 
-fn array(text: &str, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
-    let entries: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| NotCanonical)?;
-    list(entries, ['[', ']'], form, out, |entry, out| {
-        value(entry, form, depth, out)
+fn write_array(
+    text: &str,
+    form: CanonicalForm,
+    depth: usize,
+    out: &mut String,
+) -> Result<(), CanonicalizeError> {
+    let entries: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| CanonicalizeError)?;
+    write_list(entries, ['[', ']'], form, out, |entry, out| {
+        write_value(entry, form, depth, out)
     })
 }
 
-/// Writes what `write` writes of each, with commas between what isn't left out.
-fn list<T>(
+/// Writes the entries of a list or object with commas and the delimiters `open` and `close`.
+/// Entries for which `write` appends nothing are omitted. The forms of the Python SDK also omit a
+/// list or object without entries.
+fn write_list<T>(
     entries: Vec<T>,
     [open, close]: [char; 2],
-    form: Form,
+    form: CanonicalForm,
     out: &mut String,
-    write: impl Fn(T, &mut String) -> Result<(), NotCanonical>,
-) -> Result<(), NotCanonical> {
+    write: impl Fn(T, &mut String) -> Result<(), CanonicalizeError>,
+) -> Result<(), CanonicalizeError> {
     let begins = out.len();
     out.push(open);
     for entry in entries {
@@ -111,17 +145,17 @@ fn list<T>(
             out.truncate(before);
         }
     }
-    match out.len() == begins + 1 && form != Form::Jcs {
+    match out.len() == begins + 1 && form != CanonicalForm::Jcs {
         true => out.truncate(begins),
         false => out.push(close),
     }
     Ok(())
 }
 
-/// As ECMAScript's `JSON.stringify` writes it, which serde_json does too.
-fn string(text: &str, form: Form, out: &mut String) {
+/// Writes a string as ECMAScript's `JSON.stringify` does, which serde_json matches.
+fn write_string(text: &str, form: CanonicalForm, out: &mut String) {
     let quoted = serde_json::to_string(text).unwrap_or_default();
-    if form != Form::LeanAscii {
+    if form != CanonicalForm::PythonSdkLegacy {
         out.push_str(&quoted);
         return;
     }
@@ -130,7 +164,7 @@ fn string(text: &str, form: Form, out: &mut String) {
             ' '..='~' => out.push(c),
             _ => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
-                    // A String takes whatever is written to it.
+                    // Writing to a String never fails.
                     let _ = write!(out, "\\u{unit:04x}");
                 }
             }
@@ -138,20 +172,27 @@ fn string(text: &str, form: Form, out: &mut String) {
     }
 }
 
-fn number(text: &str, form: Form, out: &mut String) -> Result<(), NotCanonical> {
-    let number: f64 = text.parse().map_err(|_| NotCanonical)?;
+fn write_number(
+    text: &str,
+    form: CanonicalForm,
+    out: &mut String,
+) -> Result<(), CanonicalizeError> {
+    let number: f64 = text.parse().map_err(|_| CanonicalizeError)?;
     if !number.is_finite() {
-        return Err(NotCanonical);
+        return Err(CanonicalizeError);
     }
     match form {
-        Form::Jcs | Form::Lean => out.push_str(ryu_js::Buffer::new().format_finite(number)),
-        Form::LeanAscii => out.push_str(&pythons(number)),
+        CanonicalForm::Jcs | CanonicalForm::PythonSdk => {
+            out.push_str(ryu_js::Buffer::new().format_finite(number))
+        }
+        CanonicalForm::PythonSdkLegacy => out.push_str(&python_number(number)),
     }
     Ok(())
 }
 
-/// As Python writes it; a card's numbers are all floating there.
-fn pythons(number: f64) -> String {
+/// Formats a number as Python formats floats, for example `1.0`. The Python SDK treats all numbers
+/// of a card as floats.
+fn python_number(number: f64) -> String {
     if number == 0.0 || (1e-4..1e16).contains(&number.abs()) {
         return format!("{number:?}");
     }
@@ -167,26 +208,28 @@ fn pythons(number: f64) -> String {
 mod tests {
     use super::*;
 
-    fn of(text: &str, form: Form) -> String {
-        canonical(serde_json::from_str(text).unwrap(), form).unwrap()
+    fn of(text: &str, form: CanonicalForm) -> String {
+        canonicalize(serde_json::from_str(text).unwrap(), form).unwrap()
     }
 
-    /// Goal: the form is the RFC's. Method: its samples of values and of order (sections 3.2.2 and 3.2.3).
+    /// Goal: the form matches the RFC. Method: its samples of values and of order (sections 3.2.2
+    /// and 3.2.3).
     #[test]
     fn samples_of_the_rfc() {
         let values = r#"{ "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
             "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", "literals": [null, true, false] }"#;
         let expected = r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#;
-        assert_eq!(of(values, Form::Jcs), expected);
+        assert_eq!(of(values, CanonicalForm::Jcs), expected);
         let order =
             r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
         assert_eq!(
-            of(order, Form::Jcs),
+            of(order, CanonicalForm::Jcs),
             "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}"
         );
     }
 
-    /// Goal: numbers are ECMAScript's. Method: rows of the RFC's appendix B, as decimals.
+    /// Goal: numbers are written as ECMAScript does. Method: rows of the RFC's appendix B, as
+    /// decimals.
     #[test]
     fn numbers_are_those_of_ecmascript() {
         for (written, expected) in [
@@ -211,12 +254,13 @@ mod tests {
             ("-0.0000033333333333333333", "-0.0000033333333333333333"),
             ("1424953923781206.2", "1424953923781206.2"),
         ] {
-            assert_eq!(of(written, Form::Jcs), expected, "{written}");
+            assert_eq!(of(written, CanonicalForm::Jcs), expected, "{written}");
         }
     }
 
-    /// Goal: the Python SDK's forms leave out what is empty, at every depth, and the older one writes as Python does. Method:
-    /// rows, whose right sides its `canonicalize` (1.3) and `json.dumps` (before) wrote.
+    /// Goal: the Python SDK's forms omit empty values at every depth, and the older one uses
+    /// Python's notation. Method: rows, with the output of its `canonicalize` (1.3) and of
+    /// `json.dumps` (before).
     #[test]
     fn pythons_forms() {
         for (written, lean, ascii) in [
@@ -246,23 +290,27 @@ mod tests {
                 r#"{"\ufb33":2.0,"\ud83d\ude00":1.0}"#,
             ),
         ] {
-            assert_eq!(of(written, Form::Lean), lean, "{written}");
-            assert_eq!(of(written, Form::LeanAscii), ascii, "{written}");
+            assert_eq!(of(written, CanonicalForm::PythonSdk), lean, "{written}");
+            assert_eq!(
+                of(written, CanonicalForm::PythonSdkLegacy),
+                ascii,
+                "{written}"
+            );
         }
     }
 
-    /// Goal: nesting is bounded. Method: at the limit and one deeper.
+    /// Goal: nesting is limited. Method: at the limit and one deeper.
     #[test]
     fn nesting_is_bounded() {
         let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
         assert_eq!(
-            of(&nested(CANONICAL_DEPTH_MAX), Form::Jcs),
+            of(&nested(CANONICAL_DEPTH_MAX), CanonicalForm::Jcs),
             nested(CANONICAL_DEPTH_MAX)
         );
         let over = nested(CANONICAL_DEPTH_MAX + 1);
         assert_eq!(
-            canonical(serde_json::from_str(&over).unwrap(), Form::Jcs),
-            Err(NotCanonical)
+            canonicalize(serde_json::from_str(&over).unwrap(), CanonicalForm::Jcs),
+            Err(CanonicalizeError)
         );
     }
 }

@@ -1,11 +1,12 @@
-//! Keys of cards: the private one that signs, and public ones as a JSON Web Key Set (RFC 7517).
+//! Keys for card signatures: the private signing key, and public keys as a JSON Web Key Set (RFC
+//! 7517).
 
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::RawObject;
-use callboard_rpc::{KeyPair, KeyPairError, Limits, SigningAlgorithm};
+use callboard_rpc::{DecodeLimits, KeyPair, KeyPairError, SigningAlgorithm};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
     UnparsedPublicKey,
@@ -13,32 +14,32 @@ use ring::signature::{
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
-/// Most keys of a set.
+/// Maximum number of keys in a key set.
 /// At the limit: `JwksError`.
 pub const JWKS_KEYS_MAX: usize = 64;
-/// Largest key set, in bytes.
+/// Maximum size of a key set, in bytes.
 /// At the limit: `JwksError`.
 pub const JWKS_BYTES_MAX: usize = 256 * 1024;
 
-/// The algorithms of cards. Never `none`, and none with a shared secret.
+/// Signature algorithms for cards. `none` and algorithms with a shared secret are never accepted.
 const ALGORITHMS: [SigningAlgorithm; 3] = [
     SigningAlgorithm::Es256,
     SigningAlgorithm::EdDsa,
     SigningAlgorithm::Rs256,
 ];
 
-/// A private key that signs cards: P-256, Ed25519 or RSA. Never printed.
+/// Private key that signs cards: P-256, Ed25519 or RSA. Its `Debug` output never contains the key.
 #[derive(Debug, Clone)]
-pub struct SigningKey {
+pub struct CardSigningKey {
     pair: Arc<KeyPair>,
     id: Arc<str>,
 }
 
-impl SigningKey {
-    /// From PKCS#8 in PEM (`-----BEGIN PRIVATE KEY-----`).
+impl CardSigningKey {
+    /// Reads a key in PKCS#8 PEM (`-----BEGIN PRIVATE KEY-----`).
     ///
     /// # Errors
-    /// [`KeyPairError`] where the text holds no such key of a kind that cards are signed with.
+    /// [`KeyPairError`] if the text isn't such a key, or its type can't sign cards.
     pub fn from_pem(pem: &SecretString) -> Result<Self, KeyPairError> {
         let pair = ALGORITHMS
             .into_iter()
@@ -51,12 +52,12 @@ impl SigningKey {
         })
     }
 
-    /// Its name in signatures: the thumbprint of its public key (RFC 7638).
+    /// Returns the key's id in signatures: the thumbprint of its public key (RFC 7638).
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The set of its public key alone.
+    /// Returns the JSON Web Key Set that contains only this key's public part.
     pub fn jwks(&self) -> RawObject {
         let mut key = RawObject::new();
         for (name, value) in self.pair.public_members() {
@@ -66,7 +67,7 @@ impl SigningKey {
             .with("alg", self.algorithm())
             .with("use", "sig")
             .with("kid", self.id());
-        RawObject::of("keys", [key])
+        RawObject::single("keys", [key])
     }
 
     pub(super) fn algorithm(&self) -> &'static str {
@@ -78,7 +79,8 @@ impl SigningKey {
     }
 }
 
-/// The SHA-256 of the members that make a key what it is, in base64url (RFC 7638, section 3).
+/// Returns the JWK thumbprint of a key's required members: SHA-256 in base64url (RFC 7638, section
+/// 3). `members` must be in lexicographic order.
 fn thumbprint(members: &[(&'static str, String)]) -> String {
     let members: Vec<_> = members
         .iter()
@@ -87,66 +89,68 @@ fn thumbprint(members: &[(&'static str, String)]) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(format!("{{{}}}", members.join(","))))
 }
 
-/// The text is no key set. Give the JSON of a JSON Web Key Set with at most [`JWKS_KEYS_MAX`] keys.
+/// Error of parsing a key set: the text isn't a JSON Web Key Set of at most [`JWKS_KEYS_MAX`] keys
+/// and [`JWKS_BYTES_MAX`] bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a JSON Web Key Set of at most {JWKS_KEYS_MAX} keys")]
 pub struct JwksError;
 
-/// Public keys that cards may be signed with.
+/// Public keys that are trusted to sign cards.
 #[derive(Debug, Clone, Default)]
 pub struct Jwks {
     keys: Vec<PublicKey>,
 }
 
-/// A public key that may have signed.
 #[derive(Debug, Clone)]
 pub(super) struct PublicKey {
     id: Option<String>,
-    /// Seconds since 1970, where the set says so.
+    /// Expiry in seconds since 1970, if the set states it.
     expires: Option<f64>,
-    material: Material,
+    material: KeyMaterial,
 }
 
 #[derive(Debug, Clone)]
-enum Material {
+enum KeyMaterial {
     P256(Vec<u8>),
     Ed25519(Vec<u8>),
     Rsa { n: Vec<u8>, e: Vec<u8> },
 }
 
 impl Jwks {
-    /// Reads a set. Keys of other kinds, or for encryption, are left out.
+    /// Reads a key set from JSON. Keys of unsupported types, and keys for encryption, are skipped.
     ///
     /// # Errors
-    /// [`JwksError`].
+    /// [`JwksError`] if the text isn't a key set or exceeds a limit.
     pub fn parse(text: &[u8]) -> Result<Self, JwksError> {
-        let limits = Limits {
+        let limits = DecodeLimits {
             body_bytes_max: JWKS_BYTES_MAX,
-            ..Limits::default()
+            ..DecodeLimits::default()
         };
-        let text = callboard_rpc::check(text, &limits).map_err(|_| JwksError)?;
+        let text = callboard_rpc::check_json(text, &limits).map_err(|_| JwksError)?;
         let set: RawObject = serde_json::from_str(text).map_err(|_| JwksError)?;
         let keys: Vec<RawObject> = set.read("keys").ok_or(JwksError)?;
         if keys.len() > JWKS_KEYS_MAX {
             return Err(JwksError);
         }
         Ok(Self {
-            keys: keys.iter().filter_map(PublicKey::read).collect(),
+            keys: keys.iter().filter_map(PublicKey::from_jwk).collect(),
         })
     }
 
-    /// How many keys it has that can be used.
+    /// Returns the number of usable keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether there are no usable keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Those that a signature may be by: of its key's id, or without one. `now` is in seconds since 1970.
-    pub(super) fn fitting<'a>(
+    /// Returns the unexpired keys that may have made a signature: keys with the id `id`, and keys
+    /// without an id. If `id` is `None`, all unexpired keys are returned. `now` is in seconds since
+    /// 1970.
+    pub(super) fn matching_keys<'a>(
         &'a self,
         id: Option<&'a str>,
         now: f64,
@@ -163,7 +167,7 @@ impl Jwks {
 }
 
 impl PublicKey {
-    fn read(key: &RawObject) -> Option<Self> {
+    fn from_jwk(key: &RawObject) -> Option<Self> {
         if key.text("use").is_some_and(|purpose| purpose != "sig") {
             return None;
         }
@@ -176,10 +180,10 @@ impl PublicKey {
             ("EC", Some("P-256")) => {
                 let (x, y) = (bytes("x")?, bytes("y")?);
                 (x.len() == 32 && y.len() == 32)
-                    .then(|| Material::P256([&[4], &*x, &*y].concat()))?
+                    .then(|| KeyMaterial::P256([&[4], &*x, &*y].concat()))?
             }
-            ("OKP", Some("Ed25519")) => Material::Ed25519(bytes("x")?),
-            ("RSA", _) => Material::Rsa {
+            ("OKP", Some("Ed25519")) => KeyMaterial::Ed25519(bytes("x")?),
+            ("RSA", _) => KeyMaterial::Rsa {
                 n: bytes("n")?,
                 e: bytes("e")?,
             },
@@ -195,17 +199,25 @@ impl PublicKey {
         })
     }
 
-    /// Whether the signature is this key's, by the algorithm of its kind and no other.
-    pub(super) fn verifies(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+    /// Returns whether the signature is valid and made by this key. Only the algorithm of the key's
+    /// type is accepted.
+    pub(super) fn verify_signature(
+        &self,
+        algorithm: &str,
+        message: &[u8],
+        signature: &[u8],
+    ) -> bool {
         if self.material.algorithm().name() != algorithm {
             return false;
         }
         let verified = match &self.material {
-            Material::P256(point) => {
+            KeyMaterial::P256(point) => {
                 UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
             }
-            Material::Ed25519(x) => UnparsedPublicKey::new(&ED25519, x).verify(message, signature),
-            Material::Rsa { n, e } => RsaPublicKeyComponents { n, e }.verify(
+            KeyMaterial::Ed25519(x) => {
+                UnparsedPublicKey::new(&ED25519, x).verify(message, signature)
+            }
+            KeyMaterial::Rsa { n, e } => RsaPublicKeyComponents { n, e }.verify(
                 &RSA_PKCS1_2048_8192_SHA256,
                 message,
                 signature,
@@ -215,7 +227,7 @@ impl PublicKey {
     }
 }
 
-impl Material {
+impl KeyMaterial {
     fn algorithm(&self) -> SigningAlgorithm {
         match self {
             Self::P256(_) => SigningAlgorithm::Es256,
@@ -229,7 +241,7 @@ impl Material {
 mod tests {
     use super::*;
 
-    /// Goal: a thumbprint is the RFC's. Method: the example of RFC 7638, section 3.1.
+    /// Goal: a thumbprint matches the RFC. Method: the example of RFC 7638, section 3.1.
     #[test]
     fn thumbprint_is_the_one_of_the_rfc() {
         let n = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
@@ -244,7 +256,7 @@ mod tests {
         );
     }
 
-    /// Goal: a set has what can be used of it, and no more keys than the limit. Method: rows.
+    /// Goal: a set has its usable keys, and no more keys than the limit. Method: rows.
     #[test]
     fn sets_are_read() {
         let x = URL_SAFE_NO_PAD.encode([7; 32]);

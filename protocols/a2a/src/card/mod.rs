@@ -4,16 +4,17 @@ mod canonical;
 mod keys;
 mod signature;
 
-pub use keys::{JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwks, JwksError, SigningKey};
+pub use keys::{CardSigningKey, JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwks, JwksError};
 pub use signature::{
-    FetchError, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SignedBy, VerifyError, fetch_jwks,
-    sign, verify, verify_with,
+    CardSigner, CardVerifyError, JwksFetchError, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX,
+    fetch_jwks, sign_card, verify_card, verify_card_with_jku,
 };
 
-/// The extension whose params are `{SKILL: {"input": JSON Schema, "output": JSON Schema}}`: what a skill takes as data, and
-/// what it gives. Nobody has to know it.
+/// URI of callboard's protocol extension for skill schemas. Its params are `{SKILL: {"input": JSON
+/// Schema, "output": JSON Schema}}`: the data that a skill takes and returns. Clients may ignore
+/// it.
 pub const SCHEMAS_EXTENSION: &str = "urn:callboard:schemas";
-/// The header that a key may stand in, beside `Authorization`.
+/// Request header for an API key, as an alternative to `Authorization`.
 pub const API_KEY_HEADER: &str = "X-API-Key";
-/// The tag of a skill that may destroy something.
+/// Tag of skills that may destroy something.
 pub const TAG_DESTRUCTIVE: &str = "destructive";

@@ -1,89 +1,93 @@
-//! Signatures of cards: made and verified (specification 1.0, section 8.4).
+//! Signing and verification of cards (specification 1.0, section 8.4).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::RawObject;
-use callboard_rpc::{Egress, EgressError, KeyPairError, Limits};
+use callboard_rpc::{DecodeLimits, EgressError, EgressPolicy, KeyPairError};
 use reqwest::redirect::Policy;
 use url::Url;
 
-use super::canonical::{Form, NotCanonical, canonical};
-use super::keys::{JWKS_BYTES_MAX, Jwks, JwksError, SigningKey};
-use crate::wire::{AgentCard, AgentCardSignature, Wire};
+use super::canonical::{CanonicalForm, CanonicalizeError, canonicalize};
+use super::keys::{CardSigningKey, JWKS_BYTES_MAX, Jwks, JwksError};
+use crate::wire::{AgentCard, AgentCardSignature, WireType};
 
-/// Most signatures of a card that are looked at.
-/// At the limit: the others aren't.
+/// Maximum number of signatures of a card that are checked.
+/// At the limit: the others are ignored.
 pub const SIGNATURES_MAX: usize = 8;
-/// Largest header of a signature, in bytes.
+/// Maximum size of a signature's protected header, in bytes.
 /// At the limit: `Unsupported`.
 pub const SIGNATURE_HEADER_BYTES_MAX: usize = 4 * 1024;
-/// How long the key set that a card names may take to arrive.
+/// Timeout for fetching the key set that a card names.
 const JWKS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who signed a card.
+/// The verified signature of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedBy {
-    /// The key's id, as the signature names it.
+pub struct CardSigner {
+    /// Id of the key, as the signature's header states it.
     pub key_id: Option<String>,
-    /// For example `ES256`.
+    /// Signature algorithm, for example `ES256`.
     pub algorithm: String,
 }
 
-/// Why a card isn't trusted.
+/// Reason why a card isn't trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum VerifyError {
-    /// Ask whoever runs the agent to sign its card.
+pub enum CardVerifyError {
+    /// The card has no signatures. Remedy: ask the agent's operator to sign it.
     #[error("the card is not signed")]
     NotSigned,
-    /// Take the signer's key into the trusted ones, if it is meant.
+    /// No trusted key matches. Remedy: add the signer's key to the trusted ones.
     #[error("no signature of the card is by a trusted key")]
     UnknownKey,
-    /// The card was altered after it was signed, or the signature was: don't use it.
-    #[error("the card's signature is wrong")]
-    Wrong,
-    /// Get the card again: the signature counts no more, or not yet.
-    #[error("the card's signature has expired, or does not count yet")]
+    /// The card or its signature was altered after signing. Remedy: don't use the card.
+    #[error("the card's signature is invalid")]
+    InvalidSignature,
+    /// The signature has expired or isn't valid yet. Remedy: fetch the card again.
+    #[error("the card's signature has expired or isn't valid yet")]
     Expired,
-    /// Nothing here verifies such signatures: `none` and shared secrets never count.
-    #[error("the card's signature is malformed, or of a kind that does not count")]
+    /// The signature is malformed or of an unsupported kind. `none` and shared secrets are never
+    /// accepted.
+    #[error("the card's signature is malformed or of an unsupported kind")]
     Unsupported,
 }
 
-/// Verifies a card that one of `keys` signed: one good signature is enough. It is read as a 1.0 card, so members of older
-/// versions beside it are not covered, and not to be used. Of a card that the Python SDK signed, what is empty isn't covered
-/// either: a security requirement without scopes could be taken away unseen.
+/// Verifies that one of `keys` signed a card; one valid signature is enough.
+///
+/// The signature covers the 1.0 card only: members of older versions aren't covered and must not be
+/// used. A signature by the Python SDK doesn't cover empty values, so removing a security
+/// requirement without scopes from the card leaves it valid.
 ///
 /// # Errors
-/// [`VerifyError`]: that of the signature that came nearest.
-pub fn verify(card: &AgentCard, keys: &Jwks) -> Result<SignedBy, VerifyError> {
+/// If no signature is valid, the [`CardVerifyError`] that is the most specific of all signatures.
+pub fn verify_card(card: &AgentCard, keys: &Jwks) -> Result<CardSigner, CardVerifyError> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    verify_at(card, keys, since.as_secs_f64())
+    verify_card_at(card, keys, since.as_secs_f64())
 }
 
-/// The same with key sets that signatures name (`jku`), where their host is one of `hosts` and their place one that `egress`
-/// allows. Their keys count as trusted for the signature that named them.
+/// Verifies a card like [`verify_card`], also against key sets that its signatures name (`jku`). A
+/// key set is used only if its host is one of `hosts` and `egress` allows its address. Its keys are
+/// trusted only for the signatures that named it.
 ///
 /// # Errors
-/// As [`verify`].
-pub async fn verify_with(
+/// As [`verify_card`].
+pub async fn verify_card_with_jku(
     card: &AgentCard,
     keys: &Jwks,
     hosts: &[String],
-    egress: &Egress,
-) -> Result<SignedBy, VerifyError> {
-    let mut nearest = match verify(card, keys) {
+    egress: &EgressPolicy,
+) -> Result<CardSigner, CardVerifyError> {
+    let mut nearest = match verify_card(card, keys) {
         Ok(signed) => return Ok(signed),
         Err(error) => error,
     };
-    // Several signatures may name one place.
+    // Several signatures may name the same key set.
     let mut by_place: Vec<(Url, Vec<AgentCardSignature>)> = Vec::new();
     for signature in card.signatures.iter().take(SIGNATURES_MAX) {
-        let named = header_of(signature)
+        let named = protected_header(signature)
             .ok()
             .and_then(|header| header.text("jku"));
         let place = named.and_then(|url| Url::parse(&url).ok());
@@ -104,7 +108,7 @@ pub async fn verify_with(
         let Ok(keys) = fetch_jwks(&place, egress).await else {
             continue;
         };
-        match verify(
+        match verify_card(
             &AgentCard {
                 signatures,
                 ..card.clone()
@@ -112,46 +116,47 @@ pub async fn verify_with(
             &keys,
         ) {
             Ok(signed) => return Ok(signed),
-            Err(error) => nearest = nearer(nearest, error),
+            Err(error) => nearest = more_specific(nearest, error),
         }
     }
     Err(nearest)
 }
 
-/// Why a key set wasn't had.
+/// Reason why a key set couldn't be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FetchError {
-    /// See what it says.
+pub enum JwksFetchError {
+    /// The URL isn't allowed, see the inner error.
     #[error(transparent)]
     Egress(#[from] EgressError),
-    /// Its server doesn't answer, or answers otherwise than with a key set: try again later.
+    /// The server didn't respond with a key set. Remedy: retry later.
     #[error("the key set could not be fetched")]
     Unavailable,
-    /// See what it says.
+    /// The response isn't a valid key set, see the inner error.
     #[error(transparent)]
     Jwks(#[from] JwksError),
 }
 
-/// Fetches a key set, over `https` but on this machine, without redirects.
+/// Fetches a key set without following redirects. The URL must be `https`, except on this machine.
 ///
 /// # Errors
-/// [`FetchError`].
-pub async fn fetch_jwks(url: &Url, egress: &Egress) -> Result<Jwks, FetchError> {
+/// [`JwksFetchError`].
+pub async fn fetch_jwks(url: &Url, egress: &EgressPolicy) -> Result<Jwks, JwksFetchError> {
     let egress = egress.clone().https_only();
-    egress.check(url)?;
+    egress.check_url(url)?;
     let unavailable = |error: reqwest::Error| {
-        EgressError::among_causes(&error).map_or(FetchError::Unavailable, FetchError::Egress)
+        EgressError::find_in_causes(&error)
+            .map_or(JwksFetchError::Unavailable, JwksFetchError::Egress)
     };
     let client = egress
-        .client_builder()
+        .http_client_builder()
         .redirect(Policy::none())
         .timeout(JWKS_TIMEOUT)
         .build()
         .map_err(unavailable)?;
     let mut answer = client.get(url.clone()).send().await.map_err(unavailable)?;
     if answer.status() != 200 {
-        return Err(FetchError::Unavailable);
+        return Err(JwksFetchError::Unavailable);
     }
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(unavailable)? {
@@ -163,33 +168,33 @@ pub async fn fetch_jwks(url: &Url, egress: &Egress) -> Result<Jwks, FetchError> 
     Ok(Jwks::parse(&body)?)
 }
 
-fn verify_at(card: &AgentCard, keys: &Jwks, now: f64) -> Result<SignedBy, VerifyError> {
+fn verify_card_at(card: &AgentCard, keys: &Jwks, now: f64) -> Result<CardSigner, CardVerifyError> {
     if card.signatures.is_empty() {
-        return Err(VerifyError::NotSigned);
+        return Err(CardVerifyError::NotSigned);
     }
-    let payloads = Form::ALL.map(|form| payload(card, form));
+    let payloads = CanonicalForm::ALL.map(|form| signing_payload(card, form));
     let payloads = payloads
         .into_iter()
-        .collect::<Result<Vec<_>, NotCanonical>>();
-    let payloads = payloads.map_err(|_| VerifyError::Unsupported)?;
-    let mut nearest = VerifyError::Unsupported;
+        .collect::<Result<Vec<_>, CanonicalizeError>>();
+    let payloads = payloads.map_err(|_| CardVerifyError::Unsupported)?;
+    let mut nearest = CardVerifyError::Unsupported;
     for signature in card.signatures.iter().take(SIGNATURES_MAX) {
         match verify_one(signature, &payloads, keys, now) {
             Ok(signed) => return Ok(signed),
-            Err(error) => nearest = nearer(nearest, error),
+            Err(error) => nearest = more_specific(nearest, error),
         }
     }
     Err(nearest)
 }
 
-/// The one that tells more.
-fn nearer(one: VerifyError, other: VerifyError) -> VerifyError {
+/// Returns the more specific of two reasons why a card isn't trusted.
+fn more_specific(one: CardVerifyError, other: CardVerifyError) -> CardVerifyError {
     let rank = |error| match error {
-        VerifyError::NotSigned => 0,
-        VerifyError::Unsupported => 1,
-        VerifyError::UnknownKey => 2,
-        VerifyError::Expired => 3,
-        VerifyError::Wrong => 4,
+        CardVerifyError::NotSigned => 0,
+        CardVerifyError::Unsupported => 1,
+        CardVerifyError::UnknownKey => 2,
+        CardVerifyError::Expired => 3,
+        CardVerifyError::InvalidSignature => 4,
     };
     if rank(other) > rank(one) { other } else { one }
 }
@@ -199,35 +204,36 @@ fn verify_one(
     payloads: &[String],
     keys: &Jwks,
     now: f64,
-) -> Result<SignedBy, VerifyError> {
-    let header = header_of(signature)?;
-    let algorithm = header.text("alg").ok_or(VerifyError::Unsupported)?;
-    // What must be understood isn't (RFC 7515, section 4.1.11); `b64` would make the payload another; and what is marked was
-    // made for others.
-    if header.has("crit") || header.has("b64") || header.has(FORM) {
-        return Err(VerifyError::Unsupported);
+) -> Result<CardSigner, CardVerifyError> {
+    let header = protected_header(signature)?;
+    let algorithm = header.text("alg").ok_or(CardVerifyError::Unsupported)?;
+    // Reject critical headers, because none are supported (RFC 7515, section 4.1.11); `b64`, which
+    // would change the payload; and callboard's signatures over another form, which are for other
+    // clients.
+    if header.has("crit") || header.has("b64") || header.has(FORM_HEADER) {
+        return Err(CardVerifyError::Unsupported);
     }
     let time = |name: &str| match header.get(name) {
         Some(_) => header
             .read::<f64>(name)
             .map(Some)
-            .ok_or(VerifyError::Unsupported),
+            .ok_or(CardVerifyError::Unsupported),
         None => Ok(None),
     };
     if time("exp")?.is_some_and(|until| until <= now) || time("nbf")?.is_some_and(|from| from > now)
     {
-        return Err(VerifyError::Expired);
+        return Err(CardVerifyError::Expired);
     }
     let made = URL_SAFE_NO_PAD.decode(signature.signature.trim_end_matches('='));
-    let made = made.map_err(|_| VerifyError::Unsupported)?;
+    let made = made.map_err(|_| CardVerifyError::Unsupported)?;
     let key_id = header.text("kid");
     let mut is_known = false;
-    for key in keys.fitting(key_id.as_deref(), now) {
+    for key in keys.matching_keys(key_id.as_deref(), now) {
         is_known = true;
         for payload in payloads {
             let message = format!("{}.{payload}", signature.protected);
-            if key.verifies(&algorithm, message.as_bytes(), &made) {
-                return Ok(SignedBy {
+            if key.verify_signature(&algorithm, message.as_bytes(), &made) {
+                return Ok(CardSigner {
                     key_id: key_id.clone(),
                     algorithm,
                 });
@@ -235,46 +241,55 @@ fn verify_one(
         }
     }
     match (is_known, matches!(&*algorithm, "ES256" | "EdDSA" | "RS256")) {
-        (_, false) => Err(VerifyError::Unsupported),
-        (true, true) => Err(VerifyError::Wrong),
-        (false, true) => Err(VerifyError::UnknownKey),
+        (_, false) => Err(CardVerifyError::Unsupported),
+        (true, true) => Err(CardVerifyError::InvalidSignature),
+        (false, true) => Err(CardVerifyError::UnknownKey),
     }
 }
 
-/// The part of a signature that it covers itself. What is beside it (`header`) counts for nothing: anybody can alter it.
-fn header_of(signature: &AgentCardSignature) -> Result<RawObject, VerifyError> {
+/// Returns the protected header of a signature. The unprotected `header` is ignored, because
+/// anybody can alter it.
+fn protected_header(signature: &AgentCardSignature) -> Result<RawObject, CardVerifyError> {
     let decoded = URL_SAFE_NO_PAD.decode(signature.protected.trim_end_matches('='));
-    let decoded = decoded.map_err(|_| VerifyError::Unsupported)?;
-    let limits = Limits {
+    let decoded = decoded.map_err(|_| CardVerifyError::Unsupported)?;
+    let limits = DecodeLimits {
         body_bytes_max: SIGNATURE_HEADER_BYTES_MAX,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
-    let text = callboard_rpc::check(&decoded, &limits).map_err(|_| VerifyError::Unsupported)?;
-    serde_json::from_str(text).map_err(|_| VerifyError::Unsupported)
+    let text =
+        callboard_rpc::check_json(&decoded, &limits).map_err(|_| CardVerifyError::Unsupported)?;
+    serde_json::from_str(text).map_err(|_| CardVerifyError::Unsupported)
 }
 
-/// What a signature is over: the card in a form, without signatures.
-fn payload(card: &AgentCard, form: Form) -> Result<String, NotCanonical> {
+/// Returns the payload of a signature: the card without signatures in a canonical form, in
+/// base64url.
+fn signing_payload(card: &AgentCard, form: CanonicalForm) -> Result<String, CanonicalizeError> {
     let unsigned = AgentCard {
         signatures: Vec::new(),
         ..card.clone()
     };
-    canonical(&unsigned.to_raw(), form).map(|text| URL_SAFE_NO_PAD.encode(text))
+    canonicalize(&unsigned.to_raw(), form).map(|text| URL_SAFE_NO_PAD.encode(text))
 }
 
-/// Marks a signature over another form than the specification's, made for those who know no other. It doesn't cover what
-/// is empty there, so nobody who knows better takes it.
-const FORM: &str = "callboard/form";
+/// Member of the protected header that names the canonical form of an additional signature, if it
+/// isn't the specification's. The form serves clients that verify no other one. It doesn't cover
+/// empty values, so callboard itself rejects signatures with this member.
+const FORM_HEADER: &str = "callboard/form";
 
-/// Signs a card in the place of the signatures that it has. `jku` is where the key's set can be had.
+/// Signs a card and replaces its signatures. `jku` is the URL of the key set with the public key.
 ///
-/// The signature is over the specification's form. The Python SDK takes another (its 1.3 at least); where that differs, a
-/// second signature is over it, so that its users can verify the card too.
+/// The first signature covers the canonical form of the specification. The Python SDK (at least
+/// 1.3) verifies a form of its own. If the two forms of the card differ, a second signature covers
+/// the SDK's form, so that the SDK's users can verify the card too.
 ///
 /// # Errors
-/// [`KeyPairError`] where the system gives no random numbers, or the card is nested too deeply.
-pub fn sign(card: &mut AgentCard, key: &SigningKey, jku: Option<&Url>) -> Result<(), KeyPairError> {
-    let header = RawObject::of("alg", key.algorithm())
+/// [`KeyPairError`] if signing fails or the card is nested too deeply.
+pub fn sign_card(
+    card: &mut AgentCard,
+    key: &CardSigningKey,
+    jku: Option<&Url>,
+) -> Result<(), KeyPairError> {
+    let header = RawObject::single("alg", key.algorithm())
         .with("kid", key.id())
         .with("typ", "JOSE");
     let header = match jku {
@@ -291,11 +306,14 @@ pub fn sign(card: &mut AgentCard, key: &SigningKey, jku: Option<&Url>) -> Result
             header: None,
         })
     };
-    let payload = |form| payload(card, form).map_err(|_| KeyPairError);
-    let (own, pythons) = (payload(Form::Jcs)?, payload(Form::Lean)?);
+    let payload = |form| signing_payload(card, form).map_err(|_| KeyPairError);
+    let (own, pythons) = (
+        payload(CanonicalForm::Jcs)?,
+        payload(CanonicalForm::PythonSdk)?,
+    );
     let mut signatures = vec![signed(&header, &own)?];
     if pythons != own {
-        signatures.push(signed(&header.with(FORM, "a2a-python"), &pythons)?);
+        signatures.push(signed(&header.with(FORM_HEADER, "a2a-python"), &pythons)?);
     }
     card.signatures = signatures;
     Ok(())

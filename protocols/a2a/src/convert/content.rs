@@ -1,7 +1,8 @@
-//! Content blocks and parts, both ways without loss.
+//! Conversion between callboard's content blocks and A2A parts, without loss in either direction.
 //!
-//! What one side has no word for travels in the other's metadata: a part's in the block's `_meta["a2a/part"]`, a block's in the
-//! part's `metadata["callboard/content"]`. Going back, that is taken out again.
+//! Properties that one side lacks are stored in the other's metadata: a part's in the block's
+//! `_meta["a2a/part"]`, a block's in the part's `metadata["callboard/content"]`. The reverse
+//! conversion removes them again.
 
 use std::borrow::Cow;
 
@@ -12,46 +13,50 @@ use callboard_message::json::text;
 use callboard_message::{Content, RawObject};
 use serde_json::value::RawValue;
 
-use crate::wire::{Part, PartContent, Writer};
+use crate::wire::{JsonWriter, Part, PartContent};
 
-/// Member of a block's `_meta`: `filename`, `mediaType` and `metadata` of the part that it was, or is to be, as far as the block says
-/// otherwise. A resource with it has no address of its own.
-const PART: &str = "a2a/part";
-/// Member of a text block's `_meta`, `true` where its text is the JSON of a data part.
-const DATA: &str = "callboard/data";
-/// Member of a part's `metadata`: what else the block had that it was.
-const CONTENT: &str = "callboard/content";
-/// The media type of a data part that is a block of a kind that A2A has no part for.
+/// Member of a content block's `_meta` with the `filename`, `mediaType` and `metadata` of the part
+/// that it was converted from. Members that the block itself expresses are omitted. The URI of a
+/// resource block with this member is generated.
+const PART_META: &str = "a2a/part";
+/// Member of a text block's `_meta`. It is `true` if the block was converted from a data part,
+/// whose JSON is the text.
+const DATA_META: &str = "callboard/data";
+/// Member of a part's `metadata` with those members of the original content block that a part can't
+/// express.
+const CONTENT_METADATA: &str = "callboard/content";
+/// Media type of a data part that contains a complete content block, because A2A has no part for
+/// blocks of that kind.
 const BLOCK_TYPE: &str = "application/vnd.callboard.content+json";
 
-/// Blocks as parts, in order.
-pub(crate) fn parts_of(content: &[Content]) -> Vec<Part> {
-    content.iter().map(part_of).collect()
+/// Converts content blocks (MCP) to parts (A2A), in order.
+pub(crate) fn content_to_parts(content: &[Content]) -> Vec<Part> {
+    content.iter().map(block_to_part).collect()
 }
 
-/// Parts as blocks, in order.
-pub(crate) fn content_of(parts: &[Part]) -> Vec<Content> {
-    parts.iter().map(block_of).collect()
+/// Converts parts (A2A) to content blocks (MCP), in order.
+pub(crate) fn parts_to_content(parts: &[Part]) -> Vec<Content> {
+    parts.iter().map(part_to_block).collect()
 }
 
-/// A block as a part.
-pub(crate) fn part_of(block: &Content) -> Part {
-    if let Some(text) = only_text(block) {
+/// Converts a content block to a part.
+pub(crate) fn block_to_part(block: &Content) -> Part {
+    if let Some(text) = plain_text(block) {
         return Part::text(text);
     }
     let mut rest = block.0.clone();
-    let stated = take_meta(&mut rest, PART).and_then(|stated| RawObject::parse(&stated).ok());
-    let is_data = take_meta(&mut rest, DATA).is_some();
+    let stated = take_meta(&mut rest, PART_META).and_then(|stated| RawObject::parse(&stated).ok());
+    let is_data = take_meta(&mut rest, DATA_META).is_some();
     let kind = rest.text("type").unwrap_or_default();
     let made = match &*kind {
-        "text" => text_block(&mut rest, is_data),
-        "image" | "audio" => media_block(&mut rest, &kind),
-        "resource" => resource_block(&mut rest, stated.is_some()),
-        "resource_link" => link_block(&mut rest),
+        "text" => part_from_text_block(&mut rest, is_data),
+        "image" | "audio" => part_from_media_block(&mut rest, &kind),
+        "resource" => part_from_resource_block(&mut rest, stated.is_some()),
+        "resource_link" => part_from_link_block(&mut rest),
         _ => None,
     };
     let Some(mut part) = made else {
-        // A block of a kind without a part, or that lacks what its kind has.
+        // The block is of a kind without a part, or lacks a member that its kind requires.
         return Part {
             media_type: BLOCK_TYPE.to_owned(),
             ..Part::data(block.0.to_raw())
@@ -63,13 +68,18 @@ pub(crate) fn part_of(block: &Content) -> Part {
         part.metadata = stated.object("metadata");
     }
     if !rest.is_empty() {
-        part.metadata = Some(part.metadata.unwrap_or_default().with(CONTENT, rest));
+        part.metadata = Some(
+            part.metadata
+                .unwrap_or_default()
+                .with(CONTENT_METADATA, rest),
+        );
     }
     part
 }
 
-/// The text of a block that has nothing else: most are such.
-fn only_text(block: &Content) -> Option<String> {
+/// Returns the text of a block that has no members besides its type and text, which is the common
+/// case.
+fn plain_text(block: &Content) -> Option<String> {
     let is_text = block.0.len() == 2
         && block
             .0
@@ -78,9 +88,9 @@ fn only_text(block: &Content) -> Option<String> {
     is_text.then(|| block.0.text("text"))?
 }
 
-// Each of these takes out of `rest` what the part says in its own words.
+// Each of these functions removes from `rest` what the part itself expresses.
 
-fn text_block(rest: &mut RawObject, is_data: bool) -> Option<Part> {
+fn part_from_text_block(rest: &mut RawObject, is_data: bool) -> Option<Part> {
     rest.remove("type");
     let text = take_text(rest, "text")?;
     Some(if is_data {
@@ -90,8 +100,8 @@ fn text_block(rest: &mut RawObject, is_data: bool) -> Option<Part> {
     })
 }
 
-fn media_block(rest: &mut RawObject, kind: &str) -> Option<Part> {
-    let raw = decoded(&take_text(rest, "data")?)?;
+fn part_from_media_block(rest: &mut RawObject, kind: &str) -> Option<Part> {
+    let raw = decode_base64(&take_text(rest, "data")?)?;
     let media_type = take_text(rest, "mimeType").filter(|media_type| !media_type.is_empty())?;
     if media_kind(&media_type) == Some(kind) {
         rest.remove("type");
@@ -99,19 +109,19 @@ fn media_block(rest: &mut RawObject, kind: &str) -> Option<Part> {
     Some(Part::raw(raw, media_type))
 }
 
-fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Part> {
+fn part_from_resource_block(rest: &mut RawObject, is_part: bool) -> Option<Part> {
     let mut resource = rest.object("resource")?;
     let content = match (
         take_text(&mut resource, "blob"),
         take_text(&mut resource, "text"),
     ) {
-        (Some(blob), None) => PartContent::Raw(decoded(&blob)?),
+        (Some(blob), None) => PartContent::Raw(decode_base64(&blob)?),
         (None, Some(text)) => PartContent::Text(text),
         _ => return None,
     };
     let media_type = take_media_type(&mut resource)?;
     match is_part {
-        // Its address was made up for a part that has none.
+        // The URI was made up for a part without one.
         true => {
             rest.remove("resource");
             rest.remove("type");
@@ -124,7 +134,7 @@ fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Part> {
     })
 }
 
-fn link_block(rest: &mut RawObject) -> Option<Part> {
+fn part_from_link_block(rest: &mut RawObject) -> Option<Part> {
     rest.remove("type");
     let url = take_text(rest, "uri")?;
     let filename = take_text(rest, "name").filter(|name| !name.is_empty())?;
@@ -134,12 +144,13 @@ fn link_block(rest: &mut RawObject) -> Option<Part> {
     })
 }
 
-/// Takes out a member. Returns its text; `None` where it is none.
+/// Removes the member `name` from a block and returns its text; `None` if it isn't a string.
 fn take_text(block: &mut RawObject, name: &str) -> Option<String> {
     text(&block.remove(name)?).map(Cow::into_owned)
 }
 
-/// Takes out the media type that a block says, empty where it says none; `None` where it says no type.
+/// Removes the media type of a block and returns it; empty if the block has none, `None` if it is
+/// invalid.
 fn take_media_type(block: &mut RawObject) -> Option<String> {
     match block.has("mimeType") {
         false => Some(String::new()),
@@ -147,8 +158,8 @@ fn take_media_type(block: &mut RawObject) -> Option<String> {
     }
 }
 
-/// A part as a block.
-fn block_of(part: &Part) -> Content {
+/// Converts a part to a content block.
+fn part_to_block(part: &Part) -> Content {
     let Part {
         content,
         metadata,
@@ -162,7 +173,7 @@ fn block_of(part: &Part) -> Content {
     if let (PartContent::Data(data), None, "", BLOCK_TYPE) =
         (content, metadata, &**filename, &**media_type)
         && let Ok(block) = RawObject::parse(data)
-        && is_unknown(&block)
+        && is_unmapped_block(&block)
     {
         return Content(block);
     }
@@ -174,30 +185,32 @@ fn block_of(part: &Part) -> Content {
         .object("resource")
         .filter(|_| rest.text("type").as_deref() == Some("resource"));
     let (mut block, says_type) = match (content, resource) {
-        (PartContent::Text(text), Some(resource)) => {
-            (filled(rest, resource, "text", text, media_type), true)
-        }
-        (PartContent::Text(text), None) => (text_in(rest, text), media_type.is_empty()),
-        (PartContent::Raw(raw), resource) => {
-            (bytes_in(rest, resource, raw, filename, media_type), true)
-        }
+        (PartContent::Text(text), Some(resource)) => (
+            with_resource(rest, resource, "text", text, media_type),
+            true,
+        ),
+        (PartContent::Text(text), None) => (build_text_block(rest, text), media_type.is_empty()),
+        (PartContent::Raw(raw), resource) => (
+            build_bytes_block(rest, resource, raw, filename, media_type),
+            true,
+        ),
         (PartContent::Url(url), _) => {
             let name = if filename.is_empty() { url } else { filename };
-            let mut block = RawObject::of("type", "resource_link")
+            let mut block = RawObject::single("type", "resource_link")
                 .with("uri", url)
                 .with("name", name);
             set_media_type(&mut block, media_type);
-            (joined(block, rest), true)
+            (merge_members(block, rest), true)
         }
         (PartContent::Data(data), _) => {
-            let mut block = text_in(rest, data.get());
-            put_meta(&mut block, DATA, true);
+            let mut block = build_text_block(rest, data.get());
+            put_meta(&mut block, DATA_META, true);
             (block, media_type.is_empty())
         }
     };
-    // What the block itself will say again when it is read as a part: of names only a link's.
+    // Only names of links are read back from the block itself.
     let says_name = filename.is_empty() != matches!(content, PartContent::Url(_));
-    // A resource whose address was made up is told from one that has its own by what stands here.
+    // Marks a resource with a made-up URI, so that it differs from one with a URI of its own.
     let is_made_up = !is_block && block.text("type").as_deref() == Some("resource");
     if !says_name || !says_type || metadata.is_some() || is_made_up {
         let mut stated = RawObject::new();
@@ -210,13 +223,13 @@ fn block_of(part: &Part) -> Content {
         if let Some(metadata) = metadata {
             stated.set("metadata", metadata);
         }
-        put_meta(&mut block, PART, stated);
+        put_meta(&mut block, PART_META, stated);
     }
     Content(block)
 }
 
-/// Writes a part as a block.
-pub(crate) fn write_block(part: &Part, out: &mut Writer<'_>) {
+/// Writes a part as the JSON of a content block.
+pub(crate) fn write_part_as_block(part: &Part, out: &mut JsonWriter<'_>) {
     match part {
         Part {
             content: PartContent::Text(text),
@@ -229,18 +242,20 @@ pub(crate) fn write_block(part: &Part, out: &mut Writer<'_>) {
             block.text("text", text);
             block.end();
         }
-        _ => block_of(part).0.write_with(&[], out.out()),
+        _ => part_to_block(part).0.write_with(&[], out.buffer()),
     }
 }
 
-/// Takes out what else the block had that a part was, where that fits the part.
+/// Removes [`CONTENT_METADATA`] from a part's metadata and returns its value: the members of the
+/// content block that the part was converted from. Returns `None`, without removing it, if these
+/// members don't fit the part's content.
 fn take_rest(
     metadata: &mut Option<RawObject>,
     content: &PartContent,
     media_type: &str,
 ) -> Option<RawObject> {
     let members = metadata.as_mut()?;
-    let rest = members.object(CONTENT)?;
+    let rest = members.object(CONTENT_METADATA)?;
     let kind = rest.text("type");
     let fits = match (content, kind.as_deref()) {
         (PartContent::Text(_) | PartContent::Url(_) | PartContent::Data(_), None) => true,
@@ -254,20 +269,20 @@ fn take_rest(
     if !fits {
         return None;
     }
-    members.remove(CONTENT);
+    members.remove(CONTENT_METADATA);
     if members.is_empty() {
         *metadata = None;
     }
     Some(rest)
 }
 
-fn text_in(rest: RawObject, text: &str) -> RawObject {
-    let mut block = RawObject::of("type", "text");
+fn build_text_block(rest: RawObject, text: &str) -> RawObject {
+    let mut block = RawObject::single("type", "text");
     block.set_text("text", text);
-    joined(block, rest)
+    merge_members(block, rest)
 }
 
-fn bytes_in(
+fn build_bytes_block(
     rest: RawObject,
     resource: Option<RawObject>,
     raw: &Bytes,
@@ -276,25 +291,25 @@ fn bytes_in(
 ) -> RawObject {
     let encoded = STANDARD.encode(raw);
     if let Some(resource) = resource {
-        return filled(rest, resource, "blob", &encoded, media_type);
+        return with_resource(rest, resource, "blob", &encoded, media_type);
     }
     if let Some(kind) = rest
         .text("type")
         .as_deref()
         .or_else(|| media_kind(media_type))
     {
-        return joined(
-            RawObject::of("type", kind)
+        return merge_members(
+            RawObject::single("type", kind)
                 .with("data", encoded)
                 .with("mimeType", media_type),
             rest,
         );
     }
-    // MCP wants an address; a part has none.
-    let resource = RawObject::of("uri", format!("attachment:{}", escaped(filename)));
-    joined(
-        filled(
-            RawObject::of("type", "resource"),
+    // MCP requires a URI, which a part of bytes lacks.
+    let resource = RawObject::single("uri", format!("attachment:{}", escape_name(filename)));
+    merge_members(
+        with_resource(
+            RawObject::single("type", "resource"),
             resource,
             "blob",
             &encoded,
@@ -304,8 +319,9 @@ fn bytes_in(
     )
 }
 
-/// The block with its resource, which holds the content as its member `name`.
-fn filled(
+/// Returns `block` with `resource` as its resource. The resource gets the media type, and `content`
+/// as its member `name`.
+fn with_resource(
     block: RawObject,
     mut resource: RawObject,
     name: &str,
@@ -316,9 +332,10 @@ fn filled(
     block.with("resource", resource.with(name, content))
 }
 
-/// Whether a part that is a block whole may stand as that block: only one that would become the same part again.
-fn is_unknown(block: &RawObject) -> bool {
-    let again = part_of(&Content(block.clone()));
+/// Returns whether a content block is of a kind that A2A has no part for. Only such a block is
+/// restored from a data part that contains it, so that every conversion can be reversed.
+fn is_unmapped_block(block: &RawObject) -> bool {
+    let again = block_to_part(&Content(block.clone()));
     again.media_type == BLOCK_TYPE && matches!(again.content, PartContent::Data(_))
 }
 
@@ -336,19 +353,19 @@ fn media_kind(media_type: &str) -> Option<&'static str> {
     }
 }
 
-/// `None` also for what isn't the one way to write these bytes: it would come back otherwise.
-fn decoded(base64: &str) -> Option<Bytes> {
+/// Decodes base64; `None` also for non-canonical encodings, which wouldn't be restored identically.
+fn decode_base64(base64: &str) -> Option<Bytes> {
     STANDARD.decode(base64).ok().map(Bytes::from)
 }
 
-fn escaped(name: &str) -> String {
+fn escape_name(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes())
         .collect::<String>()
         .replace('+', "%20")
 }
 
-/// `block` with the members of `rest` that it hasn't itself.
-fn joined(mut block: RawObject, rest: RawObject) -> RawObject {
+/// Adds to `block` those members of `rest` that `block` lacks.
+fn merge_members(mut block: RawObject, rest: RawObject) -> RawObject {
     for (name, value) in rest.iter() {
         if !block.has(name) {
             block.set_raw(name, value.to_owned());

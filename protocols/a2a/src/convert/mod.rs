@@ -1,16 +1,19 @@
-//! A call's words and A2A's, both ways.
+//! Conversion between the runtime's content, questions and results and those of A2A.
 
 mod content;
-mod form;
+mod object_schema;
 mod question;
 mod reply;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use content::{content_of, parts_of, write_block};
-pub(crate) use form::Form;
-pub(crate) use question::{QUESTION, answered, is_address, question_parts};
-pub(crate) use reply::{EVENT, Ended, ended, is_said_at_once, said_parts};
+pub(crate) use content::{content_to_parts, parts_to_content, write_part_as_block};
+pub(crate) use object_schema::ObjectSchema;
+pub(crate) use question::{QUESTION_METADATA, is_url_question, parse_answer, question_parts};
+pub(crate) use reply::{
+    EVENT_METADATA, TaskCompletion, direct_reply_parts, parse_direct_reply, task_completion,
+};
 
-/// The member of a message's metadata that says how many agents its call has passed through. Others need not know it.
-pub(crate) const HOPS: &str = "callboard/hops";
+/// Key of a message's metadata: the number of agents that the call has passed through. Other
+/// implementations ignore it.
+pub(crate) const HOPS_METADATA: &str = "callboard/hops";

@@ -1,32 +1,39 @@
-//! Questions of a call as what a task says (words for people, the question itself for programs), and messages as their answers.
+//! Questions of a call as status messages of a task (text for people, the question itself for
+//! programs), and messages as their answers.
 
-use callboard_message::surface::SAID;
+use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
 use callboard_message::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, Question, RawObject, SampleAnswer, assent,
+    Answer, Elicitation, ElicitationAction, ElicitationAnswer, Question, RawObject, SamplingAnswer,
+    parse_yes_no,
 };
 use serde_json::Value;
 
 use super::content::put_meta;
-use super::{Form, content_of};
+use super::{ObjectSchema, parts_to_content};
 use crate::wire::{Message, Part};
 
-/// Member of the metadata of a message that asks: the question's key. Whoever answers may name it the same way.
-pub(crate) const QUESTION: &str = "callboard/question";
+/// Key in a message's metadata. In a message with a question, its value is the question's key. In
+/// an answer, it optionally names the question that is answered.
+pub(crate) const QUESTION_METADATA: &str = "callboard/question";
 
-/// What asks: a text, and a data part `{"question": {key, kind, body}}`.
+/// Returns the parts of a message with a question: a text part for people, and a data part
+/// `{"question": {key, kind, body}}` for programs.
 pub(crate) fn question_parts(key: &str, question: &Question) -> Vec<Part> {
     // `{kind, body}`
     let written = serde_json::to_string(question).ok();
     let body = written
         .and_then(|written| serde_json::from_str::<RawObject>(&written).ok())
         .unwrap_or_default();
-    let data = RawObject::of("question", body.with("key", key));
-    vec![Part::text(text(question)), Part::data(data.to_raw())]
+    let data = RawObject::single("question", body.with("key", key));
+    vec![
+        Part::text(question_text(question)),
+        Part::data(data.to_raw()),
+    ]
 }
 
-fn text(question: &Question) -> String {
+fn question_text(question: &Question) -> String {
     match question {
-        Question::Elicit(elicitation) => match elicitation.address() {
+        Question::Elicit(elicitation) => match elicitation.target_url() {
             Some(address) => format!("{}\n{address}", elicitation.message())
                 .trim()
                 .to_owned(),
@@ -42,23 +49,26 @@ fn text(question: &Question) -> String {
     }
 }
 
-/// Whether it sends the person to an address: A2A's AUTH_REQUIRED.
-pub(crate) fn is_address(question: &Question) -> bool {
-    matches!(question, Question::Elicit(elicitation) if elicitation.address().is_some())
+/// Returns whether the question asks the person to visit a URL. A2A represents this by the state
+/// AUTH_REQUIRED.
+pub(crate) fn is_url_question(question: &Question) -> bool {
+    matches!(question, Question::Elicit(elicitation) if elicitation.target_url().is_some())
 }
 
-/// Who wrote what a person or another agent answers in place of a model, as far as that is known.
+/// Model name in a sampling answer that didn't come from a model but from a person or another
+/// agent.
 const UNKNOWN_MODEL: &str = "unknown";
 
-/// What a message says to a question. The answer carries the message too, for agents that converse.
+/// Parses a message as the answer to a question. The answer's metadata includes the message itself,
+/// for agents that handle conversations.
 ///
 /// # Errors
-/// What is still needed.
-pub(crate) fn answered(question: &Question, message: &Message) -> Result<Answer, Vec<String>> {
-    let said = Said::of(message);
+/// Names of the missing fields, if the message doesn't answer the question.
+pub(crate) fn parse_answer(question: &Question, message: &Message) -> Result<Answer, Vec<String>> {
+    let said = AnswerMessage::of(message);
     let mut body = match question {
-        Question::Elicit(elicitation) => elicited(elicitation, &said),
-        Question::Sample(_) => sampled(&said),
+        Question::Elicit(elicitation) => elicit_answer(elicitation, &said),
+        Question::Sample(_) => sample_answer(&said),
         Question::Roots(_) => said
             .object_with("roots")
             .ok_or_else(|| vec!["roots".to_owned()]),
@@ -66,22 +76,22 @@ pub(crate) fn answered(question: &Question, message: &Message) -> Result<Answer,
             "an answer of a kind that this server doesn't know".to_owned(),
         ]),
     }?;
-    let mut said =
-        RawObject::of("key", &message.message_id).with("content", content_of(&message.parts));
+    let mut said = RawObject::single("key", &message.message_id)
+        .with("content", parts_to_content(&message.parts));
     said.set_some("metadata", &message.metadata);
-    put_meta(&mut body, SAID, said);
-    Ok(question.answered(body))
+    put_meta(&mut body, SOURCE_MESSAGE_META_KEY, said);
+    Ok(question.answer_with(body))
 }
 
-/// What a message says, as far as it can be an answer.
-struct Said {
-    /// Its only data part.
+/// Content of a message, as needed to parse an answer from it.
+struct AnswerMessage {
+    /// Value of the message's data part, if there is exactly one and it is an object.
     data: Option<RawObject>,
-    /// Its texts, one a line.
+    /// Texts of all text parts of the message, joined with line breaks.
     text: String,
 }
 
-impl Said {
+impl AnswerMessage {
     fn of(message: &Message) -> Self {
         let mut data = message.parts.iter().filter_map(Part::as_data);
         let only = data.next().filter(|_| data.next().is_none());
@@ -91,7 +101,7 @@ impl Said {
         }
     }
 
-    /// Its data part, or its text where that is an object.
+    /// Returns the data part's object, else the object that the text contains as JSON.
     fn object(&self) -> Option<RawObject> {
         self.data.clone().or_else(|| {
             let text = Some(&self.text).filter(|text| text.starts_with('{'))?;
@@ -99,56 +109,68 @@ impl Said {
         })
     }
 
-    /// The same, if it has that member.
+    /// Returns the message's object, if it has the member `name`.
     fn object_with(&self, name: &str) -> Option<RawObject> {
         self.object().filter(|object| object.has(name))
     }
 }
 
-fn elicited(elicitation: &Elicitation, said: &Said) -> Result<RawObject, Vec<String>> {
+fn elicit_answer(
+    elicitation: &Elicitation,
+    said: &AnswerMessage,
+) -> Result<RawObject, Vec<String>> {
     let object = said.object();
     if let Some(action) = &object
         && let Some("accept" | "decline" | "cancel") = action.text("action").as_deref()
     {
-        // As it is: it speaks the question's own words.
+        // The object is already in the format of an elicitation answer.
         return Ok(action.clone());
     }
     match said.text.to_lowercase().as_str() {
-        "decline" => return Ok(ElicitAnswer::decline().0),
-        "cancel" => return Ok(ElicitAnswer::cancel().0),
+        "decline" => return Ok(ElicitationAnswer::decline().0),
+        "cancel" => return Ok(ElicitationAnswer::cancel().0),
         _ => {}
     }
-    if elicitation.address().is_some() {
-        return Ok(ElicitAnswer::agree().0);
+    if elicitation.target_url().is_some() {
+        return Ok(ElicitationAnswer::agree().0);
     }
     let schema = elicitation.schema().unwrap_or_default();
-    let form = Form::of(&schema);
+    let form = ObjectSchema::from_schema(&schema);
     let lack = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
-    if let Some(object) = object.filter(|object| said.data.is_some() || form.knows(object)) {
-        let lacks = form.lacks(&object);
+    if let Some(object) =
+        object.filter(|object| said.data.is_some() || form.has_known_property(object))
+    {
+        let lacks = form.missing_properties(&object);
         return if lacks.is_empty() {
-            Ok(accepted(object))
+            Ok(accept_answer(object))
         } else {
             Err(lack(lacks))
         };
     }
     if form.properties.is_empty() {
         return Ok(match said.text.is_empty() {
-            true => ElicitAnswer::agree().0,
-            false => accepted(RawObject::of("text", &said.text)),
+            true => ElicitationAnswer::agree().0,
+            false => accept_answer(RawObject::single("text", &said.text)),
         });
     }
-    let value = only_field(&form)
-        .and_then(|(name, schema)| Some(RawObject::of(name, typed(schema, &said.text)?)));
-    value.map(accepted).ok_or_else(|| lack(form.wanted()))
+    let value = only_field(&form).and_then(|(name, schema)| {
+        Some(RawObject::single(
+            name,
+            parse_field_value(schema, &said.text)?,
+        ))
+    });
+    value
+        .map(accept_answer)
+        .ok_or_else(|| lack(form.expected_properties()))
 }
 
-fn accepted(content: RawObject) -> RawObject {
-    RawObject::of("action", ElicitAction::Accept).with("content", content)
+fn accept_answer(content: RawObject) -> RawObject {
+    RawObject::single("action", ElicitationAction::Accept).with("content", content)
 }
 
-/// The field that a text alone can fill in: the only one, or the only one that must be.
-fn only_field<'a>(form: &Form<'a>) -> Option<(&'a str, &'a Value)> {
+/// Returns name and schema of the form field that a plain text fills in: the form's only field, or
+/// its only required one. `None` if there are several candidates.
+fn only_field<'a>(form: &ObjectSchema<'a>) -> Option<(&'a str, &'a Value)> {
     match (&*form.required, &*form.properties) {
         (_, [only]) => Some(*only),
         ([name], all) => all.iter().find(|(known, _)| known == name).copied(),
@@ -156,8 +178,10 @@ fn only_field<'a>(form: &Form<'a>) -> Option<(&'a str, &'a Value)> {
     }
 }
 
-/// A text as a value of a field: one of those that it may have, by its value or its title; else of the field's type.
-fn typed(schema: &Value, text: &str) -> Option<Value> {
+/// Parses a text as the value of a form field. If the field has a list of allowed values, the text
+/// must be the value or title of one of them. Otherwise it is parsed as the field's type. Returns
+/// `None` if that fails.
+fn parse_field_value(schema: &Value, text: &str) -> Option<Value> {
     let same = |other: &Value| {
         other
             .as_str()
@@ -190,12 +214,12 @@ fn typed(schema: &Value, text: &str) -> Option<Value> {
             .ok()
             .filter(|number| number.is_finite())
             .map(Value::from),
-        "boolean" => assent(text).map(Value::from),
+        "boolean" => parse_yes_no(text).map(Value::from),
         _ => None,
     }
 }
 
-fn sampled(said: &Said) -> Result<RawObject, Vec<String>> {
+fn sample_answer(said: &AnswerMessage) -> Result<RawObject, Vec<String>> {
     if let Some(answer) = said
         .object_with("content")
         .filter(|object| object.has("role"))
@@ -204,6 +228,6 @@ fn sampled(said: &Said) -> Result<RawObject, Vec<String>> {
     }
     match said.text.is_empty() {
         true => Err(vec!["a text".to_owned()]),
-        false => Ok(SampleAnswer::text(UNKNOWN_MODEL, &said.text, None).0),
+        false => Ok(SamplingAnswer::text(UNKNOWN_MODEL, &said.text, None).0),
     }
 }

@@ -1,85 +1,96 @@
-//! Results of calls as an artifact and the end of a task; failures as errors of A2A.
+//! Replies of calls as the artifact and final state of a task, and failures as A2A errors.
 
-use callboard_message::json::Walk;
+use callboard_message::json::RawCursor;
 use callboard_message::{
-    Content, Failure, FailureKind, RawObject, RawReply, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
+    ARTIFACTS_SENT_META_KEY, Content, DIRECT_MESSAGE_META_KEY, Failure, FailureKind, RawObject,
+    RawReply, TaskState, ToolResult,
 };
 use callboard_runtime::{JournalError, TaskError, TaskStep};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::content::part_of;
-use crate::wire::{Artifact, Part, Wire as _, state_of, written_about};
+use super::content::block_to_part;
+use crate::wire::{Artifact, Part, WireType as _, parse_task_state, write_json_sized};
 use crate::{A2aError, ErrorKind};
 
-/// Bytes of a part around its text, and of an artifact around its name and parts.
-const PART_BYTES: usize = 10;
-const RESULT_BYTES: usize = 50;
-/// The id of the artifact that is what a call answered.
-const RESULT: &str = "result";
+/// Estimated sizes for the initial capacity of buffers, in bytes: a part's JSON without its text,
+/// and an artifact's JSON without its name and parts.
+const PART_OVERHEAD_BYTES: usize = 10;
+const RESULT_OVERHEAD_BYTES: usize = 50;
+/// Id of the artifact that holds a call's reply.
+const RESULT_ARTIFACT_ID: &str = "result";
 
-/// What becomes of a task whose call has ended.
-pub(crate) struct Ended {
-    /// What it made, as 1.0 writes it, where that isn't among its artifacts.
+/// Artifact and final step of a task, made from the reply of its call.
+pub(crate) struct TaskCompletion {
+    /// Artifact with the reply, as JSON of 1.0; `None` if the call failed, the reply is empty or a
+    /// direct reply, or the task's artifacts contain it already.
     pub(crate) artifact: Option<Box<RawValue>>,
-    /// Its end.
     pub(crate) step: TaskStep,
 }
 
-/// `is_result`: the reply is a tool result, and no plain value. `has_all`: every artifact that the call gave is kept.
-pub(crate) fn ended(reply: RawReply, skill: &str, is_result: bool, has_all: bool) -> Ended {
+/// Converts the reply of a call to the artifact and final step of its task. `is_result` tells
+/// whether the reply is a tool result; otherwise it is a plain value. `has_all` tells whether every
+/// artifact that the call reported was stored.
+pub(crate) fn task_completion(
+    reply: RawReply,
+    skill: &str,
+    is_result: bool,
+    has_all: bool,
+) -> TaskCompletion {
     let reply = match reply {
         Ok(reply) => reply,
         Err(failure) => {
-            return Ended {
+            return TaskCompletion {
                 artifact: None,
-                step: failed(failure),
+                step: failure_step(failure),
             };
         }
     };
     if !is_result {
-        let artifact = plain(&reply).map(|part| result(skill, vec![part]));
-        return Ended {
+        let artifact = value_part(&reply).map(|part| result_artifact(skill, vec![part]));
+        return TaskCompletion {
             artifact,
             step: TaskStep::Completed(reply),
         };
     }
-    if let Some(artifact) = texts_of(&reply, skill) {
-        return Ended {
+    if let Some(artifact) = text_result_artifact(&reply, skill) {
+        return TaskCompletion {
             artifact: Some(artifact),
             step: TaskStep::Completed(reply),
         };
     }
     let Ok(told) = ToolResult::parse(&reply) else {
         let why = Failure::internal("the agent's answer can't be read");
-        return Ended {
+        return TaskCompletion {
             artifact: None,
             step: TaskStep::Failed(why),
         };
     };
     if told.is_error() {
-        return Ended {
+        return TaskCompletion {
             artifact: None,
-            step: failed_by(&told),
+            step: tool_error_step(&told),
         };
     }
-    if is_marked(&told, SAID_AT_ONCE) || (has_all && is_marked(&told, SHOWN)) {
-        return Ended {
+    if has_meta_flag(&told, DIRECT_MESSAGE_META_KEY)
+        || (has_all && has_meta_flag(&told, ARTIFACTS_SENT_META_KEY))
+    {
+        return TaskCompletion {
             artifact: None,
             step: TaskStep::Completed(reply),
         };
     }
-    let parts = result_of(&told);
-    let artifact = (!parts.is_empty()).then(|| result(skill, parts));
-    Ended {
+    let parts = result_parts(&told);
+    let artifact = (!parts.is_empty()).then(|| result_artifact(skill, parts));
+    TaskCompletion {
         artifact,
         step: TaskStep::Completed(reply),
     }
 }
 
-fn result(skill: &str, parts: Vec<Part>) -> Box<RawValue> {
+fn result_artifact(skill: &str, parts: Vec<Part>) -> Box<RawValue> {
     Artifact {
-        artifact_id: RESULT.to_owned(),
+        artifact_id: RESULT_ARTIFACT_ID.to_owned(),
         name: skill.to_owned(),
         parts,
         ..Artifact::default()
@@ -87,20 +98,26 @@ fn result(skill: &str, parts: Vec<Part>) -> Box<RawValue> {
     .to_raw()
 }
 
-/// The same of a result that is texts and nothing else, without reading them.
-fn texts_of(reply: &RawValue, skill: &str) -> Option<Box<RawValue>> {
-    let mut members = Walk::object(reply)?;
+/// Converts a tool result to an artifact without decoding its texts; `None` unless the result has
+/// only `content` and all blocks are plain text.
+fn text_result_artifact(reply: &RawValue, skill: &str) -> Option<Box<RawValue>> {
+    let mut members = RawCursor::object(reply)?;
     let (name, blocks) = members.next()?;
     if name != "content" || members.next().is_some() {
         return None;
     }
-    let texts: Vec<&RawValue> = Walk::list(blocks)?.map(text_of).collect::<Option<_>>()?;
-    let bytes: usize = texts.iter().map(|text| text.get().len() + PART_BYTES).sum();
+    let texts: Vec<&RawValue> = RawCursor::list(blocks)?
+        .map(block_text)
+        .collect::<Option<_>>()?;
+    let bytes: usize = texts
+        .iter()
+        .map(|text| text.get().len() + PART_OVERHEAD_BYTES)
+        .sum();
     (!texts.is_empty()).then(|| {
-        written_about(bytes + RESULT_BYTES + skill.len(), |out| {
+        write_json_sized(bytes + RESULT_OVERHEAD_BYTES + skill.len(), |out| {
             let mut artifact = out.object();
-            artifact.text("artifactId", RESULT);
-            artifact.words("name", skill);
+            artifact.text("artifactId", RESULT_ARTIFACT_ID);
+            artifact.non_empty_text("name", skill);
             artifact.list("parts", texts, |text, out| {
                 let mut part = out.object();
                 part.member("text").json(text.get());
@@ -111,9 +128,10 @@ fn texts_of(reply: &RawValue, skill: &str) -> Option<Box<RawValue>> {
     })
 }
 
-/// The text of a block that has nothing else, as it is written.
-fn text_of(block: &RawValue) -> Option<&RawValue> {
-    let (mut members, mut kind, mut text) = (Walk::object(block)?, None, None);
+/// Returns the text of a text block, still encoded as a JSON string; `None` if the block has
+/// members besides its type and text.
+fn block_text(block: &RawValue) -> Option<&RawValue> {
+    let (mut members, mut kind, mut text) = (RawCursor::object(block)?, None, None);
     for (name, value) in members.by_ref() {
         match &*name {
             "type" => kind = Some(value.get()),
@@ -124,17 +142,18 @@ fn text_of(block: &RawValue) -> Option<&RawValue> {
     text.filter(|text| kind == Some("\"text\"") && text.get().starts_with('"'))
 }
 
-/// Whether a reply is what somebody says at once, and no task's result.
-pub(crate) fn is_said_at_once(reply: &RawValue) -> Option<ToolResult> {
-    // Most aren't, and then nothing is read.
+/// Parses a reply as a tool result, if it is a direct reply: a message to the client in place of a
+/// task's result. `None` for any other reply.
+pub(crate) fn parse_direct_reply(reply: &RawValue) -> Option<ToolResult> {
+    // Most replies aren't direct: the search avoids parsing them.
     let told = reply
         .get()
-        .contains(SAID_AT_ONCE)
+        .contains(DIRECT_MESSAGE_META_KEY)
         .then(|| ToolResult::parse(reply).ok())??;
-    is_marked(&told, SAID_AT_ONCE).then_some(told)
+    has_meta_flag(&told, DIRECT_MESSAGE_META_KEY).then_some(told)
 }
 
-fn is_marked(result: &ToolResult, mark: &str) -> bool {
+fn has_meta_flag(result: &ToolResult, mark: &str) -> bool {
     result
         .0
         .object("_meta")
@@ -142,9 +161,10 @@ fn is_marked(result: &ToolResult, mark: &str) -> bool {
         .unwrap_or_default()
 }
 
-/// A tool's result as parts: its blocks, and its value for programs in place of the text that repeats it.
-fn result_of(result: &ToolResult) -> Vec<Part> {
-    let mut parts: Vec<Part> = result.content().iter().map(part_of).collect();
+/// Converts a tool result to parts, one for each content block. The structured content replaces the
+/// part that repeats it as JSON text, or is appended as a data part.
+fn result_parts(result: &ToolResult) -> Vec<Part> {
+    let mut parts: Vec<Part> = result.content().iter().map(block_to_part).collect();
     let Some(value) = result.0.get("structuredContent") else {
         return parts;
     };
@@ -164,8 +184,9 @@ fn result_of(result: &ToolResult) -> Vec<Part> {
     parts
 }
 
-/// A plain value: text as text, nothing as nothing.
-fn plain(reply: &RawValue) -> Option<Part> {
+/// Converts a plain value to a part: a string to a text part, anything else to a data part. `None`
+/// for `null`.
+fn value_part(reply: &RawValue) -> Option<Part> {
     match reply.get().as_bytes().first()? {
         b'n' => None,
         b'"' => serde_json::from_str::<String>(reply.get())
@@ -175,7 +196,7 @@ fn plain(reply: &RawValue) -> Option<Part> {
     }
 }
 
-fn failed(failure: Failure) -> TaskStep {
+fn failure_step(failure: Failure) -> TaskStep {
     match failure.kind {
         FailureKind::Rejected => TaskStep::Rejected(failure),
         FailureKind::Cancelled => TaskStep::Cancelled {
@@ -185,15 +206,16 @@ fn failed(failure: Failure) -> TaskStep {
     }
 }
 
-/// A tool that says what went wrong; what stands for an agent elsewhere says how its task ended.
-fn failed_by(result: &ToolResult) -> TaskStep {
+/// Returns the final step of a task whose tool reported an error: `Failed`, or the state of the
+/// remote task if the tool is a proxy for a remote agent that reports it as rejected or cancelled.
+fn tool_error_step(result: &ToolResult) -> TaskStep {
     let told = result.0.object("structuredContent").unwrap_or_default();
     let said = Some(result.texts()).filter(|said| !said.is_empty());
     let why = said
         .or_else(|| told.text("reason"))
         .unwrap_or_else(|| "the agent failed".to_owned());
     let failure = |kind| with_data(Failure::new(kind, &why), &told);
-    match told.text("state").as_deref().and_then(state_of) {
+    match told.text("state").as_deref().and_then(parse_task_state) {
         Some(TaskState::Rejected) => TaskStep::Rejected(failure(FailureKind::Rejected)),
         Some(TaskState::Canceled) => TaskStep::Cancelled { why },
         _ => TaskStep::Failed(failure(FailureKind::Internal)),
@@ -207,18 +229,20 @@ fn with_data(failure: Failure, told: &RawObject) -> Failure {
     }
 }
 
-/// What somebody says at once, as parts.
-pub(crate) fn said_parts(result: &ToolResult) -> Vec<Part> {
-    match result_of(result) {
-        parts if parts.is_empty() => vec![part_of(&Content::text(""))],
+/// Converts a direct reply to parts. An empty reply gives one part with an empty text.
+pub(crate) fn direct_reply_parts(result: &ToolResult) -> Vec<Part> {
+    match result_parts(result) {
+        parts if parts.is_empty() => vec![block_to_part(&Content::text(""))],
         parts => parts,
     }
 }
 
-/// Member of the metadata of tasks and events: the number of the task's last event, which only grows.
-pub(crate) const EVENT: &str = "callboard/event";
+/// Key in the metadata of tasks and events: the number of the task's latest event. Numbers increase
+/// within a task.
+pub(crate) const EVENT_METADATA: &str = "callboard/event";
 
-/// The reason why a message isn't taken. Once there is a task, a failure is its state instead.
+/// Converts a failure that occurs before a message's task exists. A later failure becomes the
+/// task's state instead of an error.
 impl From<Failure> for A2aError {
     fn from(failure: Failure) -> Self {
         let kind = match failure.kind {
@@ -234,13 +258,13 @@ impl From<Failure> for A2aError {
     }
 }
 
-/// A failure of the store of tasks.
+/// Converts an error of the task store to the error of the operation.
 impl From<JournalError> for A2aError {
     fn from(error: JournalError) -> Self {
         match error {
             JournalError::Invalid(why) => ErrorKind::InvalidParams.error(why),
             JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_) => {
-                callboard_message::log::error!(%error, "the store of tasks failed");
+                callboard_message::log::error!(%error, "the task store failed");
                 Self::internal()
             }
             other => ErrorKind::Overloaded.error(other.to_string()),
@@ -248,7 +272,7 @@ impl From<JournalError> for A2aError {
     }
 }
 
-/// The reason why a task isn't begun, or doesn't take a step.
+/// Converts the error of a task that can't begin, or can't apply a step.
 impl From<TaskError> for A2aError {
     fn from(error: TaskError) -> Self {
         let kind = match error {

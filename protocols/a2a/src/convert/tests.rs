@@ -1,16 +1,20 @@
 use bytes::Bytes;
-use callboard_message::surface::SAID;
+use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
 use callboard_message::{
-    Answer, Content, ElicitAction, Elicitation, Failure, FailureKind, Question, RawObject,
-    ResourceContent, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
+    ARTIFACTS_SENT_META_KEY, Answer, Content, DIRECT_MESSAGE_META_KEY, Elicitation,
+    ElicitationAction, Failure, FailureKind, Question, RawObject, ResourceContent, TaskState,
+    ToolResult,
 };
 use callboard_runtime::TaskStep;
 use proptest::prelude::*;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::{Ended, answered, content_of, ended, is_said_at_once, parts_of, question_parts};
-use crate::wire::{Artifact, Message, Part, PartContent, Role, Wire as _};
+use super::{
+    TaskCompletion, content_to_parts, parse_answer, parse_direct_reply, parts_to_content,
+    question_parts, task_completion,
+};
+use crate::wire::{Artifact, Message, Part, PartContent, Role, WireType as _};
 
 fn object(value: Value) -> RawObject {
     RawObject::parse(&to_raw_value(&value).unwrap()).unwrap()
@@ -62,7 +66,7 @@ fn part() -> impl Strategy<Value = Part> {
     )
 }
 
-/// A block of any kind, with what every kind may have besides.
+/// Strategy for a block of any kind, with annotations and metadata.
 fn block() -> impl Strategy<Value = Content> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..16);
     let made = prop_oneof![
@@ -95,23 +99,24 @@ fn block() -> impl Strategy<Value = Content> {
 }
 
 proptest! {
-    /// Goal: parts come back from blocks as they were. Method: any.
+    /// Goal: parts are restored from blocks unchanged. Method: any.
     #[test]
     fn parts_survive(parts in proptest::collection::vec(part(), 1..4)) {
-        let back = parts_of(&content_of(&parts));
-        prop_assert!(back == parts, "{:?}", content_of(&parts).iter().map(|c| value(&c.0)).collect::<Vec<_>>());
+        let back = content_to_parts(&parts_to_content(&parts));
+        prop_assert!(back == parts, "{:?}", parts_to_content(&parts).iter().map(|c| value(&c.0)).collect::<Vec<_>>());
     }
 
-    /// Goal: blocks come back from parts as they were. Method: any, with annotations and metadata of their own.
+    /// Goal: blocks are restored from parts unchanged. Method: any, with annotations and metadata
+    /// of their own.
     #[test]
     fn blocks_survive(blocks in proptest::collection::vec(block(), 1..4)) {
-        let back = content_of(&parts_of(&blocks));
+        let back = parts_to_content(&content_to_parts(&blocks));
         let values = |blocks: &[Content]| blocks.iter().map(|block| value(&block.0)).collect::<Vec<_>>();
         prop_assert_eq!(values(&back), values(&blocks));
     }
 }
 
-/// Goal: each kind has the form that the other side's clients read. Method: rows, both ways.
+/// Goal: each kind has the format that the other side's clients read. Method: rows, both ways.
 #[test]
 fn forms() {
     let png = Bytes::from_static(b"png");
@@ -145,13 +150,16 @@ fn forms() {
         ),
     ];
     for (part, block) in rows {
-        assert_eq!(value(&content_of(std::slice::from_ref(&part))[0].0), block);
-        assert!(parts_of(&[Content(object(block))])[0] == part);
+        assert_eq!(
+            value(&parts_to_content(std::slice::from_ref(&part))[0].0),
+            block
+        );
+        assert!(content_to_parts(&[Content(object(block))])[0] == part);
     }
 }
 
-/// Goal: what isn't what it says it is stays whole. Method: blocks with something missing or broken, and metadata that claims a block
-/// that the part can't be.
+/// Goal: invalid values are kept whole. Method: blocks with something missing or broken, and
+/// metadata that names a block that the part can't be.
 #[test]
 fn broken_blocks_stay_whole() {
     for block in [
@@ -163,12 +171,12 @@ fn broken_blocks_stay_whole() {
         json!({}),
         json!({ "type": "text", "text": "no JSON", "_meta": { "callboard/data": true } }),
     ] {
-        let parts = parts_of(&[Content(object(block.clone()))]);
+        let parts = content_to_parts(&[Content(object(block.clone()))]);
         assert_eq!(
             parts[0].media_type,
             "application/vnd.callboard.content+json"
         );
-        assert_eq!(value(&content_of(&parts)[0].0), block);
+        assert_eq!(value(&parts_to_content(&parts)[0].0), block);
     }
     for claim in [
         json!({ "type": "image" }),
@@ -179,7 +187,7 @@ fn broken_blocks_stay_whole() {
             metadata: Some(object(json!({ "callboard/content": claim }))),
             ..Part::text("hi")
         };
-        assert!(parts_of(&content_of(std::slice::from_ref(&part)))[0] == part);
+        assert!(content_to_parts(&parts_to_content(std::slice::from_ref(&part)))[0] == part);
     }
 }
 
@@ -192,9 +200,9 @@ fn says(parts: Vec<Part>) -> Message {
     }
 }
 
-/// What an answer to a form is, in short.
-fn fits(question: &Question, parts: Vec<Part>) -> Result<(ElicitAction, Value), Vec<String>> {
-    let Answer::Elicit(answer) = answered(question, &says(parts))? else {
+/// Returns the answer to a form in short form.
+fn fits(question: &Question, parts: Vec<Part>) -> Result<(ElicitationAction, Value), Vec<String>> {
+    let Answer::Elicit(answer) = parse_answer(question, &says(parts))? else {
         panic!("another answer")
     };
     Ok((
@@ -203,11 +211,11 @@ fn fits(question: &Question, parts: Vec<Part>) -> Result<(ElicitAction, Value), 
     ))
 }
 
-/// Goal: a message is read as what its question asks for, and what doesn't fit says what is missing. Method: rows of a form's field,
-/// a message, and what comes of it.
+/// Goal: a message is read as its question requires, and an unsuitable one is reported with the
+/// missing fields. Method: rows of a form's field, a message, and the expected answer.
 #[test]
 fn answers_to_forms() {
-    use ElicitAction::{Accept, Cancel, Decline};
+    use ElicitationAction::{Accept, Cancel, Decline};
     let form = |properties: Value, required: Value| {
         Question::elicit(
             "?",
@@ -356,29 +364,35 @@ fn answers_to_forms() {
     assert_eq!(fits(&visit, text("decline")), Ok((Decline, Value::Null)));
 }
 
-/// Goal: models' and folders' questions are answered too, and every answer carries its message. Method: one each.
+/// Goal: questions for models and folders can be answered too, and every answer contains its
+/// message. Method: one each.
 #[test]
 fn other_answers() {
     let Ok(Answer::Sample(sample)) =
-        answered(&Question::sample("?", 9), &says(vec![Part::text("hm")]))
+        parse_answer(&Question::sample("?", 9), &says(vec![Part::text("hm")]))
     else {
         panic!("no sample")
     };
-    assert_eq!(sample.written().as_deref(), Some("hm"));
-    let said = sample.0.object("_meta").unwrap().object(SAID).unwrap();
+    assert_eq!(sample.written_text().as_deref(), Some("hm"));
+    let said = sample
+        .0
+        .object("_meta")
+        .unwrap()
+        .object(SOURCE_MESSAGE_META_KEY)
+        .unwrap();
     assert_eq!(
         value(&said),
         json!({ "key": "m7", "content": [{ "type": "text", "text": "hm" }] })
     );
     let roots = Part::data(to_raw_value(&json!({ "roots": [{ "uri": "file:///a" }] })).unwrap());
-    let Ok(Answer::Roots(roots)) = answered(&Question::roots(), &says(vec![roots])) else {
+    let Ok(Answer::Roots(roots)) = parse_answer(&Question::roots(), &says(vec![roots])) else {
         panic!("no roots")
     };
     assert_eq!(roots.roots().len(), 1);
-    assert!(answered(&Question::roots(), &says(vec![Part::text("/a")])).is_err());
+    assert!(parse_answer(&Question::roots(), &says(vec![Part::text("/a")])).is_err());
 }
 
-/// Goal: a question is told so that a program reads the very question. Method: read back.
+/// Goal: a program can read the original question from the message. Method: read back.
 #[test]
 fn questions_travel_whole() {
     let question = Question::elicit("Which name?", json!({ "type": "object", "properties": {} }));
@@ -400,13 +414,14 @@ fn raw(value: Value) -> Box<RawValue> {
     to_raw_value(&value).unwrap()
 }
 
-/// What a reply becomes, in short: the parts of its artifact, and its end.
+/// Returns the end of a task in short form: the parts of its artifact, and its state.
 fn became(
     reply: Result<Value, Failure>,
     is_result: bool,
     has_all: bool,
 ) -> (Vec<String>, &'static str) {
-    let Ended { artifact, step } = ended(reply.map(raw), "skill", is_result, has_all);
+    let TaskCompletion { artifact, step } =
+        task_completion(reply.map(raw), "skill", is_result, has_all);
     let told = |part: &Part| match &part.content {
         PartContent::Text(text) => text.clone(),
         PartContent::Data(data) => format!("data {}", data.get()),
@@ -422,7 +437,7 @@ fn became(
     )
 }
 
-/// Goal: a reply is an artifact and an end, once each. Method: rows of replies.
+/// Goal: a reply becomes an artifact and a final state, once each. Method: rows of replies.
 #[test]
 fn replies() {
     let result = |result: ToolResult| Ok(value(&result.0));
@@ -433,8 +448,9 @@ fn replies() {
                 .with("_meta", json!({ mark: true })),
         ))
     };
-    let failed_as =
-        |state: &str| result(ToolResult::error("why").structured(json!({ "state": state })));
+    let failed_as = |state: &str| {
+        result(ToolResult::error("why").with_structured_content(json!({ "state": state })))
+    };
     let texts = |texts: &[&str]| {
         texts
             .iter()
@@ -461,31 +477,49 @@ fn replies() {
             "completed",
         ),
         (
-            result(ToolResult::of([])),
+            result(ToolResult::from_content([])),
             true,
             false,
             texts(&[]),
             "completed",
         ),
         (
-            result(ToolResult::text("hi").structured(json!({ "a": 1 }))),
+            result(ToolResult::text("hi").with_structured_content(json!({ "a": 1 }))),
             true,
             false,
             texts(&["hi", "data {\"a\":1}"]),
             "completed",
         ),
-        // The text that repeats the value isn't told twice.
+        // The text that repeats the value is omitted.
         (
-            result(ToolResult::text("{\"a\": 1}").structured(json!({ "a": 1 }))),
+            result(ToolResult::text("{\"a\": 1}").with_structured_content(json!({ "a": 1 }))),
             true,
             false,
             texts(&["data {\"a\":1}"]),
             "completed",
         ),
-        (marked(SHOWN), true, true, texts(&[]), "completed"),
-        // An artifact was missed: the reply tells it all.
-        (marked(SHOWN), true, false, texts(&["hi"]), "completed"),
-        (marked(SAID_AT_ONCE), true, false, texts(&[]), "completed"),
+        (
+            marked(ARTIFACTS_SENT_META_KEY),
+            true,
+            true,
+            texts(&[]),
+            "completed",
+        ),
+        // An artifact wasn't stored, so the reply's content is used.
+        (
+            marked(ARTIFACTS_SENT_META_KEY),
+            true,
+            false,
+            texts(&["hi"]),
+            "completed",
+        ),
+        (
+            marked(DIRECT_MESSAGE_META_KEY),
+            true,
+            false,
+            texts(&[]),
+            "completed",
+        ),
         (
             result(ToolResult::error("why")),
             true,
@@ -530,14 +564,14 @@ fn replies() {
     {
         assert_eq!(became(reply, is_result, has_all), (parts, end), "row {nth}");
     }
-    let said = raw(json!({ "content": [], "_meta": { SAID_AT_ONCE: true } }));
-    assert!(is_said_at_once(&said).is_some());
-    let quoted = raw(json!({ "content": [{ "type": "text", "text": SAID_AT_ONCE }] }));
-    assert!(is_said_at_once(&quoted).is_none());
-    let Ended {
+    let said = raw(json!({ "content": [], "_meta": { DIRECT_MESSAGE_META_KEY: true } }));
+    assert!(parse_direct_reply(&said).is_some());
+    let quoted = raw(json!({ "content": [{ "type": "text", "text": DIRECT_MESSAGE_META_KEY }] }));
+    assert!(parse_direct_reply(&quoted).is_none());
+    let TaskCompletion {
         step: TaskStep::Failed(why),
         ..
-    } = ended(failed_as("failed").map(raw), "s", true, false)
+    } = task_completion(failed_as("failed").map(raw), "s", true, false)
     else {
         panic!()
     };

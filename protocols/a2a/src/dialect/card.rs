@@ -1,4 +1,4 @@
-//! Cards in the words of versions before 1.0, and of all versions at once.
+//! Agent cards in versions before 1.0, and cards that readers of all versions understand.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::Dialect;
 use crate::wire::*;
 
 const JSON_RPC: &str = "JSONRPC";
-/// What a card says that is as old as the version itself.
+/// Protocol version on cards of 0.3.
 const PROTOCOL_VERSION: &str = "0.3.0";
 
-/// Interfaces of a version, in the card's order.
+/// Returns the interfaces of one protocol version, in the card's order.
 fn interfaces<'a>(
     card: &'a AgentCard,
     version: &'a str,
@@ -22,7 +22,9 @@ fn interfaces<'a>(
         .filter(move |interface| interface.protocol_version == version)
 }
 
-/// Where a client of that version goes first.
+/// Returns the interface that clients of `version` use first: the card's first JSON-RPC interface
+/// of that version, else the first one of any binding. `None` if the card has no interface of that
+/// version.
 fn main_interface<'a>(card: &'a AgentCard, version: &'a str) -> Option<&'a AgentInterface> {
     let of_version = interfaces(card, version);
     of_version
@@ -31,9 +33,9 @@ fn main_interface<'a>(card: &'a AgentCard, version: &'a str) -> Option<&'a Agent
         .or_else(|| of_version.clone().next())
 }
 
-/// Members that 0.3 and 0.1 share with 1.0.
-fn common(card: &AgentCard) -> RawObject {
-    let mut object = RawObject::of("name", &card.name);
+/// Returns those members of a card that have the same format in 0.3, 0.1 and 1.0.
+fn common_members(card: &AgentCard) -> RawObject {
+    let mut object = RawObject::single("name", &card.name);
     object.set("description", &card.description);
     object.set("version", &card.version);
     if let Some(provider) = &card.provider {
@@ -45,9 +47,9 @@ fn common(card: &AgentCard) -> RawObject {
     object
 }
 
-/// The card in 0.3's words.
+/// Returns the card in the format of 0.3.
 pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
-    let mut object = common(card);
+    let mut object = common_members(card);
     object.set_some("iconUrl", &card.icon_url);
     let capabilities = AgentCapabilities {
         extended_agent_card: None,
@@ -61,7 +63,7 @@ pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
         };
         let mut object = RawObject::parse(&bare.to_raw()).unwrap_or_default();
         if !skill.security_requirements.is_empty() {
-            object.set("security", security(&skill.security_requirements));
+            object.set("security", write_security(&skill.security_requirements));
         }
         object
     };
@@ -73,18 +75,18 @@ pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
             .for_each(|(name, scheme)| schemes.set(name, write_scheme(scheme)));
         object.set("securitySchemes", schemes);
     }
-    // Signatures are over 1.0's words. What follows 1.0 doesn't have.
+    // Signatures cover the format of 1.0. The members below don't exist in 1.0.
     object.set("protocolVersion", PROTOCOL_VERSION);
     if let Some(main) = main_interface(card, "0.3").or_else(|| card.supported_interfaces.first()) {
         object.set("url", &main.url);
         object.set("preferredTransport", &main.protocol_binding);
     }
     let additional = interfaces(card, "0.3").map(|interface| {
-        RawObject::of("url", &interface.url).with("transport", &interface.protocol_binding)
+        RawObject::single("url", &interface.url).with("transport", &interface.protocol_binding)
     });
     object.set("additionalInterfaces", additional.collect::<Vec<_>>());
     if !card.security_requirements.is_empty() {
-        object.set("security", security(&card.security_requirements));
+        object.set("security", write_security(&card.security_requirements));
     }
     object.set(
         "supportsAuthenticatedExtendedCard",
@@ -93,7 +95,7 @@ pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
     object
 }
 
-fn security(requirements: &[SecurityRequirement]) -> Vec<RawObject> {
+fn write_security(requirements: &[SecurityRequirement]) -> Vec<RawObject> {
     let one = |requirement: &SecurityRequirement| {
         let schemes = requirement.schemes.iter();
         schemes.fold(RawObject::new(), |object, (name, scopes)| {
@@ -103,7 +105,7 @@ fn security(requirements: &[SecurityRequirement]) -> Vec<RawObject> {
     requirements.iter().map(one).collect()
 }
 
-/// As OpenAPI has it: told by `type`.
+/// Returns a security scheme in the format of OpenAPI, identified by `type`.
 fn write_scheme(scheme: &SecurityScheme) -> RawObject {
     let (kind, own) = match scheme {
         SecurityScheme::ApiKey(scheme) => ("apiKey", scheme.to_raw()),
@@ -113,19 +115,21 @@ fn write_scheme(scheme: &SecurityScheme) -> RawObject {
         SecurityScheme::MutualTls(scheme) => ("mutualTLS", scheme.to_raw()),
     };
     let own = RawObject::parse(&own).unwrap_or_default();
-    own.iter()
-        .fold(RawObject::of("type", kind), |mut object, (name, value)| {
+    own.iter().fold(
+        RawObject::single("type", kind),
+        |mut object, (name, value)| {
             object.set_raw(
                 if name == "location" { "in" } else { name },
                 value.to_owned(),
             );
             object
-        })
+        },
+    )
 }
 
 pub(super) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
-    let root = At::Root;
-    let members = Members::of(card, &root)?;
+    let root = FieldPath::Root;
+    let members = ObjectReader::parse(card, &root)?;
     let mut read = AgentCard::from_raw(card)?;
     if members.has("supportsAuthenticatedExtendedCard")
         && read.capabilities.extended_agent_card.is_none()
@@ -133,7 +137,7 @@ pub(super) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
         read.capabilities.extended_agent_card =
             members.optional("supportsAuthenticatedExtendedCard", &[])?;
     }
-    let versions = versions(&members)?;
+    let versions = card_versions(&members)?;
     let mut add = |url: String, protocol_binding: String, version: &str| {
         let is_same = |other: &AgentInterface| {
             (
@@ -183,8 +187,9 @@ pub(super) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
     Ok(read)
 }
 
-/// Of which old versions the card is, by what it has. A card that tells nothing may be of both.
-fn versions(members: &Members<'_>) -> Result<Vec<&'static str>, ReadError> {
+/// Determines the versions before 1.0 in which a card is written, from its members. Without any
+/// sign of the version, both 0.3 and 0.1 are returned.
+fn card_versions(members: &ObjectReader<'_>) -> Result<Vec<&'static str>, ReadError> {
     let of_03 = [
         "preferredTransport",
         "additionalInterfaces",
@@ -193,7 +198,7 @@ fn versions(members: &Members<'_>) -> Result<Vec<&'static str>, ReadError> {
     ];
     let version: String = members.default("protocolVersion", &[])?;
     Ok(match &*version {
-        // A card of 1.0 may say so too, but its interfaces say it themselves.
+        // A card may name 1.0 here too, but its interfaces already have their own versions.
         version if version.starts_with("1.") && members.has("supportedInterfaces") => vec![],
         version if version.starts_with("1.") => vec!["1.0"],
         version if version.starts_with("0.1") => vec!["0.1"],
@@ -204,22 +209,22 @@ fn versions(members: &Members<'_>) -> Result<Vec<&'static str>, ReadError> {
     })
 }
 
-/// The card in 0.1's words.
+/// Returns the card in the format of 0.1.
 pub(super) fn write_card_01(card: &AgentCard) -> RawObject {
-    let mut object = common(card);
+    let mut object = common_members(card);
     let main = main_interface(card, "0.1").or_else(|| main_interface(card, "0.3"));
     if let Some(main) = main.or_else(|| card.supported_interfaces.first()) {
         object.set("url", &main.url);
     }
     let is_on = |capability: Option<bool>| capability == Some(true);
-    let capabilities = RawObject::of("streaming", is_on(card.capabilities.streaming))
+    let capabilities = RawObject::single("streaming", is_on(card.capabilities.streaming))
         .with(
             "pushNotifications",
             is_on(card.capabilities.push_notifications),
         )
         .with("stateTransitionHistory", false);
     object.set("capabilities", capabilities);
-    if let Some(authentication) = authentication(card) {
+    if let Some(authentication) = write_authentication(card) {
         object.set("authentication", authentication);
     }
     let skill = |skill: &AgentSkill| {
@@ -233,8 +238,9 @@ pub(super) fn write_card_01(card: &AgentCard) -> RawObject {
     object
 }
 
-/// Schemes of the `Authorization` header are all that 0.1 has words for; `None` where there are none.
-fn authentication(card: &AgentCard) -> Option<RawObject> {
+/// Returns the member `authentication` of a 0.1 card. It can express only security schemes that use
+/// the `Authorization` header; `None` if the card has none of these.
+fn write_authentication(card: &AgentCard) -> Option<RawObject> {
     let name = |scheme: &SecurityScheme| match scheme {
         SecurityScheme::HttpAuth(scheme) => Some(scheme.scheme.clone()),
         SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => Some("Bearer".to_owned()),
@@ -242,11 +248,12 @@ fn authentication(card: &AgentCard) -> Option<RawObject> {
     };
     let mut schemes: Vec<String> = card.security_schemes.values().filter_map(name).collect();
     schemes.dedup();
-    (!schemes.is_empty()).then(|| RawObject::of("schemes", schemes))
+    (!schemes.is_empty()).then(|| RawObject::single("schemes", schemes))
 }
 
-/// Schemes of 0.1, where the card names no others.
-fn read_authentication(members: &Members<'_>, card: &mut AgentCard) -> Result<(), ReadError> {
+/// Adds security schemes to a card from the member `authentication` of 0.1, unless the card has
+/// security schemes already.
+fn read_authentication(members: &ObjectReader<'_>, card: &mut AgentCard) -> Result<(), ReadError> {
     let Some(raw) = members
         .find("authentication", &[])?
         .filter(|_| card.security_schemes.is_empty())
@@ -272,10 +279,12 @@ fn read_authentication(members: &Members<'_>, card: &mut AgentCard) -> Result<()
     Ok(())
 }
 
-/// Objects whose members are objects with members of each version.
-const DEEP: &str = "securitySchemes";
+/// Name of the card member that [`write_hybrid`] merges entry by entry instead of taking it from
+/// one version.
+const MERGED_MEMBER: &str = "securitySchemes";
 
-/// The card of 1.0 with the members that 0.3 and 0.1 have besides. Where they name a member alike, it is 1.0's.
+/// Returns the JSON of the card in 1.0, extended by the members that only 0.3 and 0.1 have. If a
+/// member occurs in several versions, the value of 1.0 is used.
 pub(super) fn write_hybrid(card: &AgentCard) -> Box<RawValue> {
     let mut all = RawObject::parse(&card.to_raw()).unwrap_or_default();
     for older in [Dialect::V03, Dialect::V01] {
@@ -283,7 +292,7 @@ pub(super) fn write_hybrid(card: &AgentCard) -> Box<RawValue> {
         for (name, value) in older.iter() {
             match all.object(name) {
                 None if !all.has(name) => all.set_raw(name, value.to_owned()),
-                Some(own) if name == DEEP => all.set(name, each(own, value)),
+                Some(own) if name == MERGED_MEMBER => all.set(name, merge_each(own, value)),
                 _ => {}
             }
         }
@@ -291,8 +300,9 @@ pub(super) fn write_hybrid(card: &AgentCard) -> Box<RawValue> {
     all.to_raw()
 }
 
-/// Each member with the members that the one of its name has in `older`.
-fn each(mut own: RawObject, older: &RawValue) -> RawObject {
+/// Merges two objects of objects: each entry of `own` gets the members that it lacks from the entry
+/// of the same name in `older`, except `description`.
+fn merge_each(mut own: RawObject, older: &RawValue) -> RawObject {
     let Ok(older) = RawObject::parse(older) else {
         return own;
     };

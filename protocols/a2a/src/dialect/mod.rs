@@ -1,7 +1,7 @@
-//! What differs between versions and bindings, so that nobody else needs to know.
+//! Differences between protocol versions and bindings, hidden from the rest of the crate.
 //!
-//! A server reads requests and writes responses, a client the other way round; each of these is a method here, named after
-//! what is read or written.
+//! A server reads requests and writes responses; a client writes requests and reads responses.
+//! [`Dialect`] has a method for each of these, named after the value that is read or written.
 
 mod card;
 mod push;
@@ -11,48 +11,49 @@ mod task;
 
 pub use response::EventWriter;
 
-/// In which words a peer speaks.
+/// Protocol version that a peer uses, and for 0.3 also the binding, because its JSON differs
+/// between bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// 1.0, whatever the binding.
+    /// Version 1.0 over any binding.
     V10,
-    /// 0.3 over JSON-RPC.
+    /// Version 0.3 over JSON-RPC.
     V03,
-    /// 0.3 over HTTP+JSON: the ProtoJSON of its schema.
+    /// Version 0.3 over HTTP+JSON: the ProtoJSON of its schema.
     V03Rest,
-    /// 0.1 over JSON-RPC, with `tasks/send`.
+    /// Version 0.1 over JSON-RPC, with `tasks/send`.
     V01,
 }
 
-/// What may be asked, under 1.0's names.
+/// Operations of A2A, named as in 1.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// A message, answered by a task or a message.
+    /// Sends a message; the response is a task or a message.
     SendMessage,
-    /// A message, answered by a stream.
+    /// Sends a message; the response is a stream of events.
     SendStreamingMessage,
-    /// A task as it is.
+    /// Gets the current state of a task.
     GetTask,
-    /// A page of tasks.
+    /// Lists tasks, page by page.
     ListTasks,
-    /// The end of a task.
+    /// Cancels a task.
     CancelTask,
-    /// What happens to a task from now on.
+    /// Streams a task's current state and its later events.
     SubscribeToTask,
-    /// A push configuration is put.
+    /// Adds or replaces a push configuration of a task.
     CreateTaskPushNotificationConfig,
-    /// A push configuration is read.
+    /// Gets a push configuration of a task.
     GetTaskPushNotificationConfig,
-    /// A task's push configurations are read.
+    /// Lists the push configurations of a task.
     ListTaskPushNotificationConfigs,
-    /// A push configuration is taken away.
+    /// Deletes a push configuration of a task.
     DeleteTaskPushNotificationConfig,
-    /// The card for those who are known.
+    /// Gets the extended card for authenticated clients.
     GetExtendedAgentCard,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 11] = [
         Self::SendMessage,
         Self::SendStreamingMessage,
@@ -67,13 +68,13 @@ impl Operation {
         Self::GetExtendedAgentCard,
     ];
 
-    /// Whether it is answered by a stream.
+    /// Returns whether the response is a stream of events.
     pub fn is_stream(self) -> bool {
         matches!(self, Self::SendStreamingMessage | Self::SubscribeToTask)
     }
 
-    /// JSON-RPC's methods in 1.0, 0.3 and 0.1; empty where the version has none.
-    const fn methods(self) -> [&'static str; 3] {
+    /// Returns the JSON-RPC methods in 1.0, 0.3 and 0.1; empty if the version lacks the operation.
+    const fn rpc_methods(self) -> [&'static str; 3] {
         match self {
             Self::SendMessage => ["SendMessage", "message/send", "tasks/send"],
             Self::SendStreamingMessage => [
@@ -115,12 +116,13 @@ impl Operation {
 }
 
 impl Dialect {
-    /// Whose JSON-RPC method that is, and what it asks. Where 0.3 and 0.1 share a name it is 0.3's: see
-    /// [`Dialect::as_begun`].
-    pub fn of_method(method: &str) -> Option<(Self, Operation)> {
+    /// Returns the dialect and operation of a JSON-RPC method; `None` if the method is unknown. A
+    /// method name that 0.3 and 0.1 share is returned as 0.3; [`Dialect::for_task`] corrects this
+    /// once the task is known.
+    pub fn from_method(method: &str) -> Option<(Self, Operation)> {
         Operation::ALL.into_iter().find_map(|operation| {
             let nth = operation
-                .methods()
+                .rpc_methods()
                 .iter()
                 .position(|name| *name == method && !name.is_empty())?;
             Some((
@@ -130,10 +132,12 @@ impl Dialect {
         })
     }
 
-    /// The words for the answer, where a task that was begun in others is asked for. `tasks/get`, `tasks/cancel` and
-    /// `tasks/resubscribe` are both 0.3's and 0.1's and say the same, so the task decides.
-    pub fn as_begun(self, operation: Operation, begun: Self) -> Self {
-        let is_shared = Self::V03.method(operation) == Self::V01.method(operation);
+    /// Returns the dialect of the response to an operation on a task that was begun in the dialect
+    /// `begun`. 0.3 and 0.1 share some methods (`tasks/get`, `tasks/cancel`, `tasks/resubscribe`).
+    /// A request by such a method gets its response in 0.1 if the task was begun in 0.1. Any other
+    /// request gets its own dialect.
+    pub fn for_task(self, operation: Operation, begun: Self) -> Self {
+        let is_shared = Self::V03.rpc_method(operation) == Self::V01.rpc_method(operation);
         if (self, begun) == (Self::V03, Self::V01) && is_shared {
             begun
         } else {
@@ -141,9 +145,9 @@ impl Dialect {
         }
     }
 
-    /// The JSON-RPC method of an operation; `None` where the version has no such operation.
-    pub fn method(self, operation: Operation) -> Option<&'static str> {
-        let [v10, v03, v01] = operation.methods();
+    /// Returns the JSON-RPC method of an operation; `None` if this version lacks the operation.
+    pub fn rpc_method(self, operation: Operation) -> Option<&'static str> {
+        let [v10, v03, v01] = operation.rpc_methods();
         let method = match self {
             Self::V10 => v10,
             Self::V03 | Self::V03Rest => v03,
@@ -152,14 +156,16 @@ impl Dialect {
         (!method.is_empty()).then_some(method)
     }
 
-    /// Whether the version that a request names (its header `A2A-Version`) is spoken here. None is 0.3.
-    pub fn is_served(version: &str) -> bool {
-        version.trim().is_empty() || Self::of_version(version).is_some()
+    /// Returns whether the version in a request's header `A2A-Version` is supported. An empty
+    /// version means 0.3 and is supported.
+    pub fn is_supported(version: &str) -> bool {
+        version.trim().is_empty() || Self::from_version(version).is_some()
     }
 
-    /// The words of a version, of which only major and minor count (1.0, section 3.6.1), with or without a `v` before them:
-    /// over JSON-RPC where bindings differ. `1` is 1.0. None is nobody's.
-    pub fn of_version(version: &str) -> Option<Self> {
+    /// Parses a protocol version; `None` if it is empty or unsupported. Of 0.3, it returns the
+    /// dialect of JSON-RPC. Only major and minor number count (1.0, section 3.6.1). A leading `v`
+    /// is ignored, and `1` means 1.0.
+    pub fn from_version(version: &str) -> Option<Self> {
         let version = version.trim();
         let mut numbers = version
             .strip_prefix(['v', 'V'])
@@ -173,7 +179,7 @@ impl Dialect {
         }
     }
 
-    /// What the header `A2A-Version` says.
+    /// Returns the version as sent in the header `A2A-Version`, for example `1.0`.
     pub fn version(self) -> &'static str {
         match self {
             Self::V10 => "1.0",

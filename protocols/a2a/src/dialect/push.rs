@@ -1,12 +1,13 @@
-//! Push configurations in the words of versions before 1.0.
+//! Push configurations in versions before 1.0.
 
 use serde_json::value::RawValue;
 
 use crate::wire::*;
 use crate::{A2aError, Dialect};
 
-/// `tasks/T/pushNotificationConfigs/C`, where C may be left out.
-fn ids_of(name: &str) -> Option<(&str, &str)> {
+/// Parses a resource name `tasks/TASK/pushNotificationConfigs/CONFIG` into the ids of task and
+/// configuration. In `tasks/TASK` the configuration's id is empty. `None` for any other name.
+fn parse_config_name(name: &str) -> Option<(&str, &str)> {
     let mut segments = name.strip_prefix("tasks/")?.split('/');
     let task = segments.next()?;
     match (segments.next(), segments.next(), segments.next()) {
@@ -16,27 +17,30 @@ fn ids_of(name: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// A configuration with its task. Over HTTP+JSON it stands in `config`, or is the body, and its name is its path.
+/// Reads the parameters that create a push configuration, and returns the configuration with its
+/// task's id. Over HTTP+JSON the configuration is either in the member `config` or the whole body.
+/// There a resource name (`name`, `parent`) may contain the ids.
 pub(super) fn read_push(
     dialect: Dialect,
     raw: Option<&RawValue>,
 ) -> Result<TaskPushNotificationConfig, A2aError> {
-    let raw = raw.ok_or_else(|| A2aError::invalid("pushNotificationConfig", "is missing"))?;
-    let root = At::Root;
-    let outer = Members::of(raw, &root)?;
+    let raw =
+        raw.ok_or_else(|| A2aError::invalid_params("pushNotificationConfig", "is missing"))?;
+    let root = FieldPath::Root;
+    let outer = ObjectReader::parse(raw, &root)?;
     let parent: String = outer.default("parent", &[])?;
     let id: String = outer.default("configId", &[])?;
     let config_at = outer.at("config");
     let inner = outer
         .find("config", &[])?
-        .map(|raw| Members::of(raw, &config_at))
+        .map(|raw| ObjectReader::parse(raw, &config_at))
         .transpose()?;
     let members = inner.as_ref().unwrap_or(&outer);
     let mut config: TaskPushNotificationConfig =
         members.required("pushNotificationConfig", &["pushNotification"])?;
     let name: String = members.default("name", &[])?;
-    let (task_of_name, id_of_name) = ids_of(&name)
-        .or_else(|| ids_of(&parent))
+    let (task_of_name, id_of_name) = parse_config_name(&name)
+        .or_else(|| parse_config_name(&parent))
         .unwrap_or_default();
     let or = |first: &str, second: &str| if first.is_empty() { second } else { first }.to_owned();
     config.task_id = match dialect {
@@ -47,15 +51,15 @@ pub(super) fn read_push(
     Ok(config)
 }
 
-/// Which configuration of which task is meant.
+/// Reads the id of a task and the id of one of its push configurations.
 pub(super) fn read_push_id(
     raw: Option<&RawValue>,
 ) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
-    let missing = || A2aError::invalid("id", "is missing");
-    let root = At::Root;
-    let members = Members::of(raw.ok_or_else(missing)?, &root)?;
+    let missing = || A2aError::invalid_params("id", "is missing");
+    let root = FieldPath::Root;
+    let members = ObjectReader::parse(raw.ok_or_else(missing)?, &root)?;
     let name: String = members.default("name", &["parent"])?;
-    if let Some((task, id)) = ids_of(&name) {
+    if let Some((task, id)) = parse_config_name(&name) {
         let (task_id, id) = (task.to_owned(), id.to_owned());
         return Ok(GetTaskPushNotificationConfigRequest {
             task_id,
@@ -63,7 +67,7 @@ pub(super) fn read_push_id(
             ..Default::default()
         });
     }
-    // Over HTTP+JSON the path says it in 1.0's words.
+    // Over HTTP+JSON the ids come from the path, under the names of 1.0.
     let task_id: String = members.default("taskId", &[])?;
     let (task_id, id) = match task_id.is_empty() {
         true => (
@@ -82,8 +86,8 @@ pub(super) fn read_push_id(
     })
 }
 
-/// The configuration without its task.
-pub(super) fn write_push(config: &TaskPushNotificationConfig, out: &mut Writer<'_>) {
+/// Writes a push configuration without its task's id.
+pub(super) fn write_push(config: &TaskPushNotificationConfig, out: &mut JsonWriter<'_>) {
     let mut object = out.object();
     object.default("id", &config.id);
     object.text("url", &config.url);
@@ -97,11 +101,11 @@ pub(super) fn write_push(config: &TaskPushNotificationConfig, out: &mut Writer<'
     object.end();
 }
 
-/// The configuration with its task.
+/// Writes a push configuration together with its task's id.
 pub(super) fn write_task_push(
     dialect: Dialect,
     config: &TaskPushNotificationConfig,
-    out: &mut Writer<'_>,
+    out: &mut JsonWriter<'_>,
 ) {
     let mut object = out.object();
     match dialect {
@@ -124,9 +128,9 @@ pub(super) fn write_task_push(
 pub(super) fn write_push_list(
     dialect: Dialect,
     list: &ListTaskPushNotificationConfigsResponse,
-    out: &mut Writer<'_>,
+    out: &mut JsonWriter<'_>,
 ) {
-    let write = |config, out: &mut Writer<'_>| write_task_push(dialect, config, out);
+    let write = |config, out: &mut JsonWriter<'_>| write_task_push(dialect, config, out);
     if dialect != Dialect::V03Rest {
         return out.list(&list.configs, write);
     }

@@ -6,26 +6,27 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::push::{read_push, read_push_id, write_push};
-use super::task::{settle_message, write_message};
+use super::task::{upgrade_message, write_message};
 use crate::wire::*;
 use crate::{A2aError, Dialect, limits};
 
-/// The push configuration of clients that name none.
-const ONLY_CONFIG: &str = "default";
+/// Id of a push configuration that a client of a version before 1.0 creates without an id.
+const DEFAULT_CONFIG_ID: &str = "default";
 
-/// What stands in for parameters that were left out.
-fn read<T: Wire>(params: Option<&RawValue>) -> Result<T, A2aError> {
+/// Reads parameters. Absent parameters count as an empty object.
+fn read_params<T: WireType>(params: Option<&RawValue>) -> Result<T, A2aError> {
     Ok(T::from_raw(params.unwrap_or(raw_ref("{}")))?)
 }
 
 impl Dialect {
-    /// What `SendMessage` and `SendStreamingMessage` ask. The message has an id, a role and a part at least.
+    /// Reads the parameters of `SendMessage` and `SendStreamingMessage`. The message has an id, a
+    /// role and at least one part.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidParams`](crate::ErrorKind::InvalidParams) names the field; so with all that read requests.
+    /// [`ErrorKind::InvalidParams`](crate::ErrorKind::InvalidParams), which names the field.
     pub fn read_send(self, params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
         let request = match self {
-            Self::V10 => read(params)?,
+            Self::V10 => read_params(params)?,
             Self::V03 | Self::V03Rest => read_send_03(self, params)?,
             Self::V01 => read_send_01(params)?,
         };
@@ -33,24 +34,25 @@ impl Dialect {
         Ok(request)
     }
 
-    /// What `GetTask` asks.
+    /// Reads the parameters of `GetTask`.
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
     pub fn read_get(self, params: Option<&RawValue>) -> Result<GetTaskRequest, A2aError> {
-        let request: GetTaskRequest = read(params)?;
+        let request: GetTaskRequest = read_params(params)?;
         check_id("id", &request.id)?;
         check_id("tenant", &request.tenant)?;
         check_history("historyLength", request.history_length)?;
         Ok(request)
     }
 
-    /// What `ListTasks` asks.
+    /// Reads the parameters of `ListTasks`. The page size must be between 1 and
+    /// [`limits::PAGE_SIZE_MAX`].
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
     pub fn read_list(self, params: Option<&RawValue>) -> Result<ListTasksRequest, A2aError> {
-        let request: ListTasksRequest = read(params)?;
+        let request: ListTasksRequest = read_params(params)?;
         check_id("contextId", &request.context_id)?;
         check_id("tenant", &request.tenant)?;
         check_history("historyLength", request.history_length)?;
@@ -58,23 +60,26 @@ impl Dialect {
             .page_size
             .is_some_and(|size| !(1..=limits::PAGE_SIZE_MAX).contains(&size))
         {
-            return Err(A2aError::invalid("pageSize", "must be between 1 and 100"));
+            return Err(A2aError::invalid_params(
+                "pageSize",
+                "must be between 1 and 100",
+            ));
         }
         Ok(request)
     }
 
-    /// What `CancelTask` asks.
+    /// Reads the parameters of `CancelTask`.
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
     pub fn read_cancel(self, params: Option<&RawValue>) -> Result<CancelTaskRequest, A2aError> {
-        let request: CancelTaskRequest = read(params)?;
+        let request: CancelTaskRequest = read_params(params)?;
         check_id("id", &request.id)?;
         check_id("tenant", &request.tenant)?;
         Ok(request)
     }
 
-    /// What `SubscribeToTask` asks.
+    /// Reads the parameters of `SubscribeToTask`.
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
@@ -82,13 +87,14 @@ impl Dialect {
         self,
         params: Option<&RawValue>,
     ) -> Result<SubscribeToTaskRequest, A2aError> {
-        let request: SubscribeToTaskRequest = read(params)?;
+        let request: SubscribeToTaskRequest = read_params(params)?;
         check_id("id", &request.id)?;
         check_id("tenant", &request.tenant)?;
         Ok(request)
     }
 
-    /// What `CreateTaskPushNotificationConfig` asks. `task` is the one of the path over HTTP+JSON.
+    /// Reads the parameters of `CreateTaskPushNotificationConfig`. `task` is the task's id in the
+    /// path over HTTP+JSON; the parameters must name the same task or none.
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
@@ -98,16 +104,19 @@ impl Dialect {
         task: Option<&str>,
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let mut config: TaskPushNotificationConfig = match self {
-            Self::V10 => read(params)?,
+            Self::V10 => read_params(params)?,
             _ => read_push(self, params)?,
         };
         match task {
             Some(task) if config.task_id.is_empty() => config.task_id = task.to_owned(),
             Some(task) if config.task_id != task => {
-                return Err(A2aError::invalid("taskId", "must be the one of the path"));
+                return Err(A2aError::invalid_params(
+                    "taskId",
+                    "must be the task in the path",
+                ));
             }
             _ if config.task_id.is_empty() => {
-                return Err(A2aError::invalid("taskId", "is missing"));
+                return Err(A2aError::invalid_params("taskId", "is missing"));
             }
             _ => {}
         }
@@ -117,7 +126,8 @@ impl Dialect {
         Ok(config)
     }
 
-    /// What `GetTaskPushNotificationConfig` asks. In 0.3 and 0.1 its id may be left out: then it is empty.
+    /// Reads the parameters of `GetTaskPushNotificationConfig`. In 0.3 and 0.1 the configuration's
+    /// id may be absent: then it is empty.
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
@@ -126,7 +136,7 @@ impl Dialect {
         params: Option<&RawValue>,
     ) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
         let request: GetTaskPushNotificationConfigRequest = match self {
-            Self::V10 => read(params)?,
+            Self::V10 => read_params(params)?,
             _ => read_push_id(params)?,
         };
         check_id("taskId", &request.task_id)?;
@@ -135,7 +145,7 @@ impl Dialect {
         Ok(request)
     }
 
-    /// What `ListTaskPushNotificationConfigs` asks.
+    /// Reads the parameters of `ListTaskPushNotificationConfigs`.
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
@@ -144,7 +154,7 @@ impl Dialect {
         params: Option<&RawValue>,
     ) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
         let request: ListTaskPushNotificationConfigsRequest = match self {
-            Self::V10 => read(params)?,
+            Self::V10 => read_params(params)?,
             _ => {
                 let GetTaskPushNotificationConfigRequest {
                     tenant, task_id, ..
@@ -161,7 +171,7 @@ impl Dialect {
         Ok(request)
     }
 
-    /// What `DeleteTaskPushNotificationConfig` asks.
+    /// Reads the parameters of `DeleteTaskPushNotificationConfig`, which must name a configuration.
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
@@ -171,12 +181,15 @@ impl Dialect {
     ) -> Result<DeleteTaskPushNotificationConfigRequest, A2aError> {
         let request = self.read_push_get(params)?;
         match request.id.is_empty() {
-            true => Err(A2aError::invalid("pushNotificationConfigId", "is missing")),
+            true => Err(A2aError::invalid_params(
+                "pushNotificationConfigId",
+                "is missing",
+            )),
             false => Ok(request),
         }
     }
 
-    /// What `GetExtendedAgentCard` asks; 0.3 has no parameters.
+    /// Reads the parameters of `GetExtendedAgentCard`, which may be absent.
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
@@ -184,22 +197,24 @@ impl Dialect {
         self,
         params: Option<&RawValue>,
     ) -> Result<GetExtendedAgentCardRequest, A2aError> {
-        let request: GetExtendedAgentCardRequest = read(params)?;
+        let request: GetExtendedAgentCardRequest = read_params(params)?;
         check_id("tenant", &request.tenant)?;
         Ok(request)
     }
 
-    /// Parameters of a message. In 0.1 the message's `task_id` names the task, which is the client's to name.
+    /// Writes the parameters of `SendMessage` and `SendStreamingMessage`. In 0.1 the client assigns
+    /// the task's id: the message's `task_id`, or a new UUID if that is empty.
     pub fn write_send(self, request: &SendMessageRequest) -> Box<RawValue> {
         match self {
             Self::V10 => request.to_raw(),
-            Self::V03 | Self::V03Rest => written(|out| write_send_03(self, request, out)),
-            Self::V01 => written(|out| write_send_01(request, out)),
+            Self::V03 | Self::V03Rest => write_json(|out| write_send_03(self, request, out)),
+            Self::V01 => write_json(|out| write_send_01(request, out)),
         }
     }
 
-    /// Parameters of a request that all versions write alike but for its tenant, which is 1.0's.
-    pub fn write_request(self, request: &impl Wire) -> Box<RawValue> {
+    /// Writes the parameters of a request that is the same in all versions. Versions before 1.0
+    /// have no tenant, so it is omitted for them.
+    pub fn write_request(self, request: &impl WireType) -> Box<RawValue> {
         let params = request.to_raw();
         match (self, RawObject::parse(&params)) {
             (Self::V10, _) | (_, Err(_)) => params,
@@ -210,19 +225,22 @@ impl Dialect {
         }
     }
 
-    /// How many messages of a task's history are told who doesn't say; `None`: all. Clients of 0.1 get those that they ask for.
-    pub(crate) const fn history_length(self) -> Option<i32> {
+    /// Default maximum number of history messages in a response, for clients that request none;
+    /// `None` for all. In 0.1 the default is 0.
+    pub(crate) const fn default_history_length(self) -> Option<i32> {
         match self {
             Self::V10 | Self::V03 | Self::V03Rest => None,
             Self::V01 => Some(0),
         }
     }
 
-    /// What a client means by what it leaves out or makes up, for servers: see [`Dialect::mean_push`].
-    pub(crate) fn mean_send(self, request: &mut SendMessageRequest) {
+    /// Corrects a received request for known deviations of older clients. A context id that 0.3
+    /// clients over HTTP+JSON may have invented is dropped if the message names a task. The push
+    /// configuration is corrected by [`Dialect::normalize_push`].
+    pub(crate) fn normalize_send(self, request: &mut SendMessageRequest) {
         if self == Self::V03Rest && !request.message.task_id.is_empty() {
-            // These clients may look for the context under its name in the schema, and make one up where they don't find it: the
-            // task's is meant.
+            // Some of these clients look for the context under its name in the schema and invent
+            // one if they don't find it. The task's context is meant.
             request.message.context_id.clear();
         }
         if let Some(push) = request
@@ -230,18 +248,19 @@ impl Dialect {
             .as_mut()
             .and_then(|c| c.task_push_notification_config.as_mut())
         {
-            self.mean_push(push);
+            self.normalize_push(push);
         }
     }
 
-    /// Before 1.0 a task had one push configuration at first, which had no name: the one without is still the same. An empty
-    /// `authentication` is none.
-    pub(crate) fn mean_push(self, config: &mut TaskPushNotificationConfig) {
+    /// Corrects a push configuration received from a client before 1.0. Without an id it gets the
+    /// id `default`, because tasks in those versions had one configuration at first. An empty
+    /// `authentication` is removed.
+    pub(crate) fn normalize_push(self, config: &mut TaskPushNotificationConfig) {
         if self == Self::V10 {
             return;
         }
         if config.id.is_empty() {
-            ONLY_CONFIG.clone_into(&mut config.id);
+            DEFAULT_CONFIG_ID.clone_into(&mut config.id);
         }
         let shows =
             |shown: &AuthenticationInfo| !shown.scheme.is_empty() || !shown.credentials.is_blank();
@@ -251,37 +270,38 @@ impl Dialect {
 
 fn check_send(request: &SendMessageRequest) -> Result<(), A2aError> {
     let message = &request.message;
-    let missing = |field| Err(A2aError::invalid(field, "is missing"));
+    let missing = |field| Err(A2aError::invalid_params(field, "is missing"));
     if message.message_id.is_empty() {
         return missing("message.messageId");
     }
     match message.role {
         Role::User => {}
         Role::Unspecified => return missing("message.role"),
-        // Whoever sends is the user; words in the agent's mouth would stand in the task's history.
+        // The sender is always the user. A message in the agent's name would falsify the task's
+        // history.
         Role::Agent => {
-            return Err(A2aError::invalid(
+            return Err(A2aError::invalid_params(
                 "message.role",
-                "must be the user's: what the agent says it says itself",
+                "must be the user's: clients can't write messages of the agent",
             ));
         }
     }
     if message.parts.is_empty() {
         return missing("message.parts");
     }
-    at_most(
+    check_at_most(
         "message.parts",
         message.parts.len(),
         limits::PARTS_MAX,
         "has more than 256 parts",
     )?;
-    at_most(
+    check_at_most(
         "message.referenceTaskIds",
         message.reference_task_ids.len(),
         limits::REFERENCES_MAX,
         "has more than 64 entries",
     )?;
-    at_most(
+    check_at_most(
         "message.extensions",
         message.extensions.len(),
         limits::EXTENSIONS_MAX,
@@ -305,24 +325,25 @@ fn check_send(request: &SendMessageRequest) -> Result<(), A2aError> {
     check_id("configuration.taskPushNotificationConfig.id", &push.id)
 }
 
-fn at_most(field: &str, count: usize, max: usize, why: &str) -> Result<(), A2aError> {
+fn check_at_most(field: &str, count: usize, max: usize, why: &str) -> Result<(), A2aError> {
     if count > max {
-        Err(A2aError::invalid(field, why))
+        Err(A2aError::invalid_params(field, why))
     } else {
         Ok(())
     }
 }
 
-/// Ids go into keys, headers and paths.
+/// Checks an id's length and characters, because ids are used in keys, headers and paths. Empty ids
+/// pass.
 fn check_id(field: &str, id: &str) -> Result<(), A2aError> {
-    at_most(
+    check_at_most(
         field,
         id.len(),
         limits::ID_BYTES_MAX,
         "is longer than 128 bytes",
     )?;
     if id.contains(char::is_control) {
-        Err(A2aError::invalid(field, "has control characters"))
+        Err(A2aError::invalid_params(field, "has control characters"))
     } else {
         Ok(())
     }
@@ -330,23 +351,23 @@ fn check_id(field: &str, id: &str) -> Result<(), A2aError> {
 
 fn check_history(field: &str, length: Option<i32>) -> Result<(), A2aError> {
     if length.is_some_and(i32::is_negative) {
-        Err(A2aError::invalid(field, "must not be negative"))
+        Err(A2aError::invalid_params(field, "must not be negative"))
     } else {
         Ok(())
     }
 }
 
-/// A request of 0.3's.
+/// Reads the parameters of a message in 0.3.
 fn read_send_03(
     dialect: Dialect,
     params: Option<&RawValue>,
 ) -> Result<SendMessageRequest, A2aError> {
-    let params = params.ok_or_else(|| A2aError::invalid("message", "is missing"))?;
+    let params = params.ok_or_else(|| A2aError::invalid_params("message", "is missing"))?;
     let mut request = SendMessageRequest::from_raw(params)?;
-    check_kinds(&Members::of(params, &At::Root)?)?;
-    settle_message(dialect, &mut request.message);
+    check_part_kinds(&ObjectReader::parse(params, &FieldPath::Root)?)?;
+    upgrade_message(dialect, &mut request.message);
     if let Some(configuration) = &mut request.configuration {
-        // Left out is blocking.
+        // Absent means blocking.
         let of_configuration = RawMembers::parse(params)
             .ok()
             .and_then(|all| all.read("configuration"));
@@ -357,13 +378,14 @@ fn read_send_03(
     Ok(request)
 }
 
-/// `tasks/send` and `tasks/sendSubscribe` of 0.1: the task's id is the client's, the message has none.
+/// Reads the parameters of `tasks/send` and `tasks/sendSubscribe` of 0.1. In this version the
+/// client assigns the task's id, and messages have no ids.
 fn read_send_01(params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
-    let params = params.ok_or_else(|| A2aError::invalid("id", "is missing"))?;
-    let members = Members::of(params, &At::Root)?;
+    let params = params.ok_or_else(|| A2aError::invalid_params("id", "is missing"))?;
+    let members = ObjectReader::parse(params, &FieldPath::Root)?;
     let mut message: Message = members.required("message", &[])?;
-    check_kinds(&members)?;
-    settle_message(Dialect::V01, &mut message);
+    check_part_kinds(&members)?;
+    upgrade_message(Dialect::V01, &mut message);
     message.task_id = members.required("id", &[])?;
     message.context_id = members.default("sessionId", &[])?;
     if message.message_id.is_empty() {
@@ -373,7 +395,7 @@ fn read_send_01(params: Option<&RawValue>) -> Result<SendMessageRequest, A2aErro
         task_push_notification_config: members.optional("pushNotification", &[])?,
         history_length: members
             .optional("historyLength", &[])?
-            .or(Dialect::V01.history_length()),
+            .or(Dialect::V01.default_history_length()),
         ..Default::default()
     };
     let metadata = members.optional("metadata", &[])?;
@@ -385,33 +407,34 @@ fn read_send_01(params: Option<&RawValue>) -> Result<SendMessageRequest, A2aErro
     })
 }
 
-/// A part says what it is. What is of a kind that is yet to come isn't taken for something else.
-fn check_kinds(request: &Members<'_>) -> Result<(), ReadError> {
+/// Checks the `kind` of each part, if present. Rejecting unknown kinds ensures that a part of a
+/// future kind isn't read as another one.
+fn check_part_kinds(request: &ObjectReader<'_>) -> Result<(), ReadError> {
     let message_at = request.at("message");
     let Some(message) = request.find("message", &["request"])? else {
         return Ok(());
     };
-    let message = Members::of(message, &message_at)?;
+    let message = ObjectReader::parse(message, &message_at)?;
     let parts_at = message.at("parts");
     let parts = message
         .find("parts", &["content"])?
-        .map(|raw| entries(raw, &parts_at))
+        .map(|raw| list_entries(raw, &parts_at))
         .transpose()?;
     parts
         .iter()
         .flatten()
         .enumerate()
         .try_for_each(|(nth, part)| {
-            let at = At::Entry(&parts_at, nth);
-            let kind: String = Members::of(part, &at)?.default("kind", &["type"])?;
+            let at = FieldPath::Entry(&parts_at, nth);
+            let kind: String = ObjectReader::parse(part, &at)?.default("kind", &["type"])?;
             match &*kind {
                 "" | "text" | "file" | "data" => Ok(()),
-                _ => Err(at.error("is of a kind that nobody knows: not text, file or data")),
+                _ => Err(at.error("is of an unknown kind: use text, file or data")),
             }
         })
 }
 
-fn write_send_03(dialect: Dialect, request: &SendMessageRequest, out: &mut Writer<'_>) {
+fn write_send_03(dialect: Dialect, request: &SendMessageRequest, out: &mut JsonWriter<'_>) {
     let mut object = out.object();
     write_message(dialect, &request.message, &mut object.member("message"));
     if let Some(configuration) = &request.configuration {
@@ -433,14 +456,14 @@ fn write_send_03(dialect: Dialect, request: &SendMessageRequest, out: &mut Write
     object.end();
 }
 
-fn write_send_01(request: &SendMessageRequest, out: &mut Writer<'_>) {
+fn write_send_01(request: &SendMessageRequest, out: &mut JsonWriter<'_>) {
     let message = &request.message;
     let mut object = out.object();
     match message.task_id.is_empty() {
         true => object.text("id", &Uuid::new_v4().to_string()),
         false => object.text("id", &message.task_id),
     }
-    object.words("sessionId", &message.context_id);
+    object.non_empty_text("sessionId", &message.context_id);
     write_message(Dialect::V01, message, &mut object.member("message"));
     if let Some(configuration) = &request.configuration {
         if let Some(push) = &configuration.task_push_notification_config {

@@ -11,51 +11,58 @@ use crate::wire::*;
 use crate::{A2aError, Dialect, ErrorKind};
 
 impl Dialect {
-    /// The answer to `SendMessage`.
+    /// Writes the response to `SendMessage`. Because 0.1 has no responses without a task, a message
+    /// is written as a completed task there.
     pub fn write_send_response(self, response: &SendMessageResponse) -> Box<RawValue> {
         match (self, response) {
             (Self::V10, _) => response.to_raw(),
             (Self::V01, SendMessageResponse::Task(task)) => self.write_task(task),
             (Self::V01, SendMessageResponse::Message(message)) => {
-                self.write_task(&task::task_of_message(message))
+                self.write_task(&task::message_as_task(message))
             }
-            (Self::V03 | Self::V03Rest, _) => self.events().write(&response.clone().into(), false),
+            (Self::V03 | Self::V03Rest, _) => {
+                self.event_writer().write(&response.clone().into(), false)
+            }
         }
     }
 
-    /// A task by itself.
+    /// Writes a task, as the response to `GetTask` and `CancelTask`.
     pub fn write_task(self, task: &Task) -> Box<RawValue> {
         self.write(task, |out| task::write_task(self, task, None, out))
     }
 
-    /// A page of tasks.
+    /// Writes a page of tasks, as the response to `ListTasks`.
     pub fn write_task_list(self, list: &ListTasksResponse) -> Box<RawValue> {
         self.write(list, |out| task::write_task_list(self, list, out))
     }
 
-    /// 1.0's words for a value, or what `older` writes.
-    fn write(self, value: &impl Wire, older: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
+    /// Writes a value in the format of 1.0 if this dialect is 1.0; otherwise `older` writes it.
+    fn write(
+        self,
+        value: &impl WireType,
+        older: impl FnOnce(&mut JsonWriter<'_>),
+    ) -> Box<RawValue> {
         if self == Self::V10 {
             value.to_raw()
         } else {
-            written(older)
+            write_json(older)
         }
     }
 
-    /// Writes the events of one stream.
-    pub fn events(self) -> EventWriter {
+    /// Creates a writer for the events of one stream.
+    pub fn event_writer(self) -> EventWriter {
         EventWriter {
             dialect: self,
             artifacts: Vec::new(),
         }
     }
 
-    /// A push configuration.
+    /// Writes a push configuration with its task's id.
     pub fn write_push_config(self, config: &TaskPushNotificationConfig) -> Box<RawValue> {
         self.write(config, |out| write_task_push(self, config, out))
     }
 
-    /// The push configurations of a task.
+    /// Writes a page of a task's push configurations.
     pub fn write_push_configs(
         self,
         configs: &ListTaskPushNotificationConfigsResponse,
@@ -63,7 +70,8 @@ impl Dialect {
         self.write(configs, |out| write_push_list(self, configs, out))
     }
 
-    /// What answers `DeleteTaskPushNotificationConfig`.
+    /// Writes the response to `DeleteTaskPushNotificationConfig`: an empty object, or `null` over
+    /// JSON-RPC before 1.0.
     pub fn write_deleted(self) -> Box<RawValue> {
         match self {
             Self::V10 | Self::V03Rest => RawObject::new().to_raw(),
@@ -71,7 +79,7 @@ impl Dialect {
         }
     }
 
-    /// A card of one version. (One of all is [`Dialect::write_hybrid_card`]'s.)
+    /// Writes a card in the format of this version only. See also [`Dialect::write_hybrid_card`].
     pub fn write_card(self, card: &AgentCard) -> Box<RawValue> {
         match self {
             Self::V10 => card.to_raw(),
@@ -80,12 +88,14 @@ impl Dialect {
         }
     }
 
-    /// A card in the words of all versions at once: for who didn't say which it reads.
+    /// Writes a card that readers of all versions understand, for clients that don't state their
+    /// version.
     pub fn write_hybrid_card(card: &AgentCard) -> Box<RawValue> {
         card::write_hybrid(card)
     }
 
-    /// An error over JSON-RPC.
+    /// Writes an error as a JSON-RPC error object. An A2A error code that this version doesn't
+    /// define is replaced by that of `UnsupportedOperation`.
     pub fn write_error(self, error: &A2aError) -> RpcError {
         let details = error.all_details();
         let data = match self {
@@ -93,13 +103,14 @@ impl Dialect {
             _ => details.first().map(RawObject::to_raw),
         };
         RpcError {
-            code: self.code(error.kind),
+            code: self.error_code(error.kind),
             message: error.message.clone(),
             data,
         }
     }
 
-    /// An error over HTTP+JSON, whose status is [`ErrorKind::http`].
+    /// Writes an error as the body of an HTTP+JSON response. The response's status is
+    /// [`ErrorKind::http_status`].
     pub fn write_http_error(self, error: &A2aError) -> Box<RawValue> {
         if self != Self::V10 {
             let RpcError {
@@ -107,21 +118,22 @@ impl Dialect {
                 message,
                 data,
             } = self.write_error(error);
-            let mut object = RawObject::of("code", code).with("message", message);
+            let mut object = RawObject::single("code", code).with("message", message);
             if let Some(data) = data {
                 object.set_raw("data", data);
             }
             return object.to_raw();
         }
-        let status = RawObject::of("code", error.kind.http())
-            .with("status", error.kind.grpc())
+        let status = RawObject::single("code", error.kind.http_status())
+            .with("status", error.kind.grpc_status())
             .with("message", &error.message)
             .with("details", error.all_details());
-        RawObject::of("error", status).to_raw()
+        RawObject::single("error", status).to_raw()
     }
 
-    /// Codes that a version lacks are `UnsupportedOperation` in it.
-    fn code(self, kind: ErrorKind) -> i64 {
+    /// Returns the JSON-RPC code of an error kind. An A2A error code that this version doesn't
+    /// define is replaced by that of `UnsupportedOperation`.
+    fn error_code(self, kind: ErrorKind) -> i64 {
         const LAST_OF_03: i64 = -32_007;
         const LAST_OF_01: i64 = -32_004;
         let last = match self {
@@ -137,115 +149,119 @@ impl Dialect {
         }
     }
 
-    /// What answers `SendMessage`.
+    /// Reads the response to `SendMessage`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidAgentResponse`] names the field; so with all that read responses.
+    /// [`ErrorKind::InvalidAgentResponse`], which names the field.
     pub fn read_send_response(self, result: &RawValue) -> Result<SendMessageResponse, A2aError> {
         if self == Self::V01 {
             return self.read_task(result).map(SendMessageResponse::Task);
         }
-        let mut response = answer(SendMessageResponse::from_raw(result))?;
+        let mut response = agent_response(SendMessageResponse::from_raw(result))?;
         match &mut response {
-            SendMessageResponse::Task(task) => task::settle_task(self, task),
-            SendMessageResponse::Message(message) => task::settle_message(self, message),
+            SendMessageResponse::Task(task) => task::upgrade_task(self, task),
+            SendMessageResponse::Message(message) => task::upgrade_message(self, message),
         }
         Ok(response)
     }
 
-    /// A task by itself.
+    /// Reads a task, as the response to `GetTask` and `CancelTask`.
     ///
     /// # Errors
     /// As [`Dialect::read_send_response`].
     pub fn read_task(self, result: &RawValue) -> Result<Task, A2aError> {
-        let mut task = answer(Task::from_raw(result))?;
-        task::settle_task(self, &mut task);
+        let mut task = agent_response(Task::from_raw(result))?;
+        task::upgrade_task(self, &mut task);
         Ok(task)
     }
 
-    /// A page of tasks.
+    /// Reads a page of tasks, as the response to `ListTasks`.
     ///
     /// # Errors
     /// As [`Dialect::read_send_response`].
     pub fn read_task_list(self, result: &RawValue) -> Result<ListTasksResponse, A2aError> {
-        let mut list = answer(ListTasksResponse::from_raw(result))?;
+        let mut list = agent_response(ListTasksResponse::from_raw(result))?;
         list.tasks
             .iter_mut()
-            .for_each(|task| task::settle_task(self, task));
+            .for_each(|task| task::upgrade_task(self, task));
         Ok(list)
     }
 
-    /// An event of a stream, or the body of a push.
+    /// Reads an event of a stream, or the body of a push notification.
     ///
     /// # Errors
     /// As [`Dialect::read_send_response`].
     pub fn read_event(self, event: &RawValue) -> Result<StreamResponse, A2aError> {
-        let mut read = answer(StreamResponse::from_raw(event))?;
-        task::settle_event(self, &mut read, event);
+        let mut read = agent_response(StreamResponse::from_raw(event))?;
+        task::upgrade_event(self, &mut read, event);
         Ok(read)
     }
 
-    /// A card of any version, or of several: what older ones say becomes interfaces and schemes of 1.0, after those that
-    /// the card has itself.
+    /// Reads a card that is written in any version or a mix of versions. Interfaces and security
+    /// schemes in older formats are converted to 1.0, and are placed after those in the format of
+    /// 1.0.
     ///
     /// # Errors
     /// As [`Dialect::read_send_response`].
     pub fn read_card(card: &RawValue) -> Result<AgentCard, A2aError> {
-        answer(card::read_card(card))
+        agent_response(card::read_card(card))
     }
 
-    /// An error of any version: of its reason, else of its code.
+    /// Reads a JSON-RPC error of any version. Its kind is determined by the `reason` in its
+    /// details, else by its code. An unknown error is of kind [`ErrorKind::Internal`].
     pub fn read_error(error: &RpcError) -> A2aError {
-        let details = error.data.as_deref().map(details).unwrap_or_default();
-        read_error(
-            ErrorKind::of_code(error.code),
+        let details = error.data.as_deref().map(parse_details).unwrap_or_default();
+        build_error(
+            ErrorKind::from_code(error.code),
             error.message.clone(),
             details,
         )
     }
 
-    /// The same from an HTTP+JSON response. `None` where the body is no error of A2A's: then its status decides.
+    /// Reads an error from the body of an HTTP+JSON response; `None` if the body isn't an A2A
+    /// error. Its kind is determined by the `reason` in its details, else by its code or the HTTP
+    /// `status`.
     pub fn read_http_error(status: u16, body: &RawValue) -> Option<A2aError> {
         let object = RawObject::parse(body).ok()?;
         let object = object.object("error").unwrap_or(object);
         let details = object
             .get("details")
             .or_else(|| object.get("data"))
-            .map(details)
+            .map(parse_details)
             .unwrap_or_default();
-        let of_code = object.read::<i64>("code").and_then(ErrorKind::of_code);
+        let of_code = object.read::<i64>("code").and_then(ErrorKind::from_code);
         let grpc = object.text("status").unwrap_or_default();
         let mut fitting = ErrorKind::ALL
             .into_iter()
             .rev()
-            .filter(|kind| kind.http() == status);
+            .filter(|kind| kind.http_status() == status);
         let of_status = || match status {
             400 => Some(ErrorKind::InvalidParams),
             _ => fitting
                 .clone()
-                .find(|kind| kind.grpc() == grpc)
+                .find(|kind| kind.grpc_status() == grpc)
                 .or_else(|| fitting.next()),
         };
         let message = object.text("message").or_else(|| object.text("detail"))?;
-        Some(read_error(of_code.or_else(of_status), message, details))
+        Some(build_error(of_code.or_else(of_status), message, details))
     }
 }
 
-fn answer<T>(read: Result<T, ReadError>) -> Result<T, A2aError> {
+fn agent_response<T>(read: Result<T, ReadError>) -> Result<T, A2aError> {
     read.map_err(|error| A2aError {
         kind: ErrorKind::InvalidAgentResponse,
         ..error.into()
     })
 }
 
-/// A list of details, or one.
-fn details(data: &RawValue) -> Vec<RawObject> {
+/// Returns the details of an error, which are a list or a single object.
+fn parse_details(data: &RawValue) -> Vec<RawObject> {
     serde_json::from_str(data.get())
         .or_else(|_| RawObject::parse(data).map(|one| vec![one]))
         .unwrap_or_default()
 }
 
-fn read_error(kind: Option<ErrorKind>, message: String, mut details: Vec<RawObject>) -> A2aError {
+fn build_error(kind: Option<ErrorKind>, message: String, mut details: Vec<RawObject>) -> A2aError {
     let is_info = |object: &RawObject| object.text("@type").as_deref() == Some(ERROR_INFO);
     let info = details
         .iter()
@@ -254,7 +270,7 @@ fn read_error(kind: Option<ErrorKind>, message: String, mut details: Vec<RawObje
         .unwrap_or_default();
     let of_reason = info
         .text("reason")
-        .and_then(|reason| ErrorKind::of_reason(&reason));
+        .and_then(|reason| ErrorKind::from_reason(&reason));
     let task = info
         .object("metadata")
         .and_then(|metadata| metadata.text("taskId"));
@@ -266,22 +282,23 @@ fn read_error(kind: Option<ErrorKind>, message: String, mut details: Vec<RawObje
     }
 }
 
-/// Writes the events of one stream, in order: 0.1 counts artifacts.
+/// Writer for the events of one stream, in order. Its state is the numbering of artifacts, which
+/// 0.1 requires.
 #[derive(Debug)]
 pub struct EventWriter {
     dialect: Dialect,
-    /// Ids of the artifacts so far, in the order of first sight.
+    /// Ids of the stream's artifacts in the order of their first event.
     artifacts: Vec<String>,
 }
 
 impl EventWriter {
-    /// An event. `ends` says whether it is the stream's last.
+    /// Writes the next event. `ends` tells whether it is the stream's last.
     pub fn write(&mut self, event: &StreamResponse, ends: bool) -> Box<RawValue> {
         let Self { dialect, artifacts } = self;
         let written = dialect.write(event, |out| {
             task::write_event(*dialect, event, ends, artifacts, out)
         });
-        // 0.3 over HTTP+JSON has the object under its name, as 1.0 does.
+        // 0.3 over HTTP+JSON wraps the object under its name, as 1.0 does.
         let name = match event {
             _ if *dialect != Dialect::V03Rest => return written,
             StreamResponse::Task(_) => "task",
@@ -289,6 +306,6 @@ impl EventWriter {
             StreamResponse::StatusUpdate(_) => "statusUpdate",
             StreamResponse::ArtifactUpdate(_) => "artifactUpdate",
         };
-        RawObject::of(name, written).to_raw()
+        RawObject::single(name, written).to_raw()
     }
 }

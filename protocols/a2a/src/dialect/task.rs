@@ -1,6 +1,6 @@
-//! Tasks, messages and events in the words of versions before 1.0: 0.3 over JSON-RPC (`specification/json/a2a.json` at
-//! 0.3.0) and over HTTP+JSON (the ProtoJSON of its `specification/grpc/a2a.proto`), and 0.1 (`specification/json/a2a.json`
-//! at 0.1.0).
+//! Tasks, messages and events in versions before 1.0: 0.3 over JSON-RPC
+//! (`specification/json/a2a.json` at 0.3.0) and over HTTP+JSON (the ProtoJSON of its
+//! `specification/grpc/a2a.proto`), and 0.1 (`specification/json/a2a.json` at 0.1.0).
 
 use callboard_message::{RawObject, TaskState};
 use serde_json::value::RawValue;
@@ -8,25 +8,30 @@ use serde_json::value::RawValue;
 use crate::Dialect;
 use crate::wire::*;
 
-/// In a part's metadata: its data was no object, and stands under `value`.
-const WRAPPED: &str = "callboard/wrapped";
-/// In a part's metadata: what has no other place in old versions.
-const MEDIA_TYPE: &str = "callboard/mediaType";
-const FILENAME: &str = "callboard/filename";
+/// Key in the metadata of a data part. Marks a value that was written as `{"value": …}`, because
+/// older versions allow only objects as data.
+const WRAPPED_METADATA: &str = "callboard/wrapped";
+/// Keys in a part's metadata for its media type and file name, where older versions have no member
+/// for them.
+const MEDIA_TYPE_METADATA: &str = "callboard/mediaType";
+const FILENAME_METADATA: &str = "callboard/filename";
 
-fn write_part(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
+fn write_part(dialect: Dialect, part: &Part, out: &mut JsonWriter<'_>) {
     let mut metadata = part.metadata.clone();
     let mut beside = |name: &str, value: Box<RawValue>| {
         metadata.get_or_insert_default().set_raw(name, value);
     };
     let is_file = matches!(part.content, PartContent::Raw(_) | PartContent::Url(_));
-    for (name, text) in [(MEDIA_TYPE, &part.media_type), (FILENAME, &part.filename)] {
+    for (name, text) in [
+        (MEDIA_TYPE_METADATA, &part.media_type),
+        (FILENAME_METADATA, &part.filename),
+    ] {
         if !is_file && !text.is_empty() {
             beside(name, text.to_raw());
         }
     }
     let mut object = out.object();
-    // The member that tells parts apart.
+    // Member that identifies the kind of the part.
     let mut is_a = |kind| match dialect {
         Dialect::V10 | Dialect::V03Rest => {}
         Dialect::V03 => object.text("kind", kind),
@@ -45,9 +50,9 @@ fn write_part(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
             is_a("data");
             let is_object = value.get().starts_with('{');
             if !is_object {
-                beside(WRAPPED, true.to_raw());
+                beside(WRAPPED_METADATA, true.to_raw());
             }
-            let wrap = |name, value: &RawValue| RawObject::of(name, value).to_raw();
+            let wrap = |name, value: &RawValue| RawObject::single(name, value).to_raw();
             let value = if is_object {
                 value.clone()
             } else {
@@ -65,7 +70,7 @@ fn write_part(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
     object.end();
 }
 
-fn write_file(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
+fn write_file(dialect: Dialect, part: &Part, out: &mut JsonWriter<'_>) {
     let is_rest = dialect == Dialect::V03Rest;
     let mut file = out.object();
     match &part.content {
@@ -75,19 +80,19 @@ fn write_file(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
         PartContent::Url(url) => file.text(if is_rest { "fileWithUri" } else { "uri" }, url),
         PartContent::Text(_) | PartContent::Data(_) => {}
     }
-    file.words("mimeType", &part.media_type);
-    // Not in the schema of 0.3.0, but in its SDKs'.
-    file.words("name", &part.filename);
+    file.non_empty_text("mimeType", &part.media_type);
+    // Not in the schema of 0.3.0, but in its SDKs.
+    file.non_empty_text("name", &part.filename);
     file.end();
 }
 
-pub(super) fn write_message(dialect: Dialect, message: &Message, out: &mut Writer<'_>) {
+pub(super) fn write_message(dialect: Dialect, message: &Message, out: &mut JsonWriter<'_>) {
     let is_v01 = dialect == Dialect::V01;
-    let mut object = begin(dialect, "message", out);
+    let mut object = begin_object(dialect, "message", out);
     if !is_v01 {
         object.text("messageId", &message.message_id);
-        object.words("contextId", &message.context_id);
-        object.words("taskId", &message.task_id);
+        object.non_empty_text("contextId", &message.context_id);
+        object.non_empty_text("taskId", &message.task_id);
     }
     match (dialect, message.role) {
         (Dialect::V10 | Dialect::V03Rest, role) => object.always("role", &role),
@@ -113,8 +118,8 @@ pub(super) fn write_message(dialect: Dialect, message: &Message, out: &mut Write
     object.end();
 }
 
-/// An object that says its kind, where the version has them.
-fn begin<'a>(dialect: Dialect, kind: &str, out: &'a mut Writer<'_>) -> ObjectWriter<'a> {
+/// Begins an object, with its `kind` if the version has one.
+fn begin_object<'a>(dialect: Dialect, kind: &str, out: &'a mut JsonWriter<'_>) -> ObjectWriter<'a> {
     let mut object = out.object();
     if dialect == Dialect::V03 {
         object.text("kind", kind);
@@ -122,10 +127,11 @@ fn begin<'a>(dialect: Dialect, kind: &str, out: &'a mut Writer<'_>) -> ObjectWri
     object
 }
 
-fn write_status(dialect: Dialect, status: &TaskStatus, out: &mut Writer<'_>) {
+fn write_status(dialect: Dialect, status: &TaskStatus, out: &mut JsonWriter<'_>) {
     let mut object = out.object();
     let state = match (dialect, status.state) {
-        // Two states are younger than 0.1: what waits for a credential waits for input, and what was refused has failed, saying why.
+        // 0.1 lacks two states: a task that waits for a credential is shown as waiting for input,
+        // and a rejected one as failed, with the reason.
         (Dialect::V01, TaskState::AuthRequired) => TaskState::InputRequired,
         (Dialect::V01, TaskState::Rejected) => TaskState::Failed,
         (_, state) => state,
@@ -136,7 +142,7 @@ fn write_status(dialect: Dialect, status: &TaskStatus, out: &mut Writer<'_>) {
         (_, state) => object.text("state", &state.as_str().replace('_', "-")),
     }
     let rejected = (state != status.state && state == TaskState::Failed)
-        .then(|| rejection(status.message.as_ref()));
+        .then(|| rejection_message(status.message.as_ref()));
     if let Some(message) = rejected.as_ref().or(status.message.as_ref()) {
         write_message(dialect, message, &mut object.member("message"));
     }
@@ -144,7 +150,7 @@ fn write_status(dialect: Dialect, status: &TaskStatus, out: &mut Writer<'_>) {
     object.end();
 }
 
-fn rejection(message: Option<&Message>) -> Message {
+fn rejection_message(message: Option<&Message>) -> Message {
     let reason = message
         .into_iter()
         .flat_map(|message| &message.parts)
@@ -160,21 +166,22 @@ fn rejection(message: Option<&Message>) -> Message {
     }
 }
 
-/// `index` and `pieces` (whether it goes on with one, and whether it is whole) stand in 0.1's artifacts only.
+/// Writes an artifact. In 0.1 its `index` is written in place of its id, and `pieces` as two flags:
+/// whether the artifact is appended to an earlier piece, and whether it is complete.
 fn write_artifact(
     dialect: Dialect,
     artifact: &Artifact,
     index: usize,
     pieces: Option<[bool; 2]>,
-    out: &mut Writer<'_>,
+    out: &mut JsonWriter<'_>,
 ) {
     let is_v01 = dialect == Dialect::V01;
     let mut object = out.object();
     if !is_v01 {
         object.text("artifactId", &artifact.artifact_id);
     }
-    object.words("name", &artifact.name);
-    object.words("description", &artifact.description);
+    object.non_empty_text("name", &artifact.name);
+    object.non_empty_text("description", &artifact.description);
     object.list("parts", &artifact.parts, |part, out| {
         write_part(dialect, part, out)
     });
@@ -192,12 +199,18 @@ fn write_artifact(
     object.end();
 }
 
-/// `ends` is given for a task of 0.1 that stands in a stream, where it also is a status event.
-pub(super) fn write_task(dialect: Dialect, task: &Task, ends: Option<bool>, out: &mut Writer<'_>) {
-    let mut object = begin(dialect, "task", out);
+/// Writes a task. `ends` is the member `final`, which tells whether the stream ends. It is given
+/// only in streams of 0.1, where a task also serves as a status event.
+pub(super) fn write_task(
+    dialect: Dialect,
+    task: &Task,
+    ends: Option<bool>,
+    out: &mut JsonWriter<'_>,
+) {
+    let mut object = begin_object(dialect, "task", out);
     object.text("id", &task.id);
     match dialect {
-        Dialect::V01 => object.words("sessionId", &task.context_id),
+        Dialect::V01 => object.non_empty_text("sessionId", &task.context_id),
         _ => object.text("contextId", &task.context_id),
     }
     write_status(dialect, &task.status, &mut object.member("status"));
@@ -220,7 +233,11 @@ pub(super) fn write_task(dialect: Dialect, task: &Task, ends: Option<bool>, out:
     object.end();
 }
 
-pub(super) fn write_task_list(dialect: Dialect, list: &ListTasksResponse, out: &mut Writer<'_>) {
+pub(super) fn write_task_list(
+    dialect: Dialect,
+    list: &ListTasksResponse,
+    out: &mut JsonWriter<'_>,
+) {
     let mut object = out.object();
     object.list("tasks", &list.tasks, |task, out| {
         write_task(dialect, task, None, out)
@@ -231,8 +248,9 @@ pub(super) fn write_task_list(dialect: Dialect, list: &ListTasksResponse, out: &
     object.end();
 }
 
-/// 0.1 has no answer without a task: a message is a completed one, whose result it is.
-pub(super) fn task_of_message(message: &Message) -> Task {
+/// Returns a completed task with the message's parts as its only artifact, for 0.1, which has no
+/// responses without a task.
+pub(super) fn message_as_task(message: &Message) -> Task {
     let id = if message.task_id.is_empty() {
         &message.message_id
     } else {
@@ -251,13 +269,14 @@ pub(super) fn task_of_message(message: &Message) -> Task {
     }
 }
 
-/// `seen`: ids of the stream's artifacts so far, which 0.1 counts in the order of first sight.
+/// Writes an event of a stream. `seen` holds the ids of the stream's artifacts so far, because 0.1
+/// numbers them in the order of their first event.
 pub(super) fn write_event(
     dialect: Dialect,
     event: &StreamResponse,
     ends: bool,
     seen: &mut Vec<String>,
-    out: &mut Writer<'_>,
+    out: &mut JsonWriter<'_>,
 ) {
     let is_v01 = dialect == Dialect::V01;
     let mut index_of = |id: &String| {
@@ -287,11 +306,11 @@ pub(super) fn write_event(
             write_task(dialect, task, is_v01.then_some(ends), out);
         }
         StreamResponse::Message(message) if is_v01 => {
-            write_task(dialect, &task_of_message(message), Some(true), out);
+            write_task(dialect, &message_as_task(message), Some(true), out);
         }
         StreamResponse::Message(message) => write_message(dialect, message, out),
         StreamResponse::StatusUpdate(update) => {
-            let mut object = begin(dialect, "status-update", out);
+            let mut object = begin_object(dialect, "status-update", out);
             about(&update.task_id, &update.context_id, &mut object);
             write_status(dialect, &update.status, &mut object.member("status"));
             object.always("final", &ends);
@@ -305,7 +324,7 @@ pub(super) fn write_event(
                 last_chunk,
                 ..
             } = update;
-            let mut object = begin(dialect, "artifact-update", out);
+            let mut object = begin_object(dialect, "artifact-update", out);
             about(&update.task_id, &update.context_id, &mut object);
             let (index, pieces) = (
                 index_of(&artifact.artifact_id),
@@ -328,8 +347,9 @@ pub(super) fn write_event(
     }
 }
 
-/// Takes back what [`write_part`] did to parts that are none of 1.0's.
-fn settle_parts(dialect: Dialect, parts: &mut [Part]) {
+/// Restores the original data, media type and file name of parts that an older version's writer
+/// ([`write_part`]) changed.
+fn upgrade_parts(dialect: Dialect, parts: &mut [Part]) {
     if dialect == Dialect::V10 {
         return;
     }
@@ -343,14 +363,14 @@ fn settle_parts(dialect: Dialect, parts: &mut [Part]) {
             continue;
         };
         if let PartContent::Data(value) = &mut part.content
-            && metadata.remove(WRAPPED).is_some()
+            && metadata.remove(WRAPPED_METADATA).is_some()
             && let Some(inner) = only_member(value, "value")
         {
             *value = inner;
         }
         for (name, at) in [
-            (MEDIA_TYPE, &mut part.media_type),
-            (FILENAME, &mut part.filename),
+            (MEDIA_TYPE_METADATA, &mut part.media_type),
+            (FILENAME_METADATA, &mut part.filename),
         ] {
             if let Some(text) = metadata.text(name) {
                 metadata.remove(name);
@@ -370,29 +390,29 @@ fn only_member(value: &RawValue, name: &str) -> Option<Box<RawValue>> {
     object.remove(name)
 }
 
-pub(super) fn settle_message(dialect: Dialect, message: &mut Message) {
-    settle_parts(dialect, &mut message.parts);
+pub(super) fn upgrade_message(dialect: Dialect, message: &mut Message) {
+    upgrade_parts(dialect, &mut message.parts);
 }
 
-fn settle_status(dialect: Dialect, status: &mut TaskStatus) {
+fn upgrade_status(dialect: Dialect, status: &mut TaskStatus) {
     status
         .message
         .iter_mut()
-        .for_each(|message| settle_message(dialect, message));
+        .for_each(|message| upgrade_message(dialect, message));
 }
 
-/// Makes a task that was read in an older version's words one of 1.0's. Artifacts and messages of 0.1, which have no ids of
-/// their own, get some.
-pub(super) fn settle_task(dialect: Dialect, task: &mut Task) {
-    settle_status(dialect, &mut task.status);
+/// Converts a task that was read in an older version to 1.0. Artifacts and messages of 0.1 without
+/// ids get generated ones.
+pub(super) fn upgrade_task(dialect: Dialect, task: &mut Task) {
+    upgrade_status(dialect, &mut task.status);
     task.artifacts
         .iter_mut()
         .flatten()
-        .for_each(|artifact| settle_parts(dialect, &mut artifact.parts));
+        .for_each(|artifact| upgrade_parts(dialect, &mut artifact.parts));
     task.history
         .iter_mut()
         .flatten()
-        .for_each(|message| settle_message(dialect, message));
+        .for_each(|message| upgrade_message(dialect, message));
     if dialect != Dialect::V01 {
         return;
     }
@@ -409,19 +429,19 @@ pub(super) fn settle_task(dialect: Dialect, task: &mut Task) {
     }
 }
 
-/// The same of an event; `raw` is what it was read from.
-pub(super) fn settle_event(dialect: Dialect, event: &mut StreamResponse, raw: &RawValue) {
+/// Converts an event that was read in an older version to 1.0. `raw` is the JSON of the event.
+pub(super) fn upgrade_event(dialect: Dialect, event: &mut StreamResponse, raw: &RawValue) {
     match event {
-        StreamResponse::Task(task) => settle_task(dialect, task),
-        StreamResponse::Message(message) => settle_message(dialect, message),
-        StreamResponse::StatusUpdate(update) => settle_status(dialect, &mut update.status),
+        StreamResponse::Task(task) => upgrade_task(dialect, task),
+        StreamResponse::Message(message) => upgrade_message(dialect, message),
+        StreamResponse::StatusUpdate(update) => upgrade_status(dialect, &mut update.status),
         StreamResponse::ArtifactUpdate(update) => {
-            settle_parts(dialect, &mut update.artifact.parts);
+            upgrade_parts(dialect, &mut update.artifact.parts);
             if dialect == Dialect::V01 {
                 if update.artifact.artifact_id.is_empty() {
                     update.artifact.artifact_id = "0".to_owned();
                 }
-                // There the artifact says which piece it is.
+                // In 0.1 these flags are members of the artifact.
                 let inner = RawObject::parse(raw)
                     .ok()
                     .and_then(|all| all.object("artifact"))

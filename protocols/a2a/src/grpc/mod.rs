@@ -1,7 +1,7 @@
 //! The gRPC binding of 1.0 (specification, section 10; feature `grpc`).
 //!
-//! Messages cross as the generated types of `a2a-pb`, and become the canonical ones by way of ProtoJSON: one reader, and
-//! one set of rules, for all bindings.
+//! Messages use the generated types of `a2a-pb` and are converted to the canonical types via
+//! ProtoJSON, so all bindings share one reader and one set of rules.
 
 mod service;
 
@@ -23,29 +23,31 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use crate::inbound::{A2aServer, Front, ListenOptions, NamedAgents, ServeError};
-use service::Service;
+use crate::inbound::{A2aServer, AddressRouter, ListenOptions, NamedAgents, ServeError};
+use service::GrpcService;
 
-/// Most calls of one connection that are under way at once.
+/// Maximum number of concurrent calls on one connection.
 /// At the limit: the next one waits.
 pub const GRPC_STREAMS_MAX: u32 = 128;
-/// Largest headers of a call, in bytes.
-/// At the limit: refused.
+/// Maximum size of a call's headers, in bytes.
+/// At the limit: the call is rejected.
 pub const GRPC_HEADERS_BYTES_MAX: u32 = 16 * 1024;
-/// How often a silent connection is asked whether it lives, and how long it may take to say so.
-const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+/// HTTP/2 keep-alive: interval of pings on an idle connection, and timeout of the response to a
+/// ping.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// A gRPC server that runs. Dropped, it goes on.
-pub struct GrpcServing {
-    /// Where it listens.
+/// Handle of a running gRPC server. The server continues if the handle is dropped.
+pub struct BoundGrpcServer {
+    /// Address that the server listens on.
     pub address: SocketAddr,
     stopped: CancellationToken,
     running: JoinHandle<()>,
     drain_timeout: Duration,
 }
 
-impl GrpcServing {
-    /// Takes no more calls, and waits for those that run, as long as its options say.
+impl BoundGrpcServer {
+    /// Stops accepting calls and waits until running calls have ended. Calls that are still running
+    /// after the drain timeout of [`ListenOptions`] are aborted.
     pub async fn stop(self) {
         self.stopped.cancel();
         let abort = self.running.abort_handle();
@@ -58,37 +60,41 @@ impl GrpcServing {
     }
 }
 
-/// Serves agents over gRPC on one bound listener: `all` of them as one, and those of `named` as its tenants. Call it within
-/// a tokio runtime.
+/// Serves agents over gRPC on a bound listener. A request without a tenant goes to the aggregate
+/// agent `all`; a tenant is the name of one of the agents `named`. Must be called within a tokio
+/// runtime.
 ///
 /// # Errors
-/// See [`ServeError`].
+/// [`ServeError`] if the address isn't allowed without authentication, or the server can't start.
 pub fn serve(
     listener: TcpListener,
     all: A2aServer,
     named: NamedAgents,
     listen: &ListenOptions,
-) -> Result<GrpcServing, ServeError> {
+) -> Result<BoundGrpcServer, ServeError> {
     let address = listener.local_addr()?;
-    let front = Front { all, named };
-    check_address(&listener, |address| front.may_listen_on(address))?;
+    let router = AddressRouter {
+        aggregate: all,
+        named,
+    };
+    check_address(&listener, |address| router.may_listen_on(address))?;
     listener.set_nonblocking(true)?;
-    let connections = incoming(
+    let connections = accept_connections(
         net::TcpListener::from_std(listener)?,
         listen.connections_max,
     );
-    let options = front.options();
+    let options = router.options();
     let (bytes_max, time_max) = (
         options.limits.body_bytes_max,
         options.call_deadline + options.body_timeout,
     );
-    let service = A2aServiceServer::new(Service(front)).max_decoding_message_size(bytes_max);
+    let service = A2aServiceServer::new(GrpcService(router)).max_decoding_message_size(bytes_max);
     let server = Server::builder()
         .timeout(time_max)
         .max_concurrent_streams(GRPC_STREAMS_MAX)
         .http2_max_header_list_size(GRPC_HEADERS_BYTES_MAX)
-        .http2_keepalive_interval(Some(PING.0))
-        .http2_keepalive_timeout(Some(PING.1))
+        .http2_keepalive_interval(Some(KEEPALIVE.0))
+        .http2_keepalive_timeout(Some(KEEPALIVE.1))
         .add_service(service);
     let stopped = CancellationToken::new();
     let until = stopped.clone();
@@ -100,7 +106,7 @@ pub fn serve(
             callboard_message::log::error!(%error, "the gRPC listener failed");
         }
     });
-    Ok(GrpcServing {
+    Ok(BoundGrpcServer {
         address,
         stopped,
         running,
@@ -108,14 +114,15 @@ pub fn serve(
     })
 }
 
-/// How long it waits after a connection that failed before it was one: the system may lack file descriptors.
-const AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// Delay after a failed accept, because the process may be out of file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Connections of a listener. Over `connections_max` they wait in the kernel's queue.
-fn incoming(
+/// Returns the stream of connections that a listener accepts. At most `connections_max` are open at
+/// once; further ones wait in the kernel's queue.
+fn accept_connections(
     listener: net::TcpListener,
     connections_max: usize,
-) -> impl Stream<Item = io::Result<Connection>> + Send + 'static {
+) -> impl Stream<Item = io::Result<GrpcConnection>> + Send + 'static {
     let room = Arc::new(Semaphore::new(connections_max));
     unfold((listener, room), |(listener, room)| async move {
         let permit = room.clone().acquire_owned().await.ok()?;
@@ -123,10 +130,10 @@ fn incoming(
             match listener.accept().await {
                 Ok((stream, _)) => {
                     if let Err(error) = stream.set_nodelay(true) {
-                        callboard_message::log::debug!(%error, "a connection waits to fill its packets");
+                        callboard_message::log::debug!(%error, "failed to set TCP_NODELAY on a connection");
                     }
                     return Some((
-                        Ok(Connection {
+                        Ok(GrpcConnection {
                             stream,
                             _permit: permit,
                         }),
@@ -134,21 +141,21 @@ fn incoming(
                     ));
                 }
                 Err(error) => {
-                    callboard_message::log::warn!(%error, "a connection failed before it was one");
-                    tokio::time::sleep(AFTER_FAILURE).await;
+                    callboard_message::log::warn!(%error, "failed to accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
     })
 }
 
-/// One of them.
-struct Connection {
+/// An accepted connection with its permit, which counts it towards the maximum of connections.
+struct GrpcConnection {
     stream: TcpStream,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Connected for Connection {
+impl Connected for GrpcConnection {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
@@ -156,7 +163,7 @@ impl Connected for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for GrpcConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -166,7 +173,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for GrpcConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

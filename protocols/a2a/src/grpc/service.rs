@@ -1,11 +1,12 @@
-//! The gRPC service: each call as the operation of its name, messages as ProtoJSON and back, errors as statuses.
+//! The gRPC service: converts each call to an operation, its message to ProtoJSON and back, and
+//! errors to statuses.
 
 use std::collections::HashMap;
 
 use a2a_pb::proto::a2a_service_server::A2aService;
 use a2a_pb::{proto, protojson};
 use callboard_message::RawObject;
-use callboard_rpc::{Credential, CredentialError, is_forwarding_header};
+use callboard_rpc::{CredentialError, PresentedCredential, is_forwarding_header};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use prost::Message;
@@ -17,28 +18,31 @@ use tonic::metadata::{KeyRef, MetadataMap};
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::error::{BAD_REQUEST, DOMAIN};
-use crate::inbound::Front;
-use crate::inbound::calls::{Numbered, Who};
-use crate::wire::Wire;
+use crate::error::{BAD_REQUEST, ERROR_DOMAIN};
+use crate::inbound::AddressRouter;
+use crate::inbound::calls::{NumberedEvent, RequestContext};
+use crate::wire::WireType;
 use crate::{A2aError, ErrorKind, Operation};
 
-/// What a stream carries.
-type Told = BoxStream<'static, Result<proto::StreamResponse, Status>>;
+/// Stream of events for a streaming call.
+type ResponseStream = BoxStream<'static, Result<proto::StreamResponse, Status>>;
 
-/// A listener's agents as a service.
-pub(super) struct Service(pub(super) Front);
+/// gRPC service for all agents of a listener.
+pub(super) struct GrpcService(pub(super) AddressRouter);
 
-impl Service {
-    /// Who sends a request, where what it says beside its message can be served, and its message; `J` is the message's type
-    /// with the mapping to JSON.
-    fn admit<J>(&self, request: &Request<impl Message>) -> Result<(Who, Box<RawValue>), Status>
+impl GrpcService {
+    /// Authenticates a request and checks its protocol version and extensions. Returns its context,
+    /// and its message as JSON. `J` is the message's type that implements the mapping to ProtoJSON.
+    fn accept_request<J>(
+        &self,
+        request: &Request<impl Message>,
+    ) -> Result<(RequestContext, Box<RawValue>), Status>
     where
         J: Message + Default + Serialize,
     {
         let metadata = request.metadata();
         let authorization = authorization(metadata)?;
-        let shown = Credential {
+        let shown = PresentedCredential {
             peer: request.remote_addr().map(|address| address.ip()),
             local: request.local_addr().map(|address| address.ip()),
             authorization: authorization.as_deref(),
@@ -47,8 +51,11 @@ impl Service {
                 KeyRef::Binary(_) => false,
             }),
         };
-        let trace = text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
-        let who = self.0.who(&shown, trace).map_err(of_credential)?;
+        let trace = metadata_text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
+        let who = self
+            .0
+            .request_context(&shown, trace)
+            .map_err(credential_status)?;
         let lists = metadata
             .get_all("a2a-extensions")
             .iter()
@@ -57,13 +64,19 @@ impl Service {
             .flat_map(|list| list.split(','))
             .map(str::trim)
             .collect();
-        let version = text(metadata, "a2a-version").unwrap_or_default();
-        self.0.agree(version, &extensions).map_err(of_error)?;
-        Ok((who, to_json::<J>(request.get_ref()).ok_or_else(unread)?))
+        let version = metadata_text(metadata, "a2a-version").unwrap_or_default();
+        self.0
+            .negotiate(version, &extensions)
+            .map_err(error_status)?;
+        Ok((
+            who,
+            to_json::<J>(request.get_ref()).ok_or_else(unreadable_request)?,
+        ))
     }
 
-    /// An operation with one answer; `J` and `K` are the types of request and answer that have a mapping to JSON.
-    async fn whole<J, K, Q>(
+    /// Performs an operation with a single response. `J` and `K` are the types of request and
+    /// response that implement the mapping to ProtoJSON.
+    async fn call_unary<J, K, Q>(
         &self,
         request: Request<impl Message>,
         operation: Operation,
@@ -73,48 +86,50 @@ impl Service {
         K: Message + DeserializeOwned,
         Q: Message + Default,
     {
-        let (who, params) = self.admit::<J>(&request)?;
+        let (who, params) = self.accept_request::<J>(&request)?;
         let answer = self
             .0
-            .answer(who, operation, &params)
+            .call_unary(who, operation, &params)
             .await
-            .map_err(of_error)?;
+            .map_err(error_status)?;
         Ok(Response::new(
-            from_json::<K, Q>(&answer).ok_or_else(unwritten)?,
+            from_json::<K, Q>(&answer).ok_or_else(unencodable_response)?,
         ))
     }
 
-    async fn events<J>(
+    async fn call_streaming<J>(
         &self,
         request: Request<impl Message>,
         operation: Operation,
-    ) -> Result<Response<Told>, Status>
+    ) -> Result<Response<ResponseStream>, Status>
     where
         J: Message + Default + Serialize,
     {
-        let (who, params) = self.admit::<J>(&request)?;
+        let (who, params) = self.accept_request::<J>(&request)?;
         let events = self
             .0
-            .events(who, operation, &params)
+            .call_streaming(who, operation, &params)
             .await
-            .map_err(of_error)?;
-        Ok(Response::new(events.map(told).boxed()))
+            .map_err(error_status)?;
+        Ok(Response::new(events.map(encode_event).boxed()))
     }
 }
 
-fn told(event: Result<Numbered, A2aError>) -> Result<proto::StreamResponse, Status> {
-    let event = event.map_err(of_error)?;
-    from_json::<protojson::StreamResponse, _>(&event.event.to_raw()).ok_or_else(unwritten)
+fn encode_event(event: Result<NumberedEvent, A2aError>) -> Result<proto::StreamResponse, Status> {
+    let event = event.map_err(error_status)?;
+    from_json::<protojson::StreamResponse, _>(&event.event.to_raw())
+        .ok_or_else(unencodable_response)
 }
 
-fn text<'a>(metadata: &'a MetadataMap, name: &str) -> Option<&'a str> {
+fn metadata_text<'a>(metadata: &'a MetadataMap, name: &str) -> Option<&'a str> {
     metadata
         .get(name)
         .and_then(|value| value.to_str().ok())
         .map(str::trim)
 }
 
-/// The one credential that a call shows: `authorization`, or a key as `x-api-key`.
+/// Returns the credential of a call as a value for `Authorization`: from the metadata
+/// `authorization`, or an API key from `x-api-key`. Fails if there is more than one credential.
 fn authorization(metadata: &MetadataMap) -> Result<Option<Vec<u8>>, Status> {
     let of = |name| {
         metadata
@@ -133,26 +148,27 @@ fn authorization(metadata: &MetadataMap) -> Result<Option<Vec<u8>>, Status> {
     }
 }
 
-/// What a client sent is no JSON: a number that isn't finite, a state that nobody knows.
-fn unread() -> Status {
-    of_error(ErrorKind::InvalidParams.error("the message has no meaning as JSON"))
+/// Returns the status for a request that can't be converted to JSON, for example because it
+/// contains an infinite number or an unknown task state.
+fn unreadable_request() -> Status {
+    error_status(ErrorKind::InvalidParams.error("the message can't be converted to JSON"))
 }
 
-fn unwritten() -> Status {
-    callboard_message::log::error!("an answer can't be told over gRPC");
-    of_error(A2aError::internal())
+fn unencodable_response() -> Status {
+    callboard_message::log::error!("failed to encode a response for gRPC");
+    error_status(A2aError::internal())
 }
 
 #[tonic::async_trait]
-impl A2aService for Service {
-    type SendStreamingMessageStream = Told;
-    type SubscribeToTaskStream = Told;
+impl A2aService for GrpcService {
+    type SendStreamingMessageStream = ResponseStream;
+    type SubscribeToTaskStream = ResponseStream;
 
     async fn send_message(
         &self,
         request: Request<proto::SendMessageRequest>,
     ) -> Result<Response<proto::SendMessageResponse>, Status> {
-        self.whole::<protojson::SendMessageRequest, protojson::SendMessageResponse, _>(
+        self.call_unary::<protojson::SendMessageRequest, protojson::SendMessageResponse, _>(
             request,
             Operation::SendMessage,
         )
@@ -162,24 +178,30 @@ impl A2aService for Service {
     async fn send_streaming_message(
         &self,
         request: Request<proto::SendMessageRequest>,
-    ) -> Result<Response<Told>, Status> {
-        self.events::<protojson::SendMessageRequest>(request, Operation::SendStreamingMessage)
-            .await
+    ) -> Result<Response<ResponseStream>, Status> {
+        self.call_streaming::<protojson::SendMessageRequest>(
+            request,
+            Operation::SendStreamingMessage,
+        )
+        .await
     }
 
     async fn get_task(
         &self,
         request: Request<proto::GetTaskRequest>,
     ) -> Result<Response<proto::Task>, Status> {
-        self.whole::<protojson::GetTaskRequest, protojson::Task, _>(request, Operation::GetTask)
-            .await
+        self.call_unary::<protojson::GetTaskRequest, protojson::Task, _>(
+            request,
+            Operation::GetTask,
+        )
+        .await
     }
 
     async fn list_tasks(
         &self,
         request: Request<proto::ListTasksRequest>,
     ) -> Result<Response<proto::ListTasksResponse>, Status> {
-        self.whole::<protojson::ListTasksRequest, protojson::ListTasksResponse, _>(
+        self.call_unary::<protojson::ListTasksRequest, protojson::ListTasksResponse, _>(
             request,
             Operation::ListTasks,
         )
@@ -190,7 +212,7 @@ impl A2aService for Service {
         &self,
         request: Request<proto::CancelTaskRequest>,
     ) -> Result<Response<proto::Task>, Status> {
-        self.whole::<protojson::CancelTaskRequest, protojson::Task, _>(
+        self.call_unary::<protojson::CancelTaskRequest, protojson::Task, _>(
             request,
             Operation::CancelTask,
         )
@@ -200,16 +222,19 @@ impl A2aService for Service {
     async fn subscribe_to_task(
         &self,
         request: Request<proto::SubscribeToTaskRequest>,
-    ) -> Result<Response<Told>, Status> {
-        self.events::<protojson::SubscribeToTaskRequest>(request, Operation::SubscribeToTask)
-            .await
+    ) -> Result<Response<ResponseStream>, Status> {
+        self.call_streaming::<protojson::SubscribeToTaskRequest>(
+            request,
+            Operation::SubscribeToTask,
+        )
+        .await
     }
 
     async fn create_task_push_notification_config(
         &self,
         request: Request<proto::TaskPushNotificationConfig>,
     ) -> Result<Response<proto::TaskPushNotificationConfig>, Status> {
-        self.whole::<protojson::TaskPushNotificationConfig, protojson::TaskPushNotificationConfig, _>(
+        self.call_unary::<protojson::TaskPushNotificationConfig, protojson::TaskPushNotificationConfig, _>(
             request,
             Operation::CreateTaskPushNotificationConfig,
         )
@@ -220,7 +245,7 @@ impl A2aService for Service {
         &self,
         request: Request<proto::GetTaskPushNotificationConfigRequest>,
     ) -> Result<Response<proto::TaskPushNotificationConfig>, Status> {
-        self.whole::<protojson::GetTaskPushNotificationConfigRequest, protojson::TaskPushNotificationConfig, _>(
+        self.call_unary::<protojson::GetTaskPushNotificationConfigRequest, protojson::TaskPushNotificationConfig, _>(
             request,
             Operation::GetTaskPushNotificationConfig,
         )
@@ -231,17 +256,20 @@ impl A2aService for Service {
         &self,
         request: Request<proto::ListTaskPushNotificationConfigsRequest>,
     ) -> Result<Response<proto::ListTaskPushNotificationConfigsResponse>, Status> {
-        type Asked = protojson::ListTaskPushNotificationConfigsRequest;
-        type Listed = protojson::ListTaskPushNotificationConfigsResponse;
-        self.whole::<Asked, Listed, _>(request, Operation::ListTaskPushNotificationConfigs)
-            .await
+        type ListRequest = protojson::ListTaskPushNotificationConfigsRequest;
+        type ListResponse = protojson::ListTaskPushNotificationConfigsResponse;
+        self.call_unary::<ListRequest, ListResponse, _>(
+            request,
+            Operation::ListTaskPushNotificationConfigs,
+        )
+        .await
     }
 
     async fn get_extended_agent_card(
         &self,
         request: Request<proto::GetExtendedAgentCardRequest>,
     ) -> Result<Response<proto::AgentCard>, Status> {
-        self.whole::<protojson::GetExtendedAgentCardRequest, protojson::AgentCard, _>(
+        self.call_unary::<protojson::GetExtendedAgentCardRequest, protojson::AgentCard, _>(
             request,
             Operation::GetExtendedAgentCard,
         )
@@ -253,35 +281,36 @@ impl A2aService for Service {
         request: Request<proto::DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
         let (who, params) =
-            self.admit::<protojson::DeleteTaskPushNotificationConfigRequest>(&request)?;
+            self.accept_request::<protojson::DeleteTaskPushNotificationConfigRequest>(&request)?;
         self.0
-            .answer(who, Operation::DeleteTaskPushNotificationConfig, &params)
+            .call_unary(who, Operation::DeleteTaskPushNotificationConfig, &params)
             .await
-            .map_err(of_error)?;
+            .map_err(error_status)?;
         Ok(Response::new(()))
     }
 }
 
-/// The JSON of a message; `J` is its type with the mapping. `None` where JSON has no words for it.
+/// Converts a message to JSON; `None` if it has no JSON form. `J` is the message's type that
+/// implements the mapping to ProtoJSON.
 fn to_json<J: Message + Default + Serialize>(message: &impl Message) -> Option<Box<RawValue>> {
     let mapped = J::decode(&*message.encode_to_vec()).ok()?;
     let mut json = serde_json::to_value(&mapped).ok()?;
-    whole_numbers(&mut json);
+    normalize_integers(&mut json);
     to_raw_value(&json).ok()
 }
 
-/// Protobuf's values have no integers: `20` comes as `20.0`, which no integer of ours would read. (How deep a message goes is
-/// bounded by its decoder.)
-fn whole_numbers(json: &mut Value) {
+/// Replaces floats with integer values by integers. Protobuf's `Value` has only doubles, so `20`
+/// arrives as `20.0`, which integer fields reject. Recursion is bounded, because the message's
+/// decoder limits its depth.
+fn normalize_integers(json: &mut Value) {
     match json {
-        Value::Array(entries) => entries.iter_mut().for_each(whole_numbers),
-        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        Value::Array(entries) => entries.iter_mut().for_each(normalize_integers),
+        Value::Object(members) => members.values_mut().for_each(normalize_integers),
         Value::Number(number) => {
             if let Some(whole) = number
                 .as_f64()
-                .filter(|n| n.fract() == 0.0 && n.abs() <= EXACT_MAX)
+                .filter(|n| n.fract() == 0.0 && n.abs() <= EXACT_INTEGER_MAX)
             {
-                // It is exact there.
                 *number = Number::from(whole as i64);
             }
         }
@@ -289,23 +318,24 @@ fn whole_numbers(json: &mut Value) {
     }
 }
 
-/// Up to here every integer is a double.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+/// Largest magnitude up to which a double represents every integer exactly.
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// The message of a JSON; `J` is its type with the mapping. `None` where Protobuf has no words for it.
+/// Converts JSON to a message; `None` if the JSON doesn't fit. `J` is the message's type that
+/// implements the mapping to ProtoJSON.
 fn from_json<J: Message + DeserializeOwned, P: Message + Default>(json: &RawValue) -> Option<P> {
     let mapped: J = serde_json::from_str(json.get()).ok()?;
     P::decode(&*mapped.encode_to_vec()).ok()
 }
 
-/// An error of an operation.
-fn of_error(error: A2aError) -> Status {
+/// Converts an error of an A2A operation to a gRPC status with details.
+fn error_status(error: A2aError) -> Status {
     let metadata: HashMap<_, _> = error
         .task
         .into_iter()
         .map(|task| ("taskId".to_owned(), task))
         .collect();
-    let mut details = ErrorDetails::with_error_info(error.kind.reason(), DOMAIN, metadata);
+    let mut details = ErrorDetails::with_error_info(error.kind.reason(), ERROR_DOMAIN, metadata);
     let violations = error
         .details
         .iter()
@@ -318,11 +348,11 @@ fn of_error(error: A2aError) -> Status {
         let text = |name| violation.text(name).unwrap_or_default();
         details.add_bad_request_violation(text("field"), text("description"));
     }
-    Status::with_error_details(code(error.kind), error.message, details)
+    Status::with_error_details(grpc_code(error.kind), error.message, details)
 }
 
-/// Nobody knows who asks.
-fn of_credential(error: CredentialError) -> Status {
+/// Converts an authentication error to a gRPC status.
+fn credential_status(error: CredentialError) -> Status {
     let code = match error {
         CredentialError::Unavailable => Code::Unavailable,
         CredentialError::Forwarded => Code::PermissionDenied,
@@ -331,8 +361,8 @@ fn of_credential(error: CredentialError) -> Status {
     Status::new(code, error.to_string())
 }
 
-fn code(kind: ErrorKind) -> Code {
-    match kind.grpc() {
+fn grpc_code(kind: ErrorKind) -> Code {
+    match kind.grpc_status() {
         "NOT_FOUND" => Code::NotFound,
         "FAILED_PRECONDITION" => Code::FailedPrecondition,
         "INVALID_ARGUMENT" => Code::InvalidArgument,
@@ -347,12 +377,12 @@ fn code(kind: ErrorKind) -> Code {
 mod tests {
     use super::*;
 
-    /// Goal: every kind has the gRPC code of its name. Method: the table.
+    /// Goal: every kind has the gRPC code of its status name. Method: all kinds.
     #[test]
     fn codes_are_those_of_their_names() {
         for kind in ErrorKind::ALL {
-            let name = format!("{:?}", code(kind)).to_uppercase();
-            assert_eq!(name, kind.grpc().replace('_', ""), "{kind:?}");
+            let name = format!("{:?}", grpc_code(kind)).to_uppercase();
+            assert_eq!(name, kind.grpc_status().replace('_', ""), "{kind:?}");
         }
     }
 }

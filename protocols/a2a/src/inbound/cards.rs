@@ -1,4 +1,5 @@
-//! Cards, and the catalogue of them, as documents: made when they are asked for, the same bytes as long as they say the same.
+//! Agent cards and the catalogue of agents as HTTP documents. They are built per request, but their
+//! bytes stay the same as long as their content does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,35 +11,36 @@ use actix_web::http::header::{
 };
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
-use callboard_message::{Principal, PrincipalKind, RawObject, hex};
-use callboard_rpc::Access;
+use callboard_message::{Principal, PrincipalKind, RawObject, encode_hex};
+use callboard_rpc::AccessControl;
 use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::calls::{Calls, Skill, Skills, Who};
-use super::options::{A2aOptions, Info};
-use crate::card::{API_KEY_HEADER, SCHEMAS_EXTENSION, TAG_DESTRUCTIVE, sign};
+use super::calls::{A2aTaskService, RequestContext, Skill, SkillSet};
+use super::options::{A2aOptions, AgentDescription};
+use crate::card::{API_KEY_HEADER, SCHEMAS_EXTENSION, TAG_DESTRUCTIVE, sign_card};
 use crate::wire::{
     APIKeySecurityScheme, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill,
-    HTTPAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList, Wire,
+    HTTPAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList, WireType,
 };
 use crate::{A2aError, Dialect, ErrorKind};
 
-/// Where the key set stands under a listener's address.
+/// Path of the key set under a listener's base URL.
 const JWKS_PATH: &str = "/.well-known/jwks.json";
 
-/// A document and what HTTP says of it.
+/// A JSON document with its HTTP validators (entity tag and modification time), so that clients can
+/// cache it.
 #[derive(Debug, Clone)]
-pub(crate) struct CardBody {
+pub(crate) struct HttpDocument {
     bytes: Bytes,
-    /// Strong, with its quotes.
+    /// Strong entity tag, with its quotes.
     etag: String,
-    /// When it came to say this.
+    /// Time when the document last changed.
     modified: SystemTime,
 }
 
-impl CardBody {
+impl HttpDocument {
     fn new(text: &str) -> Self {
         Self {
             bytes: Bytes::copy_from_slice(text.as_bytes()),
@@ -47,9 +49,9 @@ impl CardBody {
         }
     }
 
-    /// The answer to a request for it: 304 where the client has it.
-    pub(crate) fn answer(&self, request: &HttpRequest) -> HttpResponse {
-        let mut response = match self.is_known_to(request) {
+    /// Returns the response to a request for the document: 304 if the client's copy is current.
+    pub(crate) fn to_response(&self, request: &HttpRequest) -> HttpResponse {
+        let mut response = match self.is_fresh_for(request) {
             true => HttpResponse::NotModified().finish(),
             false => HttpResponse::Ok().body(self.bytes.clone()),
         };
@@ -69,8 +71,9 @@ impl CardBody {
         response
     }
 
-    /// Whether the client has it already (RFC 9110, section 13.2.2: a date counts only without tags).
-    fn is_known_to(&self, request: &HttpRequest) -> bool {
+    /// Returns whether the document hasn't changed since the client cached it. As in RFC 9110,
+    /// section 13.2.2, the modification time counts only if the client sent no entity tags.
+    fn is_fresh_for(&self, request: &HttpRequest) -> bool {
         let text = |value: &HeaderValue| value.to_str().map(str::to_owned).unwrap_or_default();
         let tags: Vec<_> = request.headers().get_all(IF_NONE_MATCH).map(text).collect();
         if !tags.is_empty() {
@@ -81,7 +84,7 @@ impl CardBody {
         }
         let since = request.headers().get(IF_MODIFIED_SINCE).map(text);
         let since = since.and_then(|date| httpdate::parse_http_date(&date).ok());
-        // A date has whole seconds.
+        // HTTP dates have whole seconds.
         let modified = httpdate::fmt_http_date(self.modified);
         since.is_some_and(|since| {
             httpdate::parse_http_date(&modified).is_ok_and(|modified| modified <= since)
@@ -90,29 +93,31 @@ impl CardBody {
 }
 
 fn etag(text: &str) -> String {
-    format!("\"{}\"", hex(&Sha256::digest(text)))
+    format!("\"{}\"", encode_hex(&Sha256::digest(text)))
 }
 
-/// The cards of one agent.
-pub(crate) struct Cards {
-    calls: Arc<Calls>,
+/// Cards of one agent.
+pub(crate) struct AgentCards {
+    calls: Arc<A2aTaskService>,
     options: Arc<A2aOptions>,
-    /// What the agent is for; empty: what its skills say.
+    /// The agent's purpose; if empty, it is derived from the skills.
     description: RwLock<String>,
-    /// The public ones as they were made last, for readers of all versions and of 1.0: a signature is another each time.
-    made: [Mutex<Option<Made>>; 2],
+    /// Latest public cards: one for readers of all versions, and one in the format of 1.0. They are
+    /// cached because signing the same card again gives another signature, and thus another entity
+    /// tag.
+    made: [Mutex<Option<BuiltCard>>; 2],
 }
 
 #[derive(Clone)]
-struct Made {
-    /// What was signed.
+struct BuiltCard {
+    /// JSON of the card without signatures, to detect changes.
     unsigned: String,
-    body: CardBody,
+    body: HttpDocument,
 }
 
-impl Cards {
-    pub(crate) fn new(calls: Arc<Calls>, options: Arc<A2aOptions>) -> Self {
-        let description = RwLock::new(options.info.description.clone());
+impl AgentCards {
+    pub(crate) fn new(calls: Arc<A2aTaskService>, options: Arc<A2aOptions>) -> Self {
+        let description = RwLock::new(options.agent.description.clone());
         Self {
             calls,
             options,
@@ -121,28 +126,29 @@ impl Cards {
         }
     }
 
-    /// Says from now on what the agent is for.
-    pub(crate) fn describe(&self, description: &str) {
+    /// Replaces the description of the agent.
+    pub(crate) fn update_description(&self, description: &str) {
         description.clone_into(&mut self.description.write());
     }
 
-    /// What the agent is for, as it was said last; empty: what its skills say.
+    /// Returns the configured description of the agent; empty if cards derive it from the skills.
     pub(crate) fn description(&self) -> String {
         self.description.read().clone()
     }
 
-    /// The card for everybody: that of 1.0 for who says that it reads that, else one for readers of all versions.
+    /// Returns the public card: in the format of 1.0 if `reads_1_0`, else for readers of all
+    /// versions.
     ///
     /// # Errors
-    /// `Overloaded` where the agent can't tell what it can do now.
-    pub(crate) async fn public(&self, reads_1_0: bool) -> Result<CardBody, A2aError> {
+    /// `Overloaded` if the agent's skills can't be determined now and no earlier card is cached.
+    pub(crate) async fn public_card(&self, reads_1_0: bool) -> Result<HttpDocument, A2aError> {
         let [of_all, of_1_0] = &self.made;
         let made = if reads_1_0 { of_1_0 } else { of_all };
         let before = made.lock().clone();
-        let who = Who::new(Arc::new(Principal::anonymous()), Dialect::V10);
-        let card = match (self.card(&who).await, &before) {
+        let who = RequestContext::new(Arc::new(Principal::anonymous()), Dialect::V10);
+        let card = match (self.build_card(&who).await, &before) {
             (Ok(card), _) => card,
-            // It said what it can do before: that is better than nothing.
+            // The previous card is better than none.
             (Err(_), Some(before)) => return Ok(before.body.clone()),
             (Err(error), None) => return Err(error),
         };
@@ -150,71 +156,75 @@ impl Cards {
         if let Some(before) = before.filter(|before| before.unsigned == unsigned) {
             return Ok(before.body);
         }
-        let card = self.signed(card)?;
+        let card = self.sign_card(card)?;
         let text = if reads_1_0 {
             card.to_raw()
         } else {
             Dialect::write_hybrid_card(&card)
         };
-        let body = CardBody::new(text.get());
+        let body = HttpDocument::new(text.get());
         let mut made = made.lock();
-        // Made twice at once, it is the first one.
+        // If two requests built the card at the same time, the first one counts.
         if let Some(other) = made.as_ref().filter(|other| other.unsigned == unsigned) {
             return Ok(other.body.clone());
         }
-        *made = Some(Made {
+        *made = Some(BuiltCard {
             unsigned,
             body: body.clone(),
         });
         Ok(body)
     }
 
-    /// The card for a principal, with what else it may use.
+    /// Returns the extended card for a principal, with all skills that it may use.
     ///
     /// # Errors
-    /// Where there is none, `UnsupportedOperation` (1.0, section 3.1.11: the card doesn't announce one), which older versions
-    /// call `ExtendedAgentCardNotConfigured`; `Denied` to nobody in particular; `Overloaded`.
-    pub(crate) async fn extended(&self, who: &Who) -> Result<AgentCard, A2aError> {
-        if !self.options.extended {
+    /// If there is no extended card, `UnsupportedOperation` for clients of 1.0 (section 3.1.11) and
+    /// `ExtendedAgentCardNotConfigured` for clients of older versions. `Denied` for anonymous
+    /// callers. `Overloaded` if the skills can't be determined.
+    pub(crate) async fn extended_card(&self, who: &RequestContext) -> Result<AgentCard, A2aError> {
+        if !self.options.extended_card {
             let kind = match who.dialect {
                 Dialect::V10 => ErrorKind::UnsupportedOperation,
                 Dialect::V03 | Dialect::V03Rest | Dialect::V01 => {
                     ErrorKind::ExtendedAgentCardNotConfigured
                 }
             };
-            return Err(kind.error("there is no extended card: the public one is all"));
+            return Err(kind.error("there is no extended card: use the public one"));
         }
         if who.principal.kind == PrincipalKind::Anonymous {
-            return Err(ErrorKind::Denied.error("the extended card is for who shows a credential"));
+            return Err(ErrorKind::Denied.error("the extended card requires authentication"));
         }
-        self.signed(self.card(who).await?)
+        self.sign_card(self.build_card(who).await?)
     }
 
-    /// The keys that cards are signed with; `None` where they aren't.
-    pub(crate) fn jwks(&self) -> Option<CardBody> {
+    /// Returns the key set for verifying cards; `None` if cards aren't signed.
+    pub(crate) fn jwks(&self) -> Option<HttpDocument> {
         self.options
             .signer
             .as_ref()
-            .map(|key| CardBody::new(key.jwks().to_raw().get()))
+            .map(|key| HttpDocument::new(key.jwks().to_raw().get()))
     }
 
-    async fn card(&self, who: &Who) -> Result<AgentCard, A2aError> {
-        let skills = self.calls.skills(who.call()).await?;
-        Ok(card(&self.options, &skills, &self.description.read()))
+    async fn build_card(&self, who: &RequestContext) -> Result<AgentCard, A2aError> {
+        let skills = self.calls.visible_skills(who.call_context()).await?;
+        Ok(agent_card(&self.options, &skills, &self.description.read()))
     }
 
-    fn signed(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {
+    fn sign_card(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {
         if let Some(key) = &self.options.signer {
-            sign(&mut card, key, jwks_url(&self.options.base_url).as_ref()).map_err(|error| {
-                callboard_message::log::error!(%error, "a card can't be signed");
-                A2aError::internal()
-            })?;
+            sign_card(&mut card, key, jwks_url(&self.options.base_url).as_ref()).map_err(
+                |error| {
+                    callboard_message::log::error!(%error, "failed to sign a card");
+                    A2aError::internal()
+                },
+            )?;
         }
         Ok(card)
     }
 }
 
-/// Where a listener's key set is, by the address of one of its agents: of all of them, or `…/agents/NAME`.
+/// Returns the URL of a listener's key set. `base_url` is the listener's base URL, or that of a
+/// named agent (`…/agents/NAME`), from which the listener's is derived.
 fn jwks_url(base_url: &Url) -> Option<Url> {
     let base = base_url.as_str().trim_end_matches('/');
     let of_listener = match base.rsplit_once("/agents/") {
@@ -224,28 +234,30 @@ fn jwks_url(base_url: &Url) -> Option<Url> {
     Url::parse(&format!("{of_listener}{JWKS_PATH}")).ok()
 }
 
-/// The media types of skills that say nothing else.
-const MODES: [&str; 2] = ["text/plain", "application/json"];
+/// Default media types of skills.
+const MODES_DEFAULT: [&str; 2] = ["text/plain", "application/json"];
 
-/// Skills that a description of an agent tells of at most.
-/// At the limit: the others are told as "And n more." Changed by `Info::description`.
-const SKILLS_TOLD_MAX: usize = 8;
-/// Characters of what it tells of each at most.
-/// At the limit: cut. Changed by `Info::description`.
+/// Maximum number of skills in a derived description of an agent.
+/// At the limit: the others are counted as "And n more." Changed by
+/// `AgentDescription::description`.
+const DESCRIBED_SKILLS_MAX: usize = 8;
+/// Maximum length of each skill's sentence in a derived description, in characters.
+/// At the limit: cut. Changed by `AgentDescription::description`.
 const SENTENCE_CHARS_MAX: usize = 160;
 
-/// The card of an agent with these skills, not signed. `description`: what it is for; empty: what its skills say.
-fn card(options: &A2aOptions, skills: &Skills, description: &str) -> AgentCard {
-    let info = &options.info;
-    let modes: Vec<String> = match skills.converses {
+/// Returns the unsigned card of an agent with these skills. If `description` is empty, it is
+/// derived from the skills.
+fn agent_card(options: &A2aOptions, skills: &SkillSet, description: &str) -> AgentCard {
+    let info = &options.agent;
+    let modes: Vec<String> = match skills.accepts_messages {
         true => vec!["*/*".to_owned()],
-        false => MODES.map(str::to_owned).to_vec(),
+        false => MODES_DEFAULT.map(str::to_owned).to_vec(),
     };
-    let (security_schemes, security_requirements) = security(&options.access);
+    let (security_schemes, security_requirements) = security_schemes(&options.access);
     AgentCard {
         name: info.name.clone(),
         description: if description.is_empty() {
-            of_skills(skills)
+            describe_skills(skills)
         } else {
             description.to_owned()
         },
@@ -256,19 +268,19 @@ fn card(options: &A2aOptions, skills: &Skills, description: &str) -> AgentCard {
         capabilities: AgentCapabilities {
             streaming: Some(true),
             push_notifications: Some(true),
-            extensions: schemas(&skills.all)
+            extensions: schemas_extension(&skills.all)
                 .into_iter()
                 .chain(options.extensions.iter().cloned())
                 .collect(),
-            extended_agent_card: Some(options.extended),
+            extended_agent_card: Some(options.extended_card),
         },
         security_schemes,
         security_requirements,
-        // Whoever converses decides for itself what of its tools is done.
+        // A conversing agent decides itself which of its tools it uses.
         skills: skills
             .all
             .iter()
-            .map(|skill| described(skill, &modes, !skills.converses))
+            .map(|skill| card_skill(skill, &modes, !skills.accepts_messages))
             .collect(),
         default_input_modes: modes.clone(),
         default_output_modes: modes,
@@ -277,10 +289,11 @@ fn card(options: &A2aOptions, skills: &Skills, description: &str) -> AgentCard {
     }
 }
 
-/// Newest first, JSON-RPC first: a client takes the first that it knows.
+/// Returns the interfaces of an agent for its card. The newest version and JSON-RPC come first,
+/// because clients use the first interface that they support.
 fn interfaces(options: &A2aOptions) -> Vec<AgentInterface> {
     let url = format!("{}/a2a", options.base_url.as_str().trim_end_matches('/'));
-    // Clients of 0.3 put `v1/…` behind the URL, some by the rules for relative ones.
+    // Clients of 0.3 append `v1/…` to the URL, some by the rules for relative URLs.
     let with_slash = format!("{url}/");
     let interface = |url: &str, binding: &str, version: &str| AgentInterface {
         url: url.to_owned(),
@@ -304,9 +317,12 @@ fn interfaces(options: &A2aOptions) -> Vec<AgentInterface> {
     newest.into_iter().chain(grpc).chain(older).collect()
 }
 
-/// How to show who one is: by a key, in either header.
-fn security(access: &Access) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityRequirement>) {
-    if matches!(access, Access::Open(_) | Access::Anyone) {
+/// Returns the security schemes of a card and its requirements: an API key in the header
+/// `Authorization` or in `X-API-Key`. Both are empty if callers need no credentials.
+fn security_schemes(
+    access: &AccessControl,
+) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityRequirement>) {
+    if matches!(access, AccessControl::Open(_) | AccessControl::Anyone) {
         return Default::default();
     }
     let bearer = HTTPAuthSecurityScheme {
@@ -328,7 +344,7 @@ fn security(access: &Access) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityR
     (schemes.into(), vec![either("bearer"), either("apiKey")])
 }
 
-fn described(skill: &Skill, modes: &[String], heeds_hints: bool) -> AgentSkill {
+fn card_skill(skill: &Skill, modes: &[String], heeds_hints: bool) -> AgentSkill {
     let spec = &skill.spec;
     let tags = spec
         .more
@@ -362,14 +378,14 @@ fn described(skill: &Skill, modes: &[String], heeds_hints: bool) -> AgentSkill {
     }
 }
 
-/// Whether a tool's annotations say outright that it may destroy something.
+/// Returns whether a tool's annotations state that it may destroy something.
 fn hints_destructive(tool: &RawObject) -> bool {
     let hints = tool.object("annotations").unwrap_or_default();
     hints.read("destructiveHint") == Some(true) && hints.read("readOnlyHint") != Some(true)
 }
 
-/// What an agent of which nobody says anything says of itself: what its skills are, a sentence of each.
-fn of_skills(skills: &Skills) -> String {
+/// Derives an agent's description from its skills: the first sentence of each skill's description.
+fn describe_skills(skills: &SkillSet) -> String {
     let first = |text: &str| {
         let line = text.trim().lines().next().unwrap_or_default();
         let sentence = line
@@ -389,15 +405,15 @@ fn of_skills(skills: &Skills) -> String {
         }
         (name, sentence) => format!("{name}: {sentence}."),
     };
-    if skills.all.is_empty() && !skills.converses {
+    if skills.all.is_empty() && !skills.accepts_messages {
         return "It has no skills.".to_owned();
     }
     let converses = skills
-        .converses
-        .then(|| "Takes whatever is said to it.".to_owned());
-    let more = skills.all.len().saturating_sub(SKILLS_TOLD_MAX);
+        .accepts_messages
+        .then(|| "Accepts any message.".to_owned());
+    let more = skills.all.len().saturating_sub(DESCRIBED_SKILLS_MAX);
     let more = (more > 0).then(|| format!("And {more} more."));
-    let told = skills.all.iter().take(SKILLS_TOLD_MAX).map(told);
+    let told = skills.all.iter().take(DESCRIBED_SKILLS_MAX).map(told);
     converses
         .into_iter()
         .chain(told)
@@ -406,10 +422,10 @@ fn of_skills(skills: &Skills) -> String {
         .join(" ")
 }
 
-fn schemas(skills: &[Skill]) -> Option<AgentExtension> {
+fn schemas_extension(skills: &[Skill]) -> Option<AgentExtension> {
     let mut params = RawObject::new();
     for skill in skills {
-        let mut schemas = RawObject::of("input", &skill.spec.input_schema);
+        let mut schemas = RawObject::single("input", &skill.spec.input_schema);
         schemas.set_some("output", &skill.spec.output_schema);
         params.set(&skill.spec.name, schemas);
     }
@@ -421,31 +437,32 @@ fn schemas(skills: &[Skill]) -> Option<AgentExtension> {
     })
 }
 
-/// The version of the catalogue's form.
+/// Version of the catalogue's format.
 const CATALOG_VERSION: &str = "1.0";
-/// What an entry leads to.
+/// Media type of agent cards, stated by the catalogue's entries.
 const CARD_TYPE: &str = "application/a2a-agent-card+json";
 
-/// The catalogue of agents by their ids, with what they are for, under the listener's address.
+/// Builds the catalogue of named agents: their ids, descriptions and card URLs under the listener's
+/// base URL.
 pub(crate) fn catalog<'a>(
     base_url: &Url,
-    agents: impl IntoIterator<Item = (&'a str, &'a Info, String)>,
-) -> CardBody {
+    agents: impl IntoIterator<Item = (&'a str, &'a AgentDescription, String)>,
+) -> HttpDocument {
     let base = base_url.as_str().trim_end_matches('/');
     let host = base_url.host_str().unwrap_or("localhost");
-    let entry = |(id, info, description): (&str, &Info, String)| {
-        let entry = RawObject::of("identifier", format!("urn:air:{host}:agents:{id}"))
+    let entry = |(id, info, description): (&str, &AgentDescription, String)| {
+        let entry = RawObject::single("identifier", format!("urn:air:{host}:agents:{id}"))
             .with("name", id)
             .with("displayName", &info.name)
             .with("version", &info.version)
-            // The form was published with either name.
+            // The format was published with either name.
             .with("type", CARD_TYPE)
             .with("mediaType", CARD_TYPE)
             .with(
                 "url",
                 format!("{base}/agents/{id}/.well-known/agent-card.json"),
             );
-        // What its skills say stands in its card.
+        // A derived description is only in the agent's card.
         if description.is_empty() {
             entry
         } else {
@@ -453,8 +470,8 @@ pub(crate) fn catalog<'a>(
         }
     };
     let entries: Vec<_> = agents.into_iter().map(entry).collect();
-    CardBody::new(
-        RawObject::of("specVersion", CATALOG_VERSION)
+    HttpDocument::new(
+        RawObject::single("specVersion", CATALOG_VERSION)
             .with("entries", entries)
             .to_raw()
             .get(),

@@ -1,28 +1,29 @@
-//! The server: an agent under an A2A address.
+//! The server: agents served over A2A.
 
-mod admit;
+#[cfg(feature = "grpc")]
+mod binding_api;
 pub(crate) mod calls;
 mod cards;
-#[cfg(feature = "grpc")]
-mod direct;
+mod http_reply;
 mod operations;
 pub(crate) mod options;
 mod push;
-mod reply;
+mod request_head;
 mod rest;
 mod server;
 
-pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
+pub use callboard_rpc::serve::{BoundServer, ListenOptions, ServeError};
 pub use options::{
-    A2aOptions, BODY_TIMEOUT_DEFAULT, CALL_DEADLINE_DEFAULT, Info, KEEP_ALIVE_COMMENT_DEFAULT,
-    OWNER_TASKS_MAX_DEFAULT, PRINCIPAL_STREAMS_MAX_DEFAULT, PUSH_RETRY_AFTER_DEFAULT, PushOptions,
-    STREAMS_MAX_DEFAULT, TASK_TTL_DEFAULT, TASKS_MAX_DEFAULT, TaskOptions,
+    A2aOptions, A2aTaskOptions, AgentDescription, BODY_TIMEOUT_DEFAULT, CALL_DEADLINE_DEFAULT,
+    KEEP_ALIVE_INTERVAL_DEFAULT, OWNER_TASKS_MAX_DEFAULT, PRINCIPAL_STREAMS_MAX_DEFAULT,
+    PUSH_RETRY_DELAY_DEFAULT, PushOptions, STREAMS_MAX_DEFAULT, TASK_TTL_DEFAULT,
+    TASKS_MAX_DEFAULT,
 };
 pub use push::{
-    PUSH_CONFIGS_MAX, PUSH_DROPPED_IN_A_ROW_MAX, PUSH_ID_BYTES_MAX, PUSH_RETRIES_MAX,
+    PUSH_CONFIGS_MAX, PUSH_CONSECUTIVE_DROPS_MAX, PUSH_ID_BYTES_MAX, PUSH_RETRIES_MAX,
     PUSH_RETRY_AFTER_MAX, PUSH_SECRET_BYTES_MAX, PUSH_TIMEOUT, PUSH_URL_BYTES_MAX,
     PUSH_WORKERS_MAX,
 };
 #[cfg(feature = "grpc")]
-pub(crate) use server::Front;
-pub use server::{A2aServer, NAMED_PATH, NamedAgents, PATH, serve, serve_with};
+pub(crate) use server::AddressRouter;
+pub use server::{A2A_PATH, A2aServer, NAMED_AGENT_PATH, NamedAgents, serve, serve_with};

@@ -1,18 +1,19 @@
-//! The operations: read in the caller's dialect, done in the canonical model, written in the dialect again.
+//! Dispatch of operations: requests are read in the caller's dialect, performed on the canonical
+//! model, and their results written in the dialect.
 
 use std::sync::Arc;
 
 use callboard_message::RawObject;
-use callboard_rpc::serve::guard::Refused;
+use callboard_rpc::serve::guard::HttpRejection;
 use serde_json::value::RawValue;
 
-use super::calls::{Calls, Events, Who, dialect_of, most};
-use super::cards::Cards;
+use super::calls::{A2aTaskService, RequestContext, TaskEventStream, history_limit, task_dialect};
+use super::cards::AgentCards;
+use super::http_reply::{StreamLimiter, StreamPermit};
 use super::options::A2aOptions;
-use super::push::PushDesk;
-use super::reply::{Room, Streams};
-use super::rest::{self, Route};
-use crate::convert::HOPS;
+use super::push::PushDispatcher;
+use super::rest::{self, RestRoute};
+use crate::convert::HOPS_METADATA;
 use crate::wire::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
@@ -20,32 +21,36 @@ use crate::wire::{
 };
 use crate::{A2aError, Dialect, Operation};
 
-/// What the workers share.
-pub(super) struct Server {
+/// State of a server, shared by all HTTP workers.
+pub(super) struct ServerState {
     pub(super) options: Arc<A2aOptions>,
-    pub(super) calls: Arc<Calls>,
-    pub(super) desk: PushDesk,
-    pub(super) cards: Cards,
-    pub(super) streams: Streams,
+    pub(super) tasks: Arc<A2aTaskService>,
+    pub(super) push: PushDispatcher,
+    pub(super) cards: AgentCards,
+    pub(super) streams: StreamLimiter,
 }
 
-impl Server {
-    /// Room for the stream that is wanted, if one is.
+impl ServerState {
+    /// Acquires a permit if the request opens a stream; `None` if it doesn't.
     ///
     /// # Errors
-    /// As [`Streams::room`].
-    pub(super) fn room(&self, who: &Who, asked: &Asked) -> Result<Option<Room>, Refused> {
+    /// As [`StreamLimiter::acquire`].
+    pub(super) fn stream_permit(
+        &self,
+        who: &RequestContext,
+        asked: &A2aRequest,
+    ) -> Result<Option<StreamPermit>, HttpRejection> {
         match asked {
-            Asked::Stream(_) | Asked::Subscribe(_) => {
-                self.streams.room(who.owner(), &self.options).map(Some)
+            A2aRequest::Stream(_) | A2aRequest::Subscribe(_) => {
+                self.streams.acquire(who.owner(), &self.options).map(Some)
             }
             _ => Ok(None),
         }
     }
 }
 
-/// What is wanted.
-pub(super) enum Asked {
+/// A parsed request, by operation.
+pub(super) enum A2aRequest {
     Send(SendMessageRequest),
     Stream(SendMessageRequest),
     Get(GetTaskRequest),
@@ -59,32 +64,32 @@ pub(super) enum Asked {
     ExtendedCard(GetExtendedAgentCardRequest),
 }
 
-/// What it came to.
-pub(super) enum Answer {
-    Whole(Box<RawValue>),
-    Events(Events),
+/// Result of an operation.
+pub(super) enum OperationResult {
+    SingleResult(Box<RawValue>),
+    EventStream(TaskEventStream),
 }
 
-impl Asked {
-    /// What the params of a JSON-RPC request want.
+impl A2aRequest {
+    /// Parses the params of a JSON-RPC request.
     ///
     /// # Errors
     /// `InvalidParams`.
-    pub(super) fn read(
+    pub(super) fn from_params(
         dialect: Dialect,
         operation: Operation,
         params: Option<&RawValue>,
     ) -> Result<Self, A2aError> {
-        let mut asked = Self::read_as_written(dialect, operation, params)?;
+        let mut asked = Self::parse_params(dialect, operation, params)?;
         match &mut asked {
-            Self::Send(asked) | Self::Stream(asked) => dialect.mean_send(asked),
-            Self::CreateConfig(asked) => dialect.mean_push(asked),
+            Self::Send(asked) | Self::Stream(asked) => dialect.normalize_send(asked),
+            Self::CreateConfig(asked) => dialect.normalize_push(asked),
             _ => {}
         }
         Ok(asked)
     }
 
-    fn read_as_written(
+    fn parse_params(
         dialect: Dialect,
         operation: Operation,
         params: Option<&RawValue>,
@@ -114,23 +119,24 @@ impl Asked {
         })
     }
 
-    /// What a path, its query and a body want. A body that names another task or tenant than the path is refused.
+    /// Parses a request of HTTP+JSON from its path, query and body. A body that names another task
+    /// or tenant than the path is rejected.
     ///
     /// # Errors
     /// `InvalidParams`.
-    pub(super) fn of_path(
-        route: &Route,
+    pub(super) fn from_path(
+        route: &RestRoute,
         query: &str,
         body: Option<&RawValue>,
     ) -> Result<Self, A2aError> {
-        let Route {
+        let RestRoute {
             dialect,
             operation,
             tenant,
-            task,
-            config,
+            task_id: task,
+            config_id: config,
         } = route;
-        // What a path and a query say stands under the same names in both versions.
+        // Parameters of path and query have the same names in both versions.
         let ids: &[(&str, &String)] = match operation {
             Operation::GetTask | Operation::CancelTask | Operation::SubscribeToTask => {
                 &[("id", task)]
@@ -143,36 +149,40 @@ impl Asked {
         let mut asked = match operation {
             Operation::CreateTaskPushNotificationConfig => {
                 let mut config = dialect.read_push_create(body, Some(task))?;
-                dialect.mean_push(&mut config);
+                dialect.normalize_push(&mut config);
                 Self::CreateConfig(config)
             }
             Operation::SendMessage | Operation::SendStreamingMessage => {
-                Self::read(*dialect, *operation, body)?
+                Self::from_params(*dialect, *operation, body)?
             }
             _ => {
                 let mut said = match (operation, body) {
-                    // Its body may be left out, and has no id.
+                    // The body is optional, and doesn't contain the id.
                     (Operation::CancelTask, None) => RawObject::new(),
                     (Operation::CancelTask, Some(body)) => RawObject::parse(body)
-                        .map_err(|_| A2aError::invalid("", "must be an object"))?,
+                        .map_err(|_| A2aError::invalid_params("", "must be an object"))?,
                     _ => rest::query_object(query)?,
                 };
                 ids.iter().for_each(|(name, id)| said.set(name, id));
-                Self::read(*dialect, *operation, Some(&said.to_raw()))?
+                Self::from_params(*dialect, *operation, Some(&said.to_raw()))?
             }
         };
-        let named = asked.tenant();
+        let named = asked.tenant_mut();
         if !tenant.is_empty() {
             if !named.is_empty() && named != tenant {
-                return Err(A2aError::invalid("tenant", "is another than the path's"));
+                return Err(A2aError::invalid_params(
+                    "tenant",
+                    "differs from the one in the path",
+                ));
             }
             named.clone_from(tenant);
         }
         Ok(asked)
     }
 
-    /// Which of several agents; empty: the one of the address.
-    pub(super) fn tenant(&mut self) -> &mut String {
+    /// Returns a mutable reference to the request's tenant, which is empty for the agent at the
+    /// request's own address.
+    pub(super) fn tenant_mut(&mut self) -> &mut String {
         match self {
             Self::Send(asked) | Self::Stream(asked) => &mut asked.tenant,
             Self::Get(asked) => &mut asked.tenant,
@@ -188,83 +198,98 @@ impl Asked {
     }
 }
 
-/// What is known of who asks once it is known what. 0.1 and 0.3 share methods that name a task: the task decides which
-/// words the answer has.
-pub(super) async fn known(server: &Server, who: Who, asked: &Asked) -> Who {
+/// Completes a request's context from its parameters: the number of hops, from a message's
+/// metadata, and the dialect. 0.3 and 0.1 share methods that name a task. Their responses are
+/// written in the version in which the task was begun.
+pub(super) async fn complete_context(
+    server: &ServerState,
+    who: RequestContext,
+    asked: &A2aRequest,
+) -> RequestContext {
     let (operation, id) = match asked {
-        Asked::Send(SendMessageRequest { message, .. })
-        | Asked::Stream(SendMessageRequest { message, .. }) => {
+        A2aRequest::Send(SendMessageRequest { message, .. })
+        | A2aRequest::Stream(SendMessageRequest { message, .. }) => {
             let hops = message
                 .metadata
                 .as_ref()
-                .and_then(|metadata| metadata.read::<u64>(HOPS))
+                .and_then(|metadata| metadata.read::<u64>(HOPS_METADATA))
                 .unwrap_or_default();
-            return Who {
+            return RequestContext {
                 hops: u16::try_from(hops).unwrap_or(u16::MAX),
                 ..who
             };
         }
-        Asked::Get(asked) => (Operation::GetTask, &asked.id),
-        Asked::Cancel(asked) => (Operation::CancelTask, &asked.id),
-        Asked::Subscribe(asked) => (Operation::SubscribeToTask, &asked.id),
+        A2aRequest::Get(asked) => (Operation::GetTask, &asked.id),
+        A2aRequest::Cancel(asked) => (Operation::CancelTask, &asked.id),
+        A2aRequest::Subscribe(asked) => (Operation::SubscribeToTask, &asked.id),
         _ => return who,
     };
     if who.dialect != Dialect::V03 {
         return who;
     }
-    let task = server.calls.owned(&who, id).await.ok();
+    let task = server.tasks.owned_task(&who, id).await.ok();
     let begun = task
-        .and_then(|task| dialect_of(&task))
+        .and_then(|task| task_dialect(&task))
         .unwrap_or(who.dialect);
-    Who {
-        dialect: who.dialect.as_begun(operation, begun),
+    RequestContext {
+        dialect: who.dialect.for_task(operation, begun),
         ..who
     }
 }
 
-/// Does what is wanted.
-pub(super) async fn perform(
-    server: &Server,
-    who: &Who,
-    asked: Asked,
+/// Performs an operation. `last_event` is the number of the event after which a subscription
+/// resumes.
+pub(super) async fn perform_operation(
+    server: &ServerState,
+    who: &RequestContext,
+    asked: A2aRequest,
     last_event: Option<u64>,
-) -> Result<Answer, A2aError> {
-    let Server {
-        calls, desk, cards, ..
+) -> Result<OperationResult, A2aError> {
+    let ServerState {
+        tasks: calls,
+        push,
+        cards,
+        ..
     } = server;
     let dialect = who.dialect;
-    Ok(Answer::Whole(match asked {
-        Asked::Send(asked) => calls.send(who, asked).await?,
-        Asked::Stream(asked) => return calls.stream(who, asked).await.map(Answer::Events),
-        Asked::Subscribe(asked) => {
+    Ok(OperationResult::SingleResult(match asked {
+        A2aRequest::Send(asked) => calls.send(who, asked).await?,
+        A2aRequest::Stream(asked) => {
+            return calls
+                .stream(who, asked)
+                .await
+                .map(OperationResult::EventStream);
+        }
+        A2aRequest::Subscribe(asked) => {
             return calls
                 .subscribe(who, &asked.id, last_event)
                 .await
-                .map(Answer::Events);
+                .map(OperationResult::EventStream);
         }
-        Asked::Get(asked) => {
-            let messages_max = most(asked.history_length.or(dialect.history_length()));
-            dialect.write_task(&calls.get(who, &asked.id, messages_max).await?)
+        A2aRequest::Get(asked) => {
+            let messages_max =
+                history_limit(asked.history_length.or(dialect.default_history_length()));
+            dialect.write_task(&calls.get_task(who, &asked.id, messages_max).await?)
         }
-        Asked::List(asked) => dialect.write_task_list(&calls.list(who, asked).await?),
-        Asked::Cancel(asked) => dialect.write_task(&calls.cancel(who, &asked.id).await?),
-        Asked::CreateConfig(asked) => {
-            let task = calls.owned(who, &asked.task_id).await?;
-            dialect.write_push_config(&desk.create(who, &task, asked).await?)
+        A2aRequest::List(asked) => dialect.write_task_list(&calls.list_tasks(who, asked).await?),
+        A2aRequest::Cancel(asked) => dialect.write_task(&calls.cancel_task(who, &asked.id).await?),
+        A2aRequest::CreateConfig(asked) => {
+            let task = calls.owned_task(who, &asked.task_id).await?;
+            dialect.write_push_config(&push.create(who, &task, asked).await?)
         }
-        Asked::GetConfig(asked) => {
-            let task = calls.owned(who, &asked.task_id).await?;
-            dialect.write_push_config(&desk.get(&task, &asked.id).await?)
+        A2aRequest::GetConfig(asked) => {
+            let task = calls.owned_task(who, &asked.task_id).await?;
+            dialect.write_push_config(&push.get(&task, &asked.id).await?)
         }
-        Asked::ListConfigs(asked) => {
-            let task = calls.owned(who, &asked.task_id).await?;
-            dialect.write_push_configs(&desk.list(&task, &asked).await?)
+        A2aRequest::ListConfigs(asked) => {
+            let task = calls.owned_task(who, &asked.task_id).await?;
+            dialect.write_push_configs(&push.list(&task, &asked).await?)
         }
-        Asked::DeleteConfig(asked) => {
-            let task = calls.owned(who, &asked.task_id).await?;
-            desk.delete(&task, &asked.id).await?;
+        A2aRequest::DeleteConfig(asked) => {
+            let task = calls.owned_task(who, &asked.task_id).await?;
+            push.delete(&task, &asked.id).await?;
             dialect.write_deleted()
         }
-        Asked::ExtendedCard(_) => dialect.write_card(&cards.extended(who).await?),
+        A2aRequest::ExtendedCard(_) => dialect.write_card(&cards.extended_card(who).await?),
     }))
 }

@@ -1,145 +1,153 @@
-//! How an agent is served.
+//! Options and defaults for serving an agent.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::DataClass;
-use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, Limits, Network};
-use callboard_runtime::{MemoryTasks, Store};
+use callboard_rpc::{AccessControl, AllowedHosts, AllowedOrigins, DecodeLimits, IpNetwork};
+use callboard_runtime::{MemoryTaskStore, Store};
 use reqwest::dns::Resolve;
 use url::Url;
 
-use crate::card::SigningKey;
+use crate::card::CardSigningKey;
 use crate::wire::{AgentExtension, AgentProvider};
 
-/// How long to wait before the first time, by default. Each further wait is twice as long.
-/// At the limit: given up, on record. Changed by `PushOptions::retry_after`.
-pub const PUSH_RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
-/// How long a call may take, questions included, by default.
-/// At the limit: it gets the task as it is; the call goes on. Changed by `A2aOptions::call_deadline`.
+/// Default delay before the first retry of a push notification. Each further delay is twice as
+/// long.
+/// Changed by `PushOptions::retry_delay`.
+pub const PUSH_RETRY_DELAY_DEFAULT: Duration = Duration::from_secs(1);
+/// Default time for which a request waits for its call, questions included.
+/// At the limit: the response is the task in its current state; the call continues. Changed by
+/// `A2aOptions::call_deadline`.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
-/// How long a body may take to arrive, by default.
+/// Default timeout for receiving a request's body.
 /// At the limit: HTTP status 408. Changed by `A2aOptions::body_timeout`.
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// How long a task is kept from its beginning, by default.
-/// At the limit: it is forgotten. Changed by `TaskOptions::ttl`.
+/// Default retention of a task from its beginning.
+/// At the limit: the task is deleted. Changed by `A2aTaskOptions::ttl`.
 pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
-/// Most tasks of one agent that are kept, ended ones included, by default.
-/// At the limit: the owner's oldest that have ended are forgotten; where there are none, error -32603, HTTP status 503
-/// with `Retry-After`. Changed by `TaskOptions`.
+/// Default maximum number of an agent's stored tasks, ended ones included.
+/// At the limit: the owner's oldest ended tasks are deleted; if there are none, error -32603, HTTP
+/// status 503 with `Retry-After`. Changed by `A2aTaskOptions::tasks_max`.
 pub const TASKS_MAX_DEFAULT: usize = 10_000;
-/// Most of them that belong to one owner, by default.
-/// At the limit: the owner's oldest that have ended are forgotten; where there are none, error -32603, HTTP status 503
-/// with `Retry-After`. Changed by `TaskOptions`.
+/// Default maximum number of stored tasks of one owner.
+/// At the limit: the owner's oldest ended tasks are deleted; if there are none, error -32603, HTTP
+/// status 503 with `Retry-After`. Changed by `A2aTaskOptions::owner_tasks_max`.
 pub const OWNER_TASKS_MAX_DEFAULT: usize = 1_000;
-/// For how long a message that comes again is answered by the task that it began, by default.
-/// At the limit: it begins a task. Changed by `TaskOptions::repeat_within`.
-pub const REPEAT_WITHIN_DEFAULT: Duration = Duration::from_secs(600);
-/// Most event streams of one agent that are open at once, by default: fewer than a listener's connections, so that who
-/// comes next is told.
+/// Default time from a task's beginning for which a repetition of its message is answered by that
+/// task.
+/// At the limit: the message begins a new task. Changed by `A2aTaskOptions::idempotency_window`.
+pub const IDEMPOTENCY_WINDOW_DEFAULT: Duration = Duration::from_secs(600);
+/// Default maximum number of open event streams of one agent. It is lower than a listener's maximum
+/// of connections, so that further clients get an error response.
 /// At the limit: HTTP status 503. Changed by `A2aOptions::streams_max`.
 pub const STREAMS_MAX_DEFAULT: usize = 896;
-/// Most event streams of one principal that are open at once, by default.
+/// Default maximum number of open event streams of one principal.
 /// At the limit: HTTP status 429. Changed by `A2aOptions::principal_streams_max`.
 pub const PRINCIPAL_STREAMS_MAX_DEFAULT: usize = 64;
-/// How often an idle event stream shows that it is alive, by default.
-/// At the limit: a comment. Changed by `A2aOptions::keep_alive`.
-pub const KEEP_ALIVE_COMMENT_DEFAULT: Duration = Duration::from_secs(15);
+/// Default interval of keep-alive comments on an idle event stream.
+/// Changed by `A2aOptions::keep_alive_interval`.
+pub const KEEP_ALIVE_INTERVAL_DEFAULT: Duration = Duration::from_secs(15);
 
-/// How an agent is served over A2A.
+/// Options for serving an agent over A2A.
 #[derive(Debug, Clone)]
 pub struct A2aOptions {
-    /// What its card says of it, beside its skills.
-    pub info: Info,
-    /// What stands before `/a2a` in its card: the listener's own address, or that of whatever stands before it, and for an
-    /// agent that is served by its name `/agents/NAME`. Never taken from a request.
+    /// Description of the agent for its card, besides its skills.
+    pub agent: AgentDescription,
+    /// Base URL for the card, to which `/a2a` is appended: the listener's own address or that of a
+    /// reverse proxy, followed by `/agents/NAME` for a named agent. It is never taken from a
+    /// request.
     pub base_url: Url,
-    /// Where the gRPC binding is, if it is served: told in the card. `host:port`, as gRPC's clients want it.
+    /// Address of the gRPC binding for the card, as `host:port`; `None` if gRPC isn't served.
     pub grpc_target: Option<String>,
-    /// How it is known who is behind a request.
-    pub access: Access,
-    /// Whether all who show no credential are one party, as where nobody but this machine's own comes in: they see the list of
-    /// their tasks, and each other's, which began where this holds, and what one of them says again is known whatever its id. Otherwise they have to know the ids
-    /// of their tasks, and a message is known again by an id that is a UUID.
-    pub one_anonymous: bool,
-    /// Names (`Host`) beside this machine's own.
+    /// Authentication of callers.
+    pub access: AccessControl,
+    /// Whether all anonymous callers count as one owner, for listeners that only this machine can
+    /// reach.
+    ///
+    /// If true, anonymous callers can list tasks, and they see each other's tasks that began under
+    /// this option. If false, an anonymous caller must know the ids of its tasks, and its repeated
+    /// messages are recognised only if the message's id is a UUID.
+    pub shares_anonymous_tasks: bool,
+    /// Accepted host names (`Host`) besides this machine's own.
     pub hosts: AllowedHosts,
-    /// Web pages (`Origin`) beside this machine's own.
+    /// Accepted origins of web pages (`Origin`) besides this machine's own.
     pub origins: AllowedOrigins,
-    /// What a message may measure.
-    pub limits: Limits,
-    /// How long a body may take to arrive.
+    /// Limits on messages.
+    pub limits: DecodeLimits,
+    /// Timeout for receiving a request's body.
     pub body_timeout: Duration,
-    /// How long a call may take, questions included.
+    /// Time for which a request waits for its call, questions included. The call itself continues.
     pub call_deadline: Duration,
-    /// How calls are kept as tasks.
-    pub tasks: TaskOptions,
-    /// Where push notifications may go.
+    /// Options for storing calls as tasks.
+    pub tasks: A2aTaskOptions,
+    /// Options for push notifications.
     pub push: PushOptions,
-    /// What signs its card; `None`: nothing does.
-    pub signer: Option<SigningKey>,
-    /// Whether principals see a card with what else they may use.
-    pub extended: bool,
-    /// Protocol extensions of the agent's own. Who doesn't name a required one in `A2A-Extensions` is refused.
+    /// Key that signs the agent's card; `None` for unsigned cards.
+    pub signer: Option<CardSigningKey>,
+    /// Whether authenticated principals can get an extended card with further skills.
+    pub extended_card: bool,
+    /// Protocol extensions that the agent's card lists. A request is rejected if its header
+    /// `A2A-Extensions` lacks an extension that is marked as required.
     pub extensions: Vec<AgentExtension>,
-    /// Most event streams that are open at once; more are refused with 503.
+    /// Maximum number of open event streams; further ones are rejected with 503.
     pub streams_max: usize,
-    /// Most of them of one principal; more are refused with 429.
+    /// Maximum number of open event streams of one principal; further ones are rejected with 429.
     pub principal_streams_max: usize,
-    /// How often an idle event stream shows that it is alive.
-    pub keep_alive: Duration,
+    /// Interval of keep-alive comments on an idle event stream.
+    pub keep_alive_interval: Duration,
 }
 
 impl A2aOptions {
-    /// The defaults, served at `base_url`.
-    pub fn at(base_url: Url) -> Self {
+    /// Returns the default options with this base URL.
+    pub fn new(base_url: Url) -> Self {
         Self {
-            info: Info::default(),
+            agent: AgentDescription::default(),
             base_url,
             grpc_target: None,
-            access: Access::default(),
-            one_anonymous: false,
+            access: AccessControl::default(),
+            shares_anonymous_tasks: false,
             hosts: AllowedHosts::default(),
             origins: AllowedOrigins::default(),
-            limits: Limits::default(),
+            limits: DecodeLimits::default(),
             body_timeout: BODY_TIMEOUT_DEFAULT,
             call_deadline: CALL_DEADLINE_DEFAULT,
-            tasks: TaskOptions::default(),
+            tasks: A2aTaskOptions::default(),
             push: PushOptions::default(),
             signer: None,
-            extended: false,
+            extended_card: false,
             extensions: Vec::new(),
             streams_max: STREAMS_MAX_DEFAULT,
             principal_streams_max: PRINCIPAL_STREAMS_MAX_DEFAULT,
-            keep_alive: KEEP_ALIVE_COMMENT_DEFAULT,
+            keep_alive_interval: KEEP_ALIVE_INTERVAL_DEFAULT,
         }
     }
 
-    /// What its tasks are kept under.
-    pub(crate) fn scope(&self) -> String {
-        format!("a2a:{}", self.info.name)
+    /// Returns the scope under which the agent's tasks are stored, made from the agent's name.
+    pub(crate) fn task_scope(&self) -> String {
+        format!("a2a:{}", self.agent.name)
     }
 }
 
-/// What a card says of an agent, beside its skills.
+/// Description of an agent for its card, besides its skills.
 #[derive(Debug, Clone)]
-pub struct Info {
-    /// Its name. Its tasks are kept under it.
+pub struct AgentDescription {
+    /// Name of the agent. Its tasks are stored under this name.
     pub name: String,
-    /// Of the agent, not of callboard.
+    /// Version of the agent, not of callboard.
     pub version: String,
-    /// What it is for; empty: what its skills say.
+    /// Purpose of the agent; if empty, it is derived from the skills.
     pub description: String,
-    /// Who runs it.
+    /// Organization that provides the agent.
     pub provider: Option<AgentProvider>,
-    /// Where people read more.
+    /// URL of the documentation.
     pub documentation_url: Option<String>,
-    /// Its picture.
+    /// URL of the icon.
     pub icon_url: Option<String>,
 }
 
-impl Default for Info {
+impl Default for AgentDescription {
     fn default() -> Self {
         Self {
             name: "callboard".into(),
@@ -152,63 +160,65 @@ impl Default for Info {
     }
 }
 
-/// How calls are kept as tasks.
+/// Options for storing an agent's calls as tasks.
 #[derive(Debug, Clone)]
-pub struct TaskOptions {
-    /// Where they are kept, and with them push configurations. `None`: in memory, as long as the server.
+pub struct A2aTaskOptions {
+    /// Store of tasks and push configurations; `None` for memory, which ends with the server.
     pub store: Option<Store>,
-    /// What their messages and artifacts may hold.
-    pub class: DataClass,
-    /// How long a task is kept from its beginning.
+    /// Data class of the tasks' messages and artifacts.
+    pub data_class: DataClass,
+    /// Retention of a task from its beginning.
     pub ttl: Duration,
-    /// Most tasks that are kept, ended ones included.
+    /// Maximum number of stored tasks, ended ones included.
     pub tasks_max: usize,
-    /// Most of them that belong to one owner.
+    /// Maximum number of stored tasks of one owner.
     pub owner_tasks_max: usize,
-    /// For how long a message that comes again is answered by the task that it began, from its beginning on; zero: never.
-    pub repeat_within: Duration,
+    /// Time from a task's beginning for which a repeated message is answered by that task; zero
+    /// disables recognition.
+    pub idempotency_window: Duration,
 }
 
-impl TaskOptions {
-    /// The store; one in memory that begins empty where there is none.
-    pub(crate) fn store(&self) -> Store {
+impl A2aTaskOptions {
+    /// Returns the configured store, or a new store in memory if none is configured.
+    pub(crate) fn store_or_in_memory(&self) -> Store {
         self.store.clone().unwrap_or_else(|| Store {
-            tasks: Arc::new(MemoryTasks::with_capacity(self.tasks_max)),
+            tasks: Arc::new(MemoryTaskStore::with_capacity(self.tasks_max)),
             ..Store::in_memory()
         })
     }
 }
 
-impl Default for TaskOptions {
+impl Default for A2aTaskOptions {
     fn default() -> Self {
         Self {
             store: None,
-            class: DataClass::default(),
+            data_class: DataClass::default(),
             ttl: TASK_TTL_DEFAULT,
             tasks_max: TASKS_MAX_DEFAULT,
             owner_tasks_max: OWNER_TASKS_MAX_DEFAULT,
-            repeat_within: REPEAT_WITHIN_DEFAULT,
+            idempotency_window: IDEMPOTENCY_WINDOW_DEFAULT,
         }
     }
 }
 
-/// Where push notifications may go: to the public internet over `https`, and where this allows.
+/// Options for push notifications. Receivers may be on the public internet over `https`, and in
+/// `allowed_networks`.
 #[derive(Clone)]
 pub struct PushOptions {
-    /// Networks that receivers may be in too, there over `http` as well.
-    pub allow: Vec<Network>,
-    /// The name service that is asked in place of the system's; its answers are judged all the same.
-    pub lookup: Option<Arc<dyn Resolve>>,
-    /// How long to wait before an event is posted for the second time; each further wait is twice as long.
-    pub retry_after: Duration,
+    /// Further networks that receivers may be in, there over `http` too.
+    pub allowed_networks: Vec<IpNetwork>,
+    /// DNS resolver in place of the system's. Its results are checked against the same rules.
+    pub resolver: Option<Arc<dyn Resolve>>,
+    /// Delay before the first retry of a push notification. Each further delay is twice as long.
+    pub retry_delay: Duration,
 }
 
 impl Default for PushOptions {
     fn default() -> Self {
         Self {
-            allow: Vec::new(),
-            lookup: None,
-            retry_after: PUSH_RETRY_AFTER_DEFAULT,
+            allowed_networks: Vec::new(),
+            resolver: None,
+            retry_delay: PUSH_RETRY_DELAY_DEFAULT,
         }
     }
 }
@@ -216,7 +226,7 @@ impl Default for PushOptions {
 impl fmt::Debug for PushOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PushOptions")
-            .field("allow", &self.allow)
+            .field("allow", &self.allowed_networks)
             .finish_non_exhaustive()
     }
 }

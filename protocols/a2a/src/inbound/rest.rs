@@ -1,4 +1,4 @@
-//! Paths and queries of the HTTP+JSON binding, of 1.0 and (below `/v1`) of 0.3.
+//! Routes of the HTTP+JSON binding of 1.0 and, below `/v1`, of 0.3.
 
 use actix_web::http::Method;
 use callboard_message::RawObject;
@@ -7,137 +7,147 @@ use url::form_urlencoded;
 
 use crate::{A2aError, Dialect, Operation};
 
-/// What a request of the HTTP+JSON binding wants, as far as its path says.
+/// The operation and ids that a request's path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Route {
+pub(super) struct RestRoute {
     pub(super) dialect: Dialect,
     pub(super) operation: Operation,
-    /// Empty: none.
+    /// Tenant; empty if the path names none.
     pub(super) tenant: String,
-    /// Which task; empty: none.
-    pub(super) task: String,
-    /// Which of the task's push configurations; empty: none.
-    pub(super) config: String,
+    /// Id of the task; empty if the path names none.
+    pub(super) task_id: String,
+    /// Id of the push configuration; empty if the path names none.
+    pub(super) config_id: String,
 }
 
-/// Where a path leads.
+/// Result of matching a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Routed {
-    To(Route),
-    /// There is such a path, for other methods: what `Allow` says.
-    Allow(&'static str),
-    Nowhere,
+pub(super) enum RouteMatch {
+    Matched(RestRoute),
+    /// The path exists, but not with this method. Contains the value of the header `Allow`.
+    MethodNotAllowed(&'static str),
+    NotFound,
 }
 
-/// Where `tail` leads: what follows an agent's address, with its `/`, as it was sent (percent-encoded).
-pub(super) fn route(method: &Method, tail: &str) -> Routed {
+/// Finds the operation of an HTTP+JSON request. `tail` is the percent-encoded part of the path
+/// after the agent's address.
+pub(super) fn match_route(method: &Method, tail: &str) -> RouteMatch {
     let tail = tail.strip_prefix('/').unwrap_or(tail);
     let tail = tail.strip_suffix('/').unwrap_or(tail);
     let segments: Vec<&str> = tail.split('/').collect();
     match &*segments {
-        ["v1", rest @ ..] => in_dialect(method, Dialect::V03Rest, "", rest),
-        [tenant, rest @ ..] => match in_dialect(method, Dialect::V10, "", &segments) {
-            Routed::Nowhere if !tenant.is_empty() => in_dialect(method, Dialect::V10, tenant, rest),
+        ["v1", rest @ ..] => match_segments(method, Dialect::V03Rest, "", rest),
+        [tenant, rest @ ..] => match match_segments(method, Dialect::V10, "", &segments) {
+            RouteMatch::NotFound if !tenant.is_empty() => {
+                match_segments(method, Dialect::V10, tenant, rest)
+            }
             found => found,
         },
-        [] => Routed::Nowhere,
+        [] => RouteMatch::NotFound,
     }
 }
 
-/// An operation that a path has, by method.
-type Found = (&'static [(Method, Operation)], &'static str);
+/// Operations that a path allows, by HTTP method, and the value of its header `Allow`.
+type PathOperations = (&'static [(Method, Operation)], &'static str);
 
-const SEND: Found = (&[(Method::POST, Operation::SendMessage)], "POST");
-const STREAM: Found = (&[(Method::POST, Operation::SendStreamingMessage)], "POST");
-const TASKS: Found = (&[(Method::GET, Operation::ListTasks)], "GET");
-const TASK: Found = (&[(Method::GET, Operation::GetTask)], "GET");
-const CANCEL: Found = (&[(Method::POST, Operation::CancelTask)], "POST");
-const SUBSCRIBE: Found = (
+const SEND: PathOperations = (&[(Method::POST, Operation::SendMessage)], "POST");
+const STREAM: PathOperations = (&[(Method::POST, Operation::SendStreamingMessage)], "POST");
+const TASKS: PathOperations = (&[(Method::GET, Operation::ListTasks)], "GET");
+const TASK: PathOperations = (&[(Method::GET, Operation::GetTask)], "GET");
+const CANCEL: PathOperations = (&[(Method::POST, Operation::CancelTask)], "POST");
+const SUBSCRIBE: PathOperations = (
     &[
         (Method::GET, Operation::SubscribeToTask),
         (Method::POST, Operation::SubscribeToTask),
     ],
     "GET, POST",
 );
-const CONFIGS: Found = (
+const CONFIGS: PathOperations = (
     &[
         (Method::GET, Operation::ListTaskPushNotificationConfigs),
         (Method::POST, Operation::CreateTaskPushNotificationConfig),
     ],
     "GET, POST",
 );
-const CONFIG: Found = (
+const CONFIG: PathOperations = (
     &[
         (Method::GET, Operation::GetTaskPushNotificationConfig),
         (Method::DELETE, Operation::DeleteTaskPushNotificationConfig),
     ],
     "GET, DELETE",
 );
-const CARD: Found = (&[(Method::GET, Operation::GetExtendedAgentCard)], "GET");
+const CARD: PathOperations = (&[(Method::GET, Operation::GetExtendedAgentCard)], "GET");
 
-fn in_dialect(method: &Method, dialect: Dialect, tenant: &str, segments: &[&str]) -> Routed {
+fn match_segments(
+    method: &Method,
+    dialect: Dialect,
+    tenant: &str,
+    segments: &[&str],
+) -> RouteMatch {
     let is_old = dialect == Dialect::V03Rest;
     let (found, task, config) = match segments {
-        [alone] => match decoded(alone).as_deref() {
+        [alone] => match decode_segment(alone).as_deref() {
             Some("message:send") => (SEND, "", ""),
             Some("message:stream") => (STREAM, "", ""),
             Some("tasks") => (TASKS, "", ""),
             Some("extendedAgentCard") if !is_old => (CARD, "", ""),
             Some("card") if is_old => (CARD, "", ""),
-            _ => return Routed::Nowhere,
+            _ => return RouteMatch::NotFound,
         },
         ["tasks", task] if !task.is_empty() => match task.rsplit_once(':') {
             Some((task, "cancel")) => (CANCEL, task, ""),
             Some((task, "subscribe")) => (SUBSCRIBE, task, ""),
-            // Any other colon is the id's.
+            // Any other colon is part of the id.
             _ => (TASK, *task, ""),
         },
         ["tasks", task, "pushNotificationConfigs"] => (CONFIGS, *task, ""),
-        // As 0.3's schema has it.
+        // Path as in the schema of 0.3.
         ["task", task, "pushNotificationConfigs"] if is_old => (CONFIGS, *task, ""),
         ["tasks", task, "pushNotificationConfigs", config] => (CONFIG, *task, *config),
-        _ => return Routed::Nowhere,
+        _ => return RouteMatch::NotFound,
     };
-    let (Some(tenant), Some(task), Some(config)) =
-        (decoded(tenant), decoded(task), decoded(config))
-    else {
-        return Routed::Nowhere;
+    let (Some(tenant), Some(task), Some(config)) = (
+        decode_segment(tenant),
+        decode_segment(task),
+        decode_segment(config),
+    ) else {
+        return RouteMatch::NotFound;
     };
     let (operations, allow) = found;
     match operations.iter().find(|(of, _)| of == method) {
-        Some(&(_, operation)) => Routed::To(Route {
+        Some(&(_, operation)) => RouteMatch::Matched(RestRoute {
             dialect,
             operation,
             tenant,
-            task,
-            config,
+            task_id: task,
+            config_id: config,
         }),
-        None => Routed::Allow(allow),
+        None => RouteMatch::MethodNotAllowed(allow),
     }
 }
 
-/// A segment of a path, decoded once; `None` where that is no UTF-8.
-fn decoded(segment: &str) -> Option<String> {
+/// Decodes a segment of a path; `None` if it isn't UTF-8.
+fn decode_segment(segment: &str) -> Option<String> {
     Some(percent_decode_str(segment).decode_utf8().ok()?.into_owned())
 }
 
-/// Most parameters of a query.
+/// Maximum number of query parameters.
 /// At the limit: error -32602.
-const PARAMETERS_MAX: usize = 32;
+const QUERY_PARAMETERS_MAX: usize = 32;
 
-/// The parameters of a query as the members of an object, each a word: numbers and truths are read from words too. Each
-/// may be there once.
+/// Returns the parameters of a query as an object. All values are strings; the wire types read
+/// numbers and booleans from strings too.
 ///
 /// # Errors
-/// [`A2aError::invalid`].
+/// `InvalidParams` if a parameter occurs twice, or there are more than [`QUERY_PARAMETERS_MAX`].
 pub(super) fn query_object(query: &str) -> Result<RawObject, A2aError> {
     let mut object = RawObject::new();
     for (nth, (name, value)) in form_urlencoded::parse(query.as_bytes()).enumerate() {
-        if nth == PARAMETERS_MAX {
-            return Err(A2aError::invalid("", "has too many parameters"));
+        if nth == QUERY_PARAMETERS_MAX {
+            return Err(A2aError::invalid_params("", "has too many parameters"));
         }
         if object.get(&name).is_some() {
-            return Err(A2aError::invalid(&name, "is there twice"));
+            return Err(A2aError::invalid_params(&name, "occurs twice"));
         }
         object.set(&name, value);
     }
@@ -148,7 +158,8 @@ pub(super) fn query_object(query: &str) -> Result<RawObject, A2aError> {
 mod tests {
     use super::*;
 
-    /// Goal: every path of both versions leads where its specification says, and no other leads anywhere. Method: rows.
+    /// Goal: every path of both versions has the operation of its specification, and no other path
+    /// has one. Method: rows.
     #[test]
     fn paths() {
         use Operation as O;
@@ -235,16 +246,16 @@ mod tests {
                 "",
             ),
         ] {
-            let found = route(&method, tail);
-            let Routed::To(route) = found else {
+            let found = match_route(&method, tail);
+            let RouteMatch::Matched(route) = found else {
                 panic!("{method} {tail}: {found:?}")
             };
-            let Route {
+            let RestRoute {
                 dialect,
                 operation: is,
                 tenant: of,
-                task: t,
-                config: c,
+                task_id: t,
+                config_id: c,
             } = route;
             assert_eq!(
                 (dialect, is, &*of, &*t, &*c),
@@ -273,19 +284,20 @@ mod tests {
             ),
             (GET, "/v1/card", O::GetExtendedAgentCard, ""),
         ] {
-            let found = route(&method, tail);
-            let Routed::To(route) = found else {
+            let found = match_route(&method, tail);
+            let RouteMatch::Matched(route) = found else {
                 panic!("{method} {tail}: {found:?}")
             };
             assert_eq!(
-                (route.dialect, route.operation, &*route.task),
+                (route.dialect, route.operation, &*route.task_id),
                 (Dialect::V03Rest, operation, task),
                 "{tail}"
             );
         }
     }
 
-    /// Goal: a path of ours with another method says which it has; other paths lead nowhere. Method: rows.
+    /// Goal: a known path with another method reports its methods; other paths aren't found.
+    /// Method: rows.
     #[test]
     fn other_methods_and_paths() {
         for (method, tail, allow) in [
@@ -301,8 +313,8 @@ mod tests {
             (Method::GET, "/v1/message:send", "POST"),
         ] {
             assert_eq!(
-                route(&method, tail),
-                Routed::Allow(allow),
+                match_route(&method, tail),
+                RouteMatch::MethodNotAllowed(allow),
                 "{method} {tail}"
             );
         }
@@ -322,12 +334,19 @@ mod tests {
             "//tasks",
             "/tasks/t/pushNotificationConfigs/c/d",
         ]) {
-            assert_eq!(route(&Method::GET, tail), Routed::Nowhere, "{tail}");
+            assert_eq!(
+                match_route(&Method::GET, tail),
+                RouteMatch::NotFound,
+                "{tail}"
+            );
         }
-        assert_eq!(route(&Method::GET, "/tasks/%FF"), Routed::Nowhere);
+        assert_eq!(
+            match_route(&Method::GET, "/tasks/%FF"),
+            RouteMatch::NotFound
+        );
     }
 
-    /// Goal: what a query says arrives as it was meant, once. Method: rows.
+    /// Goal: the parameters of a query are decoded, each once. Method: rows.
     #[test]
     fn queries_are_objects() {
         for (query, json) in [
@@ -358,7 +377,7 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join("&")
         };
-        assert!(query_object(&many(PARAMETERS_MAX)).is_ok());
-        assert!(query_object(&many(PARAMETERS_MAX + 1)).is_err());
+        assert!(query_object(&many(QUERY_PARAMETERS_MAX)).is_ok());
+        assert!(query_object(&many(QUERY_PARAMETERS_MAX + 1)).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! The server, its addresses, and its two bindings of HTTP. Over JSON-RPC the method says which version is spoken.
+//! The A2A server: its routes, and its two HTTP bindings. Over JSON-RPC the method identifies the
+//! protocol version.
 
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
@@ -7,110 +8,121 @@ use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_rpc::serve::guard::Refused;
-use callboard_rpc::serve::idle::{self, Busy};
-use callboard_rpc::serve::reply::json;
+use callboard_rpc::serve::guard::HttpRejection;
+use callboard_rpc::serve::http_response::json_response;
+use callboard_rpc::serve::idle_timeout::{self, ActiveRequest};
 use callboard_rpc::serve::{
-    self as door, ListenOptions, Named, ServeError, Serving, Standing, guard,
+    self as rpc_serve, BoundServer, CredentialWatch, ListenOptions, ServeError, ServerRegistry,
+    guard,
 };
 use callboard_rpc::{
-    DecodeError, Id, Incoming, Notification, Nulls, Request, RpcError, check, code, decode,
-    encode_response,
+    DecodeError, RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest, UnusedMember,
+    check_json, code, decode, encode_response,
 };
 use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::admit::{self, Head};
-use super::calls::{Calls, Who};
-use super::cards::{CardBody, Cards, catalog};
-use super::operations::{self, Answer, Asked, Server};
+use super::calls::{A2aTaskService, RequestContext};
+use super::cards::{AgentCards, HttpDocument, catalog};
+use super::http_reply::{self, ResponseEncoder, StreamLimiter};
+use super::operations::{self, A2aRequest, OperationResult, ServerState};
 use super::options::A2aOptions;
-use super::push::PushDesk;
-use super::reply::{self, Binding, Streams};
-use super::rest::{self, Route, Routed};
+use super::push::PushDispatcher;
+use super::request_head::{self, RequestHead};
+use super::rest::{self, RestRoute, RouteMatch};
 use crate::{A2aError, Dialect, ErrorKind};
 
-/// Where agents are served: below it all of a listener's as one.
-pub const PATH: &str = "/a2a";
-/// Where each agent of a listener is served by itself.
-pub const NAMED_PATH: &str = "/agents/{name}/a2a";
+/// Path of a listener's aggregate agent, which represents all agents of the listener.
+pub const A2A_PATH: &str = "/a2a";
+/// Path of a named agent.
+pub const NAMED_AGENT_PATH: &str = "/agents/{name}/a2a";
 
-/// Serves one agent over A2A, in every version and in both bindings of HTTP, as a part of any actix-web application.
+/// A2A server of one agent, for use in any actix-web application. It supports every protocol
+/// version, over JSON-RPC and HTTP+JSON.
 ///
-/// Whoever builds the `HttpServer` sets its timeouts and must call `h1_allow_half_closed(false)`, else a client that
-/// goes away isn't noticed, and `tcp_nodelay(true)`; [`serve`] does all of that.
+/// Configure the application's `HttpServer` with timeouts, `tcp_nodelay(true)` and
+/// `h1_allow_half_closed(false)`. Without the latter, clients that disconnect aren't noticed.
+/// [`serve`] sets all of these.
 #[derive(Clone)]
 pub struct A2aServer {
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<ServerState>,
 }
 
 impl A2aServer {
-    /// Every message of `agent`'s that can be written as JSON is a skill under its name, unless the agent lists its tools
-    /// itself; one that converses takes any message.
+    /// Creates a server. Each message type of `agent` with a JSON form becomes a skill of the same
+    /// name. If the agent lists its tools itself, these become the skills instead. An agent that
+    /// handles `Converse` also accepts messages that name no skill.
     pub fn new(agent: AgentRef, options: A2aOptions) -> Self {
         let options = Arc::new(options);
-        let calls = Calls::new(agent, options.clone());
-        let desk = PushDesk::new(&calls, &options);
-        calls.keep_pushes_with(desk.keeper());
-        let cards = Cards::new(calls.clone(), options.clone());
-        let streams = Streams::default();
+        let calls = A2aTaskService::new(agent, options.clone());
+        let push = PushDispatcher::new(&calls, &options);
+        calls.set_push_handler(push.config_handler());
+        let cards = AgentCards::new(calls.clone(), options.clone());
+        let streams = StreamLimiter::default();
         Self {
-            server: Arc::new(Server {
+            server: Arc::new(ServerState {
                 options,
-                calls,
-                desk,
+                tasks: calls,
+                push,
                 cards,
                 streams,
             }),
         }
     }
 
-    /// Says from now on that it is for this; empty: what its skills say.
-    pub fn describe(&self, description: &str) {
-        self.server.cards.describe(description);
+    /// Replaces the description on the agent's card; if empty, it is derived from the skills.
+    pub fn update_description(&self, description: &str) {
+        self.server.cards.update_description(description);
     }
 
-    /// Serves `agent` from now on, in place of the one before. A call that was begun ends with the agent that it began
-    /// with.
-    pub fn replace(&self, agent: AgentRef) {
-        self.server.calls.replace(agent);
+    /// Replaces the agent for future calls. Calls that have begun continue with the previous agent.
+    pub fn replace_agent(&self, agent: AgentRef) {
+        self.server.tasks.replace_agent(agent);
     }
 
-    /// Serves no more. Tasks in a store that lasts go on, for whoever serves them too or next, until
-    /// [`LiveScopes::stop`](callboard_runtime::live::LiveScopes::stop) of the store.
-    pub fn leave(&self) {
-        self.server.desk.stop();
-        self.server.calls.live.leave();
+    /// Stops serving requests. Tasks in a durable store continue with another or a later server on
+    /// that store, until
+    /// [`RunningTaskScopes::stop`](callboard_runtime::running::RunningTaskScopes::stop) is called
+    /// for the store.
+    pub fn detach(&self) {
+        self.server.push.stop();
+        self.server.tasks.live.detach_host();
     }
 
-    /// Ends its work, and that of all who serve the same agent from the same store. Tasks in a store that lasts are left to
-    /// whoever serves next.
+    /// Stops running tasks in this process, including those of other servers with the same agent
+    /// and store. Tasks in a durable store are resumed by the next server.
     pub async fn stop(&self) {
-        self.server.desk.stop();
-        self.server.calls.stop().await;
+        self.server.push.stop();
+        self.server.tasks.stop().await;
     }
 
-    /// Adds its addresses to an application: [`PATH`], and its card's.
+    /// Adds the server's routes to an application: [`A2A_PATH`] and the card's.
     pub fn configure(&self, config: &mut ServiceConfig) {
-        Front {
-            all: self.clone(),
+        AddressRouter {
+            aggregate: self.clone(),
             named: NamedAgents::default(),
         }
         .configure(config);
     }
 }
 
-/// Servers by name, each at [`NAMED_PATH`].
-pub type NamedAgents = Named<A2aServer>;
+/// Servers by agent name, each served at [`NAMED_AGENT_PATH`].
+pub type NamedAgents = ServerRegistry<A2aServer>;
 
-/// Those whose cards whoever asks may see.
-async fn agents_catalog(named: &NamedAgents, request: &HttpRequest, base_url: &Url) -> CardBody {
+/// Returns the catalogue of the agents that the caller may see.
+async fn visible_catalog(
+    named: &NamedAgents,
+    request: &HttpRequest,
+    base_url: &Url,
+) -> HttpDocument {
     let mut seen = Vec::new();
     for (name, A2aServer { server }) in named.all() {
         if server
-            .calls
-            .is_seen_by(admit::anybody(request, &server.options).call())
+            .tasks
+            .is_visible_to(
+                request_head::caller_or_anonymous(request, &server.options).call_context(),
+            )
             .await
         {
             seen.push((name, server));
@@ -119,64 +131,69 @@ async fn agents_catalog(named: &NamedAgents, request: &HttpRequest, base_url: &U
     catalog(
         base_url,
         seen.iter()
-            .map(|(name, served)| (&**name, &served.options.info, served.cards.description())),
+            .map(|(name, served)| (&**name, &served.options.agent, served.cards.description())),
     )
 }
 
-/// Serves agents on one bound listener, with every timeout set: `all` of them as one at [`PATH`], and those of `named` at
-/// theirs. Call it within a tokio runtime.
+/// Serves agents on a bound listener with all timeouts set: the aggregate agent `all` at
+/// [`A2A_PATH`], and those of `named` at their own paths. Must be called within a tokio runtime.
 ///
 /// # Errors
-/// See [`ServeError`].
+/// [`ServeError`] if the address isn't allowed without authentication, or the server can't start.
 pub fn serve(
     listener: TcpListener,
     all: A2aServer,
     named: NamedAgents,
     listen: &ListenOptions,
-) -> Result<Serving, ServeError> {
+) -> Result<BoundServer, ServeError> {
     serve_with(listener, all, named, listen, |_| {})
 }
 
-/// The same, with what `more` adds to the application.
+/// Serves agents like [`serve`]; `more` adds further routes to the application.
 ///
 /// # Errors
-/// See [`ServeError`].
+/// As [`serve`].
 pub fn serve_with(
     listener: TcpListener,
     all: A2aServer,
     named: NamedAgents,
     listen: &ListenOptions,
     more: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
-) -> Result<Serving, ServeError> {
-    let front = Front { all, named };
-    door::check_address(&listener, |address| front.may_listen_on(address))?;
-    door::serve(listener, listen, move |config| {
-        front.configure(config);
+) -> Result<BoundServer, ServeError> {
+    let router = AddressRouter {
+        aggregate: all,
+        named,
+    };
+    rpc_serve::check_address(&listener, |address| router.may_listen_on(address))?;
+    rpc_serve::serve(listener, listen, move |config| {
+        router.configure(config);
         more(config);
-        front.configure_bases(config);
+        router.configure_base_paths(config);
     })
 }
 
-/// Who is served at a listener.
+/// Servers of a listener: the aggregate agent and the named ones.
 #[derive(Clone)]
-pub(crate) struct Front {
-    pub(crate) all: A2aServer,
+pub(crate) struct AddressRouter {
+    pub(crate) aggregate: A2aServer,
     pub(crate) named: NamedAgents,
 }
 
-/// Who is served at an address.
-pub(super) struct Door {
-    pub(super) server: Arc<Server>,
-    /// Those that a tenant may name, and this address' own name.
-    pub(super) others: Result<NamedAgents, String>,
+/// Server of an address (the listener's root or a named agent), and the agents that its requests
+/// can select by tenant.
+pub(super) struct HttpEndpoint {
+    pub(super) server: Arc<ServerState>,
+    /// Agents that a request's tenant can name. For a named agent, its own name, which is the only
+    /// valid tenant.
+    pub(super) tenants: Result<NamedAgents, String>,
 }
 
-impl Front {
-    /// Whether all of these may be served on an address.
+impl AddressRouter {
+    /// Returns whether the authentication of all servers allows listening on an address.
     pub(crate) fn may_listen_on(&self, address: IpAddr) -> bool {
         let named = self.named.all().into_iter().map(|(_, server)| server);
         named
-            .chain([self.all.clone()])
+            .chain([self.aggregate.clone()])
             .all(|served| served.server.options.access.may_listen_on(address))
     }
 
@@ -184,138 +201,156 @@ impl Front {
         let data = Data::new(self.clone());
         let resource = |path: &str| web::resource(path).app_data(data.clone());
         for path in [
-            PATH,
+            A2A_PATH,
             "/a2a/{tail:.*}",
             "/v1/{tail:.*}",
             "/.well-known/{file}",
         ] {
-            config.service(resource(path).to(at_root));
+            config.service(resource(path).to(handle_root));
         }
         for path in [
-            NAMED_PATH,
+            NAMED_AGENT_PATH,
             "/agents/{name}/a2a/{tail:.*}",
             "/agents/{name}/.well-known/{file}",
         ] {
-            config.service(resource(path).to(at_name));
+            config.service(resource(path).to(handle_named));
         }
     }
 
-    /// JSON-RPC at what stands before the paths of A2A: there clients from before cards look for it. Other methods, and
-    /// whatever else is there, aren't touched.
-    fn configure_bases(&self, config: &mut ServiceConfig) {
+    /// Adds routes for JSON-RPC at the base URLs without `/a2a`, because clients that don't read
+    /// cards send requests there. Only POST is handled.
+    fn configure_base_paths(&self, config: &mut ServiceConfig) {
         let data = Data::new(self.clone());
         let posted = |path: &str| {
             web::resource(path)
                 .guard(actix_web::guard::Post())
                 .app_data(data.clone())
         };
-        config.service(posted("/").to(at_root));
+        config.service(posted("/").to(handle_root));
         for path in ["/agents/{name}", "/agents/{name}/"] {
-            config.service(posted(path).to(at_name));
+            config.service(posted(path).to(handle_named));
         }
     }
 
-    /// The listener's own address.
-    pub(super) fn door(&self) -> Door {
-        Door {
-            server: self.all.server.clone(),
-            others: Ok(self.named.clone()),
+    /// Returns the endpoint of the aggregate agent, whose tenants are the named agents.
+    pub(super) fn root_endpoint(&self) -> HttpEndpoint {
+        HttpEndpoint {
+            server: self.aggregate.server.clone(),
+            tenants: Ok(self.named.clone()),
         }
     }
 }
 
-async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
+async fn handle_root(
+    request: HttpRequest,
+    payload: Payload,
+    router: Data<AddressRouter>,
+) -> HttpResponse {
     let tail = request.uri().path();
-    front
-        .door()
-        .open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail))
+    router
+        .root_endpoint()
+        .handle(
+            &request,
+            payload,
+            tail.strip_prefix(A2A_PATH).unwrap_or(tail),
+        )
         .await
 }
 
-async fn at_name(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
+async fn handle_named(
+    request: HttpRequest,
+    payload: Payload,
+    router: Data<AddressRouter>,
+) -> HttpResponse {
     let name = request.match_info().get("name").unwrap_or_default();
-    let Some(server) = front.named.get(name) else {
+    let Some(server) = router.named.get(name) else {
         let why = "no agent of this name is served here";
         return HttpResponse::NotFound()
             .content_type("text/plain; charset=utf-8")
             .body(why);
     };
-    let door = Door {
+    let endpoint = HttpEndpoint {
         server: server.server,
-        others: Err(name.to_owned()),
+        tenants: Err(name.to_owned()),
     };
-    // After `/agents/NAME`.
+    // Remove `/agents/NAME`.
     let path = request.uri().path();
     let tail = path
         .splitn(4, '/')
         .nth(3)
         .map_or(path.len(), |rest| path.len() - rest.len() - 1);
     let tail = path.get(tail..).unwrap_or_default();
-    door.open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail))
+    endpoint
+        .handle(
+            &request,
+            payload,
+            tail.strip_prefix(A2A_PATH).unwrap_or(tail),
+        )
         .await
 }
 
-impl Door {
-    /// Answers a request for `tail`: the path after the agent's address.
-    async fn open(&self, request: &HttpRequest, payload: Payload, tail: &str) -> HttpResponse {
-        let busy = idle::busy(request);
+impl HttpEndpoint {
+    /// Handles a request for the endpoint's agent: a well-known document, JSON-RPC or HTTP+JSON.
+    /// `tail` is the path after the agent's address.
+    async fn handle(&self, request: &HttpRequest, payload: Payload, tail: &str) -> HttpResponse {
+        let busy = idle_timeout::track_request(request);
         if let Some(file) = tail.strip_prefix("/.well-known/") {
-            let binding = Binding::Rest { own_type: false };
+            let binding = ResponseEncoder::HttpJson { is_a2a_json: false };
             return self
-                .document(request, file, &binding)
+                .serve_document(request, file, &binding)
                 .await
-                .unwrap_or_else(|refused| binding.refuse(refused));
+                .unwrap_or_else(|refused| binding.respond_refused(refused));
         }
         match (tail, request.method()) {
             ("" | "/", &Method::POST) => {
-                let nobody = Binding::Rpc(None);
-                self.rpc(request, payload, busy)
+                let nobody = ResponseEncoder::JsonRpc(None);
+                self.handle_rpc(request, payload, busy)
                     .await
-                    .unwrap_or_else(|refused| nobody.refuse(refused))
+                    .unwrap_or_else(|refused| nobody.respond_refused(refused))
             }
-            ("" | "/", _) => reply::only("POST"),
-            (tail, method) => match rest::route(method, tail) {
-                Routed::To(route) => {
-                    let binding = Binding::Rest {
-                        own_type: admit::wants_a2a_json(request.headers()),
+            ("" | "/", _) => http_reply::method_not_allowed("POST"),
+            (tail, method) => match rest::match_route(method, tail) {
+                RouteMatch::Matched(route) => {
+                    let binding = ResponseEncoder::HttpJson {
+                        is_a2a_json: request_head::prefers_a2a_json(request.headers()),
                     };
                     let answered = self
-                        .rest(route, request, payload, binding.clone(), busy)
+                        .handle_rest(route, request, payload, binding.clone(), busy)
                         .await;
-                    answered.unwrap_or_else(|refused| binding.refuse(refused))
+                    answered.unwrap_or_else(|refused| binding.respond_refused(refused))
                 }
-                Routed::Allow(methods) => reply::only(methods),
-                Routed::Nowhere => HttpResponse::NotFound().finish(),
+                RouteMatch::MethodNotAllowed(methods) => http_reply::method_not_allowed(methods),
+                RouteMatch::NotFound => HttpResponse::NotFound().finish(),
             },
         }
     }
 
-    /// What a server says of itself: its card, the keys that it is signed with, and at a listener's root who else is
-    /// there.
-    async fn document(
+    /// Serves a well-known document: the card, the key set, or at the listener's root the catalogue
+    /// of agents.
+    async fn serve_document(
         &self,
         request: &HttpRequest,
         name: &str,
-        binding: &Binding,
-    ) -> Result<HttpResponse, Refused> {
+        binding: &ResponseEncoder,
+    ) -> Result<HttpResponse, HttpRejection> {
         let options = &self.server.options;
         guard::check_source(request, &options.hosts, &options.origins)?;
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Ok(reply::only("GET, HEAD"));
+            return Ok(http_reply::method_not_allowed("GET, HEAD"));
         }
-        let made = match (name, &self.others) {
+        let made = match (name, &self.tenants) {
             ("agent-card.json" | "agent.json", _) => self
                 .server
                 .cards
-                .public(admit::reads_1(request))
+                .public_card(request_head::accepts_v1_card(request))
                 .await
                 .map(Some),
             ("jwks.json", _) => Ok(self.server.cards.jwks()),
             ("ai-catalog.json", Ok(others)) => {
-                let mut answer = agents_catalog(others, request, &options.base_url)
+                let mut answer = visible_catalog(others, request, &options.base_url)
                     .await
-                    .answer(request);
-                // Another may see others.
+                    .to_response(request);
+                // The catalogue differs between callers.
                 answer.headers_mut().insert(
                     CACHE_CONTROL,
                     HeaderValue::from_static("private, max-age=60"),
@@ -325,169 +360,181 @@ impl Door {
             _ => Ok(None),
         };
         Ok(match made {
-            Ok(Some(document)) => document.answer(request),
+            Ok(Some(document)) => document.to_response(request),
             Ok(None) => HttpResponse::NotFound().finish(),
-            Err(error) => binding.error(&error, Dialect::V10),
+            Err(error) => binding.respond_error(&error, Dialect::V10),
         })
     }
 
-    /// The HTTP+JSON binding.
-    async fn rest(
+    /// Handles a request of the HTTP+JSON binding.
+    async fn handle_rest(
         &self,
-        route: Route,
+        route: RestRoute,
         request: &HttpRequest,
         payload: Payload,
-        binding: Binding,
-        busy: Busy,
-    ) -> Result<HttpResponse, Refused> {
+        binding: ResponseEncoder,
+        busy: ActiveRequest,
+    ) -> Result<HttpResponse, HttpRejection> {
         let options = &self.server.options;
-        let head = Head::of(request, options)?;
+        let head = RequestHead::from_request(request, options)?;
         let body = match *request.method() {
-            Method::POST => admit::body(request, payload, options).await?,
+            Method::POST => request_head::read_body(request, payload, options).await?,
             _ => Default::default(),
         };
         self.perform(request, head, binding, route.dialect, busy, || {
             let body = if body.is_empty() {
                 None
             } else {
-                Some(read(&body, options)?)
+                Some(parse_body(&body, options)?)
             };
-            Asked::of_path(&route, request.query_string(), body)
+            A2aRequest::from_path(&route, request.query_string(), body)
         })
         .await
     }
 
-    /// The JSON-RPC binding of all versions.
-    async fn rpc(
+    /// Handles a request of the JSON-RPC binding, in any version.
+    async fn handle_rpc(
         &self,
         request: &HttpRequest,
         payload: Payload,
-        busy: Busy,
-    ) -> Result<HttpResponse, Refused> {
+        busy: ActiveRequest,
+    ) -> Result<HttpResponse, HttpRejection> {
         let options = &self.server.options;
-        let head = Head::of(request, options)?;
-        let body = admit::body(request, payload, options).await?;
+        let head = RequestHead::from_request(request, options)?;
+        let body = request_head::read_body(request, payload, options).await?;
         let (id, method, params) = match decode(&body, &options.limits) {
-            Ok(Incoming::Request(Request { id, method, params })) => (Some(id), method, params),
-            Ok(Incoming::Notification(Notification { method, params })) => (None, method, params),
-            Ok(Incoming::Response(_)) => {
-                let error =
-                    RpcError::new(code::INVALID_REQUEST, "a response that nobody waits for");
-                return Ok(refusal(StatusCode::OK, None, &error));
+            Ok(RpcMessage::Request(RpcRequest { id, method, params })) => {
+                (Some(id), method, params)
+            }
+            Ok(RpcMessage::Notification(RpcNotification { method, params })) => {
+                (None, method, params)
+            }
+            Ok(RpcMessage::Response(_)) => {
+                let error = RpcError::new(
+                    code::INVALID_REQUEST,
+                    "unexpected response: this server sends no requests",
+                );
+                return Ok(rpc_error_response(StatusCode::OK, None, &error));
             }
             Err(refused) => {
-                // Whoever sends several messages at once waits for several answers, which an error in their place isn't:
-                // HTTP says so too.
+                // The sender of a batch expects several responses, so a single error could be
+                // overlooked. The HTTP status signals it too.
                 let is_batch = refused.error == DecodeError::Batch;
                 let status = if is_batch {
                     StatusCode::BAD_REQUEST
                 } else {
                     StatusCode::OK
                 };
-                return Ok(refusal(
+                return Ok(rpc_error_response(
                     status,
                     refused.id.as_ref(),
                     &RpcError::from(&refused),
                 ));
             }
         };
-        let (binding, is_request) = (Binding::Rpc(id.clone()), id.is_some());
-        let Some((dialect, operation)) = Dialect::of_method(&method) else {
+        let (binding, is_request) = (ResponseEncoder::JsonRpc(id.clone()), id.is_some());
+        let Some((dialect, operation)) = Dialect::from_method(&method) else {
             return Ok(match is_request {
-                // In the newest dialect's words: what was meant is unknown.
-                true => binding.error(
+                // The client's dialect is unknown, so the newest is used.
+                true => binding.respond_error(
                     &ErrorKind::MethodNotFound.error("no such method"),
                     Dialect::V10,
                 ),
-                // A notification of whatever sort: it wants no answer (JSON-RPC 2.0, section 4.1).
+                // A notification gets no response (JSON-RPC 2.0, section 4.1).
                 false => HttpResponse::Accepted().finish(),
             });
         };
         self.perform(request, head, binding, dialect, busy, || {
-            let asked = Asked::read(dialect, operation, params)?;
-            // An answer is wanted and nobody could pair it: silence would hide the mistake.
+            let asked = A2aRequest::from_params(dialect, operation, params)?;
+            // The client expects a response that it couldn't match without an id. Silence would
+            // hide the mistake.
             let missing = || ErrorKind::InvalidRequest.error("a request must have an `id`");
             is_request.then_some(asked).ok_or_else(missing)
         })
         .await
     }
 
-    /// One request on its way to an answer: what `read` says it asks.
+    /// Performs one request and encodes its response. `read` parses the request's parameters.
     async fn perform(
         &self,
         request: &HttpRequest,
-        mut head: Head,
-        binding: Binding,
+        mut head: RequestHead,
+        binding: ResponseEncoder,
         dialect: Dialect,
-        busy: Busy,
-        read: impl FnOnce() -> Result<Asked, A2aError>,
-    ) -> Result<HttpResponse, Refused> {
-        if let Err(error) = &head.agreed {
-            return Ok(binding.error(error, words_of(error, dialect)));
+        busy: ActiveRequest,
+        read: impl FnOnce() -> Result<A2aRequest, A2aError>,
+    ) -> Result<HttpResponse, HttpRejection> {
+        if let Err(error) = &head.negotiated {
+            return Ok(binding.respond_error(error, error_dialect(error, dialect)));
         }
-        let found = read().and_then(|mut asked| Ok((self.of(asked.tenant())?, asked)));
+        let found =
+            read().and_then(|mut asked| Ok((self.server_for_tenant(asked.tenant_mut())?, asked)));
         let (server, asked) = match found {
             Ok(found) => found,
-            Err(error) => return Ok(binding.error(&error, dialect)),
+            Err(error) => return Ok(binding.respond_error(&error, dialect)),
         };
         if !Arc::ptr_eq(&server, &self.server) {
-            // Behind a tenant it is that agent's to say who may ask.
-            head = Head::of(request, &server.options)?;
-            if let Err(error) = &head.agreed {
-                return Ok(binding.error(error, words_of(error, dialect)));
+            // The tenant's own server decides who is allowed.
+            head = RequestHead::from_request(request, &server.options)?;
+            if let Err(error) = &head.negotiated {
+                return Ok(binding.respond_error(error, error_dialect(error, dialect)));
             }
         }
-        let who = operations::known(
+        let who = operations::complete_context(
             &server,
-            Who {
+            RequestContext {
                 dialect,
-                ..head.who
+                ..head.context
             },
             &asked,
         )
         .await;
         let dialect = who.dialect;
-        let room = server.room(&who, &asked)?;
+        let room = server.stream_permit(&who, &asked)?;
         Ok(
             match (
-                operations::perform(&server, &who, asked, head.last_event).await,
+                operations::perform_operation(&server, &who, asked, head.last_event).await,
                 room,
             ) {
-                (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
-                (Ok(Answer::Events(events)), Some(room)) => {
-                    let standing = Standing::of(request, &server.options.access);
-                    reply::stream_events(
+                (Ok(OperationResult::SingleResult(answer)), _) => binding.respond(&answer),
+                (Ok(OperationResult::EventStream(events)), Some(room)) => {
+                    let standing = CredentialWatch::new(request, &server.options.access);
+                    http_reply::stream_events(
                         events,
                         binding,
                         dialect,
-                        server.options.keep_alive,
+                        server.options.keep_alive_interval,
                         standing,
                         (busy, room),
                     )
                 }
-                (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
+                (Ok(OperationResult::EventStream(_)), None) => {
+                    binding.respond_error(&A2aError::internal(), dialect)
+                }
                 (Err(error), room) => {
                     if error.kind == ErrorKind::Internal {
-                        // Without its message, which may quote data.
-                        callboard_message::log::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
+                        // The message may contain data, so it isn't logged.
+                        callboard_message::log::warn!(agent = server.options.agent.name, trace = %who.trace, "a request failed with an internal error");
                     }
-                    // Clients of old versions take nothing else for an answer to what streams; newer ones want JSON.
+                    // Clients of older versions accept only an event stream in response to a streaming
+                    // request; newer ones expect JSON.
                     match matches!(dialect, Dialect::V03 | Dialect::V01)
                         && room.is_some()
-                        && head.reads_events_only
+                        && head.accepts_events_only
                     {
-                        true => binding.error_event(&error, dialect),
-                        false => binding.error(&error, dialect),
+                        true => binding.respond_error_event(&error, dialect),
+                        false => binding.respond_error(&error, dialect),
                     }
                 }
             },
         )
     }
 
-    /// Who serves a tenant.
-    pub(super) fn of(&self, tenant: &str) -> Result<Arc<Server>, A2aError> {
-        let unknown = || A2aError::invalid("tenant", "is not served at this address");
-        match &self.others {
+    /// Returns the server of the agent that a tenant names; the endpoint's own server if `tenant`
+    /// is empty. Fails with `InvalidParams` if the tenant is unknown.
+    pub(super) fn server_for_tenant(&self, tenant: &str) -> Result<Arc<ServerState>, A2aError> {
+        let unknown = || A2aError::invalid_params("tenant", "is not served at this address");
+        match &self.tenants {
             _ if tenant.is_empty() => Ok(self.server.clone()),
             Ok(others) => Ok(others.get(tenant).ok_or_else(unknown)?.server),
             Err(own) if own == tenant => Ok(self.server.clone()),
@@ -496,17 +543,19 @@ impl Door {
     }
 }
 
-/// A body that is one JSON text within the limits.
-fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aError> {
-    let text = check(body, &options.limits).map_err(|error| match error.is_well_formed() {
+/// Parses a body as JSON. Fails if it isn't a single JSON value or exceeds the limits of the
+/// options.
+fn parse_body<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aError> {
+    let text = check_json(body, &options.limits).map_err(|error| match error.is_well_formed() {
         true => ErrorKind::InvalidRequest.error(error.to_string()),
         false => ErrorKind::Parse.error(error.to_string()),
     })?;
     serde_json::from_str(text).map_err(|_| ErrorKind::Parse.error("the body is not JSON"))
 }
 
-/// Who names a version that isn't spoken knows versions, and so 1.0's error for it, whatever the method's name.
-fn words_of(error: &A2aError, dialect: Dialect) -> Dialect {
+/// Returns the dialect of an error response: 1.0 if the client's version is unsupported, because
+/// only 1.0 defines that error; otherwise the request's `dialect`.
+fn error_dialect(error: &A2aError, dialect: Dialect) -> Dialect {
     if error.kind == ErrorKind::VersionNotSupported {
         Dialect::V10
     } else {
@@ -514,10 +563,14 @@ fn words_of(error: &A2aError, dialect: Dialect) -> Dialect {
     }
 }
 
-fn refusal(status: StatusCode, id: Option<&Id>, error: &RpcError) -> HttpResponse {
-    json(
+fn rpc_error_response(
+    status: StatusCode,
+    id: Option<&RequestId>,
+    error: &RpcError,
+) -> HttpResponse {
+    json_response(
         status,
         guard::JSON,
-        encode_response(id, Err(error), Nulls::Omit),
+        encode_response(id, Err(error), UnusedMember::Omit),
     )
 }

@@ -1,118 +1,131 @@
-//! A remote agent as an agent.
+//! Remote A2A agents as agents of this system.
 
 use std::sync::Arc;
 
-use callboard_message::surface::{About, CallTool, Converse, Describe, ListTools, RESERVED_PREFIX};
-use callboard_message::{Change, Failure, Message as _, Named, RawObject};
-use callboard_runtime::outward::exchange;
-use callboard_runtime::{Agent, CallMeta, ConcurrentHandler, Cx, Direction, Handlers, Profile};
+use callboard_message::capabilities::{
+    CallTool, Converse, DescribeAgent, DescribeAgentResult, ListTools, RESERVED_PREFIX,
+};
+use callboard_message::{CapabilityChange, Failure, Message as _, RawMessage, RawObject};
+use callboard_runtime::outbound_policy::exchange;
+use callboard_runtime::{
+    Agent, AgentProfile, CallContext, ConcurrentHandler, Context, Direction, Handlers,
+};
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 use url::Url;
 use uuid::Uuid;
 
-use super::conversation::{Opening, Stopped, converse};
-use super::error::PeerError;
-use super::options::{CALLS_IN_FLIGHT_MAX, RemoteError, RemoteOptions};
-use super::outcome::{refused, result, value};
-use super::peer::Peer;
-use super::story::Story;
-use super::tools::Book;
-use crate::convert::{HOPS, parts_of};
+use super::call_result::{error_tool_result, to_tool_result, to_value};
+use super::client::A2aClient;
+use super::conversation::{ConversationError, ConversationRequest, converse};
+use super::error::A2aClientError;
+use super::options::{PENDING_CALLS_MAX, RemoteOptions, RemoteOptionsError};
+use super::task_state::RemoteTaskState;
+use super::tools::SkillTools;
+use crate::convert::{HOPS_METADATA, content_to_parts};
 use crate::wire::{AgentCard, Message, Role};
 
-/// An A2A agent elsewhere, as an agent of this system.
+/// Remote A2A agent as an agent of this system.
 ///
-/// - `callboard.tools.list` and its kind show its skills as tools, `callboard.tools.call` uses one, `callboard.converse`
-///   says something in no skill's words ([`callboard_message::surface`]).
-/// - Any other message is a skill of its name. Its reply is the plain value, so that asking a remote agent a typed message
-///   looks like asking a local one.
+/// - `callboard.tools.list` and related messages list its skills as tools, `callboard.tools.call`
+///   calls one, and `callboard.converse` sends a message without choosing a skill
+///   ([`callboard_message::capabilities`]).
+/// - Any other message is a call of the skill of that name. The reply is the plain value, so that
+///   typed messages work as with a local agent.
 ///
-/// What it asks goes to whoever called, as do its progress and its artifacts. It looks for the agent's card when it is first
-/// asked. It follows no redirects and no proxy variables.
+/// Questions, progress and artifacts of the remote agent go to the caller. The agent card is
+/// fetched on first use. Redirects and proxy environment variables are ignored.
 #[derive(Clone)]
-pub struct RemoteA2a {
-    peer: Peer,
-    book: Arc<Mutex<Option<Known>>>,
+pub struct RemoteA2aAgent {
+    client: A2aClient,
+    tools: Arc<Mutex<Option<CardTools>>>,
 }
 
-/// A card, and the tools that are on it.
-type Known = (Arc<AgentCard>, Arc<Book>);
+/// An agent card and the tools made from it.
+type CardTools = (Arc<AgentCard>, Arc<SkillTools>);
 
-impl RemoteA2a {
-    /// The agent whose card, or whose endpoint, is at `card`.
+impl RemoteA2aAgent {
+    /// Creates an agent for the card or endpoint at the URL `card`. Nothing is fetched yet.
     ///
     /// # Errors
-    /// See [`RemoteError`].
-    pub fn new(card: Url, options: RemoteOptions) -> Result<Self, RemoteError> {
+    /// [`RemoteOptionsError`] if the URL or the options are invalid.
+    pub fn new(card: Url, options: RemoteOptions) -> Result<Self, RemoteOptionsError> {
         Ok(Self {
-            peer: Peer::new(card, options)?,
-            book: Arc::default(),
+            client: A2aClient::new(card, options)?,
+            tools: Arc::default(),
         })
     }
 
-    /// Its card.
+    /// Returns the agent's card, fetching it if necessary.
     ///
     /// # Errors
-    /// Where none can be had.
+    /// [`Failure`] if the card can't be fetched or isn't trusted.
     pub async fn card(&self) -> Result<Arc<AgentCard>, Failure> {
-        Ok(self.peer.card().await?)
+        Ok(self.client.card().await?)
     }
 
-    /// The same agent, spoken to in A2A's own words.
-    pub fn peer(&self) -> &Peer {
-        &self.peer
+    /// Returns the A2A client of this agent.
+    pub fn client(&self) -> &A2aClient {
+        &self.client
     }
 
-    /// Ends when all that agents like this one (its clones) had to end has ended: tasks of calls that were given up. Call it
-    /// once the agents have been stopped, on a clone kept for that.
-    pub async fn said_goodbye(&self) {
-        self.peer.said_goodbye().await;
+    /// Waits until the cleanup after dropped calls has finished: their remote tasks are cancelled.
+    /// It covers all clones of this agent. Call it on a remaining clone after the actors that use
+    /// the agent have been stopped.
+    pub async fn drained(&self) {
+        self.client.drained().await;
     }
 
-    /// The tools that are on the card of now.
-    async fn book(&self, cx: &Cx) -> Result<Arc<Book>, Failure> {
-        let card = self.peer.card().await?;
-        let (book, is_other) = {
-            let mut known = self.book.lock();
+    /// Returns the tools made from the current card. Notifies the agent's followers if the list of
+    /// tools has changed.
+    async fn load_tools(&self, cx: &Context) -> Result<Arc<SkillTools>, Failure> {
+        let card = self.client.card().await?;
+        let (tools, is_other) = {
+            let mut known = self.tools.lock();
             match &*known {
-                Some((of, book)) if Arc::ptr_eq(of, &card) => (book.clone(), false),
+                Some((of, tools)) if Arc::ptr_eq(of, &card) => (tools.clone(), false),
                 before => {
-                    let book = Arc::new(Book::of(&card));
-                    let is_other = before
-                        .as_ref()
-                        .is_some_and(|(_, before)| before.page().get() != book.page().get());
-                    *known = Some((card, book.clone()));
-                    (book, is_other)
+                    let tools = Arc::new(SkillTools::from_card(&card));
+                    let is_other = before.as_ref().is_some_and(|(_, before)| {
+                        before.list_result().get() != tools.list_result().get()
+                    });
+                    *known = Some((card, tools.clone()));
+                    (tools, is_other)
                 }
             }
         };
         if is_other {
-            cx.changed(Change::Tools);
+            cx.notify_changed(CapabilityChange::Tools);
         }
-        Ok(book)
+        Ok(tools)
     }
 
-    /// Does what a message wants: one of [`callboard_message::surface`], or a skill by its name.
+    /// Handles a message: one of [`callboard_message::capabilities`], or a call of the skill that
+    /// has the message's name.
     ///
     /// # Errors
-    /// Where it is none that A2A has, or no JSON object; those of the conversation.
-    async fn answer(&self, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        let Named { name, payload } = message;
+    /// [`Failure`] if A2A has no operation for the message, if the payload isn't a JSON object, or
+    /// if the call fails.
+    async fn handle_message(
+        &self,
+        message: RawMessage,
+        cx: &Context,
+    ) -> Result<Box<RawValue>, Failure> {
+        let RawMessage { name, payload } = message;
         let is_typed = !name.starts_with(RESERVED_PREFIX);
         let no_object = || Failure::invalid("the message must be a JSON object");
         let mut params = match is_typed {
-            // What it holds is for the skill.
+            // The payload is the skill's arguments.
             true if payload.get().starts_with('{') => RawObject::new(),
             true => return Err(no_object()),
             false => RawObject::parse(&payload).map_err(|_| no_object())?,
         };
         let (skill, arguments) = match name.as_str() {
             _ if is_typed => (name, payload),
-            Describe::NAME => return Ok(about(&*self.card().await?).to_raw()),
-            ListTools::NAME => return Ok(self.book(cx).await?.page()),
-            Converse::NAME => return self.use_tool(opening(&Converse(params)), cx).await,
+            DescribeAgent::NAME => return Ok(card_description(&*self.card().await?).to_raw()),
+            ListTools::NAME => return Ok(self.load_tools(cx).await?.list_result()),
+            Converse::NAME => return self.use_tool(converse_request(&Converse(params)), cx).await,
             CallTool::NAME => {
                 let skill = params
                     .text("name")
@@ -124,13 +137,13 @@ impl RemoteA2a {
                         .unwrap_or_else(|| RawObject::new().to_raw()),
                 )
             }
-            _ => return Err(Failure::not_found("no A2A agent has such a message")),
+            _ => return Err(Failure::not_found("A2A agents don't support this message")),
         };
-        let book = self.book(cx).await?;
-        let skill = book
+        let tools = self.load_tools(cx).await?;
+        let skill = tools
             .get(&skill)
             .ok_or_else(|| Failure::not_found("the agent has no such skill"))?;
-        let opening = book.opening(
+        let opening = tools.conversation_request(
             skill,
             &arguments,
             &params.object("_meta").unwrap_or_default(),
@@ -138,30 +151,40 @@ impl RemoteA2a {
         if !is_typed {
             return self.use_tool(opening, cx).await;
         }
-        value(&self.converse(opening, cx).await?, Some(skill))
+        to_value(&self.converse(opening, cx).await?, Some(skill))
     }
 
-    async fn use_tool(&self, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    async fn use_tool(
+        &self,
+        opening: ConversationRequest,
+        cx: &Context,
+    ) -> Result<Box<RawValue>, Failure> {
         let result = match self.converse(opening, cx).await {
-            Ok(story) => result(&story)?,
-            Err(Stopped::Peer(PeerError::Agent(error))) => refused(error),
+            Ok(task) => to_tool_result(&task)?,
+            Err(ConversationError::Client(A2aClientError::Agent(error))) => {
+                error_tool_result(error)
+            }
             Err(stopped) => return Err(stopped.into()),
         };
         Ok(to_raw_value(&result).unwrap_or_default())
     }
 
-    async fn converse(&self, mut opening: Opening, cx: &Cx) -> Result<Story, Stopped> {
+    async fn converse(
+        &self,
+        mut opening: ConversationRequest,
+        cx: &Context,
+    ) -> Result<RemoteTaskState, ConversationError> {
         let Some(call) = cx.call() else {
-            return converse(&self.peer, None, opening).await;
+            return converse(&self.client, None, opening).await;
         };
-        // A callboard there ends a call that goes round in circles.
+        // Lets a remote callboard detect calls that go in circles.
         opening
             .message
             .metadata
             .get_or_insert_default()
-            .set(HOPS, call.hops.saturating_add(1));
+            .set(HOPS_METADATA, call.hops.saturating_add(1));
         converse(
-            &self.peer.traced(&call.trace),
+            &self.client.with_trace(&call.trace),
             call.caller.as_deref(),
             opening,
         )
@@ -169,69 +192,70 @@ impl RemoteA2a {
     }
 }
 
-/// What a card says, as any agent says it of itself.
-fn about(card: &AgentCard) -> RawObject {
-    let info = RawObject::of("name", &card.name).with("version", &card.version);
-    let tools = RawObject::of("tools", RawObject::of("listChanged", true));
-    let about = About(RawObject::of("serverInfo", info).with("capabilities", tools));
+/// Returns the reply to `DescribeAgent`, made from an agent card.
+fn card_description(card: &AgentCard) -> RawObject {
+    let info = RawObject::single("name", &card.name).with("version", &card.version);
+    let tools = RawObject::single("tools", RawObject::single("listChanged", true));
+    let about =
+        DescribeAgentResult(RawObject::single("serverInfo", info).with("capabilities", tools));
     match card.description.is_empty() {
         true => about.0,
         false => about.0.with("instructions", &card.description),
     }
 }
 
-impl Agent for RemoteA2a {
+impl Agent for RemoteA2aAgent {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(CALLS_IN_FLIGHT_MAX);
+        on.fallback(PENDING_CALLS_MAX);
     }
 
-    fn profile() -> Profile {
-        // What is given up is given up at the agent too; the state is a handle.
-        Profile::default().cancel_safe().with_askers()
+    fn profile() -> AgentProfile {
+        // Dropping a call cancels the remote task, and clones share their state.
+        AgentProfile::default().cancel_safe().inline_concurrent()
     }
 
-    fn started(&mut self, _: &mut Cx) {
-        self.peer.live_here();
+    fn started(&mut self, _: &mut Context) {
+        self.client.use_current_runtime();
     }
 
     fn observe(&self) -> serde_json::Value {
-        serde_json::json!({ "agent": self.peer.url().as_str() })
+        serde_json::json!({ "agent": self.client.url().as_str() })
     }
 }
 
-impl ConcurrentHandler<Named> for RemoteA2a {
+impl ConcurrentHandler<RawMessage> for RemoteA2aAgent {
     fn handle(
         &mut self,
-        message: Named,
-        cx: Cx,
+        message: RawMessage,
+        cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         let this = self.clone();
         async move {
-            let fallback = this.peer.url().host_str().unwrap_or_default();
+            let fallback = this.client.url().host_str().unwrap_or_default();
             let server = cx.me().name().unwrap_or(fallback);
-            // What an agent asks crosses a boundary as its replies do.
+            // Questions of the remote agent cross the policy's boundary, as its replies do.
             let judged = cx.call().map(|call| {
-                Arc::new(CallMeta::clone(call).judged(
+                Arc::new(CallContext::clone(call).with_policy(
                     cx.system(),
                     Direction::Outbound,
                     &cx.me().to_string(),
                 ))
             });
-            let asking = judged.map_or_else(|| cx.clone(), |call| cx.within(call));
+            let asking = judged.map_or_else(|| cx.clone(), |call| cx.with_call(call));
             let deadline = || {
                 cx.deadline()
-                    .unwrap_or_else(|| Instant::now() + this.peer.options().call_timeout)
+                    .unwrap_or_else(|| Instant::now() + this.client.options().call_timeout)
             };
             exchange(message, &cx, server, deadline, |message| {
-                this.answer(message, &asking)
+                this.handle_message(message, &asking)
             })
             .await
         }
     }
 }
 
-/// What somebody says, as a message of A2A's.
-fn opening(said: &Converse) -> Opening {
+/// Converts a `Converse` message to the first message of a conversation with the remote agent.
+fn converse_request(said: &Converse) -> ConversationRequest {
     let skill = said.0.text("skill");
     let metadata = said.0.object("metadata");
     let metadata = match (metadata, skill) {
@@ -239,15 +263,15 @@ fn opening(said: &Converse) -> Opening {
         (metadata, None) => metadata,
     };
     let key = Some(said.key()).filter(|key| !key.is_empty());
-    Opening {
+    ConversationRequest {
         message: Message {
             message_id: key.unwrap_or_else(|| Uuid::new_v4().to_string()),
             context_id: said.context(),
             role: Role::User,
-            parts: parts_of(&said.content()),
+            parts: content_to_parts(&said.content()),
             metadata,
             ..Message::default()
         },
-        keeps: false,
+        keeps_task: false,
     }
 }

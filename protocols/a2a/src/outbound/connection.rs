@@ -1,4 +1,4 @@
-//! Requests to a remote agent's server, and the credentials that they show.
+//! HTTP requests to a remote agent's server, and their credentials.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,8 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use callboard_message::RawObject;
-use callboard_rpc::http1::{Clients, Connector, Response, Target};
-use callboard_rpc::{Egress, Limits, check};
+use callboard_rpc::http1::{ClientResponse, Connector, Http1Clients, RequestTarget};
+use callboard_rpc::{DecodeLimits, EgressPolicy, check_json};
 use reqwest::Method;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::zeroize::Zeroizing;
@@ -19,43 +19,47 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
-use super::choose::{Candidate, is_same_place};
-use super::error::PeerError;
-use super::options::{Auth, RemoteError, RemoteOptions, Version};
+use super::error::A2aClientError;
+use super::interface_selection::{InterfaceCandidate, is_same_origin};
+use super::options::{ProtocolVersion, RemoteAuth, RemoteOptions, RemoteOptionsError};
 use crate::wire::{AgentCard, OAuthFlows, SecurityScheme};
 
-const VERSION: HeaderName = HeaderName::from_static("a2a-version");
+const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// W3C Trace Context.
+/// Header of W3C Trace Context.
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// HTTP clients: for what the operator named, and for what a card names. They follow no redirects.
-pub(super) struct Door {
-    own: Clients,
-    guarded: Clients,
-    egress: Egress,
-    is_hearsay: bool,
+/// HTTP client with two sets of connections: `own` for URLs that the operator configured, and
+/// `guarded`, limited by the egress policy, for URLs from an agent card. It follows no redirects.
+pub(super) struct HttpClient {
+    own: Http1Clients,
+    guarded: Http1Clients,
+    egress: EgressPolicy,
+    is_url_untrusted: bool,
 }
 
-impl Door {
+impl HttpClient {
+    /// Creates the client with the timeouts and egress policy of the options.
+    ///
     /// # Errors
-    /// [`RemoteError::Tls`].
-    pub(super) fn new(options: &RemoteOptions) -> Result<Self, RemoteError> {
+    /// [`RemoteOptionsError::Tls`].
+    pub(super) fn new(options: &RemoteOptions) -> Result<Self, RemoteOptionsError> {
         let (timeout, egress) = (options.connect_timeout, options.egress.clone());
-        let own = Connector::new(timeout).map_err(RemoteError::Tls)?;
-        let guarded = Connector::guarded(timeout, egress.clone()).map_err(RemoteError::Tls)?;
+        let own = Connector::new(timeout).map_err(RemoteOptionsError::Tls)?;
+        let guarded =
+            Connector::with_egress(timeout, egress.clone()).map_err(RemoteOptionsError::Tls)?;
         Ok(Self {
-            own: Clients::new(own),
-            guarded: Clients::new(guarded),
+            own: Http1Clients::new(own),
+            guarded: Http1Clients::new(guarded),
             egress,
-            is_hearsay: options.is_hearsay,
+            is_url_untrusted: options.is_url_untrusted,
         })
     }
 
-    /// Sends a request. `is_ours`: the operator named the place, unless all of it is hearsay; else it must be one that the
-    /// guard allows.
+    /// Sends a request. `is_ours` tells that the operator configured the URL. The egress policy
+    /// must allow any other URL, and all URLs if [`RemoteOptions::is_url_untrusted`] is set.
     pub(super) async fn send(
         &self,
         url: &Url,
@@ -63,59 +67,68 @@ impl Door {
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response, PeerError> {
-        let is_ours = is_ours && !self.is_hearsay;
+    ) -> Result<ClientResponse, A2aClientError> {
+        let is_ours = is_ours && !self.is_url_untrusted;
         if !is_ours {
-            self.egress.check(url).map_err(PeerError::Egress)?;
+            self.egress.check_url(url).map_err(A2aClientError::Egress)?;
         }
-        let target = Target::new(url)
-            .ok_or_else(|| PeerError::Protocol("a URL can't be used over HTTP".into()))?;
+        let target = RequestTarget::new(url)
+            .ok_or_else(|| A2aClientError::Protocol("a URL can't be used over HTTP".into()))?;
         let clients = if is_ours { &self.own } else { &self.guarded };
-        Ok(clients.here().send(&target, method, headers, body).await?)
+        Ok(clients
+            .for_current_runtime()
+            .send(&target, method, headers, body)
+            .await?)
     }
 }
 
-/// What every request to one interface needs.
-pub(super) struct Connection {
-    pub(super) to: Candidate,
-    pub(super) door: Arc<Door>,
-    pub(super) badge: Arc<Badge>,
+/// Connection to one interface of a remote agent: HTTP client, credentials and card.
+pub(super) struct InterfaceConnection {
+    pub(super) interface: InterfaceCandidate,
+    pub(super) http_client: Arc<HttpClient>,
+    pub(super) credentials: Arc<RequestCredentials>,
     pub(super) card: Arc<AgentCard>,
-    /// The server answers under the URL with a slash more, or less, than its card says.
-    pub(super) slash: AtomicBool,
+    /// Whether the server accepted the URL only with its trailing slash added or removed. Then
+    /// later requests do the same.
+    pub(super) flips_trailing_slash: AtomicBool,
 }
 
-/// One request of HTTP.
-pub(super) struct Sent<'a> {
+/// One HTTP request.
+pub(super) struct OutboundRequest<'a> {
     pub(super) method: Method,
-    /// The URL's, behind the interface's own.
-    pub(super) tail: &'a str,
+    /// Path and query, relative to the interface's URL.
+    pub(super) path: &'a str,
     pub(super) body: Bytes,
-    pub(super) streams: bool,
-    pub(super) beside: Beside<'a>,
+    pub(super) is_stream: bool,
+    pub(super) extra_headers: ExtraHeaders<'a>,
 }
 
-/// What a request says beside what it asks.
+/// Headers that differ from call to call.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Beside<'a> {
-    /// Where a stream is taken up.
+pub(super) struct ExtraHeaders<'a> {
+    /// Id of the event after which a stream is resumed (`Last-Event-ID`).
     pub(super) last_event_id: Option<&'a str>,
-    /// The call's place in a trace.
+    /// Trace context of the call.
     pub(super) trace: Option<&'a HeaderValue>,
 }
 
-impl Connection {
-    /// Sends a request and waits for the head of its response: what refuses is one too.
-    pub(super) async fn send(&self, sent: &Sent<'_>) -> Result<Response, PeerError> {
+impl InterfaceConnection {
+    /// Sends a request and waits for the head of the response, which may have an error status.
+    /// After HTTP status 401 the request is retried once, if a new access token can be requested.
+    pub(super) async fn send(
+        &self,
+        sent: &OutboundRequest<'_>,
+    ) -> Result<ClientResponse, A2aClientError> {
         let mut may_renew = true;
-        let known = self.slash.load(Relaxed);
+        let known = self.flips_trailing_slash.load(Relaxed);
         let mut slash = known;
         loop {
-            // What shows who asks goes to the card's own server, and to those that the operator names.
-            let shown = match self.to.is_trusted {
+            // Credentials are sent only to the card's own server and to origins that the operator
+            // trusts.
+            let shown = match self.interface.is_trusted {
                 true => {
-                    self.badge
-                        .headers(Some((&self.card, &self.to.url)), &self.door)
+                    self.credentials
+                        .auth_headers(Some((&self.card, &self.interface.url)), &self.http_client)
                         .await?
                 }
                 false => HeaderMap::new(),
@@ -123,59 +136,63 @@ impl Connection {
             let begun = Instant::now();
             let response = self.send_once(sent, slash, shown).await?;
             let status = response.status().as_u16();
-            if status == 401 && may_renew && self.to.is_trusted && self.badge.refused(begun).await {
+            if status == 401
+                && may_renew
+                && self.interface.is_trusted
+                && self.credentials.discard_token(begun).await
+            {
                 may_renew = false;
                 continue;
             }
             match status {
-                // Some servers know their address in one of the two spellings only.
-                404 | 405 | 307 | 308 if sent.tail.is_empty() && !is_json(&response) => {
+                // Some servers accept only one of the two spellings of their address.
+                404 | 405 | 307 | 308 if sent.path.is_empty() && !is_json(&response) => {
                     match slash == known {
                         true => slash = !known,
                         false => return Ok(response),
                     }
                 }
                 _ => {
-                    self.slash.store(slash, Relaxed);
+                    self.flips_trailing_slash.store(slash, Relaxed);
                     return Ok(response);
                 }
             }
         }
     }
 
-    /// One request, with those `headers` beside its own.
+    /// Sends one request with `headers` in addition to the standard ones.
     async fn send_once(
         &self,
-        sent: &Sent<'_>,
+        sent: &OutboundRequest<'_>,
         slash: bool,
         mut headers: HeaderMap,
-    ) -> Result<Response, PeerError> {
-        headers.insert(ACCEPT, if sent.streams { STREAM } else { JSON });
+    ) -> Result<ClientResponse, A2aClientError> {
+        headers.insert(ACCEPT, if sent.is_stream { EVENT_STREAM } else { JSON });
         if !sent.body.is_empty() {
             headers.insert(CONTENT_TYPE, JSON);
         }
-        // 0.1 knew of no versions.
-        if self.to.version != Version::V01 {
+        // 0.1 has no version header.
+        if self.interface.version != ProtocolVersion::V01 {
             headers.insert(
-                VERSION,
-                HeaderValue::from_static(self.to.dialect().version()),
+                A2A_VERSION,
+                HeaderValue::from_static(self.interface.dialect().version()),
             );
         }
         if let Some(id) = sent
-            .beside
+            .extra_headers
             .last_event_id
             .and_then(|id| HeaderValue::from_str(id).ok())
         {
             headers.insert(LAST_EVENT_ID, id);
         }
-        if let Some(trace) = sent.beside.trace {
+        if let Some(trace) = sent.extra_headers.trace {
             headers.insert(TRACE_PARENT, trace.clone());
         }
-        let url = self.url(sent.tail, slash);
-        self.door
+        let url = self.url(sent.path, slash);
+        self.http_client
             .send(
                 &url,
-                self.to.is_trusted,
+                self.interface.is_trusted,
                 sent.method.clone(),
                 headers,
                 sent.body.clone(),
@@ -184,7 +201,7 @@ impl Connection {
     }
 
     fn url(&self, tail: &str, slash: bool) -> Url {
-        let mut url = self.to.url.clone();
+        let mut url = self.interface.url.clone();
         let path = url.path();
         if tail.is_empty() {
             if slash {
@@ -207,64 +224,73 @@ impl Connection {
     }
 }
 
-pub(super) fn is_json(response: &Response) -> bool {
+pub(super) fn is_json(response: &ClientResponse) -> bool {
     let kind = response.media_type();
     kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json")
 }
 
-/// What comes of `work`, in `limit`.
-pub(super) async fn within<T>(
+/// Runs `work` with the timeout `limit`. Fails with [`A2aClientError::TimedOut`].
+pub(super) async fn with_timeout<T>(
     limit: Duration,
-    work: impl Future<Output = Result<T, PeerError>>,
-) -> Result<T, PeerError> {
+    work: impl Future<Output = Result<T, A2aClientError>>,
+) -> Result<T, A2aClientError> {
     timeout(limit, work)
         .await
-        .unwrap_or(Err(PeerError::TimedOut(limit)))
+        .unwrap_or(Err(A2aClientError::TimedOut(limit)))
 }
 
-/// Largest answer of a token endpoint, in bytes.
+/// Maximum size of a token endpoint's response, in bytes.
 /// At the limit: `Overloaded`.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
-/// How long before its end a token is replaced.
-const TOKEN_MARGIN: Duration = Duration::from_secs(30);
-/// How long a token is used whose server doesn't say.
-const TOKEN_AGE_DEFAULT: Duration = Duration::from_secs(300);
+/// Time before its expiry at which an access token is replaced.
+const TOKEN_REFRESH_MARGIN: Duration = Duration::from_secs(30);
+/// Assumed lifetime of an access token if the token endpoint states none.
+const TOKEN_LIFETIME_DEFAULT: Duration = Duration::from_secs(300);
 
-/// An agent's card, and a place that is trusted as it is.
-type Shown<'a> = (&'a AgentCard, &'a Url);
+/// An agent card, and a URL of the agent. A token endpoint of the same origin as the URL is
+/// trusted.
+type CardOrigin<'a> = (&'a AgentCard, &'a Url);
 
-/// A token as a header, when it came, and until when it may be used.
-struct Token {
+/// An access token as the value of `Authorization`, with the time when it was obtained and the time
+/// from which it must be replaced.
+struct AccessToken {
     header: HeaderValue,
-    came: Instant,
-    until: Instant,
+    obtained_at: Instant,
+    expires_at: Instant,
 }
 
-/// Credentials as headers.
-pub(super) struct Badge {
-    auth: Auth,
-    /// What needs no token.
+/// Credentials of a client, sent as headers of its requests.
+pub(super) struct RequestCredentials {
+    auth: RemoteAuth,
+    /// Headers with fixed values, which don't depend on an access token.
     fixed: HeaderMap,
-    /// One is asked for at a time.
-    token: Mutex<Option<Token>>,
+    /// Cached token; the lock ensures that one caller at a time requests it.
+    token: Mutex<Option<AccessToken>>,
 }
 
-impl Badge {
+impl RequestCredentials {
+    /// Creates the credentials from `auth` and the additional `headers`. Access tokens are
+    /// requested later.
+    ///
     /// # Errors
-    /// [`RemoteError::Header`].
-    pub(super) fn new(auth: &Auth, headers: &HeaderMap) -> Result<Arc<Self>, RemoteError> {
+    /// [`RemoteOptionsError::Header`].
+    pub(super) fn new(
+        auth: &RemoteAuth,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Self>, RemoteOptionsError> {
         let mut fixed = headers.clone();
         match auth {
-            Auth::None | Auth::ClientCredentials { .. } => {}
-            Auth::Bearer(token) => {
-                drop(fixed.insert(AUTHORIZATION, secret("Bearer ", token.expose_secret())?))
+            RemoteAuth::None | RemoteAuth::ClientCredentials { .. } => {}
+            RemoteAuth::Bearer(token) => drop(fixed.insert(
+                AUTHORIZATION,
+                secret_header("Bearer ", token.expose_secret())?,
+            )),
+            RemoteAuth::ApiKey { header, key } => {
+                let name: HeaderName = header.parse().map_err(|_| RemoteOptionsError::Header)?;
+                fixed.insert(name, secret_header("", key.expose_secret())?);
             }
-            Auth::ApiKey { header, key } => {
-                let name: HeaderName = header.parse().map_err(|_| RemoteError::Header)?;
-                fixed.insert(name, secret("", key.expose_secret())?);
-            }
-            Auth::Basic { user, password } => {
-                fixed.insert(AUTHORIZATION, basic(user, password)?);
+            RemoteAuth::Basic { user, password } => {
+                fixed.insert(AUTHORIZATION, basic_header(user, password)?);
             }
         }
         Ok(Arc::new(Self {
@@ -274,60 +300,70 @@ impl Badge {
         }))
     }
 
-    /// Whether there is anything to show.
-    pub(super) fn shows(&self) -> bool {
-        !matches!(self.auth, Auth::None) || !self.fixed.is_empty()
+    /// Returns whether any credentials are configured.
+    pub(super) fn has_credentials(&self) -> bool {
+        !matches!(self.auth, RemoteAuth::None) || !self.fixed.is_empty()
     }
 
-    /// The headers to show, of which a token may have to be got first, by `door`. `card`: the agent's, and a place that is
-    /// trusted as it is.
-    pub(super) async fn headers(
+    /// Returns the headers with credentials. If an access token is needed and none is cached, it is
+    /// requested by `http_client`. If the operator configured no token endpoint, that of `card` is
+    /// used.
+    pub(super) async fn auth_headers(
         &self,
-        card: Option<Shown<'_>>,
-        door: &Door,
-    ) -> Result<HeaderMap, PeerError> {
+        card: Option<CardOrigin<'_>>,
+        http_client: &HttpClient,
+    ) -> Result<HeaderMap, A2aClientError> {
         let mut headers = self.fixed.clone();
-        if let Auth::ClientCredentials { .. } = self.auth {
-            headers.insert(AUTHORIZATION, self.token(card, door).await?);
+        if let RemoteAuth::ClientCredentials { .. } = self.auth {
+            headers.insert(AUTHORIZATION, self.access_token(card, http_client).await?);
         }
         Ok(headers)
     }
 
-    /// Forgets the token that a request of that time showed: the agent doesn't take it. Whether there is another, or one can be got.
-    async fn refused(&self, begun: Instant) -> bool {
+    /// Discards the cached access token after the agent rejected a request with it. `begun` is the
+    /// time when the request was sent. Returns whether a retry makes sense: a token was discarded,
+    /// or a newer one had already replaced it.
+    async fn discard_token(&self, begun: Instant) -> bool {
         let mut kept = self.token.lock().await;
-        let is_newer = kept.as_ref().is_some_and(|token| token.came > begun);
+        let is_newer = kept.as_ref().is_some_and(|token| token.obtained_at > begun);
         is_newer || kept.take().is_some()
     }
 
-    async fn token(&self, card: Option<Shown<'_>>, door: &Door) -> Result<HeaderValue, PeerError> {
+    async fn access_token(
+        &self,
+        card: Option<CardOrigin<'_>>,
+        http_client: &HttpClient,
+    ) -> Result<HeaderValue, A2aClientError> {
         let mut kept = self.token.lock().await;
-        if let Some(token) = kept.as_ref().filter(|token| Instant::now() < token.until) {
+        if let Some(token) = kept
+            .as_ref()
+            .filter(|token| Instant::now() < token.expires_at)
+        {
             return Ok(token.header.clone());
         }
-        let (header, age) = self.ask(card, door).await?;
+        let (header, age) = self.request_token(card, http_client).await?;
         let came = Instant::now();
-        *kept = Some(Token {
+        *kept = Some(AccessToken {
             header: header.clone(),
-            came,
-            until: came + age.saturating_sub(TOKEN_MARGIN),
+            obtained_at: came,
+            expires_at: came + age.saturating_sub(TOKEN_REFRESH_MARGIN),
         });
         Ok(header)
     }
 
-    async fn ask(
+    async fn request_token(
         &self,
-        card: Option<Shown<'_>>,
-        door: &Door,
-    ) -> Result<(HeaderValue, Duration), PeerError> {
-        let Auth::ClientCredentials {
+        card: Option<CardOrigin<'_>>,
+        http_client: &HttpClient,
+    ) -> Result<(HeaderValue, Duration), A2aClientError> {
+        let RemoteAuth::ClientCredentials {
             token_url,
             client_id,
             secret: password,
             scopes,
         } = &self.auth
         else {
-            return Err(PeerError::Auth("no token can be asked for"));
+            return Err(A2aClientError::Auth("no client credentials are configured"));
         };
         let (url, is_ours) = token_endpoint(token_url.as_ref(), card)?;
         let mut form = "grant_type=client_credentials".to_owned();
@@ -338,64 +374,69 @@ impl Badge {
         }
         let encoded =
             |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        let who = basic(
+        let who = basic_header(
             &encoded(client_id),
             &SecretString::from(encoded(password.expose_secret())),
         );
         let mut headers = HeaderMap::new();
         headers.insert(
             AUTHORIZATION,
-            who.map_err(|_| PeerError::Auth("the client's id or secret is no header"))?,
+            who.map_err(|_| {
+                A2aClientError::Auth("the client id or secret isn't valid in a header")
+            })?,
         );
         headers.insert(ACCEPT, JSON);
         headers.insert(
             CONTENT_TYPE,
             HeaderValue::from_static("application/x-www-form-urlencoded"),
         );
-        let answered = door
+        let answered = http_client
             .send(&url, is_ours, Method::POST, headers, form.into())
             .await?;
         if !answered.status().is_success() {
-            return Err(PeerError::Auth("the token endpoint refused"));
+            return Err(A2aClientError::Auth(
+                "the token endpoint rejected the request",
+            ));
         }
         let body = Zeroizing::new(answered.body(TOKEN_BYTES_MAX).await?);
-        read_token(&body).ok_or(PeerError::Auth(
+        parse_token_response(&body).ok_or(A2aClientError::Auth(
             "the token endpoint's answer holds no bearer token",
         ))
     }
 }
 
-/// The URL where tokens are given out, and whether the operator named its place: such a one may be anywhere, one that the card
-/// names where cards may lead.
-fn token_endpoint(named: Option<&Url>, card: Option<Shown<'_>>) -> Result<(Url, bool), PeerError> {
-    let of_card = card.and_then(|(card, place)| Some((token_url_of(card)?, place)));
+/// Returns the URL of the token endpoint and whether it is trusted. `named` is the URL that the
+/// operator configured; it is trusted. Otherwise the card's URL is used, which is trusted on the
+/// card's own origin only. An untrusted URL must pass the egress policy.
+fn token_endpoint(
+    named: Option<&Url>,
+    card: Option<CardOrigin<'_>>,
+) -> Result<(Url, bool), A2aClientError> {
+    let of_card = card.and_then(|(card, place)| Some((card_token_url(card)?, place)));
     let (url, is_ours) = match (named, of_card) {
         (Some(url), _) => (url.clone(), true),
         (None, Some((url, place))) => {
             let url: Url = url
                 .parse()
-                .map_err(|_| PeerError::Auth("the card's token URL is none"))?;
-            let is_ours = is_same_place(&url, place);
+                .map_err(|_| A2aClientError::Auth("the card's token URL is invalid"))?;
+            let is_ours = is_same_origin(&url, place);
             (url, is_ours)
         }
-        (None, None) => {
-            return Err(PeerError::Auth(
-                "the card doesn't say where tokens are given out",
-            ));
-        }
+        (None, None) => return Err(A2aClientError::Auth("the card names no token endpoint")),
     };
     let is_local = url
         .host_str()
         .is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
     if url.scheme() != "https" && !is_local {
-        return Err(PeerError::Auth("tokens are asked for over https only"));
+        return Err(A2aClientError::Auth("token endpoints must use https"));
     }
     Ok((url, is_ours))
 }
 
-/// The bearer token of a token endpoint's answer, as a header, and its age.
-fn read_token(body: &[u8]) -> Option<(HeaderValue, Duration)> {
-    let text = check(body, &Limits::default()).ok()?;
+/// Parses the response of a token endpoint. Returns the bearer token as a value for
+/// `Authorization`, and its lifetime.
+fn parse_token_response(body: &[u8]) -> Option<(HeaderValue, Duration)> {
+    let text = check_json(body, &DecodeLimits::default()).ok()?;
     let answer: RawObject = serde_json::from_str(text).ok()?;
     let is_bearer = answer
         .text("token_type")
@@ -403,27 +444,27 @@ fn read_token(body: &[u8]) -> Option<(HeaderValue, Duration)> {
     let token = Zeroizing::new(answer.text("access_token").filter(|_| is_bearer)?);
     let age = answer
         .read("expires_in")
-        .map_or(TOKEN_AGE_DEFAULT, Duration::from_secs);
-    Some((secret("Bearer ", &token).ok()?, age))
+        .map_or(TOKEN_LIFETIME_DEFAULT, Duration::from_secs);
+    Some((secret_header("Bearer ", &token).ok()?, age))
 }
 
-fn secret(scheme: &str, value: &str) -> Result<HeaderValue, RemoteError> {
+fn secret_header(scheme: &str, value: &str) -> Result<HeaderValue, RemoteOptionsError> {
     let whole = Zeroizing::new(format!("{scheme}{value}"));
-    let mut value = HeaderValue::from_str(&whole).map_err(|_| RemoteError::Header)?;
+    let mut value = HeaderValue::from_str(&whole).map_err(|_| RemoteOptionsError::Header)?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn basic(user: &str, password: &SecretString) -> Result<HeaderValue, RemoteError> {
+fn basic_header(user: &str, password: &SecretString) -> Result<HeaderValue, RemoteOptionsError> {
     if user.contains(':') {
-        return Err(RemoteError::Header);
+        return Err(RemoteOptionsError::Header);
     }
     let pair = Zeroizing::new(format!("{user}:{}", password.expose_secret()));
-    secret("Basic ", &Zeroizing::new(STANDARD.encode(pair.as_bytes())))
+    secret_header("Basic ", &Zeroizing::new(STANDARD.encode(pair.as_bytes())))
 }
 
-/// Where a card says that clients get tokens as themselves.
-fn token_url_of(card: &AgentCard) -> Option<&str> {
+/// Returns the URL of the token endpoint in the card's OAuth client credentials flow.
+fn card_token_url(card: &AgentCard) -> Option<&str> {
     card.security_schemes
         .values()
         .find_map(|scheme| match scheme {

@@ -1,4 +1,5 @@
-//! One call of ours, as a task of a remote agent: what is said, what is heard, what is asked, until it ends.
+//! A call of a remote agent from first message to result: sends messages, follows the task, and
+//! passes questions to the caller.
 
 use std::time::Duration;
 
@@ -8,205 +9,222 @@ use futures::future::BoxFuture;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::bindings::Events;
-use super::error::PeerError;
-use super::options::{HISTORY_MESSAGES_MAX, RESUME_PAUSE, RESUMES_MAX, ROUNDS_MAX};
-use super::peer::Peer;
-use super::push::Expected;
-use super::questions::Asked;
-use super::story::{News, Story};
+use super::bindings::RemoteEventStream;
+use super::client::A2aClient;
+use super::error::A2aClientError;
+use super::options::{
+    HISTORY_MESSAGES_MAX, QUESTION_ROUNDS_MAX, STREAM_RESUME_DELAY, STREAM_RESUMES_MAX,
+};
+use super::push::ExpectedPush;
+use super::questions::RemoteQuestion;
+use super::task_state::{RemoteTaskState, TaskUpdate};
 use crate::ErrorKind;
-use crate::convert::content_of;
+use crate::convert::parts_to_content;
 use crate::wire::{
     GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
     StreamResponse, TaskPushNotificationConfig,
 };
 
-/// What is said first.
-pub(super) struct Opening {
+/// The first message of a conversation.
+pub(super) struct ConversationRequest {
     pub(super) message: Message,
-    /// A question that nobody here answers leaves the task as it is, for somebody to answer later.
-    pub(super) keeps: bool,
+    /// Whether the task stays open if the caller can't answer its question, so that a later message
+    /// can. Otherwise the task is cancelled.
+    pub(super) keeps_task: bool,
 }
 
-/// Why a conversation doesn't go on.
+/// Reason why a conversation ended without a result.
 #[derive(Debug, thiserror::Error)]
-pub enum Stopped {
-    /// See what the agent, or its connection, says.
+pub enum ConversationError {
+    /// The request to the remote agent failed.
     #[error(transparent)]
-    Peer(#[from] PeerError),
-    /// See what whoever was asked says.
+    Client(#[from] A2aClientError),
+    /// The caller couldn't answer a question or refused to, or the agent asked too often.
     #[error(transparent)]
     Failed(Failure),
 }
 
-impl From<Stopped> for Failure {
-    fn from(stopped: Stopped) -> Self {
+impl From<ConversationError> for Failure {
+    fn from(stopped: ConversationError) -> Self {
         match stopped {
-            Stopped::Peer(error) => error.into(),
-            Stopped::Failed(failure) => failure,
+            ConversationError::Client(error) => error.into(),
+            ConversationError::Failed(failure) => failure,
         }
     }
 }
 
-/// Hears every event that is news.
-type Tap<'a> = &'a (dyn Fn(&StreamResponse) + Sync);
+/// Callback that is called with every new event.
+type EventObserver<'a> = &'a (dyn Fn(&StreamResponse) + Sync);
 
-/// Says `opening` and stays until there is an answer, or the task's end; whoever called is told and asked meanwhile.
+/// Holds a conversation with the remote agent: sends `opening`, and waits for a direct reply or the
+/// end of the task. Questions of the agent are put to `caller`; progress and artifacts are reported
+/// to it.
 ///
 /// # Errors
-/// See [`Stopped`].
+/// [`ConversationError`].
 pub(super) async fn converse(
-    peer: &Peer,
+    client: &A2aClient,
     caller: Option<&dyn Caller>,
-    opening: Opening,
-) -> Result<Story, Stopped> {
-    let mut talk = Talk::of(peer, caller, &opening.message, &|_| {}).await?;
-    talk.through(opening).await?;
-    Ok(talk.story)
+    opening: ConversationRequest,
+) -> Result<RemoteTaskState, ConversationError> {
+    let mut conversation = Conversation::open(client, caller, &opening.message, &|_| {}).await?;
+    conversation.run(opening).await?;
+    Ok(conversation.state)
 }
 
-impl Peer {
-    /// Says something and stays until there is an answer, the task's end, or a question that nobody answers; `caller` is told
-    /// and asked meanwhile, and `heard` each event that is news.
+impl A2aClient {
+    /// Sends a message and waits for a direct reply, the end of the task, or a question that
+    /// `caller` can't answer. Questions of the agent are put to `caller`; progress and artifacts
+    /// are reported to it. `observer` is called with each new event.
     ///
     /// # Errors
-    /// See [`Stopped`].
+    /// [`ConversationError`] if a request fails or `caller` refuses to answer.
     pub async fn converse(
         &self,
         message: Message,
         caller: &dyn Caller,
-        heard: &(dyn Fn(&StreamResponse) + Sync),
-    ) -> Result<SendMessageResponse, Stopped> {
-        let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
-        match talk
-            .through(Opening {
+        observer: &(dyn Fn(&StreamResponse) + Sync),
+    ) -> Result<SendMessageResponse, ConversationError> {
+        let mut conversation = Conversation::open(self, Some(caller), &message, observer).await?;
+        match conversation
+            .run(ConversationRequest {
                 message,
-                keeps: true,
+                keeps_task: true,
             })
             .await
         {
-            Err(Stopped::Failed(failure))
-                if failure.kind == FailureKind::NobodyToAsk && talk.story.is_paused() => {}
+            Err(ConversationError::Failed(failure))
+                if failure.kind == FailureKind::NoResponder && conversation.state.is_paused() => {}
             other => other?,
         }
-        Ok(talk.story.into_response())
+        Ok(conversation.state.into_response())
     }
 
-    /// Hears what happens to a task until there is nothing to wait for; as [`converse`](Self::converse).
+    /// Follows an existing task until it has ended or has a question, and returns its state.
+    /// Progress and artifacts are reported to `caller`; `observer` is called with each new event.
+    /// Dropping the future doesn't cancel the task.
     ///
     /// # Errors
-    /// See [`PeerError`].
+    /// [`A2aClientError`] if a request fails.
     pub async fn follow(
         &self,
         task: &str,
         caller: &dyn Caller,
-        heard: &(dyn Fn(&StreamResponse) + Sync),
-    ) -> Result<SendMessageResponse, PeerError> {
+        observer: &(dyn Fn(&StreamResponse) + Sync),
+    ) -> Result<SendMessageResponse, A2aClientError> {
         let message = Message {
             task_id: task.to_owned(),
             ..Message::default()
         };
-        let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
-        talk.keeps = true;
+        let mut conversation = Conversation::open(self, Some(caller), &message, observer).await?;
+        conversation.keeps_task = true;
         match self.subscribe(task, None).await {
-            Ok(events) => talk.listen(events, None).await?,
-            Err(error) if error.is_unsupported() => talk.watch().await?,
+            Ok(events) => conversation.follow_stream(events, None).await?,
+            Err(error) if error.is_unsupported() => conversation.poll_until_settled().await?,
             Err(error) => return Err(error),
         }
-        talk.hear_history().await;
-        Ok(talk.story.into_response())
+        conversation.load_history().await;
+        Ok(conversation.state.into_response())
     }
 }
 
-struct Talk<'a> {
-    peer: &'a Peer,
+struct Conversation<'a> {
+    client: &'a A2aClient,
     caller: Option<&'a dyn Caller>,
-    heard: Tap<'a>,
-    story: Story,
-    /// The agent streams, as far as is known.
-    streams: bool,
-    pushes: bool,
-    /// Reports of progress so far.
-    told: u32,
-    /// Something may have been missed: the task itself says how it ended.
-    gap: bool,
-    /// The task has been looked at: what was said between two looks is in its history alone.
+    observer: EventObserver<'a>,
+    state: RemoteTaskState,
+    /// Whether the agent supports streaming: as its card says, until it rejects a stream.
+    supports_streaming: bool,
+    supports_push: bool,
+    /// Number of progress reports so far.
+    progress_count: u32,
+    /// Whether events may have been missed. Then the final state is read by polling the task.
+    may_have_missed: bool,
+    /// Whether the task has been polled. Messages of the agent between two polls appear only in the
+    /// task's history.
     polled: bool,
-    /// The task is left alone when nobody waits for it any more.
-    keeps: bool,
-    unfinished: Unfinished,
+    /// Whether the task keeps running when the conversation is dropped. Otherwise it is cancelled.
+    keeps_task: bool,
+    cancel_guard: CancelTaskOnDrop,
 }
 
-impl<'a> Talk<'a> {
-    async fn of(
-        peer: &'a Peer,
+impl<'a> Conversation<'a> {
+    async fn open(
+        client: &'a A2aClient,
         caller: Option<&'a dyn Caller>,
         message: &Message,
-        heard: Tap<'a>,
-    ) -> Result<Self, PeerError> {
-        let card = peer.card().await?;
+        observer: EventObserver<'a>,
+    ) -> Result<Self, A2aClientError> {
+        let card = client.card().await?;
         Ok(Self {
-            peer,
+            client,
             caller,
-            heard,
-            story: Story::of(&message.task_id, &message.context_id),
-            streams: card.capabilities.streaming == Some(true),
-            pushes: card.capabilities.push_notifications == Some(true),
-            told: 0,
-            gap: false,
+            observer,
+            state: RemoteTaskState::for_task(&message.task_id, &message.context_id),
+            supports_streaming: card.capabilities.streaming == Some(true),
+            supports_push: card.capabilities.push_notifications == Some(true),
+            progress_count: 0,
+            may_have_missed: false,
             polled: false,
-            keeps: false,
-            unfinished: Unfinished {
-                peer: peer.clone(),
+            keeps_task: false,
+            cancel_guard: CancelTaskOnDrop {
+                client: client.clone(),
                 task: None,
-                beginning: None,
+                opening: None,
             },
         })
     }
 
-    async fn through(&mut self, opening: Opening) -> Result<(), Stopped> {
-        let Opening { mut message, keeps } = opening;
-        for _ in 0..=ROUNDS_MAX {
-            self.say(message).await?;
-            if !self.story.is_paused() || self.story.message.is_some() {
-                self.end().await;
+    async fn run(&mut self, opening: ConversationRequest) -> Result<(), ConversationError> {
+        let ConversationRequest {
+            mut message,
+            keeps_task: keeps,
+        } = opening;
+        for _ in 0..=QUESTION_ROUNDS_MAX {
+            self.send_message(message).await?;
+            if !self.state.is_paused() || self.state.direct_reply.is_some() {
+                self.finish().await;
                 return Ok(());
             }
-            let asked = Asked::of(&self.story);
+            let asked = RemoteQuestion::from_task(&self.state);
             let answered = match self.caller {
                 Some(caller) => caller.ask(asked.question.clone()).await,
-                None => Err(Failure::nobody_to_ask("nobody to ask")),
+                None => Err(Failure::no_responder("nobody to ask")),
             };
             let answer = match answered {
                 Ok(answer) => answer,
-                Err(failure) if failure.kind == FailureKind::NobodyToAsk => {
+                Err(failure) if failure.kind == FailureKind::NoResponder => {
                     if keeps {
-                        self.unfinished.task = None;
+                        self.cancel_guard.task = None;
                     }
-                    return Err(Stopped::Failed(failure.with_data(self.story.place())));
+                    return Err(ConversationError::Failed(
+                        failure.with_data(self.state.task_reference()),
+                    ));
                 }
-                Err(failure) => return Err(Stopped::Failed(failure)),
+                Err(failure) => return Err(ConversationError::Failed(failure)),
             };
-            message = asked.reply(answer, &self.story).map_err(Stopped::Failed)?;
-            self.story.answer();
+            message = asked
+                .reply_message(answer, &self.state)
+                .map_err(ConversationError::Failed)?;
+            self.state.mark_answered();
         }
-        let why = format!("the agent asked more than {ROUNDS_MAX} times");
-        Err(Stopped::Failed(
-            Failure::rejected(why).with_data(self.story.place()),
+        let why = format!("the agent asked more than {QUESTION_ROUNDS_MAX} times");
+        Err(ConversationError::Failed(
+            Failure::rejected(why).with_data(self.state.task_reference()),
         ))
     }
 
-    /// Says something, and listens until there is nothing to wait for.
-    async fn say(&mut self, message: Message) -> Result<(), PeerError> {
+    /// Sends a message and follows the task until it is settled: ended, paused or answered
+    /// directly.
+    async fn send_message(&mut self, message: Message) -> Result<(), A2aClientError> {
         let mut request = SendMessageRequest {
             message,
             ..SendMessageRequest::default()
         };
-        if self.streams {
-            match self.begin(request.clone()).await {
-                Ok((events, first)) => return self.listen(events, first).await,
-                Err(error) if error.is_unsupported() => self.streams = false,
+        if self.supports_streaming {
+            match self.open_stream(request.clone()).await {
+                Ok((events, first)) => return self.follow_stream(events, first).await,
+                Err(error) if error.is_unsupported() => self.supports_streaming = false,
                 Err(error) => return Err(error),
             }
         }
@@ -214,63 +232,71 @@ impl<'a> Talk<'a> {
             history_length: Some(HISTORY_MESSAGES_MAX),
             ..Default::default()
         });
-        if request.message.task_id.is_empty() && self.peer.names_tasks().await {
-            // So it can be ended before there is an answer.
+        if request.message.task_id.is_empty() && self.client.assigns_task_ids().await {
+            // With an id of our own the task can be cancelled before there is a response.
             let id = Uuid::new_v4().to_string();
-            self.unfinished.task = Some(id.clone());
+            self.cancel_guard.task = Some(id.clone());
             request.message.task_id = id;
         }
-        match self.peer.send(request).await {
-            Ok(response) => drop(self.hear(response.into(), false)?),
-            // A proxy gave up waiting; the task is known from an earlier round.
-            Err(error) if error.is_lost() && !self.story.task.is_empty() => {}
+        match self.client.send(request).await {
+            Ok(response) => drop(self.handle_event(response.into(), false)?),
+            // For example, a proxy timed out. The task is known from an earlier round.
+            Err(error) if error.is_response_lost() && !self.state.task_id.is_empty() => {}
             Err(error) => {
-                if !error.is_lost() {
-                    self.unfinished.follow(&self.story);
+                if !error.is_response_lost() {
+                    self.cancel_guard.track_task(&self.state);
                 }
                 return Err(error);
             }
         }
-        self.watch().await
+        self.poll_until_settled().await
     }
 
-    /// Opens a stream, and hears its first event.
-    async fn begin(&mut self, request: SendMessageRequest) -> Result<Begun, PeerError> {
-        let peer = self.peer.clone();
-        let beginning = self.unfinished.beginning.insert(Box::pin(async move {
-            let mut events = peer.stream(request).await?;
+    /// Sends a message as a stream request, and waits for the first event of the stream.
+    async fn open_stream(
+        &mut self,
+        request: SendMessageRequest,
+    ) -> Result<OpenedStream, A2aClientError> {
+        let client = self.client.clone();
+        let beginning = self.cancel_guard.opening.insert(Box::pin(async move {
+            let mut events = client.stream(request).await?;
             let first = events.next().await?;
             Ok((events, first))
         }));
         let begun = beginning.await;
-        self.unfinished.beginning = None;
+        self.cancel_guard.opening = None;
         begun
     }
 
-    /// Takes in an event, and tells whoever called. Whether there was anything new.
-    fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<bool, PeerError> {
-        let Some(news) = self.story.hear(&event, resumed)? else {
+    /// Applies an event to the conversation's state and reports its changes to the caller. Returns
+    /// whether the event was new. `resumed` tells that the stream continues an earlier one.
+    fn handle_event(
+        &mut self,
+        event: StreamResponse,
+        resumed: bool,
+    ) -> Result<bool, A2aClientError> {
+        let Some(news) = self.state.apply_event(&event, resumed)? else {
             return Ok(false);
         };
-        (self.heard)(&event);
-        self.tell(news);
+        (self.observer)(&event);
+        self.report_updates(news);
         Ok(true)
     }
 
-    fn tell(&mut self, news: Vec<News>) {
-        if !self.keeps {
-            self.unfinished.follow(&self.story);
+    fn report_updates(&mut self, news: Vec<TaskUpdate>) {
+        if !self.keeps_task {
+            self.cancel_guard.track_task(&self.state);
         }
         for news in news {
             match news {
-                News::Said(text) => self.progress(text),
-                News::Artifact {
+                TaskUpdate::Progress(text) => self.report_progress(text),
+                TaskUpdate::Artifact {
                     artifact,
                     append,
                     last,
                 } => {
                     let mut told =
-                        Artifact::new(&artifact.artifact_id, content_of(&artifact.parts)).0;
+                        Artifact::new(&artifact.artifact_id, parts_to_content(&artifact.parts)).0;
                     for (name, value) in [
                         ("name", &artifact.name),
                         ("description", &artifact.description),
@@ -291,51 +317,52 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn progress(&mut self, text: String) {
-        self.told += 1;
+    fn report_progress(&mut self, text: String) {
+        self.progress_count += 1;
         if let Some(caller) = self.caller {
             caller.progress(Progress {
-                done: f64::from(self.told),
+                done: f64::from(self.progress_count),
                 total: None,
                 message: Some(text),
             });
         }
     }
 
-    /// What is left to hear once the task has ended.
-    async fn end(&mut self) {
-        // What an agent without numbers said while nobody listened is in the task.
-        if self.gap && !self.story.task.is_empty() && self.look().await.is_err() {
-            callboard_message::log::debug!("an ended task can't be looked at");
+    /// Completes the state after the task has ended: reads events and messages that were missed.
+    async fn finish(&mut self) {
+        // Without event numbers, events that were missed can only be found in the task.
+        if self.may_have_missed && !self.state.task_id.is_empty() && self.poll_task().await.is_err()
+        {
+            callboard_message::log::debug!("failed to get an ended task");
         }
-        self.hear_history().await;
-        // Beside artifacts, which have been given already, a last word would be lost.
+        self.load_history().await;
+        // Artifacts have been reported already, so the last message would be lost beside them.
         let last_word = self
-            .story
-            .said
+            .state
+            .status_message
             .as_ref()
-            .filter(|_| !self.story.artifacts.is_empty())
+            .filter(|_| !self.state.artifacts.is_empty())
             .map(Message::text);
         if let Some(text) = last_word.filter(|text| !text.is_empty()) {
-            self.progress(text);
+            self.report_progress(text);
         }
     }
 }
 
-/// How often in a row a task may be looked at in vain before the agent counts as away.
-const LOOKS_IN_VAIN_MAX: u32 = 10;
+/// Number of consecutive failed polls after which the agent counts as unreachable.
+const POLL_FAILURES_MAX: u32 = 10;
 
-impl Talk<'_> {
-    /// Follows a stream, of which the first event may have come, taking it up again where it breaks off, until there is
-    /// nothing to wait for.
-    async fn listen(
+impl Conversation<'_> {
+    /// Follows a stream until the task is settled (ended, paused or answered directly), and resumes
+    /// it after interruptions. `first` is the stream's first event, if it has been read.
+    async fn follow_stream(
         &mut self,
-        events: Events,
+        events: RemoteEventStream,
         first: Option<StreamResponse>,
-    ) -> Result<(), PeerError> {
+    ) -> Result<(), A2aClientError> {
         if let Some(first) = first {
-            self.hear(first, false)?;
-            if self.story.is_settled() {
+            self.handle_event(first, false)?;
+            if self.state.is_settled() {
                 return Ok(());
             }
         }
@@ -346,58 +373,59 @@ impl Talk<'_> {
                 let next = events.next().await?;
                 place = events.last_event_id().map(str::to_owned).or(place);
                 if let Some(event) = next {
-                    if self.hear(event, resumed)? {
+                    if self.handle_event(event, resumed)? {
                         tries = 0;
                     }
-                    if self.story.is_settled() {
+                    if self.state.is_settled() {
                         return Ok(());
                     }
                     continue;
                 }
             }
-            if self.story.task.is_empty() {
-                return Err(PeerError::Broken);
+            if self.state.task_id.is_empty() {
+                return Err(A2aClientError::ConnectionBroken);
             }
-            // Without a place to go on from, the task itself says what was missed.
+            // Without a position to resume from, the task itself tells what was missed.
             if stream.take().is_some()
                 && place.is_none()
-                && self.look().await.is_ok()
-                && self.story.is_settled()
+                && self.poll_task().await.is_ok()
+                && self.state.is_settled()
             {
                 return Ok(());
             }
-            if tries == RESUMES_MAX {
-                return self.watch().await;
+            if tries == STREAM_RESUMES_MAX {
+                return self.poll_until_settled().await;
             }
             if tries > 0 {
-                sleep(pause(RESUME_PAUSE, tries - 1)).await;
+                sleep(backoff_delay(STREAM_RESUME_DELAY, tries - 1)).await;
             }
             tries += 1;
             match self
-                .peer
-                .subscribe(&self.story.task, place.as_deref())
+                .client
+                .subscribe(&self.state.task_id, place.as_deref())
                 .await
             {
                 Ok(events) => {
                     resumed = place.is_some();
-                    self.gap |= !resumed || !self.story.is_numbered();
+                    self.may_have_missed |= !resumed || !self.state.has_event_numbers();
                     stream = Some(events);
                 }
-                // It may have ended meanwhile; or it can't be followed.
+                // The task may have ended meanwhile, or can't be subscribed to.
                 Err(error)
                     if error.is_unsupported() || error.kind() == Some(ErrorKind::TaskNotFound) =>
                 {
-                    return self.watch().await;
+                    return self.poll_until_settled().await;
                 }
-                Err(error) if error.is_lost() => {}
+                Err(error) if error.is_response_lost() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Asks for the task with at most the last `messages_max` messages.
-    fn request(&self, messages_max: i32) -> GetTaskRequest {
-        let (id, history_length) = (self.story.task.clone(), Some(messages_max));
+    /// Returns the request that polls the task, with at most the latest `messages_max` messages of
+    /// its history.
+    fn get_task_request(&self, messages_max: i32) -> GetTaskRequest {
+        let (id, history_length) = (self.state.task_id.clone(), Some(messages_max));
         GetTaskRequest {
             id,
             history_length,
@@ -405,78 +433,90 @@ impl Talk<'_> {
         }
     }
 
-    /// Looks at the task.
-    async fn look(&mut self) -> Result<(), PeerError> {
-        let task = self.peer.get(self.request(0)).await?;
+    /// Gets the task once, applies its current state and reports the changes to the caller.
+    async fn poll_task(&mut self) -> Result<(), A2aClientError> {
+        let task = self.client.get_task(self.get_task_request(0)).await?;
         self.polled = true;
-        if let Some(news) = self.story.adopt(&task)? {
-            (self.heard)(&StreamResponse::Task(task));
-            self.tell(news);
+        if let Some(news) = self.state.apply_task(&task)? {
+            (self.observer)(&StreamResponse::Task(task));
+            self.report_updates(news);
         }
         Ok(())
     }
 
-    /// Looks at what the agent said, where that may be the answer and may have been missed.
-    async fn hear_history(&mut self) {
-        if !self.polled || self.story.task.is_empty() || !self.story.ended_without_answer() {
+    /// Loads the agent's messages from the task's history. That is needed only if the task was
+    /// polled and ended without artifacts or a final message: then earlier messages may be the
+    /// answer.
+    async fn load_history(&mut self) {
+        if !self.polled || self.state.task_id.is_empty() || !self.state.ended_without_answer() {
             return;
         }
-        let heard = self.peer.get(self.request(HISTORY_MESSAGES_MAX)).await;
-        let heard = heard.and_then(|task| self.story.hear_history(&task));
+        let heard = self
+            .client
+            .get_task(self.get_task_request(HISTORY_MESSAGES_MAX))
+            .await;
+        let heard = heard.and_then(|task| self.state.apply_history(&task));
         if let Err(error) = heard {
-            callboard_message::log::debug!(%error, "the history of a remote agent's task can't be had");
+            callboard_message::log::debug!(%error, "failed to get the history of a remote task");
         }
     }
 
-    /// Looks at the task again and again, until there is nothing to wait for.
-    async fn watch(&mut self) -> Result<(), PeerError> {
-        let pushed = self.have_pushed().await;
+    /// Polls the task until it is settled: ended, paused or answered directly.
+    async fn poll_until_settled(&mut self) -> Result<(), A2aClientError> {
+        let pushed = self.register_push().await;
         let (mut looks, mut in_vain) = (0, 0);
-        while !self.story.is_settled() {
-            if self.story.task.is_empty() {
-                return Err(PeerError::Protocol("the agent's task has no id".into()));
+        while !self.state.is_settled() {
+            if self.state.task_id.is_empty() {
+                return Err(A2aClientError::Protocol(
+                    "the agent's task has no id".into(),
+                ));
             }
             if looks > 0 {
-                let pause = pause(self.peer.options().poll, looks - 1);
+                let pause = backoff_delay(self.client.options().poll_interval, looks - 1);
                 match &pushed {
-                    Some(pushed) => drop(timeout(pause, pushed.arrived()).await),
+                    Some(pushed) => drop(timeout(pause, pushed.wait_for_push()).await),
                     None => sleep(pause).await,
                 }
             }
             looks += 1;
-            match self.look().await {
+            match self.poll_task().await {
                 Ok(()) => in_vain = 0,
-                Err(error) if error.is_lost() && in_vain < LOOKS_IN_VAIN_MAX => in_vain += 1,
+                Err(error) if error.is_response_lost() && in_vain < POLL_FAILURES_MAX => {
+                    in_vain += 1
+                }
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// Has the agent push what happens, where both sides can: a push only says that it is time to look.
-    async fn have_pushed(&mut self) -> Option<Expected> {
-        if !self.pushes || self.story.is_settled() || self.story.task.is_empty() {
+    /// Registers the task for push notifications, which only trigger the next poll. Returns `None`
+    /// if the agent or this client doesn't support them, the task is settled already, or the
+    /// registration fails.
+    async fn register_push(&mut self) -> Option<ExpectedPush> {
+        if !self.supports_push || self.state.is_settled() || self.state.task_id.is_empty() {
             return None;
         }
-        let expected = self.peer.options().push.as_ref()?.expect()?;
+        let expected = self.client.options().push.as_ref()?.expect_push()?;
         let config = TaskPushNotificationConfig {
-            task_id: self.story.task.clone(),
+            task_id: self.state.task_id.clone(),
             url: expected.url.to_string(),
             token: expected.token.clone(),
             ..TaskPushNotificationConfig::default()
         };
-        match self.peer.push(config).await {
+        match self.client.create_push_config(config).await {
             Ok(()) => Some(expected),
             Err(error) => {
-                callboard_message::log::debug!(%error, "a remote agent doesn't push");
+                callboard_message::log::debug!(%error, "failed to register for push notifications");
                 None
             }
         }
     }
 }
 
-/// The first pause, doubled `times` times, within the longest; half of it random.
-fn pause((first, max): (Duration, Duration), times: u32) -> Duration {
+/// Returns the delay before the retry with the index `times` (from 0). It is `first`, doubled
+/// `times` times, but at most `max`. Half of it is random.
+fn backoff_delay((first, max): (Duration, Duration), times: u32) -> Duration {
     Backoff {
         first,
         max,
@@ -485,63 +525,69 @@ fn pause((first, max): (Duration, Duration), times: u32) -> Duration {
     .pause(times)
 }
 
-/// A task that hasn't ended: dropped with it, the agent is told that nobody waits any more.
-struct Unfinished {
-    peer: Peer,
+/// Guard that cancels the remote task when it is dropped, unless the task has ended.
+struct CancelTaskOnDrop {
+    client: A2aClient,
     task: Option<String>,
-    /// A stream that hasn't said yet which task it is of.
-    beginning: Option<BoxFuture<'static, Result<Begun, PeerError>>>,
+    /// Request that is opening a stream. Its task can be cancelled only after the first event has
+    /// named it.
+    opening: Option<BoxFuture<'static, Result<OpenedStream, A2aClientError>>>,
 }
 
-/// A stream and its first event.
-type Begun = (Events, Option<StreamResponse>);
+type OpenedStream = (RemoteEventStream, Option<StreamResponse>);
 
-impl Unfinished {
-    fn follow(&mut self, story: &Story) {
-        let is_open = !story.has_ended() && story.message.is_none() && !story.task.is_empty();
-        self.task = is_open.then(|| story.task.clone());
+impl CancelTaskOnDrop {
+    fn track_task(&mut self, state: &RemoteTaskState) {
+        let is_open =
+            !state.has_ended() && state.direct_reply.is_none() && !state.task_id.is_empty();
+        self.task = is_open.then(|| state.task_id.clone());
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for CancelTaskOnDrop {
     fn drop(&mut self) {
-        let (task, beginning, peer) = (self.task.take(), self.beginning.take(), self.peer.clone());
+        let (task, beginning, client) =
+            (self.task.take(), self.opening.take(), self.client.clone());
         if task.is_none() && beginning.is_none() {
             return;
         }
-        self.peer.leave(async move {
-            let begun = async { story_of(beginning?.await.ok()?.1?).filter(|story| !story.has_ended()) };
+        self.client.spawn_cleanup(async move {
+            let begun = async {
+                state_from_event(beginning?.await.ok()?.1?).filter(|state| !state.has_ended())
+            };
             let task = match task {
                 Some(task) => task,
                 None => match begun.await {
-                    Some(story) => story.task,
+                    Some(state) => state.task_id,
                     None => return,
                 },
             };
-            if let Err(error) = peer.cancel(&task).await {
-                callboard_message::log::debug!(%error, "a remote agent isn't told of a cancelled call");
+            if let Err(error) = client.cancel_task(&task).await {
+                callboard_message::log::debug!(%error, "failed to cancel a remote task");
             }
         });
     }
 }
 
-fn story_of(event: StreamResponse) -> Option<Story> {
-    let mut story = Story::default();
-    story.hear(&event, false).ok()?;
-    (!story.task.is_empty() && story.message.is_none()).then_some(story)
+fn state_from_event(event: StreamResponse) -> Option<RemoteTaskState> {
+    let mut state = RemoteTaskState::default();
+    state.apply_event(&event, false).ok()?;
+    (!state.task_id.is_empty() && state.direct_reply.is_none()).then_some(state)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: pauses double up to their bound. Method: the first, one on the way, far past it.
+    /// Goal: delays double up to their maximum. Method: the first, one in between, far past the
+    /// maximum.
     #[test]
     fn pauses_double() {
         let pauses = (Duration::from_millis(100), Duration::from_secs(5));
         for (times, most) in [(0, 100), (1, 200), (5, 3_200), (6, 5_000), (100, 5_000)] {
             assert!(
-                (0..100).all(|_| (most / 2..=most).contains(&pause(pauses, times).as_millis())),
+                (0..100)
+                    .all(|_| (most / 2..=most).contains(&backoff_delay(pauses, times).as_millis())),
                 "{times}"
             );
         }

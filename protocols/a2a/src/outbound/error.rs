@@ -1,4 +1,4 @@
-//! Why a remote agent didn't answer as asked.
+//! Errors of the A2A client.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,25 +8,26 @@ use callboard_rpc::http1::{BodyError, NetError};
 use callboard_rpc::{EgressError, SseError};
 use serde_json::json;
 
-use crate::card::VerifyError;
+use crate::card::CardVerifyError;
 use crate::{A2aError, ErrorKind};
 
-/// Most of an agent's words in an error that are kept, in characters.
+/// Maximum length of a remote agent's error message, in characters. The rest is cut.
 const MESSAGE_CHARS_MAX: usize = 2_048;
 
-/// An error that an agent answered with.
+/// An error response of a remote agent.
 #[derive(Clone)]
-pub struct AgentError {
-    /// As the agent wrote it; over HTTP+JSON that of its reason.
+pub struct RemoteAgentError {
+    /// JSON-RPC code of the error as sent by the agent. Over HTTP+JSON, which has none, the code of
+    /// `kind`.
     pub code: i64,
-    /// What that is in A2A's terms.
+    /// Kind of the error in A2A's terms.
     pub kind: ErrorKind,
-    /// What the agent says about it.
+    /// The agent's description of the error.
     pub message: String,
 }
 
-impl AgentError {
-    /// `code`: as the agent wrote it, where it wrote one.
+impl RemoteAgentError {
+    /// Creates an error; `code` is the code that the agent sent, if any.
     pub(super) fn new(error: A2aError, code: Option<i64>) -> Self {
         let message = error.message.chars().take(MESSAGE_CHARS_MAX).collect();
         Self {
@@ -37,83 +38,87 @@ impl AgentError {
     }
 }
 
-impl fmt::Debug for AgentError {
-    // What an agent says may hold anything.
+impl fmt::Debug for RemoteAgentError {
+    // The agent's message may contain confidential data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AgentError({}, {} bytes)", self.code, self.message.len())
     }
 }
 
-/// Why a remote agent didn't answer as asked. Each variant tells what to do next.
+/// Errors of requests to a remote agent.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum PeerError {
-    /// It answered with an error: see its code.
+pub enum A2aClientError {
+    /// The agent responded with an A2A or JSON-RPC error.
     #[error("the agent answered with error {}", .0.code)]
-    Agent(AgentError),
-    /// HTTP refused, and no A2A error says why.
+    Agent(RemoteAgentError),
+    /// The agent responded with an HTTP error status and without an A2A error.
     #[error("the agent answered with HTTP status {0}")]
-    Status(u16),
-    /// HTTP refused its card: where that is 429 or 5xx, try again later; where 404, it was there before.
+    HttpStatus(u16),
+    /// The server refused the agent card. Remedy: retry later if the status is 429 or 5xx. 404
+    /// means that an earlier card is gone.
     #[error("can't get the agent's card: {url} answered with HTTP status {status}")]
     CardStatus {
-        /// Of the answer.
+        /// HTTP status of the response.
         status: u16,
-        /// Where the card should be, without its query.
+        /// URL of the card, without its query.
         url: Box<str>,
     },
-    /// Only another agent's card was found: give that card's URL, if that agent is meant.
+    /// Only the card of another agent was found. Remedy: if that agent is meant, configure the URL
+    /// of its card.
     #[error(
         "there is no agent card at {asked}, and {card} is the card of another agent: {name:?} at {at}; if that one is meant, \
          give the URL of its card"
     )]
     OtherAgent {
-        /// The address that was asked for.
+        /// The configured address.
         asked: Box<str>,
-        /// Where the card was found.
+        /// URL where the card was found.
         card: Box<str>,
-        /// The name on that card.
+        /// Agent name on the card.
         name: Box<str>,
-        /// The address on that card.
+        /// Agent address on the card.
         at: Box<str>,
     },
-    /// It can't be reached: try again later.
+    /// The agent's server can't be reached. Remedy: retry later.
     #[error("can't connect to the agent")]
     Unreachable,
-    /// It was reached; whether it acted is unknown.
+    /// The connection broke after the request was sent. The agent may have acted on it.
     #[error("the connection to the agent broke")]
-    Broken,
-    /// What came is no A2A: see what it says.
+    ConnectionBroken,
+    /// The response isn't valid A2A; the text describes the problem.
     #[error("{0}")]
     Protocol(String),
-    /// What came is over a limit.
+    /// A size or count limit was exceeded.
     #[error("the agent's message is over the limit")]
     TooLarge,
-    /// Not in time.
+    /// There was no response within the timeout.
     #[error("no answer in {0:?}")]
     TimedOut(Duration),
-    /// Who asks can't be shown: mend the credentials.
+    /// Authentication failed; the text names the reason. Remedy: correct the credentials.
     #[error("{0}")]
     Auth(&'static str),
-    /// Its card sends requests where they may not go: allow the network, if this place is meant.
+    /// The card names a URL that the egress policy forbids. Remedy: allow the network if the URL is
+    /// trusted.
     #[error("the agent's card names a place to which {0}")]
     Egress(EgressError),
-    /// No card where one should be: give its URL, or an interface.
-    #[error("no agent card was found there")]
-    NoCard,
-    /// The card isn't trusted: see why.
+    /// No agent card was found. Remedy: configure the card's URL or an interface.
+    #[error("no agent card was found: configure its URL or an interface")]
+    CardNotFound,
+    /// The card isn't trusted, see the inner error.
     #[error(transparent)]
-    Untrusted(#[from] VerifyError),
-    /// It has no interface, in a version and binding, that is spoken here.
-    #[error("the agent speaks nothing that is spoken here")]
-    NothingInCommon,
-    /// The version that it speaks has no such operation.
+    UntrustedCard(#[from] CardVerifyError),
+    /// The card has no interface in a supported version and binding.
+    #[error("the agent has no interface in a supported protocol version and binding")]
+    NoCommonInterface,
+    /// The agent's protocol version lacks the operation.
     #[error("the agent's version of A2A has no such operation")]
-    NotInVersion,
+    UnsupportedByVersion,
 }
 
-impl PeerError {
-    /// The agent's own code, where it answered with an error.
+impl A2aClientError {
+    /// Returns the JSON-RPC code of the agent's error; `None` if the agent didn't respond with an
+    /// A2A or JSON-RPC error.
     pub fn code(&self) -> Option<i64> {
         match self {
             Self::Agent(error) => Some(error.code),
@@ -121,7 +126,8 @@ impl PeerError {
         }
     }
 
-    /// The error's kind, where the agent answered with one.
+    /// Returns the kind of the agent's error; `None` if the agent didn't respond with an A2A or
+    /// JSON-RPC error.
     pub(super) fn kind(&self) -> Option<ErrorKind> {
         match self {
             Self::Agent(error) => Some(error.kind),
@@ -129,54 +135,62 @@ impl PeerError {
         }
     }
 
-    /// Whether the interface as a whole is at fault, so that another may do. `is_essential`: every agent does what was
-    /// asked.
-    pub(super) fn is_of_interface(&self, is_essential: bool) -> bool {
+    /// Returns whether the error concerns the interface as a whole, so that the agent's next
+    /// interface should be tried. `is_essential` tells that the failed operation is one that every
+    /// agent supports.
+    pub(super) fn is_interface_failure(&self, is_essential: bool) -> bool {
         match self {
             Self::Agent(error) => match error.kind {
                 ErrorKind::VersionNotSupported => true,
                 ErrorKind::MethodNotFound => is_essential,
                 _ => false,
             },
-            Self::Status(404 | 405 | 501) => is_essential,
-            Self::Unreachable | Self::Egress(_) | Self::NotInVersion => true,
+            Self::HttpStatus(404 | 405 | 501) => is_essential,
+            Self::Unreachable | Self::Egress(_) | Self::UnsupportedByVersion => true,
             _ => false,
         }
     }
 
-    /// Whether an earlier card counts no more: it is gone, another agent's, or not trusted.
+    /// Returns whether the error means that a cached card is no longer valid: it was removed,
+    /// belongs to another agent, or isn't trusted.
     pub(super) fn revokes_card(&self) -> bool {
         matches!(
             self,
-            Self::CardStatus { status: 404, .. } | Self::OtherAgent { .. } | Self::Untrusted(_)
+            Self::CardStatus { status: 404, .. } | Self::OtherAgent { .. } | Self::UntrustedCard(_)
         )
     }
 
-    /// Whether the agent says that it can't do this, here or at all.
+    /// Returns whether the error means that the agent doesn't support the operation, in general or
+    /// in the task's state.
     pub(super) fn is_unsupported(&self) -> bool {
         let is_told = matches!(
             self.kind(),
             Some(ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound)
         );
-        is_told || matches!(self, Self::NotInVersion | Self::Status(404 | 405 | 501))
+        is_told
+            || matches!(
+                self,
+                Self::UnsupportedByVersion | Self::HttpStatus(404 | 405 | 501)
+            )
     }
 
-    /// Whether the answer may have been lost on its way, so that the task tells more.
-    pub(super) fn is_lost(&self) -> bool {
+    /// Returns whether the request may have succeeded although its response was lost, so that the
+    /// task should be checked.
+    pub(super) fn is_response_lost(&self) -> bool {
         matches!(
             self,
-            Self::Broken
+            Self::ConnectionBroken
                 | Self::TimedOut(_)
-                | Self::Status(408 | 502 | 503 | 504)
+                | Self::HttpStatus(408 | 502 | 503 | 504)
                 | Self::Unreachable
         )
     }
 }
 
-impl From<PeerError> for Failure {
-    fn from(error: PeerError) -> Self {
+impl From<A2aClientError> for Failure {
+    fn from(error: A2aClientError) -> Self {
         let kind = match &error {
-            PeerError::Agent(error) => {
+            A2aClientError::Agent(error) => {
                 let kind = match error.kind {
                     ErrorKind::TaskNotFound => FailureKind::NotFound,
                     ErrorKind::InvalidParams | ErrorKind::ContentTypeNotSupported => {
@@ -185,7 +199,8 @@ impl From<PeerError> for Failure {
                     ErrorKind::Overloaded => FailureKind::Overloaded,
                     ErrorKind::Denied => FailureKind::Denied,
                     ErrorKind::Blocked => FailureKind::Blocked,
-                    // `Internal` is a bug of ours, whose sentence nobody is told.
+                    // `FailureKind::Internal` means a bug of callboard, whose message is hidden
+                    // from callers.
                     ErrorKind::Internal | ErrorKind::Parse | ErrorKind::InvalidRequest => {
                         FailureKind::Unavailable
                     }
@@ -198,34 +213,36 @@ impl From<PeerError> for Failure {
                 };
                 return Self::new(kind, told).with_data(json!({ "a2aErrorCode": error.code }));
             }
-            PeerError::Auth(_) | PeerError::Untrusted(_) | PeerError::Egress(_) => {
-                FailureKind::Denied
+            A2aClientError::Auth(_)
+            | A2aClientError::UntrustedCard(_)
+            | A2aClientError::Egress(_) => FailureKind::Denied,
+            A2aClientError::TooLarge => FailureKind::Overloaded,
+            A2aClientError::TimedOut(_) => FailureKind::TimedOut,
+            A2aClientError::HttpStatus(status) | A2aClientError::CardStatus { status, .. } => {
+                match status {
+                    401 | 403 => FailureKind::Denied,
+                    413 | 429 => FailureKind::Overloaded,
+                    408 | 504 => FailureKind::TimedOut,
+                    _ => FailureKind::Unavailable,
+                }
             }
-            PeerError::TooLarge => FailureKind::Overloaded,
-            PeerError::TimedOut(_) => FailureKind::TimedOut,
-            PeerError::Status(status) | PeerError::CardStatus { status, .. } => match status {
-                401 | 403 => FailureKind::Denied,
-                413 | 429 => FailureKind::Overloaded,
-                408 | 504 => FailureKind::TimedOut,
-                _ => FailureKind::Unavailable,
-            },
-            // Its sentence says how to mend it.
+            // The message describes the remedy.
             _ => FailureKind::Unavailable,
         };
         Self::new(kind, error.to_string())
     }
 }
 
-impl From<NetError> for PeerError {
+impl From<NetError> for A2aClientError {
     fn from(error: NetError) -> Self {
         match error {
             NetError::Unreachable => Self::Unreachable,
-            NetError::Broken => Self::Broken,
+            NetError::Broken => Self::ConnectionBroken,
         }
     }
 }
 
-impl From<BodyError> for PeerError {
+impl From<BodyError> for A2aClientError {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge => Self::TooLarge,
@@ -234,7 +251,7 @@ impl From<BodyError> for PeerError {
     }
 }
 
-impl From<SseError> for PeerError {
+impl From<SseError> for A2aClientError {
     fn from(_: SseError) -> Self {
         Self::TooLarge
     }

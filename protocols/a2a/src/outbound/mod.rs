@@ -1,40 +1,46 @@
-//! The client: A2A agents elsewhere, as agents of this system.
+//! The client: remote A2A agents as agents of this system.
 //!
-//! [`RemoteA2a`] is the agent, [`Peer`] what it speaks through, in A2A's own words. Below them, from the outside in: `tools`
-//! (skills as tools); `conversation` (one call as a task, with all that is told and asked until it ends), `story` (what has been heard so far), `questions`, `outcome`; `resolve` and `choose` (card and
-//! interface), `operations` (one operation as it is asked), `bindings`, `connection`.
+//! [`RemoteA2aAgent`] is the agent; [`A2aClient`] is the client that it uses. The modules below
+//! them, from the outside in: `tools` (skills as tools); `conversation` (one call as a task, from
+//! first message to result), `task_state` (state of a remote task), `questions`, `call_result`;
+//! `resolve` and `interface_selection` (card and interface), `operations` (one operation of the
+//! protocol), `bindings`, `connection`.
 //!
-//! # Where requests go
+//! # Request destinations
 //!
-//! The URL that an operator configures may lead anywhere. What a card names (interfaces, token endpoints, key sets) is on the
-//! card's own origin, on one that the operator trusts, or must pass the guard ([`callboard_rpc::Egress`]); credentials go to
-//! the first two only.
+//! The URL that an operator configures may lead anywhere. A URL that a card names (interface, token
+//! endpoint, key set) must be on the card's own origin or on one that the operator trusts, else the
+//! egress policy ([`callboard_rpc::EgressPolicy`]) must allow it. Credentials are sent to the first
+//! two only.
 
 mod agent;
 mod bindings;
-mod choose;
+mod call_result;
+mod catalog;
+mod client;
 mod connection;
 mod conversation;
 mod error;
+mod interface_selection;
 mod operations;
 mod options;
-mod outcome;
-mod peer;
 mod push;
 mod questions;
 mod resolve;
-mod story;
+mod task_state;
 mod tools;
 
-pub use agent::RemoteA2a;
-pub use bindings::Events;
-pub use conversation::Stopped;
-pub use error::{AgentError, PeerError};
+pub use agent::RemoteA2aAgent;
+pub use bindings::RemoteEventStream;
+pub use catalog::CatalogEntry;
+pub use client::A2aClient;
+pub use conversation::ConversationError;
+pub use error::{A2aClientError, RemoteAgentError};
 pub use options::{
-    Auth, Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CARD_BYTES_MAX, CardTrust,
-    EVENTS_MAX, HISTORY_MESSAGES_MAX, ROUNDS_MAX, RemoteError, RemoteOptions, Version,
+    CALL_EVENTS_MAX, CALL_TIMEOUT_DEFAULT, CARD_BYTES_MAX, CardTrust, HISTORY_MESSAGES_MAX,
+    PENDING_CALLS_MAX, ProtocolBinding, ProtocolVersion, QUESTION_ROUNDS_MAX, RemoteAuth,
+    RemoteOptions, RemoteOptionsError,
 };
-pub use peer::Peer;
 pub use push::PushInbox;
-pub use resolve::FoundCard;
+pub use resolve::ResolvedCard;
 pub use tools::skill_tools;

@@ -1,27 +1,29 @@
-//! Operations as a client uses them: what goes out, in which words, and what comes back.
+//! Operations as a client performs them: request, format and response.
 
 use callboard_message::RawObject;
-use callboard_message::json::{quote, raw};
+use callboard_message::json::{quote, raw_from_written};
 use reqwest::Method;
 use serde_json::value::RawValue;
 
-use super::choose::Candidate;
-use super::options::Version;
+use super::interface_selection::InterfaceCandidate;
+use super::options::ProtocolVersion;
 use crate::dialect::Operation;
-use crate::wire::Wire;
+use crate::wire::WireType;
 use crate::{A2aError, Dialect};
 
-/// One operation as a client asks for it; `T` is what comes back, once or as a stream's events.
-pub(super) struct Ask<'a, T> {
+/// An operation for a remote agent, independent of version and binding. `T` is the type of the
+/// response, or of the events of a stream.
+pub(super) struct ClientOperation<'a, T> {
     pub(super) operation: Operation,
-    /// Over HTTP+JSON: the path behind version and tenant.
+    /// Path and query of the operation over HTTP+JSON. It follows the version or tenant.
     pub(super) path: String,
-    /// Writes JSON-RPC's params, which are the body over HTTP+JSON, without a tenant.
+    /// Callback that writes the parameters, which are JSON-RPC params or an HTTP+JSON body. The
+    /// tenant is omitted.
     write: &'a (dyn Fn(Dialect) -> Box<RawValue> + Sync),
     pub(super) read: fn(Dialect, &RawValue) -> Result<T, A2aError>,
 }
 
-impl<'a, T> Ask<'a, T> {
+impl<'a, T> ClientOperation<'a, T> {
     pub(super) fn new(
         operation: Operation,
         path: impl Into<String>,
@@ -36,8 +38,8 @@ impl<'a, T> Ask<'a, T> {
         }
     }
 
-    /// The method over HTTP+JSON.
-    pub(super) fn method(&self) -> Method {
+    /// Returns the HTTP method of the operation over HTTP+JSON.
+    pub(super) fn http_method(&self) -> Method {
         match self.operation {
             Operation::SendMessage
             | Operation::SendStreamingMessage
@@ -47,13 +49,14 @@ impl<'a, T> Ask<'a, T> {
         }
     }
 
-    /// JSON-RPC's params, with the tenant that the interface wants: 1.0 has them.
-    pub(super) fn params(&self, to: &Candidate) -> Box<RawValue> {
-        let params = self.body(to);
+    /// Returns the JSON-RPC params of the operation, with the interface's tenant if the version is
+    /// 1.0.
+    pub(super) fn rpc_params(&self, to: &InterfaceCandidate) -> Box<RawValue> {
+        let params = self.http_body(to);
         match params.get().strip_prefix('{') {
-            Some(members) if to.version == Version::V10 && !to.tenant.is_empty() => {
+            Some(members) if to.version == ProtocolVersion::V10 && !to.tenant.is_empty() => {
                 let comma = if members == "}" { "" } else { "," };
-                raw(format!(
+                raw_from_written(format!(
                     "{{\"tenant\":{}{comma}{members}",
                     quote(&to.tenant)
                 ))
@@ -62,14 +65,16 @@ impl<'a, T> Ask<'a, T> {
         }
     }
 
-    /// The body over HTTP+JSON, where the path says the tenant.
-    pub(super) fn body(&self, to: &Candidate) -> Box<RawValue> {
+    /// Returns the HTTP+JSON body of the operation, without the tenant, because the path contains
+    /// it.
+    pub(super) fn http_body(&self, to: &InterfaceCandidate) -> Box<RawValue> {
         (self.write)(to.dialect())
     }
 }
 
-/// An id as one segment of a path: nothing in it ends the segment or names a method.
-pub(super) fn segment(id: &str) -> String {
+/// Percent-encodes an id as a single path segment. Slashes and colons are escaped, so that the id
+/// can't add a segment or a custom method (`:cancel`).
+pub(super) fn path_segment(id: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
     let mut written = String::with_capacity(id.len());
     for byte in id.bytes() {
@@ -81,8 +86,9 @@ pub(super) fn segment(id: &str) -> String {
     written
 }
 
-/// What a request says, but for its `path` members and its tenant, as a query; empty where that is nothing.
-pub(super) fn query(request: &impl Wire, path: &[&str]) -> String {
+/// Returns the members of a request as a URL query that begins with `?`; empty if there are none.
+/// The tenant and the members named in `path` are omitted, because the path contains them.
+pub(super) fn query_string(request: &impl WireType, path: &[&str]) -> String {
     let said = RawObject::parse(&request.to_raw()).unwrap_or_default();
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     for (name, value) in said
@@ -106,7 +112,8 @@ mod tests {
     use super::*;
     use crate::wire::{GetTaskRequest, ListTasksRequest};
 
-    /// Goal: an id stays one segment whatever is in it, and a query says what the request says. Method: rows.
+    /// Goal: an id stays one segment whatever is in it, and a query has the request's members.
+    /// Method: rows.
     #[test]
     fn places_hold_ids() {
         for (id, path) in [
@@ -114,12 +121,12 @@ mod tests {
             ("a/../b", "a%2F%2E%2E%2Fb"),
             ("x:cancel?", "x%3Acancel%3F"),
         ] {
-            assert_eq!(segment(id), path);
+            assert_eq!(path_segment(id), path);
             let request = GetTaskRequest {
                 id: id.into(),
                 ..GetTaskRequest::default()
             };
-            assert_eq!(query(&request, &["id"]), "");
+            assert_eq!(query_string(&request, &["id"]), "");
         }
         let list = ListTasksRequest {
             tenant: "t".into(),
@@ -129,7 +136,7 @@ mod tests {
             ..ListTasksRequest::default()
         };
         assert_eq!(
-            query(&list, &[]),
+            query_string(&list, &[]),
             "?contextId=c+d&pageSize=5&includeArtifacts=true"
         );
     }

@@ -1,8 +1,8 @@
-//! How a remote agent is reached, and what bounds that.
+//! Options and limits for remote agents.
 
 use std::time::Duration;
 
-use callboard_rpc::{Egress, Limits};
+use callboard_rpc::{DecodeLimits, EgressPolicy};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
@@ -11,207 +11,227 @@ use super::push::PushInbox;
 use crate::card::Jwks;
 use crate::wire::AgentInterface;
 
-/// How long a connection may take, by default.
-/// At the limit: `Unavailable`. Changed by `RemoteOptions`.
+/// Default timeout for establishing a connection.
+/// At the limit: `Unavailable`. Changed by `RemoteOptions::connect_timeout`.
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// How long a call may take that has no deadline of its own, questions included, by default.
-/// At the limit: `TimedOut`, the agent is told. Changed by `RemoteOptions`.
+/// Default timeout of a call without a deadline of its own, questions included.
+/// At the limit: `TimedOut`, and the remote task is cancelled. Changed by
+/// `RemoteOptions::call_timeout`.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
-/// How long a card, a token or the end of a task may take.
+/// Timeout for fetching a card and for operations other than messages and streams.
 /// At the limit: `TimedOut`.
-pub const ASIDE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The pause between two looks at a task without a stream, by default: the first, and the longest after doubling.
-const POLL_DEFAULT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
-/// Most calls that one client has in flight; others wait in its mailbox.
-/// At the limit: others wait in its mailbox.
-pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
-/// Most rounds of questions of one call.
-/// At the limit: `Rejected`, the agent is told.
-pub const ROUNDS_MAX: u32 = 16;
-/// Most messages of a task's history that are asked for.
-/// At the limit: the older ones aren't read.
+pub const CONTROL_REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// Default delays between two polls of a task without a stream: the first one, and the maximum
+/// after doubling.
+const POLL_INTERVAL_DEFAULT: (Duration, Duration) =
+    (Duration::from_millis(250), Duration::from_secs(5));
+/// Maximum number of concurrent calls of one remote agent.
+/// At the limit: further calls wait in its mailbox.
+pub const PENDING_CALLS_MAX: u32 = 64;
+/// Maximum number of question rounds in one call.
+/// At the limit: `Rejected`, and the remote task is cancelled.
+pub const QUESTION_ROUNDS_MAX: u32 = 16;
+/// Maximum number of messages that are read from a task's history.
+/// At the limit: older messages are ignored.
 pub const HISTORY_MESSAGES_MAX: i32 = 256;
-/// Most events of one call's streams.
-/// At the limit: `Overloaded`, the agent is told.
-pub const EVENTS_MAX: u32 = 10_000;
-/// Most times in a row that a stream is taken up again without anything new on it; then the task is looked at instead.
-/// At the limit: the task is looked at instead.
-pub const RESUMES_MAX: u32 = 5;
-/// The pause before that: the first, and the longest after doubling; half of it random.
-/// At the limit: the task is looked at instead.
-pub const RESUME_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How long a card is used without another look at it: at least, and at most, whatever its server says.
-/// At the limit: the bound is taken.
-pub const CARD_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3_600));
-/// Largest card, in bytes.
+/// Maximum number of stream events in one call.
+/// At the limit: `Overloaded`, and the remote task is cancelled.
+pub const CALL_EVENTS_MAX: u32 = 10_000;
+/// Maximum number of consecutive attempts to resume a stream without any new event.
+/// At the limit: the task is polled instead.
+pub const STREAM_RESUMES_MAX: u32 = 5;
+/// Delays between two attempts to resume a stream: the first one, and the maximum after doubling.
+/// Half of each delay is random.
+pub const STREAM_RESUME_DELAY: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_secs(5));
+/// Minimum and maximum time for which a card is cached, whatever its server's `max-age`.
+/// At the limit: the bound is used.
+pub const CARD_CACHE_AGE: (Duration, Duration) =
+    (Duration::from_secs(60), Duration::from_secs(3_600));
+/// Maximum size of a card, in bytes.
 /// At the limit: `Overloaded`.
 pub const CARD_BYTES_MAX: usize = 1024 * 1024;
-/// How long an interface that didn't work is passed over.
+/// Time for which a failed interface is skipped.
 /// At the limit: it is tried again.
-pub const PASSED_OVER: Duration = Duration::from_secs(3_600);
-/// How long telling a remote agent of a cancelled call may take.
-/// At the limit: it isn't told.
+pub const FAILED_INTERFACE_TTL: Duration = Duration::from_secs(3_600);
+/// Timeout for cancelling the remote task of a dropped call.
+/// At the limit: the task isn't cancelled.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How messages are carried.
+/// A protocol binding that the client supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Binding {
+pub enum ProtocolBinding {
     /// JSON-RPC 2.0 over HTTP.
     JsonRpc,
-    /// Paths and methods of HTTP.
+    /// HTTP+JSON: paths and methods of HTTP, bodies in JSON.
     HttpJson,
 }
 
-/// A version of A2A, newest first.
+/// A protocol version that the client supports. Newer versions order before older ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// 1.0.
+pub enum ProtocolVersion {
+    /// Version 1.0.
     V10,
-    /// 0.3; what says 0.2 is spoken to in its words.
+    /// Version 0.3, also used for agents that state 0.2.
     V03,
-    /// 0.1: `tasks/send`.
+    /// Version 0.1, with `tasks/send`.
     V01,
 }
 
-/// Which cards are believed.
+/// Condition under which an agent card is trusted.
 #[derive(Debug, Clone, Default)]
 pub enum CardTrust {
-    /// Any that the agent's own server gives.
+    /// Any card that the agent's server returns.
     #[default]
     Any,
-    /// Those with a signature by one of `keys`, or by a key of a set that the card names on one of `jku_hosts`.
+    /// Cards signed by one of `keys`, or by a key of a key set that the card names (`jku`) on one
+    /// of `jku_hosts`.
     Signed {
-        /// The keys that are known.
+        /// Trusted public keys.
         keys: Jwks,
-        /// Hosts whose key sets count too.
+        /// Hosts whose key sets are trusted too.
         jku_hosts: Vec<String>,
     },
 }
 
-/// How a remote agent is reached. `Default` takes any card and shows no credential.
+/// Options for a remote agent. `Default` trusts any card and sends no credentials.
 #[derive(Clone)]
 pub struct RemoteOptions {
-    /// What is spoken, as far as the agent speaks it too; its card's order decides, after the version.
-    pub bindings: Vec<Binding>,
-    /// The same of versions.
-    pub versions: Vec<Version>,
-    /// Where the agent is, in place of a card: for agents that have none.
+    /// Bindings to use, the preferred one first. A newer version takes precedence over a preferred
+    /// binding.
+    pub bindings: Vec<ProtocolBinding>,
+    /// Protocol versions to use.
+    pub versions: Vec<ProtocolVersion>,
+    /// Interface of an agent without a card. If set, no card is fetched.
     pub interface: Option<AgentInterface>,
-    /// Sent with each request.
+    /// Headers sent with each request.
     pub headers: HeaderMap,
-    /// What shows who asks.
-    pub auth: Auth,
-    /// Origins beside the card's own that are shown `auth` and `headers`.
+    /// Credentials of this client.
+    pub auth: RemoteAuth,
+    /// Origins besides the card's own that receive `auth` and `headers`.
     pub trusted_origins: Vec<Url>,
-    /// Which cards are believed.
-    pub trust: CardTrust,
-    /// Where a card may send requests beside its own origin.
-    pub egress: Egress,
-    /// Somebody else than the operator named the agent: its own origin has to pass the guard too.
-    pub is_hearsay: bool,
-    /// How long a call may take that has no deadline of its own.
+    /// Condition under which a card is trusted.
+    pub card_trust: CardTrust,
+    /// Destinations that a card may name besides its own origin.
+    pub egress: EgressPolicy,
+    /// Whether the agent's URL comes from someone other than the operator. If true, the egress
+    /// policy must allow the URL's own origin too.
+    pub is_url_untrusted: bool,
+    /// Timeout of a call without a deadline of its own.
     pub call_timeout: Duration,
-    /// How long a connection may take.
+    /// Timeout for establishing a connection.
     pub connect_timeout: Duration,
-    /// The pause between two looks at a task without a stream: the first, and the longest.
-    pub poll: (Duration, Duration),
-    /// Where the agent may push, so that it needn't be asked so often.
+    /// Delays between two polls of a task without a stream: the first one, and the maximum.
+    pub poll_interval: (Duration, Duration),
+    /// Receiver for push notifications, so that tasks are polled less often; `None` for polling
+    /// only.
     pub push: Option<PushInbox>,
-    /// What a message of the agent's may measure.
-    pub limits: Limits,
+    /// Limits on messages from the agent.
+    pub limits: DecodeLimits,
 }
 
 impl Default for RemoteOptions {
     fn default() -> Self {
         Self {
-            bindings: vec![Binding::JsonRpc, Binding::HttpJson],
-            versions: vec![Version::V10, Version::V03, Version::V01],
+            bindings: vec![ProtocolBinding::JsonRpc, ProtocolBinding::HttpJson],
+            versions: vec![
+                ProtocolVersion::V10,
+                ProtocolVersion::V03,
+                ProtocolVersion::V01,
+            ],
             interface: None,
             headers: HeaderMap::new(),
-            auth: Auth::None,
+            auth: RemoteAuth::None,
             trusted_origins: Vec::new(),
-            trust: CardTrust::Any,
-            egress: Egress::public(),
-            is_hearsay: false,
+            card_trust: CardTrust::Any,
+            egress: EgressPolicy::public_internet(),
+            is_url_untrusted: false,
             call_timeout: CALL_TIMEOUT_DEFAULT,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
-            poll: POLL_DEFAULT,
+            poll_interval: POLL_INTERVAL_DEFAULT,
             push: None,
-            limits: Limits::default(),
+            limits: DecodeLimits::default(),
         }
     }
 }
 
 impl RemoteOptions {
-    /// The same options with a header that goes with each request. Its value is never printed.
+    /// Returns the options with a header to be sent with each request. Its value is never printed.
     ///
     /// # Errors
-    /// [`RemoteError::Header`].
-    pub fn header(mut self, name: &str, value: &SecretString) -> Result<Self, RemoteError> {
-        let name: HeaderName = name.parse().map_err(|_| RemoteError::Header)?;
+    /// [`RemoteOptionsError::Header`] if name or value is invalid.
+    pub fn with_header(
+        mut self,
+        name: &str,
+        value: &SecretString,
+    ) -> Result<Self, RemoteOptionsError> {
+        let name: HeaderName = name.parse().map_err(|_| RemoteOptionsError::Header)?;
         let mut value =
-            HeaderValue::from_str(value.expose_secret()).map_err(|_| RemoteError::Header)?;
+            HeaderValue::from_str(value.expose_secret()).map_err(|_| RemoteOptionsError::Header)?;
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(self)
     }
 }
 
-/// Why a remote agent can't be configured so.
+/// Reason why the options for a remote agent are invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RemoteError {
-    /// Give a URL like `https://agent.example/a2a`, without user and password.
+pub enum RemoteOptionsError {
+    /// The URL isn't http or https, or contains a user or password. Remedy: use a URL like
+    /// `https://agent.example/a2a`.
     #[error("not an http or https URL without user and password")]
     Url,
-    /// Give a header's name and a value of visible characters.
-    #[error("not a header")]
+    /// A header's name or value is invalid. Remedy: use a valid name, and a value of visible
+    /// characters.
+    #[error("not a valid header name or value")]
     Header,
-    /// Name one version and one binding at least.
-    #[error("no version or no binding is left to speak")]
-    NothingSpoken,
-    /// TLS has no safe version here: see the cause.
+    /// No version or no binding is selected. Remedy: select at least one of each.
+    #[error("no protocol version or no binding is selected")]
+    NoProtocolSelected,
+    /// The TLS client couldn't be built, see the cause.
     #[error("can't build the HTTP client")]
     Tls(#[source] rustls::Error),
 }
 
-/// What shows a remote agent who asks. No secret of it is ever printed.
+/// Credentials for a remote agent. Secrets are never printed.
 #[derive(Debug, Clone, Default)]
-pub enum Auth {
-    /// Nothing.
+pub enum RemoteAuth {
+    /// No credentials are sent.
     #[default]
     None,
-    /// `Authorization: Bearer …`.
+    /// Bearer token in the header `Authorization`.
     Bearer(SecretString),
-    /// A key in a header.
+    /// API key in a header.
     ApiKey {
-        /// The header's name, for example `X-API-Key`.
+        /// Name of the header, for example `X-API-Key`.
         header: String,
-        /// The key.
+        /// The API key.
         key: SecretString,
     },
-    /// `Authorization: Basic …`.
+    /// User and password in the header `Authorization` (HTTP Basic).
     Basic {
-        /// Who.
+        /// User name; must not contain a colon.
         user: String,
-        /// Their password.
+        /// The password.
         password: SecretString,
     },
-    /// A token of an OAuth 2.0 server, got as oneself (RFC 6749, section 4.4).
+    /// OAuth 2.0 client credentials flow (RFC 6749, section 4.4).
     ClientCredentials {
-        /// Where tokens are given out; `None`: where the card says.
+        /// URL of the token endpoint; `None` for the one on the agent's card.
         token_url: Option<Url>,
-        /// The client's name there.
+        /// Client id at the token endpoint.
         client_id: String,
-        /// The client's secret there.
+        /// Client secret at the token endpoint.
         secret: SecretString,
-        /// What is asked for; empty: what the server gives by itself.
+        /// Requested scopes; empty for the server's default.
         scopes: Vec<String>,
     },
 }
 
-/// Whether requests can go there, and it says nothing of who asks.
-pub(super) fn is_plain(url: &Url) -> bool {
+/// Returns whether the scheme is http or https, and the URL has a host and neither user nor
+/// password.
+pub(super) fn is_plain_http_url(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
         && url.username().is_empty()
         && url.password().is_none()

@@ -1,4 +1,5 @@
-//! Where remote agents may push, so that tasks without a stream needn't be looked at so often.
+//! Receiver for push notifications from remote agents, so that tasks without a stream are polled
+//! less often.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +13,22 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Notify;
 use url::Url;
 
-/// Most calls that wait for a push at once; more look at their tasks only.
-/// At the limit: more only look.
-const PUSHES_EXPECTED_MAX: usize = 4_096;
+/// Maximum number of calls that expect a push notification at once.
+/// At the limit: further calls only poll.
+const EXPECTED_PUSHES_MAX: usize = 4_096;
 
-/// Where remote agents may push. A push says nothing but that it is time to look at a task; its clones are one.
+/// Receiver for push notifications from remote agents. A notification only triggers a poll of its
+/// task; its content is ignored. Clones share their state.
 #[derive(Clone)]
-pub struct PushInbox(Arc<Inner>);
+pub struct PushInbox(Arc<PushInboxState>);
 
-struct Inner {
+struct PushInboxState {
     base: Url,
     expected: Mutex<HashMap<String, (SecretString, Arc<Notify>)>>,
 }
 
-/// A push that a call waits for. Dropped, it isn't expected any more.
-pub(super) struct Expected {
+/// Registration of one call for push notifications. It ends when this value is dropped.
+pub(super) struct ExpectedPush {
     inbox: PushInbox,
     id: String,
     pub(super) url: Url,
@@ -35,16 +37,18 @@ pub(super) struct Expected {
 }
 
 impl PushInbox {
-    /// Pushes arrive at `base`, and an id: whoever takes requests there hands them to [`deliver`](Self::deliver).
+    /// Creates a receiver for notifications at `{base}/{id}`. The HTTP server there must pass them
+    /// to [`deliver`](Self::deliver).
     pub fn new(base: Url) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(PushInboxState {
             base,
             expected: Mutex::default(),
         }))
     }
 
-    /// A push has arrived at `{base}/{id}`, with this `X-A2A-Notification-Token`. Whether it was expected, and its token is
-    /// the one that was given.
+    /// Delivers a notification that arrived at `{base}/{id}` with the header
+    /// `X-A2A-Notification-Token`. Returns whether a call expects it and the token is correct.
+    /// Tokens are compared in constant time.
     pub fn deliver(&self, id: &str, token: Option<&str>) -> bool {
         let expected = self.0.expected.lock();
         let Some((given, arrived)) = expected.get(id) else {
@@ -60,19 +64,20 @@ impl PushInbox {
         is_given.into()
     }
 
-    /// Expects a push; `None` where too many are.
-    pub(super) fn expect(&self) -> Option<Expected> {
-        let (id, token) = (random(), SecretString::from(random()));
+    /// Registers for notifications with a new id and token; `None` if there are
+    /// [`EXPECTED_PUSHES_MAX`] registrations.
+    pub(super) fn expect_push(&self) -> Option<ExpectedPush> {
+        let (id, token) = (random_token(), SecretString::from(random_token()));
         let mut url = self.0.base.clone();
         url.path_segments_mut().ok()?.pop_if_empty().push(&id);
         let arrived = Arc::<Notify>::default();
         let mut expected = self.0.expected.lock();
-        if expected.len() == PUSHES_EXPECTED_MAX {
+        if expected.len() == EXPECTED_PUSHES_MAX {
             return None;
         }
         expected.insert(id.clone(), (token.clone(), arrived.clone()));
         drop(expected);
-        Some(Expected {
+        Some(ExpectedPush {
             inbox: self.clone(),
             id,
             url,
@@ -82,21 +87,21 @@ impl PushInbox {
     }
 }
 
-impl Expected {
-    /// Ends with the next push, at once where one came since the last.
-    pub(super) async fn arrived(&self) {
+impl ExpectedPush {
+    /// Waits for the next notification. Returns at once if one has arrived since the previous wait.
+    pub(super) async fn wait_for_push(&self) {
         self.arrived.notified().await;
     }
 }
 
-impl Drop for Expected {
+impl Drop for ExpectedPush {
     fn drop(&mut self) {
         self.inbox.0.expected.lock().remove(&self.id);
     }
 }
 
-/// 128 random bits.
-fn random() -> String {
+/// Returns 128 random bits in base64url.
+fn random_token() -> String {
     let mut bits = [0; 16];
     rand::rng().fill_bytes(&mut bits);
     URL_SAFE_NO_PAD.encode(bits)
@@ -111,12 +116,12 @@ mod tests {
         PushInbox::new("https://here.example/a2a-push".parse().unwrap())
     }
 
-    /// Goal: only who was given the token wakes the call, and nobody once it is over. Method: other tokens, other ids, the
-    /// right ones, and again after the end.
+    /// Goal: a call is woken only by its token, and not once it is over. Method: other tokens,
+    /// other ids, the right ones, and again after the end.
     #[test]
     fn pushes_need_their_token() {
         let inbox = inbox();
-        let expected = inbox.expect().unwrap();
+        let expected = inbox.expect_push().unwrap();
         let id = expected
             .url
             .path()
@@ -132,22 +137,23 @@ mod tests {
         ] {
             assert!(!inbox.deliver(id, token));
         }
-        assert!(expected.arrived().now_or_never().is_none());
+        assert!(expected.wait_for_push().now_or_never().is_none());
         assert!(inbox.deliver(&id, Some(&token)));
-        assert!(expected.arrived().now_or_never().is_some());
+        assert!(expected.wait_for_push().now_or_never().is_some());
         drop(expected);
         assert!(!inbox.deliver(&id, Some(&token)));
     }
 
-    /// Goal: what is expected is bounded. Method: the bound, one more, and one after another has gone.
+    /// Goal: registrations are limited. Method: the limit, one more, and one after another has
+    /// ended.
     #[test]
     fn expectations_are_bounded() {
         let inbox = inbox();
-        let mut all: Vec<_> = (0..PUSHES_EXPECTED_MAX)
-            .map(|_| inbox.expect().unwrap())
+        let mut all: Vec<_> = (0..EXPECTED_PUSHES_MAX)
+            .map(|_| inbox.expect_push().unwrap())
             .collect();
-        assert!(inbox.expect().is_none());
+        assert!(inbox.expect_push().is_none());
         all.pop();
-        assert!(inbox.expect().is_some());
+        assert!(inbox.expect_push().is_some());
     }
 }

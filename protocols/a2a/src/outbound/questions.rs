@@ -1,47 +1,49 @@
-//! What a paused task wants, as a question of the call; and the answer, as a message.
+//! Questions of a paused remote task as questions to the caller, and answers as messages to the
+//! agent.
 
-use callboard_message::{Answer, ElicitAction, Elicitation, Failure, Question, RawObject};
+use callboard_message::{Answer, Elicitation, ElicitationAction, Failure, Question, RawObject};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
-use super::story::Story;
-use crate::convert::QUESTION;
+use super::task_state::RemoteTaskState;
+use crate::convert::QUESTION_METADATA;
 use crate::wire::{Message, Part, PartContent, Role};
 
-/// What is asked where the agent says nothing.
+/// Default texts of a question that the agent asks without a text: for input, and for credentials.
 const NEEDS_INPUT: &str = "The agent needs to know more to go on.";
 const NEEDS_CREDENTIAL: &str = "The agent needs you to sign in to go on.";
-/// The one field of a question that is no form.
-const TEXT: &str = "text";
+/// Name of the only field in the form that represents a question in plain text.
+const TEXT_FIELD: &str = "text";
 
-/// A question of a remote agent's.
-pub(super) struct Asked {
+/// A question that a remote agent asks by pausing its task.
+pub(super) struct RemoteQuestion {
     pub(super) question: Question,
-    /// It asks as a call does, for it is a callboard; else in words.
+    /// Whether the agent is a callboard that sent the question as a data part, so that the answer
+    /// is sent as data too. Otherwise the question is plain text.
     is_call: bool,
-    /// Its name for the question.
+    /// Key of the question, if the agent sent one. The answer names the question by it.
     key: Option<String>,
 }
 
-impl Asked {
-    /// What a paused task wants.
-    pub(super) fn of(story: &Story) -> Self {
-        let said = story.said.as_ref();
-        if let Some((question, key)) = said.and_then(of_call) {
+impl RemoteQuestion {
+    /// Reads the question from the status message of a paused task.
+    pub(super) fn from_task(task: &RemoteTaskState) -> Self {
+        let said = task.status_message.as_ref();
+        if let Some((question, key)) = said.and_then(embedded_question) {
             return Self {
                 question,
                 is_call: true,
                 key,
             };
         }
-        let is_auth = story.state == Some(callboard_message::TaskState::AuthRequired);
-        let text = said.map(told).filter(|text| !text.is_empty());
-        let address = said.filter(|_| is_auth).and_then(address);
+        let is_auth = task.state == Some(callboard_message::TaskState::AuthRequired);
+        let text = said.map(message_text).filter(|text| !text.is_empty());
+        let address = said.filter(|_| is_auth).and_then(find_url);
         let question = match address {
             Some(address) => {
                 let text = text.unwrap_or_else(|| NEEDS_CREDENTIAL.to_owned());
-                Question::Elicit(Elicitation::url(text, address, &story.task))
+                Question::Elicit(Elicitation::url(text, address, &task.task_id))
             }
             None => {
                 let text = text.unwrap_or_else(|| {
@@ -53,8 +55,7 @@ impl Asked {
                     .to_owned()
                 });
                 let field = json!({ "type": "string", "title": "Answer" });
-                let form =
-                    json!({ "type": "object", "properties": { TEXT: field }, "required": [TEXT] });
+                let form = json!({ "type": "object", "properties": { TEXT_FIELD: field }, "required": [TEXT_FIELD] });
                 Question::elicit(text, form)
             }
         };
@@ -65,12 +66,16 @@ impl Asked {
         }
     }
 
-    /// What is said to the agent.
+    /// Converts an answer to the message that is sent to the agent.
     ///
     /// # Errors
-    /// Where the answer is one to another kind of question, or the person doesn't want to, which an agent that asks in words
-    /// can't be told: the task is taken back.
-    pub(super) fn reply(&self, answer: Answer, story: &Story) -> Result<Message, Failure> {
+    /// [`Failure`] if the answer is of another kind than the question, or if the person declined a
+    /// question in plain text, because a plain text can't express that.
+    pub(super) fn reply_message(
+        &self,
+        answer: Answer,
+        task: &RemoteTaskState,
+    ) -> Result<Message, Failure> {
         let fits = matches!(
             (&self.question, &answer),
             (Question::Elicit(_), Answer::Elicit(_))
@@ -83,37 +88,46 @@ impl Asked {
         let part = match answer {
             answer if self.is_call => Part::data(answer.to_raw()),
             Answer::Elicit(answer) => match (answer.action(), answer.content()) {
-                (ElicitAction::Accept, Some(content)) => match content[TEXT].as_str() {
+                (ElicitationAction::Accept, Some(content)) => match content[TEXT_FIELD].as_str() {
                     Some(text) => Part::text(text),
                     None => Part::data(to_raw_value(&content).unwrap_or_default()),
                 },
-                // Visited the address.
-                (ElicitAction::Accept, None) => Part::text("done"),
-                (refused, _) => return Err(taken_back(refused).with_data(story.place())),
+                // The person visited the URL.
+                (ElicitationAction::Accept, None) => Part::text("done"),
+                (refused, _) => {
+                    return Err(refusal_failure(refused).with_data(task.task_reference()));
+                }
             },
-            _ => return Err(Failure::internal("a question in words has no such answer")),
+            _ => {
+                return Err(Failure::internal(
+                    "a question in plain text can't have such an answer",
+                ));
+            }
         };
         Ok(Message {
             message_id: Uuid::new_v4().to_string(),
-            context_id: story.context.clone(),
-            task_id: story.task.clone(),
+            context_id: task.context_id.clone(),
+            task_id: task.task_id.clone(),
             role: Role::User,
             parts: vec![part],
-            metadata: self.key.as_ref().map(|key| RawObject::of(QUESTION, key)),
+            metadata: self
+                .key
+                .as_ref()
+                .map(|key| RawObject::single(QUESTION_METADATA, key)),
             ..Message::default()
         })
     }
 }
 
-fn taken_back(action: ElicitAction) -> Failure {
+fn refusal_failure(action: ElicitationAction) -> Failure {
     match action {
-        ElicitAction::Cancel => Failure::cancelled("the person closed the agent's question"),
+        ElicitationAction::Cancel => Failure::cancelled("the person closed the agent's question"),
         _ => Failure::rejected("the person declined the agent's question"),
     }
 }
 
-/// The question of a callboard's call, and its name for it.
-fn of_call(said: &Message) -> Option<(Question, Option<String>)> {
+/// Returns the question, and its key, that a callboard embedded in a data part of a message.
+fn embedded_question(said: &Message) -> Option<(Question, Option<String>)> {
     said.parts
         .iter()
         .filter_map(Part::as_data)
@@ -126,8 +140,9 @@ fn of_call(said: &Message) -> Option<(Question, Option<String>)> {
         })
 }
 
-/// What a message says, for a person: its texts, else its values.
-fn told(said: &Message) -> String {
+/// Returns the text of a message for people: its text parts, or if these are blank, the JSON of its
+/// data parts.
+fn message_text(said: &Message) -> String {
     let text = said.text();
     if !text.trim().is_empty() {
         return text.trim().to_owned();
@@ -141,8 +156,8 @@ fn told(said: &Message) -> String {
     values.join("\n")
 }
 
-/// The address that a message sends a person to.
-fn address(said: &Message) -> Option<String> {
+/// Returns the first http or https URL in a message's parts.
+fn find_url(said: &Message) -> Option<String> {
     let is_address = |text: &str| text.starts_with("https://") || text.starts_with("http://");
     let of_part = |part: &Part| match &part.content {
         PartContent::Url(url) => Some(url.clone()),
@@ -169,67 +184,72 @@ fn address(said: &Message) -> Option<String> {
 mod tests {
     use super::*;
     use crate::convert::question_parts;
-    use callboard_message::{ElicitAnswer, FailureKind, SampleAnswer, TaskState};
+    use callboard_message::{ElicitationAnswer, FailureKind, SamplingAnswer, TaskState};
 
-    fn story(state: TaskState, parts: Vec<Part>) -> Story {
+    fn task(state: TaskState, parts: Vec<Part>) -> RemoteTaskState {
         let said = Message {
             parts,
             ..Message::default()
         };
-        let mut story = Story::of("t", "c");
-        (story.state, story.said) = (Some(state), Some(said));
-        story
+        let mut task = RemoteTaskState::for_task("t", "c");
+        (task.state, task.status_message) = (Some(state), Some(said));
+        task
     }
 
-    fn said(asked: &Asked, answer: Answer, story: &Story) -> Message {
-        asked.reply(answer, story).unwrap()
+    fn said(asked: &RemoteQuestion, answer: Answer, task: &RemoteTaskState) -> Message {
+        asked.reply_message(answer, task).unwrap()
     }
 
-    /// Goal: a question of a callboard arrives as it was asked, and its answer names it. Method: one through the server's
-    /// own words.
+    /// Goal: a question of a callboard arrives as it was asked, and its answer names it. Method:
+    /// one in the server's format.
     #[test]
     fn questions_of_calls_arrive_whole() {
         let question = Question::sample("Go on", 5);
-        let story = story(TaskState::InputRequired, question_parts("q7", &question));
-        let asked = Asked::of(&story);
+        let task = task(TaskState::InputRequired, question_parts("q7", &question));
+        let asked = RemoteQuestion::from_task(&task);
         assert_eq!(asked.question, question);
-        let answer = SampleAnswer::text("m", "on", None);
-        let message = said(&asked, Answer::Sample(answer.clone()), &story);
+        let answer = SamplingAnswer::text("m", "on", None);
+        let message = said(&asked, Answer::Sample(answer.clone()), &task);
         assert_eq!(
             (message.task_id.as_str(), message.context_id.as_str()),
             ("t", "c")
         );
-        assert_eq!(message.metadata.unwrap().text(QUESTION).unwrap(), "q7");
+        assert_eq!(
+            message.metadata.unwrap().text(QUESTION_METADATA).unwrap(),
+            "q7"
+        );
         assert_eq!(
             message.parts[0].as_data().unwrap().get(),
             answer.0.to_raw().get()
         );
         assert!(
             asked
-                .reply(Answer::Elicit(ElicitAnswer::agree()), &story)
+                .reply_message(Answer::Elicit(ElicitationAnswer::agree()), &task)
                 .is_err(),
             "another kind of answer"
         );
     }
 
-    /// Goal: words become a form of one field, its answer words again; who declines takes the task back. Method: both.
+    /// Goal: plain text becomes a form of one field and its answer plain text again; declining
+    /// fails. Method: both.
     #[test]
     fn words_are_a_form() {
-        let story = story(TaskState::InputRequired, vec![Part::text("Which day?")]);
-        let asked = Asked::of(&story);
+        let task = task(TaskState::InputRequired, vec![Part::text("Which day?")]);
+        let asked = RemoteQuestion::from_task(&task);
         let Question::Elicit(form) = &asked.question else {
             panic!("a form")
         };
         assert_eq!(form.message(), "Which day?");
-        let answer = Answer::Elicit(ElicitAnswer::accept(json!({ "text": "Monday" })));
-        assert_eq!(said(&asked, answer, &story).parts, [Part::text("Monday")]);
+        let answer = Answer::Elicit(ElicitationAnswer::accept(json!({ "text": "Monday" })));
+        assert_eq!(said(&asked, answer, &task).parts, [Part::text("Monday")]);
         let declined = asked
-            .reply(Answer::Elicit(ElicitAnswer::decline()), &story)
+            .reply_message(Answer::Elicit(ElicitationAnswer::decline()), &task)
             .unwrap_err();
         assert_eq!(declined.kind, FailureKind::Rejected);
     }
 
-    /// Goal: whoever must sign in is sent to the address, wherever it stands. Method: each place; none.
+    /// Goal: a person who must sign in is sent to the URL, wherever it stands in the message.
+    /// Method: each place; none.
     #[test]
     fn addresses_are_found() {
         let url = "https://login.example/x?y=1";
@@ -238,21 +258,21 @@ mod tests {
             Part::text(format!("Please visit <{url}>.")),
             Part::data(RawValue::from_string(format!(r#"{{"n":1,"authUrl":"{url}"}}"#)).unwrap()),
         ] {
-            let asked = Asked::of(&story(TaskState::AuthRequired, vec![part]));
+            let asked = RemoteQuestion::from_task(&task(TaskState::AuthRequired, vec![part]));
             let Question::Elicit(elicitation) = asked.question else {
                 panic!("an address")
             };
-            assert_eq!(elicitation.address().as_deref(), Some(url));
+            assert_eq!(elicitation.target_url().as_deref(), Some(url));
         }
         for (state, text) in [
             (TaskState::AuthRequired, "Sign in"),
             (TaskState::InputRequired, url),
         ] {
-            let asked = Asked::of(&story(state, vec![Part::text(text)]));
+            let asked = RemoteQuestion::from_task(&task(state, vec![Part::text(text)]));
             let Question::Elicit(elicitation) = asked.question else {
                 panic!("a form")
             };
-            assert!(elicitation.address().is_none());
+            assert!(elicitation.target_url().is_none());
         }
     }
 }

@@ -1,55 +1,62 @@
-//! An agent's skills as tools.
+//! Skills of a remote agent as tools.
 
-use callboard_message::surface::RESERVED_PREFIX;
+use callboard_message::capabilities::RESERVED_PREFIX;
 use callboard_message::{Failure, RawObject};
-use callboard_runtime::outward::is_disguised;
+use callboard_runtime::outbound_policy::is_confusable;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::conversation::Opening;
+use super::conversation::ConversationRequest;
 use crate::card::{SCHEMAS_EXTENSION, TAG_DESTRUCTIVE};
-use crate::wire::{AgentCard, AgentSkill, Message, Part, Role, Wire};
+use crate::wire::{AgentCard, AgentSkill, Message, Part, Role, WireType};
 
-/// Most skills of a card that become tools.
-/// At the limit: the others don't.
+/// Maximum number of a card's skills that become tools.
+/// At the limit: the others are skipped.
 const SKILLS_MAX: usize = 1_024;
-/// Longest name of a tool, in bytes.
-const NAME_BYTES_MAX: usize = 128;
-/// The tool of an agent without skills.
-const MESSAGE: &str = "message";
-/// Member of an output schema: the value is `result` of the structured content.
-const WRAPPED: &str = "x-callboard-wrapped";
-/// Member of a message's metadata, and of a tool's `_meta`: the skill.
-const SKILL: &str = "skill";
-/// Member of a call's `_meta`: `taskId`, `contextId`, `keep`.
-const A2A: &str = "a2a";
-/// What a tool takes whose skill doesn't say.
-const PLAIN: [&str; 6] = ["text", "data", "files", "contextId", "taskId", "keep"];
+/// Maximum length of a tool's name, in bytes.
+const TOOL_NAME_BYTES_MAX: usize = 128;
+/// Name of the only tool of an agent that has no skills.
+const MESSAGE_TOOL: &str = "message";
+/// Member of a tool's output schema. If it is `true`, the skill's value is wrapped: it is the
+/// member `result` of the tool's structured content.
+const WRAPPED_SCHEMA: &str = "x-callboard-wrapped";
+/// Key in a message's metadata whose value is the id of the skill to call.
+const SKILL_METADATA: &str = "skill";
+/// Member of a tool call's `_meta` that names the task and conversation to continue (`taskId`,
+/// `contextId`) and whether the task stays open (`keep`).
+const A2A_META: &str = "a2a";
+/// Names of the arguments that a tool takes if its skill has no input schema.
+const PLAIN_ARGUMENTS: [&str; 6] = ["text", "data", "files", "contextId", "taskId", "keep"];
 
-/// The tools that an agent's skills are.
-pub(super) struct Book {
-    skills: Vec<Skill>,
-    /// What `tools/list` answers.
+/// The tools made from an agent's skills.
+pub(super) struct SkillTools {
+    skills: Vec<SkillTool>,
+    /// Result of `tools/list` with all of these tools.
     page: RawObject,
 }
 
-/// A skill as a tool.
+/// A skill of a remote agent as a tool.
 #[derive(Default)]
-pub(super) struct Skill {
+pub(super) struct SkillTool {
     tool: String,
-    /// `None`: the agent has none, and is just spoken to.
+    /// Id of the skill; `None` for the tool of an agent without skills.
     id: Option<String>,
     takes_schema: bool,
     takes_data: bool,
-    /// Its value is a text, whatever that looks like.
+    /// Whether the skill's result is a plain text. Such a text isn't parsed, even if it looks like
+    /// JSON.
     pub(super) answers_text: bool,
     pub(super) is_wrapped: bool,
 }
 
-/// The skills of a card as tools are listed, with all that the card says of them; none for an agent without skills.
+/// Returns a card's skills as tools in the format of `tools/list`, with all metadata of the card.
+/// Empty for an agent without skills.
 pub fn skill_tools(card: &AgentCard) -> Vec<RawObject> {
-    let tools: Vec<RawObject> = Book::of(card).page.read("tools").unwrap_or_default();
+    let tools: Vec<RawObject> = SkillTools::from_card(card)
+        .page
+        .read("tools")
+        .unwrap_or_default();
     if card.skills.is_empty() {
         Vec::new()
     } else {
@@ -57,8 +64,8 @@ pub fn skill_tools(card: &AgentCard) -> Vec<RawObject> {
     }
 }
 
-impl Book {
-    pub(super) fn of(card: &AgentCard) -> Self {
+impl SkillTools {
+    pub(super) fn from_card(card: &AgentCard) -> Self {
         let schemas = card
             .capabilities
             .extensions
@@ -67,12 +74,12 @@ impl Book {
         let schemas = schemas
             .and_then(|extension| extension.params.clone())
             .unwrap_or_default();
-        let (mut skills, mut tools) = (Vec::<Skill>::new(), Vec::new());
-        // A disguised id would lose its disguise as a tool's name, and stand there as an honest one.
+        let (mut skills, mut tools) = (Vec::<SkillTool>::new(), Vec::new());
+        // As a tool's name a confusable id would lose its odd characters and look genuine.
         let (disguised, honest): (Vec<_>, Vec<_>) = card
             .skills
             .iter()
-            .partition(|skill| is_disguised(&skill.id));
+            .partition(|skill| is_confusable(&skill.id));
         if !disguised.is_empty() {
             callboard_message::log::warn!(
                 agent = card.name,
@@ -83,11 +90,15 @@ impl Book {
         let (kept, beyond) = honest.split_at(honest.len().min(SKILLS_MAX));
         for skill in kept {
             let own = schemas.object(&skill.id).unwrap_or_default();
-            let tool = unique(&skill.id, &skills);
-            tools.push(with_traits(described(&tool, skill, &own), skill, card));
+            let tool = unique_tool_name(&skill.id, &skills);
+            tools.push(with_skill_metadata(
+                tool_listing(&tool, skill, &own),
+                skill,
+                card,
+            ));
             let output: Value = own.read("output").unwrap_or_default();
-            let modes = own_or(&skill.input_modes, &card.default_input_modes);
-            skills.push(Skill {
+            let modes = own_or_default(&skill.input_modes, &card.default_input_modes);
+            skills.push(SkillTool {
                 tool,
                 id: Some(skill.id.clone()),
                 takes_schema: own.has("input"),
@@ -96,23 +107,24 @@ impl Book {
                         .iter()
                         .any(|mode| mode == "*/*" || mode.contains("json")),
                 answers_text: output["type"] == "string",
-                is_wrapped: output[WRAPPED] == true,
+                is_wrapped: output[WRAPPED_SCHEMA] == true,
             });
         }
-        // An agent of which no skill can be named is spoken to like one that has none.
+        // An agent without usable skills gets the same tool as one without skills.
         if skills.is_empty() {
             let agent = AgentSkill {
                 description: card.description.clone(),
                 ..AgentSkill::default()
             };
-            tools.push(described(MESSAGE, &agent, &RawObject::new()));
-            skills.push(Skill {
-                tool: MESSAGE.into(),
+            tools.push(tool_listing(MESSAGE_TOOL, &agent, &RawObject::new()));
+            skills.push(SkillTool {
+                tool: MESSAGE_TOOL.into(),
                 takes_data: true,
-                ..Skill::default()
+                ..SkillTool::default()
             });
         }
-        // What the agent may do without naming it, it may do whichever tool is used.
+        // The omitted skills may be reached through any tool, so the first one carries their
+        // warning.
         if disguised
             .iter()
             .chain(beyond)
@@ -123,16 +135,16 @@ impl Book {
         }
         Self {
             skills,
-            page: RawObject::of("tools", tools),
+            page: RawObject::single("tools", tools),
         }
     }
 
-    pub(super) fn page(&self) -> Box<RawValue> {
+    pub(super) fn list_result(&self) -> Box<RawValue> {
         self.page.to_raw()
     }
 
-    /// The tool of that name, or the skill of that id.
-    pub(super) fn get(&self, name: &str) -> Option<&Skill> {
+    /// Returns the tool with this name; if there is none, the tool of the skill with this id.
+    pub(super) fn get(&self, name: &str) -> Option<&SkillTool> {
         let by_id = || {
             self.skills
                 .iter()
@@ -144,34 +156,43 @@ impl Book {
             .or_else(by_id)
     }
 
-    /// What is said first to use a tool.
+    /// Converts a tool call to the first message of a conversation.
     ///
     /// # Errors
-    /// Where the arguments say nothing, or not in a way that can be sent.
-    pub(super) fn opening(
+    /// [`Failure`] if the arguments aren't an object, contain nothing to send, or describe a file
+    /// wrongly.
+    pub(super) fn conversation_request(
         &self,
-        skill: &Skill,
+        skill: &SkillTool,
         arguments: &RawValue,
         meta: &RawObject,
-    ) -> Result<Opening, Failure> {
+    ) -> Result<ConversationRequest, Failure> {
         let given = RawObject::parse(arguments)
             .map_err(|_| Failure::invalid("the arguments must be an object"))?;
         let is_plain = !skill.takes_schema
             && !given.is_empty()
-            && given.iter().all(|(name, _)| PLAIN.contains(&name));
+            && given
+                .iter()
+                .all(|(name, _)| PLAIN_ARGUMENTS.contains(&name));
         let (parts, place) = match is_plain {
             true => (plain_parts(&given)?, given),
-            false => (vec![typed_part(&given, arguments, skill)], RawObject::new()),
+            false => (
+                vec![arguments_part(&given, arguments, skill)],
+                RawObject::new(),
+            ),
         };
-        let asked = meta.object(A2A).unwrap_or_default();
+        let asked = meta.object(A2A_META).unwrap_or_default();
         let either = |name: &str| {
             place
                 .text(name)
                 .or_else(|| asked.text(name))
                 .unwrap_or_default()
         };
-        let said = skill.id.as_ref().map(|id| RawObject::of(SKILL, id));
-        Ok(Opening {
+        let said = skill
+            .id
+            .as_ref()
+            .map(|id| RawObject::single(SKILL_METADATA, id));
+        Ok(ConversationRequest {
             message: Message {
                 message_id: Uuid::new_v4().to_string(),
                 context_id: either("contextId"),
@@ -181,7 +202,7 @@ impl Book {
                 metadata: said,
                 ..Message::default()
             },
-            keeps: [&place, &asked]
+            keeps_task: [&place, &asked]
                 .iter()
                 .any(|said| said.read("keep") == Some(true)),
         })
@@ -206,17 +227,20 @@ fn plain_parts(given: &RawObject) -> Result<Vec<Part>, Failure> {
             )
         };
         let file = RawObject::parse(&file).map_err(|_| wrong())?;
-        let nested = RawObject::of("file", file).to_raw();
+        let nested = RawObject::single("file", file).to_raw();
         parts.push(Part::from_raw(&nested).map_err(|_| wrong())?);
     }
     match parts.is_empty() {
-        true => Err(Failure::invalid("say something: `text`, `data` or `files`")),
+        true => Err(Failure::invalid(
+            "nothing to send: give `text`, `data` or `files`",
+        )),
         false => Ok(parts),
     }
 }
 
-/// Arguments as a value; as words for who takes no values.
-fn typed_part(given: &RawObject, arguments: &RawValue, skill: &Skill) -> Part {
+/// Converts the arguments of a tool call to a data part, or to a text part if the skill accepts no
+/// JSON.
+fn arguments_part(given: &RawObject, arguments: &RawValue, skill: &SkillTool) -> Part {
     if skill.takes_schema || skill.takes_data {
         return Part::data(arguments.to_owned());
     }
@@ -228,8 +252,9 @@ fn typed_part(given: &RawObject, arguments: &RawValue, skill: &Skill) -> Part {
     Part::text(only.unwrap_or_else(|| arguments.get().to_owned()))
 }
 
-/// A name that every client of tools takes, and that no tool before has.
-fn unique(id: &str, before: &[Skill]) -> String {
+/// Returns a name for the tool of the skill `id`: one that all tool clients accept and that none of
+/// the tools `before` has.
+fn unique_tool_name(id: &str, before: &[SkillTool]) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') {
             c
@@ -237,12 +262,16 @@ fn unique(id: &str, before: &[Skill]) -> String {
             '_'
         }
     };
-    let mut name: String = id.chars().map(plain).take(NAME_BYTES_MAX - 5).collect();
+    let mut name: String = id
+        .chars()
+        .map(plain)
+        .take(TOOL_NAME_BYTES_MAX - 5)
+        .collect();
     if name.starts_with(RESERVED_PREFIX) {
         name = name.replacen('.', "_", 1);
     }
     if name.is_empty() {
-        MESSAGE.clone_into(&mut name);
+        MESSAGE_TOOL.clone_into(&mut name);
     }
     let is_free = |name: &String| before.iter().all(|skill| skill.tool != *name);
     if is_free(&name) {
@@ -254,8 +283,8 @@ fn unique(id: &str, before: &[Skill]) -> String {
         .unwrap_or(name)
 }
 
-fn described(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {
-    let mut described = RawObject::of("name", tool);
+fn tool_listing(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {
+    let mut described = RawObject::single("name", tool);
     if !skill.name.is_empty() {
         described.set("title", &skill.name);
     }
@@ -268,7 +297,7 @@ fn described(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {
         Some(input) => described.set_raw("inputSchema", input.to_owned()),
         None => described.set_raw("inputSchema", plain_schema()),
     }
-    // Tools answer objects.
+    // Tools return objects.
     if schemas
         .object("output")
         .is_some_and(|output| output.text("type").as_deref() == Some("object"))
@@ -279,19 +308,19 @@ fn described(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {
     described
 }
 
-/// The same tool with what deciders, policies and models go by: tags, examples, modes and security requirements of the skill,
-/// or of its card where it has none of its own. Its requirements come beside the card's.
-fn with_traits(mut tool: RawObject, skill: &AgentSkill, card: &AgentCard) -> RawObject {
+/// Adds metadata to a tool, for routing, policies and models: the skill's tags, examples and media
+/// types (by default the card's), and the security requirements of the skill and the card.
+fn with_skill_metadata(mut tool: RawObject, skill: &AgentSkill, card: &AgentCard) -> RawObject {
     let lists = [
         ("tags", &skill.tags),
         ("examples", &skill.examples),
         (
             "inputModes",
-            own_or(&skill.input_modes, &card.default_input_modes),
+            own_or_default(&skill.input_modes, &card.default_input_modes),
         ),
         (
             "outputModes",
-            own_or(&skill.output_modes, &card.default_output_modes),
+            own_or_default(&skill.output_modes, &card.default_output_modes),
         ),
     ];
     for (member, words) in lists.into_iter().filter(|(_, words)| !words.is_empty()) {
@@ -320,7 +349,7 @@ fn is_destructive(skill: &AgentSkill) -> bool {
         .any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
 }
 
-/// Says of a tool that it may destroy something, by its tags and by the hints of MCP.
+/// Marks a tool as destructive, by the tag `destructive` and by MCP's annotations.
 fn mark_destructive(tool: &mut RawObject) {
     let mut tags: Vec<String> = tool.read("tags").unwrap_or_default();
     if !tags
@@ -336,7 +365,7 @@ fn mark_destructive(tool: &mut RawObject) {
     );
 }
 
-fn own_or<'a>(own: &'a Vec<String>, otherwise: &'a Vec<String>) -> &'a Vec<String> {
+fn own_or_default<'a>(own: &'a Vec<String>, otherwise: &'a Vec<String>) -> &'a Vec<String> {
     if own.is_empty() { otherwise } else { own }
 }
 

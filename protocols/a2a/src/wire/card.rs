@@ -4,158 +4,158 @@ use callboard_message::RawObject;
 use serde_json::value::RawValue;
 
 use super::macros::{one_of, quiet, wire};
-use super::{At, Members, ReadError, Wire, Writer};
+use super::{FieldPath, JsonWriter, ObjectReader, ReadError, WireType};
 
 wire! {
-    /// Where an agent is, and in which words.
+    /// An address of an agent, with the binding and version of the protocol spoken there.
     #[derive(Default)]
     pub struct AgentInterface {
-        /// Absolute.
+        /// Absolute URL.
         url: String = always "url",
-        /// `JSONRPC`, `HTTP+JSON`, `GRPC`, or others'.
+        /// Protocol binding: `JSONRPC`, `HTTP+JSON`, `GRPC` or a custom one.
         protocol_binding: String = always "protocolBinding",
-        /// Sent with every request, where it isn't empty.
+        /// Tenant to send with every request; empty if there is none.
         tenant: String = default "tenant",
-        /// Major and minor, for example `1.0`.
+        /// Protocol version as major and minor number, for example `1.0`.
         protocol_version: String = always "protocolVersion",
     }
 
-    /// Whose agent it is.
+    /// The organization that provides an agent.
     #[derive(Default)]
     pub struct AgentProvider {
-        /// Its site.
+        /// URL of the organization's website.
         url: String = always "url",
-        /// Its name.
+        /// Name of the organization.
         organization: String = always "organization",
     }
 
-    /// A protocol extension that an agent knows.
+    /// A protocol extension that an agent supports.
     #[derive(Default)]
     pub struct AgentExtension {
-        /// Its name.
+        /// URI that identifies the extension.
         uri: String = default "uri",
-        /// What for.
+        /// Description of how the agent uses the extension.
         description: String = default "description",
-        /// Whether clients must know it too.
+        /// Whether clients must support the extension.
         required: bool = default "required",
-        /// Its own.
+        /// Parameters of the extension, defined by the extension.
         params: Option<RawObject> = optional "params",
     }
 
-    /// What an agent can do beside answering.
+    /// Optional protocol features of an agent.
     #[derive(Default)]
     pub struct AgentCapabilities {
-        /// Streams.
+        /// Whether the agent supports streaming.
         streaming: Option<bool> = optional "streaming",
-        /// Pushes.
+        /// Whether the agent supports push notifications.
         push_notifications: Option<bool> = optional "pushNotifications",
-        /// Protocol extensions.
+        /// Protocol extensions that the agent supports.
         extensions: Vec<AgentExtension> = default "extensions",
-        /// Whether who is known is shown more.
+        /// Whether authenticated clients can get an extended card.
         extended_agent_card: Option<bool> = optional "extendedAgentCard",
     }
 
-    /// Something that an agent can do.
+    /// A capability of an agent, as listed on its card.
     #[derive(Default)]
     pub struct AgentSkill {
-        /// Unique within the card.
+        /// Id of the skill, unique within the card.
         id: String = always "id",
-        /// For people.
+        /// Name for people.
         name: String = always "name",
-        /// For people and models.
+        /// Description for people and models.
         description: String = always "description",
-        /// Key words.
+        /// Keywords.
         tags: Vec<String> = always "tags",
-        /// What one might say.
+        /// Example prompts.
         examples: Vec<String> = default "examples",
-        /// Media types that it takes, where they are others than the card's.
+        /// Media types that the skill accepts, if they differ from the card's.
         input_modes: Vec<String> = default "inputModes",
-        /// Media types that it makes, where they are others than the card's.
+        /// Media types that the skill produces, if they differ from the card's.
         output_modes: Vec<String> = default "outputModes",
-        /// What it needs beside what the card needs.
+        /// Security requirements of the skill, in addition to the card's.
         security_requirements: Vec<SecurityRequirement> = default "securityRequirements" | "security",
     }
 
-    /// A signature of a card (RFC 7515).
+    /// A JSON Web Signature of a card (RFC 7515).
     #[derive(Default)]
     pub struct AgentCardSignature {
-        /// The protected header, base64url.
+        /// Protected header, base64url-encoded JSON.
         protected: String = always "protected",
-        /// The signature, base64url.
+        /// Signature, base64url-encoded.
         signature: String = always "signature",
-        /// The header that isn't protected.
+        /// Unprotected header.
         header: Option<RawObject> = optional "header",
     }
 
-    /// What an agent says about itself.
+    /// Self-description of an agent: its skills, addresses and security requirements.
     #[derive(Default)]
     pub struct AgentCard {
-        /// For people.
+        /// Name for people.
         name: String = always "name",
-        /// For people and models.
+        /// Description for people and models.
         description: String = always "description",
-        /// The first is preferred.
+        /// Addresses of the agent, the preferred one first.
         supported_interfaces: Vec<AgentInterface> = always "supportedInterfaces",
-        /// Whose agent it is.
+        /// The organization that provides the agent.
         provider: Option<AgentProvider> = optional "provider",
-        /// Of the agent.
+        /// Version of the agent.
         version: String = always "version",
-        /// More to read.
+        /// URL of the documentation.
         documentation_url: Option<String> = optional "documentationUrl",
-        /// What it can do beside answering.
+        /// Optional protocol features that the agent supports.
         capabilities: AgentCapabilities = always "capabilities",
-        /// How to show who one is, by name.
+        /// Authentication schemes by name.
         security_schemes: BTreeMap<String, SecurityScheme> = default "securitySchemes",
-        /// Any of them is enough.
+        /// Alternative sets of authentication schemes; one set is enough.
         security_requirements: Vec<SecurityRequirement> = default "securityRequirements" | "security",
-        /// Media types that its skills take.
+        /// Media types that the skills accept by default.
         default_input_modes: Vec<String> = always "defaultInputModes",
-        /// Media types that its skills make.
+        /// Media types that the skills produce by default.
         default_output_modes: Vec<String> = always "defaultOutputModes",
-        /// What it can do.
+        /// Skills of the agent.
         skills: Vec<AgentSkill> = always "skills",
-        /// Over the card without them.
+        /// Signatures over the card without its `signatures`.
         signatures: Vec<AgentCardSignature> = default "signatures",
-        /// A picture.
+        /// URL of the icon.
         icon_url: Option<String> = optional "iconUrl",
     }
 }
 
-/// Scopes of one scheme.
+/// A list of strings, such as the OAuth scopes of one security scheme.
 #[derive(Clone, Default)]
 pub struct StringList {
-    /// Their names.
+    /// The strings.
     pub list: Vec<String>,
 }
 
-impl Wire for StringList {
-    // 0.3 has the bare list.
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for StringList {
+    // 0.3 has a bare list.
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let list = match raw.get().starts_with('[') {
             true => Vec::read(raw, at)?,
-            false => Members::of(raw, at)?.default("list", &[])?,
+            false => ObjectReader::parse(raw, at)?.default("list", &[])?,
         };
         Ok(Self { list })
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         let mut object = out.object();
         object.default("list", &self.list);
         object.end();
     }
 }
 
-/// Schemes that are needed together.
+/// Security schemes that must be satisfied together.
 #[derive(Clone, Default)]
 pub struct SecurityRequirement {
-    /// Scopes by the scheme's name.
+    /// Required scopes by name of the security scheme.
     pub schemes: BTreeMap<String, StringList>,
 }
 
-impl Wire for SecurityRequirement {
-    // 0.3 has the bare map.
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let members = Members::of(raw, at)?;
+impl WireType for SecurityRequirement {
+    // 0.3 has a bare map.
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
+        let members = ObjectReader::parse(raw, at)?;
         let wrapped = members
             .find("schemes", &[])?
             .filter(|schemes| schemes.get().starts_with('{'));
@@ -163,7 +163,7 @@ impl Wire for SecurityRequirement {
         Ok(Self { schemes })
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         let mut object = out.object();
         object.always("schemes", &self.schemes);
         object.end();
@@ -174,162 +174,170 @@ quiet!(StringList);
 quiet!(SecurityRequirement);
 
 wire! {
-    /// A key in a header, a query or a cookie.
+    /// API key in a header, query parameter or cookie.
     #[derive(Default)]
     pub struct APIKeySecurityScheme {
-        /// For people.
+        /// Description for people.
         description: String = default "description",
-        /// `header`, `query` or `cookie`.
+        /// Location of the key: `header`, `query` or `cookie`.
         location: String = always "location" | "in",
-        /// Of the header, parameter or cookie.
+        /// Name of the header, query parameter or cookie.
         name: String = always "name",
     }
 
-    /// A scheme of the `Authorization` header.
+    /// HTTP authentication by the `Authorization` header.
     #[derive(Default)]
     pub struct HTTPAuthSecurityScheme {
-        /// For people.
+        /// Description for people.
         description: String = default "description",
-        /// For example `Bearer`.
+        /// Authentication scheme, for example `Bearer`.
         scheme: String = always "scheme",
-        /// For example `JWT`.
+        /// Hint about the format of bearer tokens, for example `JWT`.
         bearer_format: String = default "bearerFormat",
     }
 
-    /// A token of an OAuth 2.0 server.
+    /// Authentication by an OAuth 2.0 token.
     pub struct OAuth2SecurityScheme {
-        /// For people.
+        /// Description for people.
         description: String = default "description",
-        /// How to get it.
+        /// Flow by which a client gets a token.
         flows: OAuthFlows = required "flows",
-        /// Of the server (RFC 8414).
+        /// URL of the authorization server's metadata (RFC 8414).
         oauth2_metadata_url: String = default "oauth2MetadataUrl",
     }
 
-    /// A token of an OpenID provider.
+    /// Authentication by an OpenID Connect token.
     #[derive(Default)]
     pub struct OpenIdConnectSecurityScheme {
-        /// For people.
+        /// Description for people.
         description: String = default "description",
-        /// Of the provider's metadata.
+        /// URL of the provider's metadata.
         open_id_connect_url: String = always "openIdConnectUrl",
     }
 
-    /// A client certificate.
+    /// Authentication by a TLS client certificate.
     #[derive(Default)]
     pub struct MutualTlsSecurityScheme {
-        /// For people.
+        /// Description for people.
         description: String = default "description",
     }
 
-    /// A person agrees in a browser.
+    /// OAuth 2.0 authorization code flow: the user consents in a browser.
     #[derive(Default)]
     pub struct AuthorizationCodeOAuthFlow {
-        /// Where.
+        /// URL of the authorization endpoint.
         authorization_url: String = always "authorizationUrl",
-        /// Where tokens are given out.
+        /// URL of the token endpoint.
         token_url: String = always "tokenUrl",
-        /// Where they are renewed.
+        /// URL of the refresh endpoint.
         refresh_url: String = default "refreshUrl",
-        /// Descriptions by name.
+        /// Descriptions of the scopes by name.
         scopes: BTreeMap<String, String> = always "scopes",
-        /// Whether PKCE is needed.
+        /// Whether PKCE is required.
         pkce_required: bool = default "pkceRequired",
     }
 
-    /// The client is known itself.
+    /// OAuth 2.0 client credentials flow: the client authenticates as itself.
     #[derive(Default)]
     pub struct ClientCredentialsOAuthFlow {
-        /// Where tokens are given out.
+        /// URL of the token endpoint.
         token_url: String = always "tokenUrl",
-        /// Where they are renewed.
+        /// URL of the refresh endpoint.
         refresh_url: String = default "refreshUrl",
-        /// Descriptions by name.
+        /// Descriptions of the scopes by name.
         scopes: BTreeMap<String, String> = always "scopes",
     }
 
-    /// Deprecated.
+    /// OAuth 2.0 implicit flow. Deprecated.
     #[derive(Default)]
     pub struct ImplicitOAuthFlow {
-        /// Where a person agrees.
+        /// URL of the authorization endpoint.
         authorization_url: String = default "authorizationUrl",
-        /// Where tokens are renewed.
+        /// URL of the refresh endpoint.
         refresh_url: String = default "refreshUrl",
-        /// Descriptions by name.
+        /// Descriptions of the scopes by name.
         scopes: BTreeMap<String, String> = default "scopes",
     }
 
-    /// Deprecated.
+    /// OAuth 2.0 password flow. Deprecated.
     #[derive(Default)]
     pub struct PasswordOAuthFlow {
-        /// Where tokens are given out.
+        /// URL of the token endpoint.
         token_url: String = default "tokenUrl",
-        /// Where they are renewed.
+        /// URL of the refresh endpoint.
         refresh_url: String = default "refreshUrl",
-        /// Descriptions by name.
+        /// Descriptions of the scopes by name.
         scopes: BTreeMap<String, String> = default "scopes",
     }
 
-    /// A person agrees on another device (RFC 8628).
+    /// OAuth 2.0 device code flow: the user consents on another device (RFC 8628).
     #[derive(Default)]
     pub struct DeviceCodeOAuthFlow {
-        /// Where the device asks.
+        /// URL of the device authorization endpoint.
         device_authorization_url: String = always "deviceAuthorizationUrl",
-        /// Where tokens are given out.
+        /// URL of the token endpoint.
         token_url: String = always "tokenUrl",
-        /// Where they are renewed.
+        /// URL of the refresh endpoint.
         refresh_url: String = default "refreshUrl",
-        /// Descriptions by name.
+        /// Descriptions of the scopes by name.
         scopes: BTreeMap<String, String> = always "scopes",
     }
 }
 
 one_of! {
-    /// How to show who one is.
+    /// An authentication scheme that an agent accepts.
     pub enum SecurityScheme {
-        /// By a key.
+        /// API key.
         ApiKey(APIKeySecurityScheme) = "apiKeySecurityScheme",
-        /// By the `Authorization` header.
+        /// HTTP authentication by the `Authorization` header.
         HttpAuth(HTTPAuthSecurityScheme) = "httpAuthSecurityScheme",
-        /// By a token of an OAuth 2.0 server.
+        /// OAuth 2.0 token.
         OAuth2(OAuth2SecurityScheme) = "oauth2SecurityScheme",
-        /// By a token of an OpenID provider.
+        /// OpenID Connect token.
         OpenIdConnect(OpenIdConnectSecurityScheme) = "openIdConnectSecurityScheme",
-        /// By a certificate.
+        /// TLS client certificate.
         MutualTls(MutualTlsSecurityScheme) = "mtlsSecurityScheme",
     }
 
-    /// How a token is got.
+    /// The OAuth 2.0 flow by which a client gets a token.
     pub enum OAuthFlows {
-        /// In a browser.
+        /// Authorization code flow, in a browser.
         AuthorizationCode(AuthorizationCodeOAuthFlow) = "authorizationCode",
-        /// By the client alone.
+        /// Client credentials flow, without a user.
         ClientCredentials(ClientCredentialsOAuthFlow) = "clientCredentials",
-        /// Deprecated.
+        /// Implicit flow. Deprecated.
         Implicit(ImplicitOAuthFlow) = "implicit",
-        /// Deprecated.
+        /// Password flow. Deprecated.
         Password(PasswordOAuthFlow) = "password",
-        /// On another device.
+        /// Device code flow, with consent on another device.
         DeviceCode(DeviceCodeOAuthFlow) = "deviceCode",
     }
 }
 
 impl SecurityScheme {
-    // 0.3 tells them by `type`, as OpenAPI does.
-    fn read_bare(raw: &RawValue, members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
+    // 0.3 distinguishes schemes by `type`, as OpenAPI does.
+    fn read_bare(
+        raw: &RawValue,
+        members: &ObjectReader<'_>,
+        at: &FieldPath<'_>,
+    ) -> Result<Self, ReadError> {
         match &*members.default::<String>("type", &[])? {
             "apiKey" => APIKeySecurityScheme::read(raw, at).map(Self::ApiKey),
             "http" => HTTPAuthSecurityScheme::read(raw, at).map(Self::HttpAuth),
             "oauth2" => OAuth2SecurityScheme::read(raw, at).map(Self::OAuth2),
             "openIdConnect" => OpenIdConnectSecurityScheme::read(raw, at).map(Self::OpenIdConnect),
             "mutualTLS" => MutualTlsSecurityScheme::read(raw, at).map(Self::MutualTls),
-            _ => Err(at.error("is no security scheme that is known")),
+            _ => Err(at.error("is an unknown security scheme")),
         }
     }
 }
 
 impl OAuthFlows {
-    fn read_bare(_: &RawValue, _: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
-        Err(at.error("has no flow that is known"))
+    fn read_bare(
+        _: &RawValue,
+        _: &ObjectReader<'_>,
+        at: &FieldPath<'_>,
+    ) -> Result<Self, ReadError> {
+        Err(at.error("has no known OAuth flow"))
     }
 }

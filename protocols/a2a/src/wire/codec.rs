@@ -7,64 +7,65 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 use base64::{Engine as _, alphabet};
 use bytes::Bytes;
-use callboard_message::json::{Walk, quote_to, raw, text};
-use callboard_message::time::{SECOND_MAX, read_rfc3339, rfc3339};
+use callboard_message::json::{RawCursor, quote_into, raw_from_written, text};
+use callboard_message::time::{UNIX_SECOND_MAX, format_rfc3339, parse_rfc3339};
 use callboard_message::{RawMembers, RawObject, TaskState};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 
-/// What stands on the wire: read leniently, written as ProtoJSON.
-pub trait Wire: Sized {
-    /// Reads it; `at` says where `raw` stands, for the error.
+/// A type that is read leniently from JSON and written as ProtoJSON.
+pub trait WireType: Sized {
+    /// Reads a value. `at` is the path of `raw`, for the error.
     ///
     /// # Errors
-    /// The first field that doesn't fit.
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError>;
+    /// [`ReadError`] for the first invalid field.
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError>;
 
-    /// Writes it at the end of `out`.
-    fn write(&self, out: &mut Writer<'_>);
+    /// Appends the value's JSON to `out`.
+    fn write(&self, out: &mut JsonWriter<'_>);
 
-    /// Whether it is what ProtoJSON leaves out.
+    /// Returns whether the value is its type's default, which ProtoJSON omits.
     fn is_blank(&self) -> bool {
         false
     }
 
-    /// Reads a whole text.
+    /// Reads a value from a whole JSON text.
     ///
     /// # Errors
-    /// As [`Wire::read`].
+    /// As [`WireType::read`].
     fn from_raw(raw: &RawValue) -> Result<Self, ReadError> {
-        Self::read(raw, &At::Root)
+        Self::read(raw, &FieldPath::Root)
     }
 
-    /// Its JSON.
+    /// Returns the value's JSON.
     fn to_json(&self) -> String {
         let mut out = String::new();
-        self.write(&mut Writer::new(&mut out));
+        self.write(&mut JsonWriter::new(&mut out));
         out
     }
 
-    /// Its JSON, to be put into another.
+    /// Returns the value's JSON as a raw value, for embedding in other JSON.
     fn to_raw(&self) -> Box<RawValue> {
-        written(|out| self.write(out))
+        write_json(|out| self.write(out))
     }
 }
 
-/// A place in what is read. Only errors spell it out.
+/// Path of a field within the JSON that is being read. It is formatted only for errors.
 #[derive(Clone, Copy)]
-pub enum At<'a> {
-    /// All of it.
+pub enum FieldPath<'a> {
+    /// The whole value.
     Root,
-    /// A member of an object.
-    Member(&'a At<'a>, &'a str),
-    /// An entry of a list.
-    Entry(&'a At<'a>, usize),
+    /// A member of an object: path of the object and name of the member.
+    Member(&'a FieldPath<'a>, &'a str),
+    /// An entry of a list: path of the list and index of the entry.
+    Entry(&'a FieldPath<'a>, usize),
 }
 
-impl At<'_> {
-    /// An error here.
+impl FieldPath<'_> {
+    /// Creates an error about the field at this path. `why` continues the sentence, for example `is
+    /// missing`.
     pub fn error(&self, why: &'static str) -> ReadError {
-        // A name that a peer chose can be of any length.
+        // Peers choose some names, which can be of any length.
         ReadError {
             field: self.to_string().chars().take(FIELD_CHARS_MAX).collect(),
             why,
@@ -72,10 +73,10 @@ impl At<'_> {
     }
 }
 
-/// Longest name of a field in an error, in characters.
+/// Maximum length of a field's path in an error, in characters. Longer paths are cut.
 const FIELD_CHARS_MAX: usize = 200;
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -86,60 +87,65 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// A field that doesn't fit. It never holds a value: what was sent may be anybody's data.
+/// An invalid or missing field. It never contains the value, because the sender's data may be
+/// confidential.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {why}")]
 pub struct ReadError {
-    /// For example `message.parts[0].text`; empty is all of it.
+    /// Path of the field, for example `message.parts[0].text`; empty for the whole value.
     pub field: String,
-    /// What is wrong with it, for example `is missing`.
+    /// Problem as a predicate, for example `is missing`.
     pub why: &'static str,
 }
 
-/// An object that is being read, member by member; a method is a kind of member.
-pub(crate) struct Members<'a> {
+/// Reader for the members of a JSON object. Its methods are the field kinds of the macro `wire!`,
+/// except `parse`, `find`, `has` and `at`.
+pub(crate) struct ObjectReader<'a> {
     all: RawMembers<'a>,
-    at: &'a At<'a>,
+    at: &'a FieldPath<'a>,
 }
 
-impl<'a> Members<'a> {
-    pub(crate) fn of(raw: &'a RawValue, at: &'a At<'a>) -> Result<Self, ReadError> {
+impl<'a> ObjectReader<'a> {
+    pub(crate) fn parse(raw: &'a RawValue, at: &'a FieldPath<'a>) -> Result<Self, ReadError> {
         let all = RawMembers::parse(raw).map_err(|_| at.error("must be an object"))?;
         Ok(Self { all, at })
     }
 
-    /// The member of a name, or of an older one; `null` is none.
+    /// Returns the member with this name in camel or snake case, else with one of the older names.
+    /// `null` counts as absent. Fails if the name occurs in both spellings.
     pub(crate) fn find(
         &self,
         name: &'static str,
         older: &[&'static str],
     ) -> Result<Option<&'a RawValue>, ReadError> {
-        let mut same = self.named(name);
+        let mut same = self.values_named(name);
         let found = same.next();
         if same.next().is_some() {
-            return Err(self.at(name).error("stands twice, in two spellings"));
+            return Err(self.at(name).error("occurs twice, in two spellings"));
         }
-        Ok(found.or_else(|| older.iter().find_map(|name| self.named(name).next())))
+        Ok(found.or_else(|| older.iter().find_map(|name| self.values_named(name).next())))
     }
 
-    fn named(&self, name: &'static str) -> impl Iterator<Item = &'a RawValue> {
+    fn values_named(&self, name: &'static str) -> impl Iterator<Item = &'a RawValue> {
         let is_it = move |(member, value): &(&str, &RawValue)| {
-            is_named(member, name) && value.get() != "null"
+            matches_name(member, name) && value.get() != "null"
         };
         self.all.iter().filter(is_it).map(|(_, value)| value)
     }
 
-    /// Whether a member is there, `null` included.
+    /// Returns whether the member is present, `null` included.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.all.iter().any(|(member, _)| is_named(member, name))
+        self.all
+            .iter()
+            .any(|(member, _)| matches_name(member, name))
     }
 
-    pub(crate) fn at(&self, name: &'static str) -> At<'a> {
-        At::Member(self.at, name)
+    pub(crate) fn at(&self, name: &'static str) -> FieldPath<'a> {
+        FieldPath::Member(self.at, name)
     }
 
-    /// Must be there, and not empty.
-    pub(crate) fn required<T: Wire>(
+    /// Reads a member that must be present and not blank.
+    pub(crate) fn required<T: WireType>(
         &self,
         name: &'static str,
         older: &[&'static str],
@@ -150,8 +156,9 @@ impl<'a> Members<'a> {
             .ok_or_else(|| self.at(name).error("is missing"))
     }
 
-    /// May be left out, is written unless blank.
-    pub(crate) fn default<T: Wire + Default>(
+    /// Reads a member, or returns the default if it is absent. [`ObjectWriter::default`] omits
+    /// blank values.
+    pub(crate) fn default<T: WireType + Default>(
         &self,
         name: &'static str,
         older: &[&'static str],
@@ -159,8 +166,9 @@ impl<'a> Members<'a> {
         Ok(self.optional(name, older)?.unwrap_or_default())
     }
 
-    /// May be left out, is always written.
-    pub(crate) fn always<T: Wire + Default>(
+    /// Reads a member, or returns the default if it is absent. [`ObjectWriter::always`] writes it
+    /// even if blank.
+    pub(crate) fn always<T: WireType + Default>(
         &self,
         name: &'static str,
         older: &[&'static str],
@@ -168,8 +176,8 @@ impl<'a> Members<'a> {
         self.default(name, older)
     }
 
-    /// May be left out; blank isn't the same as left out.
-    pub(crate) fn optional<T: Wire>(
+    /// Reads a member; `None` if it is absent. A blank value differs from an absent one.
+    pub(crate) fn optional<T: WireType>(
         &self,
         name: &'static str,
         older: &[&'static str],
@@ -179,8 +187,9 @@ impl<'a> Members<'a> {
             .transpose()
     }
 
-    /// As `optional`, but what can't be read is none: nothing depends on it.
-    pub(crate) fn hint<T: Wire>(
+    /// Reads a member like `optional`, but returns `None` for an invalid value too. For members
+    /// without which every operation works.
+    pub(crate) fn hint<T: WireType>(
         &self,
         name: &'static str,
         older: &[&'static str],
@@ -188,7 +197,7 @@ impl<'a> Members<'a> {
         Ok(self.optional(name, older).unwrap_or_default())
     }
 
-    /// A state to look for; the schema's zero is any.
+    /// Reads a task state to filter by. The schema's zero value matches any state and is `None`.
     pub(crate) fn filter(
         &self,
         name: &'static str,
@@ -202,7 +211,8 @@ impl<'a> Members<'a> {
             .transpose()
     }
 
-    /// A task's state. One that nobody knows is taken for `working`: more is to come.
+    /// Reads the state of a task, which must be present. An unknown state is read as `working`, so
+    /// that the client keeps waiting.
     pub(crate) fn state(
         &self,
         name: &'static str,
@@ -215,9 +225,9 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Whether a member has the name, in camel or in snake case.
-fn is_named(member: &str, name: &str) -> bool {
-    // In snake case it is longer.
+/// Returns whether `member` is `name`, which is in camel case, or its snake case form.
+fn matches_name(member: &str, name: &str) -> bool {
+    // The snake case form is longer.
     if member.len() <= name.len() {
         return member == name;
     }
@@ -229,47 +239,48 @@ fn is_named(member: &str, name: &str) -> bool {
     name.bytes().all(|byte| is_next(byte, &mut left)) && left.next().is_none()
 }
 
-/// Writes JSON at the end of a text.
-pub struct Writer<'a> {
+/// Writer that appends JSON to a text.
+pub struct JsonWriter<'a> {
     out: &'a mut String,
 }
 
-impl<'a> Writer<'a> {
-    /// At the end of `out`.
+impl<'a> JsonWriter<'a> {
+    /// Creates a writer that appends to `out`.
     pub fn new(out: &'a mut String) -> Self {
         Self { out }
     }
 
-    /// A string.
+    /// Writes a string, with its quotes and escapes.
     pub fn text(&mut self, text: &str) {
-        quote_to(text, self.out);
+        quote_into(text, self.out);
     }
 
-    /// What is JSON already.
+    /// Writes a text that is JSON already.
     pub fn json(&mut self, json: &str) {
         self.out.push_str(json);
     }
 
-    /// The text itself, for who writes strings that need no escapes.
-    pub(crate) fn out(&mut self) -> &mut String {
+    /// Returns the underlying text, for strings that need no escapes.
+    pub(crate) fn buffer(&mut self) -> &mut String {
         self.out
     }
 
     pub(crate) fn object(&mut self) -> ObjectWriter<'_> {
-        Writer::new(self.out).into_object()
+        JsonWriter::new(self.out).into_object()
     }
 
-    /// An object that outlives this writer.
+    /// Begins an object and consumes this writer. The object's writer borrows the underlying text
+    /// directly.
     pub(crate) fn into_object(self) -> ObjectWriter<'a> {
         self.out.push('{');
         ObjectWriter { out: self.out }
     }
 
-    /// A list whose entries `write` writes.
+    /// Writes a list; `write` writes each entry.
     pub(crate) fn list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
-        mut write: impl FnMut(T, &mut Writer<'_>),
+        mut write: impl FnMut(T, &mut JsonWriter<'_>),
     ) {
         self.out.push('[');
         for (nth, item) in items.into_iter().enumerate() {
@@ -282,48 +293,52 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// JSON that `write` writes.
-pub(crate) fn written(write: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
-    written_about(WRITTEN_ROOM_BYTES, write)
+/// Builds a JSON value: `write` writes it.
+pub(crate) fn write_json(write: impl FnOnce(&mut JsonWriter<'_>)) -> Box<RawValue> {
+    write_json_sized(JSON_CAPACITY_BYTES, write)
 }
 
-/// Room for what is written, in bytes, until it turns out to be more.
-const WRITTEN_ROOM_BYTES: usize = 512;
+/// Initial capacity for written JSON, in bytes.
+const JSON_CAPACITY_BYTES: usize = 512;
 
-/// The same, of about so many bytes.
-pub(crate) fn written_about(bytes: usize, write: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
+/// Builds a JSON value: `write` writes it to a buffer with an initial capacity of `bytes`.
+pub(crate) fn write_json_sized(
+    bytes: usize,
+    write: impl FnOnce(&mut JsonWriter<'_>),
+) -> Box<RawValue> {
     let mut out = String::with_capacity(bytes);
-    write(&mut Writer::new(&mut out));
-    // What a writer writes is JSON.
-    raw(out)
+    write(&mut JsonWriter::new(&mut out));
+    raw_from_written(out)
 }
 
-/// An object that is being written. Ends with [`ObjectWriter::end`].
+/// An object that is being written. It must be closed by [`ObjectWriter::end`].
 pub(crate) struct ObjectWriter<'a> {
     out: &'a mut String,
 }
 
 impl ObjectWriter<'_> {
-    /// A member's name, of letters and the like only; its value follows.
-    pub(crate) fn member(&mut self, name: &'static str) -> Writer<'_> {
+    /// Begins a member; its value must follow. The name is written without escaping, so it may hold
+    /// only characters that need none.
+    pub(crate) fn member(&mut self, name: &'static str) -> JsonWriter<'_> {
         self.out
             .push_str(if self.is_empty() { "\"" } else { ",\"" });
         self.out.push_str(name);
         self.out.push_str("\":");
-        Writer::new(self.out)
+        JsonWriter::new(self.out)
     }
 
-    /// The same with any name.
-    pub(crate) fn named(&mut self, name: &str) -> Writer<'_> {
+    /// Begins a member of any name, which is escaped.
+    pub(crate) fn member_named(&mut self, name: &str) -> JsonWriter<'_> {
         if !self.is_empty() {
             self.out.push(',');
         }
-        quote_to(name, self.out);
+        quote_into(name, self.out);
         self.out.push(':');
-        Writer::new(self.out)
+        JsonWriter::new(self.out)
     }
 
-    /// No value ends like the object's beginning.
+    /// Returns whether the object has no members yet: a member's value never ends with an opening
+    /// brace.
     fn is_empty(&self) -> bool {
         self.out.ends_with('{')
     }
@@ -332,27 +347,27 @@ impl ObjectWriter<'_> {
         self.out.push('}');
     }
 
-    pub(crate) fn always<T: Wire>(&mut self, name: &'static str, value: &T) {
+    pub(crate) fn always<T: WireType>(&mut self, name: &'static str, value: &T) {
         value.write(&mut self.member(name));
     }
 
-    pub(crate) fn required<T: Wire>(&mut self, name: &'static str, value: &T) {
+    pub(crate) fn required<T: WireType>(&mut self, name: &'static str, value: &T) {
         self.always(name, value);
     }
 
-    pub(crate) fn default<T: Wire>(&mut self, name: &'static str, value: &T) {
+    pub(crate) fn default<T: WireType>(&mut self, name: &'static str, value: &T) {
         if !value.is_blank() {
             self.always(name, value);
         }
     }
 
-    pub(crate) fn optional<T: Wire>(&mut self, name: &'static str, value: &Option<T>) {
+    pub(crate) fn optional<T: WireType>(&mut self, name: &'static str, value: &Option<T>) {
         if let Some(value) = value {
             self.always(name, value);
         }
     }
 
-    pub(crate) fn hint<T: Wire>(&mut self, name: &'static str, value: &Option<T>) {
+    pub(crate) fn hint<T: WireType>(&mut self, name: &'static str, value: &Option<T>) {
         self.optional(name, value);
     }
 
@@ -368,27 +383,27 @@ impl ObjectWriter<'_> {
         self.member(name).text(value);
     }
 
-    /// A list whose entries `write` writes.
+    /// Writes a member that is a list; `write` writes each entry.
     pub(crate) fn list<T>(
         &mut self,
         name: &'static str,
         items: impl IntoIterator<Item = T>,
-        write: impl FnMut(T, &mut Writer<'_>),
+        write: impl FnMut(T, &mut JsonWriter<'_>),
     ) {
         self.member(name).list(items, write);
     }
 
-    /// A string, unless it is empty.
-    pub(crate) fn words(&mut self, name: &'static str, value: &str) {
+    /// Writes a string member unless it is empty.
+    pub(crate) fn non_empty_text(&mut self, name: &'static str, value: &str) {
         if !value.is_empty() {
             self.text(name, value);
         }
     }
 }
 
-impl Wire for String {
-    // A number is taken for its digits: some ids are.
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for String {
+    // Some peers send ids as numbers: the digits are taken.
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let digits = || {
             raw.get()
                 .starts_with(|c: char| c == '-' || c.is_ascii_digit())
@@ -400,7 +415,7 @@ impl Wire for String {
             .ok_or_else(|| at.error("must be a string"))
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         out.text(self);
     }
 
@@ -409,13 +424,13 @@ impl Wire for String {
     }
 }
 
-impl Wire for SecretString {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for SecretString {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         String::read(raw, at).map(Self::from)
     }
 
-    // Only push configurations hold secrets, and only their owner is given them.
-    fn write(&self, out: &mut Writer<'_>) {
+    // Only push configurations contain secrets, and only their owner can read them.
+    fn write(&self, out: &mut JsonWriter<'_>) {
         out.text(self.expose_secret());
     }
 
@@ -424,8 +439,8 @@ impl Wire for SecretString {
     }
 }
 
-impl Wire for bool {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for bool {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         match raw.get().trim_matches('"') {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -433,7 +448,7 @@ impl Wire for bool {
         }
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         out.json(if *self { "true" } else { "false" });
     }
 
@@ -442,8 +457,8 @@ impl Wire for bool {
     }
 }
 
-impl Wire for i32 {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for i32 {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let digits = raw.get().trim_matches('"');
         let whole = || {
             let number: f64 = digits.parse().ok()?;
@@ -457,7 +472,7 @@ impl Wire for i32 {
             .ok_or_else(|| at.error("must be a whole number"))
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         out.json(&self.to_string());
     }
 
@@ -466,34 +481,34 @@ impl Wire for i32 {
     }
 }
 
-impl Wire for RawObject {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for RawObject {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         Self::parse(raw).map_err(|_| at.error("must be an object"))
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
-        self.write_with(&[], out.out());
+    fn write(&self, out: &mut JsonWriter<'_>) {
+        self.write_with(&[], out.buffer());
     }
 }
 
-impl Wire for Box<RawValue> {
-    fn read(raw: &RawValue, _: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for Box<RawValue> {
+    fn read(raw: &RawValue, _: &FieldPath<'_>) -> Result<Self, ReadError> {
         Ok(raw.to_owned())
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         out.json(self.get());
     }
 }
 
-/// Whichever alphabet a peer writes, it may leave the padding out.
+/// Options for decoding base64 with or without padding, because some peers omit it.
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-impl Wire for Bytes {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for Bytes {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let wrong = || at.error("must be base64");
         let text = text(raw).ok_or_else(wrong)?;
         let engine = if text.contains(['-', '_']) {
@@ -507,35 +522,35 @@ impl Wire for Bytes {
             .map_err(|_| wrong())
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
-        let out = out.out();
+    fn write(&self, out: &mut JsonWriter<'_>) {
+        let out = out.buffer();
         out.push('"');
         BASE64_STANDARD.encode_string(self, out);
         out.push('"');
     }
 }
 
-impl Wire for SystemTime {
-    // A number is of seconds.
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for SystemTime {
+    // A number is taken as seconds since 1970.
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let of_seconds = || {
             let since = Duration::try_from_secs_f64(raw.get().parse().ok()?).ok()?;
             UNIX_EPOCH
                 .checked_add(since)
-                .filter(|_| since.as_secs() <= SECOND_MAX)
+                .filter(|_| since.as_secs() <= UNIX_SECOND_MAX)
         };
         let read = text(raw)
-            .and_then(|text| read_rfc3339(&text))
+            .and_then(|text| parse_rfc3339(&text))
             .or_else(of_seconds);
-        read.ok_or_else(|| at.error("must be a time as of RFC 3339"))
+        read.ok_or_else(|| at.error("must be an RFC 3339 time"))
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
-        out.text(&rfc3339(*self));
+    fn write(&self, out: &mut JsonWriter<'_>) {
+        out.text(&format_rfc3339(*self));
     }
 }
 
-/// In the order of their numbers in the schema, from 1 on.
+/// Task states and their names in the schema, ordered by their numbers there, from 1.
 const STATES: [(TaskState, &str); 8] = [
     (TaskState::Submitted, "SUBMITTED"),
     (TaskState::Working, "WORKING"),
@@ -547,8 +562,8 @@ const STATES: [(TaskState, &str); 8] = [
     (TaskState::AuthRequired, "AUTH_REQUIRED"),
 ];
 
-impl Wire for TaskState {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl WireType for TaskState {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let numbered = || {
             Some(
                 STATES
@@ -556,11 +571,13 @@ impl Wire for TaskState {
                     .0,
             )
         };
-        let read = text(raw).and_then(|name| state_of(&name)).or_else(numbered);
-        read.ok_or_else(|| at.error("names no state of a task"))
+        let read = text(raw)
+            .and_then(|name| parse_task_state(&name))
+            .or_else(numbered);
+        read.ok_or_else(|| at.error("must be a task state"))
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         let name = STATES
             .iter()
             .find(|(state, _)| state == self)
@@ -571,9 +588,9 @@ impl Wire for TaskState {
     }
 }
 
-/// The state that a name is of, in any version's spelling.
-pub(crate) fn state_of(name: &str) -> Option<TaskState> {
-    let name = constant(name, "TASK_STATE_");
+/// Returns the task state with this name, in the spelling of any version.
+pub(crate) fn parse_task_state(name: &str) -> Option<TaskState> {
+    let name = enum_constant(name, "TASK_STATE_");
     let name = if name == "CANCELLED" {
         "CANCELED"
     } else {
@@ -585,38 +602,43 @@ pub(crate) fn state_of(name: &str) -> Option<TaskState> {
         .map(|(state, _)| *state)
 }
 
-/// A constant's name in capitals, `_` between its words, without its prefix.
-pub(crate) fn constant<'a>(name: &str, prefix: &str) -> Cow<'a, str> {
+/// Converts the name of an enum constant to upper case with `_` between words, and removes
+/// `prefix`.
+pub(crate) fn enum_constant<'a>(name: &str, prefix: &str) -> Cow<'a, str> {
     let name = name.to_ascii_uppercase().replace('-', "_");
     name.strip_prefix(prefix)
         .map_or_else(|| name.clone(), str::to_owned)
         .into()
 }
 
-/// A list's entries as they came. One that stands alone is a list of one.
-pub(crate) fn entries<'a>(raw: &'a RawValue, at: &At<'_>) -> Result<Vec<&'a RawValue>, ReadError> {
+/// Returns the entries of a JSON list without parsing them. A value that isn't a list is returned
+/// as the only entry.
+pub(crate) fn list_entries<'a>(
+    raw: &'a RawValue,
+    at: &FieldPath<'_>,
+) -> Result<Vec<&'a RawValue>, ReadError> {
     match raw.get().starts_with('[') {
-        true => Walk::list(raw)
+        true => RawCursor::list(raw)
             .map(Iterator::collect)
             .ok_or_else(|| at.error("must be a list")),
         false => Ok(vec![raw]),
     }
 }
 
-impl<T: Wire> Wire for Vec<T> {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        // An error in one that stands alone names no place in a list.
+impl<T: WireType> WireType for Vec<T> {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
+        // The path of a single value has no index.
         if !raw.get().starts_with('[') {
             return Ok(vec![T::read(raw, at)?]);
         }
-        entries(raw, at)?
+        list_entries(raw, at)?
             .iter()
             .enumerate()
-            .map(|(nth, raw)| T::read(raw, &At::Entry(at, nth)))
+            .map(|(nth, raw)| T::read(raw, &FieldPath::Entry(at, nth)))
             .collect()
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         out.list(self, T::write);
     }
 
@@ -625,19 +647,19 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-impl<T: Wire> Wire for BTreeMap<String, T> {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+impl<T: WireType> WireType for BTreeMap<String, T> {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let members = RawMembers::parse(raw).map_err(|_| at.error("must be an object"))?;
         members
             .iter()
-            .map(|(name, raw)| Ok((name.to_owned(), T::read(raw, &At::Member(at, name))?)))
+            .map(|(name, raw)| Ok((name.to_owned(), T::read(raw, &FieldPath::Member(at, name))?)))
             .collect()
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         let mut object = out.object();
         for (name, value) in self {
-            value.write(&mut object.named(name));
+            value.write(&mut object.member_named(name));
         }
         object.end();
     }

@@ -1,7 +1,7 @@
-/// Declares a type of the wire: its struct, its reader and its writer from one list of fields.
+/// Declares wire types: struct, reader and writer are generated from one list of fields.
 ///
-/// A field is `name: Type = kind "wireName" | "olderName"`, a kind a method of
-/// [`Members`](crate::wire::Members) and of [`ObjectWriter`](crate::wire::ObjectWriter).
+/// A field is `name: Type = kind "wireName" | "olderName"`. A kind is a method of both
+/// [`ObjectReader`](crate::wire::ObjectReader) and [`ObjectWriter`](crate::wire::ObjectWriter).
 macro_rules! wire {
     ($($(#[$doc:meta])* pub struct $name:ident {
         $($(#[$of_field:meta])* $field:ident: $type:ty = $kind:ident $wire:literal $(| $older:literal)*,)*
@@ -12,16 +12,16 @@ macro_rules! wire {
             $($(#[$of_field])* pub $field: $type,)*
         }
 
-        impl $crate::wire::Wire for $name {
+        impl $crate::wire::WireType for $name {
             fn read(
                 raw: &serde_json::value::RawValue,
-                at: &$crate::wire::At<'_>,
+                at: &$crate::wire::FieldPath<'_>,
             ) -> Result<Self, $crate::wire::ReadError> {
-                let members = $crate::wire::Members::of(raw, at)?;
+                let members = $crate::wire::ObjectReader::parse(raw, at)?;
                 Ok(Self { $($field: members.$kind($wire, &[$($older),*])?,)* })
             }
 
-            fn write(&self, out: &mut $crate::wire::Writer<'_>) {
+            fn write(&self, out: &mut $crate::wire::JsonWriter<'_>) {
                 let mut object = out.object();
                 $(object.$kind($wire, &self.$field);)*
                 object.end();
@@ -32,7 +32,9 @@ macro_rules! wire {
     )*};
 }
 
-/// Declares a `oneof`: an object with one of these members. What has none of them is read by the type's `read_bare`.
+/// Declares a type for a `oneof` of the schema: an enum that is written as an object with exactly
+/// one member, named after the variant's literal. An object without any of these members is read by
+/// the enum's method `read_bare`.
 macro_rules! one_of {
     ($($(#[$doc:meta])* pub enum $name:ident {
         $($(#[$of_variant:meta])* $variant:ident($type:ty) = $wire:literal,)*
@@ -43,19 +45,19 @@ macro_rules! one_of {
             $($(#[$of_variant])* $variant($type),)*
         }
 
-        impl $crate::wire::Wire for $name {
+        impl $crate::wire::WireType for $name {
             fn read(
                 raw: &serde_json::value::RawValue,
-                at: &$crate::wire::At<'_>,
+                at: &$crate::wire::FieldPath<'_>,
             ) -> Result<Self, $crate::wire::ReadError> {
-                let members = $crate::wire::Members::of(raw, at)?;
+                let members = $crate::wire::ObjectReader::parse(raw, at)?;
                 $(if let Some(found) = members.optional($wire, &[])? {
                     return Ok(Self::$variant(found));
                 })*
                 Self::read_bare(raw, &members, at)
             }
 
-            fn write(&self, out: &mut $crate::wire::Writer<'_>) {
+            fn write(&self, out: &mut $crate::wire::JsonWriter<'_>) {
                 let mut object = out.object();
                 match self {
                     $(Self::$variant(value) => object.always($wire, value),)*
@@ -68,7 +70,8 @@ macro_rules! one_of {
     )*};
 }
 
-/// What is said may be anybody's data, so it isn't printed; two values are the same if they are written alike.
+/// Implements `Debug` without the content, which may be confidential, and `PartialEq` by comparing
+/// the JSON.
 macro_rules! quiet {
     ($name:ident) => {
         impl std::fmt::Debug for $name {
@@ -79,7 +82,7 @@ macro_rules! quiet {
 
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
-                use $crate::wire::Wire as _;
+                use $crate::wire::WireType as _;
                 self.to_json() == other.to_json()
             }
         }

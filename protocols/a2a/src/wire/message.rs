@@ -5,14 +5,14 @@ use bytes::Bytes;
 use callboard_message::{RawObject, TaskState};
 use serde_json::value::RawValue;
 
-use super::codec::constant;
+use super::codec::enum_constant;
 use super::macros::{one_of, quiet, wire};
-use super::{At, Members, ReadError, Wire, Writer};
+use super::{FieldPath, JsonWriter, ObjectReader, ReadError, WireType};
 
-/// Who says something.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Nobody said.
+    /// The author isn't stated.
     #[default]
     Unspecified,
     /// The client.
@@ -21,16 +21,16 @@ pub enum Role {
     Agent,
 }
 
-impl Wire for Role {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        match &*constant(&String::read(raw, at)?, "ROLE_") {
+impl WireType for Role {
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
+        match &*enum_constant(&String::read(raw, at)?, "ROLE_") {
             "USER" | "1" => Ok(Self::User),
             "AGENT" | "2" => Ok(Self::Agent),
             _ => Ok(Self::Unspecified),
         }
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         out.json(match self {
             Self::Unspecified => "\"ROLE_UNSPECIFIED\"",
             Self::User => "\"ROLE_USER\"",
@@ -43,20 +43,20 @@ impl Wire for Role {
     }
 }
 
-/// What a part holds.
+/// Content of a part.
 #[derive(Clone)]
 pub enum PartContent {
-    /// Words.
+    /// Plain text.
     Text(String),
-    /// A file's bytes.
+    /// Bytes of a file.
     Raw(Bytes),
-    /// Where a file lies.
+    /// URL of a file.
     Url(String),
     /// Any JSON value.
     Data(Box<RawValue>),
 }
 
-// Which kind, and how much of it: the rest is anybody's data.
+// Prints only kind and size, because the content may be confidential.
 impl fmt::Debug for PartContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,21 +68,21 @@ impl fmt::Debug for PartContent {
     }
 }
 
-/// A piece of what is said, or of a result.
+/// A piece of a message or of an artifact.
 #[derive(Clone)]
 pub struct Part {
-    /// What it holds.
+    /// Content of the part.
     pub content: PartContent,
-    /// Whatever the sender put beside it.
+    /// Metadata from the sender.
     pub metadata: Option<RawObject>,
-    /// The file's name; empty if it has none.
+    /// File name; empty if there is none.
     pub filename: String,
-    /// What the content is, for example `text/plain`; empty if nobody said.
+    /// Media type of the content, for example `text/plain`; empty if not stated.
     pub media_type: String,
 }
 
 impl Part {
-    /// A part with nothing beside its content.
+    /// Creates a part with this content and nothing else.
     pub fn new(content: PartContent) -> Self {
         Self {
             content,
@@ -92,17 +92,17 @@ impl Part {
         }
     }
 
-    /// Words.
+    /// Creates a part with plain text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(PartContent::Text(text.into()))
     }
 
-    /// A value.
+    /// Creates a part with a JSON value.
     pub fn data(value: Box<RawValue>) -> Self {
         Self::new(PartContent::Data(value))
     }
 
-    /// A file's bytes.
+    /// Creates a part with the bytes of a file.
     pub fn raw(bytes: impl Into<Bytes>, media_type: impl Into<String>) -> Self {
         Self {
             media_type: media_type.into(),
@@ -110,7 +110,7 @@ impl Part {
         }
     }
 
-    /// Where a file lies.
+    /// Creates a part that refers to a file by its URL.
     pub fn url(url: impl Into<String>, media_type: impl Into<String>) -> Self {
         Self {
             media_type: media_type.into(),
@@ -118,8 +118,8 @@ impl Part {
         }
     }
 
-    /// How large its content is, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    /// Returns the approximate size of the content as JSON, in bytes. Raw bytes count as base64.
+    pub(crate) fn content_bytes(&self) -> usize {
         match &self.content {
             PartContent::Text(text) | PartContent::Url(text) => text.len(),
             PartContent::Raw(bytes) => bytes.len() * 4 / 3,
@@ -127,7 +127,7 @@ impl Part {
         }
     }
 
-    /// Its words, if it holds some.
+    /// Returns the text, if the part holds text.
     pub fn as_text(&self) -> Option<&str> {
         match &self.content {
             PartContent::Text(text) => Some(text),
@@ -135,7 +135,7 @@ impl Part {
         }
     }
 
-    /// Its value, if it holds one.
+    /// Returns the JSON value, if the part holds one.
     pub fn as_data(&self) -> Option<&RawValue> {
         match &self.content {
             PartContent::Data(value) => Some(value),
@@ -144,14 +144,15 @@ impl Part {
     }
 }
 
-impl Wire for Part {
-    // Beside 1.0's members those that older versions nest in `file`, and a content that only `kind` or `type` tells.
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let members = Members::of(raw, at)?;
+impl WireType for Part {
+    // Also reads the members that older versions nest in `file`, and content that only `kind` or
+    // `type` identifies.
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
+        let members = ObjectReader::parse(raw, at)?;
         let file_at = members.at("file");
         let file = members
             .find("file", &[])?
-            .map(|raw| Members::of(raw, &file_at))
+            .map(|raw| ObjectReader::parse(raw, &file_at))
             .transpose()?;
         let mut contents = [
             members.optional("text", &[])?.map(PartContent::Text),
@@ -178,7 +179,7 @@ impl Wire for Part {
             (Some(content), None) => content,
             (None, _) => match &*members.default::<String>("kind", &["type"])? {
                 "text" => PartContent::Text(String::new()),
-                // `null` is a value like others.
+                // `null` is a valid value.
                 _ if members.has("data") => PartContent::Data(RawValue::NULL.to_owned()),
                 _ => return Err(at.error("has no content: one of text, raw, url and data")),
             },
@@ -193,7 +194,7 @@ impl Wire for Part {
         })
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         let mut object = out.object();
         match &self.content {
             PartContent::Text(text) => object.always("text", text),
@@ -211,75 +212,76 @@ impl Wire for Part {
 quiet!(Part);
 
 wire! {
-    /// Something said, by either side.
+    /// A message of the client or of the agent.
     #[derive(Default)]
     pub struct Message {
-        /// Made by who says it.
+        /// Id of the message, assigned by its sender.
         message_id: String = always "messageId",
-        /// The conversation; empty: a new one.
+        /// Id of the conversation; empty begins a new one.
         context_id: String = default "contextId" | "sessionId",
-        /// The task it is about; empty: none yet.
+        /// Id of the task that the message belongs to; empty if there is none yet.
         task_id: String = default "taskId",
-        /// Who says it.
+        /// Author of the message.
         role: Role = always "role",
-        /// What is said.
+        /// Content of the message.
         parts: Vec<Part> = always "parts" | "content",
-        /// Whatever the sender put beside it.
+        /// Metadata from the sender.
         metadata: Option<RawObject> = optional "metadata",
-        /// Extensions that it uses, as URIs.
+        /// URIs of the protocol extensions that the message uses.
         extensions: Vec<String> = default "extensions",
-        /// Other tasks that it refers to.
+        /// Ids of other tasks that the message refers to.
         reference_task_ids: Vec<String> = default "referenceTaskIds",
     }
 
-    /// A piece of a task's result.
+    /// An output of a task.
     #[derive(Default)]
     pub struct Artifact {
-        /// Unique within its task.
+        /// Id of the artifact, unique within its task.
         artifact_id: String = always "artifactId" | "index",
-        /// For people; may be empty.
+        /// Name for people; may be empty.
         name: String = default "name",
-        /// For people; may be empty.
+        /// Description for people; may be empty.
         description: String = default "description",
-        /// What it holds.
+        /// Content of the artifact.
         parts: Vec<Part> = always "parts",
-        /// Whatever the sender put beside it.
+        /// Metadata from the sender.
         metadata: Option<RawObject> = optional "metadata",
-        /// Extensions that it uses, as URIs.
+        /// URIs of the protocol extensions that the artifact uses.
         extensions: Vec<String> = default "extensions",
     }
 }
 
 wire! {
-    /// Where a task stands.
+    /// State of a task, with the agent's message about it.
     pub struct TaskStatus {
-        /// Its state.
+        /// State of the task.
         state: TaskState = state "state",
-        /// What the agent says about it: a question, where it went, why it failed.
+        /// The agent's message about the state: a question, an address to visit, or the reason of a
+        /// failure.
         message: Option<Message> = optional "message",
-        /// Since when.
+        /// Time of the latest change of the status.
         timestamp: Option<SystemTime> = hint "timestamp",
     }
 
-    /// A call as its caller may look at it.
+    /// A task: a call with its status, artifacts and messages.
     pub struct Task {
-        /// Made by the server (in 0.1: by the client).
+        /// Id of the task, assigned by the server (in 0.1: by the client).
         id: String = required "id",
-        /// The conversation.
+        /// Id of the conversation.
         context_id: String = default "contextId" | "sessionId",
-        /// Where it stands.
+        /// Current status.
         status: TaskStatus = required "status",
-        /// What it made so far; `None`: not asked for.
+        /// Artifacts so far; `None` if they were not requested.
         artifacts: Option<Vec<Artifact>> = optional "artifacts",
-        /// What was said, oldest first; `None`: not asked for.
+        /// Messages so far, oldest first; `None` if they were not requested.
         history: Option<Vec<Message>> = optional "history",
-        /// Whatever the server put beside it.
+        /// Metadata from the server.
         metadata: Option<RawObject> = optional "metadata",
     }
 }
 
 impl Message {
-    /// Its texts, one a line.
+    /// Returns the texts of all text parts, one a line.
     pub(crate) fn text(&self) -> String {
         self.parts
             .iter()
@@ -290,7 +292,7 @@ impl Message {
 }
 
 impl TaskStatus {
-    /// A state, and nothing said about it.
+    /// Creates a status without message and timestamp.
     pub fn new(state: TaskState) -> Self {
         Self {
             state,
@@ -301,7 +303,7 @@ impl TaskStatus {
 }
 
 impl Task {
-    /// A task without artifacts and history.
+    /// Creates a task without artifacts, history and metadata.
     pub fn new(id: impl Into<String>, context_id: impl Into<String>, status: TaskStatus) -> Self {
         let (id, context_id) = (id.into(), context_id.into());
         Self {
@@ -316,67 +318,70 @@ impl Task {
 }
 
 wire! {
-    /// A task stands elsewhere, or something was said about where it stands.
+    /// Stream event: the status of a task has changed, or there is a new message about it.
     pub struct TaskStatusUpdateEvent {
-        /// Which task.
+        /// Id of the task.
         task_id: String = required "taskId" | "id",
-        /// Its conversation.
+        /// Id of the conversation.
         context_id: String = always "contextId" | "sessionId",
-        /// Where it stands now.
+        /// The new status.
         status: TaskStatus = required "status",
-        /// Whatever the server put beside it.
+        /// Metadata from the server.
         metadata: Option<RawObject> = optional "metadata",
     }
 
-    /// An artifact, or a piece of one.
+    /// Stream event: an artifact, or a piece of one, is available.
     pub struct TaskArtifactUpdateEvent {
-        /// Which task.
+        /// Id of the task.
         task_id: String = required "taskId" | "id",
-        /// Its conversation.
+        /// Id of the conversation.
         context_id: String = always "contextId" | "sessionId",
-        /// The artifact.
+        /// The artifact, or the piece.
         artifact: Artifact = required "artifact",
-        /// Whether its parts go to the end of those of the artifact of its id.
+        /// Whether the parts are appended to the artifact of the same id. Otherwise they replace
+        /// it.
         append: bool = default "append",
-        /// Whether the artifact is whole with it.
+        /// Whether the artifact is complete with this event.
         last_chunk: bool = default "lastChunk",
-        /// Whatever the server put beside it.
+        /// Metadata from the server.
         metadata: Option<RawObject> = optional "metadata",
     }
 }
 
 one_of! {
-    /// What answers a message.
+    /// Response to `SendMessage`: the task that was begun or continued, or a direct reply without a
+    /// task.
     pub enum SendMessageResponse {
-        /// A task.
+        /// The task that was begun or continued.
         Task(Task) = "task",
-        /// An answer, and no task.
+        /// A direct reply without a task.
         Message(Message) = "message",
     }
 
-    /// What a stream carries.
+    /// An event of a stream.
     pub enum StreamResponse {
-        /// The task as it is.
+        /// Current state of the task.
         Task(Task) = "task",
-        /// An answer, and no task.
+        /// A direct reply without a task.
         Message(Message) = "message",
-        /// Where the task stands now.
+        /// New status of the task.
         StatusUpdate(TaskStatusUpdateEvent) = "statusUpdate",
-        /// Something that the task made.
+        /// New output of the task.
         ArtifactUpdate(TaskArtifactUpdateEvent) = "artifactUpdate",
     }
 }
 
-/// What a bare object is, by its `kind` or by what it has.
-enum Bare {
+/// Type of an object that the peer sent without the `oneof` member around it, as versions before
+/// 1.0 do. It is determined from the object's `kind`, else from its members.
+enum BareKind {
     Task,
     Message,
     Status,
     Artifact,
 }
 
-impl Bare {
-    fn of(members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
+impl BareKind {
+    fn of(members: &ObjectReader<'_>, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let kind: String = members.default("kind", &["type"])?;
         match &*kind {
             "task" => Ok(Self::Task),
@@ -396,22 +401,30 @@ impl Bare {
 }
 
 impl SendMessageResponse {
-    // A bare status update has no `message` of its own, a bare task neither.
-    fn read_bare(raw: &RawValue, members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
-        match Bare::of(members, at)? {
-            Bare::Message => Message::read(raw, at).map(Self::Message),
+    // Neither a bare status update nor a bare task has a member `message`.
+    fn read_bare(
+        raw: &RawValue,
+        members: &ObjectReader<'_>,
+        at: &FieldPath<'_>,
+    ) -> Result<Self, ReadError> {
+        match BareKind::of(members, at)? {
+            BareKind::Message => Message::read(raw, at).map(Self::Message),
             _ => Task::read(raw, at).map(Self::Task),
         }
     }
 }
 
 impl StreamResponse {
-    fn read_bare(raw: &RawValue, members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
-        match Bare::of(members, at)? {
-            Bare::Task => Task::read(raw, at).map(Self::Task),
-            Bare::Message => Message::read(raw, at).map(Self::Message),
-            Bare::Status => TaskStatusUpdateEvent::read(raw, at).map(Self::StatusUpdate),
-            Bare::Artifact => TaskArtifactUpdateEvent::read(raw, at).map(Self::ArtifactUpdate),
+    fn read_bare(
+        raw: &RawValue,
+        members: &ObjectReader<'_>,
+        at: &FieldPath<'_>,
+    ) -> Result<Self, ReadError> {
+        match BareKind::of(members, at)? {
+            BareKind::Task => Task::read(raw, at).map(Self::Task),
+            BareKind::Message => Message::read(raw, at).map(Self::Message),
+            BareKind::Status => TaskStatusUpdateEvent::read(raw, at).map(Self::StatusUpdate),
+            BareKind::Artifact => TaskArtifactUpdateEvent::read(raw, at).map(Self::ArtifactUpdate),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The canonical types: A2A 1.0 (`specification/a2a.proto` at 1.0.1), read leniently and written strictly.
+//! Wire types: A2A 1.0 (`specification/a2a.proto` at 1.0.1), read leniently and written strictly.
 //!
-//! Nothing here derives serde's traits: what a peer may leave out, spell otherwise or send besides is decided field by
-//! field, by the kinds of [`macros`]'s fields. Sizes, depth and doubled keys are [`callboard_rpc::check`]'s, before.
+//! The types don't derive serde's traits: the field kinds of [`macros`] decide for each field
+//! whether peers may omit it, spell it otherwise or send more. Sizes, nesting depth and duplicate
+//! keys are checked earlier, by [`callboard_rpc::check_json`].
 
 mod card;
 mod codec;
@@ -10,7 +11,9 @@ mod message;
 mod request;
 
 pub use card::*;
-pub use codec::{At, ReadError, Wire, Writer};
-pub(crate) use codec::{Members, ObjectWriter, entries, state_of, written, written_about};
+pub use codec::{FieldPath, JsonWriter, ReadError, WireType};
+pub(crate) use codec::{
+    ObjectReader, ObjectWriter, list_entries, parse_task_state, write_json, write_json_sized,
+};
 pub use message::*;
 pub use request::*;

@@ -5,21 +5,21 @@ use secrecy::SecretString;
 use serde_json::value::RawValue;
 
 use super::macros::{quiet, wire};
-use super::{At, Members, Message, ReadError, Task, Wire, Writer};
+use super::{FieldPath, JsonWriter, Message, ObjectReader, ReadError, Task, WireType};
 
-/// What a push shows, so that its receiver knows who pushes.
+/// Credentials that a push notification carries, so that its receiver can authenticate the sender.
 #[derive(Clone, Default)]
 pub struct AuthenticationInfo {
-    /// For example `Bearer`.
+    /// Authentication scheme, for example `Bearer`.
     pub scheme: String,
-    /// What follows the scheme in the header.
+    /// Credentials after the scheme in the header `Authorization`.
     pub credentials: SecretString,
 }
 
-impl Wire for AuthenticationInfo {
-    // Older versions have a list of schemes: the first is taken.
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let members = Members::of(raw, at)?;
+impl WireType for AuthenticationInfo {
+    // Older versions have a list of schemes, of which the first is used.
+    fn read(raw: &RawValue, at: &FieldPath<'_>) -> Result<Self, ReadError> {
+        let members = ObjectReader::parse(raw, at)?;
         let schemes: Vec<String> = members.default("schemes", &[])?;
         Ok(Self {
             scheme: members
@@ -30,7 +30,7 @@ impl Wire for AuthenticationInfo {
         })
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut JsonWriter<'_>) {
         let mut object = out.object();
         object.always("scheme", &self.scheme);
         object.default("credentials", &self.credentials);
@@ -41,156 +41,167 @@ impl Wire for AuthenticationInfo {
 quiet!(AuthenticationInfo);
 
 wire! {
-    /// Where to push what happens to a task.
+    /// Destination of push notifications about a task.
     #[derive(Default)]
     pub struct TaskPushNotificationConfig {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
-        /// Unique within its task; empty: the server makes one.
+        /// Id of the configuration, unique within its task; if empty, the server assigns one.
         id: String = default "id",
-        /// Which task; empty in a message's configuration.
+        /// Id of the task; empty in the configuration of a message.
         task_id: String = default "taskId",
-        /// Where to.
+        /// URL of the receiver.
         url: String = required "url",
-        /// Sent along, so that the receiver knows its own.
+        /// Token that is sent with each notification, so that the receiver can recognise it.
         token: SecretString = default "token",
-        /// Shown to the receiver.
+        /// Credentials that are sent to the receiver.
         authentication: Option<AuthenticationInfo> = optional "authentication",
     }
 }
 
 wire! {
-    /// How a message is to be answered.
+    /// Options for the response to a message.
     #[derive(Default)]
     pub struct SendMessageConfiguration {
-        /// Media types that the client can do something with.
+        /// Media types of output that the client accepts.
         accepted_output_modes: Vec<String> = default "acceptedOutputModes",
-        /// Where to push what happens to the task.
+        /// Destination of push notifications about the task.
         task_push_notification_config: Option<TaskPushNotificationConfig> = optional "taskPushNotificationConfig" | "pushNotificationConfig" | "pushNotification",
-        /// At most so many messages of its history; `None`: all.
+        /// Maximum number of history messages in the response; `None` for all.
         history_length: Option<i32> = optional "historyLength",
-        /// Whether to answer as soon as there is a task.
+        /// Whether to respond as soon as the task exists. Otherwise the response waits until it has
+        /// ended or needs input.
         return_immediately: bool = default "returnImmediately",
     }
 
-    /// A message to an agent.
+    /// Parameters of `SendMessage` and `SendStreamingMessage`.
     #[derive(Default)]
     pub struct SendMessageRequest {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
-        /// What is said.
+        /// The message to send.
         message: Message = required "message" | "request",
-        /// How it is to be answered.
+        /// Options for the response.
         configuration: Option<SendMessageConfiguration> = optional "configuration",
-        /// Whatever the client put beside it.
+        /// Metadata from the client.
         metadata: Option<RawObject> = optional "metadata",
     }
 
-    /// Asks for a task.
+    /// Parameters of `GetTask`.
     #[derive(Default)]
     pub struct GetTaskRequest {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
-        /// Which task.
+        /// Id of the task.
         id: String = required "id",
-        /// At most so many messages of its history; `None`: all.
+        /// Maximum number of history messages in the response; `None` for all.
         history_length: Option<i32> = optional "historyLength",
     }
 
-    /// Asks for tasks, those that changed last first.
+    /// Parameters of `ListTasks`. Tasks are listed by their latest change, newest first.
     #[derive(Default)]
     pub struct ListTasksRequest {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
-        /// Of that conversation only; empty: of any.
+        /// Only tasks of this conversation; empty for all.
         context_id: String = default "contextId",
-        /// In that state only.
+        /// Only tasks in this state.
         status: Option<TaskState> = filter "status",
-        /// At most so many; `None`: [`PAGE_SIZE_DEFAULT`](crate::limits::PAGE_SIZE_DEFAULT).
+        /// Maximum number of tasks on the page; `None` for
+        /// [`PAGE_SIZE_DEFAULT`](crate::limits::PAGE_SIZE_DEFAULT).
         page_size: Option<i32> = optional "pageSize",
-        /// Of the answer before; empty: from the beginning.
+        /// Token from the previous page; empty for the first page.
         page_token: String = default "pageToken",
-        /// At most so many messages of each one's history; `None`: all.
+        /// Maximum number of history messages of each task; `None` for all.
         history_length: Option<i32> = optional "historyLength",
-        /// Changed then or later only.
+        /// Only tasks whose status changed at this time or later.
         status_timestamp_after: Option<SystemTime> = optional "statusTimestampAfter",
-        /// Whether with artifacts.
+        /// Whether to include artifacts.
         include_artifacts: Option<bool> = optional "includeArtifacts",
     }
 
     /// A page of tasks.
     #[derive(Default)]
     pub struct ListTasksResponse {
-        /// Those of this page.
+        /// Tasks on this page.
         tasks: Vec<Task> = always "tasks",
-        /// For the next one; empty: this was the last.
+        /// Token for the next page; empty on the last one.
         next_page_token: String = always "nextPageToken",
-        /// How many a page has.
+        /// Page size that was applied.
         page_size: i32 = always "pageSize",
-        /// How many there are on all pages.
+        /// Number of tasks on all pages together.
         total_size: i32 = always "totalSize",
     }
 
-    /// Asks a task to end.
+    /// Parameters of `CancelTask`.
     #[derive(Default)]
     pub struct CancelTaskRequest {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
-        /// Which task.
+        /// Id of the task.
         id: String = required "id",
-        /// Whatever the client put beside it.
+        /// Metadata from the client.
         metadata: Option<RawObject> = optional "metadata",
     }
 
-    /// Asks for what happens to a task from now on.
+    /// Parameters of `SubscribeToTask`, which streams a task's events from now on.
     #[derive(Default)]
     pub struct SubscribeToTaskRequest {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
-        /// Which task.
+        /// Id of the task.
         id: String = required "id",
     }
 
-    /// Asks for a push configuration.
+    /// Parameters of `GetTaskPushNotificationConfig`.
     #[derive(Default)]
     pub struct GetTaskPushNotificationConfigRequest {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
-        /// Of which task.
+        /// Id of the task.
         task_id: String = required "taskId",
-        /// Which one.
+        /// Id of the push configuration.
         id: String = required "id",
     }
 
-    /// Asks for the push configurations of a task.
+    /// Parameters of `ListTaskPushNotificationConfigs`.
     #[derive(Default)]
     pub struct ListTaskPushNotificationConfigsRequest {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
-        /// Of which task.
+        /// Id of the task.
         task_id: String = required "taskId",
-        /// At most so many; 0: as the server likes.
+        /// Maximum number of configurations on the page; 0 lets the server choose.
         page_size: i32 = default "pageSize",
-        /// Of the answer before; empty: from the beginning.
+        /// Token from the previous page; empty for the first page.
         page_token: String = default "pageToken",
     }
 
-    /// The push configurations of a task.
+    /// A page of a task's push configurations.
     #[derive(Default)]
     pub struct ListTaskPushNotificationConfigsResponse {
-        /// Those of this page.
+        /// Configurations on this page.
         configs: Vec<TaskPushNotificationConfig> = always "configs",
-        /// For the next one; empty: this was the last.
+        /// Token for the next page; empty on the last one.
         next_page_token: String = default "nextPageToken",
     }
 
-    /// Asks for the card that is shown to those who are known.
+    /// Parameters of `GetExtendedAgentCard`.
     #[derive(Default)]
     pub struct GetExtendedAgentCardRequest {
-        /// Which of several agents; empty: the one of this address.
+        /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's
+        /// own agent.
         tenant: String = default "tenant",
     }
 }
 
-/// Takes a push configuration away.
+/// Parameters of `DeleteTaskPushNotificationConfig`.
 pub type DeleteTaskPushNotificationConfigRequest = GetTaskPushNotificationConfigRequest;

@@ -1,12 +1,13 @@
-//! Bad input over this wire: envelopes, bodies, headers, connections, what a policy forbids.
+//! Bad input over A2A: envelopes, bodies, headers, connections, and messages that a policy forbids.
 
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind, HOPS_MAX_DEFAULT};
 use callboard_rpc::{
-    AllowedHosts, AllowedOrigins, DEPTH_MAX_DEFAULT, DIGITS_MAX_DEFAULT, KEYS_MAX_DEFAULT, Trust,
+    AllowedHosts, AllowedOrigins, DEPTH_MAX_DEFAULT, DIGITS_MAX_DEFAULT, KEYS_MAX_DEFAULT,
+    UnauthenticatedAccess,
 };
-use callboard_runtime::{Crossing, Policy};
+use callboard_runtime::{Policy, PolicyRequest};
 use futures::future::BoxFuture;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -24,8 +25,9 @@ async fn answer(peer: &Peer, body: impl Into<reqwest::Body>) -> (u16, Value) {
     )
 }
 
-/// Goal: what is no request of JSON-RPC says why, under its id where that can be read, and the connection serves on (A1, A2,
-/// A4 … A6, A8 … A11). Method: rows; after each, a good request.
+/// Goal: an invalid JSON-RPC request gets an error that says why, under its id if that can be read,
+/// and the connection stays usable (A1, A2, A4 … A6, A8 … A11). Method: rows; after each, a good
+/// request.
 #[tokio::test]
 async fn envelopes() {
     let (served, peer) = serving(|_| {}).await;
@@ -60,7 +62,7 @@ async fn envelopes() {
         (with("\"\u{0}\""), Value::Null, -32_700),
         // A4
         (deep(100_000), Value::Null, -32_600),
-        // The message and its params are two.
+        // The message and its params are two levels.
         (with(&deep(DEPTH_MAX_DEFAULT - 2)), json!(1), -32_001),
         (with(&deep(DEPTH_MAX_DEFAULT - 1)), Value::Null, -32_600),
         (with(&keys(KEYS_MAX_DEFAULT)), json!(1), -32_001),
@@ -157,7 +159,7 @@ async fn envelopes() {
         );
         assert!(answer.get("result").is_none());
     }
-    // A5: no batches; A9: nothing answers a notification that nobody knows.
+    // A5: no batches; A9: an unknown notification gets no response.
     for (body, status, code) in [
         (format!("[{}]", get(r#""id":1,"#)), 400, json!(-32_600)),
         (format!("[{0},{0}]", get(r#""id":1,"#)), 400, json!(-32_600)),
@@ -199,8 +201,8 @@ async fn envelopes() {
     served.stop().await;
 }
 
-/// Goal: a message that isn't one is refused by the name of the field, in all dialects, and begins nothing. Method: rows, over
-/// JSON-RPC and HTTP+JSON.
+/// Goal: an invalid message is rejected with the name of the field, in all dialects, and begins
+/// nothing. Method: rows, over JSON-RPC and HTTP+JSON.
 #[tokio::test]
 async fn messages() {
     let (served, peer) = serving(|_| {}).await;
@@ -227,7 +229,7 @@ async fn messages() {
             "message.messageId",
         ),
         (with("role", json!("ROLE_UNSPECIFIED")), "message.role"),
-        // H4: words in the agent's mouth.
+        // H4: a message in the agent's name.
         (with("role", json!("ROLE_AGENT")), "message.role"),
         (with("parts", json!([])), "message.parts"),
         (with("parts", json!(null)), "message.parts"),
@@ -322,8 +324,8 @@ async fn messages() {
     served.stop().await;
 }
 
-/// Goal: arguments that don't fit a skill never reach its handler, and which skill is meant is never guessed (E7). Method:
-/// rows.
+/// Goal: arguments that don't fit a skill never reach its handler, and an ambiguous skill is never
+/// guessed (E7). Method: rows.
 #[tokio::test]
 async fn arguments() {
     let (served, peer) = serving(|_| {}).await;
@@ -358,7 +360,7 @@ async fn arguments() {
     served.stop().await;
 }
 
-/// One request on a connection of its own, and the head of what comes back.
+/// Sends one request on a new connection and returns the status and head of the response.
 async fn raw(served: &Served, request: &[u8]) -> (u16, String) {
     let mut connection = soon(TcpStream::connect(served.address)).await.unwrap();
     soon(connection.write_all(request)).await.unwrap();
@@ -378,13 +380,14 @@ async fn raw(served: &Served, request: &[u8]) -> (u16, String) {
     )
 }
 
-/// Goal: foreign pages and names get nothing, cards included; what is configured gets in (B1, B2). Method: rows.
+/// Goal: foreign origins and hosts get nothing, cards included; configured ones are accepted (B1,
+/// B2). Method: rows.
 #[tokio::test]
 async fn origin_and_host() {
     let served = Served::with(|options| {
-        options.hosts = AllowedHosts::default().with("agents.example").unwrap();
+        options.hosts = AllowedHosts::default().with_host("agents.example").unwrap();
         options.origins = AllowedOrigins::default()
-            .with("https://app.example")
+            .with_origin("https://app.example")
             .unwrap();
     })
     .await;
@@ -422,11 +425,14 @@ async fn origin_and_host() {
     served.stop().await;
 }
 
-/// Goal: through a proxy nobody is this machine's operator, nor one of its callers; cards are for everybody. Method: headers of
-/// proxies, over both bindings.
+/// Goal: requests through a proxy don't count as this machine's operator or callers; cards are
+/// public. Method: headers of proxies, over both bindings.
 #[tokio::test]
 async fn forwarded_requests() {
-    for trust in [Trust::LoopbackOperator, Trust::Anonymous] {
+    for trust in [
+        UnauthenticatedAccess::LoopbackOperator,
+        UnauthenticatedAccess::Anonymous,
+    ] {
         let served = Served::with(|options| options.access = trust.into()).await;
         let body =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {} }).to_string();
@@ -459,8 +465,8 @@ async fn forwarded_requests() {
     }
 }
 
-/// Goal: a body costs no more than the limit, whatever it says of itself, and no longer than its time (B7 … B9, A3). Method:
-/// at the limit and over it, by length and in chunks; compressed; late; cut.
+/// Goal: a body is read up to the limit, whatever length it states, and no longer than its timeout
+/// (B7 … B9, A3). Method: at the limit and over it, by length and in chunks; compressed; late; cut.
 #[tokio::test]
 async fn bodies() {
     const BYTES_MAX: usize = 4_096;
@@ -500,7 +506,7 @@ async fn bodies() {
             format!("{head}Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}"),
             415,
         ),
-        // Never comes.
+        // The body never arrives.
         (format!("{head}Content-Length: 100\r\n\r\n{{"), 408),
     ] {
         let (found, reply) = raw(&served, request.as_bytes()).await;
@@ -509,8 +515,9 @@ async fn bodies() {
     served.stop().await;
 }
 
-/// Goal: text with line breaks forges no event (B11), and a client that goes away ends its stream, not the call (B12, as
-/// A2A says it). Method: an echo with breaks and a false event in it; a stream that is dropped, then the task.
+/// Goal: text with line breaks can't forge an event (B11), and a client that disconnects ends its
+/// stream, not the call (B12, as A2A defines it). Method: an echo with breaks and a false event in
+/// it; a stream that is dropped, then the task.
 #[tokio::test]
 async fn streams() {
     let (mut served, peer) = serving(|_| {}).await;
@@ -552,11 +559,11 @@ async fn streams() {
     served.stop().await;
 }
 
-/// Refuses whatever holds a word.
+/// Policy that rejects every payload containing a certain word.
 struct NoSecrets;
 
 impl Policy for NoSecrets {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         let found = crossing.payload.get().contains("xyzzy");
         let blocked = || Failure::new(FailureKind::Blocked, "blocked by guardrails");
         Box::pin(std::future::ready(if found {
@@ -567,8 +574,8 @@ impl Policy for NoSecrets {
     }
 }
 
-/// Goal: what a policy forbids begins nothing; where a reply is forbidden the task fails and nobody sees the reply (F1, F2).
-/// Method: a word in a message, and in an answer only.
+/// Goal: a message that a policy forbids begins nothing; if a reply is forbidden, the task fails
+/// and the reply isn't shown (F1, F2). Method: a word in a message, and in an answer only.
 #[tokio::test]
 async fn policies() {
     let served = Served::start().await;
@@ -610,8 +617,8 @@ async fn policies() {
     served.stop().await;
 }
 
-/// Goal: a call that goes round in circles ends (H2). Method: a message that has passed through as many agents as it may, and
-/// through one more.
+/// Goal: a call that goes in circles ends (H2). Method: a message with the maximum number of hops,
+/// and one with one more.
 #[tokio::test]
 async fn circles() {
     let (served, peer) = serving(|_| {}).await;

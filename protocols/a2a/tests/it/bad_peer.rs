@@ -1,10 +1,11 @@
-//! Agents that lie, break, repeat themselves or know only half of the protocol: a test plays them.
+//! Remote agents that send wrong, broken or repeated data or know only half of the protocol, played
+//! by the test.
 
 use std::time::Duration;
 
-use callboard_a2a::outbound::{EVENTS_MAX, ROUNDS_MAX, RemoteOptions};
-use callboard_message::{Answer, ElicitAnswer, FailureKind};
-use callboard_rpc::Limits;
+use callboard_a2a::outbound::{CALL_EVENTS_MAX, QUESTION_ROUNDS_MAX, RemoteOptions};
+use callboard_message::{Answer, ElicitationAnswer, FailureKind};
+use callboard_rpc::DecodeLimits;
 use callboard_runtime::CallEvent;
 use serde_json::{Value, json};
 
@@ -26,7 +27,8 @@ pub fn text_of(result: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Goal: what is no A2A is told as such, and nothing hangs. Method: each thing that a server can answer a message with.
+/// Goal: a response that isn't A2A is reported as such, and nothing hangs. Method: each kind of
+/// response to a message.
 #[tokio::test]
 async fn nonsense_is_told() {
     let wrong_id =
@@ -51,7 +53,7 @@ async fn nonsense_is_told() {
             "request",
         ),
         ("text/event-stream", "data: nonsense\n\n", "can't be read"),
-        ("text/event-stream", "data: []\n\n", "no object"),
+        ("text/event-stream", "data: []\n\n", "isn't an object"),
         ("text/event-stream", "", "broke"),
         ("text/event-stream", ": only a comment\n\n", "broke"),
     ] {
@@ -67,12 +69,13 @@ async fn nonsense_is_told() {
     }
 }
 
-/// Goal: a server that never stops talking is left. Method: one event too many; a body that is too long; a line without end.
+/// Goal: a server that never stops sending is abandoned. Method: one event too many; a body that is
+/// too long; an endless line.
 #[tokio::test]
 async fn endless_answers_are_left() {
-    let limits = Limits {
+    let limits = DecodeLimits {
         body_bytes_max: 4_096,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     let options = || RemoteOptions { limits, ..quick() };
     let begin = async || {
@@ -80,7 +83,7 @@ async fn endless_answers_are_left() {
         let hit = peer.expect("SendStreamingMessage").await;
         (peer, remote, asked, hit)
     };
-    // Events without end, each of them new.
+    // Endless events, each of them new.
     let (peer, remote, asked, hit) = begin().await;
     let mut said = hit.stream().await;
     let talking = tokio::spawn(async move {
@@ -97,10 +100,10 @@ async fn endless_answers_are_left() {
         joined(asked).await.unwrap_err().kind,
         FailureKind::Overloaded
     );
-    assert!(joined(talking).await > EVENTS_MAX - 1);
+    assert!(joined(talking).await > CALL_EVENTS_MAX - 1);
     drop(peer);
     remote.stop().await;
-    // A line without end.
+    // An endless line.
     let (peer, remote, asked, hit) = begin().await;
     let mut said = hit.stream().await;
     said.raw("data: ").await;
@@ -112,7 +115,7 @@ async fn endless_answers_are_left() {
     joined(talking).await;
     drop(peer);
     remote.stop().await;
-    // A body of the limit and a byte.
+    // A body of the limit, and one byte more.
     for (over, kind) in [(0, FailureKind::Unavailable), (1, FailureKind::Overloaded)] {
         let (peer, remote, asked, hit) = begin().await;
         hit.write(200, "", "application/json", &" ".repeat(4_096 + over))
@@ -123,7 +126,8 @@ async fn endless_answers_are_left() {
     }
 }
 
-/// Goal: events of other tasks are nothing to the call; a stream may begin with a status. Method: a stream with both.
+/// Goal: events of other tasks are ignored; a stream may begin with a status. Method: a stream with
+/// both.
 #[tokio::test]
 async fn other_tasks_are_skipped() {
     let (mut peer, remote, asked) = Played::asked(quick(), true).await;
@@ -143,8 +147,9 @@ async fn other_tasks_are_skipped() {
     remote.stop().await;
 }
 
-/// Goal: a stream that breaks off is taken up where it did, and what comes twice counts once. Method: an agent with event
-/// ids and numbers that breaks off twice; then one without, whose task says what was missed.
+/// Goal: an interrupted stream is resumed at its position, and repeated events count once. Method:
+/// an agent with event ids and numbers that breaks off twice; then one without, whose task contains
+/// what was missed.
 #[tokio::test]
 async fn broken_streams_are_taken_up() {
     let numbered = |mut event: Value, number: u64| {
@@ -219,13 +224,13 @@ async fn broken_streams_are_taken_up() {
         .await
         .result(whole("TASK_STATE_COMPLETED"))
         .await;
-    // What was missed is asked for once more, now that it has ended.
+    // The missed events are requested once more after the end.
     assert_eq!(text_of(&joined(asked).await.unwrap()), ["1", "2"]);
     remote.stop().await;
 }
 
-/// Goal: an agent that can't stream, whatever its card says, is spoken to without; one that answers at once with a task
-/// under way is looked at until it ends. Method: both.
+/// Goal: an agent that can't stream, whatever its card says, is used without streams; one that
+/// returns a running task is polled until it ends. Method: both.
 #[tokio::test]
 async fn tasks_without_a_stream_are_looked_at() {
     let (mut peer, remote, asked) = Played::asked(quick(), true).await;
@@ -237,7 +242,7 @@ async fn tasks_without_a_stream_are_looked_at() {
         .await
         .result(task("t", "TASK_STATE_WORKING"))
         .await;
-    // A proxy that hiccups is no end.
+    // A temporary failure of a proxy isn't the end.
     peer.expect("GetTask").await.empty(503).await;
     for state in ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"] {
         let hit = peer.expect("GetTask").await;
@@ -249,8 +254,8 @@ async fn tasks_without_a_stream_are_looked_at() {
     remote.stop().await;
 }
 
-/// Goal: an address that is known with a slash only is found, once, without following redirects. Method: 404, then a
-/// redirect to elsewhere, which nobody visits.
+/// Goal: an address that works only with a trailing slash is found, once, without following
+/// redirects. Method: 404, then a redirect to another path, which must not be requested.
 #[tokio::test]
 async fn slashes_are_tried() {
     for status in [404, 405, 307, 308] {
@@ -268,7 +273,7 @@ async fn slashes_are_tried() {
             .result(task("t", "TASK_STATE_COMPLETED"))
             .await;
         joined(asked).await.unwrap();
-        // It is known from now on.
+        // It is remembered.
         let asked = remote.asking(SAY, hello());
         peer.get("/a2a/")
             .await
@@ -279,7 +284,8 @@ async fn slashes_are_tried() {
     }
 }
 
-/// Goal: an agent whose best interface doesn't work is spoken to over the next, and that is remembered. Method: each reason.
+/// Goal: if an agent's best interface fails, the next one is used, and that is remembered. Method:
+/// each reason.
 #[tokio::test]
 async fn other_interfaces_are_tried() {
     for code in [-32009, -32601] {
@@ -316,8 +322,8 @@ async fn other_interfaces_are_tried() {
     }
 }
 
-/// Goal: an agent can't ask for ever, and a person's no takes the task back. Method: questions past the bound; one that is
-/// declined.
+/// Goal: an agent can't ask without end, and declining cancels the task. Method: questions past the
+/// limit; one that is declined.
 #[tokio::test]
 async fn questions_are_bounded() {
     let (mut peer, remote) = Played::with(quick()).await;
@@ -328,7 +334,7 @@ async fn questions_are_bounded() {
         while let Some(event) = call.next().await {
             if let CallEvent::Question(pending) = event {
                 asked += 1;
-                pending.answer(Answer::Elicit(ElicitAnswer::accept(
+                pending.answer(Answer::Elicit(ElicitationAnswer::accept(
                     json!({ "text": "this" }),
                 )));
             }
@@ -336,7 +342,7 @@ async fn questions_are_bounded() {
         (asked, call.reply().await.unwrap().unwrap_err())
     });
     peer.show(&card).await;
-    for nth in 0..=ROUNDS_MAX {
+    for nth in 0..=QUESTION_ROUNDS_MAX {
         let hit = peer.expect("SendMessage").await;
         let said = hit.body["params"]["message"].clone();
         if nth > 0 {
@@ -357,14 +363,14 @@ async fn questions_are_bounded() {
     let (asked, failure) = joined(answering).await;
     assert_eq!(
         (asked, failure.kind),
-        (ROUNDS_MAX + 1, FailureKind::Rejected)
+        (QUESTION_ROUNDS_MAX + 1, FailureKind::Rejected)
     );
 
     let mut call = remote.call(SAY, hello());
     let declining = tokio::spawn(async move {
         while let Some(event) = call.next().await {
             if let CallEvent::Question(pending) = event {
-                pending.answer(Answer::Elicit(ElicitAnswer::decline()));
+                pending.answer(Answer::Elicit(ElicitationAnswer::decline()));
             }
         }
         call.reply().await.unwrap().unwrap_err()
@@ -381,8 +387,8 @@ async fn questions_are_bounded() {
     remote.stop().await;
 }
 
-/// Goal: nobody waits for ever: a call ends at its deadline, and the agent is told. Method: an agent that only keeps the
-/// connection open.
+/// Goal: a call ends at its deadline, and the remote task is cancelled. Method: an agent that only
+/// keeps the connection open.
 #[tokio::test]
 async fn silence_ends() {
     let (mut peer, remote, asked) = Played::asked(

@@ -1,23 +1,26 @@
-//! Cards that lead elsewhere, are none, or are old; and the tokens that they say how to get.
+//! Cards with forbidden URLs, invalid or old cards, and the tokens that they say how to get.
 
 use std::sync::Arc;
 
-use callboard_a2a::outbound::{Auth, CARD_BYTES_MAX, CardTrust, RemoteOptions, Version};
+use callboard_a2a::outbound::{
+    CARD_BYTES_MAX, CardTrust, ProtocolVersion, RemoteAuth, RemoteOptions,
+};
 use callboard_message::{FailureKind, Principal};
-use callboard_runtime::CallMeta;
+use callboard_runtime::CallContext;
 use serde_json::json;
 
 use crate::bad_peer::{SAY, hello, text_of};
 use crate::client_kit::{Played, Remote, joined, quick, task};
 
-/// Goal: what a card names is asked only where it may be, and is never shown credentials. Method: interfaces at literal
-/// addresses inside, at another origin that the operator allows to be reached, and at one that they trust.
+/// Goal: URLs on a card are requested only if allowed, and never with credentials. Method:
+/// interfaces at literal internal addresses, at another origin that the operator allows to be
+/// reached, and at one that the operator trusts.
 #[tokio::test]
 async fn cards_lead_nowhere_else() {
     let elsewhere = async |options: RemoteOptions, url: &str| {
         let mut peer = Played::start().await;
         let options = RemoteOptions {
-            auth: Auth::Bearer("s3cret".into()),
+            auth: RemoteAuth::Bearer("s3cret".into()),
             ..options
         };
         let remote = Remote::at(&peer.url, options);
@@ -51,7 +54,7 @@ async fn cards_lead_nowhere_else() {
     for trusts in [false, true] {
         let mut other = Played::start().await;
         let mut options = RemoteOptions {
-            egress: callboard_rpc::Egress::public().with_loopback(),
+            egress: callboard_rpc::EgressPolicy::public_internet().with_loopback(),
             ..quick()
         };
         if trusts {
@@ -69,8 +72,8 @@ async fn cards_lead_nowhere_else() {
     }
 }
 
-/// Goal: no card, one that is too large, one that nobody signed, or one in a version that isn't spoken: each is told. Method:
-/// rows.
+/// Goal: a card that is missing, too large, unsigned or of an unsupported version is reported as
+/// such. Method: rows.
 #[tokio::test]
 async fn bad_cards_are_told() {
     let signed_only = || CardTrust::Signed {
@@ -96,7 +99,7 @@ async fn bad_cards_are_told() {
             &future,
             CardTrust::Any,
             FailureKind::Unavailable,
-            "speaks nothing",
+            "no interface",
         ),
         (
             &|_| "[]".into(),
@@ -111,11 +114,14 @@ async fn bad_cards_are_told() {
             "card",
         ),
     ];
-    for (card, trust, kind, why) in rows {
+    for (card, card_trust, kind, why) in rows {
         let mut peer = Played::start().await;
         let remote = Remote::at(
             &format!("{}/card.json", peer.url),
-            RemoteOptions { trust, ..quick() },
+            RemoteOptions {
+                card_trust,
+                ..quick()
+            },
         );
         let asked = remote.asking(SAY, hello());
         let card = card(&peer);
@@ -128,7 +134,7 @@ async fn bad_cards_are_told() {
         assert!(failure.message.contains(why), "{}", failure.message);
         remote.stop().await;
     }
-    // None anywhere: old places are looked at too.
+    // No card anywhere: the paths of older versions are tried too.
     let mut peer = Played::start().await;
     let remote = Remote::at(&format!("{}/x", peer.url), quick());
     let asked = remote.asking(SAY, hello());
@@ -147,7 +153,7 @@ async fn bad_cards_are_told() {
             .message
             .contains("no agent card")
     );
-    // Nobody follows a redirect.
+    // Redirects aren't followed.
     let asked = remote.asking(SAY, hello());
     let hit = peer.get("/x/.well-known/agent-card.json").await;
     hit.write(302, "Location: /elsewhere\r\n", "text/plain", "")
@@ -162,12 +168,12 @@ async fn bad_cards_are_told() {
     remote.stop().await;
 }
 
-/// Goal: a card of the oldest version is enough, and its agent is spoken to in its words. Method: `tasks/send`, under an id of
-/// the client's own, which a call is ended by that is given up before it is answered.
+/// Goal: a card of version 0.1 is sufficient, and that version is used. Method: `tasks/send` with
+/// an id of the client's own, by which an abandoned call is cancelled before there is a response.
 #[tokio::test]
 async fn the_oldest_agents_are_spoken_to() {
     let (mut peer, remote) = Played::with(RemoteOptions {
-        versions: vec![Version::V01],
+        versions: vec![ProtocolVersion::V01],
         ..quick()
     })
     .await;
@@ -189,7 +195,7 @@ async fn the_oldest_agents_are_spoken_to() {
         .await;
     assert_eq!(text_of(&joined(asked).await.unwrap()), ["hi"]);
 
-    let call = CallMeta::new(Arc::new(Principal::local_operator()));
+    let call = CallContext::new(Arc::new(Principal::local_operator()));
     let cancel = call.cancel.clone();
     let asked = remote.ask_in(SAY, hello(), call);
     let hit = peer.expect("tasks/send").await;
@@ -207,12 +213,13 @@ async fn the_oldest_agents_are_spoken_to() {
     remote.stop().await;
 }
 
-/// Goal: a token is got as the client itself, used until it is refused, and then got anew; secrets go nowhere else. Method: a
-/// token endpoint that the card names beside the agent; cards that name one inside, or without TLS.
+/// Goal: a token is obtained by client credentials, used until it is rejected, and then renewed;
+/// secrets go nowhere else. Method: a token endpoint that the card names beside the agent; cards
+/// that name an internal one, or one without TLS.
 #[tokio::test]
 async fn tokens_are_got() {
     let mut peer = Played::start().await;
-    let auth = || Auth::ClientCredentials {
+    let auth = || RemoteAuth::ClientCredentials {
         token_url: None,
         client_id: "me:you".into(),
         secret: "s3cret".into(),

@@ -1,4 +1,4 @@
-//! Who waits for a task, and who doesn't, in every dialect.
+//! Blocking and non-blocking messages, in every dialect.
 
 use callboard_a2a::Operation as Op;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::kit::{Seen, Served, serving, soon};
 use crate::tongue::{About, Tongue};
 
-/// A task's state in the words of 1.0.
+/// Returns a task's state in the format of 1.0.
 pub fn state(task: &Value) -> String {
     let state = task["status"]["state"].as_str().unwrap_or_default();
     let name = state
@@ -20,13 +20,13 @@ pub fn state(task: &Value) -> String {
     }
 }
 
-/// Goal: sending waits for the end, in every dialect by default; who doesn't want to gets the task at once and finds it working.
-/// Method: a call that lingers until it is let go.
+/// Goal: sending waits for the end by default, in every dialect; a non-blocking message gets the
+/// running task at once. Method: a call that waits until it is released.
 #[tokio::test]
 async fn waits_unless_told_otherwise() {
     for tongue in Tongue::ALL {
         let (mut served, peer) = serving(|_| {}).await;
-        // 0.1 has no word for not waiting.
+        // 0.1 can't express non-blocking messages.
         if tongue != Tongue::Rpc01 {
             let about = About {
                 skill: "linger",
@@ -70,13 +70,13 @@ async fn waits_unless_told_otherwise() {
     }
 }
 
-/// What a client of 0.1 calls its task; the others are told.
+/// Returns the task id that a client of 0.1 assigns; other dialects have none.
 fn own_id(tongue: Tongue) -> &'static str {
     if tongue == Tongue::Rpc01 { "mine" } else { "" }
 }
 
-/// Goal: whoever waits and goes away ends the wait and not the call. Method: a request whose connection is closed; the task goes on
-/// and is found in the list.
+/// Goal: a client that disconnects while waiting doesn't end the call. Method: a request whose
+/// connection is closed; the task continues and is found in the list.
 #[tokio::test]
 async fn who_goes_away_ends_nothing() {
     let mut served = Served::start().await;

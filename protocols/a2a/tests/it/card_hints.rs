@@ -1,7 +1,7 @@
-//! What a tool says of its harm is on its agent's card, and on the tools of whoever uses that agent.
+//! Hints about destructive tools, on the agent's card and on the tools that a client makes from it.
 
 use callboard_macros::Message;
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
+use callboard_runtime::{Agent, Context, Handlers, SyncHandler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,19 +32,19 @@ impl Agent for Disks {
 }
 
 impl SyncHandler<Wipe> for Disks {
-    fn handle(&mut self, Wipe { disk }: Wipe, _: &mut Cx) -> String {
+    fn handle(&mut self, Wipe { disk }: Wipe, _: &mut Context) -> String {
         disk
     }
 }
 
 impl SyncHandler<Look> for Disks {
-    fn handle(&mut self, Look { disk }: Look, _: &mut Cx) -> String {
+    fn handle(&mut self, Look { disk }: Look, _: &mut Context) -> String {
         disk
     }
 }
 
-/// Goal: the hint that a tool destroys reaches who uses its agent over A2A. Method: two message types through a card and
-/// back; the tools that are made of it.
+/// Goal: the hint that a tool is destructive reaches clients of its agent over A2A. Method: two
+/// message types through a card and back; the tools made from it.
 #[tokio::test]
 async fn destructive_hints_go_through_cards() {
     let served = Served::start().await;

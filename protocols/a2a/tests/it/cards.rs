@@ -1,15 +1,16 @@
-//! Cards: what they say and to whom, how they are kept, and whose they are.
+//! Cards: content, audience, caching and signatures.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use callboard_a2a::Dialect;
 use callboard_a2a::card::{
-    Jwks, SIGNATURE_HEADER_BYTES_MAX, SigningKey, VerifyError, sign, verify, verify_with,
+    CardSigningKey, CardVerifyError, Jwks, SIGNATURE_HEADER_BYTES_MAX, sign_card, verify_card,
+    verify_card_with_jku,
 };
-use callboard_a2a::wire::{AgentCard, AgentCardSignature, Wire};
+use callboard_a2a::wire::{AgentCard, AgentCardSignature, WireType};
 use callboard_message::Failure;
-use callboard_rpc::Egress;
-use callboard_runtime::{Crossing, Policy};
+use callboard_rpc::EgressPolicy;
+use callboard_runtime::{Policy, PolicyRequest};
 use futures::future::BoxFuture;
 use reqwest::{Method, Response};
 use ring::rand::SystemRandom;
@@ -29,13 +30,13 @@ fn pem(der: &[u8]) -> String {
     )
 }
 
-fn p256() -> SigningKey {
+fn p256() -> CardSigningKey {
     let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
         .unwrap();
-    SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap()
+    CardSigningKey::from_pem(&pem(der.as_ref()).into()).unwrap()
 }
 
-fn keys(key: &SigningKey) -> Jwks {
+fn keys(key: &CardSigningKey) -> Jwks {
     Jwks::parse(key.jwks().to_raw().get().as_bytes()).unwrap()
 }
 
@@ -50,18 +51,18 @@ async fn read(response: Response) -> AgentCard {
     Dialect::read_card(&RawValue::from_string(text).unwrap()).unwrap()
 }
 
-/// A server whose cards are the same wherever it runs.
+/// Starts a server whose cards don't depend on its port.
 async fn somewhere() -> Served {
     Served::with(|options| {
         options.base_url = "https://agents.example/".parse().unwrap();
         options.access = named_keys();
-        options.extended = true;
+        options.extended_card = true;
     })
     .await
 }
 
-/// Goal: who reads 1.0 gets 1.0's card and nothing else; everybody else one that has the members of all versions. Method:
-/// snapshots of both.
+/// Goal: clients of 1.0 get the card of 1.0 only; all others one with the members of all versions.
+/// Method: snapshots of both.
 #[tokio::test]
 async fn a_card_is_in_its_readers_words() {
     let served = somewhere().await;
@@ -87,7 +88,8 @@ async fn a_card_is_in_its_readers_words() {
         .await
         .unwrap();
     assert_eq!(old, all);
-    // The card for all has 1.0's members as they are, but for the schemes, which are told in both ways.
+    // The combined card has the members of 1.0 unchanged, except the schemes, which are written in
+    // both formats.
     let (members, of_new) = (all.as_object_mut().unwrap(), new.as_object().unwrap());
     for (name, value) in of_new.iter().filter(|(name, _)| *name != "securitySchemes") {
         assert_eq!(members.remove(name).as_ref(), Some(value), "{name}");
@@ -96,8 +98,8 @@ async fn a_card_is_in_its_readers_words() {
     served.stop().await;
 }
 
-/// Goal: a card says what its agent is for: what its host says, else what its skills say. Method: without words of the host's, and
-/// with them.
+/// Goal: a card has the configured description, else one derived from the skills. Method: without a
+/// configured description, and with one.
 #[tokio::test]
 async fn a_card_tells_what_the_agent_is_for() {
     let served = Served::start().await;
@@ -107,13 +109,13 @@ async fn a_card_tells_what_the_agent_is_for() {
         told.contains("add: Adds.") && told.contains("echo: Says it again."),
         "{told}"
     );
-    served.server.describe("Adds and echoes.");
+    served.server.update_description("Adds and echoes.");
     assert_eq!(description().await, "Adds and echoes.");
     served.stop().await;
 }
 
-/// Goal: a client that has the card isn't sent it again, and a cache knows what it depends on. Method: the headers; every
-/// form of a condition.
+/// Goal: a client with a current card isn't sent it again, and caches know what it depends on.
+/// Method: the headers; every form of a condition.
 #[tokio::test]
 async fn a_known_card_is_not_sent() {
     let (served, peer) = serving(|options| options.signer = Some(p256())).await;
@@ -158,12 +160,12 @@ async fn a_known_card_is_not_sent() {
     served.stop().await;
 }
 
-/// Goal: what is served verifies with the keys that are served, in every version and at every address. Method: both kinds
-/// of key.
+/// Goal: served cards verify with the served keys, in every version and at every address. Method:
+/// both kinds of key.
 #[tokio::test]
 async fn served_cards_verify() {
     let ed25519 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-    let ed25519 = SigningKey::from_pem(&pem(ed25519.as_ref()).into()).unwrap();
+    let ed25519 = CardSigningKey::from_pem(&pem(ed25519.as_ref()).into()).unwrap();
     for key in [p256(), ed25519] {
         let (served, peer) = serving(|options| {
             options.signer = Some(key.clone());
@@ -184,7 +186,7 @@ async fn served_cards_verify() {
         for path in [CARD, "/agents/east/.well-known/agent-card.json"] {
             for version in ["1.0", "0.3"] {
                 let card = read(get(&peer.with("A2A-Version", version), path).await).await;
-                let signed = verify(&card, &trusted).unwrap();
+                let signed = verify_card(&card, &trusted).unwrap();
                 assert_eq!(signed.key_id.as_deref(), Some(key.id()));
                 let header = URL_SAFE_NO_PAD
                     .decode(&card.signatures[0].protected)
@@ -218,17 +220,24 @@ fn a_card() -> AgentCard {
     AgentCard::from_raw(serde_json::from_str(text).unwrap()).unwrap()
 }
 
-/// Goal: a card that was altered, or signed by another, or in a way that proves nothing, isn't trusted. Method: each
-/// alteration; headers of each kind, signed by the trusted key itself where that is possible.
+/// Goal: a card that was altered, or signed by another key, or with an unsafe header, isn't
+/// trusted. Method: each alteration; headers of each kind, signed by the trusted key itself where
+/// that is possible.
 #[test]
 fn bad_signatures_are_refused() {
     let key = p256();
     let trusted = keys(&key);
     let mut card = a_card();
-    assert_eq!(verify(&card, &trusted), Err(VerifyError::NotSigned));
-    sign(&mut card, &key, None).unwrap();
-    assert!(verify(&card, &trusted).is_ok());
-    assert_eq!(verify(&card, &keys(&p256())), Err(VerifyError::UnknownKey));
+    assert_eq!(
+        verify_card(&card, &trusted),
+        Err(CardVerifyError::NotSigned)
+    );
+    sign_card(&mut card, &key, None).unwrap();
+    assert!(verify_card(&card, &trusted).is_ok());
+    assert_eq!(
+        verify_card(&card, &keys(&p256())),
+        Err(CardVerifyError::UnknownKey)
+    );
     let alter: [fn(&mut AgentCard); 6] = [
         |card| card.name.push('x'),
         |card| card.supported_interfaces[0].url = "https://evil.example/".into(),
@@ -240,7 +249,10 @@ fn bad_signatures_are_refused() {
     for alter in alter {
         let mut altered = card.clone();
         alter(&mut altered);
-        assert_eq!(verify(&altered, &trusted), Err(VerifyError::Wrong));
+        assert_eq!(
+            verify_card(&altered, &trusted),
+            Err(CardVerifyError::InvalidSignature)
+        );
     }
     let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
         .unwrap();
@@ -250,9 +262,9 @@ fn bad_signatures_are_refused() {
         &SystemRandom::new(),
     )
     .unwrap();
-    let key = SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap();
+    let key = CardSigningKey::from_pem(&pem(der.as_ref()).into()).unwrap();
     let trusted = keys(&key);
-    // What the key signs, as anybody could with it: only the header differs.
+    // The key's signature over this payload; only the header differs.
     let payload = r#"{"capabilities":{"extensions":[{"params":{"big":10000000000000000,"list":[],"small":0.00001,"text":""},"uri":"urn:x"}],"streaming":false},"defaultInputModes":["text/plain"],"defaultOutputModes":[],"description":"","name":"Ünïcode 😀","securityRequirements":[{"schemes":{"bearer":{}}}],"skills":[{"description":"d","id":"s","name":"s","tags":[]}],"supportedInterfaces":[{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"https://a.example/a2a"}],"version":"1"}"#;
     let signed = |header: &str| {
         let protected = URL_SAFE_NO_PAD.encode(header);
@@ -289,112 +301,115 @@ fn bad_signatures_are_refused() {
         (padded(SIGNATURE_HEADER_BYTES_MAX), Ok(())),
         (
             padded(SIGNATURE_HEADER_BYTES_MAX + 1),
-            Err(VerifyError::Unsupported),
+            Err(CardVerifyError::Unsupported),
         ),
         (
             json!({ "alg": "ES256", "exp": now - 1 }).to_string(),
-            Err(VerifyError::Expired),
+            Err(CardVerifyError::Expired),
         ),
         (
             json!({ "alg": "ES256", "exp": "tomorrow" }).to_string(),
-            Err(VerifyError::Unsupported),
+            Err(CardVerifyError::Unsupported),
         ),
         (
             json!({ "alg": "ES256", "nbf": now + 60 }).to_string(),
-            Err(VerifyError::Expired),
+            Err(CardVerifyError::Expired),
         ),
         (
             json!({ "alg": "ES256", "kid": "another" }).to_string(),
-            Err(VerifyError::UnknownKey),
+            Err(CardVerifyError::UnknownKey),
         ),
         (
             json!({ "alg": "none" }).to_string(),
-            Err(VerifyError::Unsupported),
+            Err(CardVerifyError::Unsupported),
         ),
         (
             json!({ "alg": "HS256" }).to_string(),
-            Err(VerifyError::Unsupported),
+            Err(CardVerifyError::Unsupported),
         ),
         (
             json!({ "alg": "es256" }).to_string(),
-            Err(VerifyError::Unsupported),
+            Err(CardVerifyError::Unsupported),
         ),
         (
             json!({ "alg": "EdDSA" }).to_string(),
-            Err(VerifyError::Wrong),
+            Err(CardVerifyError::InvalidSignature),
         ),
         (
             json!({ "alg": "RS256" }).to_string(),
-            Err(VerifyError::Wrong),
+            Err(CardVerifyError::InvalidSignature),
         ),
         (
             json!({ "alg": "ES256", "crit": ["x"], "x": 1 }).to_string(),
-            Err(VerifyError::Unsupported),
+            Err(CardVerifyError::Unsupported),
         ),
         (
             json!({ "alg": "ES256", "b64": false }).to_string(),
-            Err(VerifyError::Unsupported),
+            Err(CardVerifyError::Unsupported),
         ),
         (
             r#"{"alg":"none","alg":"ES256"}"#.to_owned(),
-            Err(VerifyError::Unsupported),
+            Err(CardVerifyError::Unsupported),
         ),
-        ("{}".to_owned(), Err(VerifyError::Unsupported)),
-        ("[]".to_owned(), Err(VerifyError::Unsupported)),
-        (String::new(), Err(VerifyError::Unsupported)),
+        ("{}".to_owned(), Err(CardVerifyError::Unsupported)),
+        ("[]".to_owned(), Err(CardVerifyError::Unsupported)),
+        (String::new(), Err(CardVerifyError::Unsupported)),
     ] {
         assert_eq!(
-            verify(&signed(&header), &trusted).map(drop),
+            verify_card(&signed(&header), &trusted).map(drop),
             expected,
             "{header}"
         );
     }
-    // One good signature is enough; what can't be read beside it is no harm.
+    // One good signature is enough, even beside an unreadable one.
     let mut several = signed(r#"{"alg":"none"}"#);
     several
         .signatures
         .extend(signed(r#"{"alg":"ES256"}"#).signatures);
-    assert!(verify(&several, &trusted).is_ok());
+    assert!(verify_card(&several, &trusted).is_ok());
     let empty = AgentCardSignature {
         protected: several.signatures[1].protected.clone(),
         ..Default::default()
     };
     assert_eq!(
-        verify(
+        verify_card(
             &AgentCard {
                 signatures: vec![empty],
                 ..a_card()
             },
             &trusted
         ),
-        Err(VerifyError::Wrong)
+        Err(CardVerifyError::InvalidSignature)
     );
 }
 
-/// What the Python SDK 1.3.0 signed (`create_agent_card_signer`), and its key.
+/// Card signed by the Python SDK 1.3.0 (`create_agent_card_signer`), with its key.
 const PYTHONS_CARD: &str = r#"{"name":"Ünïcode 😀","supportedInterfaces":[{"url":"https://a.example/a2a","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"version":"1","capabilities":{"streaming":false,"extensions":[{"uri":"urn:x","params":{"half":0.5,"n":3.0,"big":1e+16,"text":"","list":[],"small":1e-05}}]},"securitySchemes":{"bearer":{"httpAuthSecurityScheme":{"scheme":"Bearer"}}},"securityRequirements":[{"schemes":{"bearer":{}}}],"defaultInputModes":["text/plain"],"skills":[{"id":"s","name":"s","description":"d"}],"signatures":[{"protected":"eyJhbGciOiJFUzI1NiIsImprdSI6bnVsbCwia2lkIjoiazEiLCJ0eXAiOiJKT1NFIn0","signature":"HSuEjqKUkMQSgQsSfV51NlbPWVhF9FfBzWID_WQq42HwO37S3nn9ghlzqkWQ0gFWFHdjzE_-0sIcPtb5mIhNVw"}]}"#;
 const PYTHONS_KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"V3E-xwEI9c9mlH6RjmqAtQ5lzvl9pOXNU6K-eugINok","y":"G4KDbS_PQaCuR0h1F0l4wyUkWLVQMXD3lZmHj8uKIa0","kid":"k1"}]}"#;
 
-/// Goal: cards of the Python SDK verify, and it can verify ours. Method: one that its 1.3.0 signed; a signature over the text
-/// that its canonicalisation before made of a card (its `json.dumps` wrote it); the second signature of ours is over the text
-/// that 1.3.0 makes of it.
+/// Goal: cards of the Python SDK verify, and the SDK can verify cards of callboard. Method: one
+/// signed by its 1.3.0; a signature over the canonical text of earlier versions (written by its
+/// `json.dumps`); callboard's second signature covers the canonical text of 1.3.
 #[test]
 fn pythons_signatures_count() {
     let theirs = AgentCard::from_raw(serde_json::from_str(PYTHONS_CARD).unwrap()).unwrap();
     let trusted = Jwks::parse(PYTHONS_KEYS.as_bytes()).unwrap();
     assert_eq!(
-        verify(&theirs, &trusted).unwrap().key_id.as_deref(),
+        verify_card(&theirs, &trusted).unwrap().key_id.as_deref(),
         Some("k1")
     );
     let mut altered = theirs.clone();
     altered.skills[0].description.push('x');
-    assert_eq!(verify(&altered, &trusted), Err(VerifyError::Wrong));
+    assert_eq!(
+        verify_card(&altered, &trusted),
+        Err(CardVerifyError::InvalidSignature)
+    );
 
     let older = r#"{"capabilities":{"extensions":[{"params":{"big":1e+16,"small":1e-05},"uri":"urn:x"}],"streaming":false},"defaultInputModes":["text/plain"],"name":"\u00dcn\u00efcode \ud83d\ude00","skills":[{"description":"d","id":"s","name":"s"}],"supportedInterfaces":[{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"https://a.example/a2a"}],"version":"1"}"#;
     let newer = r#"{"capabilities":{"extensions":[{"params":{"big":10000000000000000,"small":0.00001},"uri":"urn:x"}],"streaming":false},"defaultInputModes":["text/plain"],"name":"Ünïcode 😀","skills":[{"description":"d","id":"s","name":"s"}],"supportedInterfaces":[{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"https://a.example/a2a"}],"version":"1"}"#;
     let der = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
     let pair = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
-    let key = SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap();
+    let key = CardSigningKey::from_pem(&pem(der.as_ref()).into()).unwrap();
     let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
     assert_eq!(key.jwks().to_raw().get().matches(&x).count(), 1);
     let signed = |protected: &str, payload: &str| {
@@ -413,65 +428,73 @@ fn pythons_signatures_count() {
         ..a_card()
     };
     let trusted = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}"}}]}}"#);
-    assert!(verify(&theirs, &Jwks::parse(trusted.as_bytes()).unwrap()).is_ok());
+    assert!(verify_card(&theirs, &Jwks::parse(trusted.as_bytes()).unwrap()).is_ok());
     let mut ours = a_card();
-    sign(&mut ours, &key, None).unwrap();
+    sign_card(&mut ours, &key, None).unwrap();
     let [_, second] = &*ours.signatures else {
         panic!("{} signatures", ours.signatures.len())
     };
-    // For others alone: without a requirement of security it would be the same signature.
+    // The second signature alone isn't accepted: it wouldn't change if a security requirement were
+    // removed.
     let alone = AgentCard {
         signatures: vec![second.clone()],
         ..ours.clone()
     };
-    assert_eq!(verify(&alone, &keys(&key)), Err(VerifyError::Unsupported));
-    // Ed25519 signs the same alike.
+    assert_eq!(
+        verify_card(&alone, &keys(&key)),
+        Err(CardVerifyError::Unsupported)
+    );
+    // Ed25519 signatures are deterministic.
     assert_eq!(second.signature, signed(&second.protected, newer));
 }
 
-/// Goal: a key set that a signature names is fetched only from a host that is trusted for it, and only where connections may
-/// go. Method: a card whose signature names a place; that host trusted or not, reachable or not.
+/// Goal: a key set that a signature names is fetched only from a trusted host, and only if the
+/// egress policy allows it. Method: a card whose signature names a URL; its host trusted or not,
+/// reachable or not.
 #[tokio::test]
 async fn named_key_sets() {
     let key = p256();
     let served = Served::with(|options| options.signer = Some(key.clone())).await;
     let card = read(get(&served.client(), CARD).await).await;
-    let here = Egress::public().with_loopback();
+    let here = EgressPolicy::public_internet().with_loopback();
     let hosts = ["127.0.0.1".to_owned()];
     assert!(
-        verify_with(&card, &Jwks::default(), &hosts, &here)
+        verify_card_with_jku(&card, &Jwks::default(), &hosts, &here)
             .await
             .is_ok()
     );
-    let untrusted = verify_with(
+    let untrusted = verify_card_with_jku(
         &card,
         &Jwks::default(),
         &["agents.example".to_owned()],
         &here,
     )
     .await;
-    assert_eq!(untrusted, Err(VerifyError::UnknownKey));
+    assert_eq!(untrusted, Err(CardVerifyError::UnknownKey));
     let victim = Receiver::start("127.0.0.1", &["200 OK"]).await;
     let mut card = a_card();
-    sign(&mut card, &key, Some(&victim.url().parse().unwrap())).unwrap();
-    for (hosts, egress) in [(&hosts[..], Egress::public()), (&[], here.clone())] {
+    sign_card(&mut card, &key, Some(&victim.url().parse().unwrap())).unwrap();
+    for (hosts, egress) in [
+        (&hosts[..], EgressPolicy::public_internet()),
+        (&[], here.clone()),
+    ] {
         assert_eq!(
-            verify_with(&card, &Jwks::default(), hosts, &egress).await,
-            Err(VerifyError::UnknownKey)
+            verify_card_with_jku(&card, &Jwks::default(), hosts, &egress).await,
+            Err(CardVerifyError::UnknownKey)
         );
     }
     assert_eq!(victim.connections(), 0);
-    // What is there is no key set.
+    // The document there isn't a key set.
     assert_eq!(
-        verify_with(&card, &Jwks::default(), &hosts, &here).await,
-        Err(VerifyError::UnknownKey)
+        verify_card_with_jku(&card, &Jwks::default(), &hosts, &here).await,
+        Err(CardVerifyError::UnknownKey)
     );
     assert_eq!(victim.connections(), 1);
     served.stop().await;
 }
 
-/// Goal: the extended card is for who shows a credential, where there is one. Method: with and without, each kind of caller,
-/// 1.0 and 0.3.
+/// Goal: the extended card is for authenticated callers, if there is one. Method: with and without,
+/// each kind of caller, 1.0 and 0.3.
 #[tokio::test]
 async fn extended_card() {
     let served = somewhere().await;
@@ -504,8 +527,8 @@ async fn extended_card() {
     served.stop().await;
 }
 
-/// Goal: a listener tells who is served there, to each who may see them. Method: the catalogue with two agents; each entry's card is
-/// there; then a policy that keeps one of them for somebody.
+/// Goal: a listener's catalogue lists its agents to callers that may see them. Method: the
+/// catalogue with two agents; each entry's card exists; then a policy that hides one of them.
 #[tokio::test]
 async fn catalogue() {
     let (served, peer) = serving(|_| {}).await;
@@ -518,7 +541,7 @@ async fn catalogue() {
     );
     let [east, west] = [0, 1].map(|_| served.watched.spawn(&served.system));
     served.name([("west", west.clone()), ("east", east)], |options| {
-        options.info.name.insert_str(0, "the ");
+        options.agent.name.insert_str(0, "the ");
         options.access = named_keys();
     });
     let catalog: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json())
@@ -570,11 +593,11 @@ async fn catalogue() {
     served.stop().await;
 }
 
-/// An agent is alice's alone.
+/// Policy that lets only alice use a certain agent.
 struct OnlyAlice(String);
 
 impl Policy for OnlyAlice {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         let is_let_in = crossing.agent != self.0 || crossing.principal.id == "alice";
         let denied = || Failure::denied("not yours");
         Box::pin(std::future::ready(if is_let_in {

@@ -1,15 +1,19 @@
-//! A remote agent looks like any other, whatever version and binding it speaks: our own server stands for it.
+//! Remote agents behave like local ones in every version and binding; callboard's own server plays
+//! the remote agent.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard_a2a::outbound::{Auth, PeerError, PushInbox, RemoteOptions, Version};
+use callboard_a2a::outbound::{
+    A2aClientError, ProtocolVersion, PushInbox, RemoteAuth, RemoteOptions,
+};
 use callboard_a2a::wire::AgentInterface;
 use callboard_message::{
-    Answer, Artifact, Content, ElicitAnswer, Failure, FailureKind, Principal, Progress, Question,
+    Answer, Artifact, Content, ElicitationAnswer, Failure, FailureKind, Principal, Progress,
+    Question,
 };
-use callboard_runtime::{CallEvent, CallMeta, Caller};
+use callboard_runtime::{CallContext, CallEvent, Caller};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -21,8 +25,8 @@ async fn beside(served: &Served, options: RemoteOptions) -> Remote {
     Remote::at(&format!("http://{}/a2a", served.address), options)
 }
 
-/// Goal: asking a remote agent a typed message looks like asking a local one. Method: a text and an object answered, typed,
-/// every way.
+/// Goal: a typed message to a remote agent looks like one to a local agent. Method: a text and an
+/// object as typed replies, every way.
 #[tokio::test]
 async fn typed_messages_are_answered() {
     let served = Served::start().await;
@@ -32,7 +36,7 @@ async fn typed_messages_are_answered() {
             .await
             .unwrap_or_else(|error| panic!("{way:?}: {error}"));
         assert_eq!(sum, Sum { sum: 5 }, "{way:?}");
-        // A text stays one, whatever it looks like.
+        // A text stays a text, even if it looks like a number.
         assert_eq!(
             soon(remote.agent.ask(Echo { text: "5".into() }))
                 .await
@@ -45,8 +49,8 @@ async fn typed_messages_are_answered() {
     served.stop().await;
 }
 
-/// Goal: skills are tools, with the schemas that the agent's own messages have; their results have text, value and place.
-/// Method: list, use and describe every way; a tool that isn't there.
+/// Goal: skills are tools with the schemas of the agent's messages; their results have text, value
+/// and task reference. Method: list, use and describe every way; a tool that doesn't exist.
 #[tokio::test]
 async fn skills_are_tools() {
     let served = Served::start().await;
@@ -90,7 +94,8 @@ async fn skills_are_tools() {
     served.stop().await;
 }
 
-/// Goal: what a remote agent asks, whoever called answers, and the call goes on. Method: a form, every way.
+/// Goal: a remote agent's question is answered by the caller, and the call continues. Method: a
+/// form, every way.
 #[tokio::test]
 async fn questions_go_to_the_caller() {
     let served = Served::start().await;
@@ -110,7 +115,7 @@ async fn questions_go_to_the_caller() {
                 form.schema().unwrap()["properties"]["name"].is_object(),
                 "{way:?}: its own form"
             );
-            pending.answer(Answer::Elicit(ElicitAnswer::accept(
+            pending.answer(Answer::Elicit(ElicitationAnswer::accept(
                 json!({ "name": "Ann" }),
             )));
             asked += 1;
@@ -123,8 +128,8 @@ async fn questions_go_to_the_caller() {
     served.stop().await;
 }
 
-/// Goal: a question that nobody answers says where to go on; with `keep` the task waits, else it is taken back. Method: both,
-/// then the task as it is.
+/// Goal: the failure for an unanswered question contains the ids to continue with; with `keep` the
+/// task waits, else it is cancelled. Method: both, then the task's state.
 #[tokio::test]
 async fn unanswered_questions_can_wait() {
     let served = Served::start().await;
@@ -139,7 +144,7 @@ async fn unanswered_questions_can_wait() {
             .ask("callboard.tools.call", params)
             .await
             .unwrap_err();
-        assert_eq!(failure.kind, FailureKind::NobodyToAsk);
+        assert_eq!(failure.kind, FailureKind::NoResponder);
         let id = failure.data.unwrap()["taskId"].clone();
         let mut found = Value::Null;
         for _ in 0..500 {
@@ -156,8 +161,8 @@ async fn unanswered_questions_can_wait() {
     served.stop().await;
 }
 
-/// Goal: progress and artifacts arrive before the reply, which has them all. Method: pieces every way that streams; how many
-/// came.
+/// Goal: progress and artifacts arrive before the reply, which contains all of them. Method: pieces
+/// every way that streams; their number.
 #[tokio::test]
 async fn artifacts_come_early() {
     let served = Served::start().await;
@@ -193,13 +198,13 @@ async fn artifacts_come_early() {
     served.stop().await;
 }
 
-/// Goal: a call that is given up is given up at the agent. Method: cancelled every way; the agent sees it.
+/// Goal: cancelling a call cancels the remote task. Method: cancelled every way; the agent sees it.
 #[tokio::test]
 async fn cancelled_calls_are_cancelled_there() {
     let mut served = Served::start().await;
     for way in WAYS {
         let remote = beside(&served, only(way)).await;
-        let call = CallMeta::new(Arc::new(Principal::local_operator()));
+        let call = CallContext::new(Arc::new(Principal::local_operator()));
         let cancel = call.cancel.clone();
         let asked = remote.ask_in("linger", json!({}), call);
         assert_eq!(served.watched.watch.event().await, Seen::Began, "{way:?}");
@@ -219,8 +224,8 @@ async fn cancelled_calls_are_cancelled_there() {
     served.stop().await;
 }
 
-/// Goal: failures say what they are. Method: each kind that an agent fails with, as a tool and typed, every way; arguments
-/// that don't fit.
+/// Goal: failures keep their kind and message. Method: each kind that an agent fails with, as a
+/// tool and typed, every way; arguments that don't fit.
 #[tokio::test]
 async fn failures_are_told() {
     let served = Served::start().await;
@@ -235,8 +240,8 @@ async fn failures_are_told() {
                 )
                 .await
                 .unwrap();
-            // 0.1 has no state for what is refused, and says it in words.
-            let said = if way.0 == Version::V01 && kind == "rejected" {
+            // 0.1 has no state for rejected tasks: the message says it.
+            let said = if way.0 == ProtocolVersion::V01 && kind == "rejected" {
                 "Task rejected: as told"
             } else {
                 "as told"
@@ -262,7 +267,7 @@ async fn failures_are_told() {
                 "{way:?}"
             );
         }
-        let refused = if way.0 == Version::V01 {
+        let refused = if way.0 == ProtocolVersion::V01 {
             "failed"
         } else {
             "rejected"
@@ -278,20 +283,24 @@ async fn failures_are_told() {
     served.stop().await;
 }
 
-/// Goal: whoever must show a key shows it, and who doesn't is told so. Method: a server with keys, and each way to show one.
+/// Goal: credentials are sent, and their absence is reported. Method: a server with keys, and each
+/// way to send one.
 #[tokio::test]
 async fn keys_are_shown() {
     let served = Served::with(|options| options.access = crate::kit::named_keys()).await;
-    let bearer = || Auth::Bearer("alice".into());
-    let key = || Auth::ApiKey {
+    let bearer = || RemoteAuth::Bearer("alice".into());
+    let key = || RemoteAuth::ApiKey {
         header: "X-API-Key".into(),
         key: "alice".into(),
     };
     for (auth, kind) in [
         (bearer(), None),
         (key(), None),
-        (Auth::None, Some(FailureKind::Denied)),
-        (Auth::Bearer("mallory".into()), Some(FailureKind::Denied)),
+        (RemoteAuth::None, Some(FailureKind::Denied)),
+        (
+            RemoteAuth::Bearer("mallory".into()),
+            Some(FailureKind::Denied),
+        ),
     ] {
         let shown = format!("{auth:?}");
         let remote = beside(
@@ -313,11 +322,12 @@ async fn keys_are_shown() {
     served.stop().await;
 }
 
-/// Goal: a call has its place in a trace at a remote agent too. Method: what an agent is sent in the course of a call.
+/// Goal: a call's trace continues at a remote agent. Method: the requests that an agent gets during
+/// a call.
 #[tokio::test]
 async fn traces_go_on() {
     let (mut peer, remote) = Played::with(quick()).await;
-    let call = CallMeta::new(Arc::new(Principal::local_operator()));
+    let call = CallContext::new(Arc::new(Principal::local_operator()));
     let trace = format!("{:032x}", call.trace.trace_id());
     let asked = remote.ask_in(
         "callboard.tools.call",
@@ -337,8 +347,8 @@ async fn traces_go_on() {
     remote.stop().await;
 }
 
-/// Goal: what is said in no skill's words arrives whole, and an answer without a task is one. Method: blocks, a key, a skill
-/// and metadata; an agent that answers with a message.
+/// Goal: a message for no skill arrives complete, and a reply without a task is a direct reply.
+/// Method: blocks, a key, a skill and metadata; an agent that replies with a message.
 #[tokio::test]
 async fn conversations_arrive_whole() {
     let (mut peer, remote) = Played::with(quick()).await;
@@ -371,8 +381,8 @@ async fn conversations_arrive_whole() {
     remote.stop().await;
 }
 
-/// Goal: where both sides can, a push says when to look, so that nobody looks all the time. Method: an agent that pushes, and
-/// a client that would look only after an hour.
+/// Goal: where both sides support it, a push notification triggers the next poll. Method: an agent
+/// that pushes, and a client that would poll only after an hour.
 #[tokio::test]
 async fn pushes_are_reason_to_look() {
     let mut peer = Played::start().await;
@@ -380,7 +390,7 @@ async fn pushes_are_reason_to_look() {
     let hour = Duration::from_secs(3_600);
     let options = RemoteOptions {
         push: Some(inbox.clone()),
-        poll: (hour, hour),
+        poll_interval: (hour, hour),
         ..RemoteOptions::default()
     };
     let remote = Remote::at(&peer.url, options);
@@ -407,7 +417,7 @@ async fn pushes_are_reason_to_look() {
     assert!(!inbox.deliver(id, Some("wrong")));
     assert!(inbox.deliver(id, config["token"].as_str()));
     for _ in 0..2 {
-        // The second time for what was said, as there is no other answer.
+        // The second request gets the history, because there is no other answer.
         peer.expect("GetTask")
             .await
             .result(task("t", "TASK_STATE_COMPLETED")["task"].clone())
@@ -421,11 +431,11 @@ async fn pushes_are_reason_to_look() {
     remote.stop().await;
 }
 
-/// Keeps what it is given.
+/// Caller that records the texts of artifacts.
 #[derive(Default)]
-struct Keeps(Mutex<Vec<String>>);
+struct ArtifactRecorder(Mutex<Vec<String>>);
 
-impl Caller for Keeps {
+impl Caller for ArtifactRecorder {
     fn progress(&self, _: Progress) {}
 
     fn artifact(&self, artifact: Artifact) {
@@ -438,13 +448,13 @@ impl Caller for Keeps {
     }
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(async { Err(Failure::nobody_to_ask("nobody")) })
+        Box::pin(async { Err(Failure::no_responder("nobody")) })
     }
 }
 
-/// Goal: a caller hears everything once, however often the connection to the agent is cut. Method: the proxy of the server's
-/// test, which cuts 20 times, the first in a response's head, before anybody knows of a task: that call fails, for whether the
-/// agent acted is unknown.
+/// Goal: a caller gets every event once, however often the connection is cut. Method: the proxy of
+/// the server's test, which cuts 20 times, the first time in a response's head, before the task is
+/// known: that call fails, because it is unknown whether the agent acted.
 #[tokio::test]
 async fn twenty_cuts_are_not_heard() {
     const PIECES: u32 = 200;
@@ -464,14 +474,15 @@ async fn twenty_cuts_are_not_heard() {
             ..quick()
         },
     );
-    let ask = |caller: &Arc<Keeps>| {
-        let call = CallMeta::new(Arc::new(Principal::local_operator())).with_caller(caller.clone());
+    let ask = |caller: &Arc<ArtifactRecorder>| {
+        let call =
+            CallContext::new(Arc::new(Principal::local_operator())).with_caller(caller.clone());
         let said = json!({ "content": [json!({ "type": "text", "text": format!("{{\"count\":{PIECES}}}") })], "skill": "pieces" });
         remote.ask_in("callboard.converse", said, call)
     };
     let lost = joined(ask(&Arc::default())).await.unwrap_err();
     assert_eq!(lost.kind, FailureKind::Unavailable);
-    let caller = Arc::<Keeps>::default();
+    let caller = Arc::<ArtifactRecorder>::default();
     let result = joined(ask(&caller)).await.unwrap();
     assert!(
         way.cut.load(SeqCst) >= CUTS,
@@ -492,14 +503,14 @@ async fn twenty_cuts_are_not_heard() {
     served.stop().await;
 }
 
-/// Goal: a remote agent is told how many agents a call has passed through, and one that went too far doesn't leave. Method: what
-/// is sent for a call of five hops; one that has used up its hops.
+/// Goal: a remote agent gets the number of hops, and a call with too many isn't sent. Method: the
+/// message of a call with five hops; one that has used up its hops.
 #[tokio::test]
 async fn hops_travel() {
     let (mut peer, remote) = Played::with(quick()).await;
-    let call = |hops| CallMeta {
+    let call = |hops| CallContext {
         hops,
-        ..CallMeta::new(Arc::new(Principal::local_operator()))
+        ..CallContext::new(Arc::new(Principal::local_operator()))
     };
     let arguments = || tool("message", json!({ "text": "hello" }));
     let asked = remote.ask_in("callboard.tools.call", arguments(), call(5));
@@ -523,32 +534,32 @@ async fn hops_travel() {
     remote.stop().await;
 }
 
-/// Goal: who is known sees the card for them, whose skills are tools too. Method: a server with keys that has such a card; with
-/// a key and without.
+/// Goal: authenticated clients get the extended card, whose skills are tools too. Method: a server
+/// with keys that has such a card; with a key and without.
 #[tokio::test]
 async fn the_known_see_more() {
     let served = Served::with(|options| {
         options.access = crate::kit::named_keys();
-        options.extended = true;
+        options.extended_card = true;
     })
     .await;
     let remote = beside(
         &served,
         RemoteOptions {
-            auth: Auth::Bearer("alice".into()),
+            auth: RemoteAuth::Bearer("alice".into()),
             ..RemoteOptions::default()
         },
     )
     .await;
-    let card = soon(remote.client.peer().extended_card()).await.unwrap();
+    let card = soon(remote.client.client().extended_card()).await.unwrap();
     assert!(card.skills.iter().any(|skill| skill.id == "add"));
     let kept = soon(remote.client.card()).await.unwrap();
     assert_eq!(*kept, card);
     remote.stop().await;
     let remote = beside(&served, RemoteOptions::default()).await;
     assert!(matches!(
-        soon(remote.client.peer().extended_card()).await,
-        Err(PeerError::Status(401))
+        soon(remote.client.client().extended_card()).await,
+        Err(A2aClientError::HttpStatus(401))
     ));
     assert!(soon(remote.client.card()).await.is_ok(), "the public one");
     remote.stop().await;

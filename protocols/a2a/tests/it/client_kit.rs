@@ -1,11 +1,12 @@
-//! For the client: agents that stand for remote ones, and a remote one that the test plays itself, request by request.
+//! Helpers for client tests: remote agents, and a remote agent that the test plays itself, request
+//! by request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_a2a::outbound::{Binding, RemoteA2a, RemoteOptions, Version};
-use callboard_message::{Failure, Named, Principal};
-use callboard_runtime::{AgentRef, CallMeta, RunningCall, System};
+use callboard_a2a::outbound::{ProtocolBinding, ProtocolVersion, RemoteA2aAgent, RemoteOptions};
+use callboard_message::{Failure, Principal, RawMessage};
+use callboard_runtime::{AgentRef, CallContext, RunningCall, System};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -14,17 +15,17 @@ use crate::kit::soon;
 use crate::played::Events;
 pub use crate::played::{Hit, Played};
 
-/// Every version and binding that the client speaks.
-pub const WAYS: [(Version, Binding); 5] = [
-    (Version::V10, Binding::JsonRpc),
-    (Version::V10, Binding::HttpJson),
-    (Version::V03, Binding::JsonRpc),
-    (Version::V03, Binding::HttpJson),
-    (Version::V01, Binding::JsonRpc),
+/// All versions and bindings that the client supports.
+pub const WAYS: [(ProtocolVersion, ProtocolBinding); 5] = [
+    (ProtocolVersion::V10, ProtocolBinding::JsonRpc),
+    (ProtocolVersion::V10, ProtocolBinding::HttpJson),
+    (ProtocolVersion::V03, ProtocolBinding::JsonRpc),
+    (ProtocolVersion::V03, ProtocolBinding::HttpJson),
+    (ProtocolVersion::V01, ProtocolBinding::JsonRpc),
 ];
 
-/// Options that speak one way only, and look at tasks without long pauses.
-pub fn only((version, binding): (Version, Binding)) -> RemoteOptions {
+/// Returns options for one version and binding with short polling delays.
+pub fn only((version, binding): (ProtocolVersion, ProtocolBinding)) -> RemoteOptions {
     RemoteOptions {
         versions: vec![version],
         bindings: vec![binding],
@@ -32,10 +33,10 @@ pub fn only((version, binding): (Version, Binding)) -> RemoteOptions {
     }
 }
 
-/// Options that look at tasks without long pauses.
+/// Returns options with short polling delays.
 pub fn quick() -> RemoteOptions {
     RemoteOptions {
-        poll: (Duration::from_millis(5), Duration::from_millis(20)),
+        poll_interval: (Duration::from_millis(5), Duration::from_millis(20)),
         ..RemoteOptions::default()
     }
 }
@@ -44,13 +45,13 @@ pub fn quick() -> RemoteOptions {
 pub struct Remote {
     pub agent: AgentRef,
     pub system: System,
-    pub client: RemoteA2a,
+    pub client: RemoteA2aAgent,
 }
 
 impl Remote {
     pub fn at(url: &str, options: RemoteOptions) -> Self {
         let system = System::start(1).unwrap();
-        let client = RemoteA2a::new(url.parse().unwrap(), options).unwrap();
+        let client = RemoteA2aAgent::new(url.parse().unwrap(), options).unwrap();
         let spawned = client.clone();
         Self {
             agent: system.spawn_with(move || spawned.clone()),
@@ -59,7 +60,7 @@ impl Remote {
         }
     }
 
-    /// Asks by name, with nobody behind it.
+    /// Asks by name, without a caller.
     pub async fn ask(&self, name: &str, payload: Value) -> Result<Value, Failure> {
         let asked = self
             .agent
@@ -67,7 +68,7 @@ impl Remote {
         Ok(serde_json::from_str(soon(asked).await?.get()).unwrap())
     }
 
-    /// The same in a task, so that the test can play the agent meanwhile.
+    /// Asks by name in a task, so that the test can play the agent meanwhile.
     pub fn asking(&self, name: &str, payload: Value) -> JoinHandle<Result<Value, Failure>> {
         let (agent, name) = (self.agent.clone(), name.to_owned());
         tokio::spawn(async move {
@@ -76,9 +77,9 @@ impl Remote {
         })
     }
 
-    /// Asks as a call whose caller is told and asked.
-    pub fn call(&self, name: &str, payload: Value) -> RunningCall<Named> {
-        let named = Named {
+    /// Begins a call whose caller receives progress and questions.
+    pub fn call(&self, name: &str, payload: Value) -> RunningCall<RawMessage> {
+        let named = RawMessage {
             name: name.to_owned(),
             payload: to_raw_value(&payload).unwrap(),
         };
@@ -94,7 +95,7 @@ impl Remote {
         &self,
         name: &str,
         payload: Value,
-        call: CallMeta,
+        call: CallContext,
     ) -> JoinHandle<Result<Value, Failure>> {
         let (agent, name) = (self.agent.clone(), name.to_owned());
         tokio::spawn(async move {
@@ -106,16 +107,16 @@ impl Remote {
 
     pub async fn stop(self) {
         self.system.shutdown(Duration::ZERO).await;
-        soon(self.client.said_goodbye()).await;
+        soon(self.client.drained()).await;
     }
 }
 
-/// A use of a tool, raw.
+/// Returns a raw call of a tool.
 pub fn tool(name: &str, arguments: Value) -> Value {
     json!({ "name": name, "arguments": arguments })
 }
 
-/// What a task came to.
+/// Waits for a task's result.
 pub async fn joined<T>(task: JoinHandle<T>) -> T {
     soon(task).await.unwrap()
 }
@@ -125,14 +126,14 @@ impl Played {
         Self::at("").await
     }
 
-    /// An agent, and a client of it.
+    /// Starts a played agent and a client of it.
     pub async fn with(options: RemoteOptions) -> (Self, Remote) {
         let peer = Self::start().await;
         let remote = Remote::at(&peer.url, options);
         (peer, remote)
     }
 
-    /// An agent of 1.0 that a client has found and says something to.
+    /// Starts a played agent of 1.0 whose card was fetched and which is being sent a message.
     pub async fn asked(
         options: RemoteOptions,
         streaming: bool,
@@ -147,7 +148,7 @@ impl Played {
         (peer, remote, asked)
     }
 
-    /// A card with one interface, at `path`.
+    /// Returns a card with one interface at `path`.
     pub fn card(&self, version: &str, path: &str, streaming: bool) -> Value {
         json!({
             "name": "played", "description": "", "version": "1",
@@ -159,14 +160,14 @@ impl Played {
         })
     }
 
-    /// The next request, which must be for this path.
+    /// Waits for the next request, which must be for this path.
     pub async fn get(&mut self, path: &str) -> Hit {
         let hit = self.hit().await;
         assert_eq!(hit.target, path, "{}", hit.body);
         hit
     }
 
-    /// Gives out its card.
+    /// Answers the request for the card.
     pub async fn show(&mut self, card: &Value) {
         self.get("/.well-known/agent-card.json")
             .await
@@ -183,25 +184,25 @@ impl Hit {
 }
 
 impl Events {
-    /// A result, as JSON-RPC wraps it; whether somebody still reads.
+    /// Sends a result as a JSON-RPC stream event. Returns whether the client still reads.
     pub async fn say(&mut self, result: Value) -> bool {
         let event = json!({ "jsonrpc": "2.0", "id": self.request["id"], "result": result });
         self.raw(&format!("data: {event}\n\n")).await
     }
 }
 
-/// A task of 1.0.
+/// Returns a task of 1.0.
 pub fn task(id: &str, state: &str) -> Value {
     json!({ "task": { "id": id, "contextId": "c", "status": { "state": state } } })
 }
 
-/// A status of a task, and what is said about it.
+/// Returns a status event with a message.
 pub fn status(id: &str, state: &str, text: &str) -> Value {
     let message = json!({ "messageId": text, "role": "ROLE_AGENT", "parts": [{ "text": text }] });
     json!({ "statusUpdate": { "taskId": id, "contextId": "c", "status": { "state": state, "message": message } } })
 }
 
-/// A piece of a task's artifact.
+/// Returns an artifact event with a piece of text.
 pub fn piece(id: &str, artifact: &str, text: &str, append: bool) -> Value {
     let artifact = json!({ "artifactId": artifact, "parts": [{ "text": text }] });
     json!({ "artifactUpdate": { "taskId": id, "contextId": "c", "artifact": artifact, "append": append } })

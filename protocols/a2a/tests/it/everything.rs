@@ -1,8 +1,10 @@
-//! An agent with everything that A2A can show.
+//! An agent that uses every feature of A2A.
 
 use callboard_macros::Message;
 use callboard_message::{Artifact, Content, Elicitation, Failure, FailureKind, Progress};
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::{
+    Agent, AgentRef, ConcurrentHandler, Context, Handlers, SyncHandler, System,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -69,13 +71,13 @@ impl Agent for Everything {
 }
 
 impl SyncHandler<Echo> for Everything {
-    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
+    fn handle(&mut self, message: Echo, _: &mut Context) -> String {
         message.text
     }
 }
 
 impl SyncHandler<Add> for Everything {
-    fn handle(&mut self, Add { a, b }: Add, _: &mut Cx) -> Sum {
+    fn handle(&mut self, Add { a, b }: Add, _: &mut Context) -> Sum {
         Sum {
             sum: a.saturating_add(b),
         }
@@ -83,7 +85,7 @@ impl SyncHandler<Add> for Everything {
 }
 
 impl SyncHandler<Fail> for Everything {
-    fn handle(&mut self, message: Fail, _: &mut Cx) -> Result<(), Failure> {
+    fn handle(&mut self, message: Fail, _: &mut Context) -> Result<(), Failure> {
         Err(Failure::new(message.kind, "as told"))
     }
 }
@@ -92,7 +94,7 @@ impl ConcurrentHandler<Book> for Everything {
     fn handle(
         &mut self,
         _: Book,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move {
             let form = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
@@ -106,7 +108,7 @@ impl ConcurrentHandler<Book> for Everything {
 }
 
 impl ConcurrentHandler<Linger> for Everything {
-    fn handle(&mut self, _: Linger, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(&mut self, _: Linger, cx: Context) -> impl Future<Output = String> + Send + 'static {
         self.0.wait(cx, |cx| {
             cx.progress(Progress {
                 done: 1.0,
@@ -118,16 +120,20 @@ impl ConcurrentHandler<Linger> for Everything {
 }
 
 impl ConcurrentHandler<Pieces> for Everything {
-    fn handle(&mut self, message: Pieces, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: Pieces,
+        cx: Context,
+    ) -> impl Future<Output = String> + Send + 'static {
         async move {
             for nth in 1..=message.count {
                 let piece = Artifact::new("pieces", [Content::text(nth.to_string())]);
                 cx.artifact(if nth == 1 {
                     piece
                 } else {
-                    piece.appended(nth == message.count)
+                    piece.appending(nth == message.count)
                 });
-                // A stream is read between two pieces.
+                // The stream is read between two pieces.
                 tokio::task::yield_now().await;
             }
             "done".into()
@@ -135,7 +141,7 @@ impl ConcurrentHandler<Pieces> for Everything {
     }
 }
 
-/// Says again what it is told, and can do nothing else.
+/// Agent that can only echo.
 pub struct OnlyEcho;
 
 impl Agent for OnlyEcho {
@@ -145,12 +151,12 @@ impl Agent for OnlyEcho {
 }
 
 impl SyncHandler<Echo> for OnlyEcho {
-    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
+    fn handle(&mut self, message: Echo, _: &mut Context) -> String {
         message.text
     }
 }
 
-/// Makes [`Everything`], any number of them, and sees what they do.
+/// Creates [`Everything`] agents and records their actions.
 pub struct Watched {
     pub watch: Watch,
     made: Everything,

@@ -1,4 +1,4 @@
-//! Tasks that ask, over the wire, in every dialect.
+//! Questions of tasks over the wire, in every dialect.
 
 use callboard_a2a::Operation as Op;
 use serde_json::Value;
@@ -16,8 +16,9 @@ fn texts(parts: &Value) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// Goal: a question is input-required with its words, a message to the task answers it, and the result is there; a message that
-/// comes twice changes nothing. Method: every dialect, one that asks for a name.
+/// Goal: a question is the state input-required with its text, a message to the task answers it,
+/// and the result follows; a repeated message changes nothing. Method: every dialect, a task that
+/// asks for a name.
 #[tokio::test]
 async fn a_message_answers() {
     let (served, peer) = serving(|_| {}).await;

@@ -1,4 +1,4 @@
-//! Requests and answers to the letter.
+//! Exact requests and responses.
 
 use callboard_a2a::Operation as Op;
 use serde_json::{Value, json};
@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use crate::kit::{Served, soon};
 use crate::tongue::{About, Tongue};
 
-/// Goal: the oldest clients are served as they always were, and their tasks are seen in every version. Method: T-B14 as it is
-/// written, to an agent with one skill that takes any text; then the task in 1.0 and in 0.1.
+/// Goal: clients of 0.1 are served as ever, and their tasks are visible in every version. Method:
+/// T-B14 as written, to an agent with one skill that takes any text; then the task in 1.0 and in
+/// 0.1.
 #[tokio::test]
 async fn the_oldest_client() {
     let served = Served::answering().await;
@@ -47,7 +48,7 @@ async fn the_oldest_client() {
         json!([{ "text": "What is the capital of France?" }]),
         "{now}"
     );
-    // It says no version: the task knows what its client speaks.
+    // The request names no version: the task records its client's.
     let old = peer.result("tasks/get", json!({ "id": "t1" })).await;
     assert_eq!(old["artifacts"][0]["parts"], json!([part]), "{old}");
     assert!(

@@ -1,10 +1,10 @@
-//! The gRPC binding: every operation, its errors, and who may.
+//! The gRPC binding: operations, errors and authentication.
 
 use std::time::Duration;
 
 use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use a2a_pb::proto::{self, TaskState, part, send_message_response, stream_response};
-use callboard_a2a::grpc::{GRPC_STREAMS_MAX, GrpcServing, serve};
+use callboard_a2a::grpc::{BoundGrpcServer, GRPC_STREAMS_MAX, serve};
 use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions};
 use callboard_a2a::wire::AgentExtension;
 use tonic::transport::Channel;
@@ -14,13 +14,13 @@ use crate::kit::{Seen, Served, named_keys, options, soon};
 
 type Client = A2aServiceClient<Channel>;
 
-async fn start(change: impl FnOnce(&mut A2aOptions)) -> (Served, GrpcServing, Client) {
+async fn start(change: impl FnOnce(&mut A2aOptions)) -> (Served, BoundGrpcServer, Client) {
     let served = Served::with(change).await;
     let (serving, client) = beside(&served, &ListenOptions::default()).await;
     (served, serving, client)
 }
 
-async fn beside(served: &Served, listen: &ListenOptions) -> (GrpcServing, Client) {
+async fn beside(served: &Served, listen: &ListenOptions) -> (BoundGrpcServer, Client) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let serving = serve(
         listener,
@@ -111,7 +111,8 @@ fn get(id: &str) -> proto::GetTaskRequest {
     }
 }
 
-/// Goal: the operations on tasks do what they do elsewhere. Method: each; the same task is there over JSON-RPC.
+/// Goal: the operations on tasks work as in other bindings. Method: each; the same task over
+/// JSON-RPC.
 #[tokio::test]
 async fn tasks() {
     let (mut served, serving, mut client) = start(|_| {}).await;
@@ -173,8 +174,8 @@ async fn tasks() {
     served.stop().await;
 }
 
-/// Goal: streams bring the task and then its events, and a question is answered. Method: a task with pieces; one that asks
-/// and is subscribed to.
+/// Goal: streams return the task and then its events, and a question can be answered. Method: a
+/// task with pieces; one that asks and is subscribed to.
 #[tokio::test]
 async fn streams() {
     let (served, serving, mut client) = start(|_| {}).await;
@@ -259,8 +260,8 @@ async fn streams() {
     served.stop().await;
 }
 
-/// Goal: push configurations are kept by every binding alike, and guarded. Method: made, read, listed, deleted; one that
-/// leads inside.
+/// Goal: push configurations are shared by all bindings, and checked. Method: created, read,
+/// listed, deleted; one with an internal URL.
 #[tokio::test]
 async fn push_configurations() {
     let (served, serving, mut client) = start(|_| {}).await;
@@ -329,7 +330,7 @@ async fn push_configurations() {
     served.stop().await;
 }
 
-/// The `reason` in a status' details, found in its bytes.
+/// Returns whether the bytes of a status' details contain a text.
 fn has_detail(status: &Status, text: &str) -> bool {
     status
         .details()
@@ -337,7 +338,8 @@ fn has_detail(status: &Status, text: &str) -> bool {
         .any(|bytes| bytes == text.as_bytes())
 }
 
-/// Goal: through a proxy nobody is this machine's operator. Method: headers of proxies as metadata.
+/// Goal: a request through a proxy doesn't count as this machine's operator. Method: headers of
+/// proxies as metadata.
 #[tokio::test]
 async fn forwarded_calls() {
     let (served, serving, mut client) = start(|_| {}).await;
@@ -351,13 +353,13 @@ async fn forwarded_calls() {
     served.stop().await;
 }
 
-/// Goal: who shows no key is nobody, and nobody finds what is another's: it looks as if it weren't there. Method: two keys,
-/// each operation on the other's task and on none.
+/// Goal: a caller without a key is rejected, and another owner's task looks as if it didn't exist.
+/// Method: two keys, each operation on the other's task and on none.
 #[tokio::test]
 async fn owners() {
     let (served, serving, mut client) = start(|options| {
         options.access = named_keys();
-        options.extended = true;
+        options.extended_card = true;
     })
     .await;
     let nobody = soon(client.send_message(message("m", "echo", "x")))
@@ -446,8 +448,8 @@ async fn owners() {
     served.stop().await;
 }
 
-/// Goal: what can't be served is told as such. Method: versions, a required extension, a tenant, fields that are missing, a
-/// message over the limit.
+/// Goal: unsupported requests are reported as such. Method: versions, a required extension, a
+/// tenant, missing fields, a message over the limit.
 #[tokio::test]
 async fn refusals() {
     let (served, serving, mut client) = start(|options| {
@@ -532,8 +534,8 @@ async fn refusals() {
     served.stop().await;
 }
 
-/// Goal: so many calls of one connection are under way at once, and the next one waits. Method: calls that wait until they
-/// are let go.
+/// Goal: the number of concurrent calls of a connection is limited, and the next one waits. Method:
+/// calls that wait until they are released.
 #[tokio::test]
 async fn calls_of_a_connection() {
     let (mut served, serving, client) = start(|_| {}).await;
@@ -563,8 +565,8 @@ async fn calls_of_a_connection() {
     served.stop().await;
 }
 
-/// Goal: connections are bounded, and a server that stops lets calls end. Method: room for one connection, and a second
-/// client; a stop while a call runs.
+/// Goal: connections are limited, and a server that stops lets calls end. Method: room for one
+/// connection, and a second client; a stop while a call runs.
 #[tokio::test]
 async fn bounds() {
     let mut served = Served::start().await;

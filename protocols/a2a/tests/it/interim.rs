@@ -1,6 +1,6 @@
-//! Agents that answer in the messages of a task that is working, and complete it without more.
+//! Agents that put their answer into messages of a working task and complete it without more.
 
-use callboard_a2a::outbound::{RemoteOptions, Version};
+use callboard_a2a::outbound::{ProtocolVersion, RemoteOptions};
 use callboard_message::Progress;
 use callboard_runtime::CallEvent;
 use serde_json::{Value, json};
@@ -9,27 +9,45 @@ use crate::bad_peer::{SAY, hello, text_of};
 use crate::client_kit::{Played, joined, piece, quick, status, task, tool};
 use crate::kit::soon;
 
-/// The three versions: a card, the methods that stream and that don't, and how a result is written.
-const VERSIONS: [(Version, &str, &str, &str); 3] = [
-    (Version::V10, "1.0", "SendStreamingMessage", "SendMessage"),
-    (Version::V03, "0.3", "message/stream", "message/send"),
-    (Version::V01, "0.1", "tasks/sendSubscribe", "tasks/send"),
+/// The three versions, each with the path of its card, its methods with and without streaming, and
+/// the format of its results.
+const VERSIONS: [(ProtocolVersion, &str, &str, &str); 3] = [
+    (
+        ProtocolVersion::V10,
+        "1.0",
+        "SendStreamingMessage",
+        "SendMessage",
+    ),
+    (
+        ProtocolVersion::V03,
+        "0.3",
+        "message/stream",
+        "message/send",
+    ),
+    (
+        ProtocolVersion::V01,
+        "0.1",
+        "tasks/sendSubscribe",
+        "tasks/send",
+    ),
 ];
 
-fn message(version: Version, text: &str) -> Value {
+fn message(version: ProtocolVersion, text: &str) -> Value {
     match version {
-        Version::V10 => {
+        ProtocolVersion::V10 => {
             json!({ "messageId": text, "role": "ROLE_AGENT", "parts": [{ "text": text }] })
         }
-        Version::V03 => {
+        ProtocolVersion::V03 => {
             json!({ "kind": "message", "messageId": text, "role": "agent", "parts": [{ "kind": "text", "text": text }] })
         }
-        Version::V01 => json!({ "role": "agent", "parts": [{ "type": "text", "text": text }] }),
+        ProtocolVersion::V01 => {
+            json!({ "role": "agent", "parts": [{ "type": "text", "text": text }] })
+        }
     }
 }
 
-/// A status event: working with words, or completed without.
-fn event(version: Version, id: &str, said: Option<&str>) -> Value {
+/// Returns a status event: working with a text, or completed without.
+fn event(version: ProtocolVersion, id: &str, said: Option<&str>) -> Value {
     let state = if said.is_some() {
         "working"
     } else {
@@ -40,29 +58,31 @@ fn event(version: Version, id: &str, said: Option<&str>) -> Value {
         status["message"] = message(version, text);
     }
     match version {
-        Version::V10 => {
+        ProtocolVersion::V10 => {
             status["state"] = json!(format!("TASK_STATE_{}", state.to_uppercase()));
             json!({ "statusUpdate": { "taskId": id, "contextId": "c", "status": status } })
         }
-        Version::V03 => json!({
+        ProtocolVersion::V03 => json!({
             "kind": "status-update", "taskId": id, "contextId": "c", "status": status, "final": said.is_none(),
         }),
-        Version::V01 => json!({ "id": id, "status": status, "final": said.is_none() }),
+        ProtocolVersion::V01 => json!({ "id": id, "status": status, "final": said.is_none() }),
     }
 }
 
-/// A completed task with this history and nothing else.
-fn completed(version: Version, id: &str, history: &[Value]) -> Value {
+/// Returns a completed task with this history and nothing else.
+fn completed(version: ProtocolVersion, id: &str, history: &[Value]) -> Value {
     match version {
-        Version::V10 => {
+        ProtocolVersion::V10 => {
             let mut task = task(id, "TASK_STATE_COMPLETED");
             task["task"]["history"] = json!(history);
             task
         }
-        Version::V03 => json!({
+        ProtocolVersion::V03 => json!({
             "kind": "task", "id": id, "contextId": "c", "status": { "state": "completed" }, "history": history,
         }),
-        Version::V01 => json!({ "id": id, "status": { "state": "completed" }, "history": history }),
+        ProtocolVersion::V01 => {
+            json!({ "id": id, "status": { "state": "completed" }, "history": history })
+        }
     }
 }
 
@@ -81,13 +101,14 @@ fn card(peer: &Played, version: &str, streaming: bool) -> Value {
     }
 }
 
-/// The task's id: the client's own in 0.1.
+/// Returns the task's id, which the client assigns in 0.1.
 fn id_of(body: &Value) -> String {
     body["params"]["id"].as_str().unwrap_or("t").to_owned()
 }
 
-/// Goal: an answer in messages of a working task is the reply, in order, and progress as it comes; in every version. Method:
-/// two such messages on a stream that ends without more.
+/// Goal: an answer in messages of a working task is the reply, in order, and is reported as
+/// progress as it comes, in every version. Method: two such messages on a stream that ends without
+/// more.
 #[tokio::test]
 async fn streamed_answers_are_kept() {
     for (version, name, stream, _) in VERSIONS {
@@ -130,8 +151,9 @@ async fn streamed_answers_are_kept() {
     }
 }
 
-/// Goal: the same without a stream, where history alone has the answer. Method: a task that is completed at once, in every
-/// version; one that is looked at, with a message that nobody saw between two looks.
+/// Goal: the same without a stream, where only the history contains the answer. Method: a task that
+/// is completed at once, in every version; one that is polled, with a message that came between two
+/// polls.
 #[tokio::test]
 async fn answers_in_the_history_are_kept() {
     for (version, name, _, send) in VERSIONS {
@@ -150,7 +172,7 @@ async fn answers_in_the_history_are_kept() {
             .or(params["configuration"]["historyLength"].as_u64());
         assert!(limit.is_some_and(|limit| limit > 0), "{name}: {params}");
         let mut question = message(version, "hello");
-        question["role"] = json!(if version == Version::V10 {
+        question["role"] = json!(if version == ProtocolVersion::V10 {
             "ROLE_USER"
         } else {
             "user"
@@ -171,7 +193,7 @@ async fn answers_in_the_history_are_kept() {
         .result(task("t", "TASK_STATE_WORKING"))
         .await;
     let mut working = task("t", "TASK_STATE_WORKING")["task"].take();
-    working["status"]["message"] = message(Version::V10, "seen");
+    working["status"]["message"] = message(ProtocolVersion::V10, "seen");
     peer.expect("GetTask").await.result(working).await;
     peer.expect("GetTask")
         .await
@@ -180,24 +202,24 @@ async fn answers_in_the_history_are_kept() {
     let hit = peer.expect("GetTask").await;
     assert!(hit.body["params"]["historyLength"].as_u64().unwrap() > 0);
     let history = [
-        message(Version::V10, "seen"),
-        message(Version::V10, "missed"),
+        message(ProtocolVersion::V10, "seen"),
+        message(ProtocolVersion::V10, "missed"),
     ];
-    hit.result(completed(Version::V10, "t", &history)["task"].clone())
+    hit.result(completed(ProtocolVersion::V10, "t", &history)["task"].clone())
         .await;
     assert_eq!(text_of(&joined(asked).await.unwrap()), ["seen", "missed"]);
     remote.stop().await;
 }
 
-/// Goal: where there are artifacts or a last message, what was said before is progress alone; a typed message gets the words.
-/// Method: each end.
+/// Goal: if there are artifacts or a last message, earlier messages are only progress; a typed
+/// message gets the text. Method: each end.
 #[tokio::test]
 async fn answers_are_not_doubled() {
     for (end, expect) in [
         (
             vec![
                 piece("t", "a", "made", false),
-                event(Version::V10, "t", None),
+                event(ProtocolVersion::V10, "t", None),
             ],
             json!(["made"]),
         ),
@@ -208,7 +230,8 @@ async fn answers_are_not_doubled() {
     ] {
         let (mut peer, remote, asked) = Played::asked(quick(), true).await;
         let mut said = peer.expect("SendStreamingMessage").await.stream().await;
-        said.say(event(Version::V10, "t", Some("at it"))).await;
+        said.say(event(ProtocolVersion::V10, "t", Some("at it")))
+            .await;
         for event in end {
             said.say(event).await;
         }
@@ -220,8 +243,9 @@ async fn answers_are_not_doubled() {
     let card = peer.card("1.0", "/a2a", true);
     peer.show(&card).await;
     let mut said = peer.expect("SendStreamingMessage").await.stream().await;
-    said.say(event(Version::V10, "t", Some("THE ANSWER"))).await;
-    said.say(event(Version::V10, "t", None)).await;
+    said.say(event(ProtocolVersion::V10, "t", Some("THE ANSWER")))
+        .await;
+    said.say(event(ProtocolVersion::V10, "t", None)).await;
     assert_eq!(joined(asked).await.unwrap(), json!("THE ANSWER"));
     remote.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A server around an agent with everything, and a client that knows no types.
+//! Helpers: a server of an agent with every feature, and an untyped client.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use actix_web::dev::ServerHandle;
 use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
 use callboard_message::{Principal, PrincipalKind};
 use callboard_rpc::{
-    Access, BearerVerifier, CredentialError, SseDecoder, SseEvent, SseLimits, Trust,
+    AccessControl, BearerVerifier, CredentialError, SseDecoder, SseEvent, SseLimits,
+    UnauthenticatedAccess,
 };
 use callboard_runtime::{AgentRef, System};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -17,17 +18,17 @@ use serde_json::{Value, json};
 pub use crate::everything::{Add, Echo, OnlyEcho, Sum, Watched};
 pub use crate::lingering::Seen;
 
-/// How long a test waits for what must happen.
+/// Timeout for anything that must happen.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// What `work` comes to, within [`SOON`].
+/// Waits for `work`, at most for [`SOON`].
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, work)
         .await
         .expect("it did not happen in time")
 }
 
-/// Knows whoever gives a name as their key.
+/// Authentication that accepts any name as the key of its principal.
 struct Names;
 
 impl BearerVerifier for Names {
@@ -45,21 +46,22 @@ impl BearerVerifier for Names {
     }
 }
 
-/// `alice` and `bob` are keys, and nothing else is.
-pub fn named_keys() -> Access {
-    Access::Bearer(Arc::new([Box::new(Names)]))
+/// Returns access control with the keys `alice` and `bob` only.
+pub fn named_keys() -> AccessControl {
+    AccessControl::Bearer(Arc::new([Box::new(Names)]))
 }
 
-/// Options for a server on a free port: peers without a credential are this machine's operator.
+/// Returns options for a server on a free port. Peers without a credential count as this machine's
+/// operator.
 pub fn options(listener: &TcpListener) -> A2aOptions {
     let address = listener.local_addr().unwrap();
-    let mut options = A2aOptions::at(format!("http://{address}").parse().unwrap());
-    options.access = Trust::LoopbackOperator.into();
-    options.info.name = "everything".into();
+    let mut options = A2aOptions::new(format!("http://{address}").parse().unwrap());
+    options.access = UnauthenticatedAccess::LoopbackOperator.into();
+    options.agent.name = "everything".into();
     options
 }
 
-/// [`Everything`] behind a listener on a free port. Ends with [`Served::stop`].
+/// [`Everything`] behind a listener on a free port. Must be stopped with [`Served::stop`].
 pub struct Served {
     pub address: SocketAddr,
     pub system: System,
@@ -74,7 +76,7 @@ impl Served {
         Self::with(|_| {}).await
     }
 
-    /// With an agent whose one skill is to say again what it is told.
+    /// Starts a server of an agent whose only skill is an echo.
     pub async fn answering() -> Self {
         let system = System::start(1).unwrap();
         let agent = system.spawn_with(|| OnlyEcho);
@@ -89,7 +91,7 @@ impl Served {
         )
     }
 
-    /// With other options.
+    /// Starts a server with changed options.
     pub async fn with(change: impl FnOnce(&mut A2aOptions)) -> Self {
         let system = System::start(1).unwrap();
         let watched = Watched::new();
@@ -122,7 +124,7 @@ impl Served {
         }
     }
 
-    /// Serves agents by their names too.
+    /// Adds named agents to the server.
     pub fn name<const N: usize>(
         &self,
         agents: [(&str, AgentRef); N],
@@ -131,22 +133,22 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = |(name, agent): (&str, AgentRef)| {
             let mut options = options(&listener);
-            options.info.name = name.into();
+            options.agent.name = name.into();
             change(&mut options);
             (name.to_owned(), A2aServer::new(agent, options))
         };
         self.named.set(agents.map(server).into());
     }
 
-    /// A client of this server, at a path.
+    /// Returns a client of this server at a path.
     pub fn client(&self) -> Peer {
         Peer::new(format!("http://{}", self.address))
     }
 
-    /// Ends its listener and its server. Its agents, and tasks in a store that lasts, go on.
+    /// Stops the listener and the server. Its agents, and tasks in a durable store, continue.
     pub async fn leave(self) -> System {
         self.handle.stop(false).await;
-        self.server.leave();
+        self.server.detach();
         self.system
     }
 
@@ -157,14 +159,14 @@ impl Served {
     }
 }
 
-/// A server with other options, and a client of it.
+/// Starts a server with changed options, and a client of it.
 pub async fn serving(change: impl FnOnce(&mut A2aOptions)) -> (Served, Peer) {
     let served = Served::with(change).await;
     let peer = served.client();
     (served, peer)
 }
 
-/// A client: of the address' `/a2a` unless it is told otherwise.
+/// An untyped client, of the path `/a2a` by default.
 #[derive(Clone)]
 pub struct Peer {
     http: Client,
@@ -184,7 +186,7 @@ impl Peer {
         }
     }
 
-    /// With another address.
+    /// Returns the client with another path.
     pub fn at(&self, path: &str) -> Self {
         Self {
             path: path.into(),
@@ -192,19 +194,19 @@ impl Peer {
         }
     }
 
-    /// With one more header.
+    /// Returns the client with one more header.
     pub fn with(&self, name: &str, value: &str) -> Self {
         let mut peer = self.clone();
         peer.headers.push((name.into(), value.into()));
         peer
     }
 
-    /// With this key.
+    /// Returns the client with this key.
     pub fn key(&self, key: &str) -> Self {
         self.with("Authorization", &format!("Bearer {key}"))
     }
 
-    /// A request below the address.
+    /// Begins a request below the client's path.
     pub fn request(&self, method: Method, tail: &str) -> RequestBuilder {
         let request = self
             .http
@@ -223,7 +225,7 @@ impl Peer {
         soon(request.send()).await.unwrap()
     }
 
-    /// A whole JSON-RPC response.
+    /// Sends a JSON-RPC request and returns the whole response.
     pub async fn rpc(&self, method: &str, params: Value) -> Value {
         let body =
             json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
@@ -238,14 +240,14 @@ impl Peer {
         answer
     }
 
-    /// The result of a JSON-RPC request.
+    /// Sends a JSON-RPC request and returns its result.
     pub async fn result(&self, method: &str, params: Value) -> Value {
         let mut answer = self.rpc(method, params).await;
         assert!(answer.get("error").is_none(), "{method}: {answer}");
         answer["result"].take()
     }
 
-    /// The code of the error that a JSON-RPC request comes to.
+    /// Sends a JSON-RPC request and returns the code of its error.
     pub async fn code(&self, method: &str, params: Value) -> i64 {
         let answer = self.rpc(method, params).await;
         answer["error"]["code"]
@@ -253,7 +255,7 @@ impl Peer {
             .unwrap_or_else(|| panic!("{method}: {answer}"))
     }
 
-    /// Status and body of a request of the HTTP+JSON binding.
+    /// Sends a request of HTTP+JSON and returns status and body.
     pub async fn rest(&self, method: Method, tail: &str, body: Option<Value>) -> (u16, Value) {
         let request = self.request(method, tail);
         let request = match body {
@@ -270,7 +272,7 @@ impl Peer {
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
-    /// Opens the stream that a JSON-RPC request is answered with.
+    /// Sends a JSON-RPC request and returns its event stream.
     pub async fn stream(&self, method: &str, params: Value) -> Stream {
         let body =
             json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
@@ -294,7 +296,7 @@ impl Stream {
         }
     }
 
-    /// The next event as it came; `None` at the stream's end.
+    /// Waits for the next raw event; `None` at the stream's end.
     pub async fn next(&mut self) -> Option<SseEvent> {
         loop {
             if let Some(event) = self.decoder.next().unwrap() {
@@ -305,17 +307,17 @@ impl Stream {
         }
     }
 
-    /// The JSON of the next event.
+    /// Waits for the next event and returns its JSON.
     pub async fn event(&mut self) -> Option<Value> {
         Some(serde_json::from_slice(&self.next().await?.data).unwrap())
     }
 
-    /// The bytes of all that still comes, as a text.
+    /// Returns the remaining bytes of the stream as a text.
     pub async fn rest(self) -> String {
         soon(self.response.text()).await.unwrap()
     }
 
-    /// The results of all that still comes, as JSON-RPC wraps them.
+    /// Returns the results of all remaining events, which are JSON-RPC responses.
     pub async fn results(&mut self) -> Vec<Value> {
         let mut all = Vec::new();
         while let Some(mut event) = self.event().await {
@@ -326,14 +328,14 @@ impl Stream {
     }
 }
 
-/// A message of 1.0 with one text, under this id, for a skill.
+/// Returns a message of 1.0 with an id and one text, for a skill.
 pub fn said(id: &str, text: &str, skill: &str) -> Value {
     json!({
         "messageId": id, "role": "ROLE_USER", "parts": [{ "text": text }], "metadata": { "skill": skill },
     })
 }
 
-/// A message of 1.0 with one object, under this id, for a skill.
+/// Returns a message of 1.0 with an id and one object, for a skill.
 pub fn given(id: &str, data: Value, skill: &str) -> Value {
     json!({
         "messageId": id, "role": "ROLE_USER", "parts": [{ "data": data }], "metadata": { "skill": skill },

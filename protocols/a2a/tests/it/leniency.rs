@@ -1,4 +1,5 @@
-//! What real peers send is read; what can't be meant is refused, by the field's name.
+//! Lenient reading: input as real peers send it is accepted, ambiguous input is rejected with the
+//! field's name.
 
 use callboard_a2a::wire::*;
 use callboard_a2a::{A2aError, Dialect, ErrorKind, limits};
@@ -10,7 +11,7 @@ fn part(json: &str) -> Result<String, ReadError> {
     Part::from_raw(&raw(json)).map(|part| part.to_json())
 }
 
-/// Goal: a part is read in every spelling that is in use. Method: rows, each with what 1.0 writes for it.
+/// Goal: a part is read in every spelling in use. Method: rows, each with its format in 1.0.
 #[test]
 fn parts_in_all_spellings() {
     for (sent, canonical) in [
@@ -59,7 +60,7 @@ fn parts_in_all_spellings() {
     }
 }
 
-/// Goal: what no reader can be sure of is refused. Method: rows, each with the field and why.
+/// Goal: ambiguous or invalid input is rejected. Method: rows, each with the field and the reason.
 #[test]
 fn parts_that_are_none() {
     for (sent, field, why) in [
@@ -96,7 +97,7 @@ fn parts_that_are_none() {
         (
             r#"{"mediaType":"a/b","media_type":"a/c","text":""}"#,
             "mediaType",
-            "stands twice, in two spellings",
+            "occurs twice, in two spellings",
         ),
         (r#""a""#, "", "must be an object"),
         (r#"{"text":"a","text":"b"}"#, "", "must be an object"),
@@ -106,7 +107,7 @@ fn parts_that_are_none() {
     }
 }
 
-/// Goal: a task is read as peers of all ages write it. Method: rows, each with what 1.0 writes for it.
+/// Goal: a task is read in the formats of all versions. Method: rows, each with its format in 1.0.
 #[test]
 fn tasks_in_all_spellings() {
     for (sent, canonical) in [
@@ -165,7 +166,7 @@ fn tasks_in_all_spellings() {
     }
 }
 
-/// Goal: an event is known by its name, by its kind, or by what it has. Method: rows.
+/// Goal: an event is identified by its name, its kind or its members. Method: rows.
 #[test]
 fn events_in_all_spellings() {
     let status = r#""status":{"state":"working"}"#;
@@ -220,7 +221,8 @@ fn events_in_all_spellings() {
     assert!(SendMessageResponse::from_raw(&raw(r#"{"ok":true}"#)).is_err());
 }
 
-/// Goal: a peer's answer that is none is the peer's fault. Method: a task without an id, through each dialect.
+/// Goal: an invalid response is an error of the peer. Method: a task without an id, through each
+/// dialect.
 #[test]
 fn answers_that_are_none() {
     for dialect in [Dialect::V10, Dialect::V03, Dialect::V03Rest, Dialect::V01] {
@@ -247,7 +249,8 @@ fn refused(dialect: Dialect, json: &str) -> A2aError {
         .expect_err(json)
 }
 
-/// Goal: a message without an id, a role or a part is refused in every version that has them. Method: rows.
+/// Goal: a message without an id, a role or a part is rejected in every version that has them.
+/// Method: rows.
 #[test]
 fn requests_must_say_what_they_mean() {
     for dialect in [Dialect::V10, Dialect::V03, Dialect::V03Rest] {
@@ -310,11 +313,11 @@ fn requests_must_say_what_they_mean() {
         assert!(
             refused(dialect, odd)
                 .message
-                .starts_with("message.parts[1] is of a kind"),
+                .starts_with("message.parts[1] is of an unknown kind"),
             "{dialect:?}"
         );
     }
-    // In 1.0 these are nobody's members.
+    // In 1.0 these members have no meaning.
     assert!(Dialect::V10.read_send(Some(&raw(odd))).is_ok());
     assert_eq!(
         Dialect::V10.read_send(None).unwrap_err().message,
@@ -342,7 +345,7 @@ fn requests_must_say_what_they_mean() {
     );
 }
 
-/// Goal: each bound holds exactly. Method: at it, and one above.
+/// Goal: each limit is exact. Method: at the limit, and one above.
 #[test]
 fn bounds() {
     let send = |change: &dyn Fn(&mut Message)| {
@@ -394,7 +397,7 @@ fn bounds() {
     assert!(tenant(limits::ID_BYTES_MAX).is_ok() && tenant(limits::ID_BYTES_MAX + 1).is_err());
 }
 
-/// Goal: the words of a query string do for parameters. Method: strings for every kind of value.
+/// Goal: strings of a query are accepted as parameters. Method: strings for every kind of value.
 #[test]
 fn strings_do() {
     let query = raw(
@@ -426,7 +429,7 @@ fn strings_do() {
     }
 }
 
-/// Goal: how long to wait means the same in both versions. Method: all that 0.3 can say.
+/// Goal: blocking means the same in both versions. Method: all values of 0.3.
 #[test]
 fn blocking_is_told_apart() {
     let sent = |configuration: &str| {
@@ -444,7 +447,7 @@ fn blocking_is_told_apart() {
     assert!(sent(r#","configuration":{"blocking":false}"#));
 }
 
-/// Goal: a card of any age is read, and says where to go in which version. Method: rows.
+/// Goal: cards of all versions are read with their interfaces and versions. Method: rows.
 #[test]
 fn cards_of_all_ages() {
     let interfaces = |json: &str| {
@@ -499,7 +502,7 @@ fn cards_of_all_ages() {
     );
 }
 
-/// Goal: a state that nobody knows isn't the end. Method: one of the future, and 0.3's `unknown`.
+/// Goal: an unknown state isn't the end. Method: one of the future, and 0.3's `unknown`.
 #[test]
 fn unknown_states_go_on() {
     for state in ["TASK_STATE_PAUSED", "unknown", "", "99"] {

@@ -1,4 +1,4 @@
-//! What the A2A server and client promise.
+//! Integration tests of the A2A server and client.
 
 mod bad_input;
 mod bad_peer;

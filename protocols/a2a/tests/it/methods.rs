@@ -1,28 +1,29 @@
-//! Which words a method and a version are.
+//! Names of methods and versions.
 
 use callboard_a2a::{Dialect, Operation};
 
-/// Goal: every method of every version is somebody's. Method: names there and back, and versions as headers have them.
+/// Goal: every method of every version is recognised. Method: names there and back, and versions as
+/// headers have them.
 #[test]
 fn methods_and_versions() {
     for dialect in [Dialect::V10, Dialect::V03, Dialect::V01] {
         for operation in Operation::ALL {
-            let Some(method) = dialect.method(operation) else {
+            let Some(method) = dialect.rpc_method(operation) else {
                 continue;
             };
-            let (found, asked) = Dialect::of_method(method).unwrap();
+            let (found, asked) = Dialect::from_method(method).unwrap();
             assert_eq!(asked, operation, "{method}");
-            assert_eq!(found.as_begun(operation, dialect), dialect, "{method}");
+            assert_eq!(found.for_task(operation, dialect), dialect, "{method}");
         }
     }
     assert_eq!(
-        Dialect::V10.as_begun(Operation::GetTask, Dialect::V01),
+        Dialect::V10.for_task(Operation::GetTask, Dialect::V01),
         Dialect::V10
     );
     assert!(
         ["", "tasks", "message/sent", "sendmessage"]
             .iter()
-            .all(|method| Dialect::of_method(method).is_none())
+            .all(|method| Dialect::from_method(method).is_none())
     );
     for (version, dialect) in [
         ("1.0", Some(Dialect::V10)),
@@ -39,9 +40,9 @@ fn methods_and_versions() {
         ("2.0", None),
         ("0.30", None),
     ] {
-        assert_eq!(Dialect::of_version(version), dialect, "{version:?}");
+        assert_eq!(Dialect::from_version(version), dialect, "{version:?}");
         assert_eq!(
-            Dialect::is_served(version),
+            Dialect::is_supported(version),
             dialect.is_some() || version.is_empty()
         );
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kit::{Peer, Seen, Served, Stream, serving, soon};
 use crate::tongue::{About, HOOK, Reply, Tongue};
 
-/// The state of a task, in 1.0's words without their prefix.
+/// Returns the state of a task in 1.0's format, without the prefix.
 fn state(task: &Value) -> String {
     let written = task["status"]["state"]
         .as_str()
@@ -20,7 +20,7 @@ fn state(task: &Value) -> String {
         .replace("CANCELLED", "CANCELED")
 }
 
-/// The texts of a task's artifacts.
+/// Returns the texts of a task's artifacts.
 fn texts(task: &Value) -> Vec<&str> {
     let artifacts = task["artifacts"].as_array().into_iter().flatten();
     artifacts
@@ -43,8 +43,8 @@ async fn begun(tongue: Tongue, peer: &Peer, about: About<'_>) -> String {
     tongue.task(&result)["id"].as_str().unwrap().to_owned()
 }
 
-/// Goal: a message is answered by a task that has ended, which can be read again and not cancelled. Method: every version
-/// and binding.
+/// Goal: a message is answered by an ended task, which can be read again and not cancelled. Method:
+/// every version and binding.
 #[tokio::test]
 async fn send_get_cancel() {
     let (served, peer) = serving(|_| {}).await;
@@ -91,7 +91,8 @@ async fn send_get_cancel() {
     served.stop().await;
 }
 
-/// Goal: what runs is seen to run, and is cancelled. Method: a call that waits, in every version and binding.
+/// Goal: a running task is shown as such and can be cancelled. Method: a call that waits, in every
+/// version and binding.
 #[tokio::test]
 async fn cancel_what_runs() {
     let (mut served, peer) = serving(|_| {}).await;
@@ -136,8 +137,8 @@ async fn cancel_what_runs() {
     served.stop().await;
 }
 
-/// Goal: a stream begins with the task, ends with its end, and says so where the version has a word for it. Method: every
-/// version and binding.
+/// Goal: a stream begins with the task and ends with it, and marks the end if the version can.
+/// Method: every version and binding.
 #[tokio::test]
 async fn streams() {
     let (served, peer) = serving(|_| {}).await;
@@ -194,11 +195,12 @@ async fn streams() {
     served.stop().await;
 }
 
-/// Goal: a silent stream shows that it is alive, and isn't cut for its silence. Method: a comment every 20 ms, read raw from a
-/// call that waits.
+/// Goal: a silent stream sends keep-alive comments and isn't cut. Method: a comment every 20 ms,
+/// read raw from a call that waits.
 #[tokio::test]
 async fn silent_streams() {
-    let served = Served::with(|options| options.keep_alive = Duration::from_millis(20)).await;
+    let served =
+        Served::with(|options| options.keep_alive_interval = Duration::from_millis(20)).await;
     let params = json!({ "message": crate::kit::said("m-1", "wait", "linger") });
     let body =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": params })
@@ -222,8 +224,9 @@ async fn silent_streams() {
     served.stop().await;
 }
 
-/// Goal: what can't be streamed is JSON; clients of old versions who read event streams only are told in one. Method: a task
-/// of nobody's, by what a client reads, in every version over JSON-RPC.
+/// Goal: an error before a stream is JSON; clients of old versions that accept only event streams
+/// get it as an event. Method: a missing task, by the accepted types, in every version over
+/// JSON-RPC.
 #[tokio::test]
 async fn errors_of_streams() {
     let served = Served::start().await;
@@ -260,12 +263,13 @@ async fn errors_of_streams() {
     served.stop().await;
 }
 
-/// Goal: clients of 0.3 that name no push configuration have one, which the next replaces; an empty authentication is none.
-/// Method: set twice, over both bindings.
+/// Goal: push configurations of 0.3 without an id share one, which the next replaces; an empty
+/// authentication counts as none. Method: set twice, over both bindings.
 #[tokio::test]
 async fn the_only_push_configuration() {
     let (served, peer) =
-        serving(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
+        serving(|options| options.push.allowed_networks = vec!["127.0.0.0/8".parse().unwrap()])
+            .await;
     let id = begun(
         Tongue::Rpc03,
         &peer,
@@ -300,11 +304,13 @@ async fn the_only_push_configuration() {
     served.stop().await;
 }
 
-/// Goal: push configurations are kept, read, listed and taken away. Method: every version and binding that has it.
+/// Goal: push configurations are stored, read, listed and deleted. Method: every version and
+/// binding that has them.
 #[tokio::test]
 async fn push_configurations() {
     let (mut served, peer) =
-        serving(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
+        serving(|options| options.push.allowed_networks = vec!["127.0.0.0/8".parse().unwrap()])
+            .await;
     for tongue in Tongue::ALL
         .into_iter()
         .filter(|tongue| *tongue != Tongue::Rpc01)
@@ -369,8 +375,8 @@ async fn push_configurations() {
     served.stop().await;
 }
 
-/// Goal: tasks are listed by what they are, the last changed first, a page at a time; a size or token that is none is
-/// refused. Method: 5 tasks in two contexts, over JSON-RPC and HTTP+JSON.
+/// Goal: tasks are listed by filters, the last changed first, a page at a time; an invalid size or
+/// token is rejected. Method: 5 tasks in two contexts, over JSON-RPC and HTTP+JSON.
 #[tokio::test]
 async fn lists() {
     let (served, peer) = serving(|_| {}).await;
@@ -463,7 +469,7 @@ async fn lists() {
     served.stop().await;
 }
 
-/// Goal: an id of every form that JSON-RPC has comes back as it was written. Method: rows.
+/// Goal: an id of every form that JSON-RPC allows is returned unchanged. Method: rows.
 #[tokio::test]
 async fn ids_are_echoed() {
     let (served, peer) = serving(|_| {}).await;

@@ -1,7 +1,7 @@
-//! Two owners never see each other's tasks.
+//! Isolation between the tasks of different owners.
 
 use callboard_a2a::Operation as Op;
-use callboard_rpc::Trust;
+use callboard_rpc::UnauthenticatedAccess;
 use serde_json::json;
 
 use crate::kit::{Peer, Seen, Served, Stream, named_keys, said, serving, soon};
@@ -21,12 +21,12 @@ const OF_A_TASK: [Op; 8] = [
 async fn two() -> Served {
     Served::with(|options| {
         options.access = named_keys();
-        options.push.allow = vec!["127.0.0.0/8".parse().unwrap()];
+        options.push.allowed_networks = vec!["127.0.0.0/8".parse().unwrap()];
     })
     .await
 }
 
-/// A task of alice's that runs, and has a push configuration.
+/// Begins a task of alice that runs and has a push configuration.
 async fn of_alice(served: &mut Served, alice: &Peer) -> String {
     let params = json!({ "message": said("m-a", "wait", "linger"), "configuration": { "returnImmediately": true } });
     let task = alice.result("SendMessage", params).await["task"]["id"]
@@ -44,8 +44,9 @@ async fn of_alice(served: &mut Served, alice: &Peer) -> String {
     task
 }
 
-/// Goal: another's task is answered like one that never was, to the byte. Method: every operation that names a task, in
-/// every version and binding, with an id of another owner's and one of nobody's, which has the same length.
+/// Goal: another owner's task gets the same response as a missing one, to the byte. Method: every
+/// operation that names a task, in every version and binding, with an id of another owner's and a
+/// missing one of the same length.
 #[tokio::test]
 async fn anothers_task_is_no_task() {
     let mut served = two().await;
@@ -60,7 +61,7 @@ async fn anothers_task_is_no_task() {
             .chain([Op::DeleteTaskPushNotificationConfig])
             .filter(|op| tongue.has(*op))
         {
-            // In 0.1 a message with an id of nobody's begins a task: an id that somebody has is refused.
+            // In 0.1 a message with a free id begins a task: an id in use is rejected.
             let begins =
                 tongue == Tongue::Rpc01 && matches!(op, Op::SendMessage | Op::SendStreamingMessage);
             let theirs = tongue
@@ -105,7 +106,7 @@ async fn anothers_task_is_no_task() {
         again.code("SubscribeToTask", json!({ "id": task })).await,
         -32_001
     );
-    // Nothing of it did anything.
+    // None of these requests had an effect.
     let about = About {
         task: &task,
         ..About::default()
@@ -119,14 +120,14 @@ async fn anothers_task_is_no_task() {
     served.stop().await;
 }
 
-/// Goal: who shows no credential sees the list of such tasks where all of them are one party, and nowhere else; the task itself is
-/// there by its id. Method: a message, then the list, on both.
+/// Goal: anonymous callers can list their tasks only if they count as one owner; a task can always
+/// be read by its id. Method: a message, then the list, on both kinds of server.
 #[tokio::test]
 async fn lists_of_the_anonymous() {
     for is_one in [false, true] {
         let (served, peer) = serving(|options| {
-            options.access = Trust::Anonymous.into();
-            options.one_anonymous = is_one;
+            options.access = UnauthenticatedAccess::Anonymous.into();
+            options.shares_anonymous_tasks = is_one;
         })
         .await;
         let sent = peer
@@ -147,8 +148,9 @@ async fn lists_of_the_anonymous() {
     }
 }
 
-/// Goal: nothing of another's tasks shows in a list, in a context of the same name, or by reference; a stream of one's own
-/// brings nothing of them. Method: bob asks for all, for alice's context, and refers to alice's task.
+/// Goal: another owner's tasks don't show in a list, in a context of the same name, or by
+/// reference; a stream contains only its own task. Method: bob asks for all, for alice's context,
+/// and refers to alice's task.
 #[tokio::test]
 async fn lists_contexts_and_references() {
     let mut served = two().await;
@@ -207,8 +209,8 @@ async fn lists_contexts_and_references() {
     served.stop().await;
 }
 
-/// Goal: an answer to another's question isn't taken. Method: a task of alice's that asks; bob answers it by its id, then
-/// alice does.
+/// Goal: only the owner can answer a task's question. Method: a task of alice's that asks; bob
+/// answers it by its id, then alice does.
 #[tokio::test]
 async fn anothers_question() {
     let served = two().await;
@@ -242,8 +244,8 @@ async fn anothers_question() {
     served.stop().await;
 }
 
-/// Goal: a principal has so many streams at once, the server so many more; who comes next is told, and an ended stream makes
-/// room. Method: bounds of 2 and 3.
+/// Goal: open streams are limited for each principal and for the server; beyond the limits there is
+/// an error, and an ended stream makes room. Method: limits of 2 and 3.
 #[tokio::test]
 async fn streams_are_bounded() {
     let mut served = Served::with(|options| {

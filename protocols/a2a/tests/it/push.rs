@@ -1,26 +1,26 @@
-//! Push notifications arrive: in order, in the receiver's words, with what it asked for, as long as it wants them.
+//! Push notifications: order, format, credentials, retries and end of delivery.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_a2a::inbound::{
-    A2aOptions, A2aServer, ListenOptions, PUSH_CONFIGS_MAX, PUSH_DROPPED_IN_A_ROW_MAX,
+    A2aOptions, A2aServer, ListenOptions, PUSH_CONFIGS_MAX, PUSH_CONSECUTIVE_DROPS_MAX,
     PUSH_ID_BYTES_MAX, PUSH_RETRIES_MAX, PUSH_SECRET_BYTES_MAX, PUSH_URL_BYTES_MAX,
     PUSH_WORKERS_MAX,
 };
-use callboard_runtime::{AuditEntry, MemoryAudit, Store};
+use callboard_runtime::{AuditEntry, MemoryAuditStore, Store};
 use serde_json::{Value, json};
 
 use crate::kit::{Peer, SOON, Seen, Served, given, options, said, serving, soon};
 use crate::receiver::{Answers, Post, Receiver};
 
-/// Lets posts go to this machine, and tries again soon.
+/// Allows receivers on this machine, with short retries.
 fn here(options: &mut A2aOptions) {
-    options.push.allow = vec!["127.0.0.0/8".parse().unwrap()];
-    options.push.retry_after = Duration::from_millis(1);
+    options.push.allowed_networks = vec!["127.0.0.0/8".parse().unwrap()];
+    options.push.retry_delay = Duration::from_millis(1);
 }
 
-/// Begins `book`, which asks for a name, with a configuration; the task's id.
+/// Begins `book`, which asks for a name, with a push configuration. Returns the task's id.
 async fn booking(peer: &Peer, config: Value) -> String {
     let id = uuid::Uuid::new_v4().to_string();
     let params = json!({ "message": given(&id, json!({}), "book"),
@@ -44,7 +44,7 @@ async fn answer(peer: &Peer, task: &str) {
     );
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 async fn until(holds: impl AsyncFn() -> bool) {
     soon(async {
         while !holds().await {
@@ -60,8 +60,8 @@ fn state(post: &Post) -> &str {
         .unwrap_or("artifact")
 }
 
-/// Goal: all that happens to a task arrives, once, in order, as 1.0 says, with the credentials and the token that the
-/// receiver asked for. Method: a task that asks, is answered and ends.
+/// Goal: all events of a task arrive once, in order, in the format of 1.0, with the receiver's
+/// credentials and token. Method: a task that asks, is answered and ends.
 #[tokio::test]
 async fn events_arrive_in_order() {
     let served = Served::with(here).await;
@@ -100,8 +100,8 @@ async fn events_arrive_in_order() {
     served.stop().await;
 }
 
-/// Goal: receivers of older versions get the task as it is, in their words. Method: a configuration of each, on a task that
-/// asks and is answered.
+/// Goal: receivers of older versions get the task in their format. Method: a configuration of each,
+/// on a task that asks and is answered.
 #[tokio::test]
 async fn older_versions_get_the_task() {
     let (served, peer) = serving(here).await;
@@ -136,7 +136,8 @@ async fn older_versions_get_the_task() {
     served.stop().await;
 }
 
-/// Goal: what a receiver doesn't take is posted again, and nothing overtakes it. Method: a receiver that refuses twice.
+/// Goal: a refused event is posted again before any later one. Method: a receiver that refuses
+/// twice.
 #[tokio::test]
 async fn refused_posts_come_again() {
     let (served, peer) = serving(here).await;
@@ -160,7 +161,8 @@ async fn refused_posts_come_again() {
     served.stop().await;
 }
 
-/// Goal: a receiver that wants no more gets no more, and its configuration is gone. Method: one that answers 410.
+/// Goal: a receiver that answers 410 gets no more events, and its configuration is deleted. Method:
+/// one that does so.
 #[tokio::test]
 async fn gone_is_gone() {
     let (served, peer) = serving(here).await;
@@ -179,11 +181,11 @@ async fn gone_is_gone() {
     served.stop().await;
 }
 
-/// Goal: an event that nobody takes is given up and put on record, and after so many in a row the receiver is left alone.
-/// Method: one that always refuses, and a task with more events.
+/// Goal: an event that can't be delivered is dropped with an audit entry, and after many in a row
+/// delivery ends. Method: a receiver that always refuses, and a task with more events.
 #[tokio::test]
 async fn a_dead_receiver_is_left_alone() {
-    let audit = Arc::new(MemoryAudit::default());
+    let audit = Arc::new(MemoryAuditStore::default());
     let store = Store {
         audit: audit.clone(),
         ..Store::in_memory()
@@ -195,7 +197,7 @@ async fn a_dead_receiver_is_left_alone() {
     .await;
     let peer = served.client();
     let receiver = Receiver::start("127.0.0.1", &["500 Never"]).await;
-    let count = PUSH_DROPPED_IN_A_ROW_MAX + 5;
+    let count = PUSH_CONSECUTIVE_DROPS_MAX + 5;
     let params = json!({ "message": given("m", json!({ "count": count }), "pieces"),
         "configuration": { "taskPushNotificationConfig": { "url": receiver.url() } } });
     peer.result("SendMessage", params).await;
@@ -206,23 +208,23 @@ async fn a_dead_receiver_is_left_alone() {
             .filter(|entry| entry.event == "a2a.push_dropped")
             .collect()
     };
-    // That is what keeps another process from going on with it.
+    // This flag keeps other processes from continuing delivery.
     until(async || {
         let notes = store
-            .notes
+            .kv
             .list("a2a-push/a2a:everything", None, 2)
             .await
             .unwrap();
         notes.len() == 1 && notes[0].body.read("givenUp") == Some(true)
     })
     .await;
-    // The audit is written beside the work.
-    until(async || dropped().len() >= PUSH_DROPPED_IN_A_ROW_MAX as usize).await;
+    // Audit entries are written in the background.
+    until(async || dropped().len() >= PUSH_CONSECUTIVE_DROPS_MAX as usize).await;
     let entries = dropped();
-    assert_eq!(entries.len(), PUSH_DROPPED_IN_A_ROW_MAX as usize);
+    assert_eq!(entries.len(), PUSH_CONSECUTIVE_DROPS_MAX as usize);
     assert_eq!(
         receiver.waiting(),
-        (PUSH_DROPPED_IN_A_ROW_MAX * (1 + PUSH_RETRIES_MAX)) as usize
+        (PUSH_CONSECUTIVE_DROPS_MAX * (1 + PUSH_RETRIES_MAX)) as usize
     );
     assert_eq!(
         (entries[0].peer.as_deref(), entries[0].outcome.as_deref()),
@@ -231,14 +233,14 @@ async fn a_dead_receiver_is_left_alone() {
     served.stop().await;
 }
 
-/// Goal: another process goes on with what is kept. Method: a receiver that refuses until the first server has stopped; a
-/// second one with the same store.
+/// Goal: another process continues with the stored configurations. Method: a receiver that refuses
+/// until the first server has stopped; a second one with the same store.
 #[tokio::test]
 async fn a_restart_loses_nothing() {
     let store = Store::in_memory();
     let served = Served::with(|options| {
         here(options);
-        options.push.retry_after = SOON;
+        options.push.retry_delay = SOON;
         options.tasks.store = Some(store.clone());
     })
     .await;
@@ -273,8 +275,8 @@ async fn a_restart_loses_nothing() {
     served.stop().await;
 }
 
-/// Goal: configurations are kept, found, listed by pages, replaced and forgotten; without an id the latest is meant. Method:
-/// a task that has ended.
+/// Goal: configurations are stored, found, listed by pages, replaced and deleted; without an id the
+/// latest is returned. Method: a task that has ended.
 #[tokio::test]
 async fn configurations_are_kept() {
     let (served, peer) = serving(here).await;
@@ -349,7 +351,8 @@ async fn configurations_are_kept() {
     served.stop().await;
 }
 
-/// Goal: what fits no header, or is too long, is refused. Method: each limit and one more; line breaks.
+/// Goal: values that fit no header or are too long are rejected. Method: each limit and one more;
+/// line breaks.
 #[tokio::test]
 async fn limits() {
     let (served, peer) = serving(here).await;
@@ -394,13 +397,14 @@ async fn limits() {
         let answer = peer.rpc("CreateTaskPushNotificationConfig", config).await;
         let code = if fits { Value::Null } else { json!(-32_602) };
         assert_eq!(answer["error"]["code"], code, "{change}: {answer}");
-        // Nothing of a secret is said back in an error.
+        // An error never repeats a secret.
         assert!(fits || !answer.to_string().contains("Evil"), "{answer}");
     }
     served.stop().await;
 }
 
-/// Goal: who deletes a configuration gets nothing more of a task that goes on. Method: delete while it waits.
+/// Goal: after its configuration is deleted a receiver gets no more events. Method: delete while
+/// the task waits.
 #[tokio::test]
 async fn deleted_is_deleted() {
     let (mut served, peer) = serving(here).await;
@@ -409,7 +413,7 @@ async fn deleted_is_deleted() {
         "taskPushNotificationConfig": { "id": "c", "url": receiver.url() } } });
     let sent = peer.result("SendMessage", params).await;
     assert_eq!(served.watched.watch.event().await, Seen::Began);
-    // That it works, and what it says of it.
+    // The change of state, and the progress message.
     for _ in 0..2 {
         assert_eq!(state(&receiver.post().await), "TASK_STATE_WORKING");
     }
@@ -429,13 +433,14 @@ async fn deleted_is_deleted() {
     served.stop().await;
 }
 
-/// Goal: so many configurations are worked on at once, and no more; room that becomes free is given out. Method: tasks that
-/// wait, each with as many as it may have, to a receiver that can't be looked up.
+/// Goal: the number of configurations with delivery is limited; capacity that becomes free is used.
+/// Method: tasks that wait, each with the maximum of configurations, to a receiver that can't be
+/// resolved.
 #[tokio::test]
 async fn workers_are_bounded() {
     let mut served = Served::with(|options| {
-        options.push.lookup = Some(Answers::new(&[None]));
-        options.push.retry_after = SOON * 10;
+        options.push.resolver = Some(Answers::new(&[None]));
+        options.push.retry_delay = SOON * 10;
     })
     .await;
     let peer = served.client();
@@ -458,7 +463,7 @@ async fn workers_are_bounded() {
         .rpc("CreateTaskPushNotificationConfig", config(&last, 0))
         .await;
     assert_eq!(over["error"]["data"][0]["reason"], "OVERLOADED", "{over}");
-    // One of those that are there may be replaced.
+    // An existing configuration may be replaced.
     peer.result("CreateTaskPushNotificationConfig", config(&tasks[0], 0))
         .await;
     peer.result("DeleteTaskPushNotificationConfig", config(&tasks[0], 0))
@@ -468,8 +473,9 @@ async fn workers_are_bounded() {
     served.stop().await;
 }
 
-/// Goal: of several servers of one agent in a process one posts, and when that one goes another does. Method: a second server on the
-/// same store while two tasks ask; one is answered beside the first server, the other when that is gone.
+/// Goal: of several servers of one agent in a process one delivers, and when it stops another takes
+/// over. Method: a second server on the same store while two tasks ask; one is answered beside the
+/// first server, the other when that is gone.
 #[tokio::test]
 async fn one_of_several_servers_posts() {
     let store = Store::in_memory();

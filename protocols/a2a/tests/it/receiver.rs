@@ -1,4 +1,4 @@
-//! A receiver of push notifications, and a place that nobody may reach.
+//! A receiver of push notifications, and a scripted name service.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use tokio::sync::mpsc;
 
 use crate::kit::soon;
 
-/// What a test leaves unread, in posts.
+/// Maximum number of unread posts of a test.
 const POSTS_MAX: usize = 1_024;
 
-/// One post as it came.
+/// A received post.
 #[derive(Debug)]
 pub struct Post {
-    /// Lower case names.
+    /// Names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Value,
 }
@@ -32,7 +32,7 @@ impl Post {
             .map(|(_, value)| &**value)
     }
 
-    /// The number of the task's event that a 1.0 body tells.
+    /// Returns the number of the task's event in a body of 1.0.
     pub fn event(&self) -> u64 {
         let told = self
             .body
@@ -45,7 +45,7 @@ impl Post {
     }
 }
 
-/// Answers one post after the other, in order: what comes after the last answer gets that again.
+/// Receiver that answers posts one after the other. The last answer is repeated.
 pub struct Receiver {
     pub address: SocketAddr,
     posts: mpsc::Receiver<Post>,
@@ -53,7 +53,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Answers are a status, and headers after it if need be: `503 Busy\r\nRetry-After: 1`.
+    /// Starts a receiver. An answer is a status, with headers after it if necessary: `503 Busy\r
+    /// Retry-After: 1`.
     pub async fn start(ip: &str, answers: &[&str]) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let (sender, posts) = mpsc::channel(POSTS_MAX);
@@ -81,7 +82,7 @@ impl Receiver {
         soon(self.posts.recv()).await.unwrap()
     }
 
-    /// How many posts wait to be looked at.
+    /// Returns the number of unread posts.
     pub fn waiting(&self) -> usize {
         self.posts.len()
     }
@@ -121,7 +122,7 @@ async fn answer(
     }
 }
 
-/// A request that is all there, and how many bytes it has.
+/// Parses a complete request and returns it with its length in bytes.
 fn whole(read: &[u8]) -> Option<(Post, usize)> {
     let head_ends = read.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&read[..head_ends]).unwrap();
@@ -147,7 +148,7 @@ fn whole(read: &[u8]) -> Option<(Post, usize)> {
     ))
 }
 
-/// A name service that gives each answer once, the last one for ever. `None` is none.
+/// Name service that returns each answer once and repeats the last one. `None` means no answer.
 pub struct Answers(Mutex<VecDeque<Option<&'static str>>>);
 
 impl Answers {

@@ -1,19 +1,20 @@
-//! One store, two servers, one after the other.
+//! Two servers on one store, one after the other.
 
 use std::sync::Arc;
 
-use callboard_runtime::{MemoryTasks, Store};
+use callboard_runtime::{MemoryTaskStore, Store};
 use serde_json::json;
 
 use crate::blocking::state;
 use crate::kit::{Seen, Served, said, soon};
 
-/// Goal: what a server leaves when it stops is there for the next: what had ended as it ended, what ran as failed, and its history.
-/// Method: two servers on one store, in turn; the second is subscribed to with the last event that the first told.
+/// Goal: tasks of a stopped server are available from the next: ended ones unchanged, running ones
+/// as failed, with their history. Method: two servers on one store, in turn; the second is
+/// subscribed to with the last event of the first.
 #[tokio::test]
 async fn the_next_server_knows() {
     let store = Store {
-        tasks: Arc::new(MemoryTasks::default()),
+        tasks: Arc::new(MemoryTaskStore::default()),
         ..Store::in_memory()
     };
     let mut first = Served::with(|options| options.tasks.store = Some(store.clone())).await;

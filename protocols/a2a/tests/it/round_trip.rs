@@ -1,4 +1,5 @@
-//! Nothing is lost where a version has a word for it, and others' types read what ours write.
+//! Round trips: nothing is lost that a version can express, and the official types read what is
+//! written here.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -23,7 +24,7 @@ fn id() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_.:-]{1,12}"
 }
 
-/// Any value; objects have a member at most, as some readers sort them.
+/// Strategy for any JSON value; objects have at most one member, because some readers sort them.
 fn value() -> impl Strategy<Value = Box<RawValue>> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -191,7 +192,7 @@ prop_compose! {
     }
 }
 
-/// What a version has no word for.
+/// Removes from a message what a version can't express.
 fn forget_of_message(dialect: Dialect, message: &mut Message) {
     match dialect {
         Dialect::V10 | Dialect::V03 => {}
@@ -246,7 +247,7 @@ fn forget_of_task(dialect: Dialect, task: &mut Task) {
     }
 }
 
-/// Ids that a reader of 0.1 makes, and what it says of a rejection.
+/// Removes ids that a reader of 0.1 generates, and the text that it adds to a rejection.
 fn forget_made_up(dialect: Dialect, task: &mut Task, was: TaskState) {
     if dialect == Dialect::V01 {
         task.history
@@ -266,7 +267,8 @@ fn forget_made_up(dialect: Dialect, task: &mut Task, was: TaskState) {
 const ALL: [Dialect; 4] = [Dialect::V10, Dialect::V03, Dialect::V03Rest, Dialect::V01];
 
 proptest! {
-    /// Goal: a task means the same after a version wrote and read it. Method: any task, but for what the version lacks.
+    /// Goal: a task is unchanged after a version wrote and read it. Method: any task, except what
+    /// the version lacks.
     #[test]
     fn tasks(task in task()) {
         for dialect in ALL {
@@ -278,7 +280,8 @@ proptest! {
         }
     }
 
-    /// Goal: so does an event. Method: any event, in every version that has one for it.
+    /// Goal: an event is unchanged after a version wrote and read it. Method: any event, in every
+    /// version that has it.
     #[test]
     fn events(event in event(), ends in any::<bool>()) {
         for dialect in [Dialect::V10, Dialect::V03, Dialect::V03Rest] {
@@ -289,10 +292,10 @@ proptest! {
                 StreamResponse::StatusUpdate(update) => forget_of_status(dialect, &mut update.status),
                 StreamResponse::ArtifactUpdate(_) => {}
             }
-            let read = dialect.read_event(&dialect.events().write(&event, ends)).unwrap();
+            let read = dialect.read_event(&dialect.event_writer().write(&event, ends)).unwrap();
             prop_assert_eq!(read.to_json(), expected.to_json(), "{:?}", dialect);
         }
-        let read = Dialect::V01.read_event(&Dialect::V01.events().write(&event, ends)).unwrap();
+        let read = Dialect::V01.read_event(&Dialect::V01.event_writer().write(&event, ends)).unwrap();
         match (&event, read) {
             (StreamResponse::ArtifactUpdate(sent), StreamResponse::ArtifactUpdate(read)) => {
                 prop_assert_eq!(&*read.artifact.artifact_id, "0");
@@ -307,7 +310,7 @@ proptest! {
                 prop_assert_eq!(&read.artifacts.unwrap()[0].parts, &sent.parts);
             }
             (StreamResponse::Task(sent), StreamResponse::Task(read)) => prop_assert_eq!(&sent.id, &read.id),
-            // A task with nothing to show is a status.
+            // A task without content is read as a status.
             (StreamResponse::Task(sent), StreamResponse::StatusUpdate(read)) => {
                 prop_assert!(sent.artifacts.is_none() && sent.history.is_none());
                 prop_assert_eq!(&sent.id, &read.task_id);
@@ -316,7 +319,7 @@ proptest! {
         }
     }
 
-    /// Goal: so does a request. Method: any message to send.
+    /// Goal: a request is unchanged after a version wrote and read it. Method: any message to send.
     #[test]
     fn requests(request in send()) {
         for dialect in [Dialect::V10, Dialect::V03, Dialect::V03Rest] {
@@ -333,7 +336,8 @@ proptest! {
         prop_assert_eq!(push(read), push(request));
     }
 
-    /// Goal: so does a push configuration, and each version's way to name one is understood. Method: any.
+    /// Goal: a push configuration is unchanged after a version wrote and read it, and so is each
+    /// version's way to name one. Method: any.
     #[test]
     fn pushes(config in push()) {
         for dialect in ALL {
@@ -355,7 +359,8 @@ proptest! {
         }
     }
 
-    /// Goal: the official Rust types take what ours write, and say the same again. Method: through them and back.
+    /// Goal: the official Rust types read what is written here and write the same. Method: through
+    /// them and back.
     #[test]
     fn with_the_official_types(task in task(), event in event(), request in send()) {
         prop_assert_eq!(through::<a2a::Task, Task>(&task), task);
@@ -364,13 +369,14 @@ proptest! {
     }
 }
 
-fn through<Theirs: Serialize + DeserializeOwned, Ours: Wire>(ours: &Ours) -> Ours {
+fn through<Theirs: Serialize + DeserializeOwned, Ours: WireType>(ours: &Ours) -> Ours {
     let json = ours.to_json();
     let theirs: Theirs = serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e} in {json}"));
     Ours::from_raw(&raw(&serde_json::to_string(&theirs).unwrap())).unwrap()
 }
 
-/// Goal: a card keeps what its reader can use in every version, and a hybrid says all of it. Method: the fullest card.
+/// Goal: a card keeps what its reader can use in every version, and a hybrid card contains all of
+/// it. Method: a card with all members.
 #[test]
 fn cards() {
     let card = crate::samples::card();
@@ -405,7 +411,7 @@ fn cards() {
     assert!(
         matches!(&oldest.security_schemes["bearer"], SecurityScheme::HttpAuth(http) if http.scheme == "Bearer")
     );
-    // What 0.3's own types need is there in the hybrid.
+    // The hybrid has the members that 0.3's own types require.
     for (name, json) in [
         ("url", r#""https://agents.example/a2a""#),
         ("preferredTransport", r#""JSONRPC""#),

@@ -1,6 +1,6 @@
-//! Addresses, versions, types and credentials.
+//! Paths, versions, media types and credentials of requests.
 
-use callboard_a2a::inbound::NAMED_PATH;
+use callboard_a2a::inbound::NAMED_AGENT_PATH;
 use callboard_a2a::wire::AgentExtension;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,13 +11,14 @@ fn echo() -> Value {
     json!({ "message": said("m-1", "hello", "echo") })
 }
 
-/// Goal: an agent is at its address, with and without the slash, at its name, at what stands before both (JSON-RPC alone), and
-/// (0.3 over HTTP+JSON) at the root. Method: the same message to each; then what isn't there.
+/// Goal: an agent is served at its path with and without the slash, at its name, at the base paths
+/// of both (JSON-RPC only), and (0.3 over HTTP+JSON) at the root. Method: the same message to each;
+/// then other paths.
 #[tokio::test]
 async fn every_address() {
     let (served, peer) = serving(|_| {}).await;
     served.name([("east", served.watched.spawn(&served.system))], |_| {});
-    let named = peer.at(&NAMED_PATH.replace("{name}", "east"));
+    let named = peer.at(&NAMED_AGENT_PATH.replace("{name}", "east"));
     let bases = ["", "/", "/agents/east", "/agents/east/"].map(|path| peer.at(path));
     for peer in [
         &peer,
@@ -99,8 +100,8 @@ async fn every_address() {
     served.stop().await;
 }
 
-/// Goal: a version that isn't spoken is refused by name, in the header and in the query; over JSON-RPC the method decides
-/// else. Method: rows.
+/// Goal: an unsupported version is rejected by name, in the header and in the query; otherwise the
+/// method decides over JSON-RPC. Method: rows.
 #[tokio::test]
 async fn versions() {
     let (served, peer) = serving(|_| {}).await;
@@ -136,7 +137,7 @@ async fn versions() {
             -32_009,
             "{version}"
         );
-        // 0.3 has no code for it, but its clients don't name versions.
+        // 0.3 has no code for this error, but its clients don't name versions.
         assert_eq!(
             other.code("message/send", echo()).await,
             -32_009,
@@ -164,7 +165,8 @@ async fn versions() {
     served.stop().await;
 }
 
-/// Goal: JSON is taken under both of its names, and given under the plain one unless only A2A's is read. Method: rows.
+/// Goal: JSON is accepted under both media types, and returned under the plain one unless only
+/// A2A's is accepted. Method: rows.
 #[tokio::test]
 async fn types() {
     let (served, peer) = serving(|_| {}).await;
@@ -226,7 +228,8 @@ fn rpc(params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params })
 }
 
-/// Goal: nobody without a key; a key counts in either header, one at a time. Method: rows, both bindings.
+/// Goal: a key is required; it is accepted in either header, one at a time. Method: rows, both
+/// bindings.
 #[tokio::test]
 async fn credentials() {
     let (served, peer) = serving(|options| options.access = named_keys()).await;
@@ -261,7 +264,8 @@ async fn credentials() {
     served.stop().await;
 }
 
-/// Goal: who doesn't name a required extension is told which; one that isn't required is nobody's duty. Method: rows.
+/// Goal: a client that doesn't name a required extension is told which; other extensions are
+/// optional. Method: rows.
 #[tokio::test]
 async fn required_extensions() {
     let extension = |uri: &str, required| AgentExtension {

@@ -1,4 +1,4 @@
-//! One value of each type, with everything in it.
+//! A sample value of each type, with all members set.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -280,7 +280,7 @@ pub fn list_request() -> ListTasksRequest {
     }
 }
 
-/// Pairs of names and JSON texts, a line each.
+/// Returns pairs of names and JSON texts, a line each.
 pub fn lines(written: &[(&str, Box<RawValue>)]) -> String {
     written
         .iter()
@@ -288,7 +288,7 @@ pub fn lines(written: &[(&str, Box<RawValue>)]) -> String {
         .collect()
 }
 
-/// A raw value of anything.
+/// Returns any value as a raw value.
 pub fn of(value: impl serde::Serialize) -> Box<RawValue> {
     to_raw_value(&value).unwrap()
 }

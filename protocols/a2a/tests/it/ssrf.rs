@@ -1,10 +1,11 @@
-//! Nobody makes this server connect to a place that it isn't allowed to: a listener there sees no connection.
+//! Server-side request forgery: the server never connects to forbidden addresses. A listener there
+//! sees no connection.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_a2a::inbound::A2aOptions;
-use callboard_runtime::{MemoryAudit, Store};
+use callboard_runtime::{MemoryAuditStore, Store};
 use serde_json::{Value, json};
 
 use crate::inside::INSIDE;
@@ -21,14 +22,15 @@ async fn task(peer: &Peer) -> Value {
     sent["task"]["id"].clone()
 }
 
-/// The code that a configuration is refused with; `null` where it isn't.
+/// Creates a push configuration. Returns the code of the error; `null` if there is none.
 async fn made(peer: &Peer, task: &Value, url: &str) -> Value {
     let config = json!({ "taskId": task, "url": url });
     peer.rpc("CreateTaskPushNotificationConfig", config).await["error"]["code"].take()
 }
 
-/// Goal: no spelling of a place of this machine or network is taken. Method: each, over both schemes, on a victim's port, as
-/// a configuration of its own, of a message, and in the words of older versions.
+/// Goal: no spelling of an internal address is accepted. Method: each, over both schemes, on the
+/// port of a listener, as a configuration of its own, of a message, and in the formats of older
+/// versions.
 #[tokio::test]
 async fn no_spelling_leads_inside() {
     let served = Served::start().await;
@@ -67,14 +69,14 @@ async fn no_spelling_leads_inside() {
 
 fn with(lookup: Arc<Answers>, store: Store) -> impl FnOnce(&mut A2aOptions) {
     move |options| {
-        options.push.lookup = Some(lookup);
-        options.push.retry_after = Duration::from_millis(1);
+        options.push.resolver = Some(lookup);
+        options.push.retry_delay = Duration::from_millis(1);
         options.tasks.store = Some(store);
     }
 }
 
-/// Goal: a name is what it leads to, when it is said. Method: names that lead inside are refused at once, one without an
-/// answer isn't.
+/// Goal: a host name is checked by its addresses when it is configured. Method: names with internal
+/// addresses are rejected at once, one without an answer isn't.
 #[tokio::test]
 async fn names_that_lead_inside() {
     let victim = Receiver::start("127.0.0.1", &["200 OK"]).await;
@@ -97,8 +99,8 @@ async fn names_that_lead_inside() {
     assert_eq!(victim.connections(), 0);
 }
 
-/// Waits for the record of an event that was given up; why.
-async fn dropped(audit: &MemoryAudit) -> String {
+/// Waits for the audit entry of a dropped event and returns its reason.
+async fn dropped(audit: &MemoryAuditStore) -> String {
     soon(async {
         loop {
             let entries = audit.entries();
@@ -114,12 +116,12 @@ async fn dropped(audit: &MemoryAudit) -> String {
     .await
 }
 
-/// Goal: a name that leads elsewhere once it was judged leads nowhere. Method: public when it is said, this machine when it
-/// is posted to.
+/// Goal: a name whose address changes after the check leads nowhere. Method: a public address at
+/// configuration, a local one at delivery.
 #[tokio::test]
 async fn a_name_that_flips() {
     let victim = Receiver::start("127.0.0.1", &["200 OK"]).await;
-    let audit = Arc::new(MemoryAudit::default());
+    let audit = Arc::new(MemoryAuditStore::default());
     let store = Store {
         audit: audit.clone(),
         ..Store::in_memory()
@@ -135,21 +137,23 @@ async fn a_name_that_flips() {
     served.stop().await;
 }
 
-/// Goal: a receiver sends nobody on. Method: an allowed one redirects to a place that isn't, and to one that is.
+/// Goal: redirects aren't followed. Method: an allowed receiver redirects to a forbidden address,
+/// and to an allowed one.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     for status in ["301 Moved", "302 Found", "307 Elsewhere", "308 Elsewhere"] {
         let victim = Receiver::start("127.0.0.2", &["200 OK"]).await;
         let answer = format!("{status}\r\nLocation: {}", victim.url());
         let mut receiver = Receiver::start("127.0.0.1", &[&answer]).await;
-        let audit = Arc::new(MemoryAudit::default());
+        let audit = Arc::new(MemoryAuditStore::default());
         let store = Store {
             audit: audit.clone(),
             ..Store::in_memory()
         };
         let served = Served::with(|options| {
-            // All of this machine: it is the redirect that isn't followed, not the place.
-            options.push.allow = vec!["127.0.0.0/8".parse().unwrap()];
+            // The whole loopback network is allowed: the test is about the redirect, not the
+            // address.
+            options.push.allowed_networks = vec!["127.0.0.0/8".parse().unwrap()];
             options.tasks.store = Some(store);
         })
         .await;
@@ -163,11 +167,12 @@ async fn redirects_are_not_followed() {
     }
 }
 
-/// Goal: `http` is for the networks that are allowed, and for no others. Method: a network of one address.
+/// Goal: `http` is accepted for the allowed networks only. Method: a network of one address.
 #[tokio::test]
 async fn http_stays_where_it_is_allowed() {
     let (served, peer) =
-        serving(|options| options.push.allow = vec!["127.0.0.3/32".parse().unwrap()]).await;
+        serving(|options| options.push.allowed_networks = vec!["127.0.0.3/32".parse().unwrap()])
+            .await;
     let task = task(&peer).await;
     for (url, expected) in [
         ("http://127.0.0.3:1/", Value::Null),

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use callboard_message::{Principal, PrincipalKind};
-use callboard_rpc::{Access, BearerVerifier, CredentialError, SseDecoder, SseLimits};
+use callboard_rpc::{AccessControl, BearerVerifier, CredentialError, SseDecoder, SseLimits};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::kit::{Peer, Served, given, soon};
 
-/// How often the connection is cut.
+/// Number of times that the connection is cut.
 pub const CUTS: usize = 20;
-/// Pieces of the artifact: with the task, the result and the end, events 1 to 203.
+/// Number of the artifact's pieces: with the task, the result and the end, events 1 to 203.
 const PIECES: u64 = 200;
 
-/// A way to a server that closes each connection after so many bytes of its answer; after [`CUTS`] of them no more.
+/// Proxy that closes each connection after some bytes of the response, [`CUTS`] times.
 pub struct Cutting {
     pub address: SocketAddr,
     pub cut: Arc<AtomicUsize>,
@@ -47,7 +47,7 @@ async fn carry(client: TcpStream, server: SocketAddr, cut: Arc<AtomicUsize>) {
         (client.into_split(), server.into_split());
     tokio::spawn(async move { drop(tokio::io::copy(&mut from_client, &mut to_server).await) });
     let nth = cut.load(Ordering::SeqCst);
-    // Somewhere else each time: in the head, in a line, between two events.
+    // At another position each time: in the head, in a line, between two events.
     let mut left = match nth {
         0 => 150,
         1..CUTS => 1_200 + 150 * nth,
@@ -67,17 +67,17 @@ async fn carry(client: TcpStream, server: SocketAddr, cut: Arc<AtomicUsize>) {
     cut.fetch_add(1, Ordering::SeqCst);
 }
 
-/// What a subscriber knows who does nothing but count: each event by its number.
+/// Subscriber that records each event by its number.
 #[derive(Default)]
-struct Told {
+struct SubscriberLog {
     events: BTreeMap<u64, Value>,
     last: Option<u64>,
     connections: usize,
     is_over: bool,
 }
 
-impl Told {
-    /// Reads a stream until it ends, or breaks.
+impl SubscriberLog {
+    /// Reads a stream until it ends or breaks.
     async fn read(&mut self, response: reqwest::Response) {
         self.connections += 1;
         let (mut response, mut decoder) = (response, SseDecoder::new(&SseLimits::default()));
@@ -90,7 +90,7 @@ impl Told {
                 let is_task = told.get("task").is_some();
                 self.is_over |= told["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED";
                 match self.last {
-                    // The task again, as it was after the last event.
+                    // The task is repeated in its state after the last event.
                     Some(last) if is_task => assert_eq!(number, last, "the task is another"),
                     Some(last) => {
                         assert_eq!(number, last + 1, "an event is missing, or came twice")
@@ -118,8 +118,9 @@ impl Told {
     }
 }
 
-/// Goal: a subscriber whose connection is cut 20 times ends with every event once. Method: a proxy that closes the socket after each so
-/// many bytes, 200 pieces and their result; the subscriber sends the last id that it saw and nothing else.
+/// Goal: a subscriber whose connection is cut 20 times gets every event once. Method: a proxy that
+/// closes the socket after some bytes each time, 200 pieces and their result; the subscriber sends
+/// only the last id that it received.
 #[tokio::test]
 async fn twenty_cuts() {
     let served = Served::start().await;
@@ -130,7 +131,7 @@ async fn twenty_cuts() {
     let body = |method: &str, params: Value| {
         json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
     };
-    let mut told = Told::default();
+    let mut told = SubscriberLog::default();
     let (mut id, message) = (None, given("m-1", json!({ "count": PIECES }), "pieces"));
     while !told.is_over {
         let asked = match (&id, told.last) {
@@ -141,7 +142,8 @@ async fn twenty_cuts() {
                     .body(body("SubscribeToTask", json!({ "id": id })))
             }
             _ => {
-                // Cut in the head: whether there is a task nobody knows, so the same key asks for it again.
+                // Cut in the head: whether there is a task is unknown, so the message is repeated
+                // with the same key.
                 let mut message = message.clone();
                 message["metadata"]["callboard/key"] = "once".into();
                 let params = json!({ "message": message });
@@ -179,7 +181,7 @@ async fn twenty_cuts() {
     served.stop().await;
 }
 
-/// Knows one key until it is revoked.
+/// Authentication with one key until it is revoked.
 #[derive(Clone, Default)]
 struct Alice(Arc<AtomicBool>);
 
@@ -194,12 +196,12 @@ impl BearerVerifier for Alice {
     }
 }
 
-/// Goal: a stream that a key has opened ends soon after the key counts no more, and says why. Method: a message's stream and a
-/// subscription, both open when the key is revoked.
+/// Goal: a stream opened with a key ends soon after the key is revoked, with an error. Method: a
+/// message's stream and a subscription, both open when the key is revoked.
 #[tokio::test]
 async fn revoked_keys_end_streams() {
     let alice = Alice::default();
-    let access = Access::Bearer(Arc::new([Box::new(alice.clone())]));
+    let access = AccessControl::Bearer(Arc::new([Box::new(alice.clone())]));
     let served = Served::with(|options| options.access = access).await;
     let peer = served.client().key("alice");
     let mut sent = peer

@@ -1,4 +1,4 @@
-//! Agents behind one address, told apart by the tenant that a request names.
+//! Several agents behind one address, selected by the request's tenant.
 
 use callboard_a2a::Operation as Op;
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::kit::{Peer, Served, named_keys, said, serving};
 use crate::tongue::{About, Tongue};
 
-/// Two more agents, `east` and `west`, beside the one of the address.
+/// Starts a server with two more agents, `east` and `west`.
 async fn two() -> (Served, Peer) {
     let (served, peer) = serving(|_| {}).await;
     served.name(
@@ -28,8 +28,8 @@ async fn begun(peer: &Peer, tenant: &str) -> String {
         .to_owned()
 }
 
-/// Goal: a tenant is the agent of that name, in the body or in the path, and its tasks are nobody else's. Method: a task of
-/// one agent looked for at every other.
+/// Goal: a tenant, in the body or in the path, selects the agent of that name, and tasks belong to
+/// one agent. Method: a task of one agent requested from every other.
 #[tokio::test]
 async fn a_tenant_is_an_agent() {
     let (served, peer) = two().await;
@@ -95,8 +95,8 @@ async fn a_tenant_is_an_agent() {
     served.stop().await;
 }
 
-/// Goal: a tenant that isn't there, isn't this address', or is another than the path's, is the request's fault. Method:
-/// rows; all operations for one that isn't there.
+/// Goal: an unknown tenant, or one that differs from the path's, is an invalid request. Method:
+/// rows; all operations for an unknown one.
 #[tokio::test]
 async fn other_tenants() {
     let (served, peer) = two().await;
@@ -136,8 +136,8 @@ async fn other_tenants() {
     served.stop().await;
 }
 
-/// Goal: who is let in at an address isn't let in everywhere behind it. Method: an address that is open, before an agent that
-/// wants a key; over both bindings.
+/// Goal: access to an address isn't access to every agent behind it. Method: an open address,
+/// before an agent that requires a key; over both bindings.
 #[tokio::test]
 async fn a_tenant_has_keys_of_its_own() {
     let (served, peer) = serving(|_| {}).await;

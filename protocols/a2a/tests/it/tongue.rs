@@ -1,4 +1,4 @@
-//! The operations as each version and binding says them.
+//! The operations in the format of each version and binding.
 
 use callboard_a2a::Operation as Op;
 use reqwest::{Method, RequestBuilder};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Peer, soon};
 
-/// A version in a binding.
+/// A version with a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tongue {
     Rpc10,
@@ -16,16 +16,16 @@ pub enum Tongue {
     Rpc01,
 }
 
-/// What a request is about, as far as its operation needs it.
+/// Subject of a request, as far as its operation needs it.
 #[derive(Clone, Copy)]
 pub struct About<'a> {
-    /// Which task; of a message, the one that it goes on with, if any.
+    /// Id of the task; for a message, the task that it continues, if any.
     pub task: &'a str,
     pub config: &'a str,
     pub message: &'a str,
     pub text: &'a str,
     pub skill: &'a str,
-    /// Whether a message's sender waits.
+    /// Whether a message waits for the end of its task.
     pub waits: bool,
 }
 
@@ -42,10 +42,10 @@ impl Default for About<'_> {
     }
 }
 
-/// Where pushes go in these tests: nobody listens there.
+/// URL of push configurations; no server listens there.
 pub const HOOK: &str = "http://127.0.0.1:9/hook";
 
-/// What came back.
+/// A response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     pub status: u16,
@@ -67,7 +67,7 @@ impl Tongue {
         Self::Rpc01,
     ];
 
-    /// Whether the version has the operation.
+    /// Returns whether the version has the operation.
     pub fn has(self, op: Op) -> bool {
         match self {
             Self::Rpc10 | Self::Rest10 | Self::Rest03 => true,
@@ -82,7 +82,7 @@ impl Tongue {
         }
     }
 
-    /// What comes back.
+    /// Sends a request and returns the response.
     pub async fn ask(self, peer: &Peer, op: Op, about: About<'_>) -> Reply {
         let response = soon(self.request(peer, op, about).send()).await.unwrap();
         let status = response.status().as_u16();
@@ -92,7 +92,7 @@ impl Tongue {
         }
     }
 
-    /// The result of what must not fail.
+    /// Sends a request that must succeed and returns its result.
     pub async fn result(self, peer: &Peer, op: Op, about: About<'_>) -> Value {
         let reply = self.ask(peer, op, about).await;
         assert_eq!(self.code(&reply), None, "{self:?} {op:?}: {reply:?}");
@@ -104,7 +104,7 @@ impl Tongue {
         }
     }
 
-    /// The task in an answer to a message.
+    /// Returns the task in the result of a message.
     pub fn task(self, result: &Value) -> Value {
         match self {
             Self::Rpc10 | Self::Rest10 | Self::Rest03 => result["task"].clone(),
@@ -112,7 +112,7 @@ impl Tongue {
         }
     }
 
-    /// The code of a failure, as A2A numbers them.
+    /// Returns the JSON-RPC code of an error.
     pub fn code(self, reply: &Reply) -> Option<i64> {
         let body = reply.json();
         match self {
@@ -122,7 +122,7 @@ impl Tongue {
                     .into_iter()
                     .flatten()
                     .find_map(|d| d["reason"].as_str());
-                let kind = reason.and_then(callboard_a2a::ErrorKind::of_reason);
+                let kind = reason.and_then(callboard_a2a::ErrorKind::from_reason);
                 Some(kind.map_or(-32_602, callboard_a2a::ErrorKind::code))
             }
             Self::Rest03 if reply.status >= 400 => body["code"].as_i64().or(Some(0)),
@@ -139,7 +139,7 @@ impl Tongue {
         let peer = match self {
             Self::Rpc10 | Self::Rest10 => peer.with("A2A-Version", "1.0"),
             Self::Rpc03 | Self::Rest03 => peer.clone(),
-            // It shares names with 0.3.
+            // It shares method names with 0.3.
             Self::Rpc01 => peer.with("A2A-Version", "0.1"),
         };
         match self {
@@ -180,7 +180,7 @@ impl Tongue {
         }
     }
 
-    /// What says the operation, beside its name.
+    /// Returns the parameters of an operation.
     pub fn params(self, op: Op, about: About<'_>) -> Value {
         let About { task, config, .. } = about;
         match op {

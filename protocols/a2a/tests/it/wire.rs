@@ -1,4 +1,4 @@
-//! What is written, in each dialect, byte for byte.
+//! Exact output in each dialect.
 
 use callboard_a2a::wire::*;
 use callboard_a2a::{A2aError, Dialect, ErrorKind};
@@ -8,7 +8,8 @@ use crate::samples::*;
 
 const ALL: [Dialect; 4] = [Dialect::V10, Dialect::V03, Dialect::V03Rest, Dialect::V01];
 
-/// Goal: every request is written as its version has it. Method: the fullest of each kind, in snapshots.
+/// Goal: every request is written in its version's format. Method: each kind with all members, in
+/// snapshots.
 #[test]
 fn requests() {
     for dialect in ALL {
@@ -44,7 +45,8 @@ fn requests() {
     }
 }
 
-/// Goal: every response is written as its version has it. Method: the fullest of each kind, in snapshots.
+/// Goal: every response is written in its version's format. Method: each kind with all members, in
+/// snapshots.
 #[test]
 fn responses() {
     for dialect in ALL {
@@ -81,7 +83,8 @@ fn responses() {
     }
 }
 
-/// Goal: a state is written under its version's name, one that is younger as what its readers know. Method: all states.
+/// Goal: a state is written under its version's name; a state that the version lacks becomes one
+/// that its readers know. Method: all states.
 #[test]
 fn states() {
     let row = |state: TaskState| {
@@ -100,11 +103,12 @@ fn states() {
     insta::assert_snapshot!(TaskState::ALL.map(row).join("\n"));
 }
 
-/// Goal: a stream's events are written as its version has them; 0.1 counts artifacts as they come. Method: one stream.
+/// Goal: a stream's events are written in their version's format; 0.1 numbers artifacts by their
+/// first event. Method: one stream.
 #[test]
 fn events() {
     for dialect in ALL {
-        let mut events = dialect.events();
+        let mut events = dialect.event_writer();
         let answer = Message {
             role: Role::Agent,
             ..message()
@@ -142,15 +146,16 @@ fn events() {
     }
 }
 
-/// Goal: an error has its version's code, data and shape. Method: kinds that differ, over both bindings.
+/// Goal: an error has its version's code, data and shape. Method: kinds that differ, over both
+/// bindings.
 #[test]
 fn errors() {
     let errors = [
         A2aError::task_not_found("t-1"),
         ErrorKind::ContentTypeNotSupported.error("text only"),
         ErrorKind::VersionNotSupported.error("another version"),
-        A2aError::invalid("message.parts[0]", "has two contents"),
-        A2aError::invalid("", "must be an object"),
+        A2aError::invalid_params("message.parts[0]", "has two contents"),
+        A2aError::invalid_params("", "must be an object"),
         A2aError::internal(),
         ErrorKind::Overloaded.error("too many tasks"),
         ErrorKind::Denied.error("not yours to ask"),
@@ -164,7 +169,7 @@ fn errors() {
                 "{} {} {data}\n    {} {}\n",
                 rpc.code,
                 rpc.message,
-                error.kind.http(),
+                error.kind.http_status(),
                 http.get()
             )
         };
@@ -175,11 +180,11 @@ fn errors() {
     }
 }
 
-/// Goal: whoever reads an error knows what kind it was, and of which task. Method: all kinds there and back.
+/// Goal: the reader of an error gets its kind and its task. Method: all kinds there and back.
 #[test]
 fn errors_are_read_again() {
     for kind in ErrorKind::ALL {
-        let error = kind.error("so").about("t-1");
+        let error = kind.error("so").with_task("t-1");
         let is_plain = kind.code() <= -32_600
             && !matches!(
                 kind,
@@ -196,16 +201,19 @@ fn errors_are_read_again() {
             assert!(read.details.is_empty());
         }
         let read =
-            Dialect::read_http_error(kind.http(), &Dialect::V10.write_http_error(&error)).unwrap();
-        let told = if kind.http() == 400 && is_plain {
+            Dialect::read_http_error(kind.http_status(), &Dialect::V10.write_http_error(&error))
+                .unwrap();
+        let told = if kind.http_status() == 400 && is_plain {
             ErrorKind::InvalidParams
         } else {
             kind
         };
         assert_eq!(read.kind, told);
-        let read =
-            Dialect::read_http_error(kind.http(), &Dialect::V03Rest.write_http_error(&error))
-                .unwrap();
+        let read = Dialect::read_http_error(
+            kind.http_status(),
+            &Dialect::V03Rest.write_http_error(&error),
+        )
+        .unwrap();
         assert_eq!(read.kind, kind);
     }
     assert_eq!(
@@ -215,7 +223,7 @@ fn errors_are_read_again() {
     assert_eq!(Dialect::read_http_error(502, &raw("[]")), None);
 }
 
-/// Goal: what is printed for developers shows nothing that was said, and no secret. Method: the fullest values.
+/// Goal: debug output contains no content and no secret. Method: values with all members.
 #[test]
 fn nothing_is_printed() {
     let printed = format!(
@@ -230,7 +238,7 @@ fn nothing_is_printed() {
         assert!(!printed.contains(secret), "{secret} in {printed}");
     }
     assert_eq!(
-        format!("{:?}", A2aError::invalid("id", "is missing")),
+        format!("{:?}", A2aError::invalid_params("id", "is missing")),
         "A2aError(InvalidParams)"
     );
 }

@@ -1,7 +1,8 @@
-//! What happens to the mail, as it happens: WebSocket `/api/events`.
+//! Event stream of the mail server: WebSocket `/api/events`.
 //!
-//! A socket has a cursor and no queue: it reads pages when something has happened, and those who see the same share what
-//! was read last. So a slow reader holds nothing but its own place.
+//! A socket has a cursor instead of a queue: when there are new events, it reads them in pages.
+//! Sockets with the same view share recently read pages. So a slow reader occupies no memory but
+//! its position.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
@@ -15,80 +16,85 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actix_ws::{AggregatedMessage, CloseCode, CloseReason, ProtocolError, Session};
 use callboard_message::mail::{
-    Events as Found, MAIL_TOPIC, MailEvent, MailHappened, Numbered, ReadEvents, WATCH_SCOPE,
+    MAIL_EVENTS_TOPIC, MailEvent, MailEventPage as Found, NewMailEvents, NumberedMailEvent,
+    ReadEvents, WATCH_SCOPE,
 };
 use callboard_message::{Failure, FailureKind, Principal};
-use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::serve::websocket::{self, Messages};
-use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, accept};
-use callboard_runtime::{Agent, AgentRef, Cx, Handlers, SyncHandler, System};
+use callboard_rpc::serve::idle_timeout::ActiveRequest;
+use callboard_rpc::serve::websocket::{self, WebSocketReader};
+use callboard_rpc::serve::{
+    ConcurrencyPermit, CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, accept_header,
+};
+use callboard_runtime::{Agent, AgentRef, Context, Handlers, SyncHandler, System};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::EVENT_SEQUENCE;
+use crate::EVENT_SEQUENCE_HEADER;
 
-use super::http::{Problem, Query};
-use super::{Caller, Server};
+use super::http::{ProblemResponse, QueryParameters};
+use super::{MailCaller, MailServerState};
 
-/// Bytes of a message, and so of a frame, that a client sends to an event socket. At a larger one the socket is closed with
-/// 1009.
+/// Maximum size of a WebSocket message from a client, in bytes. A socket that receives a larger one
+/// is closed with code 1009.
 const INCOMING_FRAME_BYTES_MAX: usize = 1_024;
-/// Number of messages that a client sends to an event socket, which reads none of them. At one more the socket is closed with
-/// 1008.
+/// Maximum number of text or binary messages from a client. Their content is ignored. A socket that
+/// receives more is closed with code 1008.
 pub const INCOMING_MESSAGES_MAX: u32 = 64;
-/// Number of events that are asked for at once. What is beyond it comes with the next page.
-const EVENTS_PAGE: u32 = 64;
-/// Number of records of events that are kept for those who see every event, so that they read them once for all. Whoever is
-/// further behind reads from the store.
-const RECORDS_KEPT: usize = 1_024;
-/// The same for those who see what one agent sees: mostly one socket.
-const OWN_RECORDS_KEPT: usize = 64;
-/// How long sockets may take to hear that the server stops.
+/// Maximum number of sequence numbers in one page of events that is read from the mailroom.
+const EVENTS_PAGE_ITEMS: u32 = 64;
+/// Maximum number of cached event records in the view of all events, which sockets of callers with
+/// the right to watch share. A socket that needs older records reads them from the mailroom.
+const CACHED_RECORDS_MAX: usize = 1_024;
+/// Maximum number of cached event records in the view of one agent. It is small, because such a
+/// view mostly serves one socket.
+const OWN_CACHED_RECORDS_MAX: usize = 64;
+/// Maximum time in which the sockets must close when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The event sockets of a server.
-pub(super) struct Events {
-    /// Hears of what happens, for all of them.
-    ear: AgentRef,
-    /// The newest event's number, as far as the ear knows.
+/// Open event sockets of a mail server, with the state that they share.
+pub(super) struct EventSockets {
+    /// Agent that receives the notifications of new events for all sockets.
+    listener: AgentRef,
+    /// Sequence number of the newest event, published to all sockets.
     newest: watch::Sender<u64>,
     open: Arc<AtomicUsize>,
-    /// What somebody sees: those who see the same share it. `None`: whoever sees everything.
-    views: Mutex<HashMap<Option<Arc<Principal>>, Weak<View>>>,
+    /// Event views in use, by the principal whose events they hold; the key `None` is the view of
+    /// all events.
+    views: Mutex<HashMap<Option<Arc<Principal>>, Weak<EventView>>>,
     stopping: CancellationToken,
     sockets: TaskTracker,
 }
 
-struct Ear(watch::Sender<u64>);
+struct MailEventListener(watch::Sender<u64>);
 
-impl Agent for Ear {
+impl Agent for MailEventListener {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<MailHappened>();
+        on.sync::<NewMailEvents>();
     }
 }
 
-impl SyncHandler<MailHappened> for Ear {
-    fn handle(&mut self, happened: MailHappened, _cx: &mut Cx) {
+impl SyncHandler<NewMailEvents> for MailEventListener {
+    fn handle(&mut self, happened: NewMailEvents, _cx: &mut Context) {
         self.0
             .send_modify(|newest| *newest = happened.last.max(*newest));
     }
 }
 
-impl Events {
-    /// Listens to what happens in this system.
-    pub fn of(system: &System) -> Self {
+impl EventSockets {
+    /// Subscribes to notifications of new mail events in this system.
+    pub fn subscribe(system: &System) -> Self {
         let (newest, _) = watch::channel(0);
         let hears = newest.clone();
-        let ear = system.spawn_with(move || Ear(hears.clone()));
-        if let Some(recipient) = ear.recipient::<MailHappened>() {
-            system.events().subscribe(MAIL_TOPIC, recipient);
+        let listener = system.spawn_with(move || MailEventListener(hears.clone()));
+        if let Some(recipient) = listener.recipient::<NewMailEvents>() {
+            system.events().subscribe(MAIL_EVENTS_TOPIC, recipient);
         }
         let (open, views) = Default::default();
         Self {
-            ear,
+            listener,
             newest,
             open,
             views,
@@ -97,27 +103,28 @@ impl Events {
         }
     }
 
-    /// Closes every socket.
+    /// Closes all sockets with code 1001 and a reason. Waits up to [`STOP_TIMEOUT`] until they are
+    /// closed.
     pub async fn stop(&self) {
         self.stopping.cancel();
         self.sockets.close();
-        // Whoever doesn't hear it in time loses its connection with the listener's end.
+        // Sockets that don't close in time lose their connection with the listener.
         let _ = timeout(STOP_TIMEOUT, self.sockets.wait()).await;
     }
 
-    fn view(&self, principal: &Arc<Principal>) -> Arc<View> {
+    fn view(&self, principal: &Arc<Principal>) -> Arc<EventView> {
         let (sees, records_max) = if principal.scopes.iter().any(|scope| scope == WATCH_SCOPE) {
-            (None, RECORDS_KEPT)
+            (None, CACHED_RECORDS_MAX)
         } else {
-            (Some(principal.clone()), OWN_RECORDS_KEPT)
+            (Some(principal.clone()), OWN_CACHED_RECORDS_MAX)
         };
         let mut views = self.views.lock();
         if let Some(view) = views.get(&sees).and_then(Weak::upgrade) {
             return view;
         }
         views.retain(|_, view| view.strong_count() > 0);
-        let view = Arc::new(View {
-            kept: tokio::sync::Mutex::default(),
+        let view = Arc::new(EventView {
+            cache: tokio::sync::Mutex::default(),
             records_max,
         });
         views.insert(sees, Arc::downgrade(&view));
@@ -125,41 +132,47 @@ impl Events {
     }
 }
 
-impl Drop for Events {
+impl Drop for EventSockets {
     fn drop(&mut self) {
         self.stopping.cancel();
-        self.ear.stop();
+        self.listener.stop();
     }
 }
 
-/// Opens a socket.
-pub(super) async fn open(
+/// Answers a WebSocket handshake and starts an event socket for the caller.
+///
+/// # Errors
+/// The error response if the request is invalid, access is denied, or too many sockets are open.
+pub(super) async fn open_socket(
     request: &HttpRequest,
     payload: Payload,
-    server: &Data<Server>,
-    caller: Caller,
-    query: &Query<'_>,
-    busy: Busy,
-) -> Result<HttpResponse, Problem> {
+    server: &Data<MailServerState>,
+    caller: MailCaller,
+    query: &QueryParameters<'_>,
+    busy: ActiveRequest,
+) -> Result<HttpResponse, ProblemResponse> {
     let events = &server.events;
-    let types = Types::read(query.text("types"))?;
-    if !accept::wants_websocket(request.headers()) {
-        return Err(Problem::new(
+    let types = EventTypeFilter::read(query.text("types"))?;
+    if !accept_header::wants_websocket(request.headers()) {
+        return Err(ProblemResponse::new(
             StatusCode::BAD_REQUEST,
             "events come over WebSocket: send its handshake",
         ));
     }
     if events.stopping.is_cancelled() {
-        return Err(Problem::full("this server is about to stop"));
+        return Err(ProblemResponse::at_capacity("this server is about to stop"));
     }
-    let permit = Permit::take(&events.open, server.options.sockets_max)
-        .ok_or_else(|| Problem::full("there are too many event sockets: try again later"))?;
+    let permit = ConcurrencyPermit::try_acquire(&events.open, server.options.sockets_max)
+        .ok_or_else(|| {
+            ProblemResponse::at_capacity("there are too many event sockets: try again later")
+        })?;
     let after = query
         .text("after")
         .filter(|after| *after != "now")
-        .map(|_| query.word::<u64>("after"));
+        .map(|_| query.parse::<u64>("after"));
     let after = after.transpose()?.flatten();
-    // The policy judges this one, and no page that follows. It is about the newest number alone.
+    // Only this request is checked by the policy, not the following pages. It reads the newest
+    // sequence number only.
     let first = ReadEvents {
         after: 0,
         limit: Some(1),
@@ -167,120 +180,122 @@ pub(super) async fn open(
     };
     let Found { newest, .. } = server.ask(&caller, &first).await?;
     if after.is_some_and(|after| after > newest) {
-        return Err(Problem::new(
+        return Err(ProblemResponse::new(
             StatusCode::BAD_REQUEST,
             "`after` is above the newest event's number",
         ));
     }
     let incomplete = |_| {
-        Problem::new(
+        ProblemResponse::new(
             StatusCode::BAD_REQUEST,
             "the WebSocket handshake is not complete",
         )
     };
-    let opened = websocket::open(request, payload, &[], INCOMING_FRAME_BYTES_MAX);
+    let opened = websocket::accept_handshake(request, payload, &[], INCOMING_FRAME_BYTES_MAX);
     let (mut response, session, messages) = opened.map_err(incomplete)?;
     response.headers_mut().insert(
-        HeaderName::from_static(EVENT_SEQUENCE),
+        HeaderName::from_static(EVENT_SEQUENCE_HEADER),
         HeaderValue::from(newest),
     );
     let numbered = query.text("after").is_some();
     let view = events.view(&caller.principal);
-    let cursor = Cursor {
-        at: after.unwrap_or(newest),
+    let cursor = SocketCursor {
+        sequence: after.unwrap_or(newest),
         numbered,
         types,
         view,
         newest: events.newest.subscribe(),
     };
-    let socket = Socket {
+    let socket = EventSocket {
         server: server.clone(),
         caller,
         session,
     };
-    let standing = Standing::of(request, &server.options.access);
+    let standing = CredentialWatch::new(request, &server.options.access);
     let stopping = events.stopping.clone();
     let served = socket.serve(cursor, standing, messages, (busy, permit), stopping);
     actix_web::rt::spawn(events.sockets.track_future(served));
     Ok(response)
 }
 
-/// How long a socket that was closed may take to hear why: a slow one has to read what was sent before.
+/// Timeout for sending the close frame of a socket. The client may first have to read earlier
+/// frames.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a socket looks whether something has happened that nobody told it of.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which a socket checks for new events if it gets no notification of them.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// One client's socket.
-struct Socket {
-    server: Data<Server>,
-    caller: Caller,
+/// WebSocket over which one client receives mail events.
+struct EventSocket {
+    server: Data<MailServerState>,
+    caller: MailCaller,
     session: Session,
 }
 
-/// Where a socket is, and what it wants.
-struct Cursor {
-    /// The number of the last event that was sent, or seen to be none of the socket's.
-    at: u64,
-    /// Whether events come with their numbers.
+/// Position of an event socket in the events, and its settings.
+struct SocketCursor {
+    /// Sequence number of the last event that was sent or skipped.
+    sequence: u64,
+    /// Whether events are sent with their sequence numbers.
     numbered: bool,
-    types: Types,
-    view: Arc<View>,
+    types: EventTypeFilter,
+    view: Arc<EventView>,
     newest: watch::Receiver<u64>,
 }
 
-/// Why a socket is closed; `None` where its client has gone.
-type Closing = Option<CloseReason>;
+/// Close frame to send when a socket ends; `None` if its client has gone.
+type SocketClose = Option<CloseReason>;
 
-fn closing(code: CloseCode, why: impl Into<String>) -> Closing {
+fn socket_close(code: CloseCode, why: impl Into<String>) -> SocketClose {
     Some(CloseReason {
         code,
         description: Some(why.into()),
     })
 }
 
-impl Socket {
-    /// Serves it until either side closes it, or the credential of its handshake counts no more.
+impl EventSocket {
+    /// Runs the socket until the client or the server closes it, or the credential of its handshake
+    /// is revoked.
     async fn serve(
         self,
-        cursor: Cursor,
-        mut standing: Standing,
-        mut messages: Messages,
-        held: (Busy, Permit),
+        cursor: SocketCursor,
+        mut standing: CredentialWatch,
+        mut messages: WebSocketReader,
+        held: (ActiveRequest, ConcurrencyPermit),
         stopping: CancellationToken,
     ) {
-        let mut alive = Alive::new(self.server.options.ping_every);
+        let mut alive = HeartbeatMonitor::new(self.server.options.ping_interval);
         let mut heard = 0;
         let why = {
             let mut writing = pin!(self.write(cursor));
             loop {
                 tokio::select! {
                     why = &mut writing => break why,
-                    () = standing.lost() => break closing(CloseCode::Policy, COUNTS_NO_MORE),
-                    () = stopping.cancelled() => break closing(CloseCode::Away, "the server stops"),
+                    () = standing.wait_revoked() => break socket_close(CloseCode::Policy, KEY_REVOKED_MESSAGE),
+                    () = stopping.cancelled() => break socket_close(CloseCode::Away, "the server stops"),
                     message = messages.recv() => {
-                        alive.seen();
+                        alive.record_activity();
                         match message {
                             Some(Ok(AggregatedMessage::Text(_) | AggregatedMessage::Binary(_))) => {
                                 heard += 1;
                                 if heard > INCOMING_MESSAGES_MAX {
-                                    break closing(CloseCode::Policy, "nothing that is sent here is read");
+                                    break socket_close(CloseCode::Policy, "too many messages: this socket reads none");
                                 }
                             }
                             Some(Ok(AggregatedMessage::Ping(payload))) => {
-                                // Who is in the way with pings gets no answer to them.
+                                // A client that floods the socket with pings gets no pong.
                                 let mut session = self.session.clone();
                                 let _ = timeout(Duration::ZERO, session.pong(&payload)).await;
                             }
                             Some(Ok(AggregatedMessage::Pong(_))) => {}
                             Some(Ok(AggregatedMessage::Close(_))) | None => break None,
                             Some(Err(ProtocolError::Overflow)) => {
-                                break closing(CloseCode::Size, "the frame is too large");
+                                break socket_close(CloseCode::Size, "the frame is too large");
                             }
-                            Some(Err(_)) => break closing(CloseCode::Protocol, "the frame can't be read"),
+                            Some(Err(_)) => break socket_close(CloseCode::Protocol, "the frame can't be read"),
                         }
                     }
                     () = alive.tick() => {
-                        if alive.is_over() {
+                        if alive.is_dead() {
                             break None;
                         }
                         let mut session = self.session.clone();
@@ -289,7 +304,7 @@ impl Socket {
                 }
             }
         };
-        // Its place is free at once, and its connection is watched like any that is idle.
+        // The permit is released at once, and the connection is subject to the idle timeout again.
         drop(held);
         let Self { session, .. } = self;
         let _ = timeout(
@@ -303,46 +318,46 @@ impl Socket {
         .await;
     }
 
-    /// Sends what happens, in order, until something prevents it.
-    async fn write(&self, mut cursor: Cursor) -> Closing {
+    /// Sends events in order. Returns the close frame when the socket must close.
+    async fn write(&self, mut cursor: SocketCursor) -> SocketClose {
         let frame_timeout = self.server.options.frame_timeout;
         let mut session = self.session.clone();
         let mut look = true;
         loop {
             let newest = *cursor.newest.borrow_and_update();
-            while look || cursor.at < newest {
+            while look || cursor.sequence < newest {
                 let page = match cursor
                     .view
-                    .after(cursor.at, async |after| self.read(after).await)
+                    .records_after(cursor.sequence, async |after| self.read(after).await)
                     .await
                 {
                     Ok(page) => page,
-                    Err(failure) => return of_failure(&failure, cursor.at),
+                    Err(failure) => return close_for_failure(&failure, cursor.sequence),
                 };
-                // Else it was announced, and isn't there yet.
-                let moved = page.to > cursor.at;
+                // Otherwise the event was announced, but isn't stored yet.
+                let moved = page.to > cursor.sequence;
                 for record in &page.records {
-                    for frame in record.wanted(&cursor.types, cursor.numbered) {
+                    for frame in record.frames_for(&cursor.types, cursor.numbered) {
                         match timeout(frame_timeout, session.text(frame)).await {
                             Ok(Ok(())) => {}
                             Ok(Err(_)) => return None,
                             Err(_) => {
-                                let why = format!("too slow: go on with after={}", cursor.at);
-                                return closing(CloseCode::Again, why);
+                                let why = format!("too slow: go on with after={}", cursor.sequence);
+                                return socket_close(CloseCode::Again, why);
                             }
                         }
                     }
-                    cursor.at = record.sequence;
+                    cursor.sequence = record.sequence;
                 }
                 if !moved {
                     break;
                 }
-                cursor.at = page.to;
+                cursor.sequence = page.to;
             }
             look = false;
             tokio::select! {
                 changed = cursor.newest.changed() => if changed.is_err() { return None },
-                () = sleep(LOOK_EVERY) => look = true,
+                () = sleep(POLL_INTERVAL) => look = true,
             }
         }
     }
@@ -350,71 +365,73 @@ impl Socket {
     async fn read(&self, after: u64) -> Result<Found, Failure> {
         let asked = ReadEvents {
             after,
-            limit: Some(EVENTS_PAGE),
+            limit: Some(EVENTS_PAGE_ITEMS),
             types: Vec::new(),
         };
-        self.server.ask_again(&self.caller, &asked).await
+        self.server.ask_admitted(&self.caller, &asked).await
     }
 }
 
-fn of_failure(failure: &Failure, at: u64) -> Closing {
+fn close_for_failure(failure: &Failure, at: u64) -> SocketClose {
     match failure.kind {
         FailureKind::Denied | FailureKind::Blocked => {
-            closing(CloseCode::Policy, "you may not see this any more")
+            socket_close(CloseCode::Policy, "access to these events was withdrawn")
         }
-        _ => closing(
+        _ => socket_close(
             CloseCode::Again,
             format!("the mailroom did not answer: go on with after={at}"),
         ),
     }
 }
 
-/// The last records that somebody may see. Whoever comes to their end reads on, for all.
-struct View {
-    kept: tokio::sync::Mutex<Kept>,
+/// Cache of the latest event records that a principal may see, shared by all sockets with the same
+/// view. The first socket that needs a further page reads it for the others.
+struct EventView {
+    cache: tokio::sync::Mutex<CachedRecords>,
     records_max: usize,
 }
 
-/// What is kept: everything visible whose number is above `from`, up to `to`.
+/// Cached records: all visible ones with sequence numbers greater than `from` and up to `to`.
 #[derive(Default)]
-struct Kept {
+struct CachedRecords {
     from: u64,
     to: u64,
-    records: VecDeque<Arc<Record>>,
+    records: VecDeque<Arc<EventRecord>>,
 }
 
-/// Some records in order.
-struct Page {
-    records: Vec<Arc<Record>>,
-    /// Up to here there is nothing else.
+/// Page of event records, in order of sequence numbers.
+struct RecordPage {
+    records: Vec<Arc<EventRecord>>,
+    /// Sequence number up to which the page is complete, also if the last record has a lower one.
     to: u64,
 }
 
-impl View {
-    /// What comes after `cursor`; `read` asks the mailroom for what comes after a number.
+impl EventView {
+    /// Returns a page of the records with sequence numbers greater than `cursor`: from the cache,
+    /// or from the mailroom by `read`, which fetches the page after a sequence number.
     ///
     /// # Errors
-    /// The mailroom's.
-    async fn after(
+    /// Returns the failure of the mailroom.
+    async fn records_after(
         &self,
         cursor: u64,
         read: impl AsyncFnOnce(u64) -> Result<Found, Failure>,
-    ) -> Result<Page, Failure> {
-        let mut kept = self.kept.lock().await;
-        if let Some(page) = kept.after(cursor) {
+    ) -> Result<RecordPage, Failure> {
+        let mut kept = self.cache.lock().await;
+        if let Some(page) = kept.records_after(cursor) {
             return Ok(page);
         }
         if cursor < kept.from {
-            // Whoever is far behind reads alone, and lets the others go on.
+            // A socket that is far behind reads by itself, without blocking the others.
             drop(kept);
             let found = read(cursor).await?;
-            return Ok(Page {
-                records: Record::of(&found.events).collect(),
+            return Ok(RecordPage {
+                records: EventRecord::of(&found.events).collect(),
                 to: found.last.max(cursor),
             });
         }
         if cursor > kept.to {
-            *kept = Kept {
+            *kept = CachedRecords {
                 from: cursor,
                 to: cursor,
                 records: VecDeque::new(),
@@ -422,15 +439,15 @@ impl View {
         }
         let found = read(cursor).await?;
         kept.add(&found, self.records_max);
-        Ok(kept.after(cursor).unwrap_or(Page {
+        Ok(kept.records_after(cursor).unwrap_or(RecordPage {
             records: Vec::new(),
             to: cursor,
         }))
     }
 }
 
-impl Kept {
-    fn after(&self, cursor: u64) -> Option<Page> {
+impl CachedRecords {
+    fn records_after(&self, cursor: u64) -> Option<RecordPage> {
         if !(self.from..self.to).contains(&cursor) {
             return None;
         }
@@ -438,17 +455,17 @@ impl Kept {
             .records
             .partition_point(|record| record.sequence <= cursor);
         let rest = self.records.iter().skip(first);
-        let records: Vec<_> = rest.take(EVENTS_PAGE as usize).cloned().collect();
+        let records: Vec<_> = rest.take(EVENTS_PAGE_ITEMS as usize).cloned().collect();
         let is_all = first + records.len() == self.records.len();
         let to = records
             .last()
             .filter(|_| !is_all)
             .map_or(self.to, |record| record.sequence);
-        Some(Page { records, to })
+        Some(RecordPage { records, to })
     }
 
     fn add(&mut self, found: &Found, records_max: usize) {
-        self.records.extend(Record::of(&found.events));
+        self.records.extend(EventRecord::of(&found.events));
         self.to = found.last.max(self.to);
         while self.records.len() > records_max
             && let Some(gone) = self.records.pop_front()
@@ -458,20 +475,20 @@ impl Kept {
     }
 }
 
-/// What one thing gave rise to: all that has the same number.
-struct Record {
+/// Events with the same sequence number, serialised.
+struct EventRecord {
     sequence: u64,
-    /// Each event's kind, and the event as it is sent.
+    /// Type and serialised form of each event.
     frames: Vec<(&'static str, String)>,
 }
 
-impl Record {
-    /// The events of a page, in order, by their number.
-    fn of(events: &[Numbered]) -> impl Iterator<Item = Arc<Self>> {
+impl EventRecord {
+    /// Groups a page's events by sequence number, one record each.
+    fn of(events: &[NumberedMailEvent]) -> impl Iterator<Item = Arc<Self>> {
         events
             .chunk_by(|one, next| one.sequence == next.sequence)
             .map(|of_one| {
-                let frame = |Numbered { event, .. }: &Numbered| {
+                let frame = |NumberedMailEvent { event, .. }: &NumberedMailEvent| {
                     Some((event.kind(), serde_json::to_string(event).ok()?))
                 };
                 let frames = of_one.iter().filter_map(frame).collect();
@@ -482,9 +499,10 @@ impl Record {
             })
     }
 
-    /// The frames that a socket wants.
-    fn wanted(&self, types: &Types, numbered: bool) -> impl Iterator<Item = String> {
-        let wanted = self.frames.iter().filter(|(kind, _)| types.has(kind));
+    /// Returns the WebSocket texts of the events that pass the filter, with their sequence number
+    /// if `numbered`.
+    fn frames_for(&self, types: &EventTypeFilter, numbered: bool) -> impl Iterator<Item = String> {
+        let wanted = self.frames.iter().filter(|(kind, _)| types.accepts(kind));
         wanted.map(move |(_, event)| match numbered {
             true => format!(r#"{{"sequence":{},"event":{event}}}"#, self.sequence),
             false => event.clone(),
@@ -492,13 +510,18 @@ impl Record {
     }
 }
 
-/// Which types a socket wants. That some are missing is told to everybody.
+/// Event types that a socket's client has requested; `None` for all. Events of the type `missed`
+/// always pass.
 #[derive(Debug, Clone)]
-struct Types(Option<Vec<&'static str>>);
+struct EventTypeFilter(Option<Vec<&'static str>>);
 
-impl Types {
-    /// Those of a list with commas; all where there is none.
-    fn read(list: Option<&str>) -> Result<Self, Problem> {
+impl EventTypeFilter {
+    /// Parses the comma-separated event types of the parameter `types`; an absent parameter means
+    /// all types.
+    ///
+    /// # Errors
+    /// 422 if a type is unknown.
+    fn read(list: Option<&str>) -> Result<Self, ProblemResponse> {
         let known = |name: &str| {
             MailEvent::KINDS
                 .into_iter()
@@ -509,26 +532,27 @@ impl Types {
         };
         let named: Option<Vec<_>> = list.split(',').map(known).collect();
         named.map(|named| Self(Some(named))).ok_or_else(|| {
-            Problem::unfit(
+            ProblemResponse::unprocessable(
                 "the parameter `types` doesn't fit: names of events with commas between, see /api/openapi.json",
             )
         })
     }
 
-    fn has(&self, kind: &str) -> bool {
+    fn accepts(&self, kind: &str) -> bool {
         kind == "missed" || self.0.as_ref().is_none_or(|named| named.contains(&kind))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use callboard_message::mail::{MailEvent, MemberWay, Numbered};
+    use callboard_message::mail::{DeliveryMethod, MailEvent, NumberedMailEvent};
 
     use super::*;
 
-    /// The events of numbers above `after`, up to `newest`, of which only the even ones may be seen, each twice.
+    /// Events after `after`, up to `newest`, of which only the even numbers are visible, each
+    /// twice.
     fn found(after: u64, newest: u64) -> Found {
-        let last = newest.min(after + u64::from(EVENTS_PAGE));
+        let last = newest.min(after + u64::from(EVENTS_PAGE_ITEMS));
         let event = || MailEvent::AgentLeft {
             agent_id: "a".into(),
             reason: "ended".into(),
@@ -536,7 +560,7 @@ mod tests {
         let seen = (after + 1..=last).filter(|n| n % 2 == 0);
         let events = seen
             .flat_map(|sequence| {
-                [0, 1].map(|_| Numbered {
+                [0, 1].map(|_| NumberedMailEvent {
                     sequence,
                     event: event(),
                 })
@@ -549,14 +573,14 @@ mod tests {
         }
     }
 
-    async fn all(view: &View, mut cursor: u64, newest: u64, reads: &mut usize) -> Vec<u64> {
+    async fn all(view: &EventView, mut cursor: u64, newest: u64, reads: &mut usize) -> Vec<u64> {
         let mut seen = Vec::new();
         while cursor < newest {
             let read = async |after| {
                 *reads += 1;
                 Ok(found(after, newest))
             };
-            let page = view.after(cursor, read).await.unwrap();
+            let page = view.records_after(cursor, read).await.unwrap();
             assert!(page.to > cursor && page.records.iter().all(|record| record.frames.len() == 2));
             seen.extend(page.records.iter().map(|record| record.sequence));
             cursor = page.to;
@@ -564,14 +588,14 @@ mod tests {
         seen
     }
 
-    /// Goal: whoever sees the same reads once for all, and each gets everything in order, once. Method: readers from
-    /// several places over more records than are kept.
+    /// Goal: sockets with the same view share reads, and each gets all events in order, once.
+    /// Method: readers at several positions over more records than are cached.
     #[tokio::test]
     async fn what_was_read_is_shared() {
         let (view, newest) = (
-            View {
-                kept: tokio::sync::Mutex::default(),
-                records_max: RECORDS_KEPT,
+            EventView {
+                cache: tokio::sync::Mutex::default(),
+                records_max: CACHED_RECORDS_MAX,
             },
             10_000,
         );
@@ -586,9 +610,9 @@ mod tests {
             even(7_000, newest)
         );
         let first = reads;
-        assert_eq!(first, 3_000_usize.div_ceil(EVENTS_PAGE as usize));
-        // Kept are the last 1,024 even numbers.
-        let kept_from = newest - 2 * RECORDS_KEPT as u64;
+        assert_eq!(first, 3_000_usize.div_ceil(EVENTS_PAGE_ITEMS as usize));
+        // The last 1,024 even numbers are cached.
+        let kept_from = newest - 2 * CACHED_RECORDS_MAX as u64;
         assert_eq!(
             all(&view, kept_from, newest, &mut reads).await,
             even(kept_from, newest)
@@ -600,7 +624,7 @@ mod tests {
         assert_eq!(reads, first, "nobody had to read");
         assert_eq!(all(&view, 0, newest, &mut reads).await, even(0, newest));
         assert!(reads > first);
-        // A later page is read by whoever comes first; a later place begins anew.
+        // The first socket reads a later page; a position beyond the cache starts a new one.
         assert_eq!(
             all(&view, newest, newest + 4, &mut reads).await,
             even(newest, newest + 4)
@@ -617,24 +641,24 @@ mod tests {
         );
     }
 
-    /// Goal: every type can be asked for by its name, and no other. Method: rows.
+    /// Goal: every event type can be requested by its name, and no other. Method: rows.
     #[test]
     fn types() {
         let joined = MailEvent::AgentJoined {
             agent_id: "a".into(),
-            way: MemberWay::Mcp,
+            way: DeliveryMethod::Mcp,
         };
         assert!(MailEvent::KINDS.contains(&joined.kind()));
-        assert!(Types::read(None).unwrap().has("agent_left"));
-        let some = Types::read(Some("agent_left, message_read")).unwrap();
+        assert!(EventTypeFilter::read(None).unwrap().accepts("agent_left"));
+        let some = EventTypeFilter::read(Some("agent_left, message_read")).unwrap();
         assert!(
-            some.has("agent_left")
-                && some.has("message_read")
-                && some.has("missed")
-                && !some.has("agent_joined")
+            some.accepts("agent_left")
+                && some.accepts("message_read")
+                && some.accepts("missed")
+                && !some.accepts("agent_joined")
         );
         for bad in ["", "agent", "agent_left,", "AGENT_LEFT"] {
-            assert!(Types::read(Some(bad)).is_err(), "{bad}");
+            assert!(EventTypeFilter::read(Some(bad)).is_err(), "{bad}");
         }
     }
 }

@@ -1,50 +1,58 @@
-//! Bodies, queries and headers, read strictly. What is refused is named, and what it said is never repeated.
+//! Strict parsing of bodies, queries and headers. Error messages name the invalid part, but never
+//! repeat its value.
 
 use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_message::mail::{NEEDED_SCOPE, RETRY_AFTER_S};
+use callboard_message::mail::{NEEDED_SCOPE_DATA_KEY, RETRY_AFTER_DATA_KEY};
 use callboard_message::{Failure, FailureKind, RawMembers, RawObject};
-use callboard_rpc::serve::guard::{JSON, Refused};
-use callboard_rpc::serve::reply::{self, RETRY_AFTER_S as RETRY_AFTER_S_DEFAULT};
-use callboard_rpc::{Limits, check};
+use callboard_rpc::serve::guard::{HttpRejection, JSON};
+use callboard_rpc::serve::http_response::{self, RETRY_AFTER_S as RETRY_AFTER_S_DEFAULT};
+use callboard_rpc::{DecodeLimits, check_json};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use url::form_urlencoded;
 
-/// Number of parameters of a query. One more is refused with 422.
+/// Maximum number of query parameters. A request with more is rejected with 422.
 const PARAMETERS_MAX: usize = 32;
-/// Most characters of a name that is repeated to whoever sent it.
+/// Maximum length of a member's or parameter's name in an error message, in characters. Longer
+/// names are truncated.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A body that is one JSON object, of this type.
+/// Parses a request body, which must be one JSON object that fits the type `T`.
 ///
 /// # Errors
-/// 422, which names the member.
-pub(super) fn body<T: DeserializeOwned>(body: &[u8], limits: &Limits) -> Result<T, Problem> {
-    let text = check(body, limits).map_err(|error| Problem::unfit(format!("the body: {error}")))?;
-    let object: &RawValue =
-        serde_json::from_str(text).map_err(|_| Problem::unfit("the body is not JSON"))?;
-    let members =
-        RawMembers::parse(object).map_err(|_| Problem::unfit("the body must be a JSON object"))?;
-    serde_json::from_str(object.get())
-        .map_err(|error| Problem::unfit(misfit(object.get(), &members, &error)))
+/// 422 with an explanation that names the wrong member, where there is one.
+pub(super) fn parse_body<T: DeserializeOwned>(
+    body: &[u8],
+    limits: &DecodeLimits,
+) -> Result<T, ProblemResponse> {
+    let text = check_json(body, limits)
+        .map_err(|error| ProblemResponse::unprocessable(format!("the body: {error}")))?;
+    let object: &RawValue = serde_json::from_str(text)
+        .map_err(|_| ProblemResponse::unprocessable("the body is not JSON"))?;
+    let members = RawMembers::parse(object)
+        .map_err(|_| ProblemResponse::unprocessable("the body must be a JSON object"))?;
+    serde_json::from_str(object.get()).map_err(|error| {
+        ProblemResponse::unprocessable(mismatch_detail(object.get(), &members, &error))
+    })
 }
 
-/// Which member doesn't fit. serde's own words may hold what was sent.
-fn misfit(text: &str, members: &RawMembers<'_>, error: &serde_json::Error) -> String {
-    let told = error.to_string();
-    if told.starts_with("missing field") {
-        // A name of ours.
-        let name = told.split('`').nth(1).unwrap_or_default();
+/// Builds the explanation for a body that doesn't fit its type, with the name of the wrong member.
+/// serde's own message isn't used, because it may contain input.
+fn mismatch_detail(text: &str, members: &RawMembers<'_>, error: &serde_json::Error) -> String {
+    let description = error.to_string();
+    if description.starts_with("missing field") {
+        // This name is a field of our type.
+        let name = description.split('`').nth(1).unwrap_or_default();
         return format!("`{name}` is needed");
     }
-    let place = place_of(text, error);
-    // Of a member that isn't known the reader has seen the name only.
-    let unknown = told.starts_with("unknown field");
+    let place = error_offset(text, error);
+    // The parser stops after the name of an unknown member, before its value.
+    let unknown = description.starts_with("unknown field");
     let starts =
         |value: &RawValue| (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
     let found = if unknown {
@@ -62,8 +70,8 @@ fn misfit(text: &str, members: &RawMembers<'_>, error: &serde_json::Error) -> St
     }
 }
 
-/// How many bytes of the text the reader had read when it gave up.
-fn place_of(text: &str, error: &serde_json::Error) -> usize {
+/// Returns the byte offset in `text` at which serde reported the error.
+fn error_offset(text: &str, error: &serde_json::Error) -> usize {
     let before: usize = text
         .split_inclusive('\n')
         .take(error.line().saturating_sub(1))
@@ -79,25 +87,27 @@ fn printable(name: &str) -> String {
         .collect()
 }
 
-/// The parameters of a query: each known, and there once.
+/// Parsed query parameters of a request. Each is known to the route and occurs once.
 #[derive(Debug, Default)]
-pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub(super) struct QueryParameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
-impl<'a> Query<'a> {
+impl<'a> QueryParameters<'a> {
+    /// Parses a query string. `known` tells whether the route has a parameter of a name.
+    ///
     /// # Errors
-    /// 422, which names the parameter.
-    pub fn read(query: &'a str, known: impl Fn(&str) -> bool) -> Result<Self, Problem> {
+    /// 422, with the name of a parameter that is unknown or repeated.
+    pub fn read(query: &'a str, known: impl Fn(&str) -> bool) -> Result<Self, ProblemResponse> {
         let mut found = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let name_of = || printable(&name);
             if !known(&name) {
-                return Err(Problem::unfit(format!(
+                return Err(ProblemResponse::unprocessable(format!(
                     "the parameter `{}` is not known here",
                     name_of()
                 )));
             }
             if found.text(&name).is_some() || found.0.len() == PARAMETERS_MAX {
-                return Err(Problem::unfit(format!(
+                return Err(ProblemResponse::unprocessable(format!(
                     "the parameter `{}` is there twice",
                     name_of()
                 )));
@@ -118,54 +128,62 @@ impl<'a> Query<'a> {
         self.text(name).map(str::to_owned)
     }
 
-    /// A word of JSON: a number, `true`, `false`, or a name without its quotes.
+    /// Parses a parameter's value as JSON, or else as the content of a JSON string, so that
+    /// numbers, `true`, `false` and unquoted names are accepted. Returns `None` if the parameter is
+    /// missing.
     ///
     /// # Errors
-    /// 422, which names the parameter.
-    pub fn word<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, Problem> {
+    /// 422 with the parameter's name if the value doesn't fit the type.
+    pub fn parse<T: DeserializeOwned>(
+        &self,
+        name: &'static str,
+    ) -> Result<Option<T>, ProblemResponse> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
         let quoted = || serde_json::from_value(serde_json::Value::from(text));
         let read = serde_json::from_str(text).or_else(|_| quoted());
         read.map(Some).map_err(|_| {
-            Problem::unfit(format!(
+            ProblemResponse::unprocessable(format!(
                 "the parameter `{name}` doesn't fit: see /api/openapi.json"
             ))
         })
     }
 }
 
-/// The value of a header that may be there once.
+/// Returns the value of a header; `None` if it is missing.
 ///
 /// # Errors
-/// 422.
-pub(super) fn header(request: &HttpRequest, name: &'static str) -> Result<Option<String>, Problem> {
+/// 422 if the header is repeated, empty or not printable ASCII.
+pub(super) fn header(
+    request: &HttpRequest,
+    name: &'static str,
+) -> Result<Option<String>, ProblemResponse> {
     let mut values = request.headers().get_all(name);
     let Some(value) = values.next() else {
         return Ok(None);
     };
     match (value.to_str(), values.next()) {
         (Ok(value), None) if !value.trim().is_empty() => Ok(Some(value.trim().to_owned())),
-        _ => Err(Problem::unfit(format!(
+        _ => Err(ProblemResponse::unprocessable(format!(
             "the header `{name}` must be there once, in printable ASCII"
         ))),
     }
 }
 
-/// Why a request has no other answer: `{"detail": "…"}`.
+/// HTTP error response: a status, the body `{"detail": "…"}` and headers.
 #[derive(Debug, PartialEq)]
-pub(super) struct Problem {
+pub(super) struct ProblemResponse {
     status: StatusCode,
     detail: Cow<'static, str>,
     challenge: Option<&'static str>,
-    /// The scope that would have done.
+    /// Scope that the caller lacks, named in `WWW-Authenticate`.
     scope: Option<String>,
     allow: Option<String>,
     retry_after_s: Option<u64>,
 }
 
-impl Problem {
+impl ProblemResponse {
     pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             status,
@@ -177,18 +195,20 @@ impl Problem {
         }
     }
 
-    /// A body, query or header that doesn't fit. `detail` names what it is about, and never says what was sent.
-    pub fn unfit(detail: impl Into<Cow<'static, str>>) -> Self {
+    /// Creates a 422 response for an invalid body, query or header. `detail` may name the invalid
+    /// part, but must not contain its value.
+    pub fn unprocessable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
-    /// There is none, or none that the caller may see: which of them isn't said.
+    /// Creates a 404 response. The text is the same whether the item doesn't exist or isn't visible
+    /// to the caller.
     pub fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is none such for you")
+        Self::new(StatusCode::NOT_FOUND, "not found, or not visible to you")
     }
 
-    /// The path has other methods.
-    pub fn only(allow: String) -> Self {
+    /// Creates a 405 response. `allow` lists the methods of the path, for the header `Allow`.
+    pub fn method_not_allowed(allow: String) -> Self {
         let problem = Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "this path has other methods: see `Allow`",
@@ -199,8 +219,8 @@ impl Problem {
         }
     }
 
-    /// There are too many already.
-    pub fn full(detail: &'static str) -> Self {
+    /// Creates a 503 response with `Retry-After`, for a server at a limit.
+    pub fn at_capacity(detail: &'static str) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         Self {
             retry_after_s: Some(RETRY_AFTER_S_DEFAULT),
@@ -214,7 +234,8 @@ impl Problem {
     }
 
     pub fn respond(self) -> HttpResponse {
-        let mut response = json(self.status, &RawObject::new().with("detail", &*self.detail));
+        let mut response =
+            json_response(self.status, &RawObject::new().with("detail", &*self.detail));
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(
@@ -242,8 +263,8 @@ impl Problem {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<HttpRejection> for ProblemResponse {
+    fn from(refused: HttpRejection) -> Self {
         let retry_after_s =
             (refused.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S_DEFAULT);
         Self {
@@ -254,18 +275,18 @@ impl From<Refused> for Problem {
     }
 }
 
-/// What an agent answered in place of a reply. A rate that was passed is told by the seconds to wait, and is the sender's
-/// own affair (429); anything else that is full is not (503).
-impl From<Failure> for Problem {
+/// Converts a failure of the mailroom. `Overloaded` becomes 429 if the failure's data has a delay
+/// (a rate limit of the sender), and otherwise 503.
+impl From<Failure> for ProblemResponse {
     fn from(failure: Failure) -> Self {
         let wait = failure
             .data
             .as_ref()
-            .and_then(|data| data.get(RETRY_AFTER_S)?.as_u64());
+            .and_then(|data| data.get(RETRY_AFTER_DATA_KEY)?.as_u64());
         let needed = failure
             .data
             .as_ref()
-            .and_then(|data| data.get(NEEDED_SCOPE)?.as_str().map(str::to_owned));
+            .and_then(|data| data.get(NEEDED_SCOPE_DATA_KEY)?.as_str().map(str::to_owned));
         let status = match failure.kind {
             FailureKind::InvalidInput | FailureKind::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             FailureKind::NotFound => return Self::not_found(),
@@ -273,7 +294,7 @@ impl From<Failure> for Problem {
             FailureKind::Overloaded if wait.is_some() => StatusCode::TOO_MANY_REQUESTS,
             FailureKind::Overloaded | FailureKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             FailureKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-            // A store that is away or damaged, or a bug.
+            // A store that is unavailable or damaged, or a defect.
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let waits = matches!(
@@ -286,7 +307,8 @@ impl From<Failure> for Problem {
         } = failure;
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             callboard_message::log::warn!(%kind, why = message, "a request failed");
-            // After the colon stand the words of a database or a network, which are this node's own affair.
+            // The text after the colon comes from a database or network and must not leave the
+            // node.
             message.truncate(message.find(": ").unwrap_or(message.len()));
         }
         let scope = needed.filter(|_| status == StatusCode::FORBIDDEN);
@@ -298,12 +320,12 @@ impl From<Failure> for Problem {
     }
 }
 
-/// An answer that is nobody's to keep.
-pub(super) fn json(status: StatusCode, body: &impl Serialize) -> HttpResponse {
+/// Creates a JSON response that caches must not store.
+pub(super) fn json_response(status: StatusCode, body: &impl Serialize) -> HttpResponse {
     let Ok(body) = serde_json::to_vec(body) else {
         return HttpResponse::InternalServerError().finish();
     };
-    reply::json(status, JSON, body)
+    http_response::json_response(status, JSON, body)
 }
 
 #[cfg(test)]
@@ -323,7 +345,8 @@ mod tests {
         names: Option<Vec<String>>,
     }
 
-    /// Goal: what doesn't fit is named, and what it said isn't told. Method: rows, each with a secret in it.
+    /// Goal: an invalid part is named, and its value is never repeated. Method: rows, each with a
+    /// secret in it.
     #[test]
     fn misfits_are_named() {
         for (sent, named) in [
@@ -353,10 +376,11 @@ mod tests {
             (r#"["secret"]"#, "must be a JSON object"),
             (r#""secret""#, "must be a JSON object"),
             ("", "the body: "),
-            (r#"{"message": "secret", "message": "x"}"#, "stands twice"),
+            (r#"{"message": "secret", "message": "x"}"#, "duplicate key"),
             ("{\"message\": \"secret\"", "the body: "),
         ] {
-            let problem = body::<Sample>(sent.as_bytes(), &Limits::default()).unwrap_err();
+            let problem =
+                parse_body::<Sample>(sent.as_bytes(), &DecodeLimits::default()).unwrap_err();
             assert!(
                 problem.detail().contains(named),
                 "{sent}: {}",
@@ -372,12 +396,18 @@ mod tests {
             r#"{{"message": "x", "{}": 1}}"#,
             "n".repeat(NAME_CHARS_MAX + 1)
         );
-        let problem = body::<Sample>(long.as_bytes(), &Limits::default()).unwrap_err();
+        let problem = parse_body::<Sample>(long.as_bytes(), &DecodeLimits::default()).unwrap_err();
         assert_eq!(
             problem.detail(),
             format!("`{}` is not known here", "n".repeat(NAME_CHARS_MAX))
         );
-        assert!(body::<Sample>(br#"{"message": "x", "limit": null}"#, &Limits::default()).is_ok());
+        assert!(
+            parse_body::<Sample>(
+                br#"{"message": "x", "limit": null}"#,
+                &DecodeLimits::default()
+            )
+            .is_ok()
+        );
     }
 
     fn json() -> impl Strategy<Value = Value> {
@@ -397,13 +427,14 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: whatever is sent is read or refused, and no word of it is told. Method: any JSON, in two layouts.
+        /// Goal: any input is parsed or rejected, and no part of it is repeated. Method: any JSON,
+        /// in two layouts.
         #[test]
         fn nothing_is_repeated(sent in json(), pretty in any::<bool>()) {
             let text = if pretty { format!("{sent:#}") } else { sent.to_string() };
-            if let Err(problem) = body::<Sample>(text.as_bytes(), &Limits::default()) {
+            if let Err(problem) = parse_body::<Sample>(text.as_bytes(), &DecodeLimits::default()) {
                 prop_assert!(!problem.detail().contains("secret"), "{}", problem.detail());
-                // A member that is named was sent, or is needed.
+                // A member that is named was sent, or is required.
                 let named = problem.detail().split('`').nth(1);
                 let is_there = named.is_none_or(|named| sent.get(named).is_some() || named == "message");
                 prop_assert!(is_there, "{}", problem.detail());
@@ -411,20 +442,20 @@ mod tests {
         }
     }
 
-    /// Goal: a query has known parameters, once each, and words are read as what they are. Method: rows.
+    /// Goal: queries have known parameters, once each, and values are parsed by kind. Method: rows.
     #[test]
     fn queries() {
         let known = |name: &str| name == "a" || name == "b";
-        let query = Query::read("a=1&b=x%20y", known).unwrap();
+        let query = QueryParameters::read("a=1&b=x%20y", known).unwrap();
         assert_eq!(
-            (query.word::<u64>("a").unwrap(), query.text("b")),
+            (query.parse::<u64>("a").unwrap(), query.text("b")),
             (Some(1), Some("x y"))
         );
-        assert_eq!(query.word::<String>("b").unwrap().as_deref(), Some("x y"));
-        assert!(query.word::<u64>("b").is_err());
-        assert_eq!(query.word::<bool>("c").unwrap(), None);
+        assert_eq!(query.parse::<String>("b").unwrap().as_deref(), Some("x y"));
+        assert!(query.parse::<u64>("b").is_err());
+        assert_eq!(query.parse::<bool>("c").unwrap(), None);
         for bad in ["c=1", "a=1&a=1", "a=1&c"] {
-            assert!(Query::read(bad, known).is_err(), "{bad}");
+            assert!(QueryParameters::read(bad, known).is_err(), "{bad}");
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Agent mail for clients: HTTP and WebSocket on a listener of its own.
 //!
-//! Whoever asks shows a key, and says in `X-Agent-ID` who it is: the two must agree. The mailroom decides everything else.
+//! A client presents a key, and its agent id in `X-Agent-ID`; the two must match. All other
+//! decisions are the mailroom's.
 //!
-//! | sent | status |
+//! | request | status |
 //! |---|---|
-//! | a good request | 200, also where nobody could be written to: `success` says so |
-//! | no good key; no `X-Agent-ID`, an empty one, or two | 401 |
-//! | an `X-Agent-ID` that isn't the key's; an agent that is terminated; an `Origin` or `Host` that isn't allowed | 403 |
-//! | a message or agent that isn't there, or isn't the caller's to see | 404 |
-//! | another method; another content type; a body over the limit; one that doesn't arrive in time | 405; 415; 413; 408 |
-//! | a body or query that doesn't fit | 422, which names the member |
+//! | valid request | 200, even if no recipient could be reached: see `success` |
+//! | no valid key; `X-Agent-ID` missing, empty or repeated | 401 |
+//! | an `X-Agent-ID` that doesn't match the key; a terminated agent; an `Origin` or `Host` that isn't allowed | 403 |
+//! | a message or agent that doesn't exist, or isn't visible to the caller | 404 |
+//! | another method; another content type; a body over the limit; a body that doesn't arrive in time | 405; 415; 413; 408 |
+//! | a body or query that isn't valid | 422, which names the member |
 //! | too many messages | 429, with `Retry-After` |
-//! | a store that failed, or a bug | 500 |
-//! | no room just now; a mailroom that is late | 503; 504 |
+//! | a failure of the store, or a defect | 500 |
+//! | no capacity; no reply of the mailroom in time | 503; 504 |
 
 mod events;
 mod http;
@@ -27,43 +28,46 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderName;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_message::{Failure, Message, Named, Principal, TraceContext};
-use callboard_rpc::serve::guard::{self, Refused};
-use callboard_rpc::serve::{self as door, claim, idle};
-use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, Limits};
-use callboard_runtime::{AgentRef, CallMeta, Direction, inward};
+use callboard_message::{Failure, Message, Principal, RawMessage, TraceContext};
+use callboard_rpc::serve::guard::{self, HttpRejection};
+use callboard_rpc::serve::{self as listener_serve, agent_id_header, idle_timeout};
+use callboard_rpc::{AccessControl, AllowedHosts, AllowedOrigins, DecodeLimits};
+use callboard_runtime::{AgentRef, CallContext, Direction, inbound_policy};
 use parking_lot::RwLock;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use events::Events;
-use http::Problem;
+use events::EventSockets;
+use http::ProblemResponse;
 
-pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
+pub use callboard_rpc::serve::{BoundServer, ListenOptions, ServeError};
 pub use events::INCOMING_MESSAGES_MAX;
 
-/// Serves a mailroom over HTTP and WebSocket, as a part of any actix-web application. Its clones are one server.
+/// HTTP and WebSocket server of a mailroom, for use in any actix-web application. Clones share one
+/// server.
 ///
-/// Whoever builds the `HttpServer` sets its timeouts and must call `h1_allow_half_closed(false)`, else a client that
-/// goes away isn't noticed, and `tcp_nodelay(true)`; [`serve`] does all of that.
+/// An application that builds its own `HttpServer` must set timeouts, and call
+/// `h1_allow_half_closed(false)` so that departed clients are noticed, and `tcp_nodelay(true)`.
+/// [`serve`] does all of this.
 #[derive(Clone)]
 pub struct MailServer {
-    server: Data<Server>,
+    server: Data<MailServerState>,
 }
 
-/// What the workers share.
-struct Server {
+/// State shared by a server's worker threads.
+struct MailServerState {
     agent: RwLock<AgentRef>,
     options: MailServerOptions,
-    events: Events,
+    events: EventSockets,
 }
 
 impl MailServer {
-    /// Serves `agent`, which handles the messages of [`callboard_message::mail`].
+    /// Creates a server for the mailroom `agent`. It must handle the messages of
+    /// [`callboard_message::mail`].
     pub fn new(agent: AgentRef, options: MailServerOptions) -> Self {
-        let events = Events::of(agent.system());
+        let events = EventSockets::subscribe(agent.system());
         Self {
-            server: Data::new(Server {
+            server: Data::new(MailServerState {
                 agent: RwLock::new(agent),
                 options,
                 events,
@@ -71,214 +75,229 @@ impl MailServer {
         }
     }
 
-    /// Serves `agent` from now on, in place of the one before. A request that was begun ends with the agent that it began
-    /// with.
-    pub fn replace(&self, agent: AgentRef) {
+    /// Replaces the mailroom that is served. Requests in progress complete with the previous one.
+    pub fn replace_agent(&self, agent: AgentRef) {
         let before = std::mem::replace(&mut *self.server.agent.write(), agent);
         drop(before);
     }
 
-    /// Closes its sockets, each with a reason.
+    /// Closes all event sockets with code 1001. Waits at most 2 s until they are closed.
     pub async fn stop(&self) {
         self.server.events.stop().await;
     }
 
-    /// Adds its paths to an application, all of them below `/api`.
+    /// Adds the server's routes to an application. All paths begin with `/api`.
     pub fn configure(&self, config: &mut ServiceConfig) {
         for path in routes::paths() {
             config.service(
                 web::resource(path)
                     .app_data(self.server.clone())
-                    .to(at_path),
+                    .to(handle_path),
             );
         }
-        config.service(web::resource("/api/{tail:.*}").to(nowhere));
+        config.service(web::resource("/api/{tail:.*}").to(unknown_path));
     }
 }
 
-async fn at_path(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
-    let busy = idle::busy(&request);
+async fn handle_path(
+    request: HttpRequest,
+    payload: Payload,
+    server: Data<MailServerState>,
+) -> HttpResponse {
+    let busy = idle_timeout::track_request(&request);
     let path = request.match_pattern().unwrap_or_default();
-    let done = match routes::find(&path, request.method().as_str()) {
-        Ok(route) => operations::perform(route, &request, payload, &server, busy).await,
-        Err(allow) => Err(Problem::only(allow)),
+    let done = match routes::find_route(&path, request.method().as_str()) {
+        Ok(route) => operations::handle_route(route, &request, payload, &server, busy).await,
+        Err(allow) => Err(ProblemResponse::method_not_allowed(allow)),
     };
-    done.unwrap_or_else(Problem::respond)
+    done.unwrap_or_else(ProblemResponse::respond)
 }
 
-async fn nowhere() -> HttpResponse {
-    Problem::not_found().respond()
+async fn unknown_path() -> HttpResponse {
+    ProblemResponse::not_found().respond()
 }
 
-impl Server {
-    /// The mailroom.
+impl MailServerState {
+    /// Returns the mailroom that is currently served.
     fn agent(&self) -> AgentRef {
         self.agent.read().clone()
     }
 
-    /// Asks the mailroom on behalf of a caller, if the policy lets it in. Dropped, it cancels whatever it caused.
+    /// Sends a message to the mailroom on behalf of a caller, with the deadline of the server's
+    /// options. The inbound policy checks it first. Dropping the future cancels the call.
     ///
     /// # Errors
-    /// The policy's refusal, the mailroom's, or the kernel's.
-    async fn ask<T, M>(&self, caller: &Caller, message: &M) -> Result<T, Failure>
+    /// Returns the failure of the policy, the mailroom or the runtime.
+    async fn ask<T, M>(&self, caller: &MailCaller, message: &M) -> Result<T, Failure>
     where
         T: 'static,
         M: Message<Reply = Result<T, Failure>>,
     {
         let agent = self.agent();
-        let (name, payload) = (agent.to_string(), written(message)?);
+        let (name, payload) = (agent.to_string(), encode(message)?);
         let call = self.call(caller);
-        inward::admit(&agent, &name, M::NAME, &payload, &call).await?;
-        let sent = Named {
+        inbound_policy::admit(&agent, &name, M::NAME, &payload, &call).await?;
+        let sent = RawMessage {
             name: M::NAME.to_owned(),
             payload,
         };
-        let reply = inward::ask(&agent, &name, M::NAME, sent, call).await;
-        read::<T, M>(reply)
+        let reply = inbound_policy::ask(&agent, &name, M::NAME, sent, call).await;
+        decode::<T, M>(reply)
     }
 
-    /// Asks once more what the policy has let in before.
+    /// Sends a message to the mailroom like [`Self::ask`], but without the check of the inbound
+    /// policy. For repeated reads of an event socket, which was checked when it was opened.
     ///
     /// # Errors
-    /// The mailroom's refusal, or the kernel's.
-    async fn ask_again<T, M>(&self, caller: &Caller, message: &M) -> Result<T, Failure>
+    /// Returns the failure of the mailroom or the runtime.
+    async fn ask_admitted<T, M>(&self, caller: &MailCaller, message: &M) -> Result<T, Failure>
     where
         T: 'static,
         M: Message<Reply = Result<T, Failure>>,
     {
         let agent = self.agent();
-        let call = self
-            .call(caller)
-            .judged(agent.system(), Direction::Inbound, &agent.to_string());
-        read::<T, M>(
+        let call =
+            self.call(caller)
+                .with_policy(agent.system(), Direction::Inbound, &agent.to_string());
+        decode::<T, M>(
             agent
-                .ask_named(M::NAME, written(message)?, Some(Arc::new(call)))
+                .ask_named(M::NAME, encode(message)?, Some(Arc::new(call)))
                 .await,
         )
     }
 
-    fn call(&self, caller: &Caller) -> CallMeta {
-        let call = CallMeta {
+    fn call(&self, caller: &MailCaller) -> CallContext {
+        let call = CallContext {
             trace: caller.trace,
-            ..CallMeta::new(caller.principal.clone())
+            ..CallContext::new(caller.principal.clone())
         };
-        call.until(Instant::now() + self.options.call_deadline)
+        call.with_deadline(Instant::now() + self.options.call_deadline)
     }
 }
 
-fn written<M: Message>(message: &M) -> Result<Box<RawValue>, Failure> {
-    let wire = M::wire().ok_or_else(|| Failure::internal("the message has no form on a wire"))?;
+fn encode<M: Message>(message: &M) -> Result<Box<RawValue>, Failure> {
+    let wire = M::codec().ok_or_else(|| Failure::internal("the message has no JSON codec"))?;
     (wire.encode)(message).map_err(|_| Failure::internal("the message can't be written"))
 }
 
-fn read<T, M>(reply: Result<Box<RawValue>, Failure>) -> Result<T, Failure>
+fn decode<T, M>(reply: Result<Box<RawValue>, Failure>) -> Result<T, Failure>
 where
     M: Message<Reply = Result<T, Failure>>,
 {
-    let wire = M::wire().ok_or_else(|| Failure::internal("the message has no form on a wire"))?;
+    let wire = M::codec().ok_or_else(|| Failure::internal("the message has no JSON codec"))?;
     (wire.decode_reply)(reply).and_then(|reply| reply)
 }
 
-/// Serves a mailroom on one bound listener, with every timeout set. Call it within a tokio runtime.
+/// Creates an HTTP server for a bound listener, with all timeouts set. Must be called within a
+/// tokio runtime.
 ///
 /// # Errors
-/// See [`ServeError`].
+/// [`ServeError::UnauthenticatedListener`] if the address is not loopback and no keys are required;
+/// [`ServeError::Io`] if the listener can't be used.
 pub fn serve(
     listener: TcpListener,
     server: MailServer,
     listen: &ListenOptions,
-) -> Result<Serving, ServeError> {
-    door::check_address(&listener, |address| {
+) -> Result<BoundServer, ServeError> {
+    listener_serve::check_address(&listener, |address| {
         server.server.options.access.may_listen_on(address)
     })?;
-    door::serve(listener, listen, move |config| server.configure(config))
+    listener_serve::serve(listener, listen, move |config| server.configure(config))
 }
 
-/// The caller's place in a trace (W3C Trace Context).
-static TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Request header with the caller's trace context (W3C Trace Context).
+static TRACE_PARENT_HEADER: HeaderName = HeaderName::from_static("traceparent");
 
-/// Who calls.
+/// Authenticated caller of a request.
 #[derive(Debug)]
-struct Caller {
+struct MailCaller {
     principal: Arc<Principal>,
     trace: TraceContext,
 }
 
-/// Who is behind a request, from a source that may ask, under the id that it claims.
+/// Authenticates a request: checks its `Origin` and `Host`, its credential, and the agent id that
+/// it claims in `X-Agent-ID`.
 ///
 /// # Errors
-/// 401 without a good credential, or without one claim; 403 where the claim isn't the credential's, which is the same
-/// answer whether there is such an agent or not.
-fn caller(request: &HttpRequest, options: &MailServerOptions) -> Result<Caller, Refused> {
+/// 401 if the credential is missing or invalid, or there is not exactly one `X-Agent-ID`. 403 if
+/// `Origin` or `Host` is not allowed, or `X-Agent-ID` doesn't match the credential, whether or not
+/// such an agent exists.
+fn authenticate(
+    request: &HttpRequest,
+    options: &MailServerOptions,
+) -> Result<MailCaller, HttpRejection> {
     guard::check_source(request, &options.hosts, &options.origins)?;
-    let principal = guard::principal(request, &options.access).map_err(unproven)?;
-    claim::check(request.headers(), &principal)?;
+    let principal =
+        guard::authenticate(request, None, &options.access).map_err(as_unauthenticated)?;
+    agent_id_header::check_matches_principal(request.headers(), &principal)?;
     let word = request
         .headers()
-        .get(&TRACE_PARENT)
+        .get(&TRACE_PARENT_HEADER)
         .and_then(|value| value.to_str().ok());
     let trace = word.and_then(|parent| parent.trim().parse::<TraceContext>().ok());
     let trace = trace
         .as_ref()
         .map_or_else(TraceContext::root, TraceContext::child);
-    Ok(Caller {
+    Ok(MailCaller {
         principal: Arc::new(principal),
         trace,
     })
 }
 
-/// Whatever is wrong with a credential, its sender is not known: 401, but for credentials that can't be verified now.
-fn unproven(mut refusal: Refused) -> Refused {
+/// Changes the status 400 of a malformed credential to 401, because the caller is not
+/// authenticated. Other statuses are unchanged.
+fn as_unauthenticated(mut refusal: HttpRejection) -> HttpRejection {
     if refusal.status == StatusCode::BAD_REQUEST {
         refusal.status = StatusCode::UNAUTHORIZED;
     }
     refusal
 }
 
-/// How a mailroom is served. Without keys only this machine's operator can be known, so `access` is to be set.
+/// Settings of a [`MailServer`]. By default no keys are required and only local connections are
+/// accepted, so `access` should be set.
 #[derive(Debug, Clone)]
 pub struct MailServerOptions {
-    /// How it is known who is behind a request.
-    pub access: Access,
-    /// Names (`Host`) beside this machine's own.
+    /// Authentication method. By default no credential is required.
+    pub access: AccessControl,
+    /// Host names (`Host`) that are allowed in addition to this machine's own.
     pub hosts: AllowedHosts,
-    /// Web pages (`Origin`) beside this machine's own.
+    /// Web origins (`Origin`) that are allowed in addition to this machine's own.
     pub origins: AllowedOrigins,
-    /// Size and nesting of a request's body; by default 512 KiB: a letter of 64 KiB, each byte of it escaped, and its members.
-    /// A larger body is refused with 413. This option changes it.
-    pub limits: Limits,
-    /// Time in which a request's body has to arrive; 10 s by default. One that is later is refused with 408. This option
-    /// changes it.
+    /// Limits of a request's JSON body. Default: 512 KiB, enough for a message of 64 KiB with each
+    /// byte escaped. A larger body is rejected with 413.
+    pub limits: DecodeLimits,
+    /// Time within which a request's body must arrive. Default: 10 s. A later body is rejected with
+    /// 408.
     pub body_timeout: Duration,
-    /// Time that the mailroom has for a request; 10 s by default. One that takes longer is answered with 504. This option
-    /// changes it.
+    /// Time within which the mailroom must reply. Default: 10 s. After it, the request is answered
+    /// with 504.
     pub call_deadline: Duration,
-    /// Number of event sockets that are open at once; 256 by default. Further ones are refused with 503. This option
-    /// changes it.
+    /// Maximum number of open event sockets. Default: 256. Further ones are rejected with 503.
     pub sockets_max: usize,
-    /// Time in which an event socket has to take a frame; 5 s by default. A slower one is closed with 1013, which says where
-    /// to go on. This option changes it.
+    /// Time within which the client of an event socket must accept a frame. Default: 5 s. After it,
+    /// the socket is closed with code 1013; the reason contains the sequence number at which the
+    /// client can resume.
     pub frame_timeout: Duration,
-    /// Period between pings to an event socket; 15 s by default. One that is silent for three of them is closed. This option
-    /// changes it.
-    pub ping_every: Duration,
+    /// Interval between pings to the client of an event socket. Default: 15 s. A socket is closed
+    /// if its client sends nothing for three intervals.
+    pub ping_interval: Duration,
 }
 
 impl Default for MailServerOptions {
     fn default() -> Self {
         Self {
-            access: Access::default(),
+            access: AccessControl::default(),
             hosts: AllowedHosts::default(),
             origins: AllowedOrigins::default(),
-            limits: Limits {
+            limits: DecodeLimits {
                 body_bytes_max: 512 * 1024,
-                ..Limits::default()
+                ..DecodeLimits::default()
             },
             body_timeout: Duration::from_secs(10),
             call_deadline: Duration::from_secs(10),
             sockets_max: 256,
             frame_timeout: Duration::from_secs(5),
-            ping_every: Duration::from_secs(15),
+            ping_interval: Duration::from_secs(15),
         }
     }
 }

@@ -1,48 +1,48 @@
-//! What each route does: it reads the request, asks the mailroom, and says what came of it.
+//! Handlers of the routes: each parses its request, calls the mailroom and builds the response.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::mail::{
-    AgentLogs, AgentStatus, BroadcastMessage, EndAgent, EntryState, FetchMail, GetAgentStatus,
-    MailId, MailView, MarkRead, MessageHistory, ReplyMessage, SendMessage, Sent,
+    AgentLogs, AgentStatus, BroadcastMessage, DeliveryState, EndAgent, FetchMail, GetAgentStatus,
+    MailView, MarkRead, MemberId, MessageHistory, ReplyMessage, SendMessage, SendReceipt,
 };
 use callboard_message::{Failure, Message, RawObject};
 use callboard_rpc::serve::guard;
-use callboard_rpc::serve::idle::Busy;
+use callboard_rpc::serve::idle_timeout::ActiveRequest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::http::{self, Problem, Query, json};
-use super::routes::{self, Brief, Operation, ReplyBody, Route};
-use super::{Caller, MailServerOptions, Server, events};
+use super::http::{self, ProblemResponse, QueryParameters, json_response};
+use super::routes::{self, BriefSendReceipt, Operation, ReplyBody, Route};
+use super::{MailCaller, MailServerOptions, MailServerState, events};
 
-/// The header of a message's id, beside `Location`.
-static MESSAGE_ID: HeaderName = HeaderName::from_static("x-message-id");
-/// The header of a key by which the same message is sent once.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Response header with the id of the sent message. `Location` contains it as a path.
+static MESSAGE_ID_HEADER: HeaderName = HeaderName::from_static("x-message-id");
+/// Request header with the idempotency key.
+const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 
-/// A body that says nothing.
+/// Request body without members: `{}`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct EmptyBody {}
 
-/// Does what a route is for.
-pub(super) async fn perform(
+/// Runs the operation of a route.
+pub(super) async fn handle_route(
     route: &'static Route,
     request: &HttpRequest,
     payload: Payload,
-    server: &Data<Server>,
-    busy: Busy,
-) -> Result<HttpResponse, Problem> {
+    server: &Data<MailServerState>,
+    busy: ActiveRequest,
+) -> Result<HttpResponse, ProblemResponse> {
     if route.operation == Operation::Description {
         guard::check_source(request, &server.options.hosts, &server.options.origins)?;
-        return done(routes::description());
+        return ok_response(routes::openapi_document());
     }
-    let caller = super::caller(request, &server.options)?;
-    let query = Query::read(request.query_string(), |name| route.knows(name))?;
-    let asking = Asking {
+    let caller = super::authenticate(request, &server.options)?;
+    let query = QueryParameters::read(request.query_string(), |name| route.has_parameter(name))?;
+    let asking = MailRequest {
         request,
         server,
         caller,
@@ -61,47 +61,47 @@ pub(super) async fn perform(
         Operation::Reply => asking.reply(payload).await,
         Operation::AgentLogs => asking.agent_logs().await,
         Operation::Events => {
-            let Asking {
+            let MailRequest {
                 request,
                 server,
                 caller,
                 query,
             } = asking;
-            events::open(request, payload, server, caller, &query, busy).await
+            events::open_socket(request, payload, server, caller, &query, busy).await
         }
-        // Answered above.
-        Operation::Description => Err(Problem::not_found()),
+        // Handled above.
+        Operation::Description => Err(ProblemResponse::not_found()),
     }
 }
 
-fn done(body: &impl Serialize) -> Result<HttpResponse, Problem> {
-    Ok(json(StatusCode::OK, body))
+fn ok_response(body: &impl Serialize) -> Result<HttpResponse, ProblemResponse> {
+    Ok(json_response(StatusCode::OK, body))
 }
 
-/// A request whose sender is known.
-struct Asking<'a> {
+/// Authenticated request, with its parsed query.
+struct MailRequest<'a> {
     request: &'a HttpRequest,
-    server: &'a Data<Server>,
-    caller: Caller,
-    query: Query<'a>,
+    server: &'a Data<MailServerState>,
+    caller: MailCaller,
+    query: QueryParameters<'a>,
 }
 
-impl Asking<'_> {
-    async fn broadcast(&self, payload: Payload) -> Result<HttpResponse, Problem> {
-        let mut message: BroadcastMessage = self.body(payload).await?;
-        message.idempotency_key = self.key(message.idempotency_key)?;
-        self.say(&message).await
+impl MailRequest<'_> {
+    async fn broadcast(&self, payload: Payload) -> Result<HttpResponse, ProblemResponse> {
+        let mut message: BroadcastMessage = self.read_body(payload).await?;
+        message.idempotency_key = self.idempotency_key(message.idempotency_key)?;
+        self.send_message(&message).await
     }
 
-    async fn send(&self, payload: Payload) -> Result<HttpResponse, Problem> {
-        let mut message: SendMessage = self.body(payload).await?;
-        message.idempotency_key = self.key(message.idempotency_key)?;
-        self.say(&message).await
+    async fn send(&self, payload: Payload) -> Result<HttpResponse, ProblemResponse> {
+        let mut message: SendMessage = self.read_body(payload).await?;
+        message.idempotency_key = self.idempotency_key(message.idempotency_key)?;
+        self.send_message(&message).await
     }
 
-    async fn reply(&self, payload: Payload) -> Result<HttpResponse, Problem> {
-        let message_id = self.id("message_id")?;
-        let body: ReplyBody = self.body(payload).await?;
+    async fn reply(&self, payload: Payload) -> Result<HttpResponse, ProblemResponse> {
+        let message_id = self.path_id("message_id")?;
+        let body: ReplyBody = self.read_body(payload).await?;
         let ReplyBody {
             message,
             sender_agent_id,
@@ -109,7 +109,7 @@ impl Asking<'_> {
             priority,
             idempotency_key,
         } = body;
-        let idempotency_key = self.key(idempotency_key)?;
+        let idempotency_key = self.idempotency_key(idempotency_key)?;
         let reply = ReplyMessage {
             message_id,
             message,
@@ -118,11 +118,11 @@ impl Asking<'_> {
             priority,
             idempotency_key,
         };
-        self.say(&reply).await
+        self.send_message(&reply).await
     }
 
-    async fn agents(&self) -> Result<HttpResponse, Problem> {
-        let state = self.query.word("state")?;
+    async fn agents(&self) -> Result<HttpResponse, ProblemResponse> {
+        let state = self.query.parse("state")?;
         let mut status: AgentStatus = self
             .server
             .ask(&self.caller, &GetAgentStatus::default())
@@ -131,22 +131,31 @@ impl Asking<'_> {
             status.agents.retain(|agent| agent.state == state);
             status.count = status.agents.len() as u64;
         }
-        done(&status)
+        ok_response(&status)
     }
 
-    async fn agent(&self) -> Result<HttpResponse, Problem> {
-        let agent_id = self.id("agent_id")?;
+    async fn agent(&self) -> Result<HttpResponse, ProblemResponse> {
+        let agent_id = self.path_id("agent_id")?;
         let asked = GetAgentStatus {
             agent_id: Some(agent_id),
         };
         let status: AgentStatus = self.server.ask(&self.caller, &asked).await?;
-        done(status.agents.first().ok_or_else(Problem::not_found)?)
+        ok_response(
+            status
+                .agents
+                .first()
+                .ok_or_else(ProblemResponse::not_found)?,
+        )
     }
 
-    async fn end_agent(&self, payload: Payload, back: bool) -> Result<HttpResponse, Problem> {
-        let agent_id = self.id("agent_id")?;
-        self.body_may_be(payload).await?;
-        done(
+    async fn end_agent(
+        &self,
+        payload: Payload,
+        back: bool,
+    ) -> Result<HttpResponse, ProblemResponse> {
+        let agent_id = self.path_id("agent_id")?;
+        self.read_empty_body(payload).await?;
+        ok_response(
             &self
                 .server
                 .ask(&self.caller, &EndAgent { agent_id, back })
@@ -154,7 +163,7 @@ impl Asking<'_> {
         )
     }
 
-    async fn messages(&self) -> Result<HttpResponse, Problem> {
+    async fn messages(&self) -> Result<HttpResponse, ProblemResponse> {
         let query = &self.query;
         let asked = MessageHistory {
             sender_agent_id: None,
@@ -167,12 +176,12 @@ impl Asking<'_> {
             until: query.owned("until"),
             direction: Some(
                 query
-                    .word("box")?
-                    .unwrap_or(callboard_message::mail::Direction::In),
+                    .parse("box")?
+                    .unwrap_or(callboard_message::mail::MailDirection::In),
             ),
-            state: query.word("state")?,
-            after: query.word("after")?,
-            limit: query.word("limit")?,
+            state: query.parse("state")?,
+            after: query.parse("after")?,
+            limit: query.parse("limit")?,
         };
         let page = self.server.ask(&self.caller, &asked).await?;
         let message_ids: Vec<_> = page
@@ -183,33 +192,33 @@ impl Asking<'_> {
         let messages = if message_ids.is_empty() {
             Vec::new()
         } else {
-            self.fetch(message_ids, false).await?
+            self.fetch_messages(message_ids, false).await?
         };
         let mut answer = RawObject::new().with("messages", messages);
         if let Some(next) = page.next {
             answer.set("next", next);
         }
-        done(&answer)
+        ok_response(&answer)
     }
 
-    async fn message(&self) -> Result<HttpResponse, Problem> {
-        let message_id = self.id("message_id")?;
-        let receipts = self.query.word("receipts")?.unwrap_or(false);
-        done(
+    async fn message(&self) -> Result<HttpResponse, ProblemResponse> {
+        let message_id = self.path_id("message_id")?;
+        let receipts = self.query.parse("receipts")?.unwrap_or(false);
+        ok_response(
             &self
-                .fetch(vec![message_id], receipts)
+                .fetch_messages(vec![message_id], receipts)
                 .await?
                 .pop()
-                .ok_or_else(Problem::not_found)?,
+                .ok_or_else(ProblemResponse::not_found)?,
         )
     }
 
-    /// Messages with what was sent, letter by letter. They count as delivered to the caller.
-    async fn fetch(
+    /// Fetches messages with their original text, which marks them as delivered to the caller.
+    async fn fetch_messages(
         &self,
         message_ids: Vec<String>,
         receipts: bool,
-    ) -> Result<Vec<MailView>, Problem> {
+    ) -> Result<Vec<MailView>, ProblemResponse> {
         Ok(self
             .server
             .ask(
@@ -223,57 +232,63 @@ impl Asking<'_> {
             .messages)
     }
 
-    async fn mark_read(&self, payload: Payload) -> Result<HttpResponse, Problem> {
-        let message_id = self.id("message_id")?;
-        self.body_may_be(payload).await?;
-        done(
+    async fn mark_read(&self, payload: Payload) -> Result<HttpResponse, ProblemResponse> {
+        let message_id = self.path_id("message_id")?;
+        self.read_empty_body(payload).await?;
+        ok_response(
             &self
                 .server
                 .ask(
                     &self.caller,
                     &MarkRead {
                         message_id,
-                        state: Some(EntryState::Read),
+                        state: Some(DeliveryState::Read),
                     },
                 )
                 .await?,
         )
     }
 
-    async fn agent_logs(&self) -> Result<HttpResponse, Problem> {
+    async fn agent_logs(&self) -> Result<HttpResponse, ProblemResponse> {
         let query = &self.query;
-        let (after, limit) = (query.word("after")?, query.word("limit")?);
+        let (after, limit) = (query.parse("after")?, query.parse("limit")?);
         let asked = AgentLogs {
             agent_id: query.owned("agent_id"),
             after,
             limit,
         };
-        done(&self.server.ask(&self.caller, &asked).await?)
+        ok_response(&self.server.ask(&self.caller, &asked).await?)
     }
 
-    /// A part of the path that must be an id: what can't be one names nothing.
-    fn id(&self, part: &str) -> Result<String, Problem> {
+    /// Returns the id in the path parameter `part`.
+    ///
+    /// # Errors
+    /// 404 if it is not a valid id, as for an unknown one.
+    fn path_id(&self, part: &str) -> Result<String, ProblemResponse> {
         let text = self.request.match_info().get(part).unwrap_or_default();
-        MailId::parse(text)
+        MemberId::parse(text)
             .map(|id| id.to_string())
-            .map_err(|_| Problem::not_found())
+            .map_err(|_| ProblemResponse::not_found())
     }
 
-    async fn body<T: DeserializeOwned>(&self, payload: Payload) -> Result<T, Problem> {
-        http::body(&self.bytes(payload).await?, &self.server.options.limits)
+    async fn read_body<T: DeserializeOwned>(&self, payload: Payload) -> Result<T, ProblemResponse> {
+        http::parse_body(
+            &self.read_bytes(payload).await?,
+            &self.server.options.limits,
+        )
     }
 
-    /// A body that says nothing, if there is one.
-    async fn body_may_be(&self, payload: Payload) -> Result<(), Problem> {
-        let bytes = self.bytes(payload).await?;
+    /// Checks that the request has no body, or `{}`.
+    async fn read_empty_body(&self, payload: Payload) -> Result<(), ProblemResponse> {
+        let bytes = self.read_bytes(payload).await?;
         if bytes.is_empty() {
             Ok(())
         } else {
-            http::body(&bytes, &self.server.options.limits).map(|Nothing {}| ())
+            http::parse_body(&bytes, &self.server.options.limits).map(|EmptyBody {}| ())
         }
     }
 
-    async fn bytes(&self, payload: Payload) -> Result<bytes::BytesMut, Problem> {
+    async fn read_bytes(&self, payload: Payload) -> Result<bytes::BytesMut, ProblemResponse> {
         let MailServerOptions {
             limits,
             body_timeout,
@@ -289,42 +304,55 @@ impl Asking<'_> {
         Ok(body.await?)
     }
 
-    /// The key of a message: in its header or in the body, or in both where they agree.
-    fn key(&self, in_body: Option<String>) -> Result<Option<String>, Problem> {
-        match (http::header(self.request, IDEMPOTENCY_KEY)?, in_body) {
-            (Some(header), Some(member)) if header != member => Err(Problem::unfit(
-                "`idempotency_key` and the header `Idempotency-Key` say different things",
-            )),
+    /// Returns the idempotency key of a message, from the header `Idempotency-Key` or from the body
+    /// (`in_body`).
+    ///
+    /// # Errors
+    /// 422 if both are present and differ.
+    fn idempotency_key(&self, in_body: Option<String>) -> Result<Option<String>, ProblemResponse> {
+        match (http::header(self.request, IDEMPOTENCY_KEY_HEADER)?, in_body) {
+            (Some(header), Some(member)) if header != member => {
+                Err(ProblemResponse::unprocessable(
+                    "`idempotency_key` and the header `Idempotency-Key` say different things",
+                ))
+            }
             (header, member) => Ok(header.or(member)),
         }
     }
 
-    /// Has something sent.
-    async fn say<M: Message<Reply = Result<Sent, Failure>>>(
+    /// Sends a message to the mailroom and builds the response from its receipt: all of the receipt
+    /// if the parameter `detail` is set, else a short form.
+    async fn send_message<M: Message<Reply = Result<SendReceipt, Failure>>>(
         &self,
         message: &M,
-    ) -> Result<HttpResponse, Problem> {
+    ) -> Result<HttpResponse, ProblemResponse> {
         let sent = self.server.ask(&self.caller, message).await?;
-        let whole = self.query.word("detail")?.unwrap_or(false);
-        let Sent {
+        let whole = self.query.parse("detail")?.unwrap_or(false);
+        let SendReceipt {
             success,
             recipient_count,
             ref message,
             ..
         } = sent;
-        let brief = Brief {
+        let brief = BriefSendReceipt {
             success,
             recipient_count,
             message,
         };
-        let mut response = if whole { done(&sent)? } else { done(&brief)? };
+        let mut response = if whole {
+            ok_response(&sent)?
+        } else {
+            ok_response(&brief)?
+        };
         if let Some(id) = &sent.message_id
             && let (Ok(value), Ok(place)) = (
                 HeaderValue::from_str(id),
                 HeaderValue::from_str(&format!("/api/messages/{id}")),
             )
         {
-            response.headers_mut().insert(MESSAGE_ID.clone(), value);
+            response
+                .headers_mut()
+                .insert(MESSAGE_ID_HEADER.clone(), value);
             response.headers_mut().insert(LOCATION, place);
         }
         Ok(response)

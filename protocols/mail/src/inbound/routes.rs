@@ -1,8 +1,8 @@
-//! One table of routes: the server and its description both read it.
+//! Table of routes, from which both the server and its OpenAPI description are built.
 
 use std::sync::LazyLock;
 
-use Kind::{Integer, Place, Text, Truth};
+use ParameterKind::{Boolean, Integer, Place, Text};
 use callboard_message::Message;
 use callboard_message::mail::{
     AgentLogs, AgentView, BroadcastMessage, EndAgent, GetAgentStatus, MailEvent, MailView,
@@ -12,35 +12,35 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// What the two ways to write answer, and nothing more unless it is wanted.
+/// Response to the sending routes, unless details are requested.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SentBriefly")]
-pub(super) struct Brief<'a> {
+pub(super) struct BriefSendReceipt<'a> {
     pub(super) success: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recipient_count: Option<u64>,
     pub(super) message: &'a str,
 }
 
-/// The body of a reply.
+/// Body of a reply.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Reply")]
 pub(super) struct ReplyBody {
-    /// What is said. At most 64 KiB.
+    /// Text of the reply. At most 64 KiB.
     pub(super) message: String,
-    /// Your own id; may be left out; any other is refused.
+    /// Your own agent id. Optional; any other id is rejected.
     pub(super) sender_agent_id: Option<String>,
-    /// Its other recipients get it too.
+    /// Whether the other recipients of the message get the reply too.
     #[serde(default)]
     pub(super) to_all: bool,
-    /// `urgent` goes before all else.
+    /// Priority; `urgent` is delivered before all other mail.
     pub(super) priority: Option<Priority>,
-    /// The same key again is the same message: it isn't sent twice.
+    /// Idempotency key: a message with the same key is sent only once.
     pub(super) idempotency_key: Option<String>,
 }
 
-/// What a route does.
+/// Operation that a route performs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Broadcast,
@@ -58,31 +58,31 @@ pub(super) enum Operation {
     Description,
 }
 
-/// A method of a path.
+/// A route: method, path and operation, with its description.
 #[derive(Debug)]
 pub(super) struct Route {
     method: &'static str,
     path: &'static str,
     pub operation: Operation,
-    /// For whoever reads the description.
+    /// Summary of the operation in the OpenAPI document.
     summary: &'static str,
-    /// What its query may have.
+    /// Query parameters.
     parameters: &'static [Parameter],
 }
 
-/// A parameter of a query: its name, what it is, and what it is about.
-type Parameter = (&'static str, Kind, &'static str);
+/// Query parameter: name, kind and description.
+type Parameter = (&'static str, ParameterKind, &'static str);
 
-/// What a parameter is.
+/// Kind of a query parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ParameterKind {
     Text,
     Integer,
-    Truth,
-    /// A number, or `now`.
+    Boolean,
+    /// Sequence number of an event, or `now`.
     Place,
-    /// One of these.
-    Word(&'static [&'static str]),
+    /// One of the listed values.
+    Choice(&'static [&'static str]),
 }
 
 const fn route(
@@ -101,154 +101,170 @@ const fn route(
     }
 }
 
-/// Whether the whole [`Sent`](callboard_message::mail::Sent) is wanted.
+/// Query parameter that requests the whole [`SendReceipt`](callboard_message::mail::SendReceipt) as
+/// response.
 const DETAIL: Parameter = (
     "detail",
-    Truth,
-    "Answer also the message's id, its thread and whose box is full.",
+    Boolean,
+    "Also return the message's id, its thread, and the recipients whose mailboxes are full.",
 );
-const AFTER: Parameter = ("after", Integer, "Go on where a page ended.");
+const AFTER: Parameter = (
+    "after",
+    Integer,
+    "Position to continue from: `next` of the previous page, or the last number.",
+);
 
-/// Every route.
 const ROUTES: &[Route] = &[
     route(
         "POST",
         "/api/broadcast_message",
         Operation::Broadcast,
-        "Tell all active agents, or a group, something that concerns them all",
+        "Send a message to all active agents, or to a group",
         &[DETAIL],
     ),
     route(
         "POST",
         "/api/send_message",
         Operation::Send,
-        "Write to one agent, or to a list",
+        "Send a message to one agent, or to a list",
         &[DETAIL],
     ),
     route(
         "GET",
         "/api/agents",
         Operation::Agents,
-        "Who is here, as far as the caller sees them",
+        "List the agents that the caller may see",
         &[(
             "state",
-            Kind::Word(&["active", "away", "terminated"]),
-            "In this state only.",
+            ParameterKind::Choice(&["active", "away", "terminated"]),
+            "Agents in this state only.",
         )],
     ),
     route(
         "GET",
         "/api/agents/{agent_id}",
         Operation::Agent,
-        "One of them",
+        "Get one agent",
         &[],
     ),
     route(
         "POST",
         "/api/agents/{agent_id}/end",
         Operation::EndAgent,
-        "Say that an agent is terminated: it neither sends nor gets mail (scope mail.admin)",
+        "Terminate an agent: it can neither send nor receive mail (scope mail.admin)",
         &[],
     ),
     route(
         "POST",
         "/api/agents/{agent_id}/back",
         Operation::AgentBack,
-        "Say that an agent is back (scope mail.admin)",
+        "Resume a terminated agent (scope mail.admin)",
         &[],
     ),
     route(
         "GET",
         "/api/messages",
         Operation::Messages,
-        "Messages to the caller, newest first: those shown count as delivered; or from it, or both",
+        "List messages to or from the caller, newest first; those returned are marked as delivered",
         &[
             (
                 "box",
-                Kind::Word(&["in", "out", "all"]),
-                "To the caller (in, the default), from it, or both.",
+                ParameterKind::Choice(&["in", "out", "all"]),
+                "Messages to the caller (`in`, the default), from it (`out`), or both (`all`).",
             ),
             ("from", Text, "From this agent only."),
             (
                 "with",
                 Text,
-                "Between the caller and this agent, both ways.",
+                "Between the caller and this agent, in both directions.",
             ),
             ("topic", Text, "Of this topic only."),
             ("thread", Text, "Of this thread only."),
-            ("text", Text, "With these words in it, in any case."),
+            ("text", Text, "Containing this text, ignoring case."),
             ("since", Text, "Not before this time (RFC 3339)."),
             ("until", Text, "Before this time (RFC 3339)."),
             (
                 "state",
-                Kind::Word(&["accepted", "delivered", "read"]),
-                "Only those in this state: what came, with the caller; what it sent, with its last recipient.",
+                ParameterKind::Choice(&["accepted", "delivered", "read"]),
+                "Messages in this state only: the caller's if received, the least advanced recipient's if sent.",
             ),
             AFTER,
-            ("limit", Integer, "At most so many, 1 to 100 (50)."),
+            (
+                "limit",
+                Integer,
+                "Maximum number of messages, 1 to 100 (default 50).",
+            ),
         ],
     ),
     route(
         "GET",
         "/api/messages/{message_id}",
         Operation::Message,
-        "One message; it counts as delivered to the caller",
+        "Get one message; it is marked as delivered to the caller",
         &[(
             "receipts",
-            Truth,
-            "Also how far it has come with each recipient: to its sender only.",
+            Boolean,
+            "Include the delivery state for each recipient. For the sender only.",
         )],
     ),
     route(
         "POST",
         "/api/messages/{message_id}/read",
         Operation::MarkRead,
-        "Say that a message is read; again does no harm",
+        "Mark a message as read; idempotent",
         &[],
     ),
     route(
         "POST",
         "/api/messages/{message_id}/reply",
         Operation::Reply,
-        "Answer a message, in its thread",
+        "Reply to a message, in its thread",
         &[DETAIL],
     ),
     route(
         "GET",
         "/api/agent_logs",
         Operation::AgentLogs,
-        "Who wrote to whom, oldest first: the caller's own, or all (scope mail.watch)",
+        "List the communication log, oldest first: the caller's own, or all (scope mail.watch)",
         &[
             ("agent_id", Text, "Of this recipient only."),
             AFTER,
-            ("limit", Integer, "At most so many, 1 to 1000 (100)."),
+            (
+                "limit",
+                Integer,
+                "Maximum number of rows, 1 to 1000 (default 100).",
+            ),
         ],
     ),
     route(
         "GET",
         "/api/events",
         Operation::Events,
-        "What happens to mail, over WebSocket, a JSON object a frame",
+        "Stream mail events over WebSocket, one JSON object a frame",
         &[
             (
                 "after",
                 Place,
-                "Begin with the events after this number, or `now`, and number each: {\"sequence\": N, \"event\": {…}}. \
-                 What one thing gave rise to has one number.",
+                "Start after this sequence number, or `now`, and number the events: {\"sequence\": N, \"event\": {…}}. \
+                 Events with the same cause share a number.",
             ),
-            ("types", Text, "Of these types only, with commas between."),
+            (
+                "types",
+                Text,
+                "Event types, separated by commas; all by default.",
+            ),
         ],
     ),
     route(
         "GET",
         "/api/openapi.json",
         Operation::Description,
-        "This description",
+        "Get this description",
         &[],
     ),
 ];
 
-/// Each path once.
+/// Returns the paths of all routes, without duplicates.
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
     let first = |(nth, route): &(usize, &'static Route)| {
         ROUTES[..*nth]
@@ -262,11 +278,11 @@ pub(super) fn paths() -> impl Iterator<Item = &'static str> {
         .map(|(_, route)| route.path)
 }
 
-/// The route of a path and method; else the methods that the path has.
+/// Returns the route with this path and method. `path` must be the path of a route.
 ///
 /// # Errors
-/// The value of `Allow`.
-pub(super) fn find(path: &str, method: &str) -> Result<&'static Route, String> {
+/// Returns the methods of the path, for the header `Allow`, if `method` is none of them.
+pub(super) fn find_route(path: &str, method: &str) -> Result<&'static Route, String> {
     let of_path = || ROUTES.iter().filter(|route| route.path == path);
     let found = of_path().find(|route| route.method == method);
     found.ok_or_else(|| {
@@ -278,43 +294,43 @@ pub(super) fn find(path: &str, method: &str) -> Result<&'static Route, String> {
 }
 
 impl Route {
-    /// Whether its query may have this parameter.
-    pub fn knows(&self, parameter: &str) -> bool {
+    /// Returns whether the route has a query parameter of this name.
+    pub fn has_parameter(&self, parameter: &str) -> bool {
         self.parameters
             .iter()
             .any(|(known, ..)| *known == parameter)
     }
 }
 
-/// The whole description.
-pub(super) fn description() -> &'static Value {
-    static DESCRIPTION: LazyLock<Value> = LazyLock::new(describe);
+/// Returns the OpenAPI document of all routes. It is built on first use.
+pub(super) fn openapi_document() -> &'static Value {
+    static DESCRIPTION: LazyLock<Value> = LazyLock::new(build_openapi);
     &DESCRIPTION
 }
 
-fn describe() -> Value {
+fn build_openapi() -> Value {
     let mut components = Components::default();
     let mut paths = Map::new();
     for route in ROUTES {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.to_ascii_lowercase()] = operation(route, &mut components);
+        path[route.method.to_ascii_lowercase()] = operation_object(route, &mut components);
     }
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Agent mail",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Agents write to each other. Show a key, and in `X-Agent-ID` your own id: it must be the key's.",
+            "description": "Messages between agents. Requests need a key, and in `X-Agent-ID` your own agent id, which must match the key.",
         },
         "paths": paths,
         "components": {
             "schemas": components.0,
-            "responses": problems(),
+            "responses": problem_responses(),
             "securitySchemes": {
                 "key": { "type": "http", "scheme": "bearer" },
                 "agent": {
                     "type": "apiKey", "in": "header", "name": "X-Agent-ID",
-                    "description": "Your own id. It is a claim, and must match the key.",
+                    "description": "Your own agent id. It must match the key.",
                 },
             },
         },
@@ -322,7 +338,7 @@ fn describe() -> Value {
     })
 }
 
-fn operation(route: &Route, components: &mut Components) -> Value {
+fn operation_object(route: &Route, components: &mut Components) -> Value {
     let in_path = route
         .path
         .split('/')
@@ -341,12 +357,13 @@ fn operation(route: &Route, components: &mut Components) -> Value {
             json!({ "name": "Idempotency-Key", "in": "header", "schema": { "type": "string" }, "description": about }),
         );
     }
-    let body = body.map(|schema| components.add(&format!("{:?}Body", route.operation), schema));
+    let body =
+        body.map(|schema| components.add_schema(&format!("{:?}Body", route.operation), schema));
     let mut described = json!({
         "operationId": format!("{:?}", route.operation),
         "summary": route.summary,
         "parameters": parameters,
-        "responses": responses(route, components),
+        "responses": response_objects(route, components),
     });
     if let Some(schema) = body {
         described["requestBody"] =
@@ -358,7 +375,7 @@ fn operation(route: &Route, components: &mut Components) -> Value {
     described
 }
 
-/// What an agent's or a message's id may be.
+/// Returns the JSON Schema of agent ids and message ids.
 fn id_schema() -> Value {
     json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$" })
 }
@@ -368,13 +385,13 @@ fn describe_parameter((name, kind, about): &Parameter) -> Value {
         Text => json!({ "type": "string" }),
         Integer => json!({ "type": "integer", "minimum": 0 }),
         Place => json!({ "oneOf": [{ "type": "integer", "minimum": 0 }, { "const": "now" }] }),
-        Truth => json!({ "type": "boolean" }),
-        Kind::Word(words) => json!({ "enum": words }),
+        Boolean => json!({ "type": "boolean" }),
+        ParameterKind::Choice(words) => json!({ "enum": words }),
     };
     json!({ "name": name, "in": "query", "schema": schema, "description": about })
 }
 
-fn responses(route: &Route, components: &mut Components) -> Value {
+fn response_objects(route: &Route, components: &mut Components) -> Value {
     let mut responses = Map::new();
     let is_sent = matches!(
         route.operation,
@@ -382,26 +399,26 @@ fn responses(route: &Route, components: &mut Components) -> Value {
     );
     match route.operation {
         Operation::Events => {
-            let schema = components.add("Event", schema_of::<MailEvent>());
+            let schema = components.add_schema("Event", schema_of::<MailEvent>());
             let about = "The socket is open. Each frame is an event; with `after` it is in `event`, beside its `sequence`. \
-                Closed with 1013 it says where to go on.";
+                A close with 1013 names the position to resume at.";
             let content = json!({ "application/json": { "schema": schema } });
-            let newest = "The number of the newest event: what happens from now on comes after it.";
+            let newest = "Sequence number of the newest event. Later events have higher numbers.";
             let headers = json!({ "X-Event-Sequence": { "schema": { "type": "integer" }, "description": newest } });
             let open = json!({ "description": about, "content": content, "headers": headers });
             responses.insert("101".into(), open);
         }
         operation => {
             let mut good = json!({ "description": "Done." });
-            if let Some(schema) = components.answer(operation) {
+            if let Some(schema) = components.response_schema(operation) {
                 good["content"] = json!({ "application/json": { "schema": schema } });
             }
             if is_sent {
                 let header =
                     |about: &str| json!({ "schema": { "type": "string" }, "description": about });
                 good["headers"] = json!({
-                    "X-Message-ID": header("The message's id, where it was kept."),
-                    "Location": header("Where it is."),
+                    "X-Message-ID": header("The message's id, if it was stored."),
+                    "Location": header("URL of the message."),
                 });
             }
             responses.insert("200".into(), good);
@@ -426,29 +443,32 @@ fn responses(route: &Route, components: &mut Components) -> Value {
     responses.into()
 }
 
-/// What is answered in place of what was asked for, by status.
+/// Descriptions of the error responses, by status.
 const PROBLEMS: [(&str, &str); 12] = [
     (
         "400",
-        "No handshake of WebSocket, or `after` is above the newest event.",
+        "No WebSocket handshake, or `after` is above the newest event.",
     ),
-    ("401", "No good key, or not one `X-Agent-ID`."),
-    ("403", "The id isn't the key's, or may not do this."),
-    ("404", "There is none such for the caller."),
+    ("401", "No valid key, or not exactly one `X-Agent-ID`."),
+    (
+        "403",
+        "The id doesn't match the key, or a permission is missing.",
+    ),
+    ("404", "Not found, or not visible to the caller."),
     ("408", "The body did not arrive in time."),
     ("413", "The body is over the limit."),
     ("415", "The body is not JSON in UTF-8."),
     (
         "422",
-        "The body or query doesn't fit: the detail names the member.",
+        "The body or query is not valid: the detail names the member.",
     ),
     ("429", "Too many messages: see `Retry-After`."),
-    ("500", "The store failed, or there is a bug."),
-    ("503", "No room just now: see `Retry-After`."),
-    ("504", "The mailroom did not answer in time."),
+    ("500", "The store failed, or there is a defect."),
+    ("503", "No capacity at the moment: see `Retry-After`."),
+    ("504", "The mailroom did not reply in time."),
 ];
 
-fn problems() -> Map<String, Value> {
+fn problem_responses() -> Map<String, Value> {
     let detail = json!({ "type": "object", "properties": { "detail": { "type": "string" } }, "required": ["detail"] });
     let content = json!({ "application/json": { "schema": detail } });
     let described = PROBLEMS.map(|(status, about)| {
@@ -460,70 +480,72 @@ fn problems() -> Map<String, Value> {
     described.into_iter().collect()
 }
 
-/// What a route is sent, where that is an object with members.
+/// Returns the JSON Schema of an operation's request body; `None` if the body is empty or optional.
 fn body_schema(operation: Operation) -> Option<Value> {
     match operation {
-        Operation::Broadcast => Some(schema_in::<BroadcastMessage>()),
-        Operation::Send => Some(schema_in::<SendMessage>()),
+        Operation::Broadcast => Some(input_schema::<BroadcastMessage>()),
+        Operation::Send => Some(input_schema::<SendMessage>()),
         Operation::Reply => Some(schema_of::<ReplyBody>()),
         _ => None,
     }
 }
 
-/// The schemas that others name.
+/// Schemas of the OpenAPI document's section `components`, by name.
 #[derive(Default)]
 struct Components(Map<String, Value>);
 
 impl Components {
-    /// What a route answers.
-    fn answer(&mut self, operation: Operation) -> Option<Value> {
+    /// Adds the schema of an operation's response and returns a reference to it; `None` if the
+    /// response is no JSON object with a schema.
+    fn response_schema(&mut self, operation: Operation) -> Option<Value> {
         let (name, schema) = match operation {
             Operation::Broadcast | Operation::Send | Operation::Reply => {
-                // The rest of it comes with `detail` alone.
-                let brief = self.add("SentBriefly", schema_of::<Brief<'_>>());
+                // The full receipt is sent only with `detail`.
+                let brief = self.add_schema("SentBriefly", schema_of::<BriefSendReceipt<'_>>());
                 return Some(
-                    json!({ "anyOf": [brief, self.add("Sent", schema_out::<SendMessage>())] }),
+                    json!({ "anyOf": [brief, self.add_schema("Sent", output_schema::<SendMessage>())] }),
                 );
             }
-            Operation::Agents => ("AgentsAnswer", schema_out::<GetAgentStatus>()),
+            Operation::Agents => ("AgentsAnswer", output_schema::<GetAgentStatus>()),
             Operation::Agent => ("AgentView", schema_of::<AgentView>()),
-            Operation::Messages => ("MessagesAnswer", schema_out::<MessageHistory>()),
+            Operation::Messages => ("MessagesAnswer", output_schema::<MessageHistory>()),
             Operation::Message => ("MailView", schema_of::<MailView>()),
             Operation::MarkRead | Operation::EndAgent | Operation::AgentBack => {
-                ("Done", schema_out::<EndAgent>())
+                ("Done", output_schema::<EndAgent>())
             }
-            Operation::AgentLogs => ("AgentLogsAnswer", schema_out::<AgentLogs>()),
+            Operation::AgentLogs => ("AgentLogsAnswer", output_schema::<AgentLogs>()),
             Operation::Events | Operation::Description => return None,
         };
-        Some(self.add(name, schema))
+        Some(self.add_schema(name, schema))
     }
 
-    /// Adds a schema, and what it defines beside itself. Answers a reference to it.
-    fn add(&mut self, name: &str, mut schema: Value) -> Value {
+    /// Adds a schema under `name`, and its `$defs` under their own names. Returns a reference to
+    /// it.
+    fn add_schema(&mut self, name: &str, mut schema: Value) -> Value {
         if let Some(object) = schema.as_object_mut() {
             object.remove("$schema");
             if let Some(Value::Object(definitions)) = object.remove("$defs") {
                 for (name, definition) in definitions {
-                    self.add(&name, definition);
+                    self.add_schema(&name, definition);
                 }
             }
         }
-        point_here(&mut schema);
+        rewrite_refs(&mut schema);
         self.0.insert(name.to_owned(), schema);
         json!({ "$ref": format!("#/components/schemas/{name}") })
     }
 }
 
-/// What a schema names beside itself is a component here.
-fn point_here(schema: &mut Value) {
+/// Changes each `$ref` to `$defs` into one to `components/schemas`.
+fn rewrite_refs(schema: &mut Value) {
     match schema {
         Value::Object(members) => members.iter_mut().for_each(|(name, member)| match member {
             Value::String(target) if name == "$ref" => {
                 *target = target.replace("#/$defs/", "#/components/schemas/")
             }
-            member => point_here(member),
+            member => rewrite_refs(member),
         }),
-        Value::Array(entries) => entries.iter_mut().for_each(point_here),
+        Value::Array(entries) => entries.iter_mut().for_each(rewrite_refs),
         _ => {}
     }
 }
@@ -534,14 +556,14 @@ fn schema_of<T: JsonSchema>() -> Value {
         .to_value()
 }
 
-fn schema_in<M: Message>() -> Value {
-    M::wire()
+fn input_schema<M: Message>() -> Value {
+    M::codec()
         .map(|wire| (wire.input_schema)())
         .unwrap_or_default()
 }
 
-fn schema_out<M: Message>() -> Value {
-    M::wire()
+fn output_schema<M: Message>() -> Value {
+    M::codec()
         .map(|wire| (wire.output_schema)())
         .unwrap_or_default()
 }

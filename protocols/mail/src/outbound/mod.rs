@@ -1,4 +1,4 @@
-//! Ways out: what brings a letter to a recipient that is no agent of this process.
+//! Delivery methods for recipients that are not agents of this process.
 
 pub mod tmux;
 pub mod webhook;

@@ -1,12 +1,12 @@
-//! Letters as signed HTTP posts.
+//! Delivery of mail by signed HTTP POST requests.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use callboard_message::mail::Deliver;
-use callboard_message::{Failure, RawObject, hex};
-use callboard_rpc::{EgressError, HookOptions, Hooks, Network, Posted};
-use callboard_runtime::{Agent, Cx, Handler, Handlers, Profile};
+use callboard_message::mail::DeliverMessage;
+use callboard_message::{Failure, RawObject, encode_hex};
+use callboard_rpc::{EgressError, IpNetwork, PostOutcome, WebhookClient, WebhookClientOptions};
+use callboard_runtime::{Agent, AgentProfile, Context, Handler, Handlers};
 use hmac::{Hmac, Mac};
 use reqwest::dns::Resolve;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -15,87 +15,97 @@ use sha2::Sha256;
 use tokio::time::Instant;
 use url::Url;
 
-/// How long a receiver may take to answer one post.
+/// Timeout of one webhook request, until the response has arrived.
 pub const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(15);
-/// Longest wait that a receiver can ask for (`Retry-After`).
+/// Maximum delay between requests that a webhook's receiver can request with `Retry-After`. A
+/// longer one is shortened.
 pub const WEBHOOK_RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// Which message it is.
+/// Request header with the message's id.
 pub const MESSAGE_ID_HEADER: &str = "x-callboard-message-id";
-/// When it was posted, in seconds since 1970.
+/// Request header with the time of the request, in seconds since the Unix epoch.
 pub const TIMESTAMP_HEADER: &str = "x-callboard-timestamp";
-/// `sha256=`, and in hexadecimal the HMAC of the timestamp, a `.` and the body, by the secret that both know.
+/// Request header with the signature: `sha256=`, followed by the HMAC-SHA256 in hexadecimal. Its
+/// key is the shared secret, its input the value of the timestamp header, a `.`, and the body.
 pub const SIGNATURE_HEADER: &str = "x-callboard-signature";
-/// The same for each post of the same message.
-pub const KEY_HEADER: &str = "idempotency-key";
+/// Request header with the idempotency key, which is the same for all attempts to deliver a
+/// message.
+pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 
-/// Letters that wait for a receiver: whoever hands them out waits for one before the next.
+/// Capacity of the webhook agent's mailbox. A small one suffices, because the delivery worker waits
+/// for each delivery.
 const MAILBOX_MESSAGES_MAX: u32 = 16;
 
-/// Where letters are posted.
+/// Receiver of a webhook and its secret.
 #[derive(derive_more::Debug, Clone)]
-// A URL of a webhook is often a secret by itself.
+// The URL of a webhook is often a secret, so only its host is printed.
 #[debug("WebhookOptions {{ host: {:?}, .. }}", url.host_str())]
 pub struct WebhookOptions {
-    /// The receiver: `https`, or `http` in a network that is allowed.
+    /// URL of the receiver. `http` is allowed only in `allowed_networks`; elsewhere it must be
+    /// `https`.
     pub url: Url,
-    /// What posts are signed with; they aren't where there is none.
+    /// Secret for signatures; `None` to send unsigned requests.
     pub secret: Option<SecretString>,
-    /// Networks that the receiver may be in beside the public internet.
-    pub allow: Vec<Network>,
-    /// The name service that is asked in place of the system's; its answers are judged all the same.
-    pub lookup: Option<Arc<dyn Resolve>>,
+    /// Networks to which requests are allowed in addition to the public internet.
+    pub allowed_networks: Vec<IpNetwork>,
+    /// DNS resolver to use instead of the operating system's. Addresses that it returns are checked
+    /// in the same way.
+    pub resolver: Option<Arc<dyn Resolve>>,
 }
 
 impl WebhookOptions {
-    /// A receiver in the public internet, of posts that aren't signed.
+    /// Creates options for a receiver in the public internet, with unsigned requests.
     pub fn new(url: Url) -> Self {
         Self {
             url,
             secret: None,
-            allow: Vec::new(),
-            lookup: None,
+            allowed_networks: Vec::new(),
+            resolver: None,
         }
     }
 }
 
-/// Why there is no webhook.
+/// Error in the options of a [`WebhookAgent`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebhookError {
-    /// Name another receiver, or allow its network.
+    /// Requests to the URL are not allowed.
     #[error("the webhook's url is refused: {0}")]
     Url(#[from] EgressError),
-    /// Give it a secret with something in it, or none.
+    /// The secret is empty.
     #[error("the webhook's secret is empty")]
     Secret,
-    /// There is no TLS to be had: look at the system's.
+    /// The HTTP client can't be created, because TLS can't be set up.
     #[error("no HTTP client: {0}")]
     Client(#[from] reqwest::Error),
 }
 
-/// Handles [`Deliver`]: posts the letter, one at a time. The body is the letter as JSON, but for its `attempt`.
+/// Agent that delivers mail to a webhook, one message at a time. It handles [`DeliverMessage`]. The
+/// request body is that message as JSON, without `attempt`.
 ///
-/// It has arrived where the receiver answers 2xx. `Unavailable`: it doesn't answer, or with 408, 429 or 5xx; not before it
-/// wants to be asked again. `Rejected`: it answers with anything else, a redirect included, or it may not be posted to.
+/// A 2xx response means that the message is delivered. The failure is `Unavailable` if there is no
+/// response, the status is 408, 429 or 5xx, or a delay that the receiver requested has not passed.
+/// It is `Rejected` for any other status, redirects included, and if requests to the URL are not
+/// allowed.
 pub struct WebhookAgent {
-    hooks: Hooks,
+    hooks: WebhookClient,
     url: Url,
     secret: Option<SecretString>,
-    /// The receiver wants to be left alone until then.
+    /// Time before which no request is sent, as requested by the receiver (`Retry-After`).
     not_before: Option<Instant>,
 }
 
 impl WebhookAgent {
-    /// Stands for a receiver.
+    /// Creates an agent for a receiver. The addresses of the URL's host are checked at each
+    /// request.
     ///
     /// # Errors
-    /// Where the URL itself says that it may not be posted to; where its name leads is judged at each post.
+    /// [`WebhookError`] if the secret is empty, the URL is not allowed, or TLS can't be set up.
     pub fn new(options: WebhookOptions) -> Result<Self, WebhookError> {
         let WebhookOptions {
             url,
             secret,
-            allow,
-            lookup,
+            allowed_networks: allow,
+            resolver: lookup,
         } = options;
         if secret
             .as_ref()
@@ -104,13 +114,13 @@ impl WebhookAgent {
             return Err(WebhookError::Secret);
         }
         let (timeout, retry_after_max) = (WEBHOOK_TIMEOUT, WEBHOOK_RETRY_AFTER_MAX);
-        let hooks = Hooks::new(&HookOptions {
-            allow,
-            lookup,
+        let hooks = WebhookClient::new(&WebhookClientOptions {
+            allowed_networks: allow,
+            resolver: lookup,
             timeout,
             retry_after_max,
         })?;
-        hooks.check(&url)?;
+        hooks.check_url(&url)?;
         Ok(Self {
             hooks,
             url,
@@ -122,26 +132,27 @@ impl WebhookAgent {
 
 impl Agent for WebhookAgent {
     fn handlers(on: &mut Handlers<Self>) {
-        on.exclusive::<Deliver>();
+        on.exclusive::<DeliverMessage>();
     }
 
-    /// It may be dropped before it knows what became of a post: whoever tries again goes by the key.
-    fn profile() -> Profile {
-        Profile::default()
+    /// Returns the settings of the agent. Handlers may be cancelled, because a repeated delivery
+    /// has the same idempotency key.
+    fn profile() -> AgentProfile {
+        AgentProfile::default()
             .mailbox_capacity(MAILBOX_MESSAGES_MAX)
             .cancel_safe()
     }
 }
 
-impl Handler<Deliver> for WebhookAgent {
-    async fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
+impl Handler<DeliverMessage> for WebhookAgent {
+    async fn handle(&mut self, letter: DeliverMessage, _: &mut Context) -> Result<(), Failure> {
         if self.not_before.is_some_and(|then| Instant::now() < then) {
             return Err(Failure::unavailable(
-                "the receiver wants to be left alone for a while",
+                "the receiver has requested a delay (Retry-After)",
             ));
         }
-        let body = body(&letter)?;
-        let headers = headers(
+        let body = request_body(&letter)?;
+        let headers = request_headers(
             &letter.message_id,
             &body,
             self.secret.as_ref(),
@@ -149,27 +160,31 @@ impl Handler<Deliver> for WebhookAgent {
         )?;
         let posted = self.hooks.post(&self.url, headers, body.into()).await;
         self.not_before = match posted {
-            Posted::Answered {
+            PostOutcome::Answered {
                 retry_after: Some(asked),
                 ..
             } => Some(Instant::now() + asked),
             _ => None,
         };
-        judge(posted)
+        delivery_result(posted)
     }
 }
 
-/// What an answer says of a letter.
-fn judge(posted: Posted) -> Result<(), Failure> {
+/// Converts the outcome of a request to the result of a delivery.
+fn delivery_result(posted: PostOutcome) -> Result<(), Failure> {
     let status = match posted {
-        Posted::Answered { status, .. } => status.as_u16(),
-        Posted::Silent => return Err(Failure::unavailable("the receiver doesn't answer")),
-        Posted::NotAllowed => return Err(Failure::rejected("the receiver may not be posted to")),
+        PostOutcome::Answered { status, .. } => status.as_u16(),
+        PostOutcome::NoAnswer => return Err(Failure::unavailable("the receiver doesn't answer")),
+        PostOutcome::NotAllowed => {
+            return Err(Failure::rejected(
+                "requests to the receiver's URL are not allowed",
+            ));
+        }
     };
     match status {
         200..=299 => Ok(()),
         300..=399 => Err(Failure::rejected(
-            "the receiver redirects, and nobody follows",
+            "the receiver redirects, and redirects are not followed",
         )),
         408 | 429 | 500.. => Err(Failure::unavailable(format!(
             "the receiver answers {status}"
@@ -178,8 +193,9 @@ fn judge(posted: Posted) -> Result<(), Failure> {
     }
 }
 
-/// The letter, but for how often it was tried: the same each time.
-fn body(letter: &Deliver) -> Result<String, Failure> {
+/// Serialises the message as the request body, without `attempt`, so that the body is the same for
+/// each attempt.
+fn request_body(letter: &DeliverMessage) -> Result<String, Failure> {
     let unwritable = |_| Failure::internal("the letter can't be written as JSON");
     let mut letter =
         RawObject::parse(&serde_json::value::to_raw_value(letter).map_err(unwritable)?)
@@ -188,31 +204,35 @@ fn body(letter: &Deliver) -> Result<String, Failure> {
     Ok(letter.to_raw().get().to_owned())
 }
 
-fn headers(
+fn request_headers(
     id: &str,
     body: &str,
     secret: Option<&SecretString>,
     now: SystemTime,
 ) -> Result<HeaderMap, Failure> {
     let id = HeaderValue::from_str(id)
-        .map_err(|_| Failure::invalid("the message's id can't stand in a header"))?;
+        .map_err(|_| Failure::invalid("the message's id can't be sent in a header"))?;
     let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(HeaderName::from_static(MESSAGE_ID_HEADER), id.clone());
-    headers.insert(HeaderName::from_static(KEY_HEADER), id);
-    headers.insert(HeaderName::from_static(TIMESTAMP_HEADER), timestamp.into());
-    if let Some(signature) = secret.and_then(|secret| sign(secret, timestamp, body)) {
-        headers.insert(HeaderName::from_static(SIGNATURE_HEADER), signature);
+    let mut request_headers = HeaderMap::new();
+    request_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request_headers.insert(HeaderName::from_static(MESSAGE_ID_HEADER), id.clone());
+    request_headers.insert(HeaderName::from_static(IDEMPOTENCY_KEY_HEADER), id);
+    request_headers.insert(HeaderName::from_static(TIMESTAMP_HEADER), timestamp.into());
+    if let Some(signature) = secret.and_then(|secret| signature(secret, timestamp, body)) {
+        request_headers.insert(HeaderName::from_static(SIGNATURE_HEADER), signature);
     }
-    Ok(headers)
+    Ok(request_headers)
 }
 
-fn sign(secret: &SecretString, timestamp: u64, body: &str) -> Option<HeaderValue> {
+fn signature(secret: &SecretString, timestamp: u64, body: &str) -> Option<HeaderValue> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes()).ok()?;
     mac.update(format!("{timestamp}.").as_bytes());
     mac.update(body.as_bytes());
-    HeaderValue::from_str(&format!("sha256={}", hex(&mac.finalize().into_bytes()))).ok()
+    HeaderValue::from_str(&format!(
+        "sha256={}",
+        encode_hex(&mac.finalize().into_bytes())
+    ))
+    .ok()
 }
 
 #[cfg(test)]
@@ -222,21 +242,24 @@ mod tests {
 
     use super::*;
 
-    /// Goal: whoever has the secret can tell who posted. Method: a signature that another program made (Python's `hmac`).
+    /// Goal: a receiver with the secret can verify the sender. Method: a signature made by another
+    /// program (Python's `hmac`).
     #[test]
     fn signature() {
         let secret = SecretString::from("it's a secret");
-        let signature = sign(&secret, 1_700_000_000, r#"{"message_id":"m-1","text":"é"}"#).unwrap();
+        let signature =
+            super::signature(&secret, 1_700_000_000, r#"{"message_id":"m-1","text":"é"}"#).unwrap();
         let expected = "sha256=a2aa48cd408df3f9d03602077c7a4690aa0753c823c46dc78355d2a6d5bfce11";
         assert_eq!(signature.to_str().unwrap(), expected);
     }
 
-    /// Goal: an answer means what it says. Method: a status of each kind, and no answer.
+    /// Goal: each outcome has the right failure kind. Method: a status of each class, and no
+    /// response.
     #[test]
     fn answers() {
-        let kind = |posted| judge(posted).map_err(|failure| failure.kind);
+        let kind = |posted| delivery_result(posted).map_err(|failure| failure.kind);
         let of = |status: u16| {
-            kind(Posted::Answered {
+            kind(PostOutcome::Answered {
                 status: StatusCode::from_u16(status).unwrap(),
                 retry_after: None,
             })
@@ -256,11 +279,11 @@ mod tests {
                 .into_iter()
                 .all(|status| of(status) == Err(FailureKind::Rejected))
         );
-        assert_eq!(kind(Posted::Silent), Err(FailureKind::Unavailable));
-        assert_eq!(kind(Posted::NotAllowed), Err(FailureKind::Rejected));
+        assert_eq!(kind(PostOutcome::NoAnswer), Err(FailureKind::Unavailable));
+        assert_eq!(kind(PostOutcome::NotAllowed), Err(FailureKind::Rejected));
     }
 
-    /// Goal: what is secret isn't printed. Method: options with a token in their URL.
+    /// Goal: secrets aren't printed. Method: options with a token in their URL.
     #[test]
     fn options_are_silent() {
         let mut options = WebhookOptions::new("https://hook.example/token-1".parse().unwrap());

@@ -1,16 +1,16 @@
-//! Who may ask, and who may not.
+//! Authentication and source checks of requests.
 
 use std::net::TcpListener;
 
 use callboard_mail::inbound::{ListenOptions, MailServer, MailServerOptions, ServeError, serve};
-use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, Trust};
+use callboard_rpc::{AccessControl, AllowedHosts, AllowedOrigins, UnauthenticatedAccess};
 use reqwest::Method;
 use serde_json::json;
 
 use crate::kit::{Reply, Served};
 
 const MESSAGE: &str = r#"{"message":"x"}"#;
-/// Every kind of thing that can be asked.
+/// Every kind of GET request.
 const GETS: [&str; 4] = [
     "/api/agents",
     "/api/messages",
@@ -25,8 +25,8 @@ fn is_refused(reply: &Reply, status: u16) {
     assert_eq!(reply.header("cache-control"), Some("no-store"));
 }
 
-/// Goal: nobody sends or reads without a key and the id that goes with it, and which ids exist is never told.
-/// Method: rows of headers, over each route; the mailroom is asked for none of them.
+/// Goal: nobody sends or reads without a key and the matching id, and existing ids aren't
+/// disclosed. Method: rows of headers, for each route; none reaches the mailroom.
 #[tokio::test]
 async fn keys_and_claims() {
     let served = Served::start().await;
@@ -88,7 +88,7 @@ async fn keys_and_claims() {
         .get("/api/agents")
         .await;
     assert_eq!((told.status, told.text), (unknown.status, unknown.text));
-    // The mailroom knows who is terminated.
+    // Only the mailroom knows which agents are terminated.
     is_refused(
         &served
             .agent("gone")
@@ -123,13 +123,14 @@ async fn keys_and_claims() {
     served.stop().await;
 }
 
-/// Goal: foreign pages and names get nothing; what is configured gets in (B1, B2). Method: rows, over several routes.
+/// Goal: foreign origins and hosts are rejected; configured ones pass (B1, B2). Method: rows, for
+/// several routes.
 #[tokio::test]
 async fn origin_and_host() {
     let served = Served::with(|options| {
-        options.hosts = AllowedHosts::default().with("agents.example").unwrap();
+        options.hosts = AllowedHosts::default().with_host("agents.example").unwrap();
         options.origins = AllowedOrigins::default()
-            .with("https://app.example")
+            .with_origin("https://app.example")
             .unwrap();
     })
     .await;
@@ -161,11 +162,13 @@ async fn origin_and_host() {
     served.stop().await;
 }
 
-/// Goal: where this machine's operator is trusted, the caller is the operator and nobody else; where nobody is, nobody gets
-/// in. Method: both, with rows of claims.
+/// Goal: with a trusted local operator the caller is the operator only; without one, nobody passes.
+/// Method: both, with rows of claims.
 #[tokio::test]
 async fn without_keys() {
-    let trusting = Served::with(|options| options.access = Trust::LoopbackOperator.into()).await;
+    let trusting =
+        Served::with(|options| options.access = UnauthenticatedAccess::LoopbackOperator.into())
+            .await;
     for (claim, status) in [("operator", 200), ("alice", 403), ("guardian", 403)] {
         assert_eq!(
             trusting
@@ -191,7 +194,7 @@ async fn without_keys() {
         is_refused(&proxied.get(path).await, 403);
     }
     trusting.stop().await;
-    for access in [Access::default(), Access::Anyone] {
+    for access in [AccessControl::default(), AccessControl::Anyone] {
         let open = Served::with(|options| options.access = access).await;
         for claim in ["operator", "anonymous", "alice"] {
             is_refused(
@@ -207,13 +210,13 @@ async fn without_keys() {
     }
 }
 
-/// Goal: without keys nobody listens beyond this machine. Method: an address of every interface.
+/// Goal: without keys, only loopback addresses can be bound. Method: an address of every interface.
 #[tokio::test]
 async fn beyond_loopback() {
     let served = Served::start().await;
     let agent = served.system.spawn_with(crate::room::Room::default);
     let options = MailServerOptions {
-        access: Trust::LoopbackOperator.into(),
+        access: UnauthenticatedAccess::LoopbackOperator.into(),
         ..MailServerOptions::default()
     };
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -224,13 +227,13 @@ async fn beyond_loopback() {
     );
     assert!(matches!(
         refused,
-        Err(ServeError::OpenBeyondLoopback { .. })
+        Err(ServeError::UnauthenticatedListener { .. })
     ));
     served.stop().await;
 }
 
-/// Goal: the description is for everybody, and whoever asks for anything else without a key learns nothing of what there
-/// is. Method: known and unknown paths and methods, without a key.
+/// Goal: the description is public, and any other request without a key discloses nothing. Method:
+/// known and unknown paths and methods, without a key.
 #[tokio::test]
 async fn what_is_open() {
     let served = Served::start().await;

@@ -1,4 +1,4 @@
-//! Bad input over this wire: bodies, queries, headers, connections.
+//! Invalid input over HTTP: bodies, queries, headers, connections.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use tokio::net::TcpStream;
 
 use crate::kit::{Served, soon};
 
-/// Goal: what is no message is refused by the name of the member, never by what it said, and nothing is sent (A1, A2, A4 …
-/// A6, E7). Method: rows, each with a secret in it, over each way to write; after them, a good one.
+/// Goal: an invalid message is rejected with the name of the member, never its value, and nothing
+/// is sent (A1, A2, A4 … A6, E7). Method: rows, each with a secret in it, for each sending route;
+/// after them, a valid one.
 #[tokio::test]
 async fn bodies_that_do_not_fit() {
     let served = Served::start().await;
@@ -122,7 +123,7 @@ async fn bodies_that_do_not_fit() {
     served.stop().await;
 }
 
-/// Goal: a query has what its route knows, once, and of the right kind. Method: rows.
+/// Goal: a query has the parameters of its route, once each, and of the right kind. Method: rows.
 #[tokio::test]
 async fn queries_that_do_not_fit() {
     let served = Served::start().await;
@@ -171,14 +172,14 @@ async fn queries_that_do_not_fit() {
     served.stop().await;
 }
 
-/// One request on a connection of its own, and the head of what comes back.
+/// Sends one request on a connection of its own, and returns status and head of the response.
 async fn raw(served: &Served, request: &str) -> (u16, String) {
     let mut connection = soon(TcpStream::connect(served.address)).await.unwrap();
     soon(connection.write_all(request.as_bytes()))
         .await
         .unwrap();
     let mut reply = Vec::new();
-    // A server that didn't read the whole request need not close at once.
+    // A server that didn't read the whole request may keep the connection open.
     while !reply.windows(4).any(|end| end == b"\r\n\r\n")
         && soon(connection.read_buf(&mut reply)).await.unwrap() > 0
     {}
@@ -193,8 +194,9 @@ async fn raw(served: &Served, request: &str) -> (u16, String) {
     )
 }
 
-/// Goal: a body costs no more than the limit, whatever it says of itself, and no longer than its time; types are JSON's (B7 …
-/// B9, A3). Method: at the limit and over it, by length and in chunks; compressed; late; cut.
+/// Goal: a body uses no more memory than the limit, whatever length it declares, and no more time
+/// than its timeout; only JSON types are accepted (B7 … B9, A3). Method: at the limit and over it,
+/// by length and in chunks; compressed; late; cut.
 #[tokio::test]
 async fn bodies() {
     const BYTES_MAX: usize = 4_096;
@@ -232,9 +234,9 @@ async fn bodies() {
         (format!("{head}Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}"), 415),
         (format!("{head}Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{{}}"), 415),
         (format!("{head}Content-Type: application/json; charset=utf-16\r\nContent-Length: 2\r\n\r\n{{}}"), 415),
-        // Never comes.
+        // The rest of this body never comes.
         (format!("{head}Content-Length: 100\r\n\r\n{{"), 408),
-        // Whoever shows nothing is refused before its body is read.
+        // A request without a credential is rejected before its body is read.
         ("POST /api/send_message HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n".into(), 401),
     ] {
         let (found, reply) = raw(&served, &request).await;
@@ -245,14 +247,15 @@ async fn bodies() {
     served.stop().await;
 }
 
-/// Goal: a mailroom that doesn't answer costs its caller no more than the deadline. Method: none at all.
+/// Goal: a mailroom that doesn't reply costs its caller no more than the deadline. Method: a
+/// mailroom that has stopped.
 #[tokio::test]
 async fn a_mailroom_that_is_gone() {
     let served = Served::start().await;
     let stopped = served.system.spawn_with(crate::room::Room::default);
     stopped.stop();
-    soon(stopped.ended()).await;
-    served.server.replace(stopped);
+    soon(stopped.wait_for_exit()).await;
+    served.server.replace_agent(stopped);
     let reply = served.agent("alice").get("/api/agents").await;
     assert_eq!(reply.status, 500, "{}", reply.text);
     assert!(!reply.detail().is_empty());

@@ -1,9 +1,9 @@
-//! The client, against the server.
+//! The mail client against a real server.
 
-use callboard_mail::ClientError;
-use callboard_mail::client::Client;
+use callboard_mail::MailClientError;
+use callboard_mail::client::MailClient;
 use callboard_message::mail::{
-    AgentLogs, BroadcastMessage, Direction, MailId, MemberState, MessageHistory, Priority,
+    AgentLogs, BroadcastMessage, MailDirection, MemberId, MemberState, MessageHistory, Priority,
     SendMessage,
 };
 use callboard_message::{Failure, FailureKind};
@@ -15,13 +15,13 @@ use crate::kit::{Served, soon};
 use crate::resume::client;
 use crate::room::{sent, view};
 
-/// Goal: everything that the server does can be asked for, and arrives as it was meant. Method: each method, and what the
-/// mailroom was asked.
+/// Goal: every operation of the server can be called, and its arguments arrive unchanged. Method:
+/// each method, and the requests that the mailroom got.
 #[tokio::test]
 async fn everything() {
     let served = Served::start().await;
     let alice = client(&served, "alice");
-    let id = |id: &str| MailId::parse(id).unwrap();
+    let id = |id: &str| MemberId::parse(id).unwrap();
     let broadcast = BroadcastMessage {
         message: "héllo\n".into(),
         ..Default::default()
@@ -50,7 +50,7 @@ async fn everything() {
     assert!(alice.end_agent(&id("bob"), true).await.unwrap().success);
     served.room.asked();
     let filter = MessageHistory {
-        direction: Some(Direction::All),
+        direction: Some(MailDirection::All),
         with: Some("bob".into()),
         text: Some("a&b=c é".into()),
         limit: Some(3),
@@ -85,7 +85,8 @@ async fn everything() {
     served.stop().await;
 }
 
-/// Goal: an answer is read up to a limit. Method: a server whose answer has as many bytes, then one more.
+/// Goal: a response is read up to a limit. Method: a server whose response has as many bytes, then
+/// one more.
 #[tokio::test]
 async fn answers_are_bounded() {
     const BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -104,38 +105,38 @@ async fn answers_are_bounded() {
             );
             let rest = vec![b' '; BYTES_MAX + more - answer.len()];
             for part in [head.as_bytes(), answer.as_bytes(), &rest] {
-                // Who has seen enough may close.
+                // A client that rejects the body may close the connection.
                 let _ = peer.write_all(part).await;
             }
         }
     });
-    let client = Client::new(
+    let client = MailClient::new(
         url,
         SecretString::from("key"),
-        &MailId::parse("alice").unwrap(),
+        &MemberId::parse("alice").unwrap(),
     )
     .unwrap();
     assert_eq!(soon(client.agents(None)).await.unwrap().count, 0);
     assert_eq!(
         soon(client.agents(None)).await,
-        Err(ClientError::Unreadable)
+        Err(MailClientError::InvalidResponse)
     );
     soon(serving).await.unwrap();
 }
 
-/// Goal: what went wrong says what to do, in the server's words. Method: each kind of error.
+/// Goal: an error has the server's explanation and the right kind. Method: each kind of error.
 #[tokio::test]
 async fn errors() {
     let served = Served::start().await;
     let alice = client(&served, "alice");
     let nobody = client(&served, "nobody").agents(None).await.unwrap_err();
-    assert!(nobody.is_denied() && !nobody.may_pass(), "{nobody}");
+    assert!(nobody.is_denied() && !nobody.is_transient(), "{nobody}");
     let nowhere = alice
-        .message(&MailId::parse("nowhere").unwrap(), false)
+        .message(&MemberId::parse("nowhere").unwrap(), false)
         .await
         .unwrap_err();
     assert!(
-        matches!(nowhere, ClientError::Refused { status: 404, .. }),
+        matches!(nowhere, MailClientError::Refused { status: 404, .. }),
         "{nowhere}"
     );
     let full = Failure::new(FailureKind::Overloaded, "too many messages")
@@ -145,14 +146,14 @@ async fn errors() {
     let full = alice.agents(None).await.unwrap_err();
     assert_eq!(
         full,
-        ClientError::Refused {
+        MailClientError::Refused {
             status: 429,
             detail,
             retry_after_s: Some(9)
         }
     );
-    assert!(full.may_pass());
-    let id = MailId::parse("alice").unwrap();
+    assert!(full.is_transient());
+    let id = MemberId::parse("alice").unwrap();
     for bad in [
         "ftp://localhost",
         "http://localhost/x",
@@ -161,25 +162,25 @@ async fn errors() {
         "data:x",
     ] {
         assert_eq!(
-            Client::new(bad.parse().unwrap(), None, &id).unwrap_err(),
-            ClientError::Address,
+            MailClient::new(bad.parse().unwrap(), None, &id).unwrap_err(),
+            MailClientError::InvalidAddress,
             "{bad}"
         );
     }
     let url = || format!("http://{}", served.address).parse().unwrap();
     let secret = SecretString::from("s3cret\n");
     assert_eq!(
-        Client::new(url(), secret, &id).unwrap_err(),
-        ClientError::Key
+        MailClient::new(url(), secret, &id).unwrap_err(),
+        MailClientError::InvalidKey
     );
     let key = SecretString::from("s3cret");
-    assert!(!format!("{:?}", Client::new(url(), key, &id).unwrap()).contains("s3cret"));
+    assert!(!format!("{:?}", MailClient::new(url(), key, &id).unwrap()).contains("s3cret"));
     served.stop().await;
-    // A worker may still answer on the connection that is open.
+    // A worker may still answer on an open connection.
     let gone = async {
         while !matches!(
             alice.agents(None).await,
-            Err(ClientError::Unreachable | ClientError::Broken)
+            Err(MailClientError::Unreachable | MailClientError::ConnectionLost)
         ) {
             tokio::task::yield_now().await;
         }

@@ -1,15 +1,15 @@
-//! Event sockets: what is told to whom, and when they end.
+//! Event sockets: visibility and order of events, and reasons for closing.
 
 use std::time::Duration;
 
 use callboard_mail::inbound::INCOMING_MESSAGES_MAX;
-use callboard_message::mail::{MailEvent, MemberWay, Priority};
+use callboard_message::mail::{DeliveryMethod, MailEvent, Priority};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::kit::{Served, Told, soon};
+use crate::kit::{Served, SocketItem, soon};
 
-/// What a letter to several gives rise to.
+/// Events of a message to several recipients.
 pub fn broadcast(sender: &str) -> [MailEvent; 2] {
     let accepted = MailEvent::MessageAccepted {
         message_id: "m-1".into(),
@@ -30,7 +30,7 @@ pub fn broadcast(sender: &str) -> [MailEvent; 2] {
     ]
 }
 
-/// What a letter to one gives rise to.
+/// Events of a message to one recipient.
 pub fn direct(sender: &str, recipient: &str) -> [MailEvent; 2] {
     let accepted = MailEvent::MessageAccepted {
         message_id: "m-2".into(),
@@ -52,11 +52,12 @@ pub fn direct(sender: &str, recipient: &str) -> [MailEvent; 2] {
     ]
 }
 
-fn frame(text: &str) -> Told {
-    Told::Frame(text.to_owned())
+fn frame(text: &str) -> SocketItem {
+    SocketItem::Frame(text.to_owned())
 }
 
-/// Goal: each event is exactly the frame that is agreed, live, in order. Method: one of each type; bytes.
+/// Goal: each event is sent live and in order, in exactly the agreed frame. Method: one of each
+/// type, compared byte for byte.
 #[tokio::test]
 async fn exact_frames() {
     let served = Served::start().await;
@@ -84,7 +85,7 @@ async fn exact_frames() {
     }]);
     served.happen([MailEvent::AgentJoined {
         agent_id: "agent-9".into(),
-        way: MemberWay::Tmux,
+        way: DeliveryMethod::Tmux,
     }]);
     served.happen([MailEvent::AgentLeft {
         agent_id: "agent-9".into(),
@@ -105,8 +106,9 @@ async fn exact_frames() {
     served.stop().await;
 }
 
-/// Goal: whoever names a place gets what came after it, numbered, then what comes; a place that doesn't exist is 400. Method:
-/// 0, a number, `now`, the newest number and one above it, with and without types.
+/// Goal: a socket with a position gets the numbered events after it, then new ones; a position that
+/// doesn't exist is 400. Method: 0, a number, `now`, the newest number and one above it, with and
+/// without types.
 #[tokio::test]
 async fn places() {
     let served = Served::start().await;
@@ -155,8 +157,8 @@ async fn places() {
     served.stop().await;
 }
 
-/// Goal: whoever watches sees everything, and everybody else what the mailroom shows them; those who see the same read it once.
-/// Method: two agents and eight watchers.
+/// Goal: watchers see all events, others those that the mailroom shows them; sockets with the same
+/// view share reads. Method: two agents and eight watchers.
 #[tokio::test]
 async fn who_sees_what() {
     let served = Served::start().await;
@@ -167,7 +169,7 @@ async fn who_sees_what() {
         watchers.push(served.agent("watcher").listen("?after=0").await.unwrap());
     }
     for watcher in &mut watchers {
-        // Each has read what there was before anything happens.
+        // Each socket has read the earlier events before any new one.
         watcher.say(Message::Ping(Default::default())).await;
     }
     for n in 0..20 {
@@ -189,8 +191,8 @@ async fn who_sees_what() {
             }
         }
     }
-    // A handshake and a first look each; then once for each event and view, where each socket alone would need 200. On a busy
-    // machine some look once more.
+    // A handshake and a first read each; then one read for each event and view, not 200 for single
+    // sockets. On a busy machine some read once more.
     assert!(
         served.room.reads() <= 10 + 10 + 3 * 20 + 50,
         "{}",
@@ -199,7 +201,7 @@ async fn who_sees_what() {
     served.stop().await;
 }
 
-/// Goal: a socket is for listening: what is said there is bounded, by frame and by number. Method: at each limit, and one over.
+/// Goal: messages of clients are limited in size and number. Method: at each limit, and one over.
 #[tokio::test]
 async fn what_clients_say() {
     let served = Served::start().await;
@@ -214,7 +216,7 @@ async fn what_clients_say() {
     talks.say(Message::text("x")).await;
     assert_eq!(
         talks.next().await,
-        Told::Closed(1008, "nothing that is sent here is read".into())
+        SocketItem::Closed(1008, "too many messages: this socket reads none".into())
     );
     for large in [
         Message::text("x".repeat(1_025)),
@@ -224,7 +226,7 @@ async fn what_clients_say() {
         shouts.say(large).await;
         assert_eq!(
             shouts.next().await,
-            Told::Closed(1009, "the frame is too large".into())
+            SocketItem::Closed(1009, "the frame is too large".into())
         );
     }
     for declared in [1_025, 1 << 40] {
@@ -241,18 +243,22 @@ async fn what_clients_say() {
             .await;
         assert_eq!(
             boasts.next().await,
-            Told::Closed(1009, "the frame is too large".into()),
+            SocketItem::Closed(1009, "the frame is too large".into()),
             "{declared}"
         );
-        assert_eq!(boasts.next().await, Told::Gone);
+        assert_eq!(boasts.next().await, SocketItem::Gone);
     }
     let mut leaves = alice.listen("").await.unwrap();
     leaves.say(Message::Close(None)).await;
-    assert!(matches!(leaves.next().await, Told::Gone | Told::Closed(..)));
+    assert!(matches!(
+        leaves.next().await,
+        SocketItem::Gone | SocketItem::Closed(..)
+    ));
     served.stop().await;
 }
 
-/// Goal: there are no more sockets than there may be, and one that ends makes room. Method: the limit, one more, one less.
+/// Goal: the number of sockets is limited, and a closed one releases its place. Method: the limit,
+/// one more, one less.
 #[tokio::test]
 async fn sockets_are_bounded() {
     let served = Served::with(|options| options.sockets_max = 2).await;
@@ -264,7 +270,7 @@ async fn sockets_are_bounded() {
     assert_eq!(alice.listen("").await.err(), Some(503));
     assert_eq!(alice.get("/api/agents").await.status, 200, "requests go on");
     first.say(Message::Close(None)).await;
-    while first.next().await != Told::Gone {}
+    while first.next().await != SocketItem::Gone {}
     let again = async {
         loop {
             match alice.listen("").await {
@@ -279,19 +285,19 @@ async fn sockets_are_bounded() {
     served.stop().await;
 }
 
-/// Goal: a socket ends when its client is gone, its key counts no more, its agent is terminated or the server stops, and says
-/// so. Method: each.
+/// Goal: a socket closes with a reason if its client is gone, its key is revoked, its agent is
+/// terminated or the server stops. Method: each.
 #[tokio::test]
 async fn how_sockets_end() {
-    let served = Served::with(|options| options.ping_every = Duration::from_millis(50)).await;
+    let served = Served::with(|options| options.ping_interval = Duration::from_millis(50)).await;
     let mut revoked = served.agent("bob").listen("").await.unwrap();
     served.names.revoke("bob");
     assert_eq!(
         revoked.next().await,
-        Told::Closed(1008, "the key counts no more".into())
+        SocketItem::Closed(1008, "the key counts no more".into())
     );
     assert_eq!(served.agent("gone").listen("").await.err(), Some(403));
-    // Who answers pings stays; who doesn't read them is gone after three.
+    // A client that answers pings stays; one that doesn't read them is dropped after three.
     let mut stays = served.agent("alice").listen("").await.unwrap();
     let silent = served.agent("alice").listen("").await.unwrap();
     let (mut answering, mut watching) =
@@ -303,19 +309,19 @@ async fn how_sockets_end() {
     served.server.stop().await;
     assert_eq!(
         answering.await,
-        Told::Closed(1001, "the server stops".into())
+        SocketItem::Closed(1001, "the server stops".into())
     );
     assert_eq!(served.agent("alice").listen("").await.err(), Some(503));
     served.stop().await;
 }
 
-/// The end of what the server sends, without reading it as a client.
-async fn ends(ears: &crate::kit::Ears) {
+/// Waits for the end of the server's data, without reading it as a client.
+async fn ends(ears: &crate::kit::EventSocketClient) {
     let mut seen = vec![0; 4_096];
     let mut last = None;
     loop {
         soon(ears.stream().readable()).await.unwrap();
-        // A peek takes nothing: the same bytes again, and no more, are the end.
+        // A peek consumes nothing: an unchanged result means that no more data comes.
         let found = ears.stream().peek(&mut seen).await.unwrap();
         let closing = seen[..found].windows(2).any(|bytes| bytes[0] == 0x88);
         if closing || last == Some(0) {

@@ -1,4 +1,5 @@
-//! A listener before an agent that stands in for the mailroom, and clients that know no types.
+//! Test kit: a listener with a substitute for the mailroom, and clients without the project's
+//! types.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,7 @@ use actix_web::dev::ServerHandle;
 use callboard_mail::inbound::{ListenOptions, MailServer, MailServerOptions, serve};
 use callboard_message::mail::MailEvent;
 use callboard_message::{Principal, PrincipalKind};
-use callboard_rpc::{Access, BearerVerifier, CredentialError};
+use callboard_rpc::{AccessControl, BearerVerifier, CredentialError};
 use callboard_runtime::System;
 use futures::{SinkExt, StreamExt};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -21,17 +22,17 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::room::Room;
 
-/// How long a test waits for what must happen.
+/// Maximum time that a test waits for a condition.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// What `work` comes to, within [`SOON`].
+/// Returns the result of `work`, which must complete within [`SOON`].
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, work)
         .await
         .expect("it did not happen in time")
 }
 
-/// Knows whoever gives a name as their key, as long as it isn't revoked.
+/// Verifier that accepts every name as a key, unless it is revoked.
 #[derive(Clone, Default)]
 pub struct Names(Arc<Mutex<Vec<String>>>);
 
@@ -62,7 +63,7 @@ impl BearerVerifier for Names {
     }
 }
 
-/// A listener on a free port.
+/// A mail server on a free port.
 pub struct Served {
     pub address: SocketAddr,
     pub system: System,
@@ -77,17 +78,17 @@ impl Served {
         Self::with(|_| {}).await
     }
 
-    /// With other options.
+    /// Starts a server with changed options.
     pub async fn with(change: impl FnOnce(&mut MailServerOptions)) -> Self {
         Self::on(TcpListener::bind("127.0.0.1:0").unwrap(), change).await
     }
 
-    /// At the address of one that has stopped, with what it knew.
+    /// Starts a server at the address of a stopped one, with its state.
     pub fn again(address: SocketAddr, room: Room, names: Names) -> Self {
         Self::serving(TcpListener::bind(address).unwrap(), room, names, |_| {})
     }
 
-    /// On this socket.
+    /// Starts a server on the given socket.
     pub async fn on(listener: TcpListener, change: impl FnOnce(&mut MailServerOptions)) -> Self {
         Self::serving(listener, Room::default(), Names::default(), change)
     }
@@ -101,7 +102,7 @@ impl Served {
         let system = System::start(1).unwrap();
         let made = room.clone();
         let agent = system.spawn_with(move || made.clone());
-        let access = Access::Bearer(Arc::new([Box::new(names.clone())]));
+        let access = AccessControl::Bearer(Arc::new([Box::new(names.clone())]));
         let mut options = MailServerOptions {
             access,
             ..MailServerOptions::default()
@@ -129,14 +130,14 @@ impl Served {
         self.room.happen(&self.system, events)
     }
 
-    /// An agent that shows its key and claims its id.
+    /// Returns a client with the key and id of an agent.
     pub fn agent(&self, id: &str) -> Peer {
         self.nobody()
             .with("Authorization", &format!("Bearer {id}"))
             .with("X-Agent-ID", id)
     }
 
-    /// Who shows nothing.
+    /// Returns a client without credentials.
     pub fn nobody(&self) -> Peer {
         let http = Client::builder().no_proxy().build().unwrap();
         Peer {
@@ -153,7 +154,7 @@ impl Served {
     }
 }
 
-/// A client.
+/// HTTP client of a test.
 #[derive(Clone)]
 pub struct Peer {
     http: Client,
@@ -162,7 +163,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// With one more header.
+    /// Returns the client with an additional header.
     pub fn with(&self, name: &str, value: &str) -> Self {
         let mut peer = self.clone();
         peer.headers.push((name.into(), value.into()));
@@ -188,15 +189,19 @@ impl Peer {
         Reply::of(soon(request.send()).await.unwrap()).await
     }
 
-    /// An event socket; the status where there is none.
-    pub async fn listen(&self, query: &str) -> Result<Ears, u16> {
+    /// Opens an event socket; `Err` has the status if the handshake is rejected.
+    pub async fn listen(&self, query: &str) -> Result<EventSocketClient, u16> {
         let address = self.base.strip_prefix("http://").unwrap();
         let stream = soon(TcpStream::connect(address)).await.unwrap();
         self.listen_on(stream, query).await
     }
 
-    /// The same on a connection that was made already.
-    pub async fn listen_on(&self, stream: TcpStream, query: &str) -> Result<Ears, u16> {
+    /// Opens an event socket on an existing connection.
+    pub async fn listen_on(
+        &self,
+        stream: TcpStream,
+        query: &str,
+    ) -> Result<EventSocketClient, u16> {
         let url = format!(
             "ws{}/api/events{query}",
             self.base.strip_prefix("http").unwrap()
@@ -211,14 +216,14 @@ impl Peer {
             }
         }
         match soon(client_async(request, stream)).await {
-            Ok((socket, _)) => Ok(Ears(socket)),
+            Ok((socket, _)) => Ok(EventSocketClient(socket)),
             Err(Error::Http(response)) => Err(response.status().as_u16()),
             Err(error) => panic!("no answer to the handshake: {error}"),
         }
     }
 }
 
-/// What came back.
+/// HTTP response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -244,7 +249,7 @@ impl Reply {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// What a problem says.
+    /// Returns the `detail` of an error response.
     pub fn detail(&self) -> String {
         let json = self.json();
         assert_eq!(
@@ -256,35 +261,35 @@ impl Reply {
     }
 }
 
-/// An event socket.
-pub struct Ears(WebSocketStream<TcpStream>);
+/// Client side of an event socket.
+pub struct EventSocketClient(WebSocketStream<TcpStream>);
 
-/// What an event socket hears.
+/// Message from an event socket.
 #[derive(Debug, PartialEq)]
-pub enum Told {
+pub enum SocketItem {
     Frame(String),
     Closed(u16, String),
-    /// Without a word.
+    /// Closed without a close frame.
     Gone,
 }
 
-impl Ears {
-    pub async fn next(&mut self) -> Told {
+impl EventSocketClient {
+    pub async fn next(&mut self) -> SocketItem {
         loop {
             match soon(self.0.next()).await {
-                Some(Ok(Message::Text(text))) => return Told::Frame(text.to_string()),
+                Some(Ok(Message::Text(text))) => return SocketItem::Frame(text.to_string()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(Message::Close(Some(why)))) => {
-                    return Told::Closed(why.code.into(), why.reason.to_string());
+                    return SocketItem::Closed(why.code.into(), why.reason.to_string());
                 }
-                _ => return Told::Gone,
+                _ => return SocketItem::Gone,
             }
         }
     }
 
     pub async fn json(&mut self) -> Value {
         match self.next().await {
-            Told::Frame(text) => serde_json::from_str(&text).unwrap(),
+            SocketItem::Frame(text) => serde_json::from_str(&text).unwrap(),
             other => panic!("no frame: {other:?}"),
         }
     }
@@ -293,12 +298,12 @@ impl Ears {
         soon(self.0.send(message)).await.unwrap();
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes without framing them.
     pub async fn raw(&mut self, bytes: &[u8]) {
         soon(self.0.get_mut().write_all(bytes)).await.unwrap();
     }
 
-    /// The connection itself.
+    /// Returns the TCP connection.
     pub fn stream(&self) -> &TcpStream {
         self.0.get_ref()
     }

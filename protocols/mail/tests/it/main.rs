@@ -1,4 +1,4 @@
-//! Everything about agent mail at its edge that needs a socket, a pane or both.
+//! Integration tests of agent mail that need sockets or tmux panes.
 
 mod admit;
 mod bad_input;

@@ -1,10 +1,10 @@
-//! The description, against what is there.
+//! The OpenAPI description against the routes that exist.
 
 use serde_json::Value;
 
 use crate::kit::Served;
 
-/// Every `$ref` below a value.
+/// Collects every `$ref` in a value.
 fn references(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -20,7 +20,7 @@ fn references(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Goal: the description is what it was, and whoever changes what can be sent sees it here. Method: a snapshot.
+/// Goal: every change of the description is visible in review. Method: a snapshot.
 #[tokio::test]
 async fn description() {
     let served = Served::start().await;
@@ -30,8 +30,8 @@ async fn description() {
     served.stop().await;
 }
 
-/// Goal: every route of the description is there and no other method of its paths, every schema that it names is in it, and it
-/// names nothing of the node. Method: each path with each method, with a key.
+/// Goal: all described routes exist and no other methods of their paths, all named schemas are
+/// included, and nothing of the node is disclosed. Method: each path with each method, with a key.
 #[tokio::test]
 async fn routes_and_schemas() {
     let served = Served::start().await;

@@ -1,20 +1,21 @@
-//! An agent in place of the mailroom: it notes what it is asked, and answers as it was told.
+//! Substitute for the mailroom: records requests and returns scripted replies.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use callboard_message::mail::{
-    AgentLogRow, AgentLogs, AgentStatus, AgentView, BroadcastMessage, Done, EndAgent, EntryState,
-    Events, FetchMail, Fetched, GetAgentStatus, History, LetterKind, LogDetails, Logs, MAIL_TOPIC,
-    MailEvent, MailHappened, MailView, MarkRead, MemberState, MemberWay, MessageHistory, Numbered,
-    Priority, ReadEvents, ReplyMessage, SendMessage, Sent,
+    AgentLogPage, AgentLogRow, AgentLogs, AgentStatus, AgentView, BroadcastMessage, DeliveryMethod,
+    DeliveryState, EndAgent, FetchMail, FetchedMail, GetAgentStatus, LogDetails, MAIL_EVENTS_TOPIC,
+    MailAck, MailEvent, MailEventPage, MailMessageKind, MailView, MarkRead, MemberState,
+    MessageHistory, MessageHistoryPage, NewMailEvents, NumberedMailEvent, Priority, ReadEvents,
+    ReplyMessage, SendMessage, SendReceipt,
 };
 use callboard_message::{Failure, FailureKind, Message, Principal};
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::{Agent, Context, Handlers, SyncHandler, System};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What the mailroom is, for those who watch it.
+/// Substitute mailroom, as tests see it.
 #[derive(Clone, Default)]
 pub struct Room(Arc<Script>);
 
@@ -22,12 +23,12 @@ pub struct Room(Arc<Script>);
 struct Script {
     asked: Mutex<Vec<(&'static str, Value, Principal)>>,
     refuses: Mutex<Option<Failure>>,
-    happened: Mutex<Vec<Numbered>>,
+    happened: Mutex<Vec<NumberedMailEvent>>,
     reads: AtomicUsize,
 }
 
 impl Room {
-    /// What was asked since the last look: name, body, the caller's id.
+    /// Returns the requests since the last call: name, body, the caller's id.
     pub fn asked(&self) -> Vec<(&'static str, Value, String)> {
         let asked = std::mem::take(&mut *self.0.asked.lock().unwrap());
         asked
@@ -36,31 +37,37 @@ impl Room {
             .collect()
     }
 
-    /// Answers everything with this from now on.
+    /// Makes all requests fail with `failure` from now on; `None` restores replies.
     pub fn refuse(&self, failure: Option<Failure>) {
         *self.0.refuses.lock().unwrap() = failure;
     }
 
-    /// How often somebody asked for events.
+    /// Returns the number of requests for events.
     pub fn reads(&self) -> usize {
         self.0.reads.load(Ordering::Relaxed)
     }
 
-    /// Something happens: it has one number.
+    /// Adds events with one sequence number, which is returned.
     pub fn happen(&self, system: &System, events: impl IntoIterator<Item = MailEvent>) -> u64 {
         let last = {
             let mut happened = self.0.happened.lock().unwrap();
             let sequence = happened.last().map_or(0, |last| last.sequence) + 1;
-            happened.extend(events.into_iter().map(|event| Numbered { sequence, event }));
+            happened.extend(
+                events
+                    .into_iter()
+                    .map(|event| NumberedMailEvent { sequence, event }),
+            );
             sequence
         };
-        system.events().publish(MAIL_TOPIC, &MailHappened { last });
+        system
+            .events()
+            .publish(MAIL_EVENTS_TOPIC, &NewMailEvents { last });
         last
     }
 
-    fn note<M: Message + Serialize>(&self, message: &M, cx: &Cx) -> Result<(), Failure> {
+    fn note<M: Message + Serialize>(&self, message: &M, cx: &Context) -> Result<(), Failure> {
         let principal = cx.principal().clone();
-        // Terminated.
+        // This agent counts as terminated.
         let is_gone = principal.id == "gone";
         let body = serde_json::to_value(message).unwrap();
         self.0
@@ -91,10 +98,10 @@ impl Agent for Room {
     }
 }
 
-/// What a message sent looks like.
-pub fn sent(count: Option<u64>, message: &str) -> Sent {
+/// Returns a sample receipt.
+pub fn sent(count: Option<u64>, message: &str) -> SendReceipt {
     let (message_id, thread) = (Some("m-1".into()), Some("t-1".into()));
-    Sent {
+    SendReceipt {
         success: true,
         recipient_count: count,
         message: message.into(),
@@ -104,12 +111,12 @@ pub fn sent(count: Option<u64>, message: &str) -> Sent {
     }
 }
 
-/// A message as its recipient sees it.
+/// Returns a sample message as its recipient sees it.
 pub fn view(id: &str) -> MailView {
     MailView {
         message_id: id.into(),
         number: 7,
-        kind: LetterKind::Direct,
+        kind: MailMessageKind::Direct,
         from: "bob".into(),
         to: vec!["alice".into()],
         to_count: 1,
@@ -119,7 +126,7 @@ pub fn view(id: &str) -> MailView {
         priority: Priority::Normal,
         sent: "2026-01-01T00:00:00.000Z".into(),
         expires: "2026-01-08T00:00:00.000Z".into(),
-        state: EntryState::Accepted,
+        state: DeliveryState::Accepted,
         text: "[AGENT bob TO AGENT alice]: hello".into(),
         cut: false,
         message: None,
@@ -136,28 +143,32 @@ fn member(id: &str, state: MemberState) -> AgentView {
         role: None,
         phase: None,
         groups: Vec::new(),
-        way: MemberWay::Mcp,
+        way: DeliveryMethod::Mcp,
         unread: None,
         last_seen: None,
     }
 }
 
 impl SyncHandler<BroadcastMessage> for Room {
-    fn handle(&mut self, message: BroadcastMessage, cx: &mut Cx) -> Result<Sent, Failure> {
+    fn handle(
+        &mut self,
+        message: BroadcastMessage,
+        cx: &mut Context,
+    ) -> Result<SendReceipt, Failure> {
         self.note(&message, cx)?;
         Ok(sent(Some(3), "Message broadcast to 3 agent(s)"))
     }
 }
 
 impl SyncHandler<SendMessage> for Room {
-    fn handle(&mut self, message: SendMessage, cx: &mut Cx) -> Result<Sent, Failure> {
+    fn handle(&mut self, message: SendMessage, cx: &mut Context) -> Result<SendReceipt, Failure> {
         self.note(&message, cx)?;
         if message.recipient_agent_id.as_deref() == Some("87654321-0000") {
             let why =
                 "Failed to send message - recipient agent 87654321 may not exist or is terminated";
-            return Ok(Sent {
+            return Ok(SendReceipt {
                 message: why.into(),
-                ..Sent::default()
+                ..SendReceipt::default()
             });
         }
         Ok(sent(None, "Message sent to agent agent-45"))
@@ -165,14 +176,18 @@ impl SyncHandler<SendMessage> for Room {
 }
 
 impl SyncHandler<ReplyMessage> for Room {
-    fn handle(&mut self, message: ReplyMessage, cx: &mut Cx) -> Result<Sent, Failure> {
+    fn handle(&mut self, message: ReplyMessage, cx: &mut Context) -> Result<SendReceipt, Failure> {
         self.note(&message, cx)?;
         Ok(sent(None, "Message sent to agent bob"))
     }
 }
 
 impl SyncHandler<GetAgentStatus> for Room {
-    fn handle(&mut self, message: GetAgentStatus, cx: &mut Cx) -> Result<AgentStatus, Failure> {
+    fn handle(
+        &mut self,
+        message: GetAgentStatus,
+        cx: &mut Context,
+    ) -> Result<AgentStatus, Failure> {
         self.note(&message, cx)?;
         let mut agents = vec![
             member("alice", MemberState::Active),
@@ -192,7 +207,11 @@ impl SyncHandler<GetAgentStatus> for Room {
 }
 
 impl SyncHandler<MessageHistory> for Room {
-    fn handle(&mut self, message: MessageHistory, cx: &mut Cx) -> Result<History, Failure> {
+    fn handle(
+        &mut self,
+        message: MessageHistory,
+        cx: &mut Context,
+    ) -> Result<MessageHistoryPage, Failure> {
         self.note(&message, cx)?;
         let none = message.topic.as_deref() == Some("none");
         let messages = if none {
@@ -200,7 +219,7 @@ impl SyncHandler<MessageHistory> for Room {
         } else {
             vec![view("m-2"), view("m-1")]
         };
-        Ok(History {
+        Ok(MessageHistoryPage {
             messages,
             next: (!none).then_some(6),
         })
@@ -208,38 +227,38 @@ impl SyncHandler<MessageHistory> for Room {
 }
 
 impl SyncHandler<FetchMail> for Room {
-    fn handle(&mut self, message: FetchMail, cx: &mut Cx) -> Result<Fetched, Failure> {
+    fn handle(&mut self, message: FetchMail, cx: &mut Context) -> Result<FetchedMail, Failure> {
         self.note(&message, cx)?;
         let there = message.message_ids.iter().filter(|id| *id != "nowhere");
         let whole = |id: &String| MailView {
             message: Some("hello".into()),
             ..view(id)
         };
-        Ok(Fetched {
+        Ok(FetchedMail {
             messages: there.map(whole).collect(),
         })
     }
 }
 
 impl SyncHandler<MarkRead> for Room {
-    fn handle(&mut self, message: MarkRead, cx: &mut Cx) -> Result<Done, Failure> {
+    fn handle(&mut self, message: MarkRead, cx: &mut Context) -> Result<MailAck, Failure> {
         self.note(&message, cx)?;
-        Ok(Done { success: true })
+        Ok(MailAck { success: true })
     }
 }
 
 impl SyncHandler<AgentLogs> for Room {
-    fn handle(&mut self, message: AgentLogs, cx: &mut Cx) -> Result<Logs, Failure> {
+    fn handle(&mut self, message: AgentLogs, cx: &mut Context) -> Result<AgentLogPage, Failure> {
         self.note(&message, cx)?;
         let details = LogDetails {
             sender_id: "bob".into(),
             recipient_id: "alice".into(),
-            message_type: LetterKind::Direct,
+            message_type: MailMessageKind::Direct,
             message_content: "hello".into(),
             timestamp: "2026-01-01T00:00:00.000Z".into(),
         };
         let (log_type, agent_id) = ("agent_communication".into(), "alice".into());
-        Ok(Logs {
+        Ok(AgentLogPage {
             logs: vec![AgentLogRow {
                 number: 1,
                 log_type,
@@ -252,15 +271,15 @@ impl SyncHandler<AgentLogs> for Room {
 }
 
 impl SyncHandler<EndAgent> for Room {
-    fn handle(&mut self, message: EndAgent, cx: &mut Cx) -> Result<Done, Failure> {
+    fn handle(&mut self, message: EndAgent, cx: &mut Context) -> Result<MailAck, Failure> {
         self.note(&message, cx)?;
-        Ok(Done { success: true })
+        Ok(MailAck { success: true })
     }
 }
 
 impl SyncHandler<ReadEvents> for Room {
-    /// Whoever doesn't watch sees what names it.
-    fn handle(&mut self, message: ReadEvents, cx: &mut Cx) -> Result<Events, Failure> {
+    /// Callers that don't watch see only events that name them.
+    fn handle(&mut self, message: ReadEvents, cx: &mut Context) -> Result<MailEventPage, Failure> {
         self.0.reads.fetch_add(1, Ordering::Relaxed);
         self.note(&message, cx)?;
         let happened = self.0.happened.lock().unwrap();
@@ -277,7 +296,7 @@ impl SyncHandler<ReadEvents> for Room {
             .iter()
             .filter(|one| one.sequence > message.after && one.sequence <= last);
         let seen = asked.filter(|one| watches || names_it(&one.event));
-        Ok(Events {
+        Ok(MailEventPage {
             events: seen.cloned().collect(),
             last: last.max(message.after),
             newest,

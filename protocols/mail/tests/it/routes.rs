@@ -1,16 +1,16 @@
-//! Each route: what the mailroom is asked, and what comes of it.
+//! Each route: the request to the mailroom, and the response.
 
 use std::sync::Arc;
 
 use callboard_message::{Failure, FailureKind};
-use callboard_runtime::{Crossing, JournalError, Policy};
+use callboard_runtime::{JournalError, Policy, PolicyRequest};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::kit::Served;
 use crate::room::{Room, view};
 
-/// What is set of what the mailroom was asked, and nothing that isn't.
+/// Returns the requests to the mailroom with only the members that are set.
 fn asked(room: &Room) -> Vec<(&'static str, Value)> {
     let set = |body: Value| {
         let members = body.as_object().cloned().unwrap_or_default();
@@ -22,7 +22,7 @@ fn asked(room: &Room) -> Vec<(&'static str, Value)> {
         .collect()
 }
 
-/// Goal: the two ways to write answer exactly what is agreed, and nothing more. Method: bytes.
+/// Goal: the sending routes return exactly the agreed responses. Method: compared byte for byte.
 #[tokio::test]
 async fn exact_answers() {
     let served = Served::start().await;
@@ -69,7 +69,8 @@ async fn exact_answers() {
     served.stop().await;
 }
 
-/// Goal: whoever wants the whole answer gets it, from each way to write. Method: `detail`, set and unset.
+/// Goal: the full receipt is returned on request by each sending route. Method: `detail`, set and
+/// unset.
 #[tokio::test]
 async fn details() {
     let served = Served::start().await;
@@ -100,8 +101,8 @@ async fn details() {
     served.stop().await;
 }
 
-/// Goal: everything that can be said arrives at the mailroom, under the caller's name. Method: rows of a request and what the
-/// mailroom is asked.
+/// Goal: all parameters reach the mailroom, under the caller's identity. Method: rows of an HTTP
+/// request and the resulting request to the mailroom.
 #[tokio::test]
 async fn what_is_asked() {
     let served = Served::start().await;
@@ -220,7 +221,7 @@ async fn what_is_asked() {
     served.stop().await;
 }
 
-/// Goal: who is here is told by state and one by one, and who isn't is 404. Method: rows.
+/// Goal: agents are listed by state and returned one by one; an unknown one is 404. Method: rows.
 #[tokio::test]
 async fn agents() {
     let served = Served::start().await;
@@ -252,7 +253,7 @@ async fn agents() {
     served.stop().await;
 }
 
-/// Goal: the key of a message may be in its header or its body, and the two never differ. Method: rows.
+/// Goal: the idempotency key can be in the header or the body, and must not differ. Method: rows.
 #[tokio::test]
 async fn idempotency_keys() {
     let served = Served::start().await;
@@ -295,8 +296,8 @@ async fn idempotency_keys() {
     served.stop().await;
 }
 
-/// Goal: what the mailroom refuses is told by the status that says what to do, and by its own sentence without what is the
-/// node's affair. Method: each kind of failure; a store that is away.
+/// Goal: a failure of the mailroom becomes the right status with its message, without internals of
+/// the node. Method: each kind of failure; a store that is unavailable.
 #[tokio::test]
 async fn failures() {
     let served = Served::start().await;
@@ -371,11 +372,11 @@ async fn failures() {
     served.stop().await;
 }
 
-/// Lets nothing pass that holds a word, either way.
+/// Policy that blocks every message with a certain word, in both directions.
 struct NoSecrets;
 
 impl Policy for NoSecrets {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         let found =
             crossing.payload.get().contains("xyzzy") || crossing.message == "callboard.mail.events";
         let blocked = || Failure::new(FailureKind::Blocked, "blocked by guardrails");
@@ -387,8 +388,8 @@ impl Policy for NoSecrets {
     }
 }
 
-/// Goal: what a policy forbids never reaches the mailroom, event sockets included (F1). Method: a word in a message; a message
-/// that is forbidden.
+/// Goal: a request that a policy blocks never reaches the mailroom, event sockets included (F1).
+/// Method: a word in a message; a message type that is forbidden.
 #[tokio::test]
 async fn policies() {
     let served = Served::start().await;
@@ -413,7 +414,8 @@ async fn policies() {
     served.stop().await;
 }
 
-/// Goal: another agent can take the mailroom's place while the server runs. Method: a second one, which is asked from then on.
+/// Goal: another agent can replace the mailroom while the server runs. Method: a second one, which
+/// gets the requests from then on.
 #[tokio::test]
 async fn replacing() {
     let served = Served::start().await;
@@ -421,7 +423,7 @@ async fn replacing() {
     let made = Arc::new(other.clone());
     served
         .server
-        .replace(served.system.spawn_with(move || Room::clone(&made)));
+        .replace_agent(served.system.spawn_with(move || Room::clone(&made)));
     assert_eq!(served.agent("alice").get("/api/agents").await.status, 200);
     assert_eq!((served.room.asked().len(), other.asked().len()), (0, 1));
     served.stop().await;

@@ -1,4 +1,4 @@
-//! Readers that are slow are cut, and nobody waits for them.
+//! Slow readers are disconnected without delaying others.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::TcpSocket;
 
 use crate::events::broadcast;
-use crate::kit::{Ears, Served, Told, soon};
+use crate::kit::{EventSocketClient, Served, SocketItem, soon};
 
 const SOCKETS: usize = 64;
 const ROUNDS: u64 = 100;
-/// Bytes of a socket's buffers: small, so that few frames fill them.
+/// Size of a socket's buffers in bytes: small, so that few frames fill them.
 const BUFFER_BYTES: usize = 4_096;
 
-/// A listener whose connections have small buffers.
+/// Returns a listener whose connections have small buffers.
 fn small() -> TcpListener {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_send_buffer_size(BUFFER_BYTES).unwrap();
@@ -30,8 +30,8 @@ fn small() -> TcpListener {
     socket.into()
 }
 
-/// How long each of some events takes to be heard by everybody; the 99th percentile.
-async fn p99(served: &Served, ears: &mut [Ears], after: u64) -> Duration {
+/// Returns the 99th percentile of the time until an event has reached all sockets.
+async fn p99(served: &Served, ears: &mut [EventSocketClient], after: u64) -> Duration {
     let mut took = Vec::new();
     for round in 1..=ROUNDS {
         let begun = Instant::now();
@@ -46,8 +46,9 @@ async fn p99(served: &Served, ears: &mut [Ears], after: u64) -> Duration {
     took[took.len() * 99 / 100]
 }
 
-/// Goal: one who doesn't read is cut with the reason and the place to go on, and the others hear everything as fast as before.
-/// Method: 64 sockets with small buffers, of which one reads nothing until it is cut.
+/// Goal: a client that doesn't read is disconnected with the reason and the position to resume at,
+/// and others get all events without delay. Method: 64 sockets with small buffers, of which one
+/// reads nothing until it is disconnected.
 #[tokio::test]
 async fn one_who_does_not_read() {
     let served = Served::on(small(), |options| {
@@ -74,19 +75,20 @@ async fn one_who_does_not_read() {
         newest += ROUNDS;
     }
     beside.sort();
-    // A quarter of a second would be most of what the slow one is given; else the machine is what varies.
+    // A quarter of a second would be most of the slow client's timeout; below it, only the machine
+    // varies.
     let bound = (alone * 5).max(Duration::from_millis(250));
     assert!(
         beside[beside.len() / 2] < bound,
         "alone {alone:?}, beside {beside:?}"
     );
-    // Its place is free once it is cut.
+    // Its place is released after the disconnection.
     let cut = async { while watcher.listen("").await.is_err() {} };
     soon(cut).await;
     let mut last = ROUNDS;
     let why = loop {
         match slow.next().await {
-            Told::Frame(text) => {
+            SocketItem::Frame(text) => {
                 let event: serde_json::Value = serde_json::from_str(&text).unwrap();
                 let sequence = event["sequence"].as_u64().unwrap();
                 assert!(
@@ -95,8 +97,8 @@ async fn one_who_does_not_read() {
                 );
                 last = sequence;
             }
-            Told::Closed(code, why) => break (code, why),
-            Told::Gone => panic!("cut without a word"),
+            SocketItem::Closed(code, why) => break (code, why),
+            SocketItem::Gone => panic!("cut without a word"),
         }
     };
     assert!(last < newest, "it had room for everything");

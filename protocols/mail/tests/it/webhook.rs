@@ -1,4 +1,4 @@
-//! Letters as posts: signed, tried again when they are asked for again, and never to a place that isn't allowed.
+//! Delivery by webhook: signed, repeated as requested, and never to a URL that isn't allowed.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_mail::outbound::webhook::{WebhookAgent, WebhookError, WebhookOptions};
-use callboard_message::mail::Deliver;
+use callboard_message::mail::DeliverMessage;
 use callboard_message::{Failure, FailureKind};
 use callboard_runtime::{AgentRef, System};
 use hmac::{Hmac, Mac};
@@ -24,7 +24,7 @@ use crate::letter::{self, letter};
 
 const SECRET: &str = "what both know";
 
-/// A place that nobody may reach.
+/// A server that must not be reached.
 struct Victim {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -52,7 +52,7 @@ impl Victim {
     }
 }
 
-/// A name service that gives each answer once, the last one for ever. `None` is none.
+/// A resolver that returns each answer once, and the last one forever. `None` means no answer.
 struct Answers(Mutex<Vec<Option<&'static str>>>);
 
 impl Resolve for Answers {
@@ -73,7 +73,7 @@ impl Resolve for Answers {
     }
 }
 
-/// Gives these answers, the last one for ever.
+/// Starts a receiver that gives each response once, and the last one forever.
 async fn receiver(answers: impl IntoIterator<Item = ResponseTemplate>) -> MockServer {
     let server = MockServer::start().await;
     let mut answers: Vec<_> = answers.into_iter().collect();
@@ -93,13 +93,13 @@ fn options(url: &str) -> WebhookOptions {
     WebhookOptions::new(url.parse().unwrap())
 }
 
-/// An agent that may post to all of this machine.
+/// Creates an agent that may post to this machine.
 fn here(system: &System, url: &str) -> AgentRef {
     let allow = vec!["127.0.0.0/8".parse().unwrap()];
     let secret = Some(SecretString::from(SECRET));
     system.spawn(
         WebhookAgent::new(WebhookOptions {
-            allow,
+            allowed_networks: allow,
             secret,
             ..options(url)
         })
@@ -107,12 +107,12 @@ fn here(system: &System, url: &str) -> AgentRef {
     )
 }
 
-/// One letter for all.
+/// Sends the same message in each attempt.
 async fn send(agent: &AgentRef, attempt: u32) -> Result<(), Failure> {
     let topic = Some("builds".into());
     letter::send(
         agent,
-        Deliver {
+        DeliverMessage {
             attempt,
             topic,
             urgent: true,
@@ -129,8 +129,9 @@ fn header<'a>(request: &'a Request, name: &str) -> &'a str {
         .map_or("", |value| value.to_str().unwrap())
 }
 
-/// Goal: a receiver gets the whole letter, can tell who posted it and that it is the same again. Method: two posts of one
-/// letter, the first answered with 503; the signature reckoned here; and a receiver without a secret.
+/// Goal: a receiver gets the whole message, can verify its sender and recognise a repetition.
+/// Method: two requests for one message, the first answered with 503; the signature computed here;
+/// a receiver without a secret.
 #[tokio::test]
 async fn posts_are_whole_and_signed() {
     let system = System::start(1).unwrap();
@@ -176,9 +177,9 @@ async fn posts_are_whole_and_signed() {
             (["0198-m"; 2], "application/json")
         );
     }
-    let allow = vec!["127.0.0.1/32".parse().unwrap()];
+    let allowed_networks = vec!["127.0.0.1/32".parse().unwrap()];
     let unsigned = WebhookOptions {
-        allow,
+        allowed_networks,
         ..options(&server.uri())
     };
     send(&system.spawn(WebhookAgent::new(unsigned).unwrap()), 1)
@@ -189,8 +190,8 @@ async fn posts_are_whole_and_signed() {
     assert!(!header(&post, "x-callboard-timestamp").is_empty());
 }
 
-/// Goal: a receiver that wants to be left alone is. Method: 429 with a long `Retry-After`, within which nothing is posted;
-/// one with a short one, after which it is.
+/// Goal: a requested delay is respected. Method: 429 with a long `Retry-After`, within which
+/// nothing is posted; one with a short one, after which it is.
 #[tokio::test]
 async fn a_receiver_is_left_alone() {
     let system = System::start(1).unwrap();
@@ -218,7 +219,7 @@ async fn a_receiver_is_left_alone() {
     assert_eq!(server.received_requests().await.unwrap().len(), 2);
 }
 
-/// Goal: nobody is sent on. Method: a receiver that is allowed redirects to a place that is allowed too.
+/// Goal: redirects are not followed. Method: a receiver that redirects to an allowed URL.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let system = System::start(1).unwrap();
@@ -236,7 +237,8 @@ async fn redirects_are_not_followed() {
     }
 }
 
-/// Goal: no spelling of a place of this machine or network is taken. Method: each, over both schemes, on a victim's port.
+/// Goal: no spelling of a local address or network is accepted. Method: each, over both schemes, on
+/// a victim's port.
 #[tokio::test]
 async fn no_spelling_leads_inside() {
     let victim = Victim::start().await;
@@ -269,7 +271,7 @@ async fn no_spelling_leads_inside() {
     assert_eq!(victim.connections(), 0);
 }
 
-/// Goal: `http` is for the networks that are allowed, and for no others. Method: a network of one address.
+/// Goal: `http` is limited to the allowed networks. Method: a network of one address.
 #[tokio::test]
 async fn http_stays_where_it_is_allowed() {
     for (url, is_taken) in [
@@ -280,15 +282,15 @@ async fn http_stays_where_it_is_allowed() {
         ("https://93.184.216.34:1/", true),
     ] {
         let made = WebhookAgent::new(WebhookOptions {
-            allow: vec!["127.0.0.3/32".parse().unwrap()],
+            allowed_networks: vec!["127.0.0.3/32".parse().unwrap()],
             ..options(url)
         });
         assert_eq!(made.is_ok(), is_taken, "{url}");
     }
 }
 
-/// Goal: a name is what it leads to when it is posted to, each time anew. Method: names that lead inside at once, or after
-/// another answer; one that leads nowhere may be tried again.
+/// Goal: the address of a name is checked at each request. Method: names that resolve to this
+/// machine at once, or after another answer; one that doesn't resolve may be retried.
 #[tokio::test]
 async fn names_that_lead_inside() {
     let system = System::start(1).unwrap();
@@ -302,10 +304,10 @@ async fn names_that_lead_inside() {
             [FailureKind::Unavailable, FailureKind::Rejected],
         ),
     ] {
-        let lookup = Some(Arc::new(Answers(Mutex::new(answers))) as Arc<dyn Resolve>);
+        let resolver = Some(Arc::new(Answers(Mutex::new(answers))) as Arc<dyn Resolve>);
         let agent = system.spawn(
             WebhookAgent::new(WebhookOptions {
-                lookup,
+                resolver,
                 ..options(&url)
             })
             .unwrap(),

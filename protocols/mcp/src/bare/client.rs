@@ -3,11 +3,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Call, CallMetaParams, METHOD, coded, from_rpc, write_call};
-use callboard_message::{Failure, FailureKind, Named};
-use callboard_rpc::http1::{BodyError, Clients, Connector, NetError, Target};
-use callboard_rpc::{Id, Incoming, Limits, decode, encode_request};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, outward};
+use super::{BareCall, BareCallMeta, CALL_METHOD, encode_call, from_rpc, with_code};
+use callboard_message::{Failure, FailureKind, RawMessage};
+use callboard_rpc::http1::{BodyError, Connector, Http1Clients, NetError, RequestTarget};
+use callboard_rpc::{DecodeLimits, RequestId, RpcMessage, decode, encode_request};
+use callboard_runtime::{Agent, ConcurrentHandler, Context, Handlers, outbound_policy};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::value::RawValue;
@@ -15,61 +15,63 @@ use tokio::time::Instant;
 use url::Url;
 use uuid::Uuid;
 
-/// How long a connection may take, by default.
+/// Default time limit of a connect attempt.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// How long a call may take, by default.
+/// Default time limit of a call.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Most calls that one client has in flight; others wait in its mailbox.
-pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
+/// Maximum number of calls that one client has in flight. Further calls wait in its mailbox.
+pub const PENDING_CALLS_MAX: u32 = 64;
 
-/// How a remote agent is reached.
+/// Limits of a [`BareMcpClient`]'s responses and times.
 #[derive(Debug, Clone)]
 pub struct BareClientOptions {
-    /// What a response may measure.
-    pub limits: Limits,
-    /// How long a connection may take.
+    /// Size and depth limits of a response.
+    pub limits: DecodeLimits,
+    /// Time limit of a connect attempt.
     pub connect_timeout: Duration,
-    /// How long a call may take; its own deadline may be earlier.
+    /// Time limit of a call. An earlier deadline of the call itself takes precedence.
     pub call_timeout: Duration,
 }
 
 impl Default for BareClientOptions {
     fn default() -> Self {
         Self {
-            limits: Limits::default(),
+            limits: DecodeLimits::default(),
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             call_timeout: CALL_TIMEOUT_DEFAULT,
         }
     }
 }
 
-/// Why a remote agent can't be configured so.
+/// Errors of [`BareMcpClient::new`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BareClientError {
-    /// Give a URL like `http://127.0.0.1:8001/mcp`, without user and password.
+    /// The address isn't an http or https URL with a host and without user and password. Use one
+    /// like `http://127.0.0.1:8001/mcp`.
     #[error("not an http or https URL without user and password")]
     Url,
-    /// The TLS library has none of the protocol versions that are safe.
+    /// The HTTP client can't be built, because the TLS library supports none of the safe protocol
+    /// versions.
     #[error("can't build the HTTP client")]
     Tls,
 }
 
-/// A remote agent that speaks the bare dialect, as an agent of this system.
+/// Agent that forwards its messages to a remote agent in the bare dialect.
 ///
-/// Asked a typed message, it posts it as `tools/call` under the message's name. It follows no redirects and no proxy
-/// variables, sends each call once, and prints and keeps nothing of what passes. Cancelling the call aborts the
-/// request.
+/// Each message is posted once, as `tools/call` with the message's name as the tool's name. The
+/// client follows no redirects, ignores proxy variables, and neither logs nor stores payloads.
+/// Cancelling a call aborts its HTTP request.
 #[derive(Clone)]
 pub struct BareMcpClient {
-    clients: Clients,
+    clients: Http1Clients,
     url: Url,
-    target: Arc<Target>,
+    target: Arc<RequestTarget>,
     options: BareClientOptions,
 }
 
 impl BareMcpClient {
-    /// A client of the agent at `url`. Connects when it is first asked.
+    /// Creates a client of the agent at `url`. The client connects on its first call.
     ///
     /// # Errors
     /// See [`BareClientError`].
@@ -79,8 +81,8 @@ impl BareMcpClient {
         if !is_anonymous || !matches!(url.scheme(), "http" | "https") {
             return Err(BareClientError::Url);
         }
-        let target = Target::new(&url).ok_or(BareClientError::Url)?;
-        let clients = Clients::new(
+        let target = RequestTarget::new(&url).ok_or(BareClientError::Url)?;
+        let clients = Http1Clients::new(
             Connector::new(options.connect_timeout).map_err(|_| BareClientError::Tls)?,
         );
         Ok(Self {
@@ -91,71 +93,72 @@ impl BareMcpClient {
         })
     }
 
-    async fn call(self, named: Named, cx: Cx) -> Result<Box<RawValue>, Failure> {
+    async fn call(self, named: RawMessage, cx: Context) -> Result<Box<RawValue>, Failure> {
         let latest = Instant::now() + self.options.call_timeout;
         let deadline = cx
             .deadline()
             .map_or(latest, |deadline| deadline.min(latest));
         let server = cx.me().name().unwrap_or(self.url.as_str());
-        let work = async |named: Named| {
-            let mut meta = CallMetaParams {
-                patience: Some(deadline.saturating_duration_since(Instant::now())),
-                ..CallMetaParams::default()
+        let work = async |named: RawMessage| {
+            let mut meta = BareCallMeta {
+                timeout: Some(deadline.saturating_duration_since(Instant::now())),
+                ..BareCallMeta::default()
             };
             if let Some(call) = cx.call() {
                 meta.purpose.clone_from(&call.principal.purpose);
                 (meta.hops, meta.trace) = (call.hops.saturating_add(1), Some(call.trace));
             }
-            let call = Call {
+            let call = BareCall {
                 tool: named.name,
                 arguments: Cow::Borrowed(&named.payload),
                 meta,
             };
-            self.exchange(&write_call(&call)).await.map_err(coded)
+            self.exchange(&encode_call(&call)).await.map_err(with_code)
         };
-        let replied = outward::exchange(named, &cx, server, || deadline, work).await;
+        let replied = outbound_policy::exchange(named, &cx, server, || deadline, work).await;
         replied.map_err(|failure| match failure.kind {
-            FailureKind::TimedOut | FailureKind::Cancelled => coded(failure),
-            // A refusal of the policy has no code of the dialect.
+            FailureKind::TimedOut | FailureKind::Cancelled => with_code(failure),
+            // A refusal by the policy has no code of the dialect.
             _ => failure,
         })
     }
 
     async fn exchange(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
-        let id = Id::text(&Uuid::new_v4().to_string());
+        let id = RequestId::text(&Uuid::new_v4().to_string());
         const JSON: HeaderValue = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON), (ACCEPT, JSON)]);
         let sent = self
             .clients
-            .here()
+            .for_current_runtime()
             .send(
                 &self.target,
                 Method::POST,
                 headers,
-                encode_request(&id, METHOD, params).into(),
+                encode_request(&id, CALL_METHOD, params).into(),
             )
             .await;
-        let response = sent.map_err(network)?;
+        let response = sent.map_err(failure_from_net)?;
         let status = response.status();
         let body = response
             .body(self.options.limits.body_bytes_max)
             .await
             .map_err(|error| match error {
                 BodyError::TooLarge => Failure::overloaded("the response is over the limit"),
-                BodyError::Net(error) => network(error),
+                BodyError::Net(error) => failure_from_net(error),
             })?;
         match decode(&body, &self.options.limits) {
-            // A peer that broke the protocol: what it answered can't be used, for it may be another's.
-            Ok(Incoming::Response(answer)) => match (answer.id, answer.outcome) {
+            // A response with another request's id may hold another caller's data: it is discarded.
+            Ok(RpcMessage::Response(answer)) => match (answer.id, answer.outcome) {
                 (Some(got), outcome) if got == id => outcome
                     .map(RawValue::to_owned)
                     .map_err(|error| from_rpc(&error)),
-                // The peer couldn't read the id; on this connection it can only mean our request.
+                // The peer couldn't read the id. This connection carries no other request, so the
+                // error is ours.
                 (None, Err(error)) if status.is_success() => Err(from_rpc(&error)),
-                (None, Err(_)) => Err(by_status(status)),
+                (None, Err(_)) => Err(failure_from_status(status)),
                 _ => Err(Failure::internal("the response belongs to another request")),
             },
-            _ if !status.is_success() => Err(by_status(status)),
+            _ if !status.is_success() => Err(failure_from_status(status)),
             Ok(_) => Err(Failure::internal("the answer is not a response")),
             Err(refusal) => Err(Failure::internal(format!("the response {refusal}"))),
         }
@@ -164,21 +167,21 @@ impl BareMcpClient {
 
 impl Agent for BareMcpClient {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(CALLS_IN_FLIGHT_MAX);
+        on.fallback(PENDING_CALLS_MAX);
     }
 }
 
-impl ConcurrentHandler<Named> for BareMcpClient {
+impl ConcurrentHandler<RawMessage> for BareMcpClient {
     fn handle(
         &mut self,
-        message: Named,
-        cx: Cx,
+        message: RawMessage,
+        cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         self.clone().call(message, cx)
     }
 }
 
-fn network(error: NetError) -> Failure {
+fn failure_from_net(error: NetError) -> Failure {
     let what = match error {
         NetError::Unreachable => "network failure during HTTP dispatch: can't connect",
         NetError::Broken => "network failure during HTTP dispatch: the connection broke",
@@ -186,7 +189,7 @@ fn network(error: NetError) -> Failure {
     Failure::unavailable(what)
 }
 
-fn by_status(status: StatusCode) -> Failure {
+fn failure_from_status(status: StatusCode) -> Failure {
     let kind = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => FailureKind::Denied,
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::TOO_MANY_REQUESTS => FailureKind::Overloaded,

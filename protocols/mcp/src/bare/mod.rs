@@ -1,17 +1,19 @@
-//! The bare dialect: one JSON-RPC `tools/call` a POST, no handshake, no session, no version header.
+//! The bare dialect: one JSON-RPC `tools/call` per POST, without handshake, session or version
+//! header.
 //!
-//! What the clinics speak. Any client that can POST JSON is served; nothing but the envelope is required of it. The server is
-//! [`McpServer`](crate::inbound::McpServer) with [`Compat::bare`](crate::inbound::Compat::bare), on loopback addresses only:
-//! the dialect has no credentials.
+//! The clinics use it. Any client that can POST JSON is served, and only the JSON-RPC envelope is
+//! required of it. The server is [`McpServer`](crate::inbound::McpServer) with
+//! [`CompatOptions::bare`](crate::inbound::CompatOptions::bare). It listens on loopback addresses
+//! only, because the dialect has no credentials.
 //!
 //! # Inbound
 //!
-//! | sent | HTTP status | code |
+//! | request | HTTP status | code |
 //! |---|---|---|
 //! | `tools/call` that succeeds | 200 | the reply as `result`, and `"error":null` |
 //! | another method | 200 | -32601 |
 //! | `params` of the wrong shape, an unknown tool, arguments that don't fit or name nothing (say, an unknown patient) | 200 | -32602 |
-//! | anything that the agent can't or won't do | 200 | -32000 |
+//! | a call that the agent fails or refuses | 200 | -32000 |
 //! | no JSON | 200 | -32700 |
 //! | JSON that is no request, a batch, an id that is neither string nor integer, `tools/call` without id, a response | 200 | -32600 |
 //! | another notification | 202, empty | |
@@ -20,18 +22,20 @@
 //! | another content type or encoding | 415 | -32600 |
 //! | GET, DELETE, anything but POST | 405 with `Allow` | -32600 |
 //! | an `Origin` or `Host` that isn't this machine's | 403 | -32600 |
-//! | a credential that nobody verifies | 401 | -32600 |
+//! | a credential that no verifier accepts | 401 | -32600 |
 //!
-//! Errors of the call have status 200 because the dialect's clients read the code from the body and take any other
-//! status for a transport failure; where the request never became a call, the status says so, and the body says it
-//! again. A reply has the document's shape: both `result` and `error`, one of them `null`. An error's `data.kind` is
-//! the [`FailureKind`](callboard_message::FailureKind), which tells an unknown patient from a malformed argument.
+//! Errors of the call have status 200, because the dialect's clients read the code from the body
+//! and take any other status for a transport failure. A request that never became a call has its
+//! error in both status and body. A reply has both `result` and `error`, one of them `null`. An
+//! error's `data.kind` is the [`FailureKind`](callboard_message::FailureKind), which tells an
+//! unknown patient from a malformed argument.
 //!
-//! # What travels with a call
+//! # Metadata of a call
 //!
-//! Optional members of `params._meta`, ignored by servers that don't know them: `callboard/purpose` (why the principal
-//! asks), `callboard/deadline-ms` (how long the caller will wait), `callboard/hops` (how many agents the call passed),
-//! `traceparent` (W3C Trace Context). Who the principal is never comes from the body.
+//! Optional members of `params._meta`, ignored by servers that don't know them: `callboard/purpose`
+//! (purpose of the access), `callboard/deadline-ms` (time that the caller will wait, in
+//! milliseconds), `callboard/hops` (number of agents that the call has passed), `traceparent` (W3C
+//! Trace Context). The principal is never taken from the body.
 
 mod client;
 
@@ -47,43 +51,44 @@ use serde_json::{Value, json};
 use crate::wire::meta::{PURPOSE, PURPOSE_BYTES_MAX, TRACEPARENT};
 
 pub use client::{
-    BareClientError, BareClientOptions, BareMcpClient, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX,
-    CONNECT_TIMEOUT_DEFAULT,
+    BareClientError, BareClientOptions, BareMcpClient, CALL_TIMEOUT_DEFAULT,
+    CONNECT_TIMEOUT_DEFAULT, PENDING_CALLS_MAX,
 };
 
-/// How long a call may take at a server, by default; the caller may want less.
+/// Default time limit of a call at a server of the bare dialect. The caller may set a shorter one.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The only method of the dialect.
-pub(crate) const METHOD: &str = "tools/call";
+/// The only JSON-RPC method of the bare dialect.
+pub(crate) const CALL_METHOD: &str = "tools/call";
 
-/// Most bytes of a tool's name.
+/// Maximum length of a tool's name, in bytes.
 pub const TOOL_NAME_BYTES_MAX: usize = 64;
-/// How many milliseconds the caller will wait.
+/// Member of `_meta`: time that the caller will wait for the result, in milliseconds.
 const DEADLINE_MS: &str = "callboard/deadline-ms";
-/// How many agents the call has passed.
+/// Member of `_meta`: number of agents through which the call has passed.
 const HOPS: &str = "callboard/hops";
 
-/// A call of a tool, and what travels with it.
+/// A `tools/call` request of the bare dialect, with its metadata.
 #[derive(Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct BareCall<'a> {
     pub tool: String,
-    /// An object.
+    /// Arguments of the tool: a JSON object.
     pub arguments: Cow<'a, RawValue>,
-    pub meta: CallMetaParams,
+    pub meta: BareCallMeta,
 }
 
-/// The members of `_meta` that are ours.
+/// Members of `_meta` that callboard defines.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct CallMetaParams {
+pub(crate) struct BareCallMeta {
     pub purpose: Option<String>,
-    /// How long the caller will wait.
-    pub patience: Option<Duration>,
+    /// Time that the caller will wait for the result.
+    pub timeout: Option<Duration>,
     pub hops: u16,
     pub trace: Option<TraceContext>,
 }
 
-/// What is wrong with `params`. Change it; nothing was done.
+/// Errors in the `params` of a `tools/call`. The call wasn't executed, and the caller must change
+/// its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ParamsError {
     #[error("`params` must be an object")]
@@ -104,14 +109,14 @@ pub(crate) enum ParamsError {
     Hops,
 }
 
-/// Reads what a caller sent. Members that aren't ours are ignored.
-pub(crate) fn read_call(params: Option<&RawValue>) -> Result<Call<'_>, ParamsError> {
+/// Parses the `params` of a `tools/call`. Unknown members are ignored.
+pub(crate) fn parse_call(params: Option<&RawValue>) -> Result<BareCall<'_>, ParamsError> {
     let members = params
         .and_then(|raw| RawMembers::parse(raw).ok())
         .ok_or(ParamsError::NotAnObject)?;
     let tool = members
         .get("name")
-        .and_then(|raw| text(raw, TOOL_NAME_BYTES_MAX))
+        .and_then(|raw| parse_text(raw, TOOL_NAME_BYTES_MAX))
         .ok_or(ParamsError::Name)?;
     let arguments = match members.get("arguments") {
         None => Cow::Owned(RawObject::new().to_raw()),
@@ -120,29 +125,30 @@ pub(crate) fn read_call(params: Option<&RawValue>) -> Result<Call<'_>, ParamsErr
     };
     let meta = members
         .get("_meta")
-        .map_or(Ok(CallMetaParams::default()), read_meta)?;
-    Ok(Call {
+        .map_or(Ok(BareCallMeta::default()), parse_meta)?;
+    Ok(BareCall {
         tool,
         arguments,
         meta,
     })
 }
 
-fn read_meta(raw: &RawValue) -> Result<CallMetaParams, ParamsError> {
+fn parse_meta(raw: &RawValue) -> Result<BareCallMeta, ParamsError> {
     let members = RawMembers::parse(raw).map_err(|_| ParamsError::Meta)?;
-    let deadline_ms: Option<u64> = read_member(&members, DEADLINE_MS, ParamsError::Deadline, json)?;
-    Ok(CallMetaParams {
-        purpose: read_member(&members, PURPOSE, ParamsError::Purpose, |raw| {
-            text(raw, PURPOSE_BYTES_MAX)
+    let deadline_ms: Option<u64> =
+        parse_member(&members, DEADLINE_MS, ParamsError::Deadline, parse_json)?;
+    Ok(BareCallMeta {
+        purpose: parse_member(&members, PURPOSE, ParamsError::Purpose, |raw| {
+            parse_text(raw, PURPOSE_BYTES_MAX)
         })?,
-        patience: deadline_ms.map(Duration::from_millis),
-        hops: read_member(&members, HOPS, ParamsError::Hops, json)?.unwrap_or(0),
-        // W3C Trace Context, section 2.3: whoever can't read it begins a trace of its own.
+        timeout: deadline_ms.map(Duration::from_millis),
+        hops: parse_member(&members, HOPS, ParamsError::Hops, parse_json)?.unwrap_or(0),
+        // W3C Trace Context, section 2.3: an unreadable `traceparent` starts a new trace.
         trace: members.read(TRACEPARENT),
     })
 }
 
-fn read_member<T>(
+fn parse_member<T>(
     members: &RawMembers<'_>,
     name: &str,
     error: ParamsError,
@@ -154,11 +160,11 @@ fn read_member<T>(
         .transpose()
 }
 
-/// Writes what a server is sent.
-fn write_call(call: &Call<'_>) -> Box<RawValue> {
-    let CallMetaParams {
+/// Encodes the `params` of a `tools/call`.
+fn encode_call(call: &BareCall<'_>) -> Box<RawValue> {
+    let BareCallMeta {
         purpose,
-        patience,
+        timeout,
         hops,
         trace,
     } = &call.meta;
@@ -166,49 +172,49 @@ fn write_call(call: &Call<'_>) -> Box<RawValue> {
     meta.set_some(PURPOSE, purpose);
     meta.set_some(
         DEADLINE_MS,
-        &patience.map(|patience| u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)),
+        &timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
     );
     meta.set_some(HOPS, &Some(hops).filter(|hops| **hops > 0));
     meta.set_some(TRACEPARENT, &trace.map(|trace| trace.to_string()));
-    RawObject::of("name", &call.tool)
+    RawObject::single("name", &call.tool)
         .with("arguments", &call.arguments)
         .with("_meta", meta)
         .to_raw()
 }
 
-fn json<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
+fn parse_json<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-fn text(raw: &RawValue, bytes_max: usize) -> Option<String> {
-    json::<String>(raw).filter(|text| (1..=bytes_max).contains(&text.len()))
+fn parse_text(raw: &RawValue, bytes_max: usize) -> Option<String> {
+    parse_json::<String>(raw).filter(|text| (1..=bytes_max).contains(&text.len()))
 }
 
-/// Most characters of a peer's error message that are passed on.
+/// Maximum length of a remote agent's error message in a failure, in characters. The rest is cut.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// The error that tells a caller of an agent's failure.
+/// Converts an agent's failure to the JSON-RPC error for the caller.
 ///
-/// An unknown patient is an invalid parameter as an unknown tool is: the caller must change what it sends. A bug's
-/// message stays here, because a panic or a parser may have put data in it.
+/// `NotFound` becomes `INVALID_PARAMS`, because the caller must change its request. The message of
+/// an `Internal` failure is withheld, because a panic or a parser may have put private data in it.
 pub(crate) fn to_rpc(failure: Failure) -> RpcError {
     let (message, detail) = match failure.kind {
         FailureKind::Internal => ("internal error".to_owned(), None),
         _ => (failure.message, failure.data),
     };
-    // The code is too coarse for the kind.
-    let mut data = RawObject::of("kind", failure.kind);
+    // The code alone doesn't tell the kinds apart.
+    let mut data = RawObject::single("kind", failure.kind);
     data.set_some("detail", &detail);
     RpcError {
-        code: code_of(failure.kind),
+        code: code_for_kind(failure.kind),
         message,
         data: Some(data.to_raw()),
     }
 }
 
-/// The failure that a remote agent's error is here. Its `data.code` is the code that came.
+/// Converts a remote agent's JSON-RPC error to a failure, whose `data.code` is the error's code.
 ///
-/// Foreign `data` is dropped: nobody here knows what it may hold.
+/// `data` that another system wrote is dropped, because its content is unknown.
 fn from_rpc(error: &RpcError) -> Failure {
     let ours = error
         .data
@@ -221,8 +227,8 @@ fn from_rpc(error: &RpcError) -> Failure {
         ))
     });
     let (kind, detail) = match (error.code, ours) {
-        // A kind refines its own code; it doesn't overrule another.
-        (code, Some((kind, detail))) if code_of(kind) == code => (kind, detail),
+        // A kind refines its own code; it can't override a different one.
+        (code, Some((kind, detail))) if code_for_kind(kind) == code => (kind, detail),
         (code::INVALID_PARAMS, _) => (FailureKind::InvalidInput, None),
         (code::METHOD_NOT_FOUND, _) => (FailureKind::NotFound, None),
         (code::PARSE_ERROR | code::INVALID_REQUEST | code::INTERNAL_ERROR, _) => {
@@ -237,26 +243,27 @@ fn from_rpc(error: &RpcError) -> Failure {
         .filter(|c| !c.is_control())
         .take(MESSAGE_CHARS_MAX)
         .collect();
-    Failure::new(kind, message).with_data(data(error.code, detail))
+    Failure::new(kind, message).with_data(failure_data(error.code, detail))
 }
 
-fn code_of(kind: FailureKind) -> i64 {
+fn code_for_kind(kind: FailureKind) -> i64 {
     match kind {
         FailureKind::InvalidInput | FailureKind::NotFound => code::INVALID_PARAMS,
         _ => code::SERVER_ERROR,
     }
 }
 
-/// A failure of the way to the remote agent, or of what came back, is -32000 in the dialect.
-fn coded(failure: Failure) -> Failure {
+/// Sets `data.code` of a failure without data to -32000, the bare dialect's code for transport
+/// failures and unusable responses.
+fn with_code(failure: Failure) -> Failure {
     if failure.data.is_some() {
         failure
     } else {
-        failure.with_data(data(code::SERVER_ERROR, None))
+        failure.with_data(failure_data(code::SERVER_ERROR, None))
     }
 }
 
-fn data(code: i64, detail: Option<Value>) -> Value {
+fn failure_data(code: i64, detail: Option<Value>) -> Value {
     match detail {
         Some(detail) => json!({ "code": code, "detail": detail }),
         None => json!({ "code": code }),
@@ -271,30 +278,31 @@ mod params_tests {
         RawValue::from_string(json.to_owned()).unwrap()
     }
 
-    /// Goal: what a caller writes is what a server reads. Method: with everything that travels, and with nothing.
+    /// Goal: a server reads exactly the call that a client writes. Method: with all metadata, and
+    /// with none.
     #[test]
     fn calls_round_trip() {
         let arguments = raw(r#"{"patient_id":"CARD-001", "n":1.0}"#);
-        let meta = || CallMetaParams {
+        let meta = || BareCallMeta {
             purpose: Some("treatment".into()),
-            patience: Some(Duration::from_millis(1500)),
+            timeout: Some(Duration::from_millis(1500)),
             hops: 3,
             trace: Some(TraceContext::root()),
         };
-        for wanted in [meta(), CallMetaParams::default()] {
-            let sent = Call {
+        for wanted in [meta(), BareCallMeta::default()] {
+            let sent = BareCall {
                 tool: "get_patient".into(),
                 arguments: Cow::Borrowed(&arguments),
                 meta: wanted,
             };
-            let written = write_call(&sent);
-            let read = read_call(Some(&written)).unwrap();
+            let written = encode_call(&sent);
+            let read = parse_call(Some(&written)).unwrap();
             assert_eq!((read.tool, read.meta), (sent.tool, sent.meta));
             assert_eq!(read.arguments.get(), arguments.get());
         }
     }
 
-    /// Goal: each member of the wrong shape is named. Method: one fault at a time.
+    /// Goal: the error names the member of the wrong shape. Method: one fault at a time.
     #[test]
     fn wrong_members_are_named() {
         let (long_name, long_purpose) = (
@@ -332,12 +340,12 @@ mod params_tests {
             ),
             (meta(r#""callboard/hops":65536"#), ParamsError::Hops),
         ] {
-            assert_eq!(read_call(Some(&raw(&json))).unwrap_err(), error, "{json}");
+            assert_eq!(parse_call(Some(&raw(&json))).unwrap_err(), error, "{json}");
         }
-        assert_eq!(read_call(None).unwrap_err(), ParamsError::NotAnObject);
-        assert!(read_call(Some(&raw(&format!(r#"{{"name":"{}"}}"#, &long_name[1..])))).is_ok());
+        assert_eq!(parse_call(None).unwrap_err(), ParamsError::NotAnObject);
+        assert!(parse_call(Some(&raw(&format!(r#"{{"name":"{}"}}"#, &long_name[1..])))).is_ok());
         assert!(
-            read_call(Some(&raw(&meta(&format!(
+            parse_call(Some(&raw(&meta(&format!(
                 r#""callboard/purpose":"{}""#,
                 &long_purpose[1..]
             )))))
@@ -345,14 +353,14 @@ mod params_tests {
         );
     }
 
-    /// Goal: what isn't ours is left alone. Method: foreign members, a broken traceparent.
+    /// Goal: unknown members are ignored. Method: foreign members, a broken traceparent.
     #[test]
     fn foreign_members_are_ignored() {
         let json = raw(r#"{"name":"t","x":1,"_meta":{"progressToken":7,"traceparent":"00-no"}}"#);
-        let call = read_call(Some(&json)).unwrap();
+        let call = parse_call(Some(&json)).unwrap();
         assert_eq!(
             (call.arguments.get(), call.meta),
-            ("{}", CallMetaParams::default())
+            ("{}", BareCallMeta::default())
         );
     }
 }
@@ -385,7 +393,7 @@ mod error_map_tests {
             Unavailable,
             TimedOut,
             Cancelled,
-            NobodyToAsk,
+            NoResponder,
             Internal,
         ] {
             let sent = to_rpc(Failure::new(kind, "m").with_data(json!({"rule": "R1"})));
@@ -405,7 +413,8 @@ mod error_map_tests {
         }
     }
 
-    /// Goal: a bug's message, which may quote data, doesn't leave. Method: a name in it.
+    /// Goal: the message of an internal failure, which may quote private data, isn't sent. Method:
+    /// a failure whose message holds a name.
     #[test]
     fn bugs_keep_their_message() {
         let sent = to_rpc(
@@ -443,14 +452,15 @@ mod error_map_tests {
                 );
             }
         }
-        // -32602 that claims to be a block is still an invalid parameter.
+        // -32602 that claims to be a policy block is still an invalid parameter.
         assert_eq!(
             from_rpc(&error(-32602, Some(r#"{"kind":"blocked"}"#))).kind,
             FailureKind::InvalidInput
         );
     }
 
-    /// Goal: a peer's message is bounded and printable. Method: one character more, and an escape sequence.
+    /// Goal: a peer's message is bounded and printable. Method: a message one character over the
+    /// limit, and one with an escape sequence.
     #[test]
     fn messages_are_cut() {
         let long = RpcError::new(

@@ -1,138 +1,152 @@
-//! The bridge: one MCP server elsewhere as one agent, for any number of clients at once.
+//! The bridge: one remote MCP server as one agent, for any number of clients at once.
 //!
-//! [`Bridge`] is the agent. Its messages are those of [`McpClient`](crate::outbound::McpClient); beside what that does, it
-//! holds as many connections as it takes for every question to have one possible owner:
+//! [`Bridge`] is the agent. It accepts the messages of [`McpClient`](crate::outbound::McpClient).
+//! Beyond that, it opens as many connections as are needed for every question of the server to have
+//! one possible addressee:
 //!
-//! - *shared*: lists, what the server is, changes of resources; and every call to a modern server, where each request says
-//!   what its caller can answer, and questions are results. To a legacy server there is one for each set of abilities
-//!   that `initialize` may offer, for it shows and asks only what was offered.
-//! - *a session's own*: the calls of one client's session to a legacy server. Questions that name no call are the
-//!   session's.
-//! - *leased*: the calls of clients without a session to a legacy server, by principal and abilities. Where all requests
-//!   share a channel, one that can be asked has it alone while it runs.
+//! - *shared*: lists, the server's description and changes of resources, and every call to a modern
+//!   server, whose requests carry the caller's capabilities and whose questions are results. A
+//!   legacy server has one shared connection for each set of capabilities offered in `initialize`,
+//!   because its lists and questions depend on it.
+//! - *owned by a session*: the calls of one client session to a legacy server. Questions that name
+//!   no call belong to the session.
+//! - *owned by a principal*: the calls of clients without a session to a legacy server, one
+//!   connection per principal and set of capabilities. On transports whose requests share one
+//!   channel, a caller that can answer questions has a connection alone while its call runs.
 //!
-//! Connections are made when they are needed, or at boot. While the server is away its breaker is open, and whatever is
-//! asked of it fails at once with a sentence that says when it is tried again.
+//! Connections are opened on demand, or at boot. While the server is unavailable its circuit
+//! breaker is open, and requests fail at once with the time of the next attempt.
 
-mod breaker;
-mod cache;
+mod circuit_breaker;
 mod options;
 mod pool;
 pub(crate) mod questions;
+mod result_cache;
 mod tools;
 mod upstream_proxy;
 
 use std::sync::Arc;
 
-use callboard_message::{Failure, Named, RawObject};
-use callboard_runtime::outward::exchange;
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
+use callboard_message::{Failure, RawMessage, RawObject};
+use callboard_runtime::outbound_policy::exchange;
+use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::outbound::{ClientError, ClientOperation, ClientOptions, Endpoint, Server};
+use crate::outbound::{
+    ClientOperation, McpClientError, McpClientOptions, ServerEndpoint, UpstreamServer,
+};
 use options::BRIDGE_CALLS_MAX;
-use upstream_proxy::{UpstreamProxy, start_keepers};
+use upstream_proxy::{UpstreamProxy, spawn_maintenance};
 
-pub use options::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions};
+pub use options::{BridgeOptions, BridgeToolOptions, REMOTE_CONNECTIONS_DEFAULT, StartMode};
 
-/// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
+/// Agent that represents one remote MCP server and forwards the requests of all clients to it. See
+/// the [module](self).
 #[derive(Clone)]
 pub struct Bridge {
     name: String,
-    server: Server,
+    server: UpstreamServer,
     options: Arc<BridgeOptions>,
-    /// What the server said of itself.
+    /// The server's description: its latest `initialize` or `server/discover` result.
     about: Arc<Mutex<Option<RawObject>>>,
-    /// Of this incarnation; made when it starts, so that it ends with it.
-    live: Option<Arc<Live>>,
+    /// Connections and maintenance tasks while the agent runs; `None` before its start.
+    running: Option<Arc<RunningBridge>>,
 }
 
-struct Live {
-    hub: Arc<UpstreamProxy>,
-    _keepers: Vec<AbortOnDropHandle<()>>,
+struct RunningBridge {
+    proxy: Arc<UpstreamProxy>,
+    _maintenance: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Bridge {
-    /// A bridge to the server at `endpoint`. `name` is its agent's: policy, answerers and log know the server by it.
+    /// Creates a bridge to the server at `endpoint`. `name` is the agent's name in policies,
+    /// question routing and logs. Doesn't connect yet.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// [`McpClientError`] if `endpoint` or `options` are invalid, or TLS is unavailable.
     pub fn new(
         name: impl Into<String>,
-        endpoint: Endpoint,
+        endpoint: ServerEndpoint,
         options: BridgeOptions,
-    ) -> Result<Self, ClientError> {
-        let server = Server::new(endpoint, &options.client)?;
+    ) -> Result<Self, McpClientError> {
+        let server = UpstreamServer::new(endpoint, &options.client)?;
         Ok(Self {
             name: name.into(),
             server,
             options: Arc::new(options),
             about: Arc::default(),
-            live: None,
+            running: None,
         })
     }
 
-    /// Ends when all that bridges like this one (its clones) had to end has ended: children, sessions with servers. Call
-    /// it once the agents have been stopped, on a clone kept for that.
-    pub async fn said_goodbye(&self) {
-        self.server.said_goodbye().await;
+    /// Waits until the child processes and server sessions of this bridge and all its clones have
+    /// ended. To use it, keep a clone of the bridge, stop the agents, and call it on that clone.
+    pub async fn drained(&self) {
+        self.server.drained().await;
     }
 }
 
 impl Agent for Bridge {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(BRIDGE_CALLS_MAX);
+        on.fallback(BRIDGE_CALLS_MAX);
     }
 
-    fn profile() -> Profile {
-        // What is given up is given up on the wire too; the state is a handle to the connections.
-        Profile::default().cancel_safe().with_askers()
+    fn profile() -> AgentProfile {
+        // A cancelled call is cancelled on the wire too; the state is a handle to the connections.
+        AgentProfile::default().cancel_safe().inline_concurrent()
     }
 
-    fn started(&mut self, cx: &mut Cx) {
-        let client = ClientOptions {
+    fn started(&mut self, cx: &mut Context) {
+        let client = McpClientOptions {
             name: Some(self.name.clone()),
             ..self.options.client.clone()
         };
-        let wiring = self.server.wiring(Arc::new(client), cx);
-        let hub = Arc::new(UpstreamProxy::new(
+        let connection_params = self.server.connection_params(Arc::new(client), cx);
+        let proxy = Arc::new(UpstreamProxy::new(
             self.name.clone(),
             self.options.clone(),
-            wiring,
+            connection_params,
             self.about.clone(),
             cx,
         ));
-        let _keepers = start_keepers(&hub);
-        self.live = Some(Arc::new(Live { hub, _keepers }));
+        let _maintenance = spawn_maintenance(&proxy);
+        self.running = Some(Arc::new(RunningBridge {
+            proxy,
+            _maintenance,
+        }));
     }
 
     fn observe(&self) -> serde_json::Value {
-        self.live
+        self.running
             .as_ref()
-            .map_or(serde_json::Value::Null, |live| live.hub.observe())
+            .map_or(serde_json::Value::Null, |running| running.proxy.observe())
     }
 }
 
-impl ConcurrentHandler<Named> for Bridge {
+impl ConcurrentHandler<RawMessage> for Bridge {
     fn handle(
         &mut self,
-        message: Named,
-        cx: Cx,
+        message: RawMessage,
+        cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
-        let hub = self.live.as_ref().map(|live| live.hub.clone());
+        let proxy = self.running.as_ref().map(|running| running.proxy.clone());
         let limit = self.options.client.call_timeout;
         async move {
-            let hub = hub.ok_or_else(|| Failure::internal("the bridge hasn't started"))?;
+            let proxy = proxy.ok_or_else(|| Failure::internal("the bridge hasn't started"))?;
             let deadline = || {
                 let limited = Instant::now() + limit;
                 cx.deadline()
                     .map_or(limited, |deadline| deadline.min(limited))
             };
-            let work = |message| async { hub.perform(ClientOperation::read(message)?, &cx).await };
-            exchange(message, &cx, &hub.name, deadline, work).await
+            let work = |message| async {
+                proxy
+                    .perform(ClientOperation::from_message(message)?, &cx)
+                    .await
+            };
+            exchange(message, &cx, &proxy.name, deadline, work).await
         }
     }
 }

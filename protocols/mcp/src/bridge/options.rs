@@ -1,47 +1,50 @@
-//! How a bridge behaves, and what bounds it.
+//! Options and limits of a bridge.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{Answering, AuditLog, Backoff};
+use callboard_runtime::{AuditLog, Backoff, QuestionRouter};
 
-use crate::outbound::ClientOptions;
+use crate::outbound::McpClientOptions;
 
-/// The pause before a call is sent again, by default; it doubles from one time to the next, and half of it is random.
+/// Default pause before the first retry of a call. It doubles with each retry, and half of it is
+/// random.
 pub const RETRY_PAUSE_DEFAULT: Duration = Duration::from_millis(200);
-/// Most results of one server that are kept, by default.
+/// Default maximum number of cached results of one server.
 pub const CACHE_ENTRIES_MAX_DEFAULT: usize = 4_096;
-/// Most bytes of results of one server that are kept, by default.
+/// Default maximum size of the cached results of one server, in bytes.
 pub const CACHE_BYTES_MAX_DEFAULT: usize = 16 << 20;
 
-/// How an upstream's tools are called.
+/// Options for retries and the result cache of tool calls through a bridge.
 #[derive(Debug, Clone)]
-pub struct ToolOptions {
-    /// Most times that a call is sent again, where the server is away or has too much to do. Only of tools that say
-    /// `idempotentHint` or `readOnlyHint`, within the call's deadline, and never once somebody was asked something. 0:
-    /// never.
-    /// Default: 2.
+pub struct BridgeToolOptions {
+    /// Maximum number of retries of a call to an unavailable or overloaded server. Only tools with
+    /// `idempotentHint` or `readOnlyHint` are retried, within the call's deadline, and never after
+    /// the server has asked a question. 0 disables retries. Default: 2.
     pub retries_max: u32,
-    /// The pause before the first of them.
+    /// Pause before the first retry. It doubles with each retry.
     pub retry_pause: Duration,
-    /// For how long results are kept, by tool or pattern ([`callboard_runtime::Patterns`]); zero: not at all. A tool
-    /// that says `readOnlyHint` may say it itself, in seconds: `_meta["callboard/cache"]`.
-    pub cache: HashMap<String, Duration>,
-    /// Tools, or patterns, whose results are the same whoever asks. Those of others are kept for each principal.
+    /// Time to live of cached results, by tool name or pattern
+    /// ([`callboard_runtime::NamePatterns`]). Zero disables the cache for a tool. For tools not
+    /// named here, the server may set a time in seconds in the tool's `_meta["callboard/cache"]`,
+    /// if the tool has `readOnlyHint`.
+    pub cache_ttl: HashMap<String, Duration>,
+    /// Tools or patterns whose cached results are shared by all callers. Results of other tools are
+    /// cached per principal.
     pub cache_shared: Vec<String>,
-    /// Most results that are kept; 0: none.
+    /// Maximum number of cached results; 0 disables the cache.
     pub cache_entries_max: usize,
-    /// Most bytes of results that are kept.
+    /// Maximum size of all cached results, in bytes.
     pub cache_bytes_max: usize,
 }
 
-impl Default for ToolOptions {
+impl Default for BridgeToolOptions {
     fn default() -> Self {
         Self {
             retries_max: 2,
             retry_pause: RETRY_PAUSE_DEFAULT,
-            cache: HashMap::new(),
+            cache_ttl: HashMap::new(),
             cache_shared: Vec::new(),
             cache_entries_max: CACHE_ENTRIES_MAX_DEFAULT,
             cache_bytes_max: CACHE_BYTES_MAX_DEFAULT,
@@ -49,73 +52,85 @@ impl Default for ToolOptions {
     }
 }
 
-/// Calls that one server may have under way, at most: past it they wait in the agent's mailbox.
+/// Largest value of `BridgeOptions::calls_max`, and maximum number of requests that a bridge
+/// handles at a time. Further requests wait in the agent's mailbox.
 pub const BRIDGE_CALLS_MAX: u32 = 4_096;
-/// Connections of one bridge beside the one that hears of changes, by default.
+/// Default maximum number of connections of one bridge, not counting the primary one, which
+/// receives change notifications.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 64;
-/// The same of a server that is at an address, in a topology: as many as its clients may well have sessions.
-pub const CONNECTIONS_MAX_AT_ADDRESS_DEFAULT: usize = 1_024;
-/// How long a server is left alone the first time, and the pause before the first restart, by default; each is twice the one
-/// before.
+/// Default of `BridgeOptions::connections_max` for servers that a topology file declares with an
+/// HTTP address instead of a command. It is higher because each client session may need a
+/// connection of its own.
+pub const REMOTE_CONNECTIONS_DEFAULT: usize = 1_024;
+/// Default first pause while the circuit breaker is open or before a reconnect. Each pause is twice
+/// the one before.
 const BACKOFF_FIRST_DEFAULT: Duration = Duration::from_millis(500);
-/// The longest, by default.
+/// Default longest pause while the circuit breaker is open or before a reconnect.
 const BACKOFF_MAX_DEFAULT: Duration = Duration::from_secs(60);
-/// A connection that lived so long was a good one: pauses begin at the first again.
-pub const STABLE_AFTER: Duration = Duration::from_secs(60);
-/// How long a bridge waits for a server to say what it is, before it says what it knew last.
-pub const DESCRIBE_WAIT: Duration = Duration::from_secs(2);
-/// How long a server may leave a sign of life unanswered.
+/// Duration after which a connection counts as stable. If it ends later, the reconnect pauses start
+/// again at the shortest.
+pub const STABLE_CONNECTION_AGE: Duration = Duration::from_secs(60);
+/// Time limit for fetching a server's description. After it, the bridge returns the last known
+/// description.
+pub const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for the answer to a ping.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// When a server is connected to, or started.
+/// Time at which a bridge connects to its server, or starts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Start {
-    /// When something is asked of it; again likewise, once it has ended.
+pub enum StartMode {
+    /// On the first request, and on the first request after the connection ended.
     #[default]
     Demand,
-    /// With the agent; again by itself, after a pause, whenever it has ended.
+    /// When the agent starts, and again after a pause whenever the connection ended.
     Boot,
 }
 
-/// How a bridge behaves.
+/// Options of a [`Bridge`](super::Bridge).
 #[derive(Clone)]
 pub struct BridgeOptions {
-    /// How it speaks to the server. `name`, `offers` and `only_caller` are set by the bridge.
-    pub client: ClientOptions,
-    /// Who answers the server's questions. `None`: the call's own caller, what it can.
-    pub answering: Option<Arc<dyn Answering>>,
-    /// When it connects.
-    pub start: Start,
-    /// Calls that the server may have under way, at least 1; one more is refused as `Overloaded` after `calls_wait`.
+    /// Options of the bridge's MCP client. The bridge overrides `name`, `offered_capabilities` and
+    /// `only_caller`.
+    pub client: McpClientOptions,
+    /// Router that answers the server's questions. `None`: the call's own caller answers, within
+    /// its capabilities.
+    pub question_router: Option<Arc<dyn QuestionRouter>>,
+    /// Time at which the bridge connects to its server.
+    pub start: StartMode,
+    /// Maximum number of concurrent calls to the server, 1 to 4,096. A further call fails with
+    /// `Overloaded` after `call_slot_timeout`.
     pub calls_max: u32,
-    /// How long a call waits for a place among those, and for a connection.
-    pub calls_wait: Duration,
-    /// Connections beside the one that hears of changes, at least 1; one more takes the place of the one that was idle
-    /// longest, or waits for one.
+    /// Maximum time that a call waits for one of the `calls_max` slots, and then again for a free
+    /// connection.
+    pub call_slot_timeout: Duration,
+    /// Maximum number of connections, at least 1, not counting the primary one, which receives
+    /// change notifications. At the limit, a new connection replaces the one that has been idle
+    /// longest. If none is idle, the call waits.
     pub connections_max: usize,
-    /// How long a connection that nobody uses is kept; the one that hears of changes stays.
+    /// Time after which an unused connection is closed. The primary connection stays open.
     pub idle_timeout: Duration,
-    /// Failures in a row after which the server is left alone, at least 1. A server that doesn't answer a handshake in
-    /// time is left alone at once.
+    /// Number of consecutive failures that open the circuit breaker, at least 1. A time-out, such
+    /// as that of the handshake, opens it at once.
     pub failures_max: u32,
-    /// For how long, and how long before a restart.
+    /// Pauses while the circuit breaker is open, and before reconnecting with [`StartMode::Boot`].
     pub backoff: Backoff,
-    /// How often the server is asked for a sign of life, where it is connected. `None`: never.
-    pub ping_every: Option<Duration>,
-    /// Which calls of tools are sent again, and which results are kept.
-    pub tools: ToolOptions,
-    /// The audit that is told what a server is up to. `None`: the one of the bridge's system.
+    /// Interval between pings of a connected server. `None` disables them.
+    pub ping_interval: Option<Duration>,
+    /// Retries and result cache of tool calls.
+    pub tools: BridgeToolOptions,
+    /// Audit log for events that concern the server. `None` uses the audit log of the system that
+    /// runs the bridge.
     pub audit: Option<AuditLog>,
 }
 
 impl Default for BridgeOptions {
     fn default() -> Self {
         Self {
-            client: ClientOptions::default(),
-            answering: None,
-            start: Start::Demand,
+            client: McpClientOptions::default(),
+            question_router: None,
+            start: StartMode::Demand,
             calls_max: 64,
-            calls_wait: Duration::from_secs(5),
+            call_slot_timeout: Duration::from_secs(5),
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: Duration::from_secs(600),
             failures_max: 3,
@@ -124,8 +139,8 @@ impl Default for BridgeOptions {
                 max: BACKOFF_MAX_DEFAULT,
                 jitter: 0.2,
             },
-            ping_every: None,
-            tools: ToolOptions::default(),
+            ping_interval: None,
+            tools: BridgeToolOptions::default(),
             audit: None,
         }
     }

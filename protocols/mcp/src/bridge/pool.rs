@@ -1,58 +1,60 @@
-//! The connections of one bridge: which call goes by which.
+//! Connection pool of one bridge.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use callboard_message::{Abilities, PrincipalKind, RawObject, SessionId};
+use callboard_message::{CallerCapabilities, PrincipalKind, RawObject, SessionId};
 use callboard_runtime::{Caller, PeerSession};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::outbound::{ClientOptions, Upstream, Wiring};
+use crate::outbound::{ConnectionParams, McpClientOptions, Upstream};
 
-/// Whose a connection is.
+/// Owner of a connection, and the capabilities offered on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
-    /// One session's of a client.
+pub(crate) enum ConnectionKey {
+    /// Connection for the calls of one client session.
     Session(SessionId, OfferedCapabilities),
-    /// A principal's, for calls without a session.
+    /// Connection for those calls of one principal that belong to no client session.
     Principal(PrincipalKind, String, OfferedCapabilities),
 }
 
-impl Key {
-    fn offer(&self) -> OfferedCapabilities {
+impl ConnectionKey {
+    fn capabilities(&self) -> OfferedCapabilities {
         match self {
             Self::Session(_, offer) | Self::Principal(_, _, offer) => *offer,
         }
     }
 }
 
-/// The session that a connection is made for.
-pub(crate) struct Owner<'a> {
+/// Client session that owns a connection.
+pub(crate) struct SessionOwner<'a> {
     pub session: &'a Arc<PeerSession>,
-    /// Whom to ask what belongs to none of its calls for sure.
+    /// Returns the caller that receives questions and notifications of the server that name none of
+    /// the session's calls.
     pub caller: &'a (dyn Fn() -> Option<Arc<dyn Caller>> + Sync),
 }
 
-/// One connection, to be made when it is first used, and again when it was lost.
-pub(crate) struct Connection {
+/// Connection of the pool. It connects on first use, and reconnects when it is used after a loss.
+pub(crate) struct PooledConnection {
     pub upstream: Upstream,
-    usage: Mutex<Usage>,
-    /// Ends it with its session.
+    usage: Mutex<ConnectionUsage>,
+    /// Task that closes the connection when the client session that owns it ends. `None` without
+    /// such a session.
     _watch: Option<AbortOnDropHandle<()>>,
 }
 
-struct Usage {
+struct ConnectionUsage {
     users: usize,
     last: Instant,
 }
 
-impl Connection {
+impl PooledConnection {
     fn new(upstream: Upstream, watch: Option<AbortOnDropHandle<()>>) -> Arc<Self> {
-        let usage = Mutex::new(Usage {
+        let usage = Mutex::new(ConnectionUsage {
             users: 0,
             last: Instant::now(),
         });
@@ -63,21 +65,22 @@ impl Connection {
         })
     }
 
-    /// Since when nobody uses it.
+    /// Returns the time since which the connection has been unused; `None` while it is in use.
     fn idle_since(&self) -> Option<Instant> {
         let usage = self.usage.lock();
         (usage.users == 0).then_some(usage.last)
     }
 }
 
-/// A connection while it is used.
-pub(crate) struct Lease {
-    connection: Arc<Connection>,
-    pool: Arc<Pool>,
+/// Right to use a connection of the pool, possibly together with other calls. Dropping the lease
+/// returns the connection.
+pub(crate) struct ConnectionLease {
+    connection: Arc<PooledConnection>,
+    pool: Arc<ConnectionPool>,
 }
 
-impl Lease {
-    fn of(pool: &Arc<Pool>, connection: &Arc<Connection>) -> Self {
+impl ConnectionLease {
+    fn new(pool: &Arc<ConnectionPool>, connection: &Arc<PooledConnection>) -> Self {
         connection.usage.lock().users += 1;
         Self {
             connection: connection.clone(),
@@ -90,7 +93,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for ConnectionLease {
     fn drop(&mut self) {
         let mut usage = self.connection.usage.lock();
         usage.users = usage.users.saturating_sub(1);
@@ -103,41 +106,43 @@ impl Drop for Lease {
     }
 }
 
-/// All connections of one incarnation.
-pub(crate) struct Pool {
-    wiring: Wiring,
+/// All connections of one incarnation of a bridge.
+pub(crate) struct ConnectionPool {
+    connection_params: ConnectionParams,
     connections_max: usize,
-    state: Mutex<State>,
-    /// A connection is free, or gone.
+    state: Mutex<PoolState>,
+    /// Notified when a connection becomes idle or is closed.
     freed: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    /// Hears of changes, and stays.
-    lead: Option<(OfferedCapabilities, Arc<Connection>)>,
-    shared: HashMap<OfferedCapabilities, Arc<Connection>>,
-    own: HashMap<Key, Vec<Arc<Connection>>>,
+struct PoolState {
+    /// Connection that receives change notifications, with the capabilities offered on it. Never
+    /// evicted.
+    primary: Option<(OfferedCapabilities, Arc<PooledConnection>)>,
+    shared: HashMap<OfferedCapabilities, Arc<PooledConnection>>,
+    owned: HashMap<ConnectionKey, Vec<Arc<PooledConnection>>>,
 }
 
-impl State {
+impl PoolState {
     fn len(&self) -> usize {
-        self.shared.len() + self.own.values().map(Vec::len).sum::<usize>()
+        self.shared.len() + self.owned.values().map(Vec::len).sum::<usize>()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Arc<Connection>> {
-        self.shared.values().chain(self.own.values().flatten())
+    fn all(&self) -> impl Iterator<Item = &Arc<PooledConnection>> {
+        self.shared.values().chain(self.owned.values().flatten())
     }
 
-    fn remove(&mut self, gone: impl Fn(&Arc<Connection>) -> bool) {
-        self.shared.retain(|_, connection| !gone(connection));
-        self.own.retain(|_, connections| {
-            connections.retain(|connection| !gone(connection));
+    fn remove(&mut self, is_removed: impl Fn(&Arc<PooledConnection>) -> bool) {
+        self.shared.retain(|_, connection| !is_removed(connection));
+        self.owned.retain(|_, connections| {
+            connections.retain(|connection| !is_removed(connection));
             !connections.is_empty()
         });
     }
 
-    /// Makes room for one more; `false` where all are in use.
+    /// Makes room for one more connection: if the pool is full, evicts the connection that has been
+    /// idle longest. Returns false if the pool is full and all connections are in use.
     fn make_room(&mut self, connections_max: usize) -> bool {
         if self.len() < connections_max {
             return true;
@@ -149,108 +154,126 @@ impl State {
             return false;
         };
         self.remove(|connection| Arc::ptr_eq(connection, &oldest));
-        callboard_message::log::info!(
-            connections_max,
-            "the connection that was idle longest makes room for another"
-        );
+        callboard_message::log::info!(connections_max, "evicted the longest idle connection");
         true
     }
 }
 
-impl Pool {
-    /// `wiring`: what its connections have in common.
-    pub fn new(wiring: Wiring, connections_max: usize) -> Arc<Self> {
+impl ConnectionPool {
+    /// Creates an empty pool. `connection_params` holds the parameters that all its connections share; at
+    /// least one connection is allowed.
+    pub fn new(connection_params: ConnectionParams, connections_max: usize) -> Arc<Self> {
         let state = Mutex::default();
         Arc::new(Self {
-            wiring,
+            connection_params,
             connections_max: connections_max.max(1),
             state,
             freed: Notify::new(),
         })
     }
 
-    /// The one that hears of changes: of whatever was offered when it was first needed.
-    pub fn lead(self: &Arc<Self>, offer: impl FnOnce() -> OfferedCapabilities) -> Lease {
+    /// Leases the primary connection, which receives change notifications. Creates it with the
+    /// capabilities of `offer` if there is none.
+    pub fn lease_primary(
+        self: &Arc<Self>,
+        offer: impl FnOnce() -> OfferedCapabilities,
+    ) -> ConnectionLease {
         let mut state = self.state.lock();
         let make = || {
             let offer = offer();
-            (offer, Connection::new(self.make(offer, true, None), None))
+            (
+                offer,
+                PooledConnection::new(self.new_upstream(offer, true, None), None),
+            )
         };
-        let (_, lead) = state.lead.get_or_insert_with(make);
-        Lease::of(self, lead)
+        let (_, primary) = state.primary.get_or_insert_with(make);
+        ConnectionLease::new(self, primary)
     }
 
-    /// The one that hears of changes, where there is one.
-    pub fn current_lead(&self) -> Option<Arc<Connection>> {
+    /// Returns the primary connection, if it has been created.
+    pub fn current_primary(&self) -> Option<Arc<PooledConnection>> {
         self.state
             .lock()
-            .lead
+            .primary
             .as_ref()
-            .map(|(_, lead)| lead.clone())
+            .map(|(_, primary)| primary.clone())
     }
 
-    /// One that whoever can answer `offer` shares. `None`: not in `wait`.
-    pub async fn shared(
+    /// Leases a connection shared by all callers with the capabilities `offer`. Returns `None` if
+    /// none becomes free within `wait`.
+    pub async fn lease_shared(
         self: &Arc<Self>,
         offer: OfferedCapabilities,
         wait: Duration,
-    ) -> Option<Lease> {
-        self.sooner_or_later(wait, |state| {
-            let lead = state.lead.get_or_insert_with(|| {
-                (offer, Connection::new(self.make(offer, true, None), None))
+    ) -> Option<ConnectionLease> {
+        self.lease_within(wait, |state| {
+            let primary = state.primary.get_or_insert_with(|| {
+                (
+                    offer,
+                    PooledConnection::new(self.new_upstream(offer, true, None), None),
+                )
             });
-            if lead.0 == offer {
-                return Some(Lease::of(self, &lead.1));
+            if primary.0 == offer {
+                return Some(ConnectionLease::new(self, &primary.1));
             }
             if let Some(found) = state.shared.get(&offer) {
-                return Some(Lease::of(self, found));
+                return Some(ConnectionLease::new(self, found));
             }
             state.make_room(self.connections_max).then(|| {
-                let made = Connection::new(self.make(offer, false, None), None);
+                let made = PooledConnection::new(self.new_upstream(offer, false, None), None);
                 state.shared.insert(offer, made.clone());
-                Lease::of(self, &made)
+                ConnectionLease::new(self, &made)
             })
         })
         .await
     }
 
-    /// One of `key`'s own; `alone`: that nobody else uses meanwhile. `None`: not in `wait`.
-    pub async fn own(
+    /// Leases a connection owned by `key`, and creates one if needed. With `alone`, no other call
+    /// may be using the connection. Returns `None` if none becomes free within `wait`.
+    pub async fn lease_owned(
         self: &Arc<Self>,
-        key: &Key,
+        key: &ConnectionKey,
         alone: bool,
-        owner: Option<Owner<'_>>,
+        owner: Option<SessionOwner<'_>>,
         wait: Duration,
-    ) -> Option<Lease> {
-        self.sooner_or_later(wait, |state| {
+    ) -> Option<ConnectionLease> {
+        self.lease_within(wait, |state| {
             let found = state
-                .own
+                .owned
                 .get(key)
                 .into_iter()
                 .flatten()
                 .find(|c| !alone || c.idle_since().is_some());
             if let Some(found) = found {
-                return Some(Lease::of(self, found));
+                return Some(ConnectionLease::new(self, found));
             }
             state.make_room(self.connections_max).then(|| {
                 let caller = owner.as_ref().and_then(|owner| (owner.caller)());
                 let watch = owner
                     .as_ref()
-                    .map(|owner| self.ends_with(owner.session, key));
-                let made = Connection::new(self.make(key.offer(), false, caller), watch);
-                state.own.entry(key.clone()).or_default().push(made.clone());
-                Lease::of(self, &made)
+                    .map(|owner| self.watch_session(owner.session, key));
+                let made = PooledConnection::new(
+                    self.new_upstream(key.capabilities(), false, caller),
+                    watch,
+                );
+                state
+                    .owned
+                    .entry(key.clone())
+                    .or_default()
+                    .push(made.clone());
+                ConnectionLease::new(self, &made)
             })
         })
         .await
     }
 
-    /// What `take` gives, now or when something has become free.
-    async fn sooner_or_later(
+    /// Calls `take` until it returns a lease: at once, and again whenever a connection becomes
+    /// free. Returns `None` after `wait`.
+    async fn lease_within(
         &self,
         wait: Duration,
-        take: impl Fn(&mut State) -> Option<Lease>,
-    ) -> Option<Lease> {
+        take: impl Fn(&mut PoolState) -> Option<ConnectionLease>,
+    ) -> Option<ConnectionLease> {
         let at_once = take(&mut self.state.lock());
         if at_once.is_some() {
             return at_once;
@@ -267,41 +290,57 @@ impl Pool {
         }
     }
 
-    fn make(
+    fn new_upstream(
         &self,
         offer: OfferedCapabilities,
-        is_lead: bool,
+        is_primary: bool,
         only_caller: Option<Arc<dyn Caller>>,
     ) -> Upstream {
-        let options = ClientOptions {
-            offers: offer.abilities(),
-            // Beside the lead's, only questions may come by a stream that is no request's.
-            listen: self.wiring.options.listen
-                && (is_lead || offer != OfferedCapabilities::NOTHING),
+        let options = McpClientOptions {
+            offered_capabilities: offer.to_abilities(),
+            // Without offered capabilities no questions come, and only the primary connection needs
+            // a stream for change notifications.
+            listen: self.connection_params.options.listen
+                && (is_primary || offer != OfferedCapabilities::NONE),
             only_caller,
-            ..ClientOptions::clone(&self.wiring.options)
+            ..McpClientOptions::clone(&self.connection_params.options)
         };
-        let news = self.wiring.news.clone().filter(|_| is_lead);
-        Upstream::new(Wiring {
+        let change_publisher = self
+            .connection_params
+            .change_publisher
+            .clone()
+            .filter(|_| is_primary);
+        Upstream::new(ConnectionParams {
             options: Arc::new(options),
-            news,
-            ..self.wiring.clone()
+            change_publisher,
+            ..self.connection_params.clone()
         })
     }
 
-    /// Ends the connection of `key` with `session`, and tells its server when the session's roots have changed.
-    fn ends_with(self: &Arc<Self>, session: &Arc<PeerSession>, key: &Key) -> AbortOnDropHandle<()> {
-        let (over, key, pool) = (session.over.clone(), key.clone(), Arc::downgrade(self));
+    /// Starts a task that closes the connections of `key` when the client session `session` ends.
+    /// Until then, the task notifies the server of each change of the session's roots.
+    fn watch_session(
+        self: &Arc<Self>,
+        session: &Arc<PeerSession>,
+        key: &ConnectionKey,
+    ) -> AbortOnDropHandle<()> {
+        let (over, key, pool) = (session.closed.clone(), key.clone(), Arc::downgrade(self));
         let mut roots_changed = session.roots_changed.subscribe();
-        AbortOnDropHandle::new(self.wiring.spawn(async move {
+        AbortOnDropHandle::new(self.connection_params.spawn(async move {
             let changes = async {
                 while roots_changed.changed().await.is_ok() {
                     let Some(pool) = Weak::upgrade(&pool) else {
                         return;
                     };
-                    let connections = pool.state.lock().own.get(&key).cloned().unwrap_or_default();
+                    let connections = pool
+                        .state
+                        .lock()
+                        .owned
+                        .get(&key)
+                        .cloned()
+                        .unwrap_or_default();
                     for connection in connections {
-                        connection.upstream.roots_changed().await;
+                        connection.upstream.notify_roots_changed().await;
                     }
                 }
                 std::future::pending().await
@@ -312,16 +351,16 @@ impl Pool {
             }
             if let Some(pool) = Weak::upgrade(&pool) {
                 // Dropped outside the lock.
-                let gone = pool.state.lock().own.remove(&key);
-                drop(gone);
+                let removed = pool.state.lock().owned.remove(&key);
+                drop(removed);
                 pool.freed.notify_waiters();
             }
         }))
     }
 
-    /// Ends what nobody has used for `idle_timeout`.
-    pub fn sweep(&self, idle_timeout: Duration) {
-        let is_old = |c: &Arc<Connection>| {
+    /// Closes connections that have been unused for `idle_timeout`.
+    pub fn close_idle(&self, idle_timeout: Duration) {
+        let is_old = |c: &Arc<PooledConnection>| {
             c.idle_since()
                 .is_some_and(|since| since.elapsed() >= idle_timeout)
         };
@@ -336,31 +375,33 @@ impl Pool {
         }
     }
 
-    /// Whether any connection stands.
-    pub fn is_up(&self) -> bool {
+    /// Returns true if any connection except the primary one is connected.
+    pub fn has_connected(&self) -> bool {
         let all: Vec<_> = self.state.lock().all().cloned().collect();
         all.iter()
             .any(|connection| connection.upstream.current().is_some())
     }
 
-    /// What people see of it.
+    /// Returns the pool's state as JSON for the admin page: numbers of connections by use, and the
+    /// limit.
     pub fn observe(&self) -> serde_json::Value {
         let state = self.state.lock();
         let in_use = state
             .all()
             .filter(|connection| connection.idle_since().is_none())
             .count();
-        let lead = usize::from(state.lead.is_some());
+        let primary = usize::from(state.primary.is_some());
         serde_json::json!({
-            "shared": state.shared.len() + lead,
-            "own": state.own.values().map(Vec::len).sum::<usize>(),
+            "shared": state.shared.len() + primary,
+            "own": state.owned.values().map(Vec::len).sum::<usize>(),
             "in_use": in_use,
             "max": self.connections_max,
         })
     }
 }
 
-/// A set of abilities, small enough to be a key.
+/// Set of the client capabilities that are offered to a server. A bit set, so that it can be part
+/// of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct OfferedCapabilities(u8);
 
@@ -373,22 +414,22 @@ const ROOTS: u8 = 1 << 5;
 const ROOTS_CHANGES: u8 = 1 << 6;
 
 impl OfferedCapabilities {
-    /// Nothing can be answered.
-    pub const NOTHING: Self = Self(0);
+    /// No capabilities: the caller can answer no questions.
+    pub const NONE: Self = Self(0);
 
-    pub fn of(abilities: &Abilities) -> Self {
+    pub fn from_abilities(abilities: &CallerCapabilities) -> Self {
         if abilities.0.is_empty() {
-            return Self::NOTHING;
+            return Self::NONE;
         }
         let sampling = abilities.0.object("sampling").unwrap_or_default();
         let bits = [
-            (SAMPLING, abilities.sampling()),
+            (SAMPLING, abilities.has_sampling()),
             (SAMPLING_TOOLS, sampling.has("tools")),
             (SAMPLING_CONTEXT, sampling.has("context")),
-            (FORM, abilities.elicitation_form()),
-            (URL, abilities.elicitation_url()),
-            (ROOTS, abilities.roots()),
-            (ROOTS_CHANGES, abilities.roots_list_changed()),
+            (FORM, abilities.has_elicitation_form()),
+            (URL, abilities.has_elicitation_url()),
+            (ROOTS, abilities.has_roots()),
+            (ROOTS_CHANGES, abilities.has_roots_list_changed()),
         ];
         Self(
             bits.iter()
@@ -397,8 +438,8 @@ impl OfferedCapabilities {
         )
     }
 
-    /// In MCP's words.
-    fn abilities(self) -> Abilities {
+    /// Converts the set to the `capabilities` object of MCP.
+    fn to_abilities(self) -> CallerCapabilities {
         let of = |members: &[(u8, &str)]| {
             let has = members.iter().filter(|(bit, _)| self.has(*bit));
             has.fold(RawObject::new(), |all, (_, name)| {
@@ -416,7 +457,7 @@ impl OfferedCapabilities {
             all.set("elicitation", of(&[(FORM, "form"), (URL, "url")]));
         }
         if self.has(ROOTS) {
-            let changes = RawObject::of("listChanged", true);
+            let changes = RawObject::single("listChanged", true);
             all.set(
                 "roots",
                 if self.has(ROOTS_CHANGES) {
@@ -426,20 +467,22 @@ impl OfferedCapabilities {
                 },
             );
         }
-        Abilities(all)
+        CallerCapabilities(all)
     }
 
-    /// Whether a server that is offered this may ask for roots, and keep them for as long as the connection stands.
+    /// Returns true if roots are offered. The server may then ask for them and keep them while the
+    /// connection exists.
     pub fn has_roots(self) -> bool {
         self.has(ROOTS)
     }
 
-    /// What may be offered on a connection of several clients: all but roots, which are each client's own.
+    /// Returns the set without roots, for connections shared by several clients: roots belong to
+    /// one client.
     pub fn without_roots(self) -> Self {
         Self(self.0 & !(ROOTS | ROOTS_CHANGES))
     }
 
-    /// The same where changes of the roots, if there are any, are told.
+    /// Returns the set with `roots.listChanged` added if it contains roots.
     pub fn with_roots_changes(self) -> Self {
         if self.has_roots() {
             Self(self.0 | ROOTS_CHANGES)
@@ -457,15 +500,15 @@ impl OfferedCapabilities {
 mod tests {
     use super::*;
 
-    fn abilities(json: &str) -> Abilities {
-        Abilities(serde_json::from_str(json).unwrap())
+    fn abilities(json: &str) -> CallerCapabilities {
+        CallerCapabilities(serde_json::from_str(json).unwrap())
     }
 
-    /// Goal: what is offered is what can be answered, in one spelling. Method: capabilities in several spellings, there
-    /// and back.
+    /// Goal: the offered capabilities are those that can be answered, in one spelling. Method:
+    /// capabilities in several spellings, converted both ways.
     #[test]
     fn abilities_have_one_spelling() {
-        for (told, offered) in [
+        for (declared, offered) in [
             ("{}", "{}"),
             (r#"{"experimental":{"a":{}},"tasks":{}}"#, "{}"),
             (r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#),
@@ -483,13 +526,16 @@ mod tests {
                 r#"{"sampling":{"context":{}}}"#,
             ),
         ] {
-            let offer = OfferedCapabilities::of(&abilities(told));
-            assert_eq!(offer.abilities().0.to_raw().get(), offered);
-            assert_eq!(OfferedCapabilities::of(&offer.abilities()), offer);
+            let offer = OfferedCapabilities::from_abilities(&abilities(declared));
+            assert_eq!(offer.to_abilities().0.to_raw().get(), offered);
+            assert_eq!(
+                OfferedCapabilities::from_abilities(&offer.to_abilities()),
+                offer
+            );
         }
         assert_eq!(
-            OfferedCapabilities::of(&Abilities::all()).abilities(),
-            Abilities(Abilities::all().0)
+            OfferedCapabilities::from_abilities(&CallerCapabilities::all()).to_abilities(),
+            CallerCapabilities(CallerCapabilities::all().0)
         );
     }
 }

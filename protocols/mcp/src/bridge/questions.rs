@@ -1,49 +1,50 @@
-//! Who is asked in the course of one call: whoever answers in the caller's stead, or the caller.
+//! Routing of a server's questions to the call's caller or to a configured answerer.
 
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, CallId, Elicitation, Failure, Principal, Question, RawObject, Sample,
-    SessionId,
+    Answer, CallId, CallerCapabilities, Elicitation, Failure, Principal, Question, RawObject,
+    SamplingRequest, SessionId,
 };
-use callboard_runtime::{Answering, AuditEntry, AuditLog, CallMeta, Caller, PeerSession};
+use callboard_runtime::{AuditEntry, AuditLog, CallContext, Caller, PeerSession, QuestionRouter};
 use futures::future::BoxFuture;
 
-/// A member by which some servers say for whom they ask.
-const CLAIMED_ORIGIN: &str = "original_client_id";
-/// The objects in which it is found.
-const METADATA: [&str; 2] = ["metadata", "_meta"];
+/// Metadata member in which some servers name the client whose request led to a question.
+const CLAIMED_ORIGIN_MEMBER: &str = "original_client_id";
+/// Objects of a question that may hold [`CLAIMED_ORIGIN_MEMBER`].
+const METADATA_MEMBERS: [&str; 2] = ["metadata", "_meta"];
 
-/// What relays of one bridge have in common.
+/// Settings shared by all [`RelayCaller`]s of one bridge.
 pub(crate) struct UpstreamQuestions {
-    /// The agent that stands for the server.
+    /// Name of the bridge's agent.
     pub server: String,
-    pub answering: Option<Arc<dyn Answering>>,
+    pub question_router: Option<Arc<dyn QuestionRouter>>,
     pub audit: AuditLog,
 }
 
 impl UpstreamQuestions {
-    /// The call as the server's connection gets it: its questions go to whoever answers them, and to nobody else.
-    pub fn relayed(self: &Arc<Self>, mut call: CallMeta) -> Arc<CallMeta> {
-        let answers = match &self.answering {
+    /// Replaces the call's caller by a relay that sends questions to the configured answerer, or
+    /// else to the caller. Progress and log messages still go to the caller.
+    pub fn relay_call(self: &Arc<Self>, mut call: CallContext) -> Arc<CallContext> {
+        let answerer = match &self.question_router {
             Some(answering) => answering.caller(&self.server, &call),
             None => call.caller.clone(),
         };
-        let told = call.caller.take();
-        if told.is_some() || answers.is_some() {
-            let abilities = answers
+        let observer = call.caller.take();
+        if observer.is_some() || answerer.is_some() {
+            let abilities = answerer
                 .as_ref()
-                .map(|answers| answers.abilities())
+                .map(|answerer| answerer.capabilities())
                 .unwrap_or_default();
-            let origin = Origin {
+            let origin = CallOrigin {
                 call: call.id,
                 principal: call.principal.clone(),
                 session: call.session.as_ref().map(|session| session.id),
             };
-            call.caller = Some(Arc::new(Relay {
-                desk: self.clone(),
-                told,
-                answers,
+            call.caller = Some(Arc::new(RelayCaller {
+                questions: self.clone(),
+                observer,
+                answerer,
                 abilities,
                 origin,
             }));
@@ -51,24 +52,27 @@ impl UpstreamQuestions {
         Arc::new(call)
     }
 
-    /// Whom to ask and tell what belongs to a session, and to none of its calls for sure.
-    pub fn background(
+    /// Returns the relay that receives a session's questions and notifications if they name none of
+    /// the session's calls. `call` supplies the principal. Returns `None` if neither the session
+    /// nor the question router has a caller.
+    pub fn background_caller(
         self: &Arc<Self>,
         session: &Arc<PeerSession>,
-        call: &CallMeta,
+        call: &CallContext,
     ) -> Option<Arc<dyn Caller>> {
         let mut background =
-            CallMeta::new(call.principal.clone()).with_caller(session.caller.clone());
+            CallContext::new(call.principal.clone()).with_caller(session.caller.clone());
         background.session = Some(session.clone());
-        self.relayed(background).caller.clone()
+        self.relay_call(background).caller.clone()
     }
 
-    /// Records that a server claims to ask for somebody who isn't behind the call: the claim is ignored, and not kept.
-    fn record_mismatch(&self, origin: &Origin) {
+    /// Records in the audit log that the server named a client other than the one that made the
+    /// call. The name that the server sent isn't recorded.
+    fn record_mismatch(&self, origin: &CallOrigin) {
         let entry = AuditEntry::new("origin_mismatch")
             .with_peer(&self.server)
             .with_call(origin.call);
-        self.audit.note(
+        self.audit.try_enqueue(
             entry
                 .with_principal(&origin.principal)
                 .with_outcome("ignored"),
@@ -76,15 +80,16 @@ impl UpstreamQuestions {
     }
 }
 
-/// Where a call comes from: of its connection.
-struct Origin {
+/// Call, principal and session for which a request was sent to the server. Compared with the origin
+/// that the server claims in its questions.
+struct CallOrigin {
     call: CallId,
     principal: Arc<Principal>,
     session: Option<SessionId>,
 }
 
-impl Origin {
-    fn is(&self, claimed: &str) -> bool {
+impl CallOrigin {
+    fn matches(&self, claimed: &str) -> bool {
         claimed == self.principal.id
             || self
                 .session
@@ -93,33 +98,33 @@ impl Origin {
     }
 }
 
-/// Stands before the caller of one call.
-struct Relay {
-    desk: Arc<UpstreamQuestions>,
-    /// Told of progress, and the lines of its log.
-    told: Option<Arc<dyn Caller>>,
-    /// Asked.
-    answers: Option<Arc<dyn Caller>>,
-    /// What that one can answer.
-    abilities: Abilities,
-    origin: Origin,
+/// Caller of one call that passes questions of the server to `answerer`, and progress and log
+/// messages to `observer`.
+struct RelayCaller {
+    questions: Arc<UpstreamQuestions>,
+    observer: Option<Arc<dyn Caller>>,
+    answerer: Option<Arc<dyn Caller>>,
+    /// Capabilities of `answerer`.
+    abilities: CallerCapabilities,
+    origin: CallOrigin,
 }
 
-impl Relay {
-    /// The question without what it claims of its origin, where that isn't so.
-    fn checked(&self, question: Question) -> Question {
+impl RelayCaller {
+    /// Removes the client that the server names in `question` if it is neither the call's principal
+    /// nor its session, and records the mismatch in the audit log.
+    fn strip_forged_origin(&self, question: Question) -> Question {
         let mut forged = false;
         let mut check = |mut body: RawObject| {
-            for name in METADATA {
+            for name in METADATA_MEMBERS {
                 let Some(mut metadata) = body.object(name) else {
                     continue;
                 };
-                let Some(claimed) = metadata.get(CLAIMED_ORIGIN) else {
+                let Some(claimed) = metadata.get(CLAIMED_ORIGIN_MEMBER) else {
                     continue;
                 };
                 let claimed: Option<String> = serde_json::from_str(claimed.get()).ok();
-                if !claimed.is_some_and(|claimed| self.origin.is(&claimed)) {
-                    metadata.remove(CLAIMED_ORIGIN);
+                if !claimed.is_some_and(|claimed| self.origin.matches(&claimed)) {
+                    metadata.remove(CLAIMED_ORIGIN_MEMBER);
                     body.set(name, metadata);
                     forged = true;
                 }
@@ -127,30 +132,30 @@ impl Relay {
             body
         };
         let question = match question {
-            Question::Sample(sample) => Question::Sample(Sample(check(sample.0))),
+            Question::Sample(sample) => Question::Sample(SamplingRequest(check(sample.0))),
             Question::Elicit(elicitation) => Question::Elicit(Elicitation(check(elicitation.0))),
             other => other,
         };
         if forged {
-            self.desk.record_mismatch(&self.origin);
+            self.questions.record_mismatch(&self.origin);
         }
         question
     }
 }
 
-impl Caller for Relay {
-    fn behind(&self) -> Option<&dyn Caller> {
-        self.told.as_deref()
+impl Caller for RelayCaller {
+    fn inner(&self) -> Option<&dyn Caller> {
+        self.observer.as_deref()
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        match &self.answers {
-            Some(answers) => answers.ask(self.checked(question)),
-            None => Box::pin(async { Err(Failure::nobody_to_ask("nobody to ask")) }),
+        match &self.answerer {
+            Some(answerer) => answerer.ask(self.strip_forged_origin(question)),
+            None => Box::pin(async { Err(Failure::no_responder("nobody to ask")) }),
         }
     }
 
-    fn abilities(&self) -> Abilities {
+    fn capabilities(&self) -> CallerCapabilities {
         self.abilities.clone()
     }
 }

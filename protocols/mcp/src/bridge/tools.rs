@@ -1,4 +1,4 @@
-//! What stands between a call of a tool and its server: results that are known already, and another attempt.
+//! Tool calls of a bridge: result cache and retries.
 
 #[cfg(test)]
 mod tests;
@@ -9,155 +9,162 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use callboard_message::{Answer, Failure, FailureKind, Progress, Question, RawObject};
-use callboard_runtime::{Backoff, Caller, Cx};
+use callboard_runtime::{Backoff, Caller, Context};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use super::cache::Results;
-use super::options::ToolOptions;
-use crate::outbound::{Hints, ToolCache, TransportError};
+use super::options::BridgeToolOptions;
+use super::result_cache::ResultCache;
+use crate::outbound::{ToolCache, ToolHints, TransportError};
 
-/// One upstream's tools.
-pub(crate) struct Tools {
+/// Sends tool calls to one upstream server, with cache and retries.
+pub(crate) struct ToolCallRunner {
     retries_max: u32,
     retry_pause: Duration,
-    book: Arc<ToolCache>,
-    results: Option<Results>,
-    /// A place each for calls that are sent again.
-    places: Semaphore,
+    tool_cache: Arc<ToolCache>,
+    results: Option<ResultCache>,
+    /// Permits for concurrent retries.
+    retry_permits: Semaphore,
     retried: AtomicU64,
 }
 
-impl Tools {
-    /// `book` is what all connections to the server learn of its tools.
-    pub fn new(options: &ToolOptions, book: Arc<ToolCache>) -> Self {
+impl ToolCallRunner {
+    /// Creates a runner. `tool_cache` holds the tool list of the server, collected from all
+    /// connections.
+    pub fn new(options: &BridgeToolOptions, tool_cache: Arc<ToolCache>) -> Self {
         Self {
             retries_max: options.retries_max,
             retry_pause: options.retry_pause,
-            book,
-            results: Results::new(options),
-            places: Semaphore::new(RETRIES_AT_ONCE_MAX),
+            tool_cache,
+            results: ResultCache::new(options),
+            retry_permits: Semaphore::new(CONCURRENT_RETRIES_MAX),
             retried: AtomicU64::new(0),
         }
     }
 
-    /// Does `tools/call` with `params` for the call `cx`, which a policy has let pass. `send` sends it once; every
-    /// question and report that comes of that must go through [`Watch::over`].
+    /// Executes `tools/call` with `params` for the call in `cx`: returns a cached result, or sends
+    /// the request and retries it. The policy must have admitted the call. `send` makes one
+    /// attempt, and must wrap the call's caller with [`AttemptMonitor::wrap`].
     ///
     /// # Errors
-    /// Those of `send`: the last attempt's.
-    pub async fn call_tool<Sent: Future<Output = Attempt>>(
+    /// The error of the last attempt.
+    pub async fn call_tool<Sent: Future<Output = AttemptResult>>(
         &self,
         params: &RawObject,
-        cx: &Cx,
-        send: impl Fn(Watch) -> Sent,
-    ) -> Attempt {
-        let watch = Watch::default();
-        let tool = params.text("name").filter(|_| is_plain(params));
+        cx: &Context,
+        send: impl Fn(AttemptMonitor) -> Sent,
+    ) -> AttemptResult {
+        let watch = AttemptMonitor::default();
+        let tool = params.text("name").filter(|_| is_plain_call(params));
         let Some(tool) = tool else {
             return send(watch).await;
         };
-        let (hints, edition) = self.book.hints(&tool);
+        let (hints, edition) = self.tool_cache.hints(&tool);
         let results = self.results.as_ref();
-        let place = results.and_then(|results| results.place(&tool, &hints, edition, params, cx));
-        if let (Some(results), Some(place)) = (results, &place)
-            && let Some(result) = results.get(place)
+        let slot = results.and_then(|results| results.slot_for(&tool, &hints, edition, params, cx));
+        if let (Some(results), Some(slot)) = (results, &slot)
+            && let Some(result) = results.get(slot)
         {
             return Ok(result);
         }
-        let result = self.attempt(hints, &tool, cx, &watch, send).await?;
-        if let (Some(results), Some(place)) = (results, place)
+        let result = self
+            .call_with_retries(hints, &tool, cx, &watch, send)
+            .await?;
+        if let (Some(results), Some(slot)) = (results, slot)
             && !watch.was_asked()
-            && self.book.hints(&tool).1 == edition
+            && self.tool_cache.hints(&tool).1 == edition
         {
-            results.keep(place, &result);
+            results.insert(slot, &result);
         }
         Ok(result)
     }
 
-    async fn attempt<Sent: Future<Output = Attempt>>(
+    async fn call_with_retries<Sent: Future<Output = AttemptResult>>(
         &self,
-        hints: Hints,
+        hints: ToolHints,
         tool: &str,
-        cx: &Cx,
-        watch: &Watch,
-        send: impl Fn(Watch) -> Sent,
-    ) -> Attempt {
+        cx: &Context,
+        watch: &AttemptMonitor,
+        send: impl Fn(AttemptMonitor) -> Sent,
+    ) -> AttemptResult {
         if self.retries_max == 0 {
             return send(watch.clone()).await;
         }
-        let mut place = None;
+        let mut slot = None;
         for retry in 0..self.retries_max {
-            let trouble = match send(watch.clone()).await {
-                Err(trouble) if trouble.may_pass && !watch.was_asked() => trouble,
+            let error = match send(watch.clone()).await {
+                Err(error) if error.is_transient && !watch.was_asked() => error,
                 decided => return decided,
             };
-            // They may have become known by this very attempt.
-            let may_repeat = hints.may_repeat() || self.book.hints(tool).0.may_repeat();
-            let pause = pause(self.retry_pause, retry);
+            // This attempt may have been the one that listed the tools.
+            let may_repeat = hints.is_retry_safe() || self.tool_cache.hints(tool).0.is_retry_safe();
+            let pause = backoff_pause(self.retry_pause, retry);
             let in_time = cx
                 .deadline()
                 .is_none_or(|deadline| Instant::now() + pause < deadline);
-            place = place.or_else(|| self.places.try_acquire().ok());
-            if !may_repeat || !in_time || place.is_none() {
-                return Err(trouble);
+            slot = slot.or_else(|| self.retry_permits.try_acquire().ok());
+            if !may_repeat || !in_time || slot.is_none() {
+                return Err(error);
             }
-            callboard_message::log::debug!(retry, "a tool is called again");
+            callboard_message::log::debug!(retry, "retrying a tool call");
             sleep(pause).await;
             self.retried.fetch_add(1, Relaxed);
-            watch.begin_again();
+            watch.start_attempt();
         }
         send(watch.clone()).await
     }
 
-    /// What people see of it.
+    /// Returns the runner's state as JSON for the admin page: retries and cache.
     pub fn observe(&self) -> serde_json::Value {
-        let results = self.results.as_ref().map(Results::observe);
+        let results = self.results.as_ref().map(ResultCache::observe);
         serde_json::json!({ "retried": self.retried.load(Relaxed), "cache": results })
     }
 }
 
-/// Whether a call is a question and its answer, and no part of something longer (a task, answers to questions).
-fn is_plain(params: &RawObject) -> bool {
+/// Returns true if `params` has no members besides `name`, `arguments` and `_meta`: the call starts
+/// no task and carries no answers to questions. Other calls are neither cached nor retried.
+fn is_plain_call(params: &RawObject) -> bool {
     params
         .iter()
         .all(|(name, _)| matches!(name, "name" | "arguments" | "_meta"))
 }
 
-/// The longest pause before a call is sent again.
+/// Longest pause before a retry.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Most calls of one server that wait to be sent again, or have been: a server that fails under its load isn't given more.
-pub const RETRIES_AT_ONCE_MAX: usize = 16;
+/// Maximum number of calls of one server that are being retried at a time, so that an overloaded
+/// server isn't loaded further.
+pub const CONCURRENT_RETRIES_MAX: usize = 16;
 
-/// What sending a call once comes to.
-pub(crate) type Attempt = Result<Box<RawValue>, Trouble>;
+/// Result of sending a call once.
+pub(crate) type AttemptResult = Result<Box<RawValue>, AttemptError>;
 
-/// Why a request came to nothing.
-pub(crate) struct Trouble {
+/// Error of one attempt.
+pub(crate) struct AttemptError {
     pub failure: Failure,
-    /// The same again may go well. Not where it wasn't even sent: that was this side's decision.
-    pub may_pass: bool,
+    /// True if a retry may succeed. False for a request that the bridge itself refused to send.
+    pub is_transient: bool,
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for AttemptError {
     fn from(failure: Failure) -> Self {
         Self {
             failure,
-            may_pass: false,
+            is_transient: false,
         }
     }
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        trouble.failure
+impl From<AttemptError> for Failure {
+    fn from(error: AttemptError) -> Self {
+        error.failure
     }
 }
 
-/// Whether the same again may go well: the server is away, or has too much to do.
-pub(crate) fn may_pass(error: &TransportError) -> bool {
+/// Returns true for errors after which a retry may succeed: the server is unavailable or
+/// overloaded.
+pub(crate) fn is_transient(error: &TransportError) -> bool {
     match error {
         TransportError::Unreachable(_)
         | TransportError::Broken(_)
@@ -173,8 +180,9 @@ pub(crate) fn may_pass(error: &TransportError) -> bool {
     }
 }
 
-/// The pause before retry number `retry`, from 0.
-fn pause(first: Duration, retry: u32) -> Duration {
+/// Returns the pause before retry number `retry`, counted from 0: `first` doubled with each retry,
+/// at most [`RETRY_PAUSE_MAX`]; half of it is random.
+fn backoff_pause(first: Duration, retry: u32) -> Duration {
     Backoff {
         first,
         max: RETRY_PAUSE_MAX,
@@ -183,65 +191,71 @@ fn pause(first: Duration, retry: u32) -> Duration {
     .pause(retry)
 }
 
-/// Sees what a call's caller is asked and told, in all its attempts.
+/// Observes questions and progress of a call over all its attempts.
 #[derive(Clone, Default)]
-pub(crate) struct Watch(Arc<Seen>);
+pub(crate) struct AttemptMonitor(Arc<AttemptState>);
 
 #[derive(Default)]
-struct Seen {
+struct AttemptState {
     asked: AtomicBool,
     attempt: AtomicU32,
-    /// The bits of the furthest progress that was told.
+    /// Highest progress reported so far, as the bits of an `f64`.
     furthest: AtomicU64,
 }
 
-impl Watch {
-    /// `caller`, watched. Every attempt of a call must have its questions and progress go here.
-    pub fn over(&self, caller: Arc<dyn Caller>) -> Arc<dyn Caller> {
-        Arc::new(Watched {
+impl AttemptMonitor {
+    /// Wraps the call's caller so that the monitor sees questions and progress that are sent to it.
+    /// Each attempt needs its own wrapper.
+    pub fn wrap(&self, caller: Arc<dyn Caller>) -> Arc<dyn Caller> {
+        Arc::new(MonitoredCaller {
             inner: caller,
-            watch: self.clone(),
+            monitor: self.clone(),
             attempt: self.0.attempt.load(Relaxed),
         })
     }
 
-    /// Whether anybody was asked something: then the call is neither sent again nor remembered.
+    /// Returns true if the server has asked a question during the call. Such a call is neither
+    /// retried nor cached.
     fn was_asked(&self) -> bool {
         self.0.asked.load(Relaxed)
     }
 
-    fn begin_again(&self) {
+    fn start_attempt(&self) {
         self.0.attempt.fetch_add(1, Relaxed);
     }
 
-    /// Whether a report goes further than those before. In the first attempt the server's own order counts.
-    fn is_new(&self, attempt: u32, done: f64) -> bool {
+    /// Returns true if the progress report `done` of an attempt may be passed on: always in the
+    /// first attempt (0), later only if it exceeds all earlier reports.
+    fn is_further_progress(&self, attempt: u32, done: f64) -> bool {
         let grow =
             |before: u64| (attempt == 0 || done > f64::from_bits(before)).then(|| done.to_bits());
         self.0.furthest.fetch_update(Relaxed, Relaxed, grow).is_ok()
     }
 }
 
-struct Watched {
+struct MonitoredCaller {
     inner: Arc<dyn Caller>,
-    watch: Watch,
+    monitor: AttemptMonitor,
     attempt: u32,
 }
 
-impl Caller for Watched {
-    fn behind(&self) -> Option<&dyn Caller> {
+impl Caller for MonitoredCaller {
+    fn inner(&self) -> Option<&dyn Caller> {
         Some(&*self.inner)
     }
 
     fn progress(&self, progress: Progress) {
-        // To the caller it is one call, whose progress only grows (MCP, basic/utilities/progress).
-        if self.watch.is_new(self.attempt, progress.done) {
+        // The caller sees one call, whose progress must increase (MCP, basic/utilities/progress).
+        if self
+            .monitor
+            .is_further_progress(self.attempt, progress.done)
+        {
             self.inner.progress(progress);
         }
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        self.watch.0.asked.store(true, Relaxed);
+        self.monitor.0.asked.store(true, Relaxed);
         self.inner.ask(question)
     }
 }
@@ -255,7 +269,7 @@ mod retry_tests {
     use super::*;
     use crate::wire::code;
 
-    /// Goal: what another attempt can't change isn't attempted. Method: an error of each kind.
+    /// Goal: errors that a retry can't change aren't retried. Method: an error of each kind.
     #[test]
     fn errors_that_may_pass() {
         let rpc = |error_code| TransportError::Rpc {
@@ -274,7 +288,7 @@ mod retry_tests {
             rpc(code::UNAVAILABLE),
             failed(FailureKind::Unavailable),
         ] {
-            assert!(may_pass(&error), "{error:?}");
+            assert!(is_transient(&error), "{error:?}");
         }
         for error in [
             TransportError::Status(400),
@@ -287,17 +301,17 @@ mod retry_tests {
             rpc(-32603),
             failed(FailureKind::Cancelled),
         ] {
-            assert!(!may_pass(&error), "{error:?}");
+            assert!(!is_transient(&error), "{error:?}");
         }
     }
 
-    /// Goal: pauses grow, up to the longest, and no two callers keep step. Method: many of each retry.
+    /// Goal: pauses grow up to the longest, and are random. Method: many pauses of each retry.
     #[test]
     fn pauses() {
         let first = Duration::from_millis(200);
         for (retry, most) in [(0, 200), (1, 400), (2, 800), (5, 5_000), (u32::MAX, 5_000)] {
             let most = Duration::from_millis(most);
-            let some: Vec<_> = (0..100).map(|_| pause(first, retry)).collect();
+            let some: Vec<_> = (0..100).map(|_| backoff_pause(first, retry)).collect();
             assert!(
                 some.iter().all(|pause| (most / 2..=most).contains(pause)),
                 "{retry}"
@@ -307,9 +321,9 @@ mod retry_tests {
     }
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<f64>>, Mutex<Vec<String>>);
+    struct RecordingCaller(Mutex<Vec<f64>>, Mutex<Vec<String>>);
 
-    impl Caller for Told {
+    impl Caller for RecordingCaller {
         fn progress(&self, progress: Progress) {
             self.0.lock().unwrap().push(progress.done);
         }
@@ -323,31 +337,34 @@ mod retry_tests {
         }
     }
 
-    /// Goal: to the caller all attempts are one call. Method: progress of two attempts, and in the second a question and word
-    /// that a person is done elsewhere.
+    /// Goal: all attempts are one call to the caller. Method: progress of two attempts, and in the
+    /// second a question and the end of a URL elicitation.
     #[tokio::test]
     async fn attempts_are_one_call() {
-        let (told, watch) = (Arc::new(Told::default()), Watch::default());
+        let (recorder, watch) = (
+            Arc::new(RecordingCaller::default()),
+            AttemptMonitor::default(),
+        );
         let tell = |caller: &Arc<dyn Caller>, done| {
             caller.progress(Progress {
                 done,
                 ..Progress::default()
             })
         };
-        let first = watch.over(told.clone());
+        let first = watch.wrap(recorder.clone());
         [1.0, 1.0, 2.0]
             .into_iter()
             .for_each(|done| tell(&first, done));
-        watch.begin_again();
-        let second = watch.over(told.clone());
+        watch.start_attempt();
+        let second = watch.wrap(recorder.clone());
         [1.0, 2.0, 3.0]
             .into_iter()
             .for_each(|done| tell(&second, done));
-        assert_eq!(*told.0.lock().unwrap(), [1.0, 1.0, 2.0, 3.0]);
+        assert_eq!(*recorder.0.lock().unwrap(), [1.0, 1.0, 2.0, 3.0]);
         assert!(!watch.was_asked());
         second.ask(Question::roots()).await.unwrap_err();
         assert!(watch.was_asked());
         second.elicitation_done("there");
-        assert_eq!(*told.1.lock().unwrap(), ["there"]);
+        assert_eq!(*recorder.1.lock().unwrap(), ["there"]);
     }
 }

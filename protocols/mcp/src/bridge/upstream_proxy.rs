@@ -1,34 +1,38 @@
-//! What one incarnation of a bridge is made of, and how a message goes through it.
+//! Shared state of one incarnation of a bridge, and the path of a message through it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use callboard_message::{Change, Failure, RawObject};
-use callboard_runtime::{CallMeta, Cx};
+use callboard_message::{CapabilityChange, Failure, RawObject};
+use callboard_runtime::{CallContext, Context};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::breaker::{Breaker, Pass};
+use super::circuit_breaker::{BreakerPermit, CircuitBreaker};
 use super::options::{
-    BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT, STABLE_AFTER, Start,
+    BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_TIMEOUT, PING_TIMEOUT, STABLE_CONNECTION_AGE,
+    StartMode,
 };
-use super::pool::{Key, Lease, OfferedCapabilities, Owner, Pool};
+use super::pool::{
+    ConnectionKey, ConnectionLease, ConnectionPool, OfferedCapabilities, SessionOwner,
+};
 use super::questions::UpstreamQuestions;
-use super::tools::{Attempt, Tools, Trouble, Watch, may_pass};
+use super::tools::{AttemptError, AttemptMonitor, AttemptResult, ToolCallRunner, is_transient};
 use crate::outbound::{
-    ClientOperation, Endpoint, Era, Session, TransportError, Wiring, plain_value,
+    ClientOperation, ConnectionParams, Era, ServerEndpoint, TransportError, UpstreamSession,
+    plain_value,
 };
 
 const TOOLS_CALL: &str = "tools/call";
-/// Requests that are about changes of resources, which one connection hears of.
-const SUBSCRIPTIONS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
-/// Requests for lists: the same for whoever can answer the same.
-const LISTS: [&str; 4] = [
+/// Requests that are sent on the primary connection, because it receives the resource updates.
+const SUBSCRIPTION_METHODS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
+/// List requests: their results are the same for all callers with equal capabilities.
+const LIST_METHODS: [&str; 4] = [
     "tools/list",
     "resources/list",
     "resources/templates/list",
@@ -38,19 +42,20 @@ const LISTS: [&str; 4] = [
 pub(crate) struct UpstreamProxy {
     pub name: String,
     options: Arc<BridgeOptions>,
-    breaker: Breaker,
-    pool: Arc<Pool>,
-    desk: Arc<UpstreamQuestions>,
-    tools: Tools,
-    /// The bridge's agent, whose followers are told of changes.
-    cx: Cx,
-    calls: Semaphore,
+    breaker: CircuitBreaker,
+    pool: Arc<ConnectionPool>,
+    questions: Arc<UpstreamQuestions>,
+    tools: ToolCallRunner,
+    /// Context of the bridge's agent, through which change notifications are published.
+    cx: Context,
+    call_permits: Semaphore,
     calls_max: u32,
-    /// Which era the server was found to be of.
-    remembered: Arc<Mutex<Option<Era>>>,
-    /// All requests of a connection share one channel.
+    /// Protocol era of the server, modern or legacy; `None` until detected.
+    detected_era: Arc<Mutex<Option<Era>>>,
+    /// True if all requests of a connection share one channel, so that a question can't be assigned
+    /// to one of several calls.
     shares_channel: AtomicBool,
-    /// What the server said of itself last.
+    /// Latest description of the server: its `initialize` or `server/discover` result.
     about: Arc<Mutex<Option<RawObject>>>,
 }
 
@@ -58,45 +63,48 @@ impl UpstreamProxy {
     pub fn new(
         name: String,
         options: Arc<BridgeOptions>,
-        wiring: Wiring,
+        connection_params: ConnectionParams,
         about: Arc<Mutex<Option<RawObject>>>,
-        cx: &Cx,
+        cx: &Context,
     ) -> Self {
         let calls_max = options.calls_max.clamp(1, BRIDGE_CALLS_MAX);
         let audit = options
             .audit
             .clone()
             .unwrap_or_else(|| cx.system().audit().clone());
-        let desk = UpstreamQuestions {
+        let upstream_questions = UpstreamQuestions {
             server: name.clone(),
-            answering: options.answering.clone(),
+            question_router: options.question_router.clone(),
             audit,
         };
         Self {
-            desk: Arc::new(desk),
-            tools: Tools::new(&options.tools, wiring.tools.clone()),
+            questions: Arc::new(upstream_questions),
+            tools: ToolCallRunner::new(&options.tools, connection_params.tools.clone()),
             cx: cx.clone(),
-            breaker: Breaker::new(options.failures_max, options.backoff),
-            calls: Semaphore::new(calls_max as usize),
+            breaker: CircuitBreaker::new(options.failures_max, options.backoff),
+            call_permits: Semaphore::new(calls_max as usize),
             calls_max,
-            remembered: wiring.server.remembered.clone(),
-            shares_channel: AtomicBool::new(!matches!(wiring.server.endpoint, Endpoint::Http(_))),
-            pool: Pool::new(wiring, options.connections_max),
+            detected_era: connection_params.server.detected_era.clone(),
+            shares_channel: AtomicBool::new(!matches!(
+                connection_params.server.endpoint,
+                ServerEndpoint::Http(_)
+            )),
+            pool: ConnectionPool::new(connection_params, options.connections_max),
             name,
             options,
             about,
         }
     }
 
-    /// Does what a message wants.
+    /// Executes one MCP client operation, such as a request, for the call in `cx`.
     pub async fn perform(
         &self,
-        errand: ClientOperation,
-        cx: &Cx,
+        operation: ClientOperation,
+        cx: &Context,
     ) -> Result<Box<RawValue>, Failure> {
-        let cx = self.relayed(cx);
-        match errand {
-            // Boxed, for it is rare: other messages carry no room for it.
+        let cx = self.relay_context(cx);
+        match operation {
+            // Boxed because it is rare, so that other messages don't carry its state.
             ClientOperation::Describe => Box::pin(self.describe(&cx)).await,
             ClientOperation::Request { method, params } if method == TOOLS_CALL => {
                 self.call_tool(&params, &cx).await
@@ -104,11 +112,11 @@ impl UpstreamProxy {
             ClientOperation::Request { method, params } => {
                 Ok(self.send(&method, &params, &cx).await?)
             }
-            ClientOperation::Use { tool, params } => {
+            ClientOperation::CallToolForValue { tool, params } => {
                 let result = self.call_tool(&params, &cx).await?;
                 plain_value(&result, || async {
                     self.pool
-                        .lead(|| OfferedCapabilities::NOTHING)
+                        .lease_primary(|| OfferedCapabilities::NONE)
                         .upstream()
                         .is_wrapped(&tool)
                         .await
@@ -118,214 +126,243 @@ impl UpstreamProxy {
         }
     }
 
-    /// `tools/call`: its result is known already, or it is sent until it is decided.
-    async fn call_tool(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        let send = |watch: Watch| {
-            let cx = watched(cx, &watch);
+    /// Executes `tools/call` with result cache and retries.
+    async fn call_tool(&self, params: &RawObject, cx: &Context) -> Result<Box<RawValue>, Failure> {
+        let send = |watch: AttemptMonitor| {
+            let cx = monitored_context(cx, &watch);
             async move { self.send(TOOLS_CALL, params, &cx).await }
         };
         Ok(self.tools.call_tool(params, cx, send).await?)
     }
 
-    /// The surroundings of the call, with questions going to whoever answers them.
-    fn relayed(&self, cx: &Cx) -> Cx {
+    /// Returns a copy of `cx` in which the server's questions go to the configured question router,
+    /// or without one to the call's own caller.
+    fn relay_context(&self, cx: &Context) -> Context {
         match cx.call() {
-            Some(call) => cx.within(self.desk.relayed(CallMeta::clone(call))),
-            None if self.options.answering.is_some() => cx.within(
-                self.desk
-                    .relayed(CallMeta::new(Arc::new(cx.principal().clone()))),
+            Some(call) => cx.with_call(self.questions.relay_call(CallContext::clone(call))),
+            None if self.options.question_router.is_some() => cx.with_call(
+                self.questions
+                    .relay_call(CallContext::new(Arc::new(cx.principal().clone()))),
             ),
             None => cx.clone(),
         }
     }
 
-    /// What the server says of itself, or said last: whoever asks for that waits for nobody long.
-    async fn describe(&self, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    /// Connects if needed and returns the server's description. If that fails or takes longer than
+    /// [`DESCRIBE_TIMEOUT`], returns the last known description, or the error if there is none.
+    async fn describe(&self, cx: &Context) -> Result<Box<RawValue>, Failure> {
         let asked = async {
-            let pass = self.pass().await?;
-            let lease = self
-                .pool
-                .lead(|| OfferedCapabilities::of(&cx.abilities()).without_roots());
-            let session = lease.upstream().session().await;
-            self.settle(pass, &session);
-            session.map_err(|error| self.failure(error))
+            let permit = self.acquire_permit().await?;
+            let lease = self.pool.lease_primary(|| {
+                OfferedCapabilities::from_abilities(&cx.caller_capabilities()).without_roots()
+            });
+            let session = lease.upstream().connect().await;
+            self.record_outcome(permit, &session);
+            session.map_err(|error| self.attributed_failure(error))
         };
-        let why = match timeout(DESCRIBE_WAIT, asked).await {
+        let why = match timeout(DESCRIBE_TIMEOUT, asked).await {
             Ok(Ok(session)) => {
-                self.learn(&session);
+                self.record_session(&session);
                 return Ok(session.about.to_raw());
             }
             Ok(Err(why)) => why,
-            Err(_) => Failure::unavailable(format!("{}: it doesn't say what it is", self.name)),
+            Err(_) => Failure::unavailable(format!(
+                "{}: no description in {DESCRIBE_TIMEOUT:?}",
+                self.name
+            )),
         };
         self.about.lock().as_ref().map(RawObject::to_raw).ok_or(why)
     }
 
-    /// Keeps what a connection has shown of the server.
-    fn learn(&self, session: &Session) {
+    /// Stores the server's description and whether its requests share one channel, both taken from
+    /// `session`.
+    fn record_session(&self, session: &UpstreamSession) {
         *self.about.lock() = Some(session.about.clone());
         self.shares_channel.store(session.shares_channel(), Relaxed);
     }
 
-    /// Sends a request of the call `cx`, where the server is there and has a place for it.
-    async fn send(&self, method: &str, params: &RawObject, cx: &Cx) -> Attempt {
-        let _place = self.place().await?;
-        let pass = self.pass().await?;
+    /// Sends one request for the call in `cx`, without retries. Waits for a call slot first. Fails
+    /// if none becomes free in time or the circuit breaker is open.
+    async fn send(&self, method: &str, params: &RawObject, cx: &Context) -> AttemptResult {
+        let _place = self.acquire_call_slot().await?;
+        let permit = self.acquire_permit().await?;
         let outcome = async {
-            self.lease(method, cx)
+            self.lease_connection(method, cx)
                 .await?
                 .upstream()
                 .request(method, params, cx)
                 .await
         }
         .await;
-        self.settle(pass, &outcome);
-        outcome.map_err(|error| Trouble {
-            may_pass: may_pass(&error),
-            failure: self.failure(error),
+        self.record_outcome(permit, &outcome);
+        outcome.map_err(|error| AttemptError {
+            is_transient: is_transient(&error),
+            failure: self.attributed_failure(error),
         })
     }
 
-    async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        if let Ok(place) = self.calls.try_acquire() {
+    async fn acquire_call_slot(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        if let Ok(place) = self.call_permits.try_acquire() {
             return Ok(place);
         }
-        match timeout(self.options.calls_wait, self.calls.acquire()).await {
+        match timeout(self.options.call_slot_timeout, self.call_permits.acquire()).await {
             Ok(Ok(place)) => Ok(place),
-            _ => Err(self.full(&format!("{} calls of it are under way", self.calls_max))),
+            _ => Err(self.overloaded(&format!(
+                "its limit of {} concurrent calls is reached",
+                self.calls_max
+            ))),
         }
     }
 
-    /// Leave to ask the server. Where it was away, it is tried first.
-    async fn pass(&self) -> Result<Pass<'_>, Failure> {
-        let pass = self.breaker.pass(&self.name)?;
-        if !pass.probes {
-            return Ok(pass);
+    /// Returns a permit of the circuit breaker. If the breaker is half open, probes the server
+    /// first and fails if the probe fails.
+    async fn acquire_permit(&self) -> Result<BreakerPermit<'_>, Failure> {
+        let permit = self.breaker.acquire(&self.name)?;
+        if !permit.is_probe {
+            return Ok(permit);
         }
-        // Boxed, for most calls need it not: they carry no room for it.
-        let found = Box::pin(self.try_again()).await;
-        self.settle(pass, &found);
-        found.map_err(|error| self.failure(error))?;
-        self.breaker.pass(&self.name)
+        // Boxed because it is rare, so that most calls don't carry its state.
+        let found = Box::pin(self.probe()).await;
+        self.record_outcome(permit, &found);
+        found.map_err(|error| self.attributed_failure(error))?;
+        self.breaker.acquire(&self.name)
     }
 
-    /// Tries a server that was away, or may be.
-    async fn try_again(&self) -> Result<Arc<Session>, TransportError> {
-        let lease = self.pool.lead(|| OfferedCapabilities::NOTHING);
+    /// Checks that the server is available: pings it if the primary connection is connected,
+    /// connects otherwise.
+    async fn probe(&self) -> Result<Arc<UpstreamSession>, TransportError> {
+        let lease = self.pool.lease_primary(|| OfferedCapabilities::NONE);
         let upstream = lease.upstream();
         match upstream.current() {
-            None => upstream.session().await,
-            Some(_) => timeout(PING_TIMEOUT, upstream.check())
+            None => upstream.connect().await,
+            Some(_) => timeout(PING_TIMEOUT, upstream.ping())
                 .await
                 .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT))),
         }
     }
 
-    /// Ends an attempt. Gives whether the server is back; then its followers are told, for what it shows may be another.
-    fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, TransportError>) -> bool {
-        let was_closed = self.breaker.next_try().is_none();
-        let is_back = pass.settle(outcome);
+    /// Reports an attempt's outcome to the circuit breaker. If the outcome closes the breaker,
+    /// notifies subscribers that lists may have changed and returns true.
+    fn record_outcome<T>(
+        &self,
+        permit: BreakerPermit<'_>,
+        outcome: &Result<T, TransportError>,
+    ) -> bool {
+        let was_closed = self.breaker.next_attempt_at().is_none();
+        let is_back = permit.record_outcome(outcome);
         if is_back {
-            callboard_message::log::info!(by: &self.name, server = %self.name, "the server is back");
-            self.tell_all();
-        } else if was_closed && self.breaker.next_try().is_some() {
-            callboard_message::log::warn!(by: &self.name, server = %self.name, "the server is away and left alone for a while");
+            callboard_message::log::info!(by: &self.name, server = %self.name, "the server is available again");
+            self.publish_all_changes();
+        } else if was_closed && self.breaker.next_attempt_at().is_some() {
+            callboard_message::log::warn!(by: &self.name, server = %self.name, "the server is unavailable: requests fail until the next attempt");
         }
         is_back
     }
 
-    /// What changed while nobody listened isn't known: all of it may have.
-    fn tell_all(&self) {
+    /// Notifies subscribers that all of the server's lists may have changed. Used after an outage,
+    /// during which change notifications are lost.
+    fn publish_all_changes(&self) {
         let about = self.about.lock().clone().unwrap_or_default();
         let can = about.object("capabilities").unwrap_or_default();
         for (capability, change) in [
-            ("tools", Change::Tools),
-            ("prompts", Change::Prompts),
-            ("resources", Change::Resources),
+            ("tools", CapabilityChange::Tools),
+            ("prompts", CapabilityChange::Prompts),
+            ("resources", CapabilityChange::Resources),
         ] {
             if can.has(capability) {
-                self.cx.changed(change);
+                self.cx.notify_changed(change);
             }
         }
     }
 
-    /// The connection by which a request goes.
-    async fn lease(&self, method: &str, cx: &Cx) -> Result<Lease, TransportError> {
-        let offer = || OfferedCapabilities::of(&cx.abilities());
-        let found = || *self.remembered.lock();
-        let era = match self.options.client.era.only().or_else(found) {
+    /// Leases the connection on which a request with `method` must be sent: primary, shared, or
+    /// owned by a session or principal.
+    async fn lease_connection(
+        &self,
+        method: &str,
+        cx: &Context,
+    ) -> Result<ConnectionLease, TransportError> {
+        let offer = || OfferedCapabilities::from_abilities(&cx.caller_capabilities());
+        let found = || *self.detected_era.lock();
+        let era = match self.options.client.era.fixed_era().or_else(found) {
             Some(era) => era,
             None => {
-                let shared = self.shared(offer().without_roots()).await?;
-                let session = shared.upstream().session().await?;
-                self.learn(&session);
+                let shared = self.lease_shared(offer().without_roots()).await?;
+                let session = shared.upstream().connect().await?;
+                self.record_session(&session);
                 session.era()
             }
         };
-        if era == Era::Modern || SUBSCRIPTIONS.contains(&method) {
-            return Ok(self.pool.lead(|| offer().without_roots()));
+        if era == Era::Modern || SUBSCRIPTION_METHODS.contains(&method) {
+            return Ok(self.pool.lease_primary(|| offer().without_roots()));
         }
         let offer = offer();
         match cx.call() {
-            // A server may keep what it is told of roots, and show or allow other things for it.
-            Some(call) if offer.has_roots() || !LISTS.contains(&method) => {
-                self.own(call, offer).await
+            // A server may keep a caller's roots, and its lists may depend on them.
+            Some(call) if offer.has_roots() || !LIST_METHODS.contains(&method) => {
+                self.lease_owned(call, offer).await
             }
-            _ => self.shared(offer).await,
+            _ => self.lease_shared(offer).await,
         }
     }
 
-    async fn shared(&self, offer: OfferedCapabilities) -> Result<Lease, TransportError> {
+    async fn lease_shared(
+        &self,
+        offer: OfferedCapabilities,
+    ) -> Result<ConnectionLease, TransportError> {
         self.pool
-            .shared(offer, self.options.calls_wait)
+            .lease_shared(offer, self.options.call_slot_timeout)
             .await
-            .ok_or_else(|| self.all_in_use())
+            .ok_or_else(|| self.connections_exhausted())
     }
 
-    /// A connection of the caller's own.
-    async fn own(
+    /// Leases a connection owned by the call's client session, or by its principal if the call has
+    /// no session.
+    async fn lease_owned(
         &self,
-        call: &CallMeta,
+        call: &CallContext,
         offer: OfferedCapabilities,
-    ) -> Result<Lease, TransportError> {
-        let wait = self.options.calls_wait;
+    ) -> Result<ConnectionLease, TransportError> {
+        let wait = self.options.call_slot_timeout;
         if let Some(session) = &call.session {
-            let key = Key::Session(session.id, offer);
+            let key = ConnectionKey::Session(session.id, offer);
             let caller = || {
-                self.desk
-                    .background(session, call)
-                    .filter(|_| offer != OfferedCapabilities::NOTHING)
+                self.questions
+                    .background_caller(session, call)
+                    .filter(|_| offer != OfferedCapabilities::NONE)
             };
             let lease = self
                 .pool
-                .own(
+                .lease_owned(
                     &key,
                     false,
-                    Some(Owner {
+                    Some(SessionOwner {
                         session,
                         caller: &caller,
                     }),
                     wait,
                 )
                 .await;
-            return lease.ok_or_else(|| self.all_in_use());
+            return lease.ok_or_else(|| self.connections_exhausted());
         }
         let offer = offer.with_roots_changes();
-        let key = Key::Principal(call.principal.kind, call.principal.id.clone(), offer);
+        let key = ConnectionKey::Principal(call.principal.kind, call.principal.id.clone(), offer);
         loop {
-            // Roots are the calls' own, even where questions of several calls could be told apart.
+            // Roots belong to one call, even on connections that tell the questions of several
+            // calls apart.
             let alone = offer.has_roots()
-                || offer != OfferedCapabilities::NOTHING && self.shares_channel.load(Relaxed);
+                || offer != OfferedCapabilities::NONE && self.shares_channel.load(Relaxed);
             let lease = self
                 .pool
-                .own(&key, alone, None, wait)
+                .lease_owned(&key, alone, None, wait)
                 .await
-                .ok_or_else(|| self.all_in_use())?;
-            if alone || offer == OfferedCapabilities::NOTHING {
+                .ok_or_else(|| self.connections_exhausted())?;
+            if alone || offer == OfferedCapabilities::NONE {
                 return Ok(lease);
             }
-            // Behind an address there may be a transport that nobody expected.
-            let session = lease.upstream().session().await?;
+            // Transport detection may have found one that shares its channel, behind an HTTP
+            // address.
+            let session = lease.upstream().connect().await?;
             if !session.shares_channel() {
                 return Ok(lease);
             }
@@ -333,16 +370,17 @@ impl UpstreamProxy {
         }
     }
 
-    fn all_in_use(&self) -> TransportError {
-        TransportError::Failed(self.full("all its connections are in use"))
+    fn connections_exhausted(&self) -> TransportError {
+        TransportError::Failed(self.overloaded("all its connections are in use"))
     }
 
-    fn full(&self, why: &str) -> Failure {
+    fn overloaded(&self, why: &str) -> Failure {
         Failure::overloaded(format!("{}: {why}", self.name))
     }
 
-    /// Which server it was is said of what only says that it is away.
-    fn failure(&self, error: TransportError) -> Failure {
+    /// Converts an error to a failure. Prefixes the message with the server's name, unless the
+    /// error already is a failure or a JSON-RPC error of the server.
+    fn attributed_failure(&self, error: TransportError) -> Failure {
         let is_theirs = matches!(
             error,
             TransportError::Rpc { .. } | TransportError::Failed(_)
@@ -357,120 +395,122 @@ impl UpstreamProxy {
         }
     }
 
-    /// What people see of it.
+    /// Returns the bridge's state as JSON for the admin page.
     pub fn observe(&self) -> serde_json::Value {
-        let lead = self.pool.current_lead();
-        let mut seen = match &lead {
-            Some(lead) => lead.upstream.observe(),
+        let primary = self.pool.current_primary();
+        let mut state = match &primary {
+            Some(primary) => primary.upstream.observe(),
             None => {
-                serde_json::json!({ "state": if self.pool.is_up() { "connected" } else { "apart" } })
+                serde_json::json!({ "state": if self.pool.has_connected() { "connected" } else { "apart" } })
             }
         };
-        let next_try = self.breaker.next_try();
+        let next_try = self.breaker.next_attempt_at();
         if let Some(until) = next_try {
-            seen["state"] = "away".into();
-            seen["next_try_ms"] =
+            state["state"] = "away".into();
+            state["next_try_ms"] =
                 (until.saturating_duration_since(Instant::now()).as_millis() as u64).into();
         }
-        seen["failures"] = self.breaker.failures().into();
-        seen["connections"] = self.pool.observe();
-        seen["calls"] = (self.calls_max as usize - self.calls.available_permits()).into();
-        seen["tools"] = self.tools.observe();
-        seen["calls_max"] = self.calls_max.into();
-        seen
+        state["failures"] = self.breaker.consecutive_failures().into();
+        state["connections"] = self.pool.observe();
+        state["calls"] = (self.calls_max as usize - self.call_permits.available_permits()).into();
+        state["tools"] = self.tools.observe();
+        state["calls_max"] = self.calls_max.into();
+        state
     }
 }
 
-/// The same surroundings, with what the call's caller is asked and told watched.
-fn watched(cx: &Cx, watch: &Watch) -> Cx {
+/// Returns a copy of `cx` whose caller is wrapped, so that `watch` sees the questions and progress
+/// sent to it.
+fn monitored_context(cx: &Context, watch: &AttemptMonitor) -> Context {
     let Some((call, caller)) = cx
         .call()
         .and_then(|call| Some((call, call.caller.clone()?)))
     else {
         return cx.clone();
     };
-    cx.within(Arc::new(
-        CallMeta::clone(call).with_caller(watch.over(caller)),
+    cx.with_call(Arc::new(
+        CallContext::clone(call).with_caller(watch.wrap(caller)),
     ))
 }
 
-/// How often idle connections are looked for: so many times in the time that they may be idle.
-const SWEEPS_IN_IDLE_TIMEOUT: u32 = 4;
-/// The same, from below.
+/// Number of checks for idle connections within one `idle_timeout`.
+const SWEEPS_PER_IDLE_TIMEOUT: u32 = 4;
+/// Shortest interval between two checks for idle connections.
 const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(10);
 
-/// Starts what the options want. Nothing, where no runtime is there to run it.
-pub(crate) fn start_keepers(hub: &Arc<UpstreamProxy>) -> Vec<AbortOnDropHandle<()>> {
+/// Starts the bridge's maintenance tasks: closing idle connections and, as the options demand,
+/// reconnecting or pinging. Starts none outside a Tokio runtime.
+pub(crate) fn spawn_maintenance(proxy: &Arc<UpstreamProxy>) -> Vec<AbortOnDropHandle<()>> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return Vec::new();
     };
-    let mut keepers = vec![runtime.spawn(sweep(hub.clone()))];
-    let kept = hub.clone();
-    keepers.push(match hub.options.start {
-        Start::Boot => runtime.spawn(keep_up(kept)),
-        Start::Demand => runtime.spawn(async move {
+    let mut tasks = vec![runtime.spawn(close_idle_connections(proxy.clone()))];
+    let maintained = proxy.clone();
+    tasks.push(match proxy.options.start {
+        StartMode::Boot => runtime.spawn(keep_connected(maintained)),
+        StartMode::Demand => runtime.spawn(async move {
             loop {
-                until_silent(&kept).await;
+                wait_unresponsive(&maintained).await;
             }
         }),
     });
-    keepers.into_iter().map(AbortOnDropHandle::new).collect()
+    tasks.into_iter().map(AbortOnDropHandle::new).collect()
 }
 
-async fn sweep(hub: Arc<UpstreamProxy>) {
-    let idle_timeout = hub.options.idle_timeout;
-    let period = (idle_timeout / SWEEPS_IN_IDLE_TIMEOUT).max(SWEEP_PERIOD_MIN);
+async fn close_idle_connections(proxy: Arc<UpstreamProxy>) {
+    let idle_timeout = proxy.options.idle_timeout;
+    let period = (idle_timeout / SWEEPS_PER_IDLE_TIMEOUT).max(SWEEP_PERIOD_MIN);
     let mut ticks = interval_at(Instant::now() + period, period);
     loop {
         ticks.tick().await;
-        hub.pool.sweep(idle_timeout);
+        proxy.pool.close_idle(idle_timeout);
     }
 }
 
-/// Connects, and again whenever the connection has ended.
-async fn keep_up(hub: Arc<UpstreamProxy>) {
+/// Keeps the server connected: reconnects after a pause whenever the connection has ended.
+async fn keep_connected(proxy: Arc<UpstreamProxy>) {
     let (mut in_a_row, mut before) = (0_u32, false);
     loop {
-        if let Some(until) = hub.breaker.next_try() {
+        if let Some(until) = proxy.breaker.next_attempt_at() {
             sleep_until(until).await;
         }
-        let Ok(pass) = hub.breaker.pass(&hub.name) else {
-            // Somebody's call tries it now.
+        let Ok(permit) = proxy.breaker.acquire(&proxy.name) else {
+            // A call probes the server at this moment.
             sleep(PING_TIMEOUT).await;
             continue;
         };
-        let connected = hub.try_again().await;
+        let connected = proxy.probe().await;
         if let Ok(session) = &connected {
-            hub.learn(session);
+            proxy.record_session(session);
         }
-        let is_back = hub.settle(pass, &connected);
+        let is_back = proxy.record_outcome(permit, &connected);
         match connected {
             Ok(session) => {
                 if before && !is_back {
-                    hub.tell_all();
+                    proxy.publish_all_changes();
                 }
                 let began = Instant::now();
-                while_it_lives(&hub, session).await;
+                wait_disconnected(&proxy, session).await;
                 before = true;
-                in_a_row = if began.elapsed() >= STABLE_AFTER {
+                in_a_row = if began.elapsed() >= STABLE_CONNECTION_AGE {
                     0
                 } else {
                     in_a_row.saturating_add(1)
                 };
             }
             Err(error) => {
-                callboard_message::log::warn!(by: &hub.name, server = %hub.name, %error, "the server can't be connected to");
+                callboard_message::log::warn!(by: &proxy.name, server = %proxy.name, %error, "the server can't be connected to");
                 in_a_row = in_a_row.saturating_add(1);
             }
         }
-        sleep(hub.options.backoff.pause(in_a_row.saturating_sub(1))).await;
+        sleep(proxy.options.backoff.pause(in_a_row.saturating_sub(1))).await;
     }
 }
 
-/// Ends when the connection has ended, or doesn't answer any more.
-async fn while_it_lives(hub: &UpstreamProxy, session: Arc<Session>) {
-    let closed = session.link.closed();
-    // A connection ends when nobody holds it.
+/// Waits until the connection of `session` has ended or the server no longer answers pings.
+async fn wait_disconnected(proxy: &UpstreamProxy, session: Arc<UpstreamSession>) {
+    let closed = session.transport.wait_closed();
+    // A connection ends when its last handle is dropped.
     drop(session);
     let ended = async {
         match closed {
@@ -480,37 +520,41 @@ async fn while_it_lives(hub: &UpstreamProxy, session: Arc<Session>) {
     };
     tokio::select! {
         () = ended => {}
-        () = until_silent(hub) => {}
+        () = wait_unresponsive(proxy) => {}
     }
 }
 
-async fn until_silent(hub: &UpstreamProxy) {
-    let Some(every) = hub.options.ping_every else {
+async fn wait_unresponsive(proxy: &UpstreamProxy) {
+    let Some(every) = proxy.options.ping_interval else {
         return std::future::pending().await;
     };
     loop {
         sleep(every).await;
-        if !is_alive(hub).await {
+        if !is_alive(proxy).await {
             return;
         }
     }
 }
 
-/// Asks a connected server for a sign of life. One that gives none is left.
-async fn is_alive(hub: &UpstreamProxy) -> bool {
-    let Some(lead) = hub.pool.current_lead() else {
+/// Pings the server if it is connected. If it doesn't answer, discards the session and returns
+/// false. Returns true if there is no connection to check.
+async fn is_alive(proxy: &UpstreamProxy) -> bool {
+    let Some(primary) = proxy.pool.current_primary() else {
         return true;
     };
-    let (Some(session), Ok(pass)) = (lead.upstream.current(), hub.breaker.pass(&hub.name)) else {
+    let (Some(session), Ok(permit)) = (
+        primary.upstream.current(),
+        proxy.breaker.acquire(&proxy.name),
+    ) else {
         return true;
     };
-    let checked = timeout(PING_TIMEOUT, lead.upstream.check())
+    let checked = timeout(PING_TIMEOUT, primary.upstream.ping())
         .await
         .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)));
-    hub.settle(pass, &checked);
+    proxy.record_outcome(permit, &checked);
     if let Err(error) = &checked {
-        callboard_message::log::warn!(by: &hub.name, server = %hub.name, %error, "the server gives no sign of life");
-        lead.upstream.leave(&session);
+        callboard_message::log::warn!(by: &proxy.name, server = %proxy.name, %error, "the server doesn't answer pings");
+        primary.upstream.discard_session(&session);
     }
     checked.is_ok()
 }

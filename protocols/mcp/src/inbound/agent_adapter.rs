@@ -1,319 +1,391 @@
-//! What an agent shows over MCP, without any connection: its lists, its tools, its resources and prompts.
+//! An agent's MCP interface without any connection: lists, tools, resources and prompts.
 
-use super::request::{Member, Method, Params, Request, no_object};
+use super::request::{McpMethod, McpRequest, ParamName, RequestParams, params_not_object};
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use callboard_message::json::{quote, raw};
-use callboard_message::surface::{
-    About, CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts,
-    ListResourceTemplates, ListResources, ListTools, MISSING, ReadResource, Subscribe,
+use callboard_message::capabilities::{
+    CallTool, CompleteArgument, CreateMessage, DescribeAgent, DescribeAgentResult, ForwardRequest,
+    GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, MISSING_META_KEY,
+    ReadResource, SubscribeResource,
 };
-use callboard_message::{Failure, FailureKind, Message, Named, Principal, RawObject, ToolResult};
+use callboard_message::json::{quote, raw_from_written};
+use callboard_message::{
+    Failure, FailureKind, Message, Principal, RawMessage, RawObject, ToolResult,
+};
 use callboard_rpc::{RpcError, code};
-use callboard_runtime::{AgentRef, CallMeta, OnRestart, inward};
+use callboard_runtime::{AgentRef, CallContext, OnRestart, inbound_policy};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::options::InboundOptions;
-use super::tools::{Reply, TaskSupport, Tools};
-use crate::wire::failure::{sent_by_peer, to_rpc_or};
+use super::tools::{AgentTools, ReplyShape, TaskSupport};
+use crate::wire::error_mapping::{peer_error, to_rpc_or};
 use crate::wire::header::HeaderParam;
-use crate::wire::{Era, Revision, code as mcp, failure, hmcp, meta};
+use crate::wire::{Era, Revision, code as mcp, error_mapping, hmcp, meta};
 
-/// The list of tools, in cursors.
-const TOOLS: &str = "from";
+/// Prefix of the cursors of `tools/list`, which tells them from cursors of other lists.
+const TOOL_CURSOR: &str = "from";
 
-/// What a request comes to: its result, or its error.
-pub(crate) type Outcome = Result<Box<RawValue>, RpcError>;
+/// Outcome of a request: its result as JSON, or a JSON-RPC error.
+pub(crate) type RpcResult = Result<Box<RawValue>, RpcError>;
 
-/// An agent as an MCP server, as far as no connection matters.
+/// Adapter that executes MCP requests by sending messages to one agent, independent of connections.
 pub(crate) struct AgentAdapter {
     pub agent: AgentRef,
-    /// What the policy and the log know the agent by.
+    /// Name of the agent in policies and logs.
     pub agent_name: String,
-    /// The reserved messages that it handles.
-    handles: Vec<String>,
-    /// Its message types as tools; none where it lists its tools itself.
-    tools: Tools,
-    /// Takes any message by name: stands for something outside.
-    outside: bool,
+    /// Names of the messages that the agent handles.
+    message_names: Vec<String>,
+    /// Tools made from the agent's message types; unused if the agent lists its tools itself.
+    tools: AgentTools,
+    /// True if the agent passes any message on to a remote server, so that it handles all names.
+    is_proxy: bool,
     options: Arc<InboundOptions>,
 }
 
 impl AgentAdapter {
     pub fn new(agent: AgentRef, options: Arc<InboundOptions>) -> Self {
         let specs = agent.specs();
-        let handles = specs.iter().map(|s| s.name.clone()).collect();
-        let (agent_name, outside) = (agent.to_string(), agent.is_outside());
+        let message_names = specs.iter().map(|s| s.name.clone()).collect();
+        let (agent_name, is_proxy) = (agent.to_string(), agent.is_proxy());
         Self {
             agent,
             agent_name,
-            handles,
-            tools: Tools::of(specs),
-            outside,
+            message_names,
+            tools: AgentTools::from_specs(specs),
+            is_proxy,
             options,
         }
     }
 
-    fn handles(&self, message: &str) -> bool {
-        self.outside || self.handles.iter().any(|name| name == message)
+    fn handles_message(&self, message: &str) -> bool {
+        self.is_proxy || self.message_names.iter().any(|name| name == message)
     }
 
-    /// Whether the agent lists and calls tools itself, in place of its message types.
+    /// Returns true if the agent lists and calls its tools itself, so that its message types aren't
+    /// tools.
     fn lists_tools(&self) -> bool {
-        self.handles(ListTools::NAME)
+        self.handles_message(ListTools::NAME)
     }
 
-    /// Whether a tool may run as a task. A tool that the agent lists itself says so there: `Forbidden` here.
+    /// Returns whether calls of a tool may or must run as tasks. `Forbidden` for an unknown tool,
+    /// and for a tool that the agent lists itself, because such an agent runs tasks by itself.
     pub fn task_support(&self, tool: &str) -> TaskSupport {
         self.tools
             .get(tool, Era::Legacy)
             .map_or(TaskSupport::Forbidden, |tool| tool.task)
     }
 
-    /// What becomes of a tool's task where the process ends in the midst of it.
+    /// Returns how a task of a tool is handled if the process ended during its call: `Fail` for a
+    /// tool that the agent lists itself.
     pub fn on_restart(&self, tool: &str) -> OnRestart {
         self.tools
             .get(tool, Era::Legacy)
             .map_or(OnRestart::Fail, |tool| tool.on_restart)
     }
 
-    /// The arguments of a tool that headers repeat. None of a tool that the agent lists itself: its schema isn't known here.
+    /// Returns the arguments of a tool that clients repeat in request headers. Empty for a tool
+    /// that the agent lists itself, because its schema isn't known to this adapter.
     pub fn header_params(&self, tool: &str) -> &[HeaderParam] {
         self.tools
             .get(tool, Era::Modern)
             .map_or(&[], |tool| &tool.header_params)
     }
 
-    /// Whether any tool may run as a task.
+    /// Returns true if a call of any tool may run as a task of this server.
     pub fn has_task_tools(&self) -> bool {
         !self.lists_tools() && self.tools.has_tasks
     }
 
-    /// Tells the agent that somebody watches a resource, where it wants to know.
-    pub async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
-        if !self.handles(Subscribe::NAME) {
+    /// Asks the agent to accept a subscription to the resource `uri`. Does nothing if the agent
+    /// doesn't handle `SubscribeResource`.
+    pub async fn subscribe(&self, uri: &str, call: CallContext) -> Result<(), RpcError> {
+        if !self.handles_message(SubscribeResource::NAME) {
             return Ok(());
         }
-        let body = RawObject::of("uri", uri).to_raw();
-        self.ask(Subscribe::NAME, body, call)
+        let body = RawObject::single("uri", uri).to_raw();
+        self.ask(SubscribeResource::NAME, body, call)
             .await
             .map(drop)
-            .map_err(error)
+            .map_err(to_rpc_error)
     }
 
-    /// What the agent says of itself, where it does.
-    pub async fn about(&self, call: CallMeta) -> About {
-        if !self.handles(Describe::NAME) {
-            return About::default();
+    /// Returns the agent's description of itself; empty if it has none or the call fails.
+    pub async fn describe(&self, call: CallContext) -> DescribeAgentResult {
+        if !self.handles_message(DescribeAgent::NAME) {
+            return DescribeAgentResult::default();
         }
-        self.ask(Describe::NAME, RawObject::new().to_raw(), call)
+        self.ask(DescribeAgent::NAME, RawObject::new().to_raw(), call)
             .await
             .ok()
             .and_then(|raw| RawObject::parse(&raw).ok())
-            .map(About)
+            .map(DescribeAgentResult)
             .unwrap_or_default()
     }
 
-    /// MCP's server capabilities, without those of an era's own (tasks, extensions).
-    pub fn capabilities(&self, about: &About) -> RawObject {
+    /// Returns MCP's server capabilities, without those that only one era has (tasks, extensions).
+    pub fn capabilities(&self, about: &DescribeAgentResult) -> RawObject {
         if let Some(mut theirs) = about.0.object("capabilities") {
-            // It can't know what this protocol calls that; what stands for something outside says it itself.
-            if self.handles.iter().any(|name| name == CreateMessage::NAME) {
+            // The agent can't know the name of this capability; a proxy's remote server declares it
+            // itself.
+            if self
+                .message_names
+                .iter()
+                .any(|name| name == CreateMessage::NAME)
+            {
                 hmcp::advertise(&mut theirs);
             }
             return theirs;
         }
-        let changing = || RawObject::of("listChanged", true);
-        let mut can = RawObject::of("logging", RawObject::new());
+        let changing = || RawObject::single("listChanged", true);
+        let mut can = RawObject::single("logging", RawObject::new());
         if self.lists_tools() || !self.tools.is_empty() {
             can.set("tools", changing());
         }
         if self.has_resources() {
             can.set(
                 "resources",
-                RawObject::of("subscribe", true).with("listChanged", true),
+                RawObject::single("subscribe", true).with("listChanged", true),
             );
         }
-        if self.handles(ListPrompts::NAME) {
+        if self.handles_message(ListPrompts::NAME) {
             can.set("prompts", changing());
         }
-        if self.handles(Complete::NAME) {
+        if self.handles_message(CompleteArgument::NAME) {
             can.set("completions", RawObject::new());
         }
-        if self.handles(CreateMessage::NAME) {
+        if self.handles_message(CreateMessage::NAME) {
             hmcp::advertise(&mut can);
         }
         can
     }
 
-    /// Whether there can be resources.
+    /// Returns true if the agent handles listing or reading of resources.
     pub fn has_resources(&self) -> bool {
-        self.handles(ListResources::NAME) || self.handles(ReadResource::NAME)
+        self.handles_message(ListResources::NAME) || self.handles_message(ReadResource::NAME)
     }
 
-    /// Does a request that both eras have: lists, `tools/call`, `resources/read`, `prompts/get`, `completion/complete`.
+    /// Executes a request common to both eras: lists, `tools/call`, `resources/read`,
+    /// `prompts/get`, `completion/complete`, and HMCP's `sampling/createMessage`.
     ///
     /// # Errors
-    /// `METHOD_NOT_FOUND` for any other, unless the agent stands for something outside, which is asked.
-    pub async fn perform(&self, request: &Request, revision: Revision, call: CallMeta) -> Outcome {
+    /// `METHOD_NOT_FOUND` for a method that the agent neither handles nor forwards; otherwise the
+    /// error of the call.
+    pub async fn perform(
+        &self,
+        request: &McpRequest,
+        revision: Revision,
+        call: CallContext,
+    ) -> RpcResult {
         let params = &request.params;
         let message = match request.method {
-            Method::CallTool => return self.call_tool(params, revision, call).await,
-            Method::ListTools if !self.lists_tools() => return self.own_tools(params, revision),
-            Method::ListTools => Some(ListTools::NAME),
-            Method::ListResources => Some(ListResources::NAME),
-            Method::ListResourceTemplates => Some(ListResourceTemplates::NAME),
-            Method::ReadResource => Some(ReadResource::NAME),
-            Method::ListPrompts => Some(ListPrompts::NAME),
-            Method::GetPrompt => Some(GetPrompt::NAME),
-            Method::CreateMessage => Some(CreateMessage::NAME),
-            Method::Complete => Some(Complete::NAME),
+            McpMethod::CallTool => return self.call_tool(params, revision, call).await,
+            McpMethod::ListTools if !self.lists_tools() => {
+                return self.list_own_tools(params, revision);
+            }
+            McpMethod::ListTools => Some(ListTools::NAME),
+            McpMethod::ListResources => Some(ListResources::NAME),
+            McpMethod::ListResourceTemplates => Some(ListResourceTemplates::NAME),
+            McpMethod::ReadResource => Some(ReadResource::NAME),
+            McpMethod::ListPrompts => Some(ListPrompts::NAME),
+            McpMethod::GetPrompt => Some(GetPrompt::NAME),
+            McpMethod::CreateMessage => Some(CreateMessage::NAME),
+            McpMethod::Complete => Some(CompleteArgument::NAME),
             _ => None,
         };
         match (
             request.method,
-            message.filter(|message| self.handles(message)),
+            message.filter(|message| self.handles_message(message)),
         ) {
-            (Method::ReadResource, Some(_)) => self.read_resource(params, revision, call).await,
-            (Method::CreateMessage, Some(_)) => self.create_message(params, revision, call).await,
+            (McpMethod::ReadResource, Some(_)) => self.read_resource(params, revision, call).await,
+            (McpMethod::CreateMessage, Some(_)) => {
+                self.create_message(params, revision, call).await
+            }
             (_, Some(message)) => self
-                .ask(message, without_hop(params)?, call)
+                .ask(message, strip_hop_params(params)?, call)
                 .await
-                .map_err(error),
-            // Whoever can be read but not listed has an empty list.
-            (Method::ListResources, None) if self.handles(ReadResource::NAME) => {
-                Ok(raw(r#"{"resources":[]}"#.into()))
+                .map_err(to_rpc_error),
+            // An agent that can be read but not listed has an empty list.
+            (McpMethod::ListResources, None) if self.handles_message(ReadResource::NAME) => {
+                Ok(raw_from_written(r#"{"resources":[]}"#.into()))
             }
-            (Method::ListResourceTemplates, None) if self.handles(ReadResource::NAME) => {
-                Ok(raw(r#"{"resourceTemplates":[]}"#.into()))
+            (McpMethod::ListResourceTemplates, None)
+                if self.handles_message(ReadResource::NAME) =>
+            {
+                Ok(raw_from_written(r#"{"resourceTemplates":[]}"#.into()))
             }
-            _ if self.handles(Forward::NAME) => {
-                let body =
-                    RawObject::of("method", &request.name).with("params", without_hop(params)?);
-                self.ask(Forward::NAME, body.to_raw(), call)
+            _ if self.handles_message(ForwardRequest::NAME) => {
+                let body = RawObject::single("method", &request.name)
+                    .with("params", strip_hop_params(params)?);
+                self.ask(ForwardRequest::NAME, body.to_raw(), call)
                     .await
-                    .map_err(error)
+                    .map_err(to_rpc_error)
             }
             _ => Err(RpcError::method_not_found(format!(
                 "method not found: {}",
-                printable(&request.name)
+                printable_name(&request.name)
             ))),
         }
     }
 
-    fn own_tools(&self, params: &Params, revision: Revision) -> Outcome {
-        let from = page_start(params, TOOLS)?.try_into().unwrap_or(usize::MAX);
-        let tools: Vec<_> = self.tools.listed(revision.era()).collect();
+    fn list_own_tools(&self, params: &RequestParams, revision: Revision) -> RpcResult {
+        let from = parse_cursor(params, TOOL_CURSOR)?
+            .try_into()
+            .unwrap_or(usize::MAX);
+        let tools: Vec<_> = self.tools.listings(revision.era()).collect();
         let rest = tools.get(from..).ok_or_else(invalid_cursor)?;
         let page = rest
             .get(..self.options.page_items_max.max(1))
             .unwrap_or(rest);
-        let mut result = RawObject::of("tools", page);
+        let mut result = RawObject::single("tools", page);
         result.set_some(
             "nextCursor",
-            &(page.len() < rest.len()).then(|| cursor(TOOLS, from + page.len())),
+            &(page.len() < rest.len()).then(|| encode_cursor(TOOL_CURSOR, from + page.len())),
         );
         Ok(result.to_raw())
     }
 
-    async fn call_tool(&self, params: &Params, revision: Revision, call: CallMeta) -> Outcome {
-        let (name, arguments) = params.tool_call()?;
-        let call = for_purpose(params, call)?;
-        let arguments = arguments.map_or_else(|| Cow::Owned(raw("{}".into())), Cow::Borrowed);
-        let tool = match self.handles(CallTool::NAME) {
-            true => None,
-            false => Some(self.tools.get(&name, revision.era()).ok_or_else(|| {
-                RpcError::invalid_params(format!("unknown tool: {}", printable(&name)))
-            })?),
+    async fn call_tool(
+        &self,
+        params: &RequestParams,
+        revision: Revision,
+        call: CallContext,
+    ) -> RpcResult {
+        if params.raw().is_none() {
+            return Err(params_not_object());
+        }
+        params.check_object()?;
+        let invalid = |why: &str| RpcError::invalid_params(why);
+        let name = params
+            .name()
+            .ok_or_else(|| invalid("`name` must be a string, `arguments` an object"))?;
+        let arguments = match params.get(ParamName::Arguments) {
+            Some(arguments) if !arguments.get().starts_with('{') => {
+                return Err(invalid("`arguments` must be an object"));
+            }
+            Some(arguments) => Cow::Borrowed(arguments),
+            None => Cow::Owned(raw_from_written("{}".into())),
         };
-        inward::admit(&self.agent, &self.agent_name, &name, &arguments, &call)
+        let call = with_purpose(params, call)?;
+        let tool = match self.handles_message(CallTool::NAME) {
+            true => None,
+            false => {
+                let unknown = || invalid(&format!("unknown tool: {}", printable_name(&name)));
+                Some(self.tools.get(&name, revision.era()).ok_or_else(unknown)?)
+            }
+        };
+        inbound_policy::admit(&self.agent, &self.agent_name, &name, &arguments, &call)
             .await
-            .map_err(error)?;
+            .map_err(to_rpc_error)?;
         let (message, payload) = match tool {
             Some(_) => (&*name, arguments.into_owned()),
-            None => (CallTool::NAME, without_hop(params)?),
+            None => (CallTool::NAME, strip_hop_params(params)?),
         };
-        match self.ask_admitted(message, payload, call).await {
+        let sent = RawMessage {
+            name: message.to_owned(),
+            payload,
+        };
+        match inbound_policy::ask(
+            &self.agent,
+            &self.agent_name,
+            message,
+            sent,
+            self.with_deadline(call),
+        )
+        .await
+        {
             Ok(reply) => Ok(tool_result(
                 reply,
-                tool.map_or(Reply::Result, |tool| tool.reply),
+                tool.map_or(ReplyShape::Result, |tool| tool.reply),
                 revision.era(),
             )),
-            Err(failure) => tool_failure(failure, revision),
+            Err(failure) => tool_error_result(failure, revision),
         }
     }
 
-    async fn read_resource(&self, params: &Params, revision: Revision, call: CallMeta) -> Outcome {
+    async fn read_resource(
+        &self,
+        params: &RequestParams,
+        revision: Revision,
+        call: CallContext,
+    ) -> RpcResult {
         params.check_object()?;
         let uri = params
             .uri()
             .ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;
         let asked = self
-            .ask(ReadResource::NAME, without_hop(params)?, call)
+            .ask(ReadResource::NAME, strip_hop_params(params)?, call)
             .await;
-        asked.map_err(|failure| resource_error(failure, revision, &uri))
+        asked.map_err(|failure| to_resource_error(failure, revision, &uri))
     }
 
-    /// HMCP: the agent answers as a model does. A client of the stateless era is told by name what an answer lacks; one
-    /// of the legacy era where it asks for that.
-    async fn create_message(&self, params: &Params, revision: Revision, call: CallMeta) -> Outcome {
-        let call = for_purpose(params, call)?;
-        let mut params = without_hop(params)?;
-        if revision.era() == Era::Modern && !self.outside {
-            let mut members = RawObject::parse(&params).map_err(|_| no_object())?;
+    /// Executes HMCP's `sampling/createMessage`. In the modern era, params for an agent that isn't
+    /// a proxy get the `_meta` member [`MISSING_META_KEY`], which asks the agent to report what its
+    /// answer lacks. In the legacy era the client sets it.
+    async fn create_message(
+        &self,
+        params: &RequestParams,
+        revision: Revision,
+        call: CallContext,
+    ) -> RpcResult {
+        let call = with_purpose(params, call)?;
+        let mut params = strip_hop_params(params)?;
+        if revision.era() == Era::Modern && !self.is_proxy {
+            let mut members = RawObject::parse(&params).map_err(|_| params_not_object())?;
             let own = members.object("_meta").unwrap_or_default();
-            members.set("_meta", own.with(MISSING, true));
+            members.set("_meta", own.with(MISSING_META_KEY, true));
             params = members.to_raw();
         }
         self.ask(CreateMessage::NAME, params, call)
             .await
-            .map_err(failure::to_rpc)
+            .map_err(error_mapping::to_rpc)
     }
 
-    /// Asks the agent by a message's name, if the policy lets the call in.
+    /// Sends the agent a message by name and returns its reply. Fails if the inbound policy rejects
+    /// the call.
     pub async fn ask(
         &self,
         name: &str,
         body: Box<RawValue>,
-        call: CallMeta,
+        call: CallContext,
     ) -> Result<Box<RawValue>, Failure> {
-        inward::admit(&self.agent, &self.agent_name, name, &body, &call).await?;
-        self.ask_admitted(name, body, call).await
-    }
-
-    /// Asks until the call's deadline; one that has none gets the usual.
-    async fn ask_admitted(
-        &self,
-        name: &str,
-        payload: Box<RawValue>,
-        call: CallMeta,
-    ) -> Result<Box<RawValue>, Failure> {
-        let deadline = call
-            .deadline
-            .unwrap_or_else(|| Instant::now() + self.options.call_deadline);
-        let sent = Named {
+        inbound_policy::admit(&self.agent, &self.agent_name, name, &body, &call).await?;
+        let sent = RawMessage {
             name: name.to_owned(),
-            payload,
+            payload: body,
         };
-        // It gives up at the call's deadline by itself.
-        inward::ask(
+        inbound_policy::ask(
             &self.agent,
             &self.agent_name,
             name,
             sent,
-            call.until(deadline),
+            self.with_deadline(call),
         )
         .await
     }
+
+    /// Returns the call with a deadline: its own, or else [`InboundOptions::call_deadline`] from
+    /// now.
+    fn with_deadline(&self, call: CallContext) -> CallContext {
+        CallContext {
+            deadline: call
+                .deadline
+                .or_else(|| Some(Instant::now() + self.options.call_deadline)),
+            ..call
+        }
+    }
 }
 
-/// The call, for the purpose that its `_meta` states. Who asks comes from the connection; why, the asker says.
-fn for_purpose(params: &Params, mut call: CallMeta) -> Result<CallMeta, RpcError> {
+/// Returns the call with the purpose that the request's `_meta` states, if any. The connection
+/// determines the principal, but the purpose is the client's own claim.
+///
+/// # Errors
+/// `INVALID_PARAMS` if the purpose isn't a string, is empty or too long.
+fn with_purpose(params: &RequestParams, mut call: CallContext) -> Result<CallContext, RpcError> {
     let Some(stated) = params.meta_member(meta::PURPOSE) else {
         return Ok(call);
     };
@@ -327,25 +399,31 @@ fn for_purpose(params: &Params, mut call: CallMeta) -> Result<CallMeta, RpcError
         );
         RpcError::invalid_params(why)
     })?;
-    call.principal = Arc::new(Principal::clone(&call.principal).for_purpose(purpose));
+    call.principal = Arc::new(Principal::clone(&call.principal).with_purpose(purpose));
     Ok(call)
 }
 
-/// The params as they are written, without what belongs to this hop.
-fn without_hop(params: &Params) -> Result<Box<RawValue>, RpcError> {
+/// Returns the params as received, without the `_meta` members that concern only the connection to
+/// this client.
+fn strip_hop_params(params: &RequestParams) -> Result<Box<RawValue>, RpcError> {
     match params.raw() {
-        None => Ok(raw("{}".into())),
-        Some(untouched) if params.get(Member::Meta).is_none() && params.check_object().is_ok() => {
+        None => Ok(raw_from_written("{}".into())),
+        Some(untouched)
+            if params.get(ParamName::Meta).is_none() && params.check_object().is_ok() =>
+        {
             Ok(untouched.to_owned())
         }
-        Some(params) => meta::without_hop(params).map_err(|_| no_object()),
+        Some(params) => meta::strip_hop_members(params).map_err(|_| params_not_object()),
     }
 }
 
-/// Where the page begins that the `cursor` of a list's params names: 0 where there is none.
-pub(crate) fn page_start(params: &Params, list: &str) -> Result<u64, RpcError> {
+/// Returns the position at which the requested page of `list` starts; 0 without a `cursor`.
+///
+/// # Errors
+/// `INVALID_PARAMS` if the cursor is malformed or belongs to another list.
+pub(crate) fn parse_cursor(params: &RequestParams, list: &str) -> Result<u64, RpcError> {
     params.check_object()?;
-    let Some(cursor) = params.get(Member::Cursor) else {
+    let Some(cursor) = params.get(ParamName::Cursor) else {
         return Ok(0);
     };
     let read = || {
@@ -362,8 +440,8 @@ pub(crate) fn page_start(params: &Params, list: &str) -> Result<u64, RpcError> {
     read().ok_or_else(invalid_cursor)
 }
 
-/// The cursor of a list's page that begins there.
-pub(crate) fn cursor(list: &str, from: impl Display) -> String {
+/// Returns the cursor of the page of `list` that starts at `from`.
+pub(crate) fn encode_cursor(list: &str, from: impl Display) -> String {
     URL_SAFE_NO_PAD.encode(format!("{list}:{from}"))
 }
 
@@ -371,8 +449,9 @@ fn invalid_cursor() -> RpcError {
     RpcError::invalid_params("invalid cursor: begin the list again without one")
 }
 
-/// A peer's name for something, fit to be repeated to it.
-fn printable(name: &str) -> String {
+/// Returns a peer's name for use in an error message: without control characters, cut to 80
+/// characters.
+fn printable_name(name: &str) -> String {
     const CHARS_MAX: usize = 80;
     name.chars()
         .filter(|c| !c.is_control())
@@ -380,17 +459,17 @@ fn printable(name: &str) -> String {
         .collect()
 }
 
-/// The result of `tools/call`, from a reply.
-fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<RawValue> {
+/// Converts an agent's reply to the result of `tools/call`.
+fn tool_result(reply: Box<RawValue>, shape: ReplyShape, era: Era) -> Box<RawValue> {
     let structured = match shape {
-        Reply::Result => return reply,
-        Reply::Nothing => return raw(r#"{"content":[]}"#.to_owned()),
-        Reply::Value if era == Era::Legacy => {
+        ReplyShape::Result => return reply,
+        ReplyShape::Nothing => return raw_from_written(r#"{"content":[]}"#.to_owned()),
+        ReplyShape::Value if era == Era::Legacy => {
             Cow::Owned(format!(r#"{{"result":{}}}"#, reply.get()))
         }
-        Reply::Object | Reply::Value => Cow::Borrowed(reply.get()),
+        ReplyShape::Object | ReplyShape::Value => Cow::Borrowed(reply.get()),
     };
-    // The text is the reply itself where that is a string, else its JSON.
+    // The text is the reply itself if it is a string, otherwise its JSON.
     let text = match reply.get().starts_with('"') {
         true => Cow::Borrowed(reply.get()),
         false => Cow::Owned(quote(reply.get())),
@@ -402,34 +481,34 @@ fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<RawValue> {
         &structured,
         "}",
     ];
-    raw(parts.concat())
+    raw_from_written(parts.concat())
 }
 
-/// What a failed tool says: most failures are the tool's own word to the model; what no retry mends is an error.
+/// Converts a tool's failure to a tool result with `isError`, so that the model can react to it.
 ///
 /// # Errors
-/// Where it is the protocol's or the policy's word.
-fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<RawValue>, RpcError> {
+/// Failures of the protocol, the policy or a remote server, which the model can't correct.
+fn tool_error_result(failure: Failure, revision: Revision) -> Result<Box<RawValue>, RpcError> {
     let of_protocol = match failure.kind {
         FailureKind::Blocked | FailureKind::Denied | FailureKind::Cancelled => true,
-        // Since 2025-11-25 a model is told what is wrong with its arguments.
+        // Since 2025-11-25 the model is told about invalid arguments.
         FailureKind::InvalidInput => revision < Revision::V2025_11_25,
-        // A client that can't be asked what the tool needs is told so by the modern era's own code.
-        FailureKind::NobodyToAsk => {
+        // The modern era has an error code for a client that lacks a required capability.
+        FailureKind::NoResponder => {
             let data = failure.data.as_ref();
             revision.era() == Era::Modern
                 && data.is_some_and(|data| data.get(REQUIRED_CAPABILITIES).is_some())
         }
         _ => false,
     };
-    if of_protocol || sent_by_peer(&failure).is_some() {
-        return Err(error(failure));
+    if of_protocol || peer_error(&failure).is_some() {
+        return Err(to_rpc_error(failure));
     }
     let shown = match failure.kind {
         FailureKind::Internal => "internal error".to_owned(),
         _ => failure.message,
     };
-    let mut ours = RawObject::of("kind", failure.kind);
+    let mut ours = RawObject::single("kind", failure.kind);
     ours.set_some(
         "data",
         &failure
@@ -438,27 +517,27 @@ fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<RawValue>, R
     );
     let result = ToolResult::error(shown)
         .0
-        .with("_meta", RawObject::of(meta::FAILURE, ours));
+        .with("_meta", RawObject::single(meta::FAILURE_META_KEY, ours));
     Ok(result.to_raw())
 }
 
-/// Member of a failure's data: what a client would have to declare to be asked.
+/// Member of a failure's data that names the client capabilities required to answer a question.
 pub(crate) const REQUIRED_CAPABILITIES: &str = "requiredCapabilities";
 
-/// A failure as an error.
-fn error(failure: Failure) -> RpcError {
+fn to_rpc_error(failure: Failure) -> RpcError {
     to_rpc_or(code::INVALID_PARAMS, failure)
 }
 
-/// The error of `resources/read` for an address that nothing has.
-fn resource_error(failure: Failure, revision: Revision, uri: &str) -> RpcError {
-    let missing = failure.kind == FailureKind::NotFound && sent_by_peer(&failure).is_none();
-    let mut error = error(failure);
+/// Converts a failure of `resources/read` to an error. A missing resource gets the code that the
+/// revision's era has for it.
+fn to_resource_error(failure: Failure, revision: Revision, uri: &str) -> RpcError {
+    let missing = failure.kind == FailureKind::NotFound && peer_error(&failure).is_none();
+    let mut error = to_rpc_error(failure);
     if missing && revision.era() == Era::Legacy {
         error.code = mcp::RESOURCE_NOT_FOUND_LEGACY;
     }
     if missing && error.data.is_none() {
-        error.data = Some(RawObject::of("uri", uri).to_raw());
+        error.data = Some(RawObject::single("uri", uri).to_raw());
     }
     error
 }

@@ -2,55 +2,60 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use callboard_message::surface::{Subscribe, Unsubscribe};
-use callboard_message::{Change, RawObject};
+use callboard_message::capabilities::{SubscribeResource, UnsubscribeResource};
+use callboard_message::{CapabilityChange, RawObject};
 use callboard_rpc::RpcError;
-use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler};
+use callboard_runtime::{
+    Agent, AgentChanged, AgentRef, CallContext, Context, Handlers, SyncHandler,
+};
 use parking_lot::{Mutex, RwLock};
 
 use super::agent_adapter::AgentAdapter;
 use super::options::InboundOptions;
 
-/// One agent as an MCP server: what all transports and both eras of it share.
-pub(crate) struct Endpoint {
-    /// The agent, as MCP sees it. Another may take its place.
+/// One agent served as an MCP server: the state shared by all transports and both eras.
+pub(crate) struct AgentEndpoint {
+    /// Adapter of the served agent; replaced when another agent is served.
     adapter: RwLock<Arc<AgentAdapter>>,
-    /// How it is served.
     pub options: Arc<InboundOptions>,
-    /// Who is told what changes.
-    pub changes: Changes,
+    pub changes: ChangeBroadcaster,
 }
 
-impl Endpoint {
+impl AgentEndpoint {
     pub fn new(agent: AgentRef, options: InboundOptions) -> Self {
         let options = Arc::new(options);
         Self {
-            changes: Changes::of(agent.clone()),
+            changes: ChangeBroadcaster::new(agent.clone()),
             adapter: RwLock::new(Arc::new(AgentAdapter::new(agent, options.clone()))),
             options,
         }
     }
 
-    /// Who is served now. What a request began with it goes on with.
+    /// Returns the adapter of the agent that is served now. A request should keep it until its end,
+    /// because another agent may be served later.
     pub fn adapter(&self) -> Arc<AgentAdapter> {
         self.adapter.read().clone()
     }
 
-    /// Serves `agent` from now on, and tells whoever listens that its lists are others.
+    /// Serves `agent` from now on, and notifies subscribers that its lists have changed.
     pub fn replace(&self, agent: AgentRef) {
         let adapter = Arc::new(AgentAdapter::new(agent.clone(), self.options.clone()));
         *self.adapter.write() = adapter;
         self.changes.replace(agent);
-        [Change::Tools, Change::Prompts, Change::Resources]
-            .iter()
-            .for_each(|change| tell(&self.changes.0, change));
+        [
+            CapabilityChange::Tools,
+            CapabilityChange::Prompts,
+            CapabilityChange::Resources,
+        ]
+        .iter()
+        .for_each(|change| notify_listeners(&self.changes.0, change));
     }
 
-    /// Ends when the agent has ended and no other took its place.
+    /// Waits until the served agent has ended without being replaced.
     pub async fn agent_ended(&self) {
         loop {
             let adapter = self.adapter();
-            adapter.agent.ended().await;
+            adapter.agent.wait_for_exit().await;
             if Arc::ptr_eq(&adapter, &self.adapter()) {
                 return;
             }
@@ -58,37 +63,38 @@ impl Endpoint {
     }
 }
 
-/// The number of whoever began to listen last, at any endpoint: of several that serve one agent, in turn or at once, sessions
-/// own tasks by it.
-static LAST: AtomicU64 = AtomicU64::new(0);
+/// Number of the latest change subscription in this process. It is unique across endpoints, because
+/// a session's subscription number identifies the session as owner of tasks.
+static LAST_SUBSCRIPTION: AtomicU64 = AtomicU64::new(0);
 
-/// Told of a change. Never waits.
-type Callback = dyn Fn(&Change) + Send + Sync;
+/// Callback for a change. It must not block.
+type ChangeCallback = dyn Fn(&CapabilityChange) + Send + Sync;
 
-/// The changes of one agent, and who is told.
-pub(crate) struct Changes(Arc<Mutex<State>>);
+/// Distributor of one agent's changes (of its tools, prompts and resources) to subscribers.
+pub(crate) struct ChangeBroadcaster(Arc<Mutex<BroadcastState>>);
 
-struct State {
+struct BroadcastState {
     agent: AgentRef,
-    listeners: Vec<(u64, Arc<Callback>)>,
-    /// Follows the agent while anybody listens.
+    listeners: Vec<(u64, Arc<ChangeCallback>)>,
+    /// Actor that receives the agent's changes; `None` while there are no subscribers.
     follower: Option<AgentRef>,
-    /// Who watches each resource.
-    watched: HashMap<String, Watched>,
+    /// Subscriptions by resource URI.
+    watched: HashMap<String, ResourceWatchers>,
 }
 
-/// Those who watch a resource.
+/// Subscriptions to one resource.
 #[derive(Default)]
-struct Watched {
-    /// How many, those included whom the agent is still asked about.
+struct ResourceWatchers {
+    /// Number of subscriptions, including those that the agent hasn't confirmed yet.
     count: usize,
-    /// Whether the agent agreed to one of them, so that it must hear when the last is gone.
-    agreed: bool,
+    /// True once the agent has accepted a subscription. It is then notified when the last
+    /// subscription ends.
+    is_agent_subscribed: bool,
 }
 
-impl Changes {
-    fn of(agent: AgentRef) -> Self {
-        let state = State {
+impl ChangeBroadcaster {
+    fn new(agent: AgentRef) -> Self {
+        let state = BroadcastState {
             agent,
             listeners: Vec::new(),
             follower: None,
@@ -97,72 +103,81 @@ impl Changes {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Another agent takes the place of the one that is followed and watched.
+    /// Moves subscriptions from the current agent to `agent`.
     fn replace(&self, agent: AgentRef) {
         let mut state = self.0.lock();
         if let Some(follower) = &state.follower {
             state.agent.unfollow(follower.id());
-            if let Some(recipient) = follower.recipient::<Changed>() {
+            if let Some(recipient) = follower.recipient::<AgentChanged>() {
                 agent.follow(recipient);
             }
         }
-        for (uri, _) in state.watched.iter().filter(|(_, watched)| watched.agreed) {
-            // One that doesn't hear it tells of all changes, or of none.
-            let _ = agent.try_tell(Subscribe(RawObject::of("uri", uri)));
+        for (uri, _) in state
+            .watched
+            .iter()
+            .filter(|(_, watched)| watched.is_agent_subscribed)
+        {
+            // An agent that doesn't handle the message reports all changes, or none.
+            let _ = agent.try_tell(SubscribeResource(RawObject::single("uri", uri)));
         }
         state.agent = agent;
     }
 
-    /// Tells `callback` every change, until what this returns is dropped.
-    pub fn listen(&self, callback: impl Fn(&Change) + Send + Sync + 'static) -> Listening {
+    /// Calls `callback` for every change until the returned subscription is dropped.
+    pub fn subscribe(
+        &self,
+        callback: impl Fn(&CapabilityChange) + Send + Sync + 'static,
+    ) -> ChangeSubscription {
         let mut state = self.0.lock();
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = LAST_SUBSCRIPTION.fetch_add(1, Ordering::Relaxed) + 1;
         state.listeners.push((number, Arc::new(callback)));
         if state.follower.is_none() {
-            let follower = state.agent.system().spawn(Follower(self.0.clone()));
-            if let Some(recipient) = follower.recipient::<Changed>() {
+            let follower = state.agent.system().spawn(ChangeForwarder(self.0.clone()));
+            if let Some(recipient) = follower.recipient::<AgentChanged>() {
                 state.agent.follow(recipient);
             }
             state.follower = Some(follower);
         }
-        Listening {
+        ChangeSubscription {
             changes: self.0.clone(),
             number,
         }
     }
 
-    /// Counts a watcher of a resource, until what this returns is dropped. An agent that must know who is watched is
-    /// asked for each, as each is a principal of its own and not all may watch; it is told after the last.
+    /// Subscribes a principal to a resource until the returned subscription is dropped. An agent
+    /// that handles subscriptions is asked about each principal, because some may lack access. It
+    /// is notified after the last subscription has ended.
     ///
     /// # Errors
-    /// Where the agent refuses this one.
-    pub async fn watch(
+    /// The agent's refusal of this principal.
+    pub async fn subscribe_resource(
         &self,
         adapter: &AgentAdapter,
         uri: &str,
-        call: CallMeta,
-    ) -> Result<Watching, RpcError> {
-        // Counted before it is asked: another that leaves meanwhile isn't the last.
+        call: CallContext,
+    ) -> Result<ResourceSubscription, RpcError> {
+        // Counted before the agent is asked, so that another one that ends meanwhile isn't the
+        // last.
         self.0
             .lock()
             .watched
             .entry(uri.to_owned())
             .or_default()
             .count += 1;
-        let watching = Watching {
+        let watching = ResourceSubscription {
             changes: self.0.clone(),
             uri: uri.to_owned(),
         };
         adapter.subscribe(uri, call).await?;
         if let Some(watched) = self.0.lock().watched.get_mut(uri) {
-            watched.agreed = true;
+            watched.is_agent_subscribed = true;
         }
         Ok(watching)
     }
 }
 
-/// Tells all who listen.
-fn tell(changes: &Mutex<State>, change: &Change) {
+/// Calls the callbacks of all subscribers.
+fn notify_listeners(changes: &Mutex<BroadcastState>, change: &CapabilityChange) {
     let listeners: Vec<_> = changes
         .lock()
         .listeners
@@ -172,15 +187,15 @@ fn tell(changes: &Mutex<State>, change: &Change) {
     listeners.iter().for_each(|callback| callback(change));
 }
 
-/// Somebody who listens. Dropped, it ends.
+/// Subscription to all changes of an agent; ends when dropped.
 #[must_use = "dropped, it ends"]
-pub(crate) struct Listening {
-    changes: Arc<Mutex<State>>,
-    /// Its place among those who listen in this process: no other has or had it.
+pub(crate) struct ChangeSubscription {
+    changes: Arc<Mutex<BroadcastState>>,
+    /// Number of the subscription, unique in this process.
     pub number: u64,
 }
 
-impl Drop for Listening {
+impl Drop for ChangeSubscription {
     fn drop(&mut self) {
         let mut state = self.changes.lock();
         state.listeners.retain(|(number, _)| *number != self.number);
@@ -193,14 +208,14 @@ impl Drop for Listening {
     }
 }
 
-/// Somebody who watches a resource. Dropped, it ends.
+/// Subscription to one resource; ends when dropped.
 #[must_use = "dropped, it ends"]
-pub(crate) struct Watching {
-    changes: Arc<Mutex<State>>,
+pub(crate) struct ResourceSubscription {
+    changes: Arc<Mutex<BroadcastState>>,
     uri: String,
 }
 
-impl Drop for Watching {
+impl Drop for ResourceSubscription {
     fn drop(&mut self) {
         let mut state = self.changes.lock();
         let Some(watched) = state.watched.get_mut(&self.uri) else {
@@ -210,40 +225,45 @@ impl Drop for Watching {
         if watched.count > 0 {
             return;
         }
-        let agreed = watched.agreed;
+        let agreed = watched.is_agent_subscribed;
         state.watched.remove(&self.uri);
         if agreed {
-            // One that doesn't hear it, or needn't, goes on telling of changes that nobody is told.
+            // If it isn't delivered, the agent reports changes without subscribers, which does no
+            // harm.
             let _ = state
                 .agent
-                .try_tell(Unsubscribe(RawObject::of("uri", &self.uri)));
+                .try_tell(UnsubscribeResource(RawObject::single("uri", &self.uri)));
         }
     }
 }
 
-/// The notification of a change, and its params; `None` where MCP has none.
-pub(crate) fn change_notification(change: &Change) -> Option<(&'static str, RawObject)> {
+/// Returns the MCP notification of a change: method and params. `None` if MCP has no notification
+/// for it.
+pub(crate) fn change_notification(change: &CapabilityChange) -> Option<(&'static str, RawObject)> {
     Some(match change {
-        Change::Tools => ("notifications/tools/list_changed", RawObject::new()),
-        Change::Prompts => ("notifications/prompts/list_changed", RawObject::new()),
-        Change::Resources => ("notifications/resources/list_changed", RawObject::new()),
-        Change::Resource(uri) => ("notifications/resources/updated", RawObject::of("uri", uri)),
+        CapabilityChange::Tools => ("notifications/tools/list_changed", RawObject::new()),
+        CapabilityChange::Prompts => ("notifications/prompts/list_changed", RawObject::new()),
+        CapabilityChange::Resources => ("notifications/resources/list_changed", RawObject::new()),
+        CapabilityChange::Resource(uri) => (
+            "notifications/resources/updated",
+            RawObject::single("uri", uri),
+        ),
         _ => return None,
     })
 }
 
-/// Hands an agent's changes on.
-struct Follower(Arc<Mutex<State>>);
+/// Actor that forwards an agent's changes to the subscribers.
+struct ChangeForwarder(Arc<Mutex<BroadcastState>>);
 
-impl Agent for Follower {
+impl Agent for ChangeForwarder {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Changed>();
+        on.sync::<AgentChanged>();
     }
 }
 
-impl SyncHandler<Changed> for Follower {
-    fn handle(&mut self, message: Changed, _: &mut Cx) {
-        tell(&self.0, &message.change);
+impl SyncHandler<AgentChanged> for ChangeForwarder {
+    fn handle(&mut self, message: AgentChanged, _: &mut Context) {
+        notify_listeners(&self.0, &message.change);
     }
 }
 
@@ -258,20 +278,20 @@ mod tests {
 
     use super::*;
 
-    /// What a test leaves unread.
+    /// Messages that a test leaves unread.
     const HEARD_MAX: usize = 16;
 
-    /// Lets one principal watch, and tells what it is asked and told.
+    /// Agent that allows one principal to subscribe, and reports its messages.
     struct Private(Sender<String>);
 
     impl Agent for Private {
         fn handlers(on: &mut Handlers<Self>) {
-            on.sync::<Subscribe>().sync::<Unsubscribe>();
+            on.sync::<SubscribeResource>().sync::<UnsubscribeResource>();
         }
     }
 
-    impl SyncHandler<Subscribe> for Private {
-        fn handle(&mut self, _: Subscribe, cx: &mut Cx) -> Result<RawObject, Failure> {
+    impl SyncHandler<SubscribeResource> for Private {
+        fn handle(&mut self, _: SubscribeResource, cx: &mut Context) -> Result<RawObject, Failure> {
             let who = cx.principal().id.clone();
             let may = who == "ada";
             let _ = self.0.try_send(who);
@@ -283,36 +303,41 @@ mod tests {
         }
     }
 
-    impl SyncHandler<Unsubscribe> for Private {
-        fn handle(&mut self, _: Unsubscribe, _: &mut Cx) -> Result<RawObject, Failure> {
+    impl SyncHandler<UnsubscribeResource> for Private {
+        fn handle(
+            &mut self,
+            _: UnsubscribeResource,
+            _: &mut Context,
+        ) -> Result<RawObject, Failure> {
             let _ = self.0.try_send("leave".into());
             Ok(RawObject::new())
         }
     }
 
-    async fn next(heard: &mut Receiver<String>) -> String {
-        timeout(Duration::from_secs(10), heard.recv())
+    async fn next(messages: &mut Receiver<String>) -> String {
+        timeout(Duration::from_secs(10), messages.recv())
             .await
             .unwrap()
             .unwrap()
     }
 
-    /// Goal: nobody watches because somebody else may. Method: an agent that lets one principal watch; another comes before
-    /// it, while it watches and after it; the agent hears of each, and of the end once, after the last.
+    /// Goal: a subscription depends on the principal's own permission. Method: an agent that allows
+    /// one principal; another subscribes before, during and after; the agent is asked each time,
+    /// and notified once, after the last.
     #[tokio::test]
     async fn each_watcher_is_asked_for() {
         let system = System::start(1).unwrap();
-        let (sender, mut heard) = channel(HEARD_MAX);
+        let (sender, mut messages) = channel(HEARD_MAX);
         let agent = system.spawn(Private(sender));
         let (surface, changes) = (
             AgentAdapter::new(agent.clone(), Arc::default()),
-            Changes::of(agent),
+            ChangeBroadcaster::new(agent),
         );
         let watch = |who: &str| {
-            changes.watch(
+            changes.subscribe_resource(
                 &surface,
                 "a:b",
-                CallMeta::new(Arc::new(Principal::agent(who))),
+                CallContext::new(Arc::new(Principal::agent(who))),
             )
         };
         assert!(watch("bob").await.is_err());
@@ -324,7 +349,7 @@ mod tests {
         drop(second);
         let mut all = Vec::new();
         while all.last().is_none_or(|last| last != "leave") {
-            all.push(next(&mut heard).await);
+            all.push(next(&mut messages).await);
         }
         assert_eq!(all, ["bob", "ada", "bob", "ada", "bob", "leave"]);
         system.shutdown(Duration::from_secs(10)).await;

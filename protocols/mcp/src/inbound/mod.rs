@@ -1,17 +1,17 @@
-//! The server: any agent as an MCP server, both eras on one endpoint.
+//! MCP server: any agent as an MCP server, both eras on one endpoint.
 //!
-//! A transport (`http/`, `stdio`) reads messages and hands them to the era that they belong to (`legacy/`, `modern/`);
-//! both ask the same [`AgentAdapter`](agent_adapter::AgentAdapter), which knows the agent and no connection.
+//! A transport (`http`, `stdio`) reads messages and passes them to the code of their era (`legacy`,
+//! `modern`). Both eras use the same `AgentAdapter`, which is independent of connections.
 
-pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
+pub use callboard_rpc::serve::{BoundServer, ListenOptions, ServeError};
 
 pub use http::{McpServer, NAMED_PATH, NamedServers, serve, serve_named};
-pub use modern::pending_elicitations::{VISITS_AT_ONCE_MAX, VISITS_MAX};
+pub use modern::pending_elicitations::{URL_ELICITATION_ROUNDS_MAX, URL_ELICITATIONS_MAX};
 pub use options::*;
 pub use stdio::serve_stdio;
 
 mod agent_adapter;
-mod client;
+mod client_messages;
 mod endpoint;
 mod http;
 mod legacy;

@@ -1,68 +1,68 @@
-//! Options of the server, on every transport and in both eras, with their defaults.
+//! Options of the server and their defaults, for every transport and both eras.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::surface::About;
+use callboard_message::capabilities::DescribeAgentResult;
 use callboard_message::{DataClass, Principal, RawObject};
-use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, Limits};
-use callboard_runtime::live::LiveScopes;
-use callboard_runtime::{MemoryTasks, Store, Tasks};
+use callboard_rpc::{AccessControl, AllowedHosts, AllowedOrigins, DecodeLimits};
+use callboard_runtime::running::RunningTaskScopes;
+use callboard_runtime::{MemoryTaskStore, Store, TaskStore};
 use uuid::Uuid;
 
 use crate::bare;
 
-/// How long a call may take, questions included, by default.
+/// Default time limit of a call, including the time that the client takes to answer questions.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
 
-/// How an agent is served over MCP.
+/// Options of serving an agent over MCP, on any transport.
 #[derive(Debug, Clone)]
 pub struct InboundOptions {
-    /// What the server says of itself.
-    pub info: Info,
-    /// What a message may measure.
-    pub limits: Limits,
-    /// How long a call may take, questions included.
+    /// Name, version and instructions of the server.
+    pub info: ServerDescription,
+    /// Size and depth limits of a message.
+    pub limits: DecodeLimits,
+    /// Time limit of a call, including the time that the client takes to answer questions. Default:
+    /// 300 s.
     pub call_deadline: Duration,
-    /// Most items on one page of a list.
-    /// Default: 200.
+    /// Maximum number of items on one page of a list. Default: 200.
     pub page_items_max: usize,
-    /// How the stateless era is served.
+    /// Options of the modern era.
     pub modern: ModernOptions,
-    /// How calls run as tasks.
-    pub tasks: TaskOptions,
+    /// Options of calls that run as tasks.
+    pub tasks: McpTaskOptions,
 }
 
 impl Default for InboundOptions {
     fn default() -> Self {
         Self {
-            info: Info::default(),
-            limits: Limits::default(),
+            info: ServerDescription::default(),
+            limits: DecodeLimits::default(),
             call_deadline: CALL_DEADLINE_DEFAULT,
             page_items_max: 200,
             modern: ModernOptions::default(),
-            tasks: TaskOptions::default(),
+            tasks: McpTaskOptions::default(),
         }
     }
 }
 
-/// What a server says of itself.
+/// Name, version and instructions that a server reports.
 #[derive(Debug, Clone)]
-pub struct Info {
-    /// For programs.
+pub struct ServerDescription {
+    /// Name for programs.
     pub name: String,
-    /// Of what is served, not of callboard.
+    /// Version reported to clients: that of the served agent, not of callboard.
     pub version: String,
-    /// For people.
+    /// Name for people.
     pub title: Option<String>,
-    /// For the model that uses it: when to use what.
+    /// Instructions for the model that uses the server, such as when to use which tool.
     pub instructions: Option<String>,
     /// Other members of MCP's `Implementation`: `icons`, `websiteUrl`, `description`.
     pub more: RawObject,
 }
 
-impl Default for Info {
+impl Default for ServerDescription {
     fn default() -> Self {
         Self {
             name: "callboard".into(),
@@ -74,18 +74,19 @@ impl Default for Info {
     }
 }
 
-impl Info {
-    /// What clients are told of the use of an agent: the agent's own word, else the configured one.
-    pub(crate) fn instructions_of(&self, about: &About) -> Option<String> {
+impl ServerDescription {
+    /// Returns the instructions for the client's model: the agent's own, or else the configured
+    /// ones.
+    pub(crate) fn instructions_of(&self, about: &DescribeAgentResult) -> Option<String> {
         about
             .0
             .text("instructions")
             .or_else(|| self.instructions.clone())
     }
 
-    /// MCP's `Implementation`.
+    /// Returns MCP's `Implementation` object: name, title, version and further members.
     pub fn implementation(&self) -> RawObject {
-        let mut info = RawObject::of("name", &self.name);
+        let mut info = RawObject::single("name", &self.name);
         info.set_some("title", &self.title);
         info.set("version", &self.version);
         for (name, value) in self.more.iter() {
@@ -95,59 +96,56 @@ impl Info {
     }
 }
 
-/// How long a client may keep what the server says of itself, by default.
+/// Default time that a client may cache the result of `server/discover`.
 pub const DISCOVER_TTL_DEFAULT: Duration = Duration::from_secs(3_600);
-/// How long a client may keep a list, by default.
+/// Default time that a client may cache a list.
 pub const LIST_TTL_DEFAULT: Duration = Duration::from_secs(60);
 
-/// How the stateless era of MCP (2026-07-28) is served.
+/// Options of the modern, stateless era (2026-07-28).
 #[derive(Debug, Clone)]
 pub struct ModernOptions {
-    /// Most calls that wait for answers at once.
-    /// Default: 1,024.
-    pub parked_calls_max: usize,
-    /// Most of them of one principal.
-    /// Default: 768.
-    pub parked_calls_of_principal_max: usize,
-    /// How long a call waits for the answers to its questions, each round anew, within its deadline.
+    /// Maximum number of suspended calls: calls that wait for the client's answers to their
+    /// questions. Default: 1,024.
+    pub suspended_calls_max: usize,
+    /// Maximum number of suspended calls of one principal. Default: 768.
+    pub principal_suspended_max: usize,
+    /// Time that a suspended call waits for the client's answers in each round of questions.
     /// Default: 300 s.
-    pub parked_for: Duration,
-    /// Most subscriptions that are open at once.
-    /// Default: 1,024.
+    pub suspended_ttl: Duration,
+    /// Maximum number of open change subscriptions (`subscriptions/listen`). Default: 1,024.
     pub subscriptions_max: usize,
-    /// Most resources that one subscription is about.
-    /// Default: 256.
+    /// Maximum number of resources, and of tasks, in one subscription. Default: 256.
     pub subscription_uris_max: usize,
-    /// How long and for whom `server/discover` may be kept.
+    /// Cache hint of `server/discover` results.
     pub discover_cache: CacheHint,
-    /// How long and for whom lists may be kept.
+    /// Cache hint of lists.
     pub list_cache: CacheHint,
-    /// How long and for whom the content of a resource may be kept, where the agent doesn't say.
+    /// Cache hint of resource contents, unless the agent sets its own.
     pub read_cache: CacheHint,
-    /// Whether results say who answered (`_meta` `io.modelcontextprotocol/serverInfo`).
-    pub names_server: bool,
+    /// True if results name the server (`_meta` member `io.modelcontextprotocol/serverInfo`).
+    pub includes_server_info: bool,
 }
 
-/// For how long and for whom a result may be kept (MCP, server/utilities/caching).
+/// Time and scope for which clients may cache a result (MCP, server/utilities/caching).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheHint {
-    /// How long; zero is not at all.
+    /// Time to live; zero disables caching.
     pub ttl: Duration,
-    /// For whom.
+    /// Callers that may share the cached result.
     pub scope: CacheScope,
 }
 
-/// For whom a result may be kept.
+/// Callers that may share a cached result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheScope {
-    /// Anybody: it is the same for all.
+    /// All callers: the result doesn't depend on the principal.
     Public,
-    /// The principal that asked.
+    /// The requesting principal only.
     Private,
 }
 
 impl CacheHint {
-    /// For the principal that asked.
+    /// Creates a hint for the requesting principal only.
     pub const fn private(ttl: Duration) -> Self {
         Self {
             ttl,
@@ -155,8 +153,9 @@ impl CacheHint {
         }
     }
 
-    /// Milliseconds, and the word on the wire.
-    pub(crate) fn members(self) -> (u64, &'static str) {
+    /// Returns the time in milliseconds, and the scope as `public` or `private`, as written in
+    /// results.
+    pub(crate) fn wire_members(self) -> (u64, &'static str) {
         let scope = match self.scope {
             CacheScope::Public => "public",
             CacheScope::Private => "private",
@@ -171,194 +170,198 @@ impl CacheHint {
 impl Default for ModernOptions {
     fn default() -> Self {
         Self {
-            parked_calls_max: 1_024,
-            parked_calls_of_principal_max: 768,
-            parked_for: Duration::from_secs(300),
+            suspended_calls_max: 1_024,
+            principal_suspended_max: 768,
+            suspended_ttl: Duration::from_secs(300),
             subscriptions_max: 1_024,
             subscription_uris_max: 256,
             discover_cache: CacheHint::private(DISCOVER_TTL_DEFAULT),
             list_cache: CacheHint::private(LIST_TTL_DEFAULT),
             read_cache: CacheHint::private(Duration::ZERO),
-            names_server: true,
+            includes_server_info: true,
         }
     }
 }
 
-/// How long a task is kept from its beginning, by default, where its client doesn't say.
+/// Default time that a task is kept after its creation, if the client requests none.
 pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(600);
-/// Shortest that a task is kept: whoever began it must be able to see it.
+/// Minimum time that a task is kept, so that its creator can fetch it. A shorter requested time is
+/// raised to it.
 pub const TASK_TTL_MIN: Duration = Duration::from_secs(1);
-/// Most tasks of one endpoint that are kept, ended ones included, by default.
+/// Default maximum number of tasks of one served agent, including finished ones.
 pub const TASKS_MAX_DEFAULT: usize = 1_024;
 
-/// How calls run as tasks.
+/// Options of calls that run as tasks.
 #[derive(Debug, Clone)]
-pub struct TaskOptions {
-    /// How long a task is kept from its beginning where its client doesn't say. It is also its deadline.
+pub struct McpTaskOptions {
+    /// Time that a task is kept after its creation, if the client requests none. A task that still
+    /// runs then is ended.
     pub ttl: Duration,
-    /// Longest that a client can have.
-    /// Default: 86400 s.
+    /// Maximum time that a client may request for keeping a task. A longer one is cut. Default:
+    /// 86400 s.
     pub ttl_max: Duration,
-    /// How long clients are asked to wait between two looks.
-    /// Default: 1 s.
+    /// Interval at which clients are told to poll a task. Default: 1 s.
     pub poll_interval: Duration,
-    /// Most tasks that are kept, ended ones included.
+    /// Maximum number of tasks of the served agent, including finished ones. Default: 1,024.
     pub tasks_max: usize,
-    /// Most of them that belong to one owner.
-    /// Default: 128.
-    pub of_owner_max: usize,
-    /// Where they are kept. `None`: in memory, as long as the endpoint.
-    pub store: Option<TaskStore>,
-    /// What the requests and outcomes of this endpoint's agent may hold.
+    /// Maximum number of tasks of one owner. Default: 128.
+    pub tasks_per_owner_max: usize,
+    /// Store of the tasks. `None` keeps them in memory until the server is dropped.
+    pub store: Option<McpTaskStore>,
+    /// Data class under which requests and results of tasks are stored.
     pub class: DataClass,
 }
 
-impl Default for TaskOptions {
+impl Default for McpTaskOptions {
     fn default() -> Self {
         Self {
             ttl: TASK_TTL_DEFAULT,
             ttl_max: Duration::from_secs(24 * 3_600),
             poll_interval: Duration::from_secs(1),
             tasks_max: TASKS_MAX_DEFAULT,
-            of_owner_max: 128,
+            tasks_per_owner_max: 128,
             store: None,
             class: DataClass::default(),
         }
     }
 }
 
-/// Where tasks are kept, and by which run of the process.
+/// Store of tasks, with an identifier of this run of the process.
 #[derive(Clone)]
-pub struct TaskStore {
-    pub(crate) tasks: Arc<dyn Tasks>,
-    /// Sessions are counted anew in each run: this tells those of one from those of another.
+pub struct McpTaskStore {
+    pub(crate) tasks: Arc<dyn TaskStore>,
+    /// Identifier of this run of the process. It distinguishes sessions of different runs, because
+    /// session numbers start again with each run.
     pub(crate) run: Arc<str>,
-    /// Whose the tasks are that run; `None`: each endpoint's that they began at.
-    pub(crate) live: Option<LiveScopes>,
+    /// Running tasks of the whole process, which continue when the server that started them ends.
+    /// `None` if tasks end with that server.
+    pub(crate) live_scopes: Option<RunningTaskScopes>,
 }
 
-impl TaskStore {
-    /// `run` is another one at each start of the process. The work on a task ends with the endpoint where it began.
-    pub fn new(tasks: Arc<dyn Tasks>, run: impl Into<Arc<str>>) -> Self {
+impl McpTaskStore {
+    /// Creates a store whose running tasks end with the server that started them. `run` identifies
+    /// this run of the process, and must differ for each start.
+    pub fn new(tasks: Arc<dyn TaskStore>, run: impl Into<Arc<str>>) -> Self {
         Self {
             tasks,
             run: run.into(),
-            live: None,
+            live_scopes: None,
         }
     }
 
-    /// Tasks that last as long as this value.
+    /// Creates an in-memory store for at most `tasks_max` tasks.
     pub(crate) fn in_memory(tasks_max: usize) -> Self {
         Self::new(
-            Arc::new(MemoryTasks::with_capacity(tasks_max)),
+            Arc::new(MemoryTaskStore::with_capacity(tasks_max)),
             Uuid::new_v4().to_string(),
         )
     }
 }
 
-impl From<&Store> for TaskStore {
-    /// Tasks go on when the endpoint ends where they began, until [`LiveScopes::stop`] of the store.
+impl From<&Store> for McpTaskStore {
+    /// Uses the system's store. Its running tasks continue when the server that started them ends,
+    /// until [`RunningTaskScopes::stop`].
     fn from(store: &Store) -> Self {
         Self {
             tasks: store.tasks.clone(),
             run: store.run.clone(),
-            live: Some(store.live.clone()),
+            live_scopes: Some(store.running_tasks.clone()),
         }
     }
 }
 
-impl fmt::Debug for TaskStore {
+impl fmt::Debug for McpTaskStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TaskStore({})", self.tasks.worker())
+        write!(f, "McpTaskStore({})", self.tasks.worker_id())
     }
 }
 
-/// Where an agent is served, by default.
+/// Default path of a served agent.
 pub const PATH_DEFAULT: &str = "/mcp";
-/// How long a body may take to arrive, by default.
+/// Default time limit of reading a request body.
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// Most event streams of one server that are open at once, by default: fewer than a listener's connections, so that who
-/// comes next is told.
+/// Default maximum number of open event streams of one server. It is below the maximum number of
+/// connections of a listener, so that further requests still get an error response.
 pub const STREAMS_MAX_DEFAULT: usize = 896;
-/// The pause that readers of event streams are told to make before they come back, by default.
+/// Default time that clients are told to wait before they reconnect to an event stream.
 pub const RETRY_DEFAULT: Duration = Duration::from_secs(1);
-/// How often an idle event stream shows that it is alive, by default.
+/// Default interval of keep-alive comments on idle event streams.
 pub const KEEP_ALIVE_COMMENT_DEFAULT: Duration = Duration::from_secs(15);
 
-/// How an agent is served over HTTP.
+/// Options of serving an agent over HTTP.
 #[derive(Debug, Clone)]
 pub struct McpServerOptions {
-    /// What is the same on every transport.
+    /// Options that apply to every transport.
     pub inbound: InboundOptions,
-    /// Where it is served.
+    /// URL path at which the agent is served.
     pub path: String,
-    /// How it is known who is behind a request.
-    pub access: Access,
-    /// Names (`Host`) beside this machine's own.
+    /// Authentication of requests.
+    pub access: AccessControl,
+    /// Accepted values of `Host`, in addition to this machine's own names.
     pub hosts: AllowedHosts,
-    /// Web pages (`Origin`) beside this machine's own.
+    /// Accepted values of `Origin`, in addition to this machine's own.
     pub origins: AllowedOrigins,
-    /// Whether `X-Agent-ID`, where a request has it, must be its credential's id. In front of a mailroom alone it must,
-    /// whatever this says.
-    pub claims_must_match: bool,
-    /// How long a body may take to arrive.
+    /// Rejects requests whose `X-Agent-ID` header differs from the id of their credential. Requests
+    /// without the header pass. A mailroom agent always requires this.
+    pub agent_id_must_match: bool,
+    /// Time limit of reading a request body.
     pub body_timeout: Duration,
     /// Sessions of the legacy era.
     pub sessions: SessionOptions,
-    /// Event streams.
+    /// Limits and timing of event streams.
     pub streams: StreamOptions,
-    /// Transports beside streamable HTTP.
-    pub compat: Compat,
+    /// Transports besides streamable HTTP.
+    pub compat: CompatOptions,
 }
 
-/// Sessions of the legacy era.
+/// Limits of legacy sessions.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// Most sessions of the server; more are refused with 503.
-    /// Default: 4,096.
+    /// Maximum number of sessions of the server. Further ones are rejected with 503. Default:
+    /// 4,096.
     pub sessions_max: usize,
-    /// Most of them of one principal; more are refused with 503.
-    /// Default: 3,072.
-    pub of_principal_max: usize,
-    /// How long a session without requests and streams is kept.
-    /// Default: 1800 s.
-    pub idle_max: Duration,
-    /// Most event streams of one session that are open at once; more are refused with 429.
+    /// Maximum number of sessions of one principal. Further ones are rejected with 503. Default:
+    /// 3,072.
+    pub sessions_per_principal_max: usize,
+    /// Time after which a session without requests and streams ends. Default: 1800 s.
+    pub idle_timeout: Duration,
+    /// Maximum number of open event streams of one session. Further ones are rejected with 429.
     /// Default: 257, one more than requests in flight.
     pub streams_max: usize,
-    /// Most finished streams of one session that can still be read again.
-    /// Default: 4.
+    /// Maximum number of finished streams of one session that are kept for replay after a
+    /// reconnect. Default: 4.
     pub replay_streams_max: usize,
 }
 
-/// Event streams, of both eras.
+/// Limits and timing of event streams, in both eras.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
-    /// Most event streams of the server that are open at once; more are refused with 503.
+    /// Maximum number of open event streams of the server. Further ones are rejected with 503.
     /// Default: 896.
     pub streams_max: usize,
-    /// How much each keeps.
+    /// Buffer limits of each event stream.
     pub limits: StreamLimits,
-    /// How long a legacy call may run before its answer becomes an event stream, which can be resumed.
-    /// Default: 200 ms.
-    pub after: Duration,
-    /// After how long the connection of a call's stream is closed while the call goes on: the client comes back for the
-    /// rest (2025-11-25, transports). `None` keeps it open.
-    pub poll_after: Option<Duration>,
-    /// The pause that readers are told to make before they come back.
+    /// Time after which a running legacy call is answered with an event stream, which the client
+    /// can resume. Default: 200 ms.
+    pub stream_after: Duration,
+    /// Time after which the connection of a call's stream is closed. The call continues, and the
+    /// client reconnects for the rest (2025-11-25, transports). `None` keeps the connection open.
+    pub close_after: Option<Duration>,
+    /// Time that clients are told to wait before they reconnect.
     pub retry: Duration,
-    /// How often an idle stream shows that it is alive.
+    /// Interval of keep-alive comments on idle streams.
     pub keep_alive: Duration,
 }
 
-/// Transports that aren't MCP's any more, or never were. All are off by default.
+/// Additional transports, which current MCP doesn't have. All are off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Compat {
-    /// WebSocket, subprotocol `mcp`, at the server's path.
+pub struct CompatOptions {
+    /// WebSocket with subprotocol `mcp`, at the server's path.
     pub websocket: bool,
-    /// HTTP+SSE (2024-11-05), at `sse` and `messages` beside the server's path.
+    /// HTTP+SSE (2024-11-05), at `sse` and `messages` in the folder of the server's path.
     pub sse: bool,
-    /// The [bare dialect](crate::bare) in place of streamable HTTP. Served on loopback addresses only, whatever the access.
+    /// The [bare dialect](crate::bare) instead of streamable HTTP. Served on loopback addresses
+    /// only, whatever `access` says.
     pub bare: bool,
 }
 
@@ -367,20 +370,20 @@ impl Default for McpServerOptions {
         Self {
             inbound: InboundOptions::default(),
             path: PATH_DEFAULT.into(),
-            access: Access::default(),
+            access: AccessControl::default(),
             hosts: AllowedHosts::default(),
             origins: AllowedOrigins::default(),
-            claims_must_match: false,
+            agent_id_must_match: false,
             body_timeout: BODY_TIMEOUT_DEFAULT,
             sessions: SessionOptions::default(),
             streams: StreamOptions::default(),
-            compat: Compat::default(),
+            compat: CompatOptions::default(),
         }
     }
 }
 
 impl McpServerOptions {
-    /// The defaults of the [bare dialect](crate::bare).
+    /// Returns the default options of the [bare dialect](crate::bare).
     pub fn bare() -> Self {
         let inbound = InboundOptions {
             call_deadline: bare::CALL_DEADLINE_DEFAULT,
@@ -388,9 +391,9 @@ impl McpServerOptions {
         };
         Self {
             inbound,
-            compat: Compat {
+            compat: CompatOptions {
                 bare: true,
-                ..Compat::default()
+                ..CompatOptions::default()
             },
             ..Self::default()
         }
@@ -401,9 +404,9 @@ impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             sessions_max: 4_096,
-            of_principal_max: 3_072,
-            idle_max: Duration::from_secs(30 * 60),
-            streams_max: REQUESTS_IN_FLIGHT_MAX + 1,
+            sessions_per_principal_max: 3_072,
+            idle_timeout: Duration::from_secs(30 * 60),
+            streams_max: PENDING_REQUESTS_MAX + 1,
             replay_streams_max: 4,
         }
     }
@@ -414,27 +417,26 @@ impl Default for StreamOptions {
         Self {
             streams_max: STREAMS_MAX_DEFAULT,
             limits: StreamLimits::default(),
-            after: Duration::from_millis(200),
-            poll_after: None,
+            stream_after: Duration::from_millis(200),
+            close_after: None,
             retry: RETRY_DEFAULT,
             keep_alive: KEEP_ALIVE_COMMENT_DEFAULT,
         }
     }
 }
 
-/// Most messages of one stream that wait for its reader, by default.
+/// Default maximum number of unread messages of one stream.
 pub const STREAM_EVENTS_MAX_DEFAULT: usize = 256;
 
-/// How much a stream keeps. Each bound is inclusive.
+/// Buffer limits of a stream. Each limit is inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Messages that wait for the reader, and as many that it has read.
+    /// Maximum number of unread messages, and separately of read messages kept for replay. Default:
+    /// 256.
     pub events_max: usize,
-    /// Bytes that wait for the reader.
-    /// Default: 8,388,608.
+    /// Maximum size of unread messages, in bytes. Default: 8,388,608.
     pub bytes_max: usize,
-    /// Bytes that are kept after they were read, for a reader that comes back.
-    /// Default: 1,048,576.
+    /// Maximum size of read messages kept for replay, in bytes. Default: 1,048,576.
     pub replay_bytes_max: usize,
 }
 
@@ -448,27 +450,29 @@ impl Default for StreamLimits {
     }
 }
 
-/// Most requests of one pipe that run at once, by default.
+/// Default maximum number of concurrent requests of one pipe.
 pub const STDIO_REQUESTS_MAX_DEFAULT: usize = 256;
-/// Most bytes that wait for a peer that doesn't read, by default. One message may be larger, then it waits alone.
+/// Default maximum size of the messages queued for a peer that doesn't read, in bytes. A message
+/// over the limit is queued only while the queue is empty.
 pub const STDIO_QUEUE_BYTES_MAX_DEFAULT: usize = 16 * 1024 * 1024;
-/// How long running calls may take to tidy up once the pipe's end is reached, by default.
-pub const STDIO_DRAIN_DEFAULT: Duration = Duration::from_secs(5);
+/// Default time that running calls have to finish after the end of input.
+pub const STDIO_DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// How an agent is served over a pipe.
+/// Options of serving an agent over standard input and output.
 #[derive(Debug, Clone)]
 pub struct StdioOptions {
-    /// What is served, and how.
+    /// Options that apply to every transport.
     pub inbound: InboundOptions,
-    /// Who is at the other end: by default whoever started this process.
+    /// Principal at the other end. By default the local operator who started this process.
     pub principal: Principal,
-    /// Most requests that run at once; further ones are told that it is too much.
+    /// Maximum number of concurrent requests. Further ones are rejected with `OVERLOADED`. Default:
+    /// 256.
     pub requests_max: usize,
-    /// Most bytes that wait for a peer that doesn't read. Then notifications are left out, answers wait, and nothing more
-    /// is read.
+    /// Maximum size of the messages queued for a peer that doesn't read, in bytes. Beyond it,
+    /// notifications are dropped, responses wait, and no further input is read.
     pub queue_bytes_max: usize,
-    /// How long running calls may take to tidy up once the pipe's end is reached.
-    pub drain: Duration,
+    /// Time that running calls have to finish after the end of input.
+    pub drain_timeout: Duration,
 }
 
 impl Default for StdioOptions {
@@ -478,16 +482,16 @@ impl Default for StdioOptions {
             principal: Principal::local_operator(),
             requests_max: STDIO_REQUESTS_MAX_DEFAULT,
             queue_bytes_max: STDIO_QUEUE_BYTES_MAX_DEFAULT,
-            drain: STDIO_DRAIN_DEFAULT,
+            drain_timeout: STDIO_DRAIN_TIMEOUT_DEFAULT,
         }
     }
 }
 
-/// Most requests of one session that run at once.
-pub const REQUESTS_IN_FLIGHT_MAX: usize = 256;
-/// Most questions of one session that wait for an answer.
-pub const QUESTIONS_PENDING_MAX: usize = 64;
-/// Most resources that one session subscribes to.
+/// Maximum number of concurrent requests of one session.
+pub const PENDING_REQUESTS_MAX: usize = 256;
+/// Maximum number of unanswered questions of one session.
+pub const PENDING_ELICITATIONS_MAX: usize = 64;
+/// Maximum number of resources that one session subscribes to.
 pub const SUBSCRIPTIONS_MAX: usize = 1_000;
-/// Most bytes of a resource's address that a session subscribes to.
+/// Maximum length of a subscribed resource's URI, in bytes.
 pub const SUBSCRIPTION_URI_BYTES_MAX: usize = 8 * 1024;

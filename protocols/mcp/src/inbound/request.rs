@@ -1,12 +1,12 @@
-//! Requests of both eras, parsed once: the method, and the members of the params that the server looks at itself.
+//! Requests of both eras, parsed once: the method, and the params that the server itself reads.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use callboard_message::RawObject;
-use callboard_message::json::{Walk, raw_ref, text};
-use callboard_rpc::{self as rpc, Id, Incoming, Notification, Response, RpcError};
+use callboard_message::json::{RawCursor, raw_ref, text};
+use callboard_rpc::{self as rpc, RequestId, RpcError, RpcMessage, RpcNotification, RpcResponse};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -15,9 +15,9 @@ use crate::wire::code::OVERLOADED;
 use crate::wire::hmcp;
 use crate::wire::meta::PROTOCOL_VERSION;
 
-/// Methods with a handler here, of both eras and of the extensions.
+/// Methods of requests that this server knows, of both eras and of the extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum McpMethod {
     Initialize,
     Ping,
     SetLevel,
@@ -33,18 +33,18 @@ pub(crate) enum Method {
     ListPrompts,
     GetPrompt,
     Complete,
-    /// HMCP's.
+    /// `sampling/createMessage` from a client, as HMCP defines.
     CreateMessage,
     GetTask,
     TaskResult,
     ListTasks,
     UpdateTask,
     CancelTask,
-    /// Any other: an agent that stands for something outside may know it.
+    /// Any other method, which a proxy may forward.
     Other,
 }
 
-impl Method {
+impl McpMethod {
     fn parse(name: &str) -> Self {
         match name {
             "initialize" => Self::Initialize,
@@ -73,76 +73,77 @@ impl Method {
     }
 }
 
-/// One message of a client's, its request parsed.
+/// JSON-RPC message from a client. Of a request, the method and params are parsed.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would cost each request an allocation"
 )]
-pub(crate) enum Message<'a> {
-    /// With its id.
-    Request(Id, Request),
-    Notification(Notification<'a>),
-    Response(Response<'a>),
+pub(crate) enum ClientMessage<'a> {
+    /// A request and its id.
+    Request(RequestId, McpRequest),
+    Notification(RpcNotification<'a>),
+    Response(RpcResponse<'a>),
 }
 
-impl<'a> From<Incoming<'a>> for Message<'a> {
-    fn from(message: Incoming<'a>) -> Self {
+impl<'a> From<RpcMessage<'a>> for ClientMessage<'a> {
+    fn from(message: RpcMessage<'a>) -> Self {
         match message {
-            Incoming::Request(rpc::Request { id, method, params }) => {
-                Self::Request(id, Request::new(method, params.map(RawValue::to_owned)))
+            RpcMessage::Request(rpc::RpcRequest { id, method, params }) => {
+                Self::Request(id, McpRequest::new(method, params.map(RawValue::to_owned)))
             }
-            Incoming::Notification(notification) => Self::Notification(notification),
-            Incoming::Response(response) => Self::Response(response),
+            RpcMessage::Notification(notification) => Self::Notification(notification),
+            RpcMessage::Response(response) => Self::Response(response),
         }
     }
 }
 
-impl Message<'_> {
-    /// Whether its `_meta` names a revision, as in the stateless era.
+impl ClientMessage<'_> {
+    /// Returns true if the message's `_meta` names a protocol revision, as only messages of the
+    /// modern era do.
     pub fn is_modern(&self) -> bool {
         let meta = match self {
-            Self::Request(_, request) => request.params.get(Member::Meta),
-            Self::Notification(told) => told.params.and_then(meta_of),
+            Self::Request(_, request) => request.params.get(ParamName::Meta),
+            Self::Notification(notification) => notification.params.and_then(find_meta),
             Self::Response(_) => None,
         };
         meta.is_some_and(|meta| version_in_meta(meta).is_some())
     }
 }
 
-fn meta_of(params: &RawValue) -> Option<&RawValue> {
-    Walk::object(params)?.find_map(|(name, value)| (name == "_meta").then_some(value))
+fn find_meta(params: &RawValue) -> Option<&RawValue> {
+    RawCursor::object(params)?.find_map(|(name, value)| (name == "_meta").then_some(value))
 }
 
-/// One request, without its id. Owned, for its work may outlive the body that it came in.
-pub(crate) struct Request {
-    /// The method's name, as it came.
+/// MCP request without its id. It owns its params, because its execution may outlive the message's
+/// buffer.
+pub(crate) struct McpRequest {
+    /// Name of the method as received.
     pub name: String,
-    pub method: Method,
-    pub params: Params,
+    pub method: McpMethod,
+    pub params: RequestParams,
 }
 
-impl Request {
+impl McpRequest {
     pub fn new(name: impl Into<String>, params: Option<Box<RawValue>>) -> Self {
         let name = name.into();
         Self {
-            method: Method::parse(&name),
+            method: McpMethod::parse(&name),
             name,
-            params: Params::read(params),
+            params: RequestParams::parse(params),
         }
     }
 }
 
-/// Params of a request, and the places of the members that the server looks at itself.
+/// Params of a request as JSON text, with the positions of the members in [`PARAM_NAMES`].
 #[derive(Default)]
-pub(crate) struct Params {
-    /// All of them.
+pub(crate) struct RequestParams {
     raw: Option<Box<RawValue>>,
-    /// In the order of [`MEMBERS`].
-    places: [Option<Range<usize>>; MEMBERS.len()],
+    /// Byte ranges of the members' values in `raw`, in the order of [`PARAM_NAMES`].
+    ranges: [Option<Range<usize>>; PARAM_NAMES.len()],
 }
 
-/// Names of the members that the server looks at itself, in the order of [`Member`].
-const MEMBERS: [&str; 11] = [
+/// Names of the params that the server itself reads, in the order of [`ParamName`].
+const PARAM_NAMES: [&str; 11] = [
     "_meta",
     "name",
     "arguments",
@@ -156,9 +157,9 @@ const MEMBERS: [&str; 11] = [
     "requestState",
 ];
 
-/// A member of the params that the server looks at itself.
+/// A param that the server itself reads.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-pub(crate) enum Member {
+pub(crate) enum ParamName {
     Meta,
     Name,
     Arguments,
@@ -172,83 +173,68 @@ pub(crate) enum Member {
     RequestState,
 }
 
-impl Params {
-    /// Reads them. What is no object has no members; [`Self::check_object`] tells it from an empty one.
-    fn read(raw: Option<Box<RawValue>>) -> Self {
-        let mut places = [const { None }; MEMBERS.len()];
+impl RequestParams {
+    /// Locates the members in [`PARAM_NAMES`]. Params that aren't an object have none;
+    /// [`Self::check_object`] rejects them.
+    fn parse(raw: Option<Box<RawValue>>) -> Self {
+        let mut ranges = [const { None }; PARAM_NAMES.len()];
         if let Some(params) = raw.as_deref() {
             let begins = params.get().as_ptr() as usize;
-            for (name, value) in Walk::object(params).into_iter().flatten() {
-                if let Some(at) = MEMBERS.iter().position(|member| *member == name) {
+            for (name, value) in RawCursor::object(params).into_iter().flatten() {
+                if let Some(at) = PARAM_NAMES.iter().position(|member| *member == name) {
                     let from = value.get().as_ptr() as usize - begins;
-                    places[at] = Some(from..from + value.get().len());
+                    ranges[at] = Some(from..from + value.get().len());
                 }
             }
         }
-        Self { raw, places }
+        Self { raw, ranges }
     }
 
-    /// A member as it came. From [`Member::Task`] on it may be `null`, which elsewhere is as good as missing.
-    pub fn get(&self, member: Member) -> Option<&RawValue> {
-        let place = self.places[member as usize].clone()?;
+    /// Returns the value of a member as received. `null` counts as missing for members before
+    /// [`ParamName::Task`], but as a value for the others.
+    pub fn get(&self, member: ParamName) -> Option<&RawValue> {
+        let place = self.ranges[member as usize].clone()?;
         let value = self
             .raw()?
             .get()
             .get(place)
-            .filter(|value| member >= Member::Task || *value != "null")?;
+            .filter(|value| member >= ParamName::Task || *value != "null")?;
         Some(raw_ref(value))
     }
 
-    /// All of them, as they came.
+    /// Returns all params as received.
     pub fn raw(&self) -> Option<&RawValue> {
         self.raw.as_deref()
     }
 
     pub fn name(&self) -> Option<Cow<'_, str>> {
-        text(self.get(Member::Name)?)
+        text(self.get(ParamName::Name)?)
     }
 
     pub fn uri(&self) -> Option<Cow<'_, str>> {
-        text(self.get(Member::Uri)?)
+        text(self.get(ParamName::Uri)?)
     }
 
     pub fn task_id(&self) -> Option<Cow<'_, str>> {
-        text(self.get(Member::TaskId)?)
+        text(self.get(ParamName::TaskId)?)
     }
 
+    /// Checks that the params, if any, are an object.
+    ///
     /// # Errors
-    /// `INVALID_PARAMS` where there are params that are no object.
+    /// `INVALID_PARAMS` if they aren't.
     pub fn check_object(&self) -> Result<(), RpcError> {
         match &self.raw {
-            Some(raw) if !raw.get().starts_with('{') => Err(no_object()),
+            Some(raw) if !raw.get().starts_with('{') => Err(params_not_object()),
             _ => Ok(()),
         }
     }
 
-    /// Tool and arguments of a `tools/call`.
-    ///
-    /// # Errors
-    /// `INVALID_PARAMS` where one is missing or of the wrong type.
-    pub fn tool_call(&self) -> Result<(Cow<'_, str>, Option<&RawValue>), RpcError> {
-        if self.raw.is_none() {
-            return Err(no_object());
-        }
-        self.check_object()?;
-        let name = self.name().ok_or_else(|| {
-            RpcError::invalid_params("`name` must be a string, `arguments` an object")
-        })?;
-        match self.get(Member::Arguments) {
-            Some(arguments) if !arguments.get().starts_with('{') => {
-                Err(RpcError::invalid_params("`arguments` must be an object"))
-            }
-            arguments => Ok((name, arguments)),
-        }
-    }
-
-    /// The member `name` of `_meta`. Most requests have no such, and then nothing is read.
+    /// Returns the value of the member `name` of `_meta`; `None` if it is missing. `_meta` is
+    /// parsed only if its text contains the name.
     pub fn meta_member(&self, name: &str) -> Option<Box<RawValue>> {
         RawObject::parse(
-            self.get(Member::Meta)
+            self.get(ParamName::Meta)
                 .filter(|meta| meta.get().contains(name))?,
         )
         .ok()?
@@ -256,37 +242,37 @@ impl Params {
     }
 }
 
-pub(crate) fn no_object() -> RpcError {
+pub(crate) fn params_not_object() -> RpcError {
     RpcError::invalid_params("`params` must be an object")
 }
 
-/// Params of a notification or of a handshake; none is an empty object.
+/// Parses the params of a notification or handshake; missing params are an empty object.
 ///
 /// # Errors
-/// `INVALID_PARAMS` where they are no object.
-pub(crate) fn object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
+/// `INVALID_PARAMS` if they aren't an object.
+pub(crate) fn parse_params_object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
     params.map_or(Ok(RawObject::new()), |raw| {
-        RawObject::parse(raw).map_err(|_| no_object())
+        RawObject::parse(raw).map_err(|_| params_not_object())
     })
 }
 
-/// The revision that a `_meta` names.
+/// Returns the protocol revision that `_meta` names.
 pub(crate) fn version_in_meta(meta: &RawValue) -> Option<String> {
-    let (_, version) = Walk::object(meta)?.find(|(name, _)| name == PROTOCOL_VERSION)?;
+    let (_, version) = RawCursor::object(meta)?.find(|(name, _)| name == PROTOCOL_VERSION)?;
     text(version).map(Cow::into_owned)
 }
 
-/// Requests of one peer that run, so that they can be cancelled by their ids.
+/// Running requests of one peer, by id, so that they can be cancelled.
 pub(crate) struct RunningRequests {
-    /// `None` once the peer is gone.
-    by_id: Mutex<Option<HashMap<Id, CancellationToken>>>,
+    /// Cancellation tokens of the running requests; `None` after [`Self::close`].
+    by_id: Mutex<Option<HashMap<RequestId, CancellationToken>>>,
     requests_max: usize,
 }
 
-/// A request that runs, until this is dropped.
-pub(crate) struct Running<'a> {
+/// Registration of a running request; ends when dropped.
+pub(crate) struct RunningRequest<'a> {
     requests: &'a RunningRequests,
-    id: &'a Id,
+    id: &'a RequestId,
 }
 
 impl RunningRequests {
@@ -297,15 +283,17 @@ impl RunningRequests {
         }
     }
 
-    /// Notes a request that begins.
+    /// Registers a request as running until the returned guard is dropped. `cancel` is cancelled by
+    /// [`Self::cancel`] and [`Self::close`].
     ///
     /// # Errors
-    /// Where one of that id or too many run, or the peer is gone.
-    pub fn enter<'a>(
+    /// `INVALID_REQUEST` if a request with that id is running or the session is closed,
+    /// `OVERLOADED` if too many are running.
+    pub fn register<'a>(
         &'a self,
-        id: &'a Id,
+        id: &'a RequestId,
         cancel: &CancellationToken,
-    ) -> Result<Running<'a>, RpcError> {
+    ) -> Result<RunningRequest<'a>, RpcError> {
         let mut by_id = self.by_id.lock();
         let running = by_id
             .as_mut()
@@ -322,26 +310,27 @@ impl RunningRequests {
             ));
         }
         running.insert(id.clone(), cancel.clone());
-        Ok(Running { requests: self, id })
+        Ok(RunningRequest { requests: self, id })
     }
 
-    /// Cancels what the params of a `notifications/cancelled` name; `false` where no such request runs.
+    /// Cancels the request named by the params of `notifications/cancelled`. Returns false if no
+    /// such request is running.
     pub fn cancel(&self, params: Option<&RawValue>) -> bool {
-        let id = object(params)
+        let id = parse_params_object(params)
             .ok()
-            .and_then(|params| Id::read(params.get("requestId")?));
+            .and_then(|params| RequestId::from_raw(params.get("requestId")?));
         let cancel = id.and_then(|id| self.by_id.lock().as_ref()?.get(&id).cloned());
         cancel.inspect(CancellationToken::cancel).is_some()
     }
 
-    /// Cancels all of them. Nothing begins any more.
+    /// Cancels all running requests. Further registrations fail.
     pub fn close(&self) {
         let all = self.by_id.lock().take().unwrap_or_default();
         all.values().for_each(CancellationToken::cancel);
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningRequest<'_> {
     fn drop(&mut self) {
         if let Some(running) = &mut *self.requests.by_id.lock() {
             running.remove(self.id);

@@ -1,41 +1,44 @@
-//! How a request ends: its status over HTTP; in the stateless era, the members that its result lacks and the code of its error.
+//! Encoding of responses: HTTP status and, in the modern era, additional result members and error
+//! codes.
 
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use callboard_message::json::quote;
 use callboard_message::{RawMembers, RawObject};
-use callboard_rpc::{Id, RpcError, code, encode_error};
+use callboard_rpc::{RequestId, RpcError, code, encode_error};
 use serde_json::value::RawValue;
 
 use super::agent_adapter::REQUIRED_CAPABILITIES;
 use super::options::{CacheHint, ModernOptions};
-use super::request::Method;
+use super::request::McpMethod;
 use crate::wire::code as mcp;
 use crate::wire::meta::SERVER_INFO;
 
-/// What a request of the stateless era comes to that isn't an error.
+/// Successful outcome of a modern-era request.
 #[derive(Clone)]
-pub(crate) enum Reply {
-    /// To its result.
+pub(crate) enum ModernResult {
+    /// The final result.
     Complete(Box<RawValue>),
-    /// To its result, by way of questions.
+    /// The final result of a call that needed the client's answers. It is never cacheable.
     Resumed(Box<RawValue>),
-    /// To questions.
+    /// A result with `inputRequests`: questions that the client answers with a retry of the
+    /// request.
     InputRequired(Box<RawValue>),
 }
 
-/// What a request is answered with.
-pub(crate) struct Answer {
-    /// The status of HTTP, where nothing was sent before.
+/// An encoded response.
+pub(crate) struct EncodedResponse {
+    /// HTTP status, used unless an event stream has been started already.
     pub status: StatusCode,
-    /// One JSON-RPC response, on one line where the agent's reply is; `None` where a request was cancelled, or needs none.
+    /// JSON-RPC response, without line breaks if the agent's reply has none. `None` if the request
+    /// was cancelled, or needs no response.
     pub body: Option<Vec<u8>>,
 }
 
-impl Answer {
-    /// An error with the status that the specification gives its code.
-    pub fn error(id: Option<&Id>, error: RpcError) -> Self {
+impl EncodedResponse {
+    /// Encodes an error, with the HTTP status that the specification assigns to its code.
+    pub fn error(id: Option<&RequestId>, error: RpcError) -> Self {
         let status = match error.code {
             code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             code::PARSE_ERROR | code::INVALID_REQUEST => StatusCode::BAD_REQUEST,
@@ -58,20 +61,20 @@ impl Answer {
     }
 }
 
-/// Members that every result of the stateless era gets; written once.
-pub(crate) struct Members {
-    /// For how long and for whom results may be kept.
+/// Members added to results of the modern era: `resultType`, cache hint and `_meta`.
+pub(crate) struct ResultMembers {
+    /// Options of the modern era, of which the cache hints are used.
     options: ModernOptions,
-    /// `"_meta":{…}`, or nothing.
+    /// Member `"_meta":{…}` as JSON text; empty if results don't name the server.
     meta: String,
-    /// `serverInfo` in JSON, or nothing.
+    /// Value of `serverInfo` as JSON text; `None` if results don't name the server.
     server: Option<String>,
 }
 
-impl Members {
+impl ResultMembers {
     pub fn new(options: &ModernOptions, server: RawObject) -> Self {
         let server = options
-            .names_server
+            .includes_server_info
             .then(|| server.to_raw().get().to_owned());
         let meta = match &server {
             Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{server}}}"#),
@@ -84,57 +87,64 @@ impl Members {
         }
     }
 
-    /// Completes what a request came to.
-    pub fn finish(&self, id: &Id, method: Method, outcome: Result<Reply, RpcError>) -> Answer {
+    /// Encodes the outcome of a request.
+    pub fn encode_response(
+        &self,
+        id: &RequestId,
+        method: McpMethod,
+        outcome: Result<ModernResult, RpcError>,
+    ) -> EncodedResponse {
         let (kind, cache, result) = match outcome {
-            Err(error) => return Answer::error(Some(id), of_modern_era(error)),
-            Ok(Reply::InputRequired(result)) => ("input_required", None, result),
-            Ok(Reply::Complete(result)) => ("complete", self.cache_hint(method), result),
-            // What answers led to is not for those who ask the same without them (server/utilities/caching).
-            Ok(Reply::Resumed(result)) => (
+            Err(error) => return EncodedResponse::error(Some(id), to_modern_error(error)),
+            Ok(ModernResult::InputRequired(result)) => ("input_required", None, result),
+            Ok(ModernResult::Complete(result)) => ("complete", self.cache_hint(method), result),
+            // A result that depends on answers must not be cached for callers without them
+            // (server/utilities/caching).
+            Ok(ModernResult::Resumed(result)) => (
                 "complete",
                 self.cache_hint(method)
                     .map(|_| CacheHint::private(Duration::ZERO)),
                 result,
             ),
         };
-        Answer::ok(Some(self.response(id, kind, cache, &result)))
+        EncodedResponse::ok(Some(self.encode_result(id, kind, cache, &result)))
     }
 
-    /// For how long and for whom a result may be kept; `None` where the specification has no such thing.
-    fn cache_hint(&self, method: Method) -> Option<CacheHint> {
+    /// Returns the cache hint for results of a method; `None` if the specification defines no
+    /// caching for it.
+    fn cache_hint(&self, method: McpMethod) -> Option<CacheHint> {
         match method {
-            Method::Discover => Some(self.options.discover_cache),
-            Method::ListTools
-            | Method::ListPrompts
-            | Method::ListResources
-            | Method::ListResourceTemplates => Some(self.options.list_cache),
-            Method::ReadResource => Some(self.options.read_cache),
+            McpMethod::Discover => Some(self.options.discover_cache),
+            McpMethod::ListTools
+            | McpMethod::ListPrompts
+            | McpMethod::ListResources
+            | McpMethod::ListResourceTemplates => Some(self.options.list_cache),
+            McpMethod::ReadResource => Some(self.options.read_cache),
             _ => None,
         }
     }
 
-    /// The response with `result` as it came, and what it lacks put at its beginning. A result that says so itself keeps
-    /// what it says.
-    fn response(
+    /// Encodes a response. Members that `result` lacks are inserted at its start; its own members
+    /// are kept unchanged.
+    fn encode_result(
         &self,
-        id: &Id,
+        id: &RequestId,
         kind: &str,
         cache: Option<CacheHint>,
         result: &RawValue,
     ) -> Vec<u8> {
         let mut out =
             Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + result.get().len());
-        push(
+        push_all(
             &mut out,
             &["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"],
         );
         match result.get().strip_prefix('{') {
-            Some(rest) if !may_have_ours(result.get(), cache.is_some()) => {
-                push(&mut out, &["{\"resultType\":\"", kind, "\""]);
+            Some(rest) if !may_contain_members(result.get(), cache.is_some()) => {
+                push_all(&mut out, &["{\"resultType\":\"", kind, "\""]);
                 if let Some(cache) = cache {
-                    let (ttl_ms, scope) = cache.members();
-                    push(
+                    let (ttl_ms, scope) = cache.wire_members();
+                    push_all(
                         &mut out,
                         &[
                             ",\"ttlMs\":",
@@ -146,27 +156,29 @@ impl Members {
                     );
                 }
                 if !self.meta.is_empty() {
-                    push(&mut out, &[",", &self.meta]);
+                    push_all(&mut out, &[",", &self.meta]);
                 }
                 let empty = rest.trim_start_matches([' ', '\t', '\r', '\n']) == "}";
-                push(&mut out, &[if empty { "" } else { "," }, rest]);
+                push_all(&mut out, &[if empty { "" } else { "," }, rest]);
             }
-            _ => push(&mut out, &[&self.merged(kind, cache, result)]),
+            _ => push_all(&mut out, &[&self.merged(kind, cache, result)]),
         }
         out.push(b'}');
         out
     }
 
-    /// The same by members, for a result that may have some of them.
+    /// Returns `result` with the missing members added, for a result that may already have some of
+    /// them.
     fn merged(&self, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> String {
-        // What is no object is no result: an agent that stands for something outside may have been told nonsense.
+        // A result that isn't an object is invalid, and counts as empty: a proxy's remote server
+        // may send anything.
         let members = RawMembers::parse(result).unwrap_or_default();
         let mut put = Vec::new();
         if members.read::<String>("resultType").is_none() {
             put.push(("resultType", quote(kind)));
         }
         if let Some(cache) = cache {
-            let (ttl_ms, scope) = cache.members();
+            let (ttl_ms, scope) = cache.wire_members();
             if members.read::<u64>("ttlMs").is_none() {
                 put.push(("ttlMs", ttl_ms.to_string()));
             }
@@ -193,8 +205,9 @@ impl Members {
     }
 }
 
-/// Whether a member of a result may have one of our names; an escape could hide one.
-fn may_have_ours(result: &str, cached: bool) -> bool {
+/// Returns true if the text may contain the name of a member that [`ResultMembers`] adds. Any `\u`
+/// escape counts, because it could hide a name.
+fn may_contain_members(result: &str, cached: bool) -> bool {
     let has = |name: &str| result.contains(name);
     has("\"resultType\"")
         || has("\"_meta\"")
@@ -202,14 +215,15 @@ fn may_have_ours(result: &str, cached: bool) -> bool {
         || (cached && (has("\"ttlMs\"") || has("\"cacheScope\"")))
 }
 
-fn push(out: &mut Vec<u8>, parts: &[&str]) {
+fn push_all(out: &mut Vec<u8>, parts: &[&str]) {
     for part in parts {
         out.extend_from_slice(part.as_bytes());
     }
 }
 
-/// An error without the codes that this era took back, and with the one that it has for a client that can't be asked.
-fn of_modern_era(mut error: RpcError) -> RpcError {
+/// Replaces error codes that the modern era doesn't have, and gives errors about missing client
+/// capabilities their own code.
+fn to_modern_error(mut error: RpcError) -> RpcError {
     let names_capabilities = || {
         error
             .data
@@ -218,8 +232,8 @@ fn of_modern_era(mut error: RpcError) -> RpcError {
     };
     match error.code {
         mcp::RESOURCE_NOT_FOUND_LEGACY => error.code = code::INVALID_PARAMS,
-        mcp::URL_ELICITATION_REQUIRED => error.code = mcp::NOBODY_TO_ASK,
-        mcp::NOBODY_TO_ASK if names_capabilities().is_some() => {
+        mcp::URL_ELICITATION_REQUIRED => error.code = mcp::NO_RESPONDER,
+        mcp::NO_RESPONDER if names_capabilities().is_some() => {
             error.code = mcp::MISSING_CLIENT_CAPABILITY
         }
         _ => {}
@@ -235,16 +249,17 @@ mod tests {
     use super::*;
 
     fn response(result: &str, cache: Option<CacheHint>) -> String {
-        let members = Members::new(
+        let members = ResultMembers::new(
             &ModernOptions::default(),
-            RawObject::of("name", "s").with("version", "1"),
+            RawObject::single("name", "s").with("version", "1"),
         );
         let result = RawValue::from_string(result.to_owned()).unwrap();
-        String::from_utf8(members.response(&Id::integer(1), "complete", cache, &result)).unwrap()
+        String::from_utf8(members.encode_result(&RequestId::integer(1), "complete", cache, &result))
+            .unwrap()
     }
 
-    /// Goal: what the agent wrote keeps its bytes, what it lacks is put in once. Method: results with each of our names,
-    /// plain, nested, and hidden by an escape.
+    /// Goal: the agent's result keeps its bytes, and missing members are inserted once. Method:
+    /// results with each of our names, plain, nested, and hidden by an escape.
     #[test]
     fn a_result_keeps_its_bytes() {
         let head = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}"#;

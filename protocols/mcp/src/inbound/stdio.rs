@@ -1,5 +1,5 @@
-//! Messages a line each over a pair of byte streams: standard input and output, a socket, a pipe in a test. Both eras
-//! on one pipe, told apart by each request's `_meta`.
+//! Transport over a pair of byte streams, one message per line: standard input and output, a
+//! socket, a pipe in a test. Serves both eras, told apart by the `_meta` of each request.
 
 use callboard_rpc::encode_error;
 use std::future::pending;
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use callboard_message::Principal;
 use callboard_rpc::{
-    DecodeError, Id, JsonError, Line, LineDecoder, Refusal, RpcError, decode, encode_line,
+    DecodeError, DecodeFailure, DecodedLine, JsonError, LineDecoder, RequestId, RpcError, decode,
+    encode_line,
 };
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, FutureExt};
@@ -20,23 +21,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::client::MessageSink;
-use super::legacy::batch;
+use super::client_messages::MessageSink;
+use super::legacy::answer_batch;
 use super::modern::ModernService;
 use super::options::StdioOptions;
-use super::request::{Message, Request, RunningRequests};
-use super::response::Answer;
+use super::request::{ClientMessage, McpRequest, RunningRequests};
+use super::response::EncodedResponse;
 use super::{legacy, modern};
 use crate::wire::{Revision, code as mcp};
 
-/// Serves `agent` to the peer behind `reader` and `writer`, until it closes its side or can't be written to; then what
-/// still runs is cancelled. Dropped, it cancels too.
+/// Serves `agent` to the peer behind `reader` and `writer`, until the end of input or a failed
+/// write. Then, and when the future is dropped, running requests are cancelled.
 ///
-/// A line that is no message is answered as such, and the next one is read. One over the limit of
-/// [`callboard_rpc::Limits::body_bytes_max`] is dropped, and the peer is told.
+/// An invalid line is answered with an error, and the next one is read. A line over
+/// [`callboard_rpc::DecodeLimits::body_bytes_max`] is dropped and answered with an error.
 ///
 /// # Errors
-/// Those of `reader`, and of `writer` but for a peer that has gone away.
+/// Errors of `reader`, and of `writer` except for a closed pipe.
 pub async fn serve_stdio(
     agent: AgentRef,
     options: StdioOptions,
@@ -48,100 +49,100 @@ pub async fn serve_stdio(
         principal,
         requests_max,
         queue_bytes_max,
-        drain,
+        drain_timeout: drain,
     } = options;
     let limits = inbound.limits;
     let service = ModernService::new(agent, inbound);
-    // Nobody comes back for the tasks of a pipe, nor for what is parked.
-    let ends = Ends(service.clone());
-    let (pipe, queue) = Pipe::new(queue_bytes_max);
-    let mut requests = Requests::new(service, Arc::new(principal), pipe.clone(), requests_max);
+    // No client comes back for the tasks or suspended calls of a pipe.
+    let ends = CloseOnDrop(service.clone());
+    let (pipe, queue) = OutgoingQueue::new(queue_bytes_max);
+    let mut requests = RequestRunner::new(service, Arc::new(principal), pipe.clone(), requests_max);
     let mut lines = LineDecoder::new(limits.body_bytes_max);
     let mut writing = pin!(write_lines(queue, writer));
     let ended = loop {
         tokio::select! {
-            line = lines.read(&mut reader), if requests.have_room() => match line {
-                Ok(Some(Line::Whole(line))) => requests.begin(line),
-                Ok(Some(Line::TooLong)) => requests.refuse(None, &too_long(limits.body_bytes_max)),
+            line = lines.read(&mut reader), if requests.has_capacity() => match line {
+                Ok(Some(DecodedLine::Whole(line))) => requests.handle_line(line),
+                Ok(Some(DecodedLine::TooLong)) => requests.reject(None, &line_too_long(limits.body_bytes_max)),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             },
-            () = requests.work() => {}
-            written = &mut writing => return gone_is_fine(written),
+            () = requests.run_next() => {}
+            written = &mut writing => return ignore_broken_pipe(written),
         }
     };
     requests.cancel_all();
     drop(ends);
     let finish = async {
-        requests.finish().await;
+        requests.wait_finished().await;
         pipe.end();
     };
     let (_, written) = match timeout(drain, async { tokio::join!(finish, &mut writing) }).await {
         Ok(ended) => ended,
         Err(_) => {
             callboard_message::log::warn!(
-                "what ran over standard input and output didn't end in time"
+                "running requests didn't finish before the drain timeout"
             );
             ((), Ok(()))
         }
     };
-    ended.and(gone_is_fine(written))
+    ended.and(ignore_broken_pipe(written))
 }
 
-/// Ends what a service keeps when it goes out of scope.
-struct Ends(Arc<ModernService>);
+/// Closes a service when dropped.
+struct CloseOnDrop(Arc<ModernService>);
 
-impl Drop for Ends {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
-fn too_long(max: usize) -> RpcError {
-    RpcError::from(&Refusal {
+fn line_too_long(max: usize) -> RpcError {
+    RpcError::from(&DecodeFailure {
         id: None,
         error: DecodeError::Json(JsonError::BytesOver { max }),
     })
 }
 
-/// A peer that has closed its end wants no more; it needn't be told.
-fn gone_is_fine(written: io::Result<()>) -> io::Result<()> {
+/// Treats a closed pipe as success, because the peer wants no more output.
+fn ignore_broken_pipe(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
 }
 
-/// What a message costs of the queue at least, in bytes: many small ones are a queue too.
-const COST_MIN_BYTES: usize = 256;
-/// Messages that are written before the stream is flushed, at most.
+/// Minimum number of bytes that a message counts in the queue, so that the number of small messages
+/// is limited, too.
+const MESSAGE_COST_MIN_BYTES: usize = 256;
+/// Maximum number of messages written between two flushes.
 const FLUSH_EVERY: usize = 64;
 
-/// The way to the peer: bounded by bytes.
-pub(crate) struct Pipe {
-    room: Arc<Semaphore>,
+/// Outgoing message queue of one pipe or socket, limited in bytes.
+pub(crate) struct OutgoingQueue {
+    capacity: Arc<Semaphore>,
     bytes_max: usize,
-    queue: mpsc::Sender<Queued>,
+    queue: mpsc::Sender<QueuedMessage>,
 }
 
-/// What is written next.
-pub(crate) enum Queued {
+pub(crate) enum QueuedMessage {
     Message(Bytes, OwnedSemaphorePermit),
     End,
 }
 
-impl Pipe {
-    /// A pipe and its other end, for [`write_lines`].
-    pub fn new(bytes_max: usize) -> (Arc<Self>, mpsc::Receiver<Queued>) {
+impl OutgoingQueue {
+    /// Creates a queue and its receiving end, for [`write_lines`].
+    pub fn new(bytes_max: usize) -> (Arc<Self>, mpsc::Receiver<QueuedMessage>) {
         let bytes_max = bytes_max.clamp(
-            COST_MIN_BYTES,
+            MESSAGE_COST_MIN_BYTES,
             Semaphore::MAX_PERMITS.min(u32::MAX as usize),
         );
-        // As many messages as there is room for, and the end.
-        let (queue, queued) = mpsc::channel(bytes_max / COST_MIN_BYTES + 1);
+        // Capacity for as many messages as fit, and the end marker.
+        let (queue, queued) = mpsc::channel(bytes_max / MESSAGE_COST_MIN_BYTES + 1);
         (
             Arc::new(Self {
-                room: Arc::new(Semaphore::new(bytes_max)),
+                capacity: Arc::new(Semaphore::new(bytes_max)),
                 bytes_max,
                 queue,
             }),
@@ -149,47 +150,50 @@ impl Pipe {
         )
     }
 
-    /// Sends what must arrive; waits for room.
-    async fn deliver(&self, message: Vec<u8>) {
-        // Never closed; without the peer the queue is dropped, and so is this.
+    /// Sends a message that must not be lost; waits for room in the queue.
+    async fn send_reliably(&self, message: Vec<u8>) {
+        // The semaphore is never closed. When the peer is gone the receiver is dropped, and so is
+        // the message.
         if let Ok(permit) = self
-            .room
+            .capacity
             .clone()
-            .acquire_many_owned(self.cost(message.len()))
+            .acquire_many_owned(self.queue_cost(message.len()))
             .await
         {
-            let _ = self.queue.try_send(Queued::Message(message.into(), permit));
+            let _ = self
+                .queue
+                .try_send(QueuedMessage::Message(message.into(), permit));
         }
     }
 
-    /// Nothing more comes.
+    /// Appends the end marker, after which [`write_lines`] stops.
     fn end(&self) {
-        let _ = self.queue.try_send(Queued::End);
+        let _ = self.queue.try_send(QueuedMessage::End);
     }
 
-    fn cost(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.clamp(COST_MIN_BYTES, self.bytes_max)).unwrap_or(u32::MAX)
+    fn queue_cost(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.clamp(MESSAGE_COST_MIN_BYTES, self.bytes_max)).unwrap_or(u32::MAX)
     }
 }
 
-impl MessageSink for Pipe {
+impl MessageSink for OutgoingQueue {
     fn send(&self, message: Bytes) -> bool {
         let Ok(permit) = self
-            .room
+            .capacity
             .clone()
-            .try_acquire_many_owned(self.cost(message.len()))
+            .try_acquire_many_owned(self.queue_cost(message.len()))
         else {
             return false;
         };
         self.queue
-            .try_send(Queued::Message(message, permit))
+            .try_send(QueuedMessage::Message(message, permit))
             .is_ok()
     }
 }
 
-/// Writes what the pipe is given, a line each, until its end.
+/// Writes queued messages, one per line, until the end of the queue.
 async fn write_lines(
-    mut queue: mpsc::Receiver<Queued>,
+    mut queue: mpsc::Receiver<QueuedMessage>,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     let mut next = Vec::with_capacity(FLUSH_EVERY);
@@ -197,10 +201,10 @@ async fn write_lines(
         let mut ended = false;
         for queued in next.drain(..) {
             match queued {
-                Queued::Message(message, _permit) => {
+                QueuedMessage::Message(message, _permit) => {
                     writer.write_all(&encode_line(message.into())).await?
                 }
-                Queued::End => ended = true,
+                QueuedMessage::End => ended = true,
             }
         }
         writer.flush().await?;
@@ -211,29 +215,32 @@ async fn write_lines(
     Ok(())
 }
 
-/// Refusals that may wait for room beside the requests that run, before no more is read.
-const REFUSALS_WAITING_MAX: usize = 64;
+/// Maximum number of rejections that wait for room in the outgoing queue, in addition to the
+/// running requests. Beyond it, no further input is read.
+const PENDING_REJECTIONS_MAX: usize = 64;
 
-/// What runs for the peer of one pipe.
-pub(crate) struct Requests {
+/// Runs the requests of one pipe or socket.
+pub(crate) struct RequestRunner {
     service: Arc<ModernService>,
     principal: Arc<Principal>,
-    session: Arc<legacy::Session>,
-    pipe: Arc<Pipe>,
+    session: Arc<legacy::LegacySession>,
+    pipe: Arc<OutgoingQueue>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
     running_max: usize,
-    /// Those of the stateless era; the session has its own.
+    /// Running requests of the modern era, which has no sessions. Those of the legacy era are in
+    /// `session`.
     stateless: Arc<RunningRequests>,
 }
 
-impl Requests {
+impl RequestRunner {
     pub fn new(
         service: Arc<ModernService>,
         principal: Arc<Principal>,
-        pipe: Arc<Pipe>,
+        pipe: Arc<OutgoingQueue>,
         running_max: usize,
     ) -> Self {
-        let session = legacy::Session::open(service.tasks.clone(), principal.clone(), pipe.clone());
+        let session =
+            legacy::LegacySession::open(service.tasks.clone(), principal.clone(), pipe.clone());
         let (running, stateless) = (
             FuturesUnordered::new(),
             Arc::new(RunningRequests::new(usize::MAX)),
@@ -249,71 +256,74 @@ impl Requests {
         }
     }
 
-    /// Whether another line may be read.
-    pub fn have_room(&self) -> bool {
-        self.running.len() < self.running_max.saturating_add(REFUSALS_WAITING_MAX)
+    /// Returns true if the number of running requests and waiting rejections allows reading another
+    /// line.
+    pub fn has_capacity(&self) -> bool {
+        self.running.len() < self.running_max.saturating_add(PENDING_REJECTIONS_MAX)
     }
 
-    /// Does some of the work. Never ends while there is none.
-    pub async fn work(&mut self) {
+    /// Polls the running requests until one has ended. Never returns while there are none.
+    pub async fn run_next(&mut self) {
         match self.running.next().await {
             Some(()) => {}
             None => pending().await,
         }
     }
 
-    /// Ends when nothing runs any more.
-    pub async fn finish(&mut self) {
+    /// Waits until no request runs.
+    pub async fn wait_finished(&mut self) {
         while self.running.next().await.is_some() {}
     }
 
-    /// Cancels everything that runs.
+    /// Cancels all running requests and closes the legacy session.
     pub fn cancel_all(&self) {
         self.session.close();
         self.stateless.close();
     }
 
-    /// Begins what a line asks for.
-    pub fn begin(&mut self, line: Bytes) {
+    /// Handles one line: a request, notification, response or batch.
+    pub fn handle_line(&mut self, line: Bytes) {
         let limits = self.service.tasks.endpoint.options.limits;
         if self.session.revision() == Some(Revision::V2025_03_26)
             && line.trim_ascii_start().starts_with(b"[")
         {
-            return self.begin_batch(line);
+            return self.start_batch(line);
         }
         let message = match decode(&line, &limits) {
-            Ok(message) => Message::from(message),
-            Err(refusal) => return self.refuse(refusal.id.as_ref(), &RpcError::from(&refusal)),
+            Ok(message) => ClientMessage::from(message),
+            Err(refusal) => return self.reject(refusal.id.as_ref(), &RpcError::from(&refusal)),
         };
-        if let Message::Notification(told) = &message
-            && told.method == "notifications/cancelled"
-            && self.stateless.cancel(told.params)
-        {
-            return;
-        }
         let is_modern = message.is_modern();
-        if let Some((id, request)) = self.session.hear(message) {
-            self.begin_request(id, request, is_modern);
+        match message {
+            ClientMessage::Request(id, request) => self.start_request(id, request, is_modern),
+            ClientMessage::Response(response) => self.session.questions.handle_response(response),
+            ClientMessage::Notification(notification) => {
+                if notification.method != "notifications/cancelled"
+                    || !self.stateless.cancel(notification.params)
+                {
+                    self.session.handle_notification(&notification);
+                }
+            }
         }
     }
 
-    /// Says what is wrong with a line.
-    fn refuse(&mut self, id: Option<&Id>, error: &RpcError) {
+    /// Answers an invalid line with an error.
+    fn reject(&mut self, id: Option<&RequestId>, error: &RpcError) {
         let (pipe, answer) = (self.pipe.clone(), encode_error(id, error));
-        self.run(async move { pipe.deliver(answer).await });
+        self.spawn(async move { pipe.send_reliably(answer).await });
     }
 
-    fn begin_request(&mut self, id: Id, request: Request, is_modern: bool) {
+    fn start_request(&mut self, id: RequestId, request: McpRequest, is_modern: bool) {
         if self.running.len() >= self.running_max {
             let error = RpcError::new(mcp::OVERLOADED, "too many requests are running");
-            return self.refuse(Some(&id), &error);
+            return self.reject(Some(&id), &error);
         }
         let pipe = self.pipe.clone();
         if !is_modern {
             let session = self.session.clone();
-            return self.run(async move {
-                if let Some(answer) = session.request(id, request, pipe.clone()).await {
-                    pipe.deliver(answer).await;
+            return self.spawn(async move {
+                if let Some(answer) = session.handle_request(id, request, pipe.clone()).await {
+                    pipe.send_reliably(answer).await;
                 }
             });
         }
@@ -322,39 +332,40 @@ impl Requests {
             self.principal.clone(),
             self.stateless.clone(),
         );
-        self.run(async move {
+        self.spawn(async move {
             let hung_up = CancellationToken::new();
-            let answer = match stateless.enter(&id, &hung_up) {
-                Err(error) => Answer::error(Some(&id), error),
+            let answer = match stateless.register(&id, &hung_up) {
+                Err(error) => EncodedResponse::error(Some(&id), error),
                 Ok(_running) => tokio::select! {
                     biased;
-                    // Of a request that was cancelled nothing more is said (2026-07-28, stdio).
+                    // A cancelled request gets no response (2026-07-28, stdio).
                     () = hung_up.cancelled() => return,
-                    answer = modern::request(&service, principal, &id, request, pipe.clone(), hung_up.clone()) => answer,
+                    answer = modern::handle_request(&service, principal, &id, request, pipe.clone(), hung_up.clone()) => answer,
                 },
             };
             if let Some(answer) = answer.body {
-                pipe.deliver(answer).await;
+                pipe.send_reliably(answer).await;
             }
         });
     }
 
-    fn begin_batch(&mut self, line: Bytes) {
+    fn start_batch(&mut self, line: Bytes) {
         if self.running.len() >= self.running_max {
             let error = RpcError::new(mcp::OVERLOADED, "too many requests are running");
-            return self.refuse(None, &error);
+            return self.reject(None, &error);
         }
         let (session, pipe) = (self.session.clone(), self.pipe.clone());
-        self.run(async move {
+        self.spawn(async move {
             let sink: Arc<dyn MessageSink> = pipe.clone();
-            if let Some(answer) = batch(&session, &line, &sink).await {
-                pipe.deliver(answer).await;
+            if let Some(answer) = answer_batch(&session, &line, &sink).await {
+                pipe.send_reliably(answer).await;
             }
         });
     }
 
-    /// Begins work. It gets its first turn here, so that what comes on the next line finds it begun.
-    fn run(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+    /// Adds `work` to the running requests. It is polled once here, so that it has started before
+    /// the next line is handled.
+    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
         let mut work = work.boxed();
         if (&mut work).now_or_never().is_none() {
             self.running.push(work);
@@ -362,7 +373,7 @@ impl Requests {
     }
 }
 
-impl Drop for Requests {
+impl Drop for RequestRunner {
     fn drop(&mut self) {
         self.cancel_all();
     }

@@ -1,14 +1,14 @@
-//! What an agent shows, without any connection.
+//! Tests of the agent adapter, without any connection.
 
-use super::request::Request;
+use super::request::McpRequest;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::surface::{ReadResource, ReadResourceResult};
+use callboard_message::capabilities::{ReadResource, ReadResourceResult};
 use callboard_message::{Failure, FailureKind, Principal, RawObject, ResourceContent, ToolResult};
-use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, CallMeta, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::testkit::run_with_paused_time;
+use callboard_runtime::{Agent, CallContext, Context, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -59,7 +59,7 @@ impl Agent for Fixture {
 macro_rules! answers {
     ($($name:ident => $reply:ty: $value:expr;)*) => {$(
         impl SyncHandler<$name> for Fixture {
-            fn handle(&mut self, message: $name, _: &mut Cx) -> Result<$reply, Failure> {
+            fn handle(&mut self, message: $name, _: &mut Context) -> Result<$reply, Failure> {
                 match message.fail {
                     Some(kind) => Err(Failure::new(kind, "told").with_data(json!({ "why": 1 }))),
                     None => Ok($value),
@@ -74,13 +74,17 @@ answers! {
     Words => String: "seven \"7\"".into();
     Object => Point: Point { x: 1.0 };
     Nothing => (): ();
-    Blocks => ToolResult: ToolResult::text("seven").structured(json!({ "n": 7 }));
+    Blocks => ToolResult: ToolResult::text("seven").with_structured_content(json!({ "n": 7 }));
 }
 
 impl SyncHandler<ReadResource> for Fixture {
-    fn handle(&mut self, message: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
+    fn handle(
+        &mut self,
+        message: ReadResource,
+        _: &mut Context,
+    ) -> Result<ReadResourceResult, Failure> {
         match message.uri().as_str() {
-            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text(
+            "test://a" => Ok(ReadResourceResult::from_contents([ResourceContent::text(
                 "test://a",
                 "text/plain",
                 "a",
@@ -105,9 +109,9 @@ async fn perform(
     revision: Revision,
 ) -> Result<Value, (i64, String)> {
     let params = RawValue::from_string(params.to_string()).unwrap();
-    let call = CallMeta::new(Arc::new(Principal::anonymous()));
+    let call = CallContext::new(Arc::new(Principal::anonymous()));
     match adapter
-        .perform(&Request::new(method, Some(params)), revision, call)
+        .perform(&McpRequest::new(method, Some(params)), revision, call)
         .await
     {
         Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
@@ -118,11 +122,11 @@ async fn perform(
 const LEGACY: Revision = Revision::V2025_11_25;
 const MODERN: Revision = Revision::V2026_07_28;
 
-/// Goal: every shape of reply is a tool result, and a value that is no object is wrapped for the legacy era only.
-/// Method: a tool of each shape.
+/// Goal: every shape of reply is a tool result, and a value other than an object is wrapped in the
+/// legacy era only. Method: a tool of each shape.
 #[test]
 fn replies_become_results() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let adapter = adapter(system, 10);
         let text = |text: &str| json!([{ "type": "text", "text": text }]);
         for (tool, legacy, modern) in [
@@ -162,10 +166,11 @@ fn replies_become_results() {
     });
 }
 
-/// Goal: a tool's failure is told to the model, but what the protocol or the policy says is an error. Method: each kind.
+/// Goal: a tool's failure is a result for the model, and a failure of protocol or policy is an
+/// error. Method: each kind.
 #[test]
 fn failures_are_results_or_errors() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let adapter = adapter(system, 10);
         let fail = |kind: &str| json!({ "name": "number", "arguments": { "fail": kind } });
         for kind in [
@@ -199,7 +204,7 @@ fn failures_are_results_or_errors() {
                 Err((code, "told".into()))
             );
         }
-        // Arguments that don't fit are the model's to correct, since 2025-11-25.
+        // Since 2025-11-25, invalid arguments are the model's to correct.
         let wrong = json!({ "name": "number", "arguments": { "fail": 3 } });
         assert_eq!(
             perform(&adapter, "tools/call", wrong.clone(), LEGACY)
@@ -232,10 +237,11 @@ fn failures_are_results_or_errors() {
     });
 }
 
-/// Goal: lists come in pages that join to the whole, and no cursor but ours is taken. Method: pages of two.
+/// Goal: the pages of a list join to the whole, and only our cursors are accepted. Method: pages of
+/// two.
 #[test]
 fn lists_have_pages() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let adapter = adapter(system, 2);
         let (mut names, mut cursor) = (Vec::new(), None::<String>);
         loop {
@@ -262,10 +268,11 @@ fn lists_have_pages() {
     });
 }
 
-/// Goal: a resource that isn't there has its revision's error; what an agent lacks is no method. Method: rows.
+/// Goal: a missing resource has its revision's error, and a method that the agent lacks doesn't
+/// exist. Method: rows.
 #[test]
 fn resources_and_unknown_methods() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let adapter = adapter(system, 2);
         let read = perform(
             &adapter,
@@ -298,7 +305,7 @@ fn resources_and_unknown_methods() {
         }
         let can = adapter.capabilities(
             &adapter
-                .about(CallMeta::new(Arc::new(Principal::anonymous())))
+                .describe(CallContext::new(Arc::new(Principal::anonymous())))
                 .await,
         );
         let names: Vec<&str> = RawObject::iter(&can).map(|(name, _)| name).collect();

@@ -1,108 +1,108 @@
-//! The tools of an agent whose message types are its tools.
+//! Tools made from the message types of an agent.
 
 use std::collections::HashMap;
 
-use callboard_message::surface::RESERVED_PREFIX;
+use callboard_message::capabilities::RESERVED_PREFIX;
 use callboard_message::{MessageSpec, RawObject};
 use callboard_runtime::OnRestart;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::wire::header::{HeaderParam, params_of};
-use crate::wire::{Era, WRAPPED};
+use crate::wire::header::{HeaderParam, parse_header_params};
+use crate::wire::{Era, WRAPPED_SCHEMA};
 
-/// One message type as a tool.
-pub(crate) struct Tool {
-    /// What lists say of it, by era; `None` where it has no place in one.
-    listed: [Option<Box<RawValue>>; 2],
-    /// What its reply looks like.
-    pub reply: Reply,
-    /// Whether it may run as a task.
+/// Tool of an agent, made from one of its message types.
+pub(crate) struct AgentTool {
+    /// Entry in `tools/list`, indexed by [`Era`]; `None` if the tool isn't offered in that era.
+    listings: [Option<Box<RawValue>>; 2],
+    pub reply: ReplyShape,
     pub task: TaskSupport,
-    /// What becomes of its task where the process ends in the midst of it.
+    /// Handling of the tool's task if the process ended during the call.
     pub on_restart: OnRestart,
-    /// The arguments that headers repeat, in the modern era.
+    /// Arguments that clients of the modern era repeat in request headers.
     pub header_params: Vec<HeaderParam>,
 }
 
-/// What a tool's reply becomes.
+/// Shape of an agent's reply, which determines its conversion to a tool result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// A tool result: sent as it is.
+pub(crate) enum ReplyShape {
+    /// Already a tool result: sent unchanged.
     Result,
-    /// An object: `structuredContent`, and its text.
+    /// An object: sent as `structuredContent` and as text.
     Object,
-    /// Any other value: the modern era sends it as it is, the legacy one wrapped in an object.
+    /// Any other value: `structuredContent` unchanged in the modern era, wrapped in an object in
+    /// the legacy one.
     Value,
-    /// Nothing.
+    /// No value: the tool result has no content.
     Nothing,
 }
 
-/// Whether a tool may, must or can't run as a task (MCP `execution.taskSupport`).
+/// Support of a tool for running as a task (MCP `execution.taskSupport`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum TaskSupport {
     #[default]
     Forbidden,
-    /// A call is a task where the client can do with one.
+    /// A call becomes a task if the client requests it (2025-11-25), or supports tasks (modern
+    /// era).
     Optional,
-    /// A call is always a task.
+    /// Every call must be a task; any other is rejected.
     Required,
-    /// Required, but in the era that has no live questions the first of them are asked before the call becomes a task.
+    /// Like `Required`, but in the modern era a call becomes a task only after its first questions
+    /// are answered.
     AfterQuestions,
 }
 
-/// Member of a tool's `_meta` that says [`TaskSupport::AfterQuestions`]: MCP has no word for it.
-const TASK: &str = "callboard/task";
+/// Member of a tool's `_meta` that sets [`TaskSupport::AfterQuestions`], which MCP doesn't have.
+const TASK_META: &str = "callboard/task";
 
-/// The tools of one agent.
+/// Tools of one agent.
 #[derive(Default)]
-pub(crate) struct Tools {
-    /// In the order of their handlers.
-    all: Vec<Tool>,
-    places: HashMap<String, usize>,
-    /// Whether any of them may run as a task.
+pub(crate) struct AgentTools {
+    /// All tools, in the order of the agent's message handlers.
+    all: Vec<AgentTool>,
+    index_by_name: HashMap<String, usize>,
     pub has_tasks: bool,
 }
 
-impl Tools {
-    pub fn of(specs: Vec<MessageSpec>) -> Self {
+impl AgentTools {
+    pub fn from_specs(specs: Vec<MessageSpec>) -> Self {
         let mut tools = Self::default();
         for spec in specs
             .into_iter()
             .filter(|spec| !spec.name.starts_with(RESERVED_PREFIX))
         {
-            let tool = Tool::of(&spec);
+            let tool = AgentTool::from_spec(&spec);
             tools.has_tasks |= tool.task != TaskSupport::Forbidden;
-            tools.places.insert(spec.name, tools.all.len());
+            tools.index_by_name.insert(spec.name, tools.all.len());
             tools.all.push(tool);
         }
         tools
     }
 
-    pub fn get(&self, name: &str, era: Era) -> Option<&Tool> {
-        let tool = self.all.get(*self.places.get(name)?)?;
-        tool.listed[era as usize].is_some().then_some(tool)
+    pub fn get(&self, name: &str, era: Era) -> Option<&AgentTool> {
+        let tool = self.all.get(*self.index_by_name.get(name)?)?;
+        tool.listings[era as usize].is_some().then_some(tool)
     }
 
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// What lists say of those that an era has.
-    pub fn listed(&self, era: Era) -> impl Iterator<Item = &RawValue> {
+    /// Returns the `tools/list` entries of the tools that an era offers.
+    pub fn listings(&self, era: Era) -> impl Iterator<Item = &RawValue> {
         self.all
             .iter()
-            .filter_map(move |tool| tool.listed[era as usize].as_deref())
+            .filter_map(move |tool| tool.listings[era as usize].as_deref())
     }
 }
 
-impl Tool {
-    fn of(spec: &MessageSpec) -> Self {
+impl AgentTool {
+    fn from_spec(spec: &MessageSpec) -> Self {
         let reply = match &spec.output_schema {
-            None => Reply::Result,
-            Some(schema) if schema["type"] == "null" => Reply::Nothing,
-            Some(schema) if schema["type"] == "object" => Reply::Object,
-            Some(_) => Reply::Value,
+            None => ReplyShape::Result,
+            Some(schema) if schema["type"] == "null" => ReplyShape::Nothing,
+            Some(schema) if schema["type"] == "object" => ReplyShape::Object,
+            Some(_) => ReplyShape::Value,
         };
         let task = match spec
             .more
@@ -111,42 +111,44 @@ impl Tool {
             .as_deref()
         {
             Some("optional") => TaskSupport::Optional,
-            Some("required") if asks_first(&spec.more) => TaskSupport::AfterQuestions,
+            Some("required") if asks_before_task(&spec.more) => TaskSupport::AfterQuestions,
             Some("required") => TaskSupport::Required,
             _ => TaskSupport::Forbidden,
         };
-        let mut listed =
-            [Era::Legacy, Era::Modern].map(|era| Some(listed(spec, reply, era).to_raw()));
-        let header_params = params_of(&spec.input_schema).unwrap_or_else(|error| {
+        let mut listings =
+            [Era::Legacy, Era::Modern].map(|era| Some(tool_listing(spec, reply, era).to_raw()));
+        let header_params = parse_header_params(&spec.input_schema).unwrap_or_else(|error| {
             callboard_message::log::warn!(tool = %spec.name, %error, "not offered to clients of 2026-07-28");
-            listed[Era::Modern as usize] = None;
+            listings[Era::Modern as usize] = None;
             Vec::new()
         });
         Self {
-            listed,
+            listings,
             reply,
             task,
-            on_restart: OnRestart::of(spec),
+            on_restart: OnRestart::from_spec(spec),
             header_params,
         }
     }
 }
 
-fn asks_first(more: &RawObject) -> bool {
+fn asks_before_task(more: &RawObject) -> bool {
     more.object("_meta")
-        .and_then(|meta| meta.text(TASK))
+        .and_then(|meta| meta.text(TASK_META))
         .as_deref()
         == Some("after_questions")
 }
 
-fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {
-    let mut tool = RawObject::of("name", &spec.name);
+fn tool_listing(spec: &MessageSpec, reply: ReplyShape, era: Era) -> RawObject {
+    let mut tool = RawObject::single("name", &spec.name);
     tool.set_some("title", &spec.more.get("title"));
     tool.set("description", &spec.description);
     tool.set("inputSchema", &spec.input_schema);
     match (&spec.output_schema, reply, era) {
-        (None, ..) | (_, Reply::Nothing | Reply::Result, _) => {}
-        (Some(schema), Reply::Value, Era::Legacy) => tool.set("outputSchema", wrapped(schema)),
+        (None, ..) | (_, ReplyShape::Nothing | ReplyShape::Result, _) => {}
+        (Some(schema), ReplyShape::Value, Era::Legacy) => {
+            tool.set("outputSchema", wrap_schema(schema))
+        }
         (Some(schema), ..) => tool.set("outputSchema", schema),
     }
     for (name, value) in spec.more.iter().filter(|(name, _)| *name != "title") {
@@ -155,13 +157,14 @@ fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {
     tool
 }
 
-/// The schema of `{"result": reply}`; definitions stay at the root, where `$ref`s look for them.
-fn wrapped(schema: &Value) -> Value {
+/// Returns the schema of `{"result": reply}`, where `schema` is that of the reply. `$defs` are
+/// moved to the root, because `$ref`s refer to them there.
+fn wrap_schema(schema: &Value) -> Value {
     let mut inner = schema.clone();
     let members = inner.as_object_mut();
     let (definitions, dialect) =
         members.map_or((None, None), |m| (m.remove("$defs"), m.remove("$schema")));
-    let mut outer = json!({ "type": "object", "properties": { "result": inner }, "required": ["result"], WRAPPED: true });
+    let mut outer = json!({ "type": "object", "properties": { "result": inner }, "required": ["result"], WRAPPED_SCHEMA: true });
     if let Some(definitions) = definitions {
         outer["$defs"] = definitions;
     }

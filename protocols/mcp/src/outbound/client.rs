@@ -1,75 +1,79 @@
-//! The client as an agent.
+//! MCP client as an agent.
 
 use std::sync::Arc;
 
-use callboard_message::surface::{
-    CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts,
-    ListResourceTemplates, ListResources, ListTools, RESERVED_PREFIX, ReadResource, Subscribe,
-    Unsubscribe,
+use callboard_message::capabilities::{
+    CallTool, CompleteArgument, CreateMessage, DescribeAgent, ForwardRequest, GetPrompt,
+    ListPrompts, ListResourceTemplates, ListResources, ListTools, RESERVED_PREFIX, ReadResource,
+    SubscribeResource, UnsubscribeResource,
 };
-use callboard_message::{Failure, Message, Named, RawObject};
-use callboard_runtime::outward::exchange;
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
+use callboard_message::{Failure, Message, RawMessage, RawObject};
+use callboard_runtime::outbound_policy::exchange;
+use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint};
+use super::options::{McpClientError, McpClientOptions, PENDING_CALLS_MAX, ServerEndpoint};
 use super::tool_cache::plain_value;
-use super::upstream::{Server, Upstream};
+use super::upstream::{Upstream, UpstreamServer};
 use crate::wire::hmcp;
 
-/// An MCP server elsewhere, as an agent of this system.
+/// Agent that stands for one remote MCP server.
 ///
-/// - `callboard.tools.call` and its kind ([`callboard_message::surface`]) are MCP's requests: params go as they came,
-///   results come as they are.
-/// - Any other message is a tool of its name. Its reply is the plain value, so that asking a remote agent a typed message
-///   looks like asking a local one.
+/// - `callboard.tools.call` and the other messages of [`callboard_message::capabilities`] are
+///   forwarded as MCP requests. Params and results pass unchanged.
+/// - A message of any other name calls the tool of that name. Its reply is the tool's plain value,
+///   so that a typed message to a remote agent works like one to a local agent.
 ///
-/// The server's questions go to whoever called, as do progress and the lines of its log; whoever follows the agent
-/// ([`AgentRef::follow`](callboard_runtime::AgentRef::follow)) is told when what it shows changes. It connects when it
-/// is first asked and ends its connection, or its child process, when it ends. It follows no redirects and no proxy
-/// variables.
+/// The server's questions, progress and log messages go to the caller. Followers of the agent
+/// ([`AgentRef::follow`](callboard_runtime::AgentRef::follow)) are notified of changes to the
+/// server's lists and resources. The client connects on the first request. When the agent stops,
+/// the client ends the connection or the child process. It follows no HTTP redirects and ignores
+/// proxy variables.
 #[derive(Clone)]
 pub struct McpClient {
-    server: Server,
-    options: Arc<ClientOptions>,
-    /// Of this incarnation; made when it starts, so that it ends with it.
+    server: UpstreamServer,
+    options: Arc<McpClientOptions>,
+    /// Connection of the running agent; dropped when the agent stops.
     upstream: Option<Arc<Upstream>>,
 }
 
 impl McpClient {
-    /// A client of the server at `endpoint`.
+    /// Creates a client of the server at `endpoint` without connecting.
     ///
     /// # Errors
-    /// See [`ClientError`].
-    pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Self, ClientError> {
+    /// See [`McpClientError`].
+    pub fn new(
+        endpoint: ServerEndpoint,
+        options: McpClientOptions,
+    ) -> Result<Self, McpClientError> {
         Ok(Self {
-            server: Server::new(endpoint, &options)?,
+            server: UpstreamServer::new(endpoint, &options)?,
             options: Arc::new(options),
             upstream: None,
         })
     }
 
-    /// Ends when all that clients like this one (its clones) had to end has ended: children, sessions with servers. Call
-    /// it once the agents have been stopped, on a clone kept for that.
-    pub async fn said_goodbye(&self) {
-        self.server.said_goodbye().await;
+    /// Waits until the child processes and server sessions of this client and all its clones have
+    /// ended. Stop the agents first, and call this on a clone that you kept.
+    pub async fn drained(&self) {
+        self.server.drained().await;
     }
 }
 
 impl Agent for McpClient {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(CALLS_IN_FLIGHT_MAX);
+        on.fallback(PENDING_CALLS_MAX);
     }
 
-    fn profile() -> Profile {
-        // What is given up is given up on the wire too; the state is a handle to the connection.
-        Profile::default().cancel_safe().with_askers()
+    fn profile() -> AgentProfile {
+        // A cancelled call is cancelled on the wire too; the state is a handle to the connection.
+        AgentProfile::default().cancel_safe().inline_concurrent()
     }
 
-    fn started(&mut self, cx: &mut Cx) {
+    fn started(&mut self, cx: &mut Context) {
         self.upstream = Some(Arc::new(Upstream::new(
-            self.server.wiring(self.options.clone(), cx),
+            self.server.connection_params(self.options.clone(), cx),
         )));
     }
 
@@ -80,11 +84,11 @@ impl Agent for McpClient {
     }
 }
 
-impl ConcurrentHandler<Named> for McpClient {
+impl ConcurrentHandler<RawMessage> for McpClient {
     fn handle(
         &mut self,
-        message: Named,
-        cx: Cx,
+        message: RawMessage,
+        cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         let (upstream, limit) = (self.upstream.clone(), self.options.call_timeout);
         let endpoint = self.server.endpoint.to_string();
@@ -94,71 +98,78 @@ impl ConcurrentHandler<Named> for McpClient {
             let server = cx.me().name().unwrap_or(&endpoint);
             let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + limit);
             exchange(message, &cx, server, deadline, |message| {
-                answer(&upstream, message, &cx)
+                perform(&upstream, message, &cx)
             })
             .await
         }
     }
 }
 
-async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-    Ok(match ClientOperation::read(message)? {
-        ClientOperation::Describe => upstream.session().await?.about.to_raw(),
+async fn perform(
+    upstream: &Upstream,
+    message: RawMessage,
+    cx: &Context,
+) -> Result<Box<RawValue>, Failure> {
+    Ok(match ClientOperation::from_message(message)? {
+        ClientOperation::Describe => upstream.connect().await?.about.to_raw(),
         ClientOperation::Request { method, params } => {
             upstream.request(&method, &params, cx).await?
         }
-        ClientOperation::Use { tool, params } => {
+        ClientOperation::CallToolForValue { tool, params } => {
             let result = upstream.request("tools/call", &params, cx).await?;
             plain_value(&result, || upstream.is_wrapped(&tool)).await?
         }
     })
 }
 
-/// Requests that belong to the connection, not to a call on it.
-const NOT_FORWARDED: [&str; 3] = ["initialize", "server/discover", "subscriptions/listen"];
+/// Methods that only the client itself may send, because they set up the connection.
+/// [`ForwardRequest`] rejects them.
+const RESERVED_METHODS: [&str; 3] = ["initialize", "server/discover", "subscriptions/listen"];
 
-/// What a message wants of an MCP server.
+/// Operation on an MCP server that an agent's message asks for.
 pub(crate) enum ClientOperation {
-    /// What it says of itself.
+    /// Replies with the server's description.
     Describe,
-    /// A request, whose result is the reply.
+    /// Sends the MCP request `method` and replies with its result.
     Request { method: String, params: RawObject },
-    /// A tool, whose plain value is the reply. `params` are those of `tools/call`.
-    Use { tool: String, params: RawObject },
+    /// Sends `tools/call` with `params` and replies with the plain value of the result.
+    CallToolForValue { tool: String, params: RawObject },
 }
 
 impl ClientOperation {
-    /// Reads a message: one of [`callboard_message::surface`], or a tool by its name.
+    /// Converts a message to an operation: a message of [`callboard_message::capabilities`], or one
+    /// that has the name of a tool.
     ///
     /// # Errors
-    /// Where it is none that MCP has, or no JSON object.
-    pub fn read(message: Named) -> Result<Self, Failure> {
-        let Named { name, payload } = message;
+    /// `NotFound` for a reserved name without an equivalent in MCP, `InvalidInput` if the payload
+    /// is no JSON object, `Rejected` for a forwarded request that only the client itself may send.
+    pub fn from_message(message: RawMessage) -> Result<Self, Failure> {
+        let RawMessage { name, payload } = message;
         if !name.starts_with(RESERVED_PREFIX) {
             if !payload.get().starts_with('{') {
                 return Err(Failure::invalid("the message must be a JSON object"));
             }
-            let mut params = RawObject::of("name", &name);
+            let mut params = RawObject::single("name", &name);
             params.set_raw("arguments", payload);
-            return Ok(Self::Use { tool: name, params });
+            return Ok(Self::CallToolForValue { tool: name, params });
         }
         let params = RawObject::parse(&payload)
             .map_err(|_| Failure::invalid("the message must be a JSON object"))?;
         let method = match name.as_str() {
-            Describe::NAME => return Ok(Self::Describe),
-            Forward::NAME => return forward(&params),
+            DescribeAgent::NAME => return Ok(Self::Describe),
+            ForwardRequest::NAME => return parse_forward(&params),
             ListTools::NAME => "tools/list",
             CallTool::NAME => "tools/call",
-            Subscribe::NAME => "resources/subscribe",
-            Unsubscribe::NAME => "resources/unsubscribe",
+            SubscribeResource::NAME => "resources/subscribe",
+            UnsubscribeResource::NAME => "resources/unsubscribe",
             ListResources::NAME => "resources/list",
             ListResourceTemplates::NAME => "resources/templates/list",
             ReadResource::NAME => "resources/read",
             ListPrompts::NAME => "prompts/list",
             GetPrompt::NAME => "prompts/get",
-            Complete::NAME => "completion/complete",
+            CompleteArgument::NAME => "completion/complete",
             CreateMessage::NAME => hmcp::METHOD,
-            _ => return Err(Failure::not_found("no MCP server has such a message")),
+            _ => return Err(Failure::not_found("MCP has no such message")),
         };
         Ok(Self::Request {
             method: method.to_owned(),
@@ -167,13 +178,13 @@ impl ClientOperation {
     }
 }
 
-fn forward(params: &RawObject) -> Result<ClientOperation, Failure> {
+fn parse_forward(params: &RawObject) -> Result<ClientOperation, Failure> {
     let method = params
         .text("method")
         .ok_or_else(|| Failure::invalid("`method` must be a string"))?;
-    if NOT_FORWARDED.contains(&method.as_str()) {
+    if RESERVED_METHODS.contains(&method.as_str()) {
         return Err(Failure::rejected(format!(
-            "{method} is the connection's own"
+            "{method} belongs to the connection and can't be forwarded"
         )));
     }
     let params = match params.get("params") {

@@ -1,4 +1,4 @@
-//! What an exchange with a server is made of: what it says, what a request comes to, and why not.
+//! Types of an exchange with a server: its messages, results and errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,75 +6,77 @@ use std::time::Duration;
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::http1::{BodyError, NetError};
 use callboard_rpc::{
-    Id, Incoming, Limits, Refusal, RpcError, SseError, decode, encode_notification,
+    DecodeFailure, DecodeLimits, RequestId, RpcError, RpcMessage, SseError, decode,
+    encode_notification,
 };
 use serde_json::value::RawValue;
 
 use super::auth::AuthError;
-use crate::wire::failure;
+use crate::wire::error_mapping;
 
-/// What a server said that is no response.
+/// Notification or request from a server.
 #[derive(Clone)]
-pub(crate) enum Heard {
-    /// It asks.
+pub(crate) enum ServerMessage {
     Request {
-        id: Id,
+        id: RequestId,
         method: String,
         params: Option<Box<RawValue>>,
     },
-    /// It tells.
     Notification {
         method: String,
         params: Option<Box<RawValue>>,
     },
 }
 
-/// What an exchange comes to.
-pub(crate) type Exchanged = Result<Box<RawValue>, TransportError>;
+/// Result of a request to a server: the `result` member of its response.
+pub(crate) type ExchangeResult = Result<Box<RawValue>, TransportError>;
 
-/// A response's result or error.
-pub(crate) type Outcome = Result<Box<RawValue>, RpcError>;
+pub(crate) type RpcResult = Result<Box<RawValue>, RpcError>;
 
-/// One message of a server's, owned.
-pub(crate) enum Said {
-    Response { id: Option<Id>, outcome: Outcome },
-    Event(Heard),
+/// Decoded message from a server, independent of the receive buffer.
+pub(crate) enum DecodedMessage {
+    Response {
+        id: Option<RequestId>,
+        outcome: RpcResult,
+    },
+    Message(ServerMessage),
 }
 
-/// Why there is no result.
+/// Errors of sending a request to a server and receiving its response.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum TransportError {
-    /// The server answered with an error; `status` is HTTP's.
+    /// The server answered with a JSON-RPC error; `status` is the HTTP status.
     #[error("the server answered with an error")]
     Rpc {
         error: RpcError,
         status: Option<u16>,
     },
-    /// HTTP refused, and no JSON-RPC error says why.
+    /// The server answered with an HTTP error status, and no JSON-RPC error in the body.
     #[error("the server answered with HTTP status {0}")]
     Status(u16),
-    /// The server has forgotten the session: begin another.
+    /// The server has ended the session; a new one is needed.
     #[error("the session is lost")]
     SessionLost,
-    /// It can't be reached.
+    /// The server can't be reached; the request wasn't sent.
     #[error("{0}")]
     Unreachable(&'static str),
-    /// It was reached; whether it acted is unknown.
+    /// The connection broke after the request may have been sent. Whether the server executed it is
+    /// unknown.
     #[error("{0}")]
     Broken(&'static str),
-    /// What came is no MCP.
+    /// The server's message isn't valid MCP.
     #[error("{0}")]
     Protocol(String),
-    /// What came is over a limit.
+    /// The server's message is over a size limit.
     #[error("the server's message is over the limit")]
     TooLarge,
-    /// Not in time.
+    /// No response within the time limit.
     #[error("no answer in {0:?}")]
     TimedOut(Duration),
-    /// The request couldn't be authorised.
+    /// The request couldn't be authorized.
     #[error("{0}")]
     Auth(Arc<AuthError>),
-    /// A failure of this side's.
+    /// The request failed in this process, or at the caller that a question was put to.
     #[error("{0}")]
     Failed(Failure),
 }
@@ -106,52 +108,58 @@ impl From<SseError> for TransportError {
 impl From<TransportError> for Failure {
     fn from(error: TransportError) -> Self {
         let kind = match &error {
-            TransportError::Rpc { error, .. } => return failure::of_rpc(error),
+            TransportError::Rpc { error, .. } => return error_mapping::from_rpc(error),
             TransportError::Failed(failure) => return failure.clone(),
             TransportError::Status(401 | 403) | TransportError::Auth(_) => FailureKind::Denied,
             TransportError::Status(413 | 429) | TransportError::TooLarge => FailureKind::Overloaded,
             TransportError::Status(408 | 504) | TransportError::TimedOut(_) => {
                 FailureKind::TimedOut
             }
-            // `Internal` is a bug of ours, whose sentence nobody is told: here it is what says how to mend it.
+            // The message of an `Internal` failure is withheld from callers, and this one tells the
+            // operator what to correct.
             _ => FailureKind::Unavailable,
         };
         Self::new(kind, error.to_string())
     }
 }
 
-/// Reads one message.
-pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Said, Refusal> {
+pub(crate) fn decode_message(
+    bytes: &[u8],
+    limits: &DecodeLimits,
+) -> Result<DecodedMessage, DecodeFailure> {
     Ok(match decode(bytes, limits)? {
-        Incoming::Response(response) => Said::Response {
+        RpcMessage::Response(response) => DecodedMessage::Response {
             id: response.id,
             outcome: response.outcome.map(RawValue::to_owned),
         },
-        Incoming::Request(request) => Said::Event(Heard::Request {
+        RpcMessage::Request(request) => DecodedMessage::Message(ServerMessage::Request {
             id: request.id,
             method: request.method,
             params: request.params.map(RawValue::to_owned),
         }),
-        Incoming::Notification(told) => Said::Event(Heard::Notification {
-            method: told.method,
-            params: told.params.map(RawValue::to_owned),
-        }),
+        RpcMessage::Notification(notification) => {
+            DecodedMessage::Message(ServerMessage::Notification {
+                method: notification.method,
+                params: notification.params.map(RawValue::to_owned),
+            })
+        }
     })
 }
 
-/// The number of one of our requests, from an id that came back.
-pub(crate) fn number_of(id: &Id) -> Option<u64> {
+/// Returns the number of the pending request whose JSON-RPC id is `id`, or `None` if the id has a
+/// form that this client never assigns.
+pub(crate) fn request_number(id: &RequestId) -> Option<u64> {
     id.as_json().parse().ok()
 }
 
-/// The id of our request `number`.
-pub(crate) fn id_of(number: u64) -> Id {
-    Id::integer(i64::try_from(number).unwrap_or(i64::MAX))
+pub(crate) fn request_id(number: u64) -> RequestId {
+    RequestId::integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// `notifications/cancelled` for our request `number`.
-pub(crate) fn cancelled(number: u64) -> Vec<u8> {
-    let params = format!("{{\"requestId\":{number},\"reason\":\"nobody waits for it any more\"}}");
+/// Encodes the notification `notifications/cancelled` for this client's request `number`.
+pub(crate) fn cancelled_notification(number: u64) -> Vec<u8> {
+    let params =
+        format!("{{\"requestId\":{number},\"reason\":\"the caller cancelled the request\"}}");
     let params = RawValue::from_string(params).unwrap_or_default();
     encode_notification("notifications/cancelled", Some(&params))
 }
@@ -160,17 +168,14 @@ pub(crate) fn cancelled(number: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Goal: whoever configured a server of another era reads so, not that something internal went wrong. Method: the
-    /// failure that a caller gets.
+    /// Goal: an operator who configured a server of another era gets that error, not an internal
+    /// one. Method: the failure that a caller gets.
     #[test]
     fn what_is_no_mcp_is_told() {
         let failure = Failure::from(TransportError::Protocol(
-            "the server chose a revision that isn't spoken here".into(),
+            "the server chose an unsupported revision".into(),
         ));
         assert_eq!(failure.kind, FailureKind::Unavailable);
-        assert_eq!(
-            failure.message,
-            "the server chose a revision that isn't spoken here"
-        );
+        assert_eq!(failure.message, "the server chose an unsupported revision");
     }
 }

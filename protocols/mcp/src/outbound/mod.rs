@@ -1,38 +1,41 @@
-//! The client: MCP servers elsewhere, as agents of this system.
+//! MCP client: remote MCP servers as agents of this system.
 //!
-//! [`McpClient`] is the agent. Below it, from the outside in: `upstream` (one server, connected when it is needed),
-//! `session` (what both sides agreed on), the eras (`legacy`, `modern`), `conversation` (a request and all that comes
-//! before its response), `link/` (the transports: streamable HTTP, a child's pipes, WebSocket, HTTP+SSE).
+//! [`McpClient`] is the agent. Its modules, from the outside in: `upstream` (one server, connected
+//! on demand), `session` (an initialized connection), `modern` (requests of the modern era),
+//! `call_exchange` (a request and all messages before its response), `transport` (streamable HTTP,
+//! a child's pipes, WebSocket, HTTP+SSE).
 //!
-//! # Whose question is it?
+//! # Addressee of a question
 //!
-//! A legacy server asks in mid-call. Over streamable HTTP its question comes on the response stream of the call that
-//! caused it. Where all calls share one channel (a child, a WebSocket, HTTP+SSE, the GET stream) it is asked of the one
-//! call that is under way; while several are, it is refused, for it could be anyone's. A [`Bridge`](crate::bridge::Bridge)
-//! gives each caller a connection of its own where that matters.
+//! A legacy server asks questions during a call. Over streamable HTTP, its question comes on the
+//! response stream of the call that caused it. On a channel shared by all calls (a child, a
+//! WebSocket, HTTP+SSE, the GET stream), the question goes to the only pending call. While several
+//! calls are pending it is rejected, because it could belong to any of them. A
+//! [`Bridge`](crate::bridge::Bridge) gives each caller a connection of its own if necessary.
 
-pub use callboard_rpc::http1::RETRY_DEFAULT;
+pub use callboard_rpc::http1::STREAM_RETRY_DEFAULT;
 
 pub use crate::wire::{Era, Revision};
 pub(crate) use client::ClientOperation;
 pub use client::McpClient;
-pub use dialect::Dialect;
+pub use dialect::ServerDialect;
 pub(crate) use exchange::TransportError;
 pub use options::{
-    ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX,
-    ChildCommand, ClientError, ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice,
-    PAGES_MAX_DEFAULT, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
+    AUTH_REJECTIONS_MAX, CALL_TIMEOUT_DEFAULT, CONCURRENT_ANSWERS_MAX, CONCURRENT_QUESTIONS_MAX,
+    ChildCommand, ENV_PASSTHROUGH_DEFAULT, EraChoice, McpClientError, McpClientOptions,
+    PAGES_MAX_DEFAULT, PENDING_CALLS_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
+    ServerEndpoint,
 };
-pub(crate) use session::Session;
-pub(crate) use tool_cache::{Hints, ToolCache, plain_value};
-pub(crate) use upstream::{Server, Upstream, Wiring};
+pub(crate) use session::UpstreamSession;
+pub(crate) use tool_cache::{ToolCache, ToolHints, plain_value};
+pub(crate) use upstream::{ConnectionParams, Upstream, UpstreamServer};
 
 pub mod auth;
+mod call_exchange;
+mod change_listener;
 pub(crate) mod client;
-mod conversation;
 mod dialect;
 mod exchange;
-mod listen;
 mod modern;
 mod options;
 mod pending_requests;
@@ -41,3 +44,11 @@ mod session;
 mod tool_cache;
 mod transport;
 mod upstream;
+
+/// Former name of [`McpClientOptions`].
+#[deprecated(note = "renamed to `McpClientOptions`")]
+pub type ClientOptions = McpClientOptions;
+
+/// Former name of [`ServerEndpoint`].
+#[deprecated(note = "renamed to `ServerEndpoint`")]
+pub type Endpoint = ServerEndpoint;

@@ -1,42 +1,48 @@
-//! The modern era: each request says everything, and a server's questions are results (2026-07-28).
+//! Modern era: self-contained requests, and questions of the server as results (2026-07-28).
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use callboard_message::json::{Walk, quote, text};
+use callboard_message::json::{RawCursor, quote, text};
 use callboard_message::{Failure, RawObject};
 use callboard_rpc::RpcError;
-use callboard_runtime::Cx;
+use callboard_runtime::Context;
 use futures::future::join_all;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::conversation::Connection;
-use super::dialect::Dialect;
-use super::exchange::{Exchanged, TransportError};
-use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX};
+use super::call_exchange::ServerConnection;
+use super::dialect::ServerDialect;
+use super::exchange::{ExchangeResult, TransportError};
+use super::options::{CONCURRENT_QUESTIONS_MAX, McpClientOptions};
 use super::server_messages::ask_in_call;
-use super::session::{Meta, Session, body};
-use super::tool_cache::{ToolCache, header_params, header_value};
-use super::transport::{Head, Outgoing};
+use super::session::{MetaAdditions, UpstreamSession, encode_body};
+use super::tool_cache::{ToolCache, header_value, param_headers};
+use super::transport::{OutgoingRequest, RequestHeaders};
 use crate::wire::{Era, Revision, code, hmcp, meta};
 
-/// The requests that a server may answer with questions (2026-07-28, patterns/mrtr, supported requests).
-const MAY_ASK: [&str; 4] = ["tools/call", "prompts/get", "resources/read", hmcp::METHOD];
-/// Members of a `server/discover` result that say nothing of the server itself.
-const NOT_ABOUT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "supportedVersions"];
+/// Methods whose result may hold questions of the server (2026-07-28, patterns/mrtr, supported
+/// requests).
+const INTERACTIVE_METHODS: [&str; 4] =
+    ["tools/call", "prompts/get", "resources/read", hmcp::METHOD];
+/// Members of a `server/discover` result that are left out of the server's description.
+const RESULT_ONLY_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "supportedVersions"];
 
-/// Asks a server what it is, and returns what a modern one says of itself. `None`: a legacy server, which is any without an
-/// answer that only a modern server gives.
-pub(crate) async fn discover(connection: &Connection) -> Result<Option<RawObject>, TransportError> {
-    // A server may refuse the first choice and name others; there is one to choose.
+/// Sends `server/discover` and returns the description of a modern server. Returns `None` for a
+/// legacy server: one that lists legacy revisions only, or whose response no modern server would
+/// give.
+pub(crate) async fn discover(
+    connection: &ServerConnection,
+) -> Result<Option<RawObject>, TransportError> {
+    // A server may reject the first revision and name others; there is one to choose from.
     for again in [true, false] {
         let (params, options) = (RawObject::new(), &connection.options);
-        let asked = connection
-            .quietly(|number| request(number, "server/discover", &params, None, options, None));
+        let asked = connection.send_without_call(|number| {
+            build_request(number, "server/discover", &params, None, options, None)
+        });
         match asked.await {
-            Ok(result) => return about(&result),
+            Ok(result) => return parse_discovery(&result),
             Err(TransportError::Rpc { error, .. }) if error.code == code::UNSUPPORTED_VERSION => {
-                match choose(error.data.as_deref()) {
+                match era_from_error(error.data.as_deref()) {
                     Some(Era::Modern) if again => {}
                     Some(Era::Legacy) => return Ok(None),
                     _ => {
@@ -55,7 +61,7 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Option<RawObject
                     _ => Ok(None),
                 };
             }
-            // Who may ask is another matter than what it is.
+            // An authorization error says nothing about the era.
             Err(TransportError::Status(status)) if !matches!(status, 401 | 403 | 429) => {
                 return Ok(None);
             }
@@ -66,15 +72,15 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Option<RawObject
     Ok(None)
 }
 
-fn about(result: &RawValue) -> Result<Option<RawObject>, TransportError> {
-    // Some legacy servers answer whatever they are asked.
+fn parse_discovery(result: &RawValue) -> Result<Option<RawObject>, TransportError> {
+    // Some legacy servers answer any request with a result.
     let Some(mut about) = RawObject::parse(result)
         .ok()
         .filter(|r| r.has("supportedVersions"))
     else {
         return Ok(None);
     };
-    match era_of(
+    match newest_era(
         &about
             .read::<Vec<String>>("supportedVersions")
             .unwrap_or_default(),
@@ -83,11 +89,11 @@ fn about(result: &RawValue) -> Result<Option<RawObject>, TransportError> {
         Some(Era::Legacy) => return Ok(None),
         None => {
             return Err(TransportError::Protocol(
-                "the server speaks no revision that is spoken here".into(),
+                "the server supports no revision of this client".into(),
             ));
         }
     }
-    for name in NOT_ABOUT {
+    for name in RESULT_ONLY_MEMBERS {
         about.remove(name);
     }
     about.set_some(
@@ -100,16 +106,17 @@ fn about(result: &RawValue) -> Result<Option<RawObject>, TransportError> {
     Ok(Some(about))
 }
 
-/// Which era to speak to a server that names what it speaks.
-fn choose(data: Option<&RawValue>) -> Option<Era> {
-    era_of(
+/// Returns the era of the newest revision that a server lists in the `data` of an
+/// unsupported-version error. Returns `None` if this client knows none of them.
+fn era_from_error(data: Option<&RawValue>) -> Option<Era> {
+    newest_era(
         &RawObject::parse(data?)
             .ok()?
             .read::<Vec<String>>("supported")?,
     )
 }
 
-fn era_of(versions: &[String]) -> Option<Era> {
+fn newest_era(versions: &[String]) -> Option<Era> {
     versions
         .iter()
         .filter_map(|version| Revision::parse(version))
@@ -117,28 +124,29 @@ fn era_of(versions: &[String]) -> Option<Era> {
         .map(Revision::era)
 }
 
-/// A request of the modern era, of the call `cx` or of none.
-pub(crate) fn request(
+/// Builds a request of the modern era. `cx` is the call that it belongs to, if any. `tools`
+/// determines which arguments of a tool call are repeated in headers.
+pub(crate) fn build_request(
     number: u64,
     method: &str,
     params: &RawObject,
-    cx: Option<&Cx>,
-    options: &ClientOptions,
+    cx: Option<&Context>,
+    options: &McpClientOptions,
     tools: Option<&ToolCache>,
-) -> Outgoing {
-    let mut meta = Meta::default();
+) -> OutgoingRequest {
+    let mut meta = MetaAdditions::default();
     if let Some(cx) = cx {
-        meta.put_call(number, cx);
+        meta.add_call(number, cx);
     }
-    meta.put(
+    meta.add(
         meta::PROTOCOL_VERSION,
         quote(Revision::V2026_07_28.as_str()),
     );
-    meta.put(meta::CLIENT_INFO, json(&options.info));
-    let can = cx.map(Cx::abilities).unwrap_or_default();
-    meta.put(meta::CLIENT_CAPABILITIES, json(&can.0));
+    meta.add(meta::CLIENT_INFO, to_json(&options.client_info));
+    let can = cx.map(Context::caller_capabilities).unwrap_or_default();
+    meta.add(meta::CLIENT_CAPABILITIES, to_json(&can.0));
     let wants_log = cx
-        .and_then(Cx::call)
+        .and_then(Context::call)
         .is_some_and(|call| call.caller.is_some());
     let says_level = || {
         params
@@ -147,7 +155,7 @@ pub(crate) fn request(
     };
     if let Some(level) = options.log_level.filter(|_| wants_log && !says_level()) {
         let level = to_raw_value(&level).unwrap_or_default();
-        meta.put(meta::LOG_LEVEL, level.get().to_owned());
+        meta.add(meta::LOG_LEVEL, level.get().to_owned());
     }
     let named = match method {
         "tools/call" | "prompts/get" => params.text("name"),
@@ -165,39 +173,41 @@ pub(crate) fn request(
         .and_then(|known| known.header_params.as_deref())
         .unwrap_or_default();
     let arguments = params.object("arguments").filter(|_| !mirrored.is_empty());
-    Outgoing {
+    OutgoingRequest {
         number,
         method: method.to_owned(),
-        body: body(number, method, params, &meta),
-        head: Head::Modern {
+        body: encode_body(number, method, params, &meta),
+        headers: RequestHeaders::Modern {
             name: named.as_deref().and_then(header_value),
             params: arguments
-                .map(|arguments| header_params(mirrored, &arguments))
+                .map(|arguments| param_headers(mirrored, &arguments))
                 .unwrap_or_default(),
         },
-        // A legacy server, which leaves this unanswered, would make nothing of being told.
-        cancellable: method != "server/discover",
+        // A legacy server doesn't answer this, and has no use for a cancellation.
+        is_cancellable: method != "server/discover",
     }
 }
 
-fn json(object: &RawObject) -> String {
+fn to_json(object: &RawObject) -> String {
     let mut out = String::new();
     object.write_with(&[], &mut out);
     out
 }
 
-/// Does a request of the call `cx`, round by round, until the server has asked all that it wants to know.
-pub(crate) async fn rounds(
-    session: &Session,
+/// Sends a request of the call `cx`. While the result holds questions of the server, asks the
+/// caller and sends the request again with the answers. Fails with `Overloaded` after `rounds_max`
+/// rounds.
+pub(crate) async fn request_in_rounds(
+    session: &UpstreamSession,
     tools: &Arc<ToolCache>,
     method: &str,
     params: &RawObject,
-    cx: &Cx,
-) -> Exchanged {
+    cx: &Context,
+) -> ExchangeResult {
     let mut next = Cow::Borrowed(params);
     for _ in 0..=session.options.rounds_max {
         let outgoing = |number| {
-            request(
+            build_request(
                 number,
                 method,
                 &next,
@@ -206,24 +216,24 @@ pub(crate) async fn rounds(
                 Some(tools),
             )
         };
-        let result = session.converse(cx, outgoing).await?;
+        let result = session.send_in_call(cx, outgoing).await?;
         match result_type(&result).as_deref() {
             None | Some("complete") => return Ok(result),
-            Some("input_required") if MAY_ASK.contains(&method) => {}
+            Some("input_required") if INTERACTIVE_METHODS.contains(&method) => {}
             Some("input_required") => {
                 return Err(TransportError::Protocol(format!(
                     "the server answers {method} with questions"
                 )));
             }
-            // Of an extension that the caller has declared; it knows what to make of it.
-            Some(_) if cx.abilities().0.has("extensions") => return Ok(result),
+            // A type of an extension that the caller has declared, and can handle.
+            Some(_) if cx.caller_capabilities().0.has("extensions") => return Ok(result),
             Some(_) => {
                 return Err(TransportError::Protocol(
                     "the server's result is of an unknown type".into(),
                 ));
             }
         }
-        next = Cow::Owned(Box::pin(answered(session, params, &result, cx)).await?);
+        next = Cow::Owned(Box::pin(next_round_params(session, params, &result, cx)).await?);
     }
     Err(TransportError::Failed(Failure::overloaded(format!(
         "the server asked more than {} times",
@@ -231,55 +241,57 @@ pub(crate) async fn rounds(
     ))))
 }
 
-/// What a result says of its kind.
+/// Returns the member `resultType` of a result; `None` if absent.
 fn result_type(result: &RawValue) -> Option<String> {
-    let (_, kind) = Walk::object(result)?.find(|(name, _)| name == "resultType")?;
+    let (_, kind) = RawCursor::object(result)?.find(|(name, _)| name == "resultType")?;
     text(kind).map(Cow::into_owned)
 }
 
-/// The params of the next round, after a result that asks.
-async fn answered(
-    session: &Session,
+/// Asks the caller the questions in `result`. Returns the params for sending the request again:
+/// `params` with the answers and the server's `requestState`.
+async fn next_round_params(
+    session: &UpstreamSession,
     params: &RawObject,
     result: &RawValue,
-    cx: &Cx,
+    cx: &Context,
 ) -> Result<RawObject, TransportError> {
-    let read = RawObject::parse(result).map_err(|_| bad_questions())?;
+    let read = RawObject::parse(result).map_err(|_| malformed_questions())?;
     let mut next = params.clone();
     if let Some(asked) = read.get("inputRequests") {
-        let asked = RawObject::parse(asked).map_err(|_| bad_questions())?;
-        let dialect = session.ear.dialect;
-        let client = dialect.client(Some(params), cx.call().map(|call| &**call));
+        let asked = RawObject::parse(asked).map_err(|_| malformed_questions())?;
+        let dialect = session.notifications.dialect;
+        let client = dialect.client_name(Some(params), cx.call().map(|call| &**call));
         next.set(
             "inputResponses",
-            answers(&asked, cx, (dialect, client)).await?,
+            collect_answers(&asked, cx, (dialect, client)).await?,
         );
     }
     match (read.get("requestState"), read.has("inputRequests")) {
         (Some(state), _) => next.set_raw("requestState", state.to_owned()),
         (None, true) => {}
-        (None, false) => return Err(bad_questions()),
+        (None, false) => return Err(malformed_questions()),
     }
     Ok(next)
 }
 
-/// Asks all that a server wants to know, at once.
-async fn answers(
+/// Asks the caller all questions in `asked` concurrently and returns the answers by the same keys.
+/// Fails with `Overloaded` for more than [`CONCURRENT_QUESTIONS_MAX`] questions.
+async fn collect_answers(
     asked: &RawObject,
-    cx: &Cx,
-    (dialect, client): (Dialect, Option<String>),
+    cx: &Context,
+    (dialect, client): (ServerDialect, Option<String>),
 ) -> Result<RawObject, TransportError> {
-    if asked.len() > QUESTIONS_AT_ONCE_MAX {
-        let why = format!("the server has more than {QUESTIONS_AT_ONCE_MAX} questions at once");
+    if asked.len() > CONCURRENT_QUESTIONS_MAX {
+        let why = format!("the server has more than {CONCURRENT_QUESTIONS_MAX} questions at once");
         return Err(TransportError::Failed(Failure::overloaded(why)));
     }
     let client = &client;
     let asking = asked.iter().map(|(key, request)| async move {
-        let request = RawObject::parse(request).map_err(|_| bad_questions())?;
-        let method = request.text("method").ok_or_else(bad_questions)?;
+        let request = RawObject::parse(request).map_err(|_| malformed_questions())?;
+        let method = request.text("method").ok_or_else(malformed_questions)?;
         let question = dialect
-            .read(&method, request.get("params"), || client.clone())
-            .map_err(|_| bad_questions())?;
+            .parse_question(&method, request.get("params"), || client.clone())
+            .map_err(|_| malformed_questions())?;
         let answer = ask_in_call(cx, question)
             .await
             .map_err(TransportError::Failed)?;
@@ -293,16 +305,19 @@ async fn answers(
     Ok(answers)
 }
 
-fn bad_questions() -> TransportError {
-    TransportError::Protocol("the server asks for input in a way that can't be read".into())
+fn malformed_questions() -> TransportError {
+    TransportError::Protocol("the server's input request is malformed".into())
 }
 
-/// Whether a server refused `initialize` for it speaks the modern era.
+/// Returns true if `error` is a rejection of `initialize` by a server that supports the modern era
+/// only.
 pub(crate) fn is_modern_only(error: &RpcError) -> bool {
-    error.code == code::UNSUPPORTED_VERSION && choose(error.data.as_deref()) == Some(Era::Modern)
+    error.code == code::UNSUPPORTED_VERSION
+        && era_from_error(error.data.as_deref()) == Some(Era::Modern)
 }
 
-/// Whether the server found the headers of a request wrong: what is known of its tools may be out of date.
+/// Returns true if the server rejected a request because its headers don't match its body. The
+/// cached tool schemas may then be outdated.
 pub(crate) fn is_header_mismatch(error: &TransportError) -> bool {
     matches!(error, TransportError::Rpc { error, .. } if error.code == code::HEADER_MISMATCH)
 }
@@ -316,10 +331,10 @@ mod tests {
         to_raw_value(&json).unwrap()
     }
 
-    /// Goal: a server's own words say which era it is of. Method: results and errors of both kinds.
+    /// Goal: a server's era follows from its response. Method: results and errors of both kinds.
     #[test]
     fn eras_are_told_apart() {
-        let found = about(&raw(serde_json::json!({
+        let found = parse_discovery(&raw(serde_json::json!({
             "supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 1,
             "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "s" } }, "odd": 1.0
         })));
@@ -332,23 +347,23 @@ mod tests {
         );
         assert!(about_it.has("odd") && !about_it.has("ttlMs"));
         assert!(matches!(
-            about(&raw(serde_json::json!({"tools": []}))),
+            parse_discovery(&raw(serde_json::json!({"tools": []}))),
             Ok(None)
         ));
         assert!(
-            about(&raw(
+            parse_discovery(&raw(
                 serde_json::json!({"supportedVersions": ["2031-01-01"]})
             ))
             .is_err()
         );
         assert_eq!(
-            choose(Some(&raw(serde_json::json!({"supported": ["2025-06-18"]})))),
+            era_from_error(Some(&raw(serde_json::json!({"supported": ["2025-06-18"]})))),
             Some(Era::Legacy)
         );
         assert_eq!(
-            choose(Some(&raw(serde_json::json!({"supported": ["2026-07-28"]})))),
+            era_from_error(Some(&raw(serde_json::json!({"supported": ["2026-07-28"]})))),
             Some(Era::Modern)
         );
-        assert_eq!(choose(None), None);
+        assert_eq!(era_from_error(None), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How an MCP server is reached, and what bounds that.
+//! Address, options and limits of an MCP client.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -6,96 +6,105 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Abilities, LogLevel, RawObject};
-use callboard_rpc::Limits;
+use callboard_message::{CallerCapabilities, LogLevel, RawObject};
+use callboard_rpc::DecodeLimits;
 use callboard_runtime::Caller;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::auth::Authorizer;
-use super::dialect::Dialect;
+use super::dialect::ServerDialect;
 use crate::wire::{Era, Revision};
 
-/// How long a connection may take, and a child its start, by default.
+/// Default time limit of connecting to a server over HTTP or WebSocket.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// How long a call may take that has no deadline of its own, questions included, by default.
+/// Default time limit of a call that has no deadline of its own. It includes the time for answering
+/// the server's questions.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
-/// Most calls that one client has in flight; others wait in its mailbox.
-pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
-/// Most questions of one call that are open at once; more are refused.
-pub const QUESTIONS_AT_ONCE_MAX: usize = 16;
-/// How long a server of the legacy era may take after its handshake to ask for the roots of a client that has declared
-/// some, before the first call is sent.
-pub const ROOTS_ASKED_WITHIN: Duration = Duration::from_millis(300);
-/// How long that call waits for the client's answer, once the server has asked.
-pub const ROOTS_GIVEN_WITHIN: Duration = Duration::from_secs(10);
-/// How long the server has to take up the roots that it was given, before that call is sent.
-pub const ROOTS_TAKEN_UP_WITHIN: Duration = Duration::from_millis(20);
-/// Most answers of one call that are on their way to the server at once, refusals and answers to pings too; then no more
-/// of what it says in that call is read.
-pub const ANSWERS_AT_ONCE_MAX: usize = 32;
-/// Most times in a row that a broken stream is taken up again without anything new on it, by default.
+/// Maximum number of calls that one client executes concurrently. Further calls wait in its
+/// mailbox.
+pub const PENDING_CALLS_MAX: u32 = 64;
+/// Maximum number of a call's questions that are open at the same time. Further questions are
+/// rejected.
+pub const CONCURRENT_QUESTIONS_MAX: usize = 16;
+/// Time that a legacy server has after the handshake to request the caller's roots. The first call
+/// of a caller with roots waits for it.
+pub const ROOTS_REQUEST_TIMEOUT: Duration = Duration::from_millis(300);
+/// Time limit for answering a legacy server's `roots/list` request. The first call waits until it
+/// is answered.
+pub const ROOTS_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between the answer to a `roots/list` request and the waiting call, so that the server can
+/// apply the roots.
+pub const ROOTS_SETTLE_DELAY: Duration = Duration::from_millis(20);
+/// Maximum number of a call's answers that are being prepared or sent, including rejections and
+/// answers to pings. Beyond it, no more of the server's messages for the call are read.
+pub const CONCURRENT_ANSWERS_MAX: usize = 32;
+/// Default maximum number of consecutive attempts to open a broken event stream again.
 pub const RECONNECTS_MAX_DEFAULT: u32 = 5;
-/// Most pages that are fetched of one list, by default: a server that never ends one is stopped there.
+/// Default maximum number of pages fetched of one list, against servers whose lists never end.
 pub const PAGES_MAX_DEFAULT: u32 = 100;
-/// Most resources whose changes one client is told of.
+/// Maximum number of resources that one client is subscribed to.
 pub const SUBSCRIPTIONS_MAX: usize = 1_000;
-/// Most tools of one server that are remembered (their names, and which arguments go into headers).
-pub const TOOLS_REMEMBERED_MAX: usize = 10_000;
-/// The longest that a tool may have its results kept by saying so itself.
-pub const TOOL_CACHE_TIME_MAX: Duration = Duration::from_secs(3_600);
-/// What of this process's environment a child gets, by default.
-pub const ENVIRONMENT_DEFAULT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "USER"];
-/// Most times that one request is sent again because its authorization was refused.
-pub const AUTH_REFUSALS_MAX: u32 = 8;
-/// How long a child may take to end once its standard input is closed, and again after it was asked to.
-pub const CHILD_END_GRACE: Duration = Duration::from_secs(2);
+/// Maximum number of cached tools of one server.
+pub const CACHED_TOOLS_MAX: usize = 10_000;
+/// Maximum time to live that a tool can set for its cached results.
+pub const TOOL_CACHE_TTL_MAX: Duration = Duration::from_secs(3_600);
+/// Environment variables that a child process inherits by default.
+pub const ENV_PASSTHROUGH_DEFAULT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "USER"];
+/// Maximum number of times that one HTTP request is sent again after status 401 or 403.
+pub const AUTH_REJECTIONS_MAX: u32 = 8;
+/// Time that a child process has to exit after its standard input is closed, and again after
+/// SIGTERM.
+pub const CHILD_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where an MCP server is.
+/// Address of an MCP server.
 #[derive(Clone)]
-pub enum Endpoint {
-    /// Streamable HTTP; a server of 2024-11-05 at the same URL is found too.
+pub enum ServerEndpoint {
+    /// Streamable HTTP. A server of 2024-11-05 (HTTP+SSE) at the same URL is detected.
     Http(Url),
-    /// HTTP+SSE (2024-11-05): the URL of the event stream. Legacy only.
+    /// HTTP+SSE (2024-11-05). The URL is that of the event stream. Only the legacy era is
+    /// supported.
     Sse(Url),
-    /// WebSocket, subprotocol `mcp`.
+    /// WebSocket with subprotocol `mcp`.
     WebSocket(Url),
-    /// A child process that speaks over its standard input and output.
+    /// Child process that reads messages on standard input and writes them on standard output.
     Child(ChildCommand),
 }
 
-impl Endpoint {
-    /// The server at `url`: `http`, `https`, `ws` or `wss`.
+impl ServerEndpoint {
+    /// Parses the URL of a server: `http`, `https`, `ws` or `wss`, without user and password.
     ///
     /// # Errors
-    /// [`ClientError::Url`].
-    pub fn url(url: &str) -> Result<Self, ClientError> {
-        let url = Url::parse(url).map_err(|_| ClientError::Url)?;
+    /// [`McpClientError::Url`].
+    pub fn from_url(url: &str) -> Result<Self, McpClientError> {
+        let url = Url::parse(url).map_err(|_| McpClientError::Url)?;
         if !url.username().is_empty() || url.password().is_some() || !url.has_host() {
-            return Err(ClientError::Url);
+            return Err(McpClientError::Url);
         }
         match url.scheme() {
             "http" | "https" => Ok(Self::Http(url)),
             "ws" | "wss" => Ok(Self::WebSocket(url)),
-            _ => Err(ClientError::Url),
+            _ => Err(McpClientError::Url),
         }
     }
 
-    /// The server of 2024-11-05 whose event stream is at `url`.
+    /// Creates an HTTP+SSE endpoint from the http or https URL of the event stream of a server of
+    /// 2024-11-05.
     ///
     /// # Errors
-    /// [`ClientError::Url`].
-    pub fn sse(url: &str) -> Result<Self, ClientError> {
-        match Self::url(url)? {
+    /// [`McpClientError::Url`].
+    pub fn sse(url: &str) -> Result<Self, McpClientError> {
+        match Self::from_url(url)? {
             Self::Http(url) => Ok(Self::Sse(url)),
-            _ => Err(ClientError::Url),
+            _ => Err(McpClientError::Url),
         }
     }
 }
 
-impl fmt::Display for Endpoint {
-    /// For logs and policies: without query, which may hold a secret.
+impl fmt::Display for ServerEndpoint {
+    /// Writes the address or program for logs and policies. The query is left out, because it may
+    /// hold a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(url) | Self::Sse(url) | Self::WebSocket(url) => {
@@ -112,23 +121,25 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A program that is an MCP server over standard input and output.
+/// Command that starts an MCP server as a child process, with messages on standard input and
+/// output.
 #[derive(Clone)]
 pub struct ChildCommand {
-    /// Looked up in `PATH` where it has no slash.
+    /// Program; looked up in `PATH` if it has no slash.
     pub program: OsString,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<OsString>,
-    /// Variables of this process that it gets; it gets no others but `set`.
-    pub inherit: Vec<String>,
-    /// Variables that it gets beside them.
-    pub set: Vec<(String, SecretString)>,
-    /// Where it runs; here by default.
-    pub directory: Option<PathBuf>,
+    /// Names of environment variables inherited from this process. No others are inherited.
+    pub env_passthrough: Vec<String>,
+    /// Additional environment variables.
+    pub env: Vec<(String, SecretString)>,
+    /// Working directory; that of this process if `None`.
+    pub working_directory: Option<PathBuf>,
 }
 
 impl ChildCommand {
-    /// `program` with `arguments`, in the environment of [`ENVIRONMENT_DEFAULT`].
+    /// Creates the command `program` with `arguments`, which inherits the variables of
+    /// [`ENV_PASSTHROUGH_DEFAULT`].
     pub fn new(
         program: impl Into<OsString>,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
@@ -136,71 +147,75 @@ impl ChildCommand {
         Self {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
-            inherit: ENVIRONMENT_DEFAULT.map(String::from).to_vec(),
-            set: Vec::new(),
-            directory: None,
+            env_passthrough: ENV_PASSTHROUGH_DEFAULT.map(String::from).to_vec(),
+            env: Vec::new(),
+            working_directory: None,
         }
     }
 }
 
-/// Which of the two MCPs a client speaks.
+/// Era of the protocol that a client speaks: detected or fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EraChoice {
-    /// Asks the server (`server/discover`), and remembers.
+    /// Detects the server's era by `server/discover` and remembers it for later connections.
     #[default]
     Auto,
-    /// This one only.
+    /// Uses only the given era.
     Only(Era),
 }
 
-/// How a client behaves.
+/// Options of an [`McpClient`](super::McpClient).
 #[derive(Clone)]
-pub struct ClientOptions {
-    /// What the log calls the server; its address or program by default.
+pub struct McpClientOptions {
+    /// Name of the server in logs. Its address or program by default.
     pub name: Option<String>,
-    /// Which of the two MCPs.
+    /// Era of the protocol to speak.
     pub era: EraChoice,
-    /// How the server words its questions.
-    pub dialect: Dialect,
-    /// What `initialize` offers in the legacy era; the server may choose an older one.
+    /// Dialect of the server's questions.
+    pub dialect: ServerDialect,
+    /// Revision offered in `initialize` (legacy era). The server may choose an older one.
     pub revision: Revision,
-    /// What the client says of itself: MCP's `Implementation`.
-    pub info: RawObject,
-    /// What `initialize` says that a caller can answer, in the legacy era: there, it is said before any caller is known.
-    /// In the modern era each call says what its own caller can.
-    pub offers: Abilities,
-    /// The least grave lines that a server is asked to log; `None`: it isn't asked.
+    /// Name and version of the client: MCP's `Implementation`.
+    pub client_info: RawObject,
+    /// Client capabilities offered in `initialize` (legacy era), before any caller is known. In the
+    /// modern era each request declares the capabilities of its own caller instead.
+    pub offered_capabilities: CallerCapabilities,
+    /// Minimum level of log messages requested from the server. If `None`, no level is requested.
     pub log_level: Option<LogLevel>,
-    /// Whether to listen for what changes at the server, where it tells.
+    /// If true, subscribes to the server's notifications of changed lists, where the server offers
+    /// them.
     pub listen: bool,
-    /// Sent with each HTTP request.
+    /// Additional headers of each HTTP request.
     pub headers: HeaderMap,
-    /// What authorises each HTTP request.
+    /// Source of the `Authorization` header of each HTTP request. If `None`, none is sent.
     pub authorizer: Option<Arc<dyn Authorizer>>,
-    /// Who is told and asked what no call, or none for sure, has caused (legacy): for a client that serves one caller
-    /// only. `None`: such questions are refused.
+    /// Caller for the server's questions and notifications that can't be assigned to a pending call
+    /// (legacy era). Set it if the client serves one caller only. If `None`, such questions are
+    /// rejected.
     pub only_caller: Option<Arc<dyn Caller>>,
-    /// What a message from the server may measure.
-    pub limits: Limits,
-    /// How long a connection may take.
+    /// Limits for the size and nesting depth of a message from the server.
+    pub limits: DecodeLimits,
+    /// Time limit of connecting to the server over HTTP or WebSocket.
     pub connect_timeout: Duration,
-    /// How long `server/discover` and `initialize` may take, together.
+    /// Time limit of opening a session in total: connecting, `server/discover`, `initialize` and
+    /// renewing subscriptions.
     pub handshake_timeout: Duration,
-    /// How long `server/discover` may stay unanswered, where the era isn't known.
+    /// Time limit of `server/discover` while the era is unknown. A server that doesn't answer in
+    /// time counts as legacy.
     pub probe_timeout: Duration,
-    /// How long a call may take that has no deadline of its own.
+    /// Time limit of a call without a deadline of its own.
     pub call_timeout: Duration,
-    /// Most rounds of questions of one call.
+    /// Maximum number of times in one call that the server may answer with questions (modern era).
     pub rounds_max: u32,
-    /// Most times in a row that a broken stream is taken up again.
+    /// Maximum number of consecutive attempts to open a broken event stream again.
     pub reconnects_max: u32,
-    /// Most pages of one list.
+    /// Maximum number of pages that are fetched of one list.
     pub pages_max: u32,
 }
 
 impl EraChoice {
-    /// The era, where it is not to be found out.
-    pub(crate) fn only(self) -> Option<Era> {
+    /// Returns the era if it is fixed, or `None` if it is to be detected.
+    pub(crate) fn fixed_era(self) -> Option<Era> {
         match self {
             Self::Only(era) => Some(era),
             Self::Auto => None,
@@ -208,23 +223,24 @@ impl EraChoice {
     }
 }
 
-impl Default for ClientOptions {
+impl Default for McpClientOptions {
     fn default() -> Self {
         Self {
             name: None,
             era: EraChoice::Auto,
-            dialect: Dialect::Mcp,
+            dialect: ServerDialect::Mcp,
             revision: Revision::LATEST_LEGACY,
-            info: RawObject::of("name", "callboard").with("version", env!("CARGO_PKG_VERSION")),
-            offers: Abilities::all(),
+            client_info: RawObject::single("name", "callboard")
+                .with("version", env!("CARGO_PKG_VERSION")),
+            offered_capabilities: CallerCapabilities::all(),
             log_level: Some(LogLevel::Info),
             listen: true,
             headers: HeaderMap::new(),
             authorizer: None,
             only_caller: None,
-            limits: Limits::default(),
+            limits: DecodeLimits::default(),
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
-            // A child may have to be loaded first.
+            // A child process may have to load first.
             handshake_timeout: Duration::from_secs(30),
             probe_timeout: Duration::from_secs(5),
             call_timeout: CALL_TIMEOUT_DEFAULT,
@@ -235,49 +251,52 @@ impl Default for ClientOptions {
     }
 }
 
-impl ClientOptions {
-    /// Whether a server at `endpoint` can be spoken to so.
+impl McpClientOptions {
+    /// Checks that the era, the revision and the transport of `endpoint` can be used together.
     ///
     /// # Errors
-    /// [`ClientError::Era`].
-    pub(crate) fn fit(&self, endpoint: &Endpoint) -> Result<(), ClientError> {
+    /// [`McpClientError::Era`].
+    pub(crate) fn validate(&self, endpoint: &ServerEndpoint) -> Result<(), McpClientError> {
         let wants_modern = self.era == EraChoice::Only(Era::Modern);
         match self.revision.era() == Era::Modern
-            || wants_modern && matches!(endpoint, Endpoint::Sse(_))
+            || wants_modern && matches!(endpoint, ServerEndpoint::Sse(_))
         {
-            true => Err(ClientError::Era),
+            true => Err(McpClientError::Era),
             false => Ok(()),
         }
     }
 
-    /// The same options with a header that goes with each HTTP request. Its value is never printed.
+    /// Adds a header to each HTTP request. The value is never logged.
     ///
     /// # Errors
-    /// [`ClientError::Header`].
-    pub fn header(mut self, name: &str, value: &SecretString) -> Result<Self, ClientError> {
-        let name: HeaderName = name.parse().map_err(|_| ClientError::Header)?;
+    /// [`McpClientError::Header`].
+    pub fn with_header(mut self, name: &str, value: &SecretString) -> Result<Self, McpClientError> {
+        let name: HeaderName = name.parse().map_err(|_| McpClientError::Header)?;
         let mut value =
-            HeaderValue::from_str(value.expose_secret()).map_err(|_| ClientError::Header)?;
+            HeaderValue::from_str(value.expose_secret()).map_err(|_| McpClientError::Header)?;
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(self)
     }
 }
 
-/// Why a client can't be configured so.
+/// Errors in the configuration of a client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ClientError {
-    /// Give a URL like `https://tools.example/mcp`, without user and password.
+pub enum McpClientError {
+    /// The address isn't an http, https, ws or wss URL with a host and without user and password.
+    /// Use one like `https://tools.example/mcp`.
     #[error("not an http, https, ws or wss URL without user and password")]
     Url,
-    /// Give a header's name and a value of visible characters.
+    /// The name isn't a header name, or the value has characters that aren't visible ASCII.
     #[error("not a header")]
     Header,
-    /// This transport has the legacy era only, or `revision` is none of it: choose another.
+    /// The transport supports the legacy era only, or the option `revision` isn't of the legacy
+    /// era. Choose another era or revision.
     #[error("the era doesn't fit the transport or the revision")]
     Era,
-    /// The HTTP client can't be built, for TLS has no safe version here: see the cause.
+    /// The HTTP client can't be built, because the TLS library supports none of the safe protocol
+    /// versions.
     #[error("can't build the HTTP client")]
     Client(#[source] rustls::Error),
 }

@@ -1,4 +1,4 @@
-//! Our requests that are under way on one link.
+//! Pending requests of one connection.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -12,68 +12,76 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::exchange::{Heard, Outcome, TransportError};
+use super::exchange::{RpcResult, ServerMessage, TransportError};
 
-/// Messages that wait for a call which is slow to take them; past that, notifications are left out and questions refused.
+/// Maximum number of a request's messages that wait to be handled. Beyond it, notifications are
+/// dropped and questions rejected.
 const EVENTS_MAX: usize = 64;
 
-/// Boxed, for a channel makes room for some dozens of them at once, and most requests hear nothing.
-type Events = mpsc::Sender<Box<Heard>>;
+/// Sender of a request's messages. Messages are boxed, because a channel allocates several slots at
+/// once and most requests receive none.
+type EventSender = mpsc::Sender<Box<ServerMessage>>;
 
-/// Which of our requests are under way, and where what belongs to them goes.
+/// Table of a connection's pending requests, with the channels for their messages and responses.
 #[derive(Default)]
 pub(crate) struct PendingRequests {
     last: AtomicU64,
-    /// Responses that belong to none of them: late ones, foreign ones.
+    /// Number of responses received without a pending request, because they were late or had an
+    /// unknown id.
     unknown: AtomicU64,
-    open: Mutex<Open>,
-    /// A call has begun.
-    called: Notify,
+    open: Mutex<PendingTable>,
+    /// Notified when a call is registered.
+    call_started: Notify,
 }
 
 #[derive(Default)]
-struct Open {
-    by_number: HashMap<u64, Slot>,
+struct PendingTable {
+    by_number: HashMap<u64, PendingSlot>,
     closed: Option<TransportError>,
 }
 
-struct Slot {
-    events: Events,
-    response: oneshot::Sender<Result<Outcome, TransportError>>,
+struct PendingSlot {
+    events: EventSender,
+    response: oneshot::Sender<Result<RpcResult, TransportError>>,
     is_call: bool,
 }
 
-/// One request under way. Dropped, it is forgotten.
+/// Handle of one pending request. Dropping it removes the request from the table.
 pub(crate) struct PendingRequest {
     pub number: u64,
-    flights: Arc<PendingRequests>,
-    pub events: Events,
-    pub response: oneshot::Receiver<Result<Outcome, TransportError>>,
+    pending_requests: Arc<PendingRequests>,
+    pub events: EventSender,
+    pub response: oneshot::Receiver<Result<RpcResult, TransportError>>,
 }
 
-/// Why a message couldn't be given to the one call that it belongs to.
+/// Errors of delivering a server's message to the only pending call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unplaced {
-    /// No call is under way.
+pub(crate) enum DeliveryError {
+    /// No call is pending.
     NoCall,
-    /// Several are: it could be anyone's.
-    Several,
-    /// The call has too much to read already.
+    /// Several calls are pending, so the message could belong to any of them.
+    Ambiguous,
+    /// The call's queue of messages is full.
     Full,
 }
 
 impl PendingRequests {
-    /// Opens one, and its events. `is_call`: an agent waits for it, who may be asked.
-    pub fn open(self: &Arc<Self>, is_call: bool) -> (PendingRequest, mpsc::Receiver<Box<Heard>>) {
+    /// Registers a request. Returns its handle and the receiver of the server's messages for it.
+    /// `is_call` is true if a caller waits for the response, who can be asked the server's
+    /// questions.
+    pub fn register(
+        self: &Arc<Self>,
+        is_call: bool,
+    ) -> (PendingRequest, mpsc::Receiver<Box<ServerMessage>>) {
         let number = self.last.fetch_add(1, Relaxed) + 1;
-        let (events, heard) = mpsc::channel(EVENTS_MAX);
+        let (events, messages) = mpsc::channel(EVENTS_MAX);
         let (response, answered) = oneshot::channel();
         let mut open = self.open.lock();
         match &open.closed {
             Some(why) => drop(response.send(Err(why.clone()))),
             None => drop(open.by_number.insert(
                 number,
-                Slot {
+                PendingSlot {
                     events: events.clone(),
                     response,
                     is_call,
@@ -82,41 +90,41 @@ impl PendingRequests {
         }
         drop(open);
         if is_call {
-            self.called.notify_waiters();
+            self.call_started.notify_waiters();
         }
         (
             PendingRequest {
                 number,
-                flights: self.clone(),
+                pending_requests: self.clone(),
                 events,
                 response: answered,
             },
-            heard,
+            messages,
         )
     }
 
-    /// Ends request `number` with `outcome`, or counts a response that nobody waits for.
-    pub fn answer(&self, number: Option<u64>, outcome: Result<Outcome, TransportError>) {
+    /// Completes request `number` with `outcome`. If that request isn't pending, the response is
+    /// dropped and counted as unknown.
+    pub fn complete(&self, number: Option<u64>, outcome: Result<RpcResult, TransportError>) {
         let slot = number.and_then(|number| self.open.lock().by_number.remove(&number));
         match slot {
-            // Whoever gave up in this moment needs it no more.
+            // The request may just have been cancelled.
             Some(slot) => drop(slot.response.send(outcome)),
             None => self.count_unknown(),
         }
     }
 
-    /// Counts a response that belongs to none of our requests.
     pub fn count_unknown(&self) {
         let unknown = self.unknown.fetch_add(1, Relaxed) + 1;
-        callboard_message::log::debug!(unknown, "a response that no request waits for is dropped");
+        callboard_message::log::debug!(unknown, "dropped a response without a pending request");
     }
 
-    /// How many responses belonged to none of our requests.
-    pub fn unknown(&self) -> u64 {
+    /// Returns the number of responses without a pending request.
+    pub fn unknown_responses(&self) -> u64 {
         self.unknown.load(Relaxed)
     }
 
-    /// Ends every request, and those to come.
+    /// Fails all pending and future requests with `why`.
     pub fn close(&self, why: &TransportError) {
         let slots = {
             let mut open = self.open.lock();
@@ -128,8 +136,8 @@ impl PendingRequests {
         }
     }
 
-    /// Ends the only request under way; nothing where there are several.
-    pub fn fail_only(&self, why: TransportError) {
+    /// Fails the pending request with `why` if there is exactly one; otherwise does nothing.
+    pub fn fail_sole_request(&self, why: TransportError) {
         let slot = {
             let mut open = self.open.lock();
             let number = open
@@ -145,8 +153,9 @@ impl PendingRequests {
         }
     }
 
-    /// Gives a message to request `number`; left out where that isn't under way or has too much to read.
-    pub fn give(&self, number: u64, heard: Heard) {
+    /// Delivers a message to request `number`. The message is dropped if the request isn't pending
+    /// or its queue is full.
+    pub fn deliver(&self, number: u64, message: ServerMessage) {
         let events = self
             .open
             .lock()
@@ -154,55 +163,65 @@ impl PendingRequests {
             .get(&number)
             .map(|slot| slot.events.clone());
         if let Some(events) = events {
-            let _ = events.try_send(Box::new(heard));
+            let _ = events.try_send(Box::new(message));
         }
     }
 
-    /// Gives a message to every call.
-    pub fn give_all(&self, heard: &Heard) {
+    /// Delivers a message to every pending call whose queue isn't full.
+    pub fn deliver_to_calls(&self, message: &ServerMessage) {
         let open = self.open.lock();
         for slot in open.by_number.values().filter(|slot| slot.is_call) {
-            let _ = slot.events.try_send(Box::new(heard.clone()));
+            let _ = slot.events.try_send(Box::new(message.clone()));
         }
     }
 
-    /// Gives a message to the one call that is under way, or begins in `wait`.
-    pub async fn give_next_call(&self, heard: &Heard, wait: Duration) -> Result<(), Unplaced> {
+    /// Delivers a message to the pending call if there is exactly one. If there is none, waits up
+    /// to `wait` for one to begin.
+    pub async fn deliver_to_next_call(
+        &self,
+        message: &ServerMessage,
+        wait: Duration,
+    ) -> Result<(), DeliveryError> {
         let placed = timeout(wait, async {
             loop {
-                let mut called = pin!(self.called.notified());
+                let mut called = pin!(self.call_started.notified());
                 called.as_mut().enable();
-                match self.give_only_call(heard.clone()) {
-                    Err(Unplaced::NoCall) => called.await,
+                match self.deliver_to_sole_call(message.clone()) {
+                    Err(DeliveryError::NoCall) => called.await,
                     placed => return placed,
                 }
             }
         });
-        placed.await.unwrap_or(Err(Unplaced::NoCall))
+        placed.await.unwrap_or(Err(DeliveryError::NoCall))
     }
 
-    /// Gives a message to the one call that is under way.
-    pub fn give_only_call(&self, heard: Heard) -> Result<(), Unplaced> {
+    /// Delivers a message to the pending call if there is exactly one.
+    pub fn deliver_to_sole_call(&self, message: ServerMessage) -> Result<(), DeliveryError> {
         let open = self.open.lock();
         let mut calls = open.by_number.values().filter(|slot| slot.is_call);
         match (calls.next(), calls.next()) {
-            (None, _) => Err(Unplaced::NoCall),
-            (Some(_), Some(_)) => Err(Unplaced::Several),
-            (Some(only), None) => only
-                .events
-                .try_send(Box::new(heard))
-                .map_err(|why| match why {
-                    TrySendError::Full(_) => Unplaced::Full,
-                    // It is over, and reads no more.
-                    TrySendError::Closed(_) => Unplaced::NoCall,
-                }),
+            (None, _) => Err(DeliveryError::NoCall),
+            (Some(_), Some(_)) => Err(DeliveryError::Ambiguous),
+            (Some(only), None) => {
+                only.events
+                    .try_send(Box::new(message))
+                    .map_err(|why| match why {
+                        TrySendError::Full(_) => DeliveryError::Full,
+                        // The call has just ended.
+                        TrySendError::Closed(_) => DeliveryError::NoCall,
+                    })
+            }
         }
     }
 }
 
 impl Drop for PendingRequest {
     fn drop(&mut self) {
-        self.flights.open.lock().by_number.remove(&self.number);
+        self.pending_requests
+            .open
+            .lock()
+            .by_number
+            .remove(&self.number);
     }
 }
 
@@ -210,66 +229,86 @@ impl Drop for PendingRequest {
 mod tests {
     use super::*;
 
-    fn told(method: &str) -> Heard {
-        Heard::Notification {
+    fn notification(method: &str) -> ServerMessage {
+        ServerMessage::Notification {
             method: method.into(),
             params: None,
         }
     }
 
-    /// Goal: a question is given to a call only where it can be nobody else's. Method: none, one, two calls, and a request
-    /// that is no call.
+    /// Goal: a question is delivered only to the one call that it can belong to. Method: none, one,
+    /// two calls, and a request that is no call.
     #[tokio::test]
     async fn only_one_call_can_be_meant() {
-        let flights = Arc::new(PendingRequests::default());
-        let (_listing, _) = flights.open(false);
-        assert_eq!(flights.give_only_call(told("a")), Err(Unplaced::NoCall));
-        let (first, mut heard) = flights.open(true);
-        assert_eq!(flights.give_only_call(told("b")), Ok(()));
-        let heard = heard.recv().await.map(|heard| *heard);
-        assert!(matches!(heard, Some(Heard::Notification { method, .. }) if method == "b"));
-        let second = flights.open(true);
-        assert_eq!(flights.give_only_call(told("c")), Err(Unplaced::Several));
+        let pending_requests = Arc::new(PendingRequests::default());
+        let (_listing, _) = pending_requests.register(false);
+        assert_eq!(
+            pending_requests.deliver_to_sole_call(notification("a")),
+            Err(DeliveryError::NoCall)
+        );
+        let (first, mut messages) = pending_requests.register(true);
+        assert_eq!(
+            pending_requests.deliver_to_sole_call(notification("b")),
+            Ok(())
+        );
+        let message = messages.recv().await.map(|message| *message);
+        assert!(
+            matches!(message, Some(ServerMessage::Notification { method, .. }) if method == "b")
+        );
+        let second = pending_requests.register(true);
+        assert_eq!(
+            pending_requests.deliver_to_sole_call(notification("c")),
+            Err(DeliveryError::Ambiguous)
+        );
         drop((first, second));
-        assert_eq!(flights.give_only_call(told("d")), Err(Unplaced::NoCall));
+        assert_eq!(
+            pending_requests.deliver_to_sole_call(notification("d")),
+            Err(DeliveryError::NoCall)
+        );
     }
 
-    /// Goal: what a slow call has to read is bounded. Method: one message more than the bound.
+    /// Goal: the queue of a slow call is bounded. Method: one message more than the limit.
     #[tokio::test]
     async fn events_are_bounded() {
-        let flights = Arc::new(PendingRequests::default());
-        let (_flight, _heard) = flights.open(true);
+        let pending_requests = Arc::new(PendingRequests::default());
+        let (_flight, _heard) = pending_requests.register(true);
         for _ in 0..EVENTS_MAX {
-            assert_eq!(flights.give_only_call(told("a")), Ok(()));
+            assert_eq!(
+                pending_requests.deliver_to_sole_call(notification("a")),
+                Ok(())
+            );
         }
-        assert_eq!(flights.give_only_call(told("a")), Err(Unplaced::Full));
+        assert_eq!(
+            pending_requests.deliver_to_sole_call(notification("a")),
+            Err(DeliveryError::Full)
+        );
     }
 
-    /// Goal: late, foreign and second responses are counted and dropped. Method: answer one request twice, and an unknown
-    /// one.
+    /// Goal: late, foreign and second responses are counted and dropped. Method: answer one request
+    /// twice, and an unknown one.
     #[tokio::test]
     async fn unknown_responses_are_counted() {
-        let flights = Arc::new(PendingRequests::default());
-        let (mut flight, _) = flights.open(true);
+        let pending_requests = Arc::new(PendingRequests::default());
+        let (mut pending, _) = pending_requests.register(true);
         let result = || Ok(Ok(Box::default()));
-        flights.answer(Some(flight.number), result());
-        flights.answer(Some(flight.number), result());
-        flights.answer(Some(99), result());
-        flights.answer(None, result());
-        assert!((&mut flight.response).await.is_ok_and(|r| r.is_ok()));
-        assert_eq!(flights.unknown(), 3);
+        pending_requests.complete(Some(pending.number), result());
+        pending_requests.complete(Some(pending.number), result());
+        pending_requests.complete(Some(99), result());
+        pending_requests.complete(None, result());
+        assert!((&mut pending.response).await.is_ok_and(|r| r.is_ok()));
+        assert_eq!(pending_requests.unknown_responses(), 3);
     }
 
-    /// Goal: nobody waits on a link that has closed. Method: one request before, one after.
+    /// Goal: no request waits on a closed connection. Method: one request before, one after.
     #[tokio::test]
     async fn closed_links_answer() {
-        let flights = Arc::new(PendingRequests::default());
-        let (mut before, _) = flights.open(true);
-        flights.close(&TransportError::Broken("gone"));
-        let (mut after, _) = flights.open(true);
-        for flight in [&mut before, &mut after] {
+        let pending_requests = Arc::new(PendingRequests::default());
+        let (mut before, _) = pending_requests.register(true);
+        pending_requests.close(&TransportError::Broken("gone"));
+        let (mut after, _) = pending_requests.register(true);
+        for pending in [&mut before, &mut after] {
             assert!(matches!(
-                (&mut flight.response).await,
+                (&mut pending.response).await,
                 Ok(Err(TransportError::Broken("gone")))
             ));
         }

@@ -1,13 +1,14 @@
-//! What a server says that belongs to no request of ours, or says to all of them.
+//! Notifications and requests from the server, outside any of our requests or shared by all of
+//! them.
 
 use std::mem::discriminant;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::{Change, Failure, Log, RawObject};
-use callboard_rpc::{Id, Nulls, RpcError, encode_error, encode_response};
-use callboard_runtime::{CallMeta, Caller, Cx, Direction};
+use callboard_message::{CapabilityChange, Failure, LogMessage, RawObject};
+use callboard_rpc::{RequestId, RpcError, UnusedMember, encode_error, encode_response};
+use callboard_runtime::{CallContext, Caller, Context, Direction};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -15,77 +16,81 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::dialect::{Asked, Dialect};
-use super::exchange::{Heard, TransportError};
+use super::dialect::{ServerDialect, ServerQuestion};
+use super::exchange::{ServerMessage, TransportError};
 use super::options::{
-    ClientOptions, QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN, ROOTS_TAKEN_UP_WITHIN,
+    CONCURRENT_QUESTIONS_MAX, McpClientOptions, ROOTS_ANSWER_TIMEOUT, ROOTS_SETTLE_DELAY,
 };
-use super::pending_requests::{PendingRequests, Unplaced};
+use super::pending_requests::{DeliveryError, PendingRequests};
 use super::tool_cache::ToolCache;
-use crate::wire::{code as mcp, failure, meta};
+use crate::wire::{code as mcp, error_mapping, meta};
 
-/// What a message from the server calls for.
-pub(crate) enum Reply {
+/// Reply to a message from the server.
+pub(crate) enum ServerReply {
     None,
-    /// To be sent back.
+    /// Message to be sent at once.
     Now(Vec<u8>),
-    /// To be waited for, then sent back, if anything is.
+    /// Future of the message to be sent; `None` if there is nothing to send.
     Later(BoxFuture<'static, Option<PreparedAnswer>>),
 }
 
-/// An answer to a question of the server's, to be kept until it is sent.
+/// Encoded response to a server's request, ready to be sent.
 pub(crate) struct PreparedAnswer {
     pub body: Vec<u8>,
-    pub roots: Option<RootsAsked>,
+    pub roots_request: Option<PendingRootsRequest>,
 }
 
-/// Listens for one connection.
+/// Handler of the server's notifications and requests on one connection.
 pub(crate) struct NotificationHandler {
-    pub flights: Arc<PendingRequests>,
+    pub pending_requests: Arc<PendingRequests>,
     tools: Arc<ToolCache>,
-    /// Whose followers are told of changes; nobody where another connection with the server tells.
-    news: Option<Cx>,
-    /// What is left to do when the client ends: children that end, sessions that are taken leave of.
-    pub farewells: TaskTracker,
-    /// Who is meant by what no call caused, where this client is for one caller only.
+    /// Agent whose followers are notified of the server's changes. `None` if another connection to
+    /// the same server notifies them.
+    change_publisher: Option<Context>,
+    /// Tasks that end child processes and server sessions after the client has ended.
+    pub cleanup_tasks: TaskTracker,
+    /// Caller for questions and notifications that can't be assigned to a pending call; `None` if
+    /// the client serves several callers.
     only_caller: Option<Arc<dyn Caller>>,
-    /// How the server words its questions.
-    pub dialect: Dialect,
-    /// What the only caller calls itself, as far as it has said.
-    client: Mutex<Option<String>>,
-    /// For the questions that are asked of them.
-    places: Arc<Semaphore>,
-    pub roots: Roots,
-    /// A modern server asks nothing this way, and gets no answer.
+    pub dialect: ServerDialect,
+    /// Name of the only caller, read from its latest request. Used in dialects that name the
+    /// client.
+    client_name: Mutex<Option<String>>,
+    /// Limits concurrent questions that are asked outside a call.
+    question_permits: Arc<Semaphore>,
+    pub roots: RootsTracker,
+    /// True if the server is of the modern era. Its JSON-RPC requests are dropped then, because
+    /// that era has none from servers.
     is_modern: AtomicBool,
 }
 
 impl NotificationHandler {
     pub fn new(
         tools: Arc<ToolCache>,
-        news: Option<Cx>,
-        farewells: TaskTracker,
-        options: &ClientOptions,
+        change_publisher: Option<Context>,
+        cleanup_tasks: TaskTracker,
+        options: &McpClientOptions,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE_MAX));
+        let question_permits = Arc::new(Semaphore::new(CONCURRENT_QUESTIONS_MAX));
         Self {
-            flights: Arc::default(),
+            pending_requests: Arc::default(),
             tools,
-            news,
-            farewells,
+            change_publisher,
+            cleanup_tasks,
             only_caller: options.only_caller.clone(),
             dialect: options.dialect,
-            client: Mutex::default(),
-            places,
-            roots: Roots::default(),
+            client_name: Mutex::default(),
+            question_permits,
+            roots: RootsTracker::default(),
             is_modern: AtomicBool::new(false),
         }
     }
 
-    /// Learns from a request what the only caller calls itself.
-    pub fn learn_client(&self, client: impl FnOnce() -> Option<String>) {
-        if self.only_caller.is_some() && self.dialect != Dialect::Mcp {
-            *self.client.lock() = client();
+    /// Stores the name of the only caller for later questions, if the dialect needs it. `client`
+    /// reads it from a request.
+    pub fn record_client_name(&self, client: impl FnOnce() -> Option<String>) {
+        if self.only_caller.is_some() && self.dialect != ServerDialect::Mcp {
+            *self.client_name.lock() = client();
         }
     }
 
@@ -93,76 +98,80 @@ impl NotificationHandler {
         self.is_modern.store(is_modern, Relaxed);
     }
 
-    /// Takes a message that came by a channel which is no single request's.
-    pub fn hear(&self, heard: Heard) -> Reply {
-        match heard {
-            Heard::Request { id, method, .. } if self.is_modern.load(Relaxed) => {
+    /// Handles a message that the server sent on a channel shared by all requests, such as a
+    /// child's pipe or the GET stream. Returns the reply to send.
+    pub fn handle_message(&self, message: ServerMessage) -> ServerReply {
+        match message {
+            ServerMessage::Request { id, method, .. } if self.is_modern.load(Relaxed) => {
                 callboard_message::log::warn!(method, %id, "a request of a modern server's is dropped");
-                Reply::None
+                ServerReply::None
             }
-            Heard::Request { id, method, params } => {
-                if let Some(answer) = self.answer(&id, &method) {
-                    return Reply::Now(answer);
+            ServerMessage::Request { id, method, params } => {
+                if let Some(answer) = self.immediate_answer(&id, &method) {
+                    return ServerReply::Now(answer);
                 }
-                let asked = Heard::Request {
+                let asked = ServerMessage::Request {
                     id: id.clone(),
                     method: method.clone(),
                     params: params.clone(),
                 };
-                match self.flights.give_only_call(asked) {
-                    Ok(()) => Reply::None,
-                    Err(Unplaced::Full) => Reply::Now(refusal(&id, Unplaced::Full)),
-                    Err(why) => self.ask_outside(id, method, params, why),
+                match self.pending_requests.deliver_to_sole_call(asked) {
+                    Ok(()) => ServerReply::None,
+                    Err(DeliveryError::Full) => {
+                        ServerReply::Now(delivery_error_response(&id, DeliveryError::Full))
+                    }
+                    Err(why) => self.ask_outside_call(id, method, params, why),
                 }
             }
-            Heard::Notification { method, params } => {
-                self.note(method, params);
-                Reply::None
+            ServerMessage::Notification { method, params } => {
+                self.handle_notification(method, params);
+                ServerReply::None
             }
         }
     }
 
-    /// Asks whoever this client is for, where it is for one caller only; else nobody. The roots are then those of the call
-    /// that begins next.
-    pub fn ask_outside(
+    /// Answers a question that can't be delivered to a call, for the reason `why`. If the client
+    /// has an only caller, it is asked. Otherwise the question is rejected, except that
+    /// `roots/list` first waits up to [`ROOTS_ANSWER_TIMEOUT`] for a call if none is pending.
+    pub fn ask_outside_call(
         &self,
-        id: Id,
+        id: RequestId,
         method: String,
         params: Option<Box<RawValue>>,
-        why: Unplaced,
-    ) -> Reply {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            return Reply::Now(refusal(&id, Unplaced::Full));
+        why: DeliveryError,
+    ) -> ServerReply {
+        let Ok(place) = self.question_permits.clone().try_acquire_owned() else {
+            return ServerReply::Now(delivery_error_response(&id, DeliveryError::Full));
         };
         let Some(caller) = self.only_caller.clone() else {
-            let flights = self.flights.clone();
-            return Reply::Later(Box::pin(async move {
+            let pending_requests = self.pending_requests.clone();
+            return ServerReply::Later(Box::pin(async move {
                 let _place = place;
                 let unplaced = match why {
-                    Unplaced::NoCall if method == "roots/list" => {
-                        let asked = Heard::Request {
+                    DeliveryError::NoCall if method == "roots/list" => {
+                        let asked = ServerMessage::Request {
                             id: id.clone(),
                             method,
                             params,
                         };
-                        flights
-                            .give_next_call(&asked, ROOTS_GIVEN_WITHIN)
+                        pending_requests
+                            .deliver_to_next_call(&asked, ROOTS_ANSWER_TIMEOUT)
                             .await
                             .err()?
                     }
                     why => why,
                 };
                 Some(PreparedAnswer {
-                    body: refusal(&id, unplaced),
-                    roots: None,
+                    body: delivery_error_response(&id, unplaced),
+                    roots_request: None,
                 })
             }));
         };
-        let roots = self.roots.asked(&method);
-        let question = self
-            .dialect
-            .read(&method, params.as_deref(), || self.client.lock().clone());
-        Reply::Later(Box::pin(async move {
+        let roots = self.roots.begin_request(&method);
+        let question = self.dialect.parse_question(&method, params.as_deref(), || {
+            self.client_name.lock().clone()
+        });
+        ServerReply::Later(Box::pin(async move {
             let answer = match question {
                 Ok(question) => ask_caller(&*caller, question).await,
                 Err(why) => Err(why),
@@ -170,20 +179,21 @@ impl NotificationHandler {
             drop(place);
             Some(PreparedAnswer {
                 body: answer_response(&id, answer),
-                roots,
+                roots_request: roots,
             })
         }))
     }
 
-    /// The answer to a request that needs nobody to answer it: `ping`, and what no client knows.
-    pub fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
+    /// Returns the response to a request that needs no caller: `ping`, or an unknown method.
+    /// Returns `None` for a question to the caller.
+    pub fn immediate_answer(&self, id: &RequestId, method: &str) -> Option<Vec<u8>> {
         match method {
             "ping" => Some(encode_response(
                 Some(id),
                 Ok(&RawObject::new().to_raw()),
-                Nulls::Omit,
+                UnusedMember::Omit,
             )),
-            method if Dialect::is_question(method) => None,
+            method if ServerDialect::is_question(method) => None,
             _ => Some(encode_error(
                 Some(id),
                 &RpcError::method_not_found("method not found"),
@@ -191,16 +201,16 @@ impl NotificationHandler {
         }
     }
 
-    fn note(&self, method: String, params: Option<Box<RawValue>>) {
-        if self.changed(&method, params.as_deref()) {
+    fn handle_notification(&self, method: String, params: Option<Box<RawValue>>) {
+        if self.publish_change(&method, params.as_deref()) {
             return;
         }
         if method == "notifications/cancelled" && self.is_modern.load(Relaxed) {
-            // A modern server ends a subscription so where there is no stream to close.
+            // A modern server ends a subscription this way on channels without separate streams.
             let number = params
                 .as_deref()
                 .and_then(|p| RawObject::parse(p).ok()?.read("requestId"));
-            self.flights.answer(
+            self.pending_requests.complete(
                 number,
                 Err(TransportError::Broken(
                     "the server has ended the subscription",
@@ -208,31 +218,38 @@ impl NotificationHandler {
             );
             return;
         }
-        let owner = owner(&method, params.as_deref());
-        let heard = Heard::Notification { method, params };
-        match (owner, &heard) {
-            (Some(number), _) => self.flights.give(number, heard),
-            (None, Heard::Notification { method, .. }) if method == "notifications/cancelled" => {
-                self.flights.give_all(&heard);
+        let owner = owning_request(&method, params.as_deref());
+        let message = ServerMessage::Notification { method, params };
+        match (owner, &message) {
+            (Some(number), _) => self.pending_requests.deliver(number, message),
+            (None, ServerMessage::Notification { method, .. })
+                if method == "notifications/cancelled" =>
+            {
+                self.pending_requests.deliver_to_calls(&message);
             }
-            // A line that could be anyone's is nobody's, unless there is but one.
+            // A message that could belong to any call is delivered only if there is just one.
             _ => {
-                if self.flights.give_only_call(heard.clone()).is_err() {
-                    self.tell_the_only_caller(&heard);
+                if self
+                    .pending_requests
+                    .deliver_to_sole_call(message.clone())
+                    .is_err()
+                {
+                    self.notify_only_caller(&message);
                 }
             }
         }
     }
 
-    /// Tells whoever this client is for what belongs to no call for sure, where it is for one caller only.
-    fn tell_the_only_caller(&self, heard: &Heard) {
+    /// Passes a log message or the completion of an elicitation to the client's only caller, if it
+    /// has one.
+    fn notify_only_caller(&self, message: &ServerMessage) {
         let (
             Some(caller),
-            Heard::Notification {
+            ServerMessage::Notification {
                 method,
                 params: Some(params),
             },
-        ) = (&self.only_caller, heard)
+        ) = (&self.only_caller, message)
         else {
             return;
         };
@@ -240,7 +257,7 @@ impl NotificationHandler {
             return;
         };
         match method.as_str() {
-            "notifications/message" => caller.log(Log(params)),
+            "notifications/message" => caller.log(LogMessage(params)),
             "notifications/elicitation/complete" => {
                 if let Some(id) = params.text("elicitationId") {
                     caller.elicitation_done(&id);
@@ -250,35 +267,37 @@ impl NotificationHandler {
         }
     }
 
-    /// Tells those who follow the agent of a change; `false` where it is no news of one.
-    pub fn changed(&self, method: &str, params: Option<&RawValue>) -> bool {
+    /// If the notification reports a change of lists or resources, publishes it to the agent's
+    /// followers and returns true. Otherwise returns false.
+    pub fn publish_change(&self, method: &str, params: Option<&RawValue>) -> bool {
         let change = match method {
             "notifications/tools/list_changed" => {
-                self.tools.forget();
-                Change::Tools
+                self.tools.invalidate();
+                CapabilityChange::Tools
             }
-            "notifications/prompts/list_changed" => Change::Prompts,
-            "notifications/resources/list_changed" => Change::Resources,
+            "notifications/prompts/list_changed" => CapabilityChange::Prompts,
+            "notifications/resources/list_changed" => CapabilityChange::Resources,
             "notifications/resources/updated" => {
                 let uri = params
                     .and_then(|p| RawObject::parse(p).ok())
                     .and_then(|p| p.text("uri"));
                 match uri {
-                    Some(uri) => Change::Resource(uri),
+                    Some(uri) => CapabilityChange::Resource(uri),
                     None => return true,
                 }
             }
             _ => return false,
         };
-        if let Some(cx) = &self.news {
-            cx.changed(change);
+        if let Some(cx) = &self.change_publisher {
+            cx.notify_changed(change);
         }
         true
     }
 }
 
-/// The request that a notification names: by its progress token, or by the subscription's id.
-fn owner(method: &str, params: Option<&RawValue>) -> Option<u64> {
+/// Returns the number of the request that a notification belongs to, read from its progress token
+/// or subscription id. `None` if it names none.
+fn owning_request(method: &str, params: Option<&RawValue>) -> Option<u64> {
     let params = RawObject::parse(params?).ok()?;
     match method {
         "notifications/progress" => params.read("progressToken"),
@@ -289,97 +308,109 @@ fn owner(method: &str, params: Option<&RawValue>) -> Option<u64> {
     }
 }
 
-/// Why a question of a server's is asked of nobody.
-fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
+/// Encodes the error response to a question that can't be delivered, for the reason `why`.
+fn delivery_error_response(id: &RequestId, why: DeliveryError) -> Vec<u8> {
     let why = match why {
-        Unplaced::NoCall => "nobody to ask: no call of this client's is under way",
-        Unplaced::Several => {
-            "nobody to ask: several calls are under way, and it can't be told whose question it is"
+        DeliveryError::NoCall => "no caller to ask: this client has no pending call",
+        DeliveryError::Ambiguous => {
+            "no caller to ask: several calls are pending, and the question names none"
         }
-        Unplaced::Full => "nobody to ask: the call has too many questions open",
+        DeliveryError::Full => "no caller to ask: too many questions of the call are open",
     };
-    encode_error(Some(id), &RpcError::new(mcp::NOBODY_TO_ASK, why))
+    encode_error(Some(id), &RpcError::new(mcp::NO_RESPONDER, why))
 }
 
-/// Asks whoever called. The answer is MCP's result, just as it was given, in the words of the server's dialect.
+/// Asks `caller` the server's question. Returns the answer in the format that the server expects.
 ///
 /// # Errors
-/// Where nobody answers; the answerer's own failure.
-async fn ask_caller(caller: &dyn Caller, asked: Asked) -> Result<Box<RawValue>, Failure> {
-    let Asked { question, manner } = asked;
-    let wanted = discriminant(&question.answered(RawObject::new()));
+/// The caller's failure; `InvalidInput` if the answer is of another kind than the question.
+async fn ask_caller(caller: &dyn Caller, asked: ServerQuestion) -> Result<Box<RawValue>, Failure> {
+    let ServerQuestion {
+        question,
+        answer_format: manner,
+    } = asked;
+    let wanted = discriminant(&question.answer_with(RawObject::new()));
     let answer = caller.ask(question).await?;
     match discriminant(&answer) == wanted {
-        true => Ok(manner.word(answer.body().clone()).to_raw()),
+        true => Ok(manner.format_answer(answer.body().clone()).to_raw()),
         false => Err(Failure::invalid("the answer doesn't fit the question")),
     }
 }
 
-/// The message that answers request `id`.
-pub(crate) fn answer_response(id: &Id, answer: Result<Box<RawValue>, Failure>) -> Vec<u8> {
-    let outcome = answer.map_err(failure::to_rpc);
-    encode_response(Some(id), outcome.as_deref(), Nulls::Omit)
+/// Encodes the response to the server's request `id`.
+pub(crate) fn answer_response(id: &RequestId, answer: Result<Box<RawValue>, Failure>) -> Vec<u8> {
+    let outcome = answer.map_err(error_mapping::to_rpc);
+    encode_response(Some(id), outcome.as_deref(), UnusedMember::Omit)
 }
 
-/// Asks whoever made the call `cx`.
+/// Asks the caller of `cx` the server's question, subject to the outbound policy. Returns the
+/// answer in the format that the server expects.
 ///
 /// # Errors
-/// Like [`ask_caller`]; `NobodyToAsk` where nobody did.
-pub(crate) async fn ask_in_call(cx: &Cx, asked: Asked) -> Result<Box<RawValue>, Failure> {
-    // What a server asks crosses a boundary as its replies do.
+/// The caller's failure; `NoResponder` if the call has no caller.
+pub(crate) async fn ask_in_call(
+    cx: &Context,
+    asked: ServerQuestion,
+) -> Result<Box<RawValue>, Failure> {
+    // The policy applies to a server's questions as to its replies.
     let call = cx.call().map(|call| {
         let server = cx.me().to_string();
-        CallMeta::clone(call).judged(cx.system(), Direction::Outbound, &server)
+        CallContext::clone(call).with_policy(cx.system(), Direction::Outbound, &server)
     });
     match call.and_then(|call| call.caller) {
         Some(caller) => ask_caller(&*caller, asked).await,
-        None => Err(Failure::nobody_to_ask("nobody to ask")),
+        None => Err(Failure::no_responder("nobody to ask")),
     }
 }
 
-/// How far a server's question for roots has come.
+/// State of a server's `roots/list` request.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum RootsState {
     #[default]
     NotAsked,
     Asked,
-    /// With an error, or by another client than the one that the call waits for.
+    /// Answered with an error, not delivered, or answered by a client other than the one whose call
+    /// waits.
     Refused,
     Given,
 }
 
-/// A round of questions, and how far it has come. What is left of an earlier round changes nothing.
+/// Period between two notifications that the roots have changed. Answers to `roots/list` requests
+/// of an earlier round don't change the state.
 #[derive(Clone, Copy, Default)]
-struct Round {
+struct RootsRound {
     number: u64,
-    state: State,
+    state: RootsState,
 }
 
-/// A server's questions for roots on one connection.
+/// Tracks a server's `roots/list` requests on one connection, so that calls can wait until the
+/// server has their caller's roots.
 #[derive(Default)]
-pub(crate) struct Roots {
-    /// When the connection was made.
+pub(crate) struct RootsTracker {
+    /// Time at which the session was ready.
     connected: OnceLock<Instant>,
-    /// Whether the server has asked, as far as that is known, once the first call has waited for that. Locked while one waits, so that
-    /// other calls wait too.
+    /// `Some(true)` if the server requests roots, `Some(false)` if it didn't during the first
+    /// call's wait, `None` before that wait has ended. Locked during the wait, so that other calls
+    /// wait too.
     pub settled: tokio::sync::Mutex<Option<bool>>,
-    round: watch::Sender<Round>,
+    round: watch::Sender<RootsRound>,
 }
 
-/// A question for roots that isn't answered yet. Dropped, it is: with an answer or an error, or because nobody can be asked.
-pub(crate) struct RootsAsked {
-    round: watch::Sender<Round>,
+/// A `roots/list` request that is being answered. Dropping it records the outcome:
+/// [`RootsState::Given`] if `is_given`, otherwise [`RootsState::Refused`].
+pub(crate) struct PendingRootsRequest {
+    round: watch::Sender<RootsRound>,
     number: u64,
-    /// Whether the server gets the roots of the client that the call waits for.
-    pub given: bool,
+    /// True if the server gets the roots of the client whose call waits.
+    pub is_given: bool,
 }
 
-impl Drop for RootsAsked {
+impl Drop for PendingRootsRequest {
     fn drop(&mut self) {
-        let state = if self.given {
-            State::Given
+        let state = if self.is_given {
+            RootsState::Given
         } else {
-            State::Refused
+            RootsState::Refused
         };
         self.round.send_if_modified(|round| {
             let is_current = round.number == self.number;
@@ -391,54 +422,59 @@ impl Drop for RootsAsked {
     }
 }
 
-impl Roots {
-    /// Returns when the connection was made: now, where that wasn't noted before.
-    pub fn connected(&self) -> Instant {
+impl RootsTracker {
+    /// Returns the time at which the session was ready. The first invocation records the current
+    /// time.
+    pub fn connected_at(&self) -> Instant {
         *self.connected.get_or_init(Instant::now)
     }
 
-    /// Notes that the server asks, where `method` is its question for roots.
-    pub fn asked(&self, method: &str) -> Option<RootsAsked> {
+    /// Records that the server has requested roots, if `method` is `roots/list`; otherwise returns
+    /// `None`.
+    pub fn begin_request(&self, method: &str) -> Option<PendingRootsRequest> {
         if method != "roots/list" {
             return None;
         }
-        self.round.send_modify(|round| round.state = State::Asked);
+        self.round
+            .send_modify(|round| round.state = RootsState::Asked);
         let number = self.round.borrow().number;
-        Some(RootsAsked {
+        Some(PendingRootsRequest {
             round: self.round.clone(),
             number,
-            given: false,
+            is_given: false,
         })
     }
 
-    pub fn was_asked(&self) -> bool {
-        self.round.borrow().state != State::NotAsked
+    pub fn was_requested(&self) -> bool {
+        self.round.borrow().state != RootsState::NotAsked
     }
 
-    /// Whether the server has the roots of the client that the call waits for.
-    pub fn are_given(&self) -> bool {
-        self.round.borrow().state == State::Given
+    /// Returns true if the server has received the roots of the client whose call waits.
+    pub fn is_given(&self) -> bool {
+        self.round.borrow().state == RootsState::Given
     }
 
-    /// Begins anew.
-    pub fn forget(&self) {
+    /// Begins a new round, in which the server hasn't requested roots yet.
+    pub fn reset(&self) {
         self.round.send_modify(|round| {
-            *round = Round {
+            *round = RootsRound {
                 number: round.number + 1,
-                state: State::NotAsked,
+                state: RootsState::NotAsked,
             }
         });
     }
 
-    /// Ends when the server has been answered and had time to take that up, or hasn't asked by `deadline`.
-    pub async fn given(&self, deadline: Instant) {
+    /// Waits until the server's `roots/list` request has been answered, and [`ROOTS_SETTLE_DELAY`]
+    /// longer. Stops waiting if the server doesn't request roots by `deadline`, or if the answer
+    /// takes [`ROOTS_ANSWER_TIMEOUT`] beyond it.
+    pub async fn wait_until_given(&self, deadline: Instant) {
         let mut round = self.round.subscribe();
         loop {
             let now = round.borrow_and_update().state;
             let limit = match now {
-                State::NotAsked => deadline,
-                State::Asked => deadline + ROOTS_GIVEN_WITHIN,
-                State::Refused | State::Given => return sleep(ROOTS_TAKEN_UP_WITHIN).await,
+                RootsState::NotAsked => deadline,
+                RootsState::Asked => deadline + ROOTS_ANSWER_TIMEOUT,
+                RootsState::Refused | RootsState::Given => return sleep(ROOTS_SETTLE_DELAY).await,
             };
             if timeout_at(limit, round.changed()).await.is_err() {
                 return;

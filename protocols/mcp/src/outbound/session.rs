@@ -1,4 +1,4 @@
-//! A connection that both sides have agreed on, and what goes over it.
+//! An initialized connection to a server, and requests on it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,37 +6,38 @@ use std::sync::Arc;
 use callboard_message::RawObject;
 use callboard_message::json::quote;
 use callboard_rpc::{encode_notification, encode_request_with};
-use callboard_runtime::Cx;
+use callboard_runtime::Context;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::conversation::Connection;
-use super::exchange::{Exchanged, TransportError, id_of};
-use super::options::ROOTS_ASKED_WITHIN;
-use super::transport::{Head, Outgoing};
+use super::call_exchange::ServerConnection;
+use super::exchange::{ExchangeResult, TransportError, request_id};
+use super::options::ROOTS_REQUEST_TIMEOUT;
+use super::transport::{OutgoingRequest, RequestHeaders};
 use crate::wire::{Era, Revision, meta};
 
-/// One session with a server (legacy), or what is known of it (modern).
-pub(crate) struct Session {
-    connection: Connection,
+/// Initialized session with a server. The modern era has no sessions: there it is a connection with
+/// the description from `server/discover`.
+pub(crate) struct UpstreamSession {
+    connection: ServerConnection,
     pub revision: Revision,
-    /// `serverInfo`, `instructions`, `capabilities` and what else it said of itself.
+    /// Server's description: `serverInfo`, `instructions`, `capabilities` and further members.
     pub about: RawObject,
-    /// Listens for changes.
+    /// Task that receives the server's change notifications; aborted when dropped.
     pub listener: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
-impl Deref for Session {
-    type Target = Connection;
+impl Deref for UpstreamSession {
+    type Target = ServerConnection;
 
-    fn deref(&self) -> &Connection {
+    fn deref(&self) -> &ServerConnection {
         &self.connection
     }
 }
 
-impl Session {
-    pub fn new(connection: Connection, revision: Revision, about: RawObject) -> Arc<Self> {
+impl UpstreamSession {
+    pub fn new(connection: ServerConnection, revision: Revision, about: RawObject) -> Arc<Self> {
         Arc::new(Self {
             connection,
             revision,
@@ -49,13 +50,15 @@ impl Session {
         self.revision.era()
     }
 
-    /// Whether all requests share one channel, so that a question on it may be any of theirs.
+    /// Returns true if all requests share one channel, so that a question from the server may
+    /// belong to any pending call. False over HTTP.
     pub fn shares_channel(&self) -> bool {
-        self.link.http().is_none()
+        self.transport.http().is_none()
     }
 
-    /// Whether the server said so of itself.
-    pub fn can(&self, capability: &str, detail: &str) -> bool {
+    /// Returns true if the server declares the capability with its option `detail` set to true,
+    /// such as `listChanged`.
+    pub fn has_capability_option(&self, capability: &str, detail: &str) -> bool {
         let offered = self
             .about
             .object("capabilities")
@@ -63,139 +66,158 @@ impl Session {
         offered.is_some_and(|c| c.read(detail) == Some(true))
     }
 
-    pub fn has(&self, capability: &str) -> bool {
+    pub fn has_capability(&self, capability: &str) -> bool {
         self.about
             .object("capabilities")
             .is_some_and(|c| c.has(capability))
     }
 
-    /// Sends a request of the call `cx` and waits for its response. The server has the roots of the client by then, if it
-    /// wants them.
-    pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
-        if self.options.offers.roots() && cx.abilities().roots() {
+    /// Sends a legacy request of the call `cx` and waits for its response. If the caller has roots,
+    /// the server first gets time to request them.
+    pub async fn request(&self, method: &str, params: &RawObject, cx: &Context) -> ExchangeResult {
+        if self.options.offered_capabilities.has_roots() && cx.caller_capabilities().has_roots() {
             Box::pin(self.settle_roots(cx)).await?;
         }
-        self.converse(cx, |number| {
+        self.send_in_call(cx, |number| {
             legacy_request(number, method, params, Some(cx))
         })
         .await
     }
 
-    /// Gives the server time to ask for roots before the first call, which it would else do without them. Where calls of
-    /// several clients may follow one another, it is made to ask again before each, once it has asked.
+    /// Waits until the server had the opportunity to request the caller's roots, so that it doesn't
+    /// execute the call without them.
+    ///
+    /// Only the first call waits if the connection serves one client. If it serves several and the
+    /// server requests roots, each call first notifies the server that the roots have changed.
     ///
     /// # Errors
-    /// `SessionLost` where the server may still have the roots of another client: only a new connection has none.
-    async fn settle_roots(&self, cx: &Cx) -> Result<(), TransportError> {
-        let roots = &self.ear.roots;
+    /// `SessionLost` if the server doesn't request the roots after such a notification. It may
+    /// still have another client's roots, so a new connection is needed.
+    async fn settle_roots(&self, cx: &Context) -> Result<(), TransportError> {
+        let roots = &self.notifications.roots;
         let mut settled = roots.settled.lock().await;
-        let has_one_client =
-            self.options.only_caller.is_some() || !self.options.offers.roots_list_changed();
-        // A server may ask only after the wait of the first call.
-        let may_have_others = !has_one_client && (*settled == Some(true) || roots.was_asked());
+        let has_one_client = self.options.only_caller.is_some()
+            || !self.options.offered_capabilities.has_roots_list_changed();
+        // A server may request roots only after the first call's wait.
+        let may_have_others = !has_one_client && (*settled == Some(true) || roots.was_requested());
         if settled.is_some() && !may_have_others {
             return Ok(());
         }
-        let mut deadline = roots.connected() + ROOTS_ASKED_WITHIN;
+        let mut deadline = roots.connected_at() + ROOTS_REQUEST_TIMEOUT;
         if may_have_others {
-            // Stays so, also if this call is cancelled.
+            // Set before the wait, so that it holds even if this call is cancelled.
             *settled = Some(true);
-            roots.forget();
-            self.tell_roots_changed().await;
-            deadline = Instant::now() + ROOTS_ASKED_WITHIN;
+            roots.reset();
+            self.notify_roots_changed().await;
+            deadline = Instant::now() + ROOTS_REQUEST_TIMEOUT;
         }
-        self.attend(cx, roots.given(deadline)).await;
-        if may_have_others && !roots.are_given() {
+        self.answer_questions_until(cx, roots.wait_until_given(deadline))
+            .await;
+        if may_have_others && !roots.is_given() {
             callboard_message::log::warn!(
-                "the server didn't take the roots of the next client: its connection is left"
+                "the server didn't request the roots of the next client: discarding the connection"
             );
             return Err(TransportError::SessionLost);
         }
-        *settled = Some(may_have_others || roots.was_asked());
+        *settled = Some(may_have_others || roots.was_requested());
         Ok(())
     }
 
-    /// Tells the server that the roots have changed, where it was promised to hear of that.
-    pub async fn tell_roots_changed(&self) {
-        if self.era() == Era::Modern || !self.options.offers.roots_list_changed() {
+    /// Notifies a legacy server that the roots have changed, if the client offered
+    /// `roots.listChanged` in `initialize`. Failures are logged.
+    pub async fn notify_roots_changed(&self) {
+        if self.era() == Era::Modern || !self.options.offered_capabilities.has_roots_list_changed()
+        {
             return;
         }
         if let Err(error) = self
-            .link
+            .transport
             .send(encode_notification(
                 "notifications/roots/list_changed",
                 None,
             ))
             .await
         {
-            callboard_message::log::debug!(%error, "the server isn't told that the roots have changed");
+            callboard_message::log::debug!(%error, "failed to notify the server of changed roots");
         }
     }
 
-    /// Sends a request that belongs to no call.
-    pub async fn request_quietly(&self, method: &str, params: RawObject) -> Exchanged {
-        self.quietly(|number| legacy_request(number, method, &params, None))
+    /// Sends a legacy request that belongs to no call and waits for its response.
+    pub async fn request_without_call(&self, method: &str, params: RawObject) -> ExchangeResult {
+        self.send_without_call(|number| legacy_request(number, method, &params, None))
             .await
     }
 }
 
-impl Drop for Session {
+impl Drop for UpstreamSession {
     fn drop(&mut self) {
-        if let Some(http) = self.link.http() {
+        if let Some(http) = self.transport.http() {
             http.end_session();
         }
     }
 }
 
-/// A request of the legacy era, of the call `cx` or of none.
-fn legacy_request(number: u64, method: &str, params: &RawObject, cx: Option<&Cx>) -> Outgoing {
-    let mut meta = Meta::default();
+/// Builds a request of the legacy era. `cx` is the call that it belongs to, if any.
+fn legacy_request(
+    number: u64,
+    method: &str,
+    params: &RawObject,
+    cx: Option<&Context>,
+) -> OutgoingRequest {
+    let mut meta = MetaAdditions::default();
     if let Some(cx) = cx {
-        meta.put_call(number, cx);
+        meta.add_call(number, cx);
     }
-    Outgoing {
+    OutgoingRequest {
         number,
         method: method.to_owned(),
-        body: body(number, method, params, &meta),
-        head: Head::Legacy,
-        cancellable: method != "initialize",
+        body: encode_body(number, method, params, &meta),
+        headers: RequestHeaders::Legacy,
+        is_cancellable: method != "initialize",
     }
 }
 
-/// The message of a request, with what `meta` adds to the `_meta` of its params.
-pub(crate) fn body(number: u64, method: &str, params: &RawObject, meta: &Meta) -> Vec<u8> {
-    let added = meta.over(params);
+/// Encodes a JSON-RPC request, with the members of `meta` added to `_meta` in `params`.
+pub(crate) fn encode_body(
+    number: u64,
+    method: &str,
+    params: &RawObject,
+    meta: &MetaAdditions,
+) -> Vec<u8> {
+    let added = meta.merged_with(params);
     let put = added.as_deref().map(|meta| ("_meta", meta));
     let bytes = params
         .iter()
         .map(|(name, value)| name.len() + value.get().len() + 4)
         .sum::<usize>();
     let bytes = bytes + added.as_ref().map_or(0, |meta| meta.len() + 16);
-    encode_request_with(&id_of(number), method, bytes, |out| {
+    encode_request_with(&request_id(number), method, bytes, |out| {
         params.write_with(put.as_slice(), out)
     })
 }
 
-/// What a request adds to the `_meta` of its params: names, and values in JSON.
+/// Members added to the `_meta` of a request's params: names, and values as JSON.
 #[derive(Default)]
-pub(crate) struct Meta(Vec<(&'static str, String)>);
+pub(crate) struct MetaAdditions(Vec<(&'static str, String)>);
 
-impl Meta {
-    /// What a call adds in both eras: where progress goes, and the trace.
-    pub fn put_call(&mut self, number: u64, cx: &Cx) {
+impl MetaAdditions {
+    /// Adds the progress token, if the call has a caller to report to, and the trace context. Both
+    /// eras have these.
+    pub fn add_call(&mut self, number: u64, cx: &Context) {
         let Some(call) = cx.call() else { return };
         if call.caller.is_some() {
-            self.put(meta::PROGRESS_TOKEN, number.to_string());
+            self.add(meta::PROGRESS_TOKEN, number.to_string());
         }
-        self.put(meta::TRACEPARENT, quote(&call.trace.child().to_string()));
+        self.add(meta::TRACEPARENT, quote(&call.trace.child().to_string()));
     }
 
-    pub fn put(&mut self, name: &'static str, json: String) {
+    pub fn add(&mut self, name: &'static str, json: String) {
         self.0.push((name, json));
     }
 
-    /// `_meta` with that; whatever else stands in it stays. `None` where nothing is added.
-    fn over(&self, params: &RawObject) -> Option<String> {
+    /// Returns the `_meta` of `params` as JSON with the additions. Returns `None` if there are no
+    /// additions.
+    fn merged_with(&self, params: &RawObject) -> Option<String> {
         if self.0.is_empty() {
             return None;
         }
@@ -215,15 +237,20 @@ impl Meta {
     }
 }
 
-/// Shakes hands.
-pub(crate) async fn initialize(connection: &Connection) -> Result<Arc<Session>, TransportError> {
-    let Connection { link, options, .. } = connection;
+/// Executes the `initialize` handshake of the legacy era and returns the session. Fails with
+/// `Protocol` if the server chooses a revision that isn't a supported one of this era.
+pub(crate) async fn initialize(
+    connection: &ServerConnection,
+) -> Result<Arc<UpstreamSession>, TransportError> {
+    let ServerConnection {
+        transport, options, ..
+    } = connection;
     let params = RawObject::new()
         .with("protocolVersion", options.revision.as_str())
-        .with("capabilities", &options.offers)
-        .with("clientInfo", &options.info);
+        .with("capabilities", &options.offered_capabilities)
+        .with("clientInfo", &options.client_info);
     let result = connection
-        .quietly(|number| legacy_request(number, "initialize", &params, None))
+        .send_without_call(|number| legacy_request(number, "initialize", &params, None))
         .await?;
     let about = RawObject::parse(&result)
         .map_err(|_| TransportError::Protocol("the handshake's result is no object".into()))?;
@@ -232,13 +259,14 @@ pub(crate) async fn initialize(connection: &Connection) -> Result<Arc<Session>, 
         .and_then(|version| Revision::parse(&version));
     let Some(revision) = chosen.filter(|revision| revision.era() == Era::Legacy) else {
         return Err(TransportError::Protocol(
-            "the server chose a revision that isn't spoken here".into(),
+            "the server chose an unsupported revision".into(),
         ));
     };
-    if let Some(http) = link.http() {
-        http.speak(revision);
+    if let Some(http) = transport.http() {
+        http.set_revision(revision);
     }
-    link.send(encode_notification("notifications/initialized", None))
+    transport
+        .send(encode_notification("notifications/initialized", None))
         .await?;
-    Ok(Session::new(connection.clone(), revision, about))
+    Ok(UpstreamSession::new(connection.clone(), revision, about))
 }

@@ -1,70 +1,71 @@
-//! What is remembered of a server's tools: which arguments go into headers, whose value is wrapped, what they say of
-//! themselves.
+//! Cache of a server's tool list: header parameters, wrapped results and hints.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::wire::WRAPPED;
-use crate::wire::header::{self, HeaderParam, HeaderParamError, params_of};
+use crate::wire::WRAPPED_SCHEMA;
+use crate::wire::header::{self, HeaderParam, HeaderParamError, parse_header_params};
 use callboard_message::{Failure, RawObject, ToolResult};
 use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::options::{TOOL_CACHE_TIME_MAX, TOOLS_REMEMBERED_MAX};
+use super::options::{CACHED_TOOLS_MAX, TOOL_CACHE_TTL_MAX};
 
-/// In a tool's `_meta`: for how many seconds its results may be kept.
-const CACHE: &str = "callboard/cache";
+/// Member of a tool's `_meta` that sets the time to live of its cached results, in seconds.
+const CACHE_META: &str = "callboard/cache";
 
-/// The tools that a server has listed.
+/// Cache of the tools that a server has listed, by name.
 #[derive(Default)]
-pub(crate) struct ToolCache(Mutex<State>);
+pub(crate) struct ToolCache(Mutex<ToolTable>);
 
 #[derive(Default)]
-struct State {
-    tools: HashMap<String, Arc<Known>>,
-    /// The whole list has been read since it last changed.
-    whole: bool,
-    /// How often it has changed.
-    edition: u64,
+struct ToolTable {
+    tools: HashMap<String, Arc<CachedTool>>,
+    /// True once the server's tool list has been read to its end since the cache was last cleared.
+    is_complete: bool,
+    /// Number of times that the cache has been cleared.
+    version: u64,
 }
 
-/// What is known of a tool.
+/// Properties of a tool that determine how it is called.
 #[derive(Default)]
-pub(crate) struct Known {
-    /// Its value is member `result` of the structured content.
-    pub wrapped: bool,
-    /// The arguments that go into headers, over HTTP in the modern era.
+pub(crate) struct CachedTool {
+    /// True if the tool's structured content is an object whose member `result` holds the plain
+    /// value.
+    pub is_wrapped: bool,
+    /// Arguments that are repeated in HTTP headers (modern era). `None` if the tool's
+    /// `x-mcp-header` annotations are invalid.
     pub header_params: Option<Vec<HeaderParam>>,
-    /// What the tool says of itself.
-    hints: Hints,
+    hints: ToolHints,
 }
 
-/// What a tool says of itself (MCP, `ToolAnnotations`). Nobody vouches for it: it decides only what the server's own
-/// answers are worth, and whether it may be asked again.
+/// Hints of a tool about its behaviour (MCP, `ToolAnnotations`). They are unverified. They only
+/// decide whether this server's own results are cached and calls to it retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Hints {
-    /// It changes nothing.
+pub(crate) struct ToolHints {
+    /// The tool changes nothing.
     read_only: bool,
-    /// Twice the same does as much as once.
+    /// Calling it twice has the same effect as once.
     idempotent: bool,
-    /// For how long a result may be kept, of one that changes nothing.
+    /// Time to live of the tool's cached results. `None`: not cached, as for every tool that isn't
+    /// read-only.
     pub cache: Option<Duration>,
 }
 
-impl Hints {
-    fn of(tool: &RawObject) -> Self {
-        let said = tool.object("annotations").unwrap_or_default();
-        let is = |hint: &str| said.read(hint) == Some(true);
+impl ToolHints {
+    fn from_tool(tool: &RawObject) -> Self {
+        let annotations = tool.object("annotations").unwrap_or_default();
+        let is = |hint: &str| annotations.read(hint) == Some(true);
         let (read_only, idempotent) = (is("readOnlyHint"), is("idempotentHint"));
         let meta = || {
             tool.get("_meta")
-                .filter(|meta| read_only && meta.get().contains(CACHE))
+                .filter(|meta| read_only && meta.get().contains(CACHE_META))
         };
-        let seconds: Option<u64> = meta().and_then(|_| tool.object("_meta")?.read(CACHE));
-        let cache = seconds.map(|seconds| Duration::from_secs(seconds).min(TOOL_CACHE_TIME_MAX));
+        let seconds: Option<u64> = meta().and_then(|_| tool.object("_meta")?.read(CACHE_META));
+        let cache = seconds.map(|seconds| Duration::from_secs(seconds).min(TOOL_CACHE_TTL_MAX));
         Self {
             read_only,
             idempotent,
@@ -72,69 +73,71 @@ impl Hints {
         }
     }
 
-    /// Whether it may be called again where nobody knows what became of the first call.
-    pub fn may_repeat(self) -> bool {
+    /// Returns true if a call whose outcome is unknown may be repeated, because the tool is
+    /// read-only or idempotent.
+    pub fn is_retry_safe(self) -> bool {
         self.read_only || self.idempotent
     }
 }
 
 impl ToolCache {
-    /// Remembers the tools on a page of `tools/list`. Gives the page back without tools that mustn't be used, where
-    /// there are such and `is_strict`.
-    pub fn learn(&self, page: &RawValue, is_strict: bool) -> Option<Box<RawValue>> {
+    /// Caches the tools on a page of `tools/list`. If `is_strict` and some tools have invalid
+    /// `x-mcp-header` annotations, returns the page without these tools; otherwise returns `None`.
+    pub fn record_page(&self, page: &RawValue, is_strict: bool) -> Option<Box<RawValue>> {
         let mut page = RawObject::parse(page).ok()?;
         let listed: Vec<Box<RawValue>> = page.read("tools")?;
-        let mut kept = Vec::with_capacity(listed.len());
+        let mut usable = Vec::with_capacity(listed.len());
         let before = listed.len();
         for raw in listed {
-            match self.learn_tool(&raw) {
+            match self.record_tool(&raw) {
                 Err((tool, flaw)) if is_strict => {
-                    callboard_message::log::warn!(tool, %flaw, "a tool is left out")
+                    callboard_message::log::warn!(tool, %flaw, "omitted a tool with invalid x-mcp-header annotations")
                 }
-                _ => kept.push(raw),
+                _ => usable.push(raw),
             }
         }
-        (kept.len() < before).then(|| {
-            page.set("tools", kept);
+        (usable.len() < before).then(|| {
+            page.set("tools", usable);
             page.to_raw()
         })
     }
 
-    fn learn_tool(&self, raw: &RawValue) -> Result<(), (String, HeaderParamError)> {
+    fn record_tool(&self, raw: &RawValue) -> Result<(), (String, HeaderParamError)> {
         let Ok(tool) = RawObject::parse(raw) else {
             return Ok(());
         };
         let Some(name) = tool.text("name") else {
             return Ok(());
         };
-        // Most schemas say nothing of this: they aren't read.
+        // Most schemas have no annotations, and aren't parsed.
         let schema = |member: &str, mark: &str| {
             tool.get(member)
                 .filter(|raw| raw.get().contains(mark))
                 .and_then(|_| tool.read::<Value>(member))
         };
-        let wrapped = schema("outputSchema", WRAPPED).is_some_and(|schema| schema[WRAPPED] == true);
+        let wrapped = schema("outputSchema", WRAPPED_SCHEMA)
+            .is_some_and(|schema| schema[WRAPPED_SCHEMA] == true);
         let params = schema("inputSchema", header::ANNOTATION)
-            .map_or(Ok(Vec::new()), |schema| params_of(&schema));
+            .map_or(Ok(Vec::new()), |schema| parse_header_params(&schema));
         let mut state = self.0.lock();
-        if state.tools.len() < TOOLS_REMEMBERED_MAX || state.tools.contains_key(&name) {
-            let known = Known {
-                wrapped,
+        if state.tools.len() < CACHED_TOOLS_MAX || state.tools.contains_key(&name) {
+            let known = CachedTool {
+                is_wrapped: wrapped,
                 header_params: params.clone().ok(),
-                hints: Hints::of(&tool),
+                hints: ToolHints::from_tool(&tool),
             };
             state.tools.insert(name.clone(), Arc::new(known));
         }
         params.map(drop).map_err(|flaw| (name, flaw))
     }
 
-    /// What is known of `tool`.
-    pub fn get(&self, tool: &str) -> Option<Arc<Known>> {
+    pub fn get(&self, tool: &str) -> Option<Arc<CachedTool>> {
         self.0.lock().tools.get(tool).cloned()
     }
 
-    /// What `tool` says of itself, nothing where it isn't known; and the edition of the list.
-    pub fn hints(&self, tool: &str) -> (Hints, u64) {
+    /// Returns the hints of `tool` and the version of the cache, which changes when the cache is
+    /// cleared. An unknown tool has no hints.
+    pub fn hints(&self, tool: &str) -> (ToolHints, u64) {
         let state = self.0.lock();
         (
             state
@@ -142,36 +145,38 @@ impl ToolCache {
                 .get(tool)
                 .map(|known| known.hints)
                 .unwrap_or_default(),
-            state.edition,
+            state.version,
         )
     }
 
-    /// Whether nothing is known of `tool` yet, and the list may tell.
-    pub fn lacks(&self, tool: &str) -> bool {
+    /// Returns true if `tool` isn't cached and the server's list hasn't been read to its end.
+    pub fn needs_listing(&self, tool: &str) -> bool {
         let state = self.0.lock();
-        !state.whole && !state.tools.contains_key(tool)
+        !state.is_complete && !state.tools.contains_key(tool)
     }
 
-    /// The last page has been read.
-    pub fn set_whole(&self) {
-        self.0.lock().whole = true;
+    /// Records that the server's tool list has been read to its end.
+    pub fn mark_complete(&self) {
+        self.0.lock().is_complete = true;
     }
 
-    /// Something has changed: what is known may be wrong.
-    pub fn forget(&self) {
+    /// Clears the cache, because the server's tools have changed.
+    pub fn invalidate(&self) {
         let mut state = self.0.lock();
-        *state = State {
-            edition: state.edition + 1,
-            ..State::default()
+        *state = ToolTable {
+            version: state.version + 1,
+            ..ToolTable::default()
         };
     }
 }
 
-/// The largest integer that every reader of JSON keeps exactly, in either direction.
+/// Largest absolute value of an integer in a header; every JSON implementation represents it
+/// exactly.
 const INTEGER_MAX: i64 = (1 << 53) - 1;
 
-/// The headers for a call with `arguments`. An argument that is missing, `null` or no such value has none.
-pub(crate) fn header_params(
+/// Returns the headers that repeat `arguments` of a tool call, as `params` of the tool require. An
+/// argument gets no header if it is missing, `null`, an array, an object or an unsuitable number.
+pub(crate) fn param_headers(
     params: &[HeaderParam],
     arguments: &RawObject,
 ) -> Vec<(HeaderName, HeaderValue)> {
@@ -183,14 +188,15 @@ pub(crate) fn header_params(
         }
         Some((
             param.header.clone(),
-            header_value(&plain(&at.read(last)?)?)?,
+            header_value(&header_text(&at.read(last)?)?)?,
         ))
     };
     params.iter().filter_map(value).collect()
 }
 
-/// A value as text.
-fn plain(value: &Value) -> Option<String> {
+/// Formats a string, Boolean or integer for a header. Returns `None` for other values and for
+/// integers beyond ±[`INTEGER_MAX`].
+fn header_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(yes) => Some(yes.to_string()),
@@ -208,22 +214,23 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// Text as a header's value, encoded where no header could hold it as it is.
+/// Encodes text as a header value, in Base64 if it has characters that a header can't hold.
 pub(crate) fn header_value(text: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&header::encode(text)).ok()
 }
 
-/// A tool's result as a plain value; `wrapped` is asked where only the tool's schema says what that is.
+/// Extracts the plain value from a `tools/call` result. `wrapped` looks up whether the tool wraps
+/// its value in `{"result": …}`. It is called only if the structured content has that form.
 ///
 /// # Errors
-/// What the tool says went wrong; `Internal` where it is no result.
+/// The error that the tool reports; `Internal` if the result is no object.
 pub(crate) async fn plain_value<Wrapped: Future<Output = bool>>(
     result: &RawValue,
     wrapped: impl FnOnce() -> Wrapped,
 ) -> Result<Box<RawValue>, Failure> {
     let result = RawObject::parse(result)
         .map_err(|_| Failure::internal("the tool's result is no object"))?;
-    // Boxed: it may ask the server, and calls that needn't know carry no room for that.
+    // Boxed: it may request the tool list, and most calls needn't carry its state.
     let content = result.object("structuredContent");
     let may_be_wrapped = content.is_some_and(|content| content.len() == 1 && content.has("result"));
     let wrapped = may_be_wrapped && Box::pin(wrapped()).await;
@@ -238,7 +245,8 @@ mod tool_book_tests {
         RawValue::from_string(json.to_owned()).unwrap()
     }
 
-    /// Goal: a tool with flawed annotations is left out, the others stay byte for byte. Method: a page with one of each.
+    /// Goal: a tool with invalid annotations is left out, and the others stay byte for byte.
+    /// Method: a page with one of each.
     #[test]
     fn flawed_tools_are_left_out() {
         let page = raw(concat!(
@@ -246,21 +254,22 @@ mod tool_book_tests {
             r#"{"name":"bad","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":""}}}}],"ttlMs":5}"#
         ));
         let book = ToolCache::default();
-        assert!(book.learn(&page, false).is_none());
-        let kept = book.learn(&page, true).unwrap();
+        assert!(book.record_page(&page, false).is_none());
+        let usable = book.record_page(&page, true).unwrap();
         assert_eq!(
-            kept.get(),
+            usable.get(),
             r#"{"tools":[{"name":"good","inputSchema":{"type":"object"},"odd":1.0}],"ttlMs":5}"#
         );
         assert!(book.get("bad").unwrap().header_params.is_none());
         assert_eq!(book.get("good").unwrap().header_params, Some(vec![]));
     }
 
-    /// Goal: hints are what the tool says, no more. Method: rows; times that can't be, and one over the bound.
+    /// Goal: hints are exactly those that the tool gives. Method: rows; invalid times, and one
+    /// above the limit.
     #[test]
     fn hints_of_tools() {
-        let hour = Some(TOOL_CACHE_TIME_MAX);
-        for (said, read_only, idempotent, cache) in [
+        let hour = Some(TOOL_CACHE_TTL_MAX);
+        for (annotations, read_only, idempotent, cache) in [
             (r#""a":1"#, false, false, None),
             (
                 r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":60}"#,
@@ -301,8 +310,8 @@ mod tool_book_tests {
         ] {
             let book = ToolCache::default();
             assert!(
-                book.learn(
-                    &raw(&format!(r#"{{"tools":[{{"name":"t",{said}}}]}}"#)),
+                book.record_page(
+                    &raw(&format!(r#"{{"tools":[{{"name":"t",{annotations}}}]}}"#)),
                     false
                 )
                 .is_none()
@@ -310,32 +319,29 @@ mod tool_book_tests {
             assert_eq!(
                 book.hints("t"),
                 (
-                    Hints {
+                    ToolHints {
                         read_only,
                         idempotent,
                         cache
                     },
                     0
                 ),
-                "{said}"
+                "{annotations}"
             );
-            book.forget();
-            assert_eq!(book.hints("t"), (Hints::default(), 1));
+            book.invalidate();
+            assert_eq!(book.hints("t"), (ToolHints::default(), 1));
         }
     }
 
-    /// Goal: a server can't fill this process with names. Method: one tool more than the bound.
+    /// Goal: a server can't fill this process with names. Method: one tool more than the limit.
     #[test]
     fn the_book_is_bounded() {
         let book = ToolCache::default();
-        for n in 0..=TOOLS_REMEMBERED_MAX {
-            let _ = book.learn(&raw(&format!(r#"{{"tools":[{{"name":"t{n}"}}]}}"#)), true);
+        for n in 0..=CACHED_TOOLS_MAX {
+            let _ = book.record_page(&raw(&format!(r#"{{"tools":[{{"name":"t{n}"}}]}}"#)), true);
         }
-        assert!(
-            book.get(&format!("t{}", TOOLS_REMEMBERED_MAX - 1))
-                .is_some()
-        );
-        assert!(book.get(&format!("t{TOOLS_REMEMBERED_MAX}")).is_none());
+        assert!(book.get(&format!("t{}", CACHED_TOOLS_MAX - 1)).is_some());
+        assert!(book.get(&format!("t{CACHED_TOOLS_MAX}")).is_none());
     }
 }
 
@@ -344,7 +350,8 @@ mod header_tests {
     use super::*;
     use serde_json::json;
 
-    /// Goal: each annotated argument has its header, and no other. Method: nested, missing, null, and too large ones.
+    /// Goal: each annotated argument has its header, and no other has one. Method: nested, missing,
+    /// null, and too large ones.
     #[test]
     fn arguments_become_headers() {
         let schema = json!({ "properties": {
@@ -357,8 +364,8 @@ mod header_tests {
             "plain": { "type": "string" },
         }});
         let arguments = r#"{"region":"eu","size":42.0,"deep":{"yes":false},"null":null,"large":9007199254740992,"plain":"p"}"#;
-        let headers = header_params(
-            &params_of(&schema).unwrap(),
+        let headers = param_headers(
+            &parse_header_params(&schema).unwrap(),
             &serde_json::from_str(arguments).unwrap(),
         );
         let mut seen: Vec<_> = headers

@@ -1,12 +1,12 @@
-//! One server: connected when it is first needed, connected again when that was lost.
+//! One MCP server: connected on demand, and reconnected after a failure.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use callboard_message::{Failure, RawObject};
-use callboard_rpc::http1::{Clients, Connector};
-use callboard_runtime::Cx;
+use callboard_rpc::http1::{Connector, Http1Clients};
+use callboard_runtime::Context;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
@@ -17,110 +17,120 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::conversation::Connection;
-use super::exchange::{Exchanged, TransportError};
-use super::options::{ClientError, ClientOptions, Endpoint, EraChoice, SUBSCRIPTIONS_MAX};
+use super::call_exchange::ServerConnection;
+use super::exchange::{ExchangeResult, TransportError};
+use super::options::{
+    EraChoice, McpClientError, McpClientOptions, SUBSCRIPTIONS_MAX, ServerEndpoint,
+};
 use super::server_messages::NotificationHandler;
-use super::session::{Session, initialize};
+use super::session::{UpstreamSession, initialize};
 use super::tool_cache::ToolCache;
-use super::transport::{Http, Transport, child, http, websocket};
-use super::{listen, modern};
+use super::transport::{HttpTransport, Transport, child, http, websocket};
+use super::{change_listener, modern};
 use crate::wire::{Era, Revision, hmcp};
 
-/// The request to be told of a resource's changes.
 const SUBSCRIBE: &str = "resources/subscribe";
 
-/// What one incarnation of a client has of its server.
+/// Connection of a client to its server, opened on demand and again after a failure.
 pub(crate) struct Upstream {
-    core: Arc<Core>,
-    state: Mutex<State>,
+    factory: Arc<SessionFactory>,
+    state: Mutex<ConnectionState>,
 }
 
-type Connecting = Shared<BoxFuture<'static, Result<Arc<Session>, TransportError>>>;
+type ConnectFuture = Shared<BoxFuture<'static, Result<Arc<UpstreamSession>, TransportError>>>;
 
-enum State {
-    Apart,
-    Connecting(Connecting),
-    Up(Arc<Session>),
+enum ConnectionState {
+    Disconnected,
+    Connecting(ConnectFuture),
+    Connected(Arc<UpstreamSession>),
 }
 
 impl Upstream {
-    pub fn new(wiring: Wiring) -> Self {
-        let core = Arc::new(Core {
-            wiring,
-            resources: Mutex::default(),
+    pub fn new(connection_params: ConnectionParams) -> Self {
+        let factory = Arc::new(SessionFactory {
+            params: connection_params,
+            subscribed_resources: Mutex::default(),
         });
         Self {
-            core,
-            state: Mutex::new(State::Apart),
+            factory,
+            state: Mutex::new(ConnectionState::Disconnected),
         }
     }
 
-    /// The connection there is, if there is one.
-    pub fn current(&self) -> Option<Arc<Session>> {
+    /// Returns the open session, or `None` if there is none.
+    pub fn current(&self) -> Option<Arc<UpstreamSession>> {
         match &*self.state.lock() {
-            State::Up(session) if !session.link.is_closed() => Some(session.clone()),
+            ConnectionState::Connected(session) if !session.transport.is_closed() => {
+                Some(session.clone())
+            }
             _ => None,
         }
     }
 
-    /// Asks the server whether it is there, over the connection where there is one; else makes one.
-    pub async fn check(&self) -> Result<Arc<Session>, TransportError> {
+    /// Checks that the server is available: sends `ping` (legacy) or `server/discover` (modern), or
+    /// connects if there is no session. Returns the session.
+    pub async fn ping(&self) -> Result<Arc<UpstreamSession>, TransportError> {
         let Some(session) = self.current() else {
-            return self.session().await;
+            return self.connect().await;
         };
         let checked = match session.era() {
             Era::Legacy => session
-                .request_quietly("ping", RawObject::new())
+                .request_without_call("ping", RawObject::new())
                 .await
                 .map(drop),
             Era::Modern => modern::discover(&session).await.map(drop),
         };
         match checked {
-            // Whatever it says, it is there.
+            // Even an error shows that the server is available.
             Ok(()) | Err(TransportError::Rpc { .. }) => Ok(session),
             Err(TransportError::SessionLost) => {
-                self.leave(&session);
-                self.session().await
+                self.discard_session(&session);
+                self.connect().await
             }
             Err(error) => Err(error),
         }
     }
 
-    /// The connection, made now where there is none. Several calls that need one share it.
-    pub async fn session(&self) -> Result<Arc<Session>, TransportError> {
+    /// Returns the open session, connecting first if there is none. Concurrent callers share one
+    /// connection attempt.
+    pub async fn connect(&self) -> Result<Arc<UpstreamSession>, TransportError> {
         let connecting = {
             let mut state = self.state.lock();
             match &*state {
-                State::Up(session) if !session.link.is_closed() => return Ok(session.clone()),
-                // One that failed while nobody looked tells nothing of now.
-                State::Connecting(connecting) if !matches!(connecting.peek(), Some(Err(_))) => {
+                ConnectionState::Connected(session) if !session.transport.is_closed() => {
+                    return Ok(session.clone());
+                }
+                // An attempt that failed while no caller waited says nothing about now.
+                ConnectionState::Connecting(connecting)
+                    if !matches!(connecting.peek(), Some(Err(_))) =>
+                {
                     connecting.clone()
                 }
                 _ => {
-                    let connecting = self.connecting();
-                    *state = State::Connecting(connecting.clone());
+                    let connecting = self.spawn_connect();
+                    *state = ConnectionState::Connecting(connecting.clone());
                     connecting
                 }
             }
         };
         let connected = connecting.clone().await;
         let mut state = self.state.lock();
-        if matches!(&*state, State::Connecting(current) if current.ptr_eq(&connecting)) {
+        if matches!(&*state, ConnectionState::Connecting(current) if current.ptr_eq(&connecting)) {
             *state = match &connected {
-                Ok(session) => State::Up(session.clone()),
-                Err(_) => State::Apart,
+                Ok(session) => ConnectionState::Connected(session.clone()),
+                Err(_) => ConnectionState::Disconnected,
             };
         }
         connected
     }
 
-    /// A task of its own, so that it goes on when the call that needed it first is cancelled.
-    fn connecting(&self) -> Connecting {
-        let core = self.core.clone();
-        let task = self.core.spawn(async move {
-            let limit = core.options.handshake_timeout;
-            timeout(limit, core.connect())
+    /// Spawns a connection attempt, limited by `handshake_timeout`. It continues if the call that
+    /// began it is cancelled while others wait for it.
+    fn spawn_connect(&self) -> ConnectFuture {
+        let factory = self.factory.clone();
+        let task = self.factory.spawn(async move {
+            let limit = factory.options.handshake_timeout;
+            timeout(limit, factory.connect_session())
                 .await
                 .unwrap_or(Err(TransportError::TimedOut(limit)))
         });
@@ -133,19 +143,20 @@ impl Upstream {
         .shared()
     }
 
-    /// Forgets `session`: the next call makes another.
-    pub fn leave(&self, session: &Arc<Session>) {
+    /// Discards `session` if it is the current one, so that the next call opens another.
+    pub fn discard_session(&self, session: &Arc<UpstreamSession>) {
         let mut state = self.state.lock();
-        if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, session)) {
-            *state = State::Apart;
+        if matches!(&*state, ConnectionState::Connected(current) if Arc::ptr_eq(current, session)) {
+            *state = ConnectionState::Disconnected;
         }
     }
 
-    /// Tells the server that the client's roots have changed, where it was promised to hear of that. A connection to be made
-    /// asks for them anew.
-    pub async fn roots_changed(&self) {
+    /// Notifies the server that the client's roots have changed, if the client offered
+    /// `roots.listChanged`. Waits for a connection attempt in progress; does nothing without a
+    /// connection.
+    pub async fn notify_roots_changed(&self) {
         let connecting = match &*self.state.lock() {
-            State::Connecting(connecting) => Some(connecting.clone()),
+            ConnectionState::Connecting(connecting) => Some(connecting.clone()),
             _ => None,
         };
         let session = match connecting {
@@ -153,14 +164,14 @@ impl Upstream {
             None => self.current(),
         };
         if let Some(session) = session {
-            session.tell_roots_changed().await;
+            session.notify_roots_changed().await;
         }
     }
 
-    /// Does a request of the call `cx`.
-    pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
+    /// Executes a request of the call `cx`, connecting first if necessary.
+    pub async fn request(&self, method: &str, params: &RawObject, cx: &Context) -> ExchangeResult {
         match method {
-            // Boxed, for they are rare: other requests carry no room for them.
+            // Boxed because they are rare, so that other requests don't carry their state.
             "tools/list" => Box::pin(self.list_tools(params, cx)).await,
             SUBSCRIBE | "resources/unsubscribe" => {
                 Box::pin(self.subscribe(method, params, cx)).await
@@ -169,65 +180,72 @@ impl Upstream {
         }
     }
 
-    /// Sends a request. A server that has forgotten the session is greeted once more.
-    async fn send(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
-        let session = self.session().await?;
-        match self.send_in(&session, method, params, cx).await {
+    /// Sends a request in the current session. If the server has lost the session, opens another
+    /// and sends the request once more.
+    async fn send(&self, method: &str, params: &RawObject, cx: &Context) -> ExchangeResult {
+        let session = self.connect().await?;
+        match self.send_in_session(&session, method, params, cx).await {
             Err(TransportError::SessionLost) => {
-                self.leave(&session);
+                self.discard_session(&session);
                 drop(session);
-                let session = self.session().await?;
-                self.send_in(&session, method, params, cx).await
+                let session = self.connect().await?;
+                self.send_in_session(&session, method, params, cx).await
             }
             other => other,
         }
     }
 
-    async fn send_in(
+    async fn send_in_session(
         &self,
-        session: &Arc<Session>,
+        session: &Arc<UpstreamSession>,
         method: &str,
         params: &RawObject,
-        cx: &Cx,
-    ) -> Exchanged {
+        cx: &Context,
+    ) -> ExchangeResult {
         if method == hmcp::METHOD {
-            hmcp::gate(&session.about).map_err(TransportError::Failed)?;
+            hmcp::check_supported(&session.about).map_err(TransportError::Failed)?;
         }
         if session.era() == Era::Legacy {
             return session.request(method, params, cx).await;
         }
-        let tools = &self.core.tools;
-        let mirrors = method == "tools/call" && session.link.http().is_some();
+        let tools = &self.factory.tools;
+        let mirrors = method == "tools/call" && session.transport.http().is_some();
         if mirrors {
-            self.know(session, params).await?;
+            self.ensure_tool_schema(session, params).await?;
         }
-        let result = modern::rounds(session, tools, method, params, cx).await;
+        let result = modern::request_in_rounds(session, tools, method, params, cx).await;
         match result {
             Err(error) if mirrors && modern::is_header_mismatch(&error) => {
-                tools.forget();
-                self.know(session, params).await?;
-                modern::rounds(session, tools, method, params, cx).await
+                tools.invalidate();
+                self.ensure_tool_schema(session, params).await?;
+                modern::request_in_rounds(session, tools, method, params, cx).await
             }
             Err(TransportError::Status(status @ (400 | 404 | 405))) => {
-                // No modern server answers so: it may have become another.
-                *self.core.server.remembered.lock() = None;
-                self.leave(session);
+                // No modern server answers with this status: it may have been replaced by another.
+                *self.factory.server.detected_era.lock() = None;
+                self.discard_session(session);
                 Err(TransportError::Status(status))
             }
             other => other,
         }
     }
 
-    /// Sees to it that the tool's schema is known before it is called: it says what goes into headers.
-    async fn know(&self, session: &Session, params: &RawObject) -> Result<(), TransportError> {
+    /// Fetches the tool list if the called tool isn't cached, because its schema determines the
+    /// headers of the call. Fails with `Rejected` if the tool's `x-mcp-header` annotations are
+    /// invalid.
+    async fn ensure_tool_schema(
+        &self,
+        session: &UpstreamSession,
+        params: &RawObject,
+    ) -> Result<(), TransportError> {
         let Some(tool) = params.text("name") else {
             return Ok(());
         };
-        if self.core.tools.lacks(&tool) {
-            // Boxed, for most calls need it not: they carry no room for it.
-            Box::pin(self.read_tools(session)).await;
+        if self.factory.tools.needs_listing(&tool) {
+            // Boxed because it is rare, so that most calls don't carry its state.
+            Box::pin(self.fetch_tools(session)).await;
         }
-        match self.core.tools.get(&tool) {
+        match self.factory.tools.get(&tool) {
             Some(known) if known.header_params.is_none() => Err(TransportError::Failed(
                 Failure::rejected("the tool's x-mcp-header annotations are invalid"),
             )),
@@ -235,88 +253,103 @@ impl Upstream {
         }
     }
 
-    /// Reads the list of tools to its end, or as far as it goes.
-    async fn read_tools(&self, session: &Session) {
+    /// Fetches and caches the server's tool list, up to `pages_max` pages. Stops at the first
+    /// error.
+    async fn fetch_tools(&self, session: &UpstreamSession) {
         let mut cursor = None;
-        for _ in 0..self.core.options.pages_max {
+        for _ in 0..self.factory.options.pages_max {
             let mut params = RawObject::new();
             params.set_some("cursor", &cursor);
             let page = match session.era() {
-                Era::Legacy => session.request_quietly("tools/list", params).await,
+                Era::Legacy => session.request_without_call("tools/list", params).await,
                 Era::Modern => {
                     let ask = |number| {
-                        modern::request(number, "tools/list", &params, None, &session.options, None)
+                        modern::build_request(
+                            number,
+                            "tools/list",
+                            &params,
+                            None,
+                            &session.options,
+                            None,
+                        )
                     };
-                    session.quietly(ask).await
+                    session.send_without_call(ask).await
                 }
             };
             let Ok(page) = page else { return };
-            cursor = self.learn(session, &page).1;
+            cursor = self.record_tools_page(session, &page).1;
             if cursor.is_none() {
-                self.core.tools.set_whole();
+                self.factory.tools.mark_complete();
                 return;
             }
         }
         callboard_message::log::warn!(
-            pages_max = self.core.options.pages_max,
+            pages_max = self.factory.options.pages_max,
             "the list of tools doesn't end"
         );
     }
 
-    /// Learns from a page of `tools/list`: the page without tools that mustn't be used where it has some, and the cursor
-    /// of the next.
-    fn learn(
+    /// Caches the tools on a page of `tools/list`. Returns the page without unusable tools, or
+    /// `None` if all are usable, and the cursor of the next page, if any. Tools with invalid
+    /// `x-mcp-header` annotations are unusable over HTTP in the modern era.
+    fn record_tools_page(
         &self,
-        session: &Session,
+        session: &UpstreamSession,
         page: &RawValue,
     ) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
-        let is_strict = session.era() == Era::Modern && session.link.http().is_some();
-        let kept = self.core.tools.learn(page, is_strict);
+        let is_strict = session.era() == Era::Modern && session.transport.http().is_some();
+        let filtered = self.factory.tools.record_page(page, is_strict);
         let next = RawObject::parse(page)
             .ok()
             .and_then(|mut page| page.remove("nextCursor"));
-        (kept, next.filter(|cursor| cursor.get() != "null"))
+        (filtered, next.filter(|cursor| cursor.get() != "null"))
     }
 
-    /// `tools/list`, without tools that mustn't be used.
-    async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Exchanged {
+    /// Executes `tools/list`, caches the page and returns it without unusable tools.
+    async fn list_tools(&self, params: &RawObject, cx: &Context) -> ExchangeResult {
         let from_start = !params.has("cursor");
         let page = self.send("tools/list", params, cx).await?;
-        let session = self.session().await?;
-        let (kept, next) = self.learn(&session, &page);
+        let session = self.connect().await?;
+        let (filtered, next) = self.record_tools_page(&session, &page);
         if from_start && next.is_none() {
-            self.core.tools.set_whole();
+            self.factory.tools.mark_complete();
         }
-        Ok(kept.unwrap_or(page))
+        Ok(filtered.unwrap_or(page))
     }
 
-    /// Whether a tool's structured content is `{"result": …}` around the value.
+    /// Returns true if the tool's structured content is `{"result": …}` around its plain value.
+    /// Fetches the tool list if the tool isn't cached.
     pub async fn is_wrapped(&self, tool: &str) -> bool {
-        if self.core.tools.lacks(tool)
-            && let Ok(session) = self.session().await
+        if self.factory.tools.needs_listing(tool)
+            && let Ok(session) = self.connect().await
         {
-            self.read_tools(&session).await;
+            self.fetch_tools(&session).await;
         }
-        self.core.tools.get(tool).is_some_and(|known| known.wrapped)
+        self.factory
+            .tools
+            .get(tool)
+            .is_some_and(|known| known.is_wrapped)
     }
 
-    /// Tells this agent's followers of changes to a resource, or no more.
-    async fn subscribe(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
+    /// Executes `resources/subscribe` or `resources/unsubscribe`. In the modern era, replaces the
+    /// `subscriptions/listen` request instead. Fails with `Overloaded` above [`SUBSCRIPTIONS_MAX`]
+    /// resources.
+    async fn subscribe(&self, method: &str, params: &RawObject, cx: &Context) -> ExchangeResult {
         let on = method == SUBSCRIBE;
         let uri = params
             .text("uri")
             .ok_or_else(|| TransportError::Failed(Failure::invalid("`uri` must be a string")))?;
-        let session = self.session().await?;
-        if on && self.core.resources.lock().len() >= SUBSCRIPTIONS_MAX {
-            let why = format!("more than {SUBSCRIPTIONS_MAX} resources are followed");
+        let session = self.connect().await?;
+        if on && self.factory.subscribed_resources.lock().len() >= SUBSCRIPTIONS_MAX {
+            let why = format!("more than {SUBSCRIPTIONS_MAX} resources are subscribed to");
             return Err(TransportError::Failed(Failure::overloaded(why)));
         }
         let result = match session.era() {
             Era::Legacy => self.send(method, params, cx).await?,
-            Era::Modern => RawObject::of("resultType", "complete").to_raw(),
+            Era::Modern => RawObject::single("resultType", "complete").to_raw(),
         };
         let resources: Vec<String> = {
-            let mut resources = self.core.resources.lock();
+            let mut resources = self.factory.subscribed_resources.lock();
             match on {
                 true => drop(resources.insert(uri)),
                 false => drop(resources.remove(&uri)),
@@ -325,8 +358,8 @@ impl Upstream {
         };
         if session.era() == Era::Modern {
             let listener = {
-                let _there = self.core.runtime.as_ref().map(|runtime| runtime.enter());
-                listen::start(&session, resources)
+                let _there = self.factory.runtime.as_ref().map(|runtime| runtime.enter());
+                change_listener::start_listener(&session, resources)
             };
             match listener {
                 Some(listener) => listener.replace(&session).await,
@@ -336,83 +369,100 @@ impl Upstream {
         Ok(result)
     }
 
-    /// What people see of it.
+    /// Returns the connection's state as JSON for the admin page.
     pub fn observe(&self) -> serde_json::Value {
-        let mut seen = serde_json::json!({ "server": self.core.server.endpoint.to_string(), "state": "apart" });
+        let mut seen = serde_json::json!({ "server": self.factory.server.endpoint.to_string(), "state": "apart" });
         match &*self.state.lock() {
-            State::Apart => {}
-            State::Connecting(_) => seen["state"] = "connecting".into(),
-            State::Up(session) => {
-                if !session.link.is_closed() {
+            ConnectionState::Disconnected => {}
+            ConnectionState::Connecting(_) => seen["state"] = "connecting".into(),
+            ConnectionState::Connected(session) => {
+                if !session.transport.is_closed() {
                     seen["state"] = "connected".into();
                 }
                 seen["revision"] = session.revision.as_str().into();
-                seen["unknown_responses"] = session.ear.flights.unknown().into();
+                seen["unknown_responses"] = session
+                    .notifications
+                    .pending_requests
+                    .unknown_responses()
+                    .into();
             }
         }
         seen
     }
 }
 
-/// A server, and what outlasts an incarnation of the agent that stands for it.
+/// Server of a client, with the state that is kept when the client's agent restarts.
 #[derive(Clone)]
-pub(crate) struct Server {
-    pub endpoint: Endpoint,
-    http: Clients,
-    /// Which era it was found to be of.
-    pub remembered: Arc<Mutex<Option<Era>>>,
-    /// What ended connections have left to do.
-    farewells: TaskTracker,
+pub(crate) struct UpstreamServer {
+    pub endpoint: ServerEndpoint,
+    http: Http1Clients,
+    /// Era of the server; `None` until detected.
+    pub detected_era: Arc<Mutex<Option<Era>>>,
+    /// Tasks that end child processes and server sessions of closed connections.
+    cleanup_tasks: TaskTracker,
 }
 
-impl Server {
+impl UpstreamServer {
+    /// Creates the server's state without connecting.
+    ///
     /// # Errors
-    /// See [`ClientError`].
-    pub fn new(endpoint: Endpoint, options: &ClientOptions) -> Result<Self, ClientError> {
-        options.fit(&endpoint)?;
-        let http =
-            Clients::new(Connector::new(options.connect_timeout).map_err(ClientError::Client)?);
+    /// See [`McpClientError`].
+    pub fn new(
+        endpoint: ServerEndpoint,
+        options: &McpClientOptions,
+    ) -> Result<Self, McpClientError> {
+        options.validate(&endpoint)?;
+        let http = Http1Clients::new(
+            Connector::new(options.connect_timeout).map_err(McpClientError::Client)?,
+        );
         Ok(Self {
             endpoint,
             http,
-            remembered: Arc::default(),
-            farewells: TaskTracker::new(),
+            detected_era: Arc::default(),
+            cleanup_tasks: TaskTracker::new(),
         })
     }
 
-    /// What connections of the agent `cx` are made from.
-    pub fn wiring(&self, options: Arc<ClientOptions>, cx: &Cx) -> Wiring {
-        Wiring {
+    /// Returns the parameters for connecting to the server from the agent `cx`. Its followers are
+    /// notified of the server's changes.
+    pub fn connection_params(
+        &self,
+        options: Arc<McpClientOptions>,
+        cx: &Context,
+    ) -> ConnectionParams {
+        ConnectionParams {
             server: self.clone(),
             options,
             runtime: Handle::try_current().ok(),
-            news: Some(cx.clone()),
+            change_publisher: Some(cx.clone()),
             tools: Arc::default(),
         }
     }
 
-    /// Ends when all that connections had to end has ended: children, sessions with servers.
-    pub async fn said_goodbye(&self) {
-        self.farewells.close();
-        self.farewells.wait().await;
+    /// Waits until the child processes and server sessions of closed connections have ended.
+    pub async fn drained(&self) {
+        self.cleanup_tasks.close();
+        self.cleanup_tasks.wait().await;
     }
 }
 
-/// What a connection is made from.
+/// Parameters of the connections to a server.
 #[derive(Clone)]
-pub(crate) struct Wiring {
-    pub server: Server,
-    pub options: Arc<ClientOptions>,
-    /// Where what outlasts a call runs: a call's own runtime may be somebody else's.
+pub(crate) struct ConnectionParams {
+    pub server: UpstreamServer,
+    pub options: Arc<McpClientOptions>,
+    /// Runtime for tasks that outlive a call. A call may run on another runtime, which may end
+    /// earlier.
     pub runtime: Option<Handle>,
-    /// Whose followers are told of changes; nobody where another connection with the server tells.
-    pub news: Option<Cx>,
-    /// What is known of the server's tools.
+    /// Agent whose followers are notified of the server's changes. `None` if another connection to
+    /// the same server notifies them.
+    pub change_publisher: Option<Context>,
     pub tools: Arc<ToolCache>,
 }
 
-impl Wiring {
-    /// Runs `work` where it can outlast the call that needed it.
+impl ConnectionParams {
+    /// Spawns `work` on `runtime`, so that it outlives the current call; on the current runtime if
+    /// that is `None`.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -424,92 +474,107 @@ impl Wiring {
     }
 }
 
-/// What one connection after another is made from.
-pub(crate) struct Core {
-    wiring: Wiring,
-    /// Resources whose changes somebody wants to be told of: asked for again on each new connection.
-    resources: Mutex<BTreeSet<String>>,
+/// Factory of sessions with one server, one at a time.
+pub(crate) struct SessionFactory {
+    params: ConnectionParams,
+    /// URIs of subscribed resources. Each new session subscribes to them again.
+    subscribed_resources: Mutex<BTreeSet<String>>,
 }
 
-impl Deref for Core {
-    type Target = Wiring;
+impl Deref for SessionFactory {
+    type Target = ConnectionParams;
 
-    fn deref(&self) -> &Wiring {
-        &self.wiring
+    fn deref(&self) -> &ConnectionParams {
+        &self.params
     }
 }
 
-impl Core {
-    /// Connects, and says what each connection begins with.
-    async fn connect(&self) -> Result<Arc<Session>, TransportError> {
-        let session = self.agree().await?;
-        *self.server.remembered.lock() = Some(session.era());
-        let resources: Vec<String> = self.resources.lock().iter().cloned().collect();
+impl SessionFactory {
+    /// Opens a session, sets its log level, renews its subscriptions and starts the change
+    /// listener.
+    async fn connect_session(&self) -> Result<Arc<UpstreamSession>, TransportError> {
+        let session = self.negotiate_era().await?;
+        *self.server.detected_era.lock() = Some(session.era());
+        let resources: Vec<String> = self.subscribed_resources.lock().iter().cloned().collect();
         if session.era() == Era::Legacy {
-            self.greet(&session, &resources).await;
+            self.configure_session(&session, &resources).await;
         }
-        if let Some(listener) = listen::start(&session, resources) {
+        if let Some(listener) = change_listener::start_listener(&session, resources) {
             listener.install(&session).await;
         }
-        session.ear.roots.connected();
+        session.notifications.roots.connected_at();
         Ok(session)
     }
 
-    /// Finds out which era the server is of, and opens a session of that.
-    async fn agree(&self) -> Result<Arc<Session>, TransportError> {
-        let only = self.options.era.only();
-        let known = only.or(*self.server.remembered.lock());
-        if known == Some(Era::Legacy) || matches!(self.server.endpoint, Endpoint::Sse(_)) {
-            return self.agree_legacy(None).await;
+    /// Opens a session of the configured era, or else of the remembered or newly detected one.
+    async fn negotiate_era(&self) -> Result<Arc<UpstreamSession>, TransportError> {
+        let only = self.options.era.fixed_era();
+        let known = only.or(*self.server.detected_era.lock());
+        if known == Some(Era::Legacy) || matches!(self.server.endpoint, ServerEndpoint::Sse(_)) {
+            return self.negotiate_legacy(None).await;
         }
-        let connection = self.open(&self.server.endpoint).await?;
-        connection.ear.set_modern(true);
+        let connection = self.open_connection(&self.server.endpoint).await?;
+        connection.notifications.set_modern(true);
         let probe = modern::discover(&connection);
         let found = match known {
             Some(_) => probe.await,
-            // A legacy server may say nothing to what it doesn't know.
+            // A legacy server may not answer unknown requests.
             None => timeout(self.options.probe_timeout, probe)
                 .await
                 .unwrap_or(Ok(None)),
         };
         match (found, only) {
-            (Ok(Some(about)), _) => Ok(Session::new(connection, Revision::V2026_07_28, about)),
-            (Ok(None), Some(_)) => Err(TransportError::Protocol(
-                "the server is of the legacy era, which isn't wanted".into(),
+            (Ok(Some(about)), _) => Ok(UpstreamSession::new(
+                connection,
+                Revision::V2026_07_28,
+                about,
             )),
-            // One that ended over a question that it didn't know is started again.
+            (Ok(None), Some(_)) => Err(TransportError::Protocol(
+                "the server is of the legacy era, and the modern era is required".into(),
+            )),
+            // A child that exited because of the unknown request is started again.
             (Err(TransportError::Broken(_)), None)
-                if matches!(self.server.endpoint, Endpoint::Child(_)) =>
+                if matches!(self.server.endpoint, ServerEndpoint::Child(_)) =>
             {
-                self.agree_legacy(None).await
+                self.negotiate_legacy(None).await
             }
-            (Ok(None), None) => self.agree_legacy(Some(connection)).await,
+            (Ok(None), None) => self.negotiate_legacy(Some(connection)).await,
             (Err(error), _) => Err(error),
         }
     }
 
-    async fn agree_legacy(
+    async fn negotiate_legacy(
         &self,
-        opened: Option<Connection>,
-    ) -> Result<Arc<Session>, TransportError> {
-        let connection = match opened.filter(|opened| !opened.link.is_closed()) {
+        opened: Option<ServerConnection>,
+    ) -> Result<Arc<UpstreamSession>, TransportError> {
+        let connection = match opened.filter(|opened| !opened.transport.is_closed()) {
             Some(opened) => opened,
-            None => self.open(&self.server.endpoint).await?,
+            None => self.open_connection(&self.server.endpoint).await?,
         };
-        connection.ear.set_modern(false);
+        connection.notifications.set_modern(false);
         match (initialize(&connection).await, &self.server.endpoint) {
-            // There may be a server of 2024-11-05 (2026-07-28, streamable HTTP, HTTP+SSE transport).
-            (Err(TransportError::Status(status @ (400 | 404 | 405))), Endpoint::Http(url)) => {
-                let opened = self.open(&Endpoint::Sse(url.clone())).await;
+            // The URL may be that of a server of 2024-11-05 (2026-07-28, streamable HTTP, HTTP+SSE
+            // transport).
+            (
+                Err(TransportError::Status(status @ (400 | 404 | 405))),
+                ServerEndpoint::Http(url),
+            ) => {
+                let opened = self
+                    .open_connection(&ServerEndpoint::Sse(url.clone()))
+                    .await;
                 initialize(&opened.map_err(|_| TransportError::Status(status))?).await
             }
-            // A modern one that was being loaded all the time that a probe waits.
+            // A modern server that was still loading when the probe timed out.
             (Err(TransportError::Rpc { error, status }), _)
                 if self.options.era == EraChoice::Auto && modern::is_modern_only(&error) =>
             {
-                connection.ear.set_modern(true);
+                connection.notifications.set_modern(true);
                 match modern::discover(&connection).await? {
-                    Some(about) => Ok(Session::new(connection, Revision::V2026_07_28, about)),
+                    Some(about) => Ok(UpstreamSession::new(
+                        connection,
+                        Revision::V2026_07_28,
+                        about,
+                    )),
                     None => Err(TransportError::Rpc { error, status }),
                 }
             }
@@ -517,45 +582,63 @@ impl Core {
         }
     }
 
-    async fn open(&self, endpoint: &Endpoint) -> Result<Connection, TransportError> {
+    async fn open_connection(
+        &self,
+        endpoint: &ServerEndpoint,
+    ) -> Result<ServerConnection, TransportError> {
         let options = self.options.clone();
-        let (tools, news) = (self.tools.clone(), self.news.clone());
-        let ear = Arc::new(NotificationHandler::new(
+        let (tools, change_publisher) = (self.tools.clone(), self.change_publisher.clone());
+        let notifications = Arc::new(NotificationHandler::new(
             tools,
-            news,
-            self.server.farewells.clone(),
+            change_publisher,
+            self.server.cleanup_tasks.clone(),
             &options,
         ));
         let http = |url: &Url| {
-            Http::new(
+            HttpTransport::new(
                 self.server.http.clone(),
                 url.clone(),
                 options.clone(),
-                ear.clone(),
+                notifications.clone(),
             )
         };
-        let link = match endpoint {
-            Endpoint::Http(url) => Transport::Http(Arc::new(http(url))),
-            Endpoint::Sse(url) => http::open_event_stream(http(url)).await?,
-            Endpoint::WebSocket(url) => websocket::open(url, &options, ear.clone()).await?,
-            Endpoint::Child(command) => child::start(command, &options, ear.clone())?,
+        let transport = match endpoint {
+            ServerEndpoint::Http(url) => Transport::Http(Arc::new(http(url))),
+            ServerEndpoint::Sse(url) => http::open_event_stream(http(url)).await?,
+            ServerEndpoint::WebSocket(url) => {
+                websocket::open(url, &options, notifications.clone()).await?
+            }
+            ServerEndpoint::Child(command) => {
+                child::spawn_child(command, &options, notifications.clone())?
+            }
         };
-        Ok(Connection { link, ear, options })
+        Ok(ServerConnection {
+            transport,
+            notifications,
+            options,
+        })
     }
 
-    /// What a legacy server is told once it is connected. What it refuses of that, the calls don't need.
-    async fn greet(&self, session: &Session, resources: &[String]) {
-        let level = self.options.log_level.filter(|_| session.has("logging"));
+    /// Sets the log level of a new legacy session and subscribes to `resources` again. Errors are
+    /// only logged, because calls don't depend on either.
+    async fn configure_session(&self, session: &UpstreamSession, resources: &[String]) {
+        let level = self
+            .options
+            .log_level
+            .filter(|_| session.has_capability("logging"));
         if let Some(level) = level {
-            let params = RawObject::of("level", level);
-            if let Err(error) = session.request_quietly("logging/setLevel", params).await {
-                callboard_message::log::debug!(%error, "the server sets no log level");
+            let params = RawObject::single("level", level);
+            if let Err(error) = session
+                .request_without_call("logging/setLevel", params)
+                .await
+            {
+                callboard_message::log::debug!(%error, "failed to set the server's log level");
             }
         }
         for uri in resources {
-            let params = RawObject::of("uri", uri);
-            if let Err(error) = session.request_quietly(SUBSCRIBE, params).await {
-                callboard_message::log::warn!(%error, "a resource is no longer followed");
+            let params = RawObject::single("uri", uri);
+            if let Err(error) = session.request_without_call(SUBSCRIBE, params).await {
+                callboard_message::log::warn!(%error, "failed to renew a resource subscription");
             }
         }
     }

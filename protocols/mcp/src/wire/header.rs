@@ -1,4 +1,5 @@
-//! What streamable HTTP repeats in headers (2026-07-28): `MCP-Protocol-Version`, `Mcp-Method`, `Mcp-Name`, `Mcp-Param-*`.
+//! HTTP headers that repeat parts of the body (2026-07-28): `MCP-Protocol-Version`, `Mcp-Method`,
+//! `Mcp-Name`, `Mcp-Param-*`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,68 +9,73 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::HeaderName;
 use serde_json::Value;
 
-/// The revision.
+/// HTTP header with the protocol revision of the request.
 pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
-/// The request's method.
+/// HTTP header with the JSON-RPC method of the request.
 pub const METHOD: &str = "mcp-method";
-/// What the request is about: a tool's, a prompt's name, a resource's URI.
+/// HTTP header with the name of the request's tool or prompt, or the URI of its resource.
 pub const NAME: &str = "mcp-name";
-/// How the headers begin that repeat arguments.
+/// Prefix of the HTTP headers that repeat tool arguments.
 pub const PARAM_PREFIX: &str = "mcp-param-";
-/// The keyword of a JSON Schema that asks for such a header.
+/// JSON Schema keyword that marks a tool argument to be repeated in an HTTP header. Its value is
+/// the header's name without [`PARAM_PREFIX`].
 pub const ANNOTATION: &str = "x-mcp-header";
 
 const ENCODED_PREFIX: &str = "=?base64?";
 const ENCODED_SUFFIX: &str = "?=";
 
-/// An argument that a header repeats.
+/// A tool argument that clients repeat in an HTTP header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderParam {
-    /// The header.
+    /// Name of the HTTP header, with [`PARAM_PREFIX`].
     pub header: HeaderName,
-    /// Where the value stands in the arguments: the names of members, from the outside in.
+    /// Path of the argument within `arguments`: member names, outermost first.
     pub path: Vec<String>,
-    /// What it is.
-    pub kind: ParamKind,
+    /// Type of the argument.
+    pub kind: HeaderParamKind,
 }
 
-/// What a header may repeat.
+/// Types of arguments that can be repeated in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParamKind {
-    /// As it is.
+pub enum HeaderParamKind {
+    /// Sent unchanged, or in Base64 if the header can't hold it.
     String,
-    /// In decimal digits.
+    /// Sent as decimal digits.
     Integer,
-    /// `true` or `false`.
+    /// Sent as `true` or `false`.
     Boolean,
 }
 
-/// Why a tool can't be used over streamable HTTP: its author mends the schema.
+/// Errors in the `x-mcp-header` annotations of a tool's input schema. The tool can't be used over
+/// streamable HTTP until its schema is corrected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderParamError {
-    /// Write 1*tchar (RFC 9110, section 5.6.2).
-    #[error("`x-mcp-header` is no name of a header")]
+    /// The annotation's value isn't a valid header name. Use only characters that RFC 9110, section
+    /// 5.6.2 allows in a token.
+    #[error("`x-mcp-header` isn't a valid header name")]
     Name,
-    /// Give each its own.
-    #[error("`x-mcp-header` names {0:?} twice")]
+    /// Two arguments name the same header. Give each its own.
+    #[error("`x-mcp-header` {0:?} is used twice")]
     Twice(String),
-    /// Annotate strings, integers and booleans only.
-    #[error("`x-mcp-header` {0:?} stands at a value that is neither string, integer nor boolean")]
+    /// The type of the annotated argument is unsupported. Annotate strings, integers and booleans
+    /// only.
+    #[error("`x-mcp-header` {0:?} is on a value that is neither string, integer nor boolean")]
     Type(String),
-    /// Annotate what `properties` alone lead to.
-    #[error("`x-mcp-header` stands where `properties` alone don't lead")]
+    /// The annotation is in a place other than nested `properties`, such as the root or an array's
+    /// items.
+    #[error("`x-mcp-header` is outside nested `properties`")]
     Place,
 }
 
-/// The arguments that headers repeat, from a tool's input schema.
+/// Returns the arguments that clients repeat in headers, from a tool's input schema.
 ///
 /// # Errors
-/// Where an annotation breaks the specification's rules (basic/transports/streamable-http, Schema Extension): the tool
-/// is not to be used over HTTP.
-pub fn params_of(schema: &Value) -> Result<Vec<HeaderParam>, HeaderParamError> {
+/// An annotation that breaks the specification's rules (basic/transports/streamable-http, Schema
+/// Extension). The tool must not be used over HTTP then.
+pub fn parse_header_params(schema: &Value) -> Result<Vec<HeaderParam>, HeaderParamError> {
     let (mut found, mut names) = (Vec::new(), HashSet::new());
-    object(schema, &mut Vec::new(), &mut found)?;
+    collect_params(schema, &mut Vec::new(), &mut found)?;
     for param in &found {
         if !names.insert(&param.header) {
             return Err(HeaderParamError::Twice(param.header.to_string()));
@@ -78,8 +84,9 @@ pub fn params_of(schema: &Value) -> Result<Vec<HeaderParam>, HeaderParamError> {
     Ok(found)
 }
 
-/// A schema that `properties` alone lead to.
-fn object(
+/// Collects the annotated arguments of `schema` and its nested `properties` into `found`. `path`
+/// leads from the root to `schema`.
+fn collect_params(
     schema: &Value,
     path: &mut Vec<String>,
     found: &mut Vec<HeaderParam>,
@@ -90,21 +97,21 @@ fn object(
     for (keyword, value) in members {
         match (keyword.as_str(), value) {
             (ANNOTATION, _) if path.is_empty() => return Err(HeaderParamError::Place),
-            (ANNOTATION, value) => found.push(annotated(value, members.get("type"), path)?),
+            (ANNOTATION, value) => found.push(parse_annotation(value, members.get("type"), path)?),
             ("properties", Value::Object(properties)) => {
                 for (name, property) in properties {
                     path.push(name.clone());
-                    object(property, path, found)?;
+                    collect_params(property, path, found)?;
                     path.pop();
                 }
             }
-            (keyword, value) => elsewhere(keyword, value)?,
+            (keyword, value) => check_other_keyword(keyword, value)?,
         }
     }
     Ok(())
 }
 
-fn annotated(
+fn parse_annotation(
     value: &Value,
     kind: Option<&Value>,
     path: &[String],
@@ -117,9 +124,9 @@ fn annotated(
         .parse()
         .map_err(|_| HeaderParamError::Name)?;
     let kind = match kind.and_then(Value::as_str) {
-        Some("string") => ParamKind::String,
-        Some("integer") => ParamKind::Integer,
-        Some("boolean") => ParamKind::Boolean,
+        Some("string") => HeaderParamKind::String,
+        Some("integer") => HeaderParamKind::Integer,
+        Some("boolean") => HeaderParamKind::Boolean,
         _ => return Err(HeaderParamError::Type(name.to_owned())),
     };
     Ok(HeaderParam {
@@ -129,8 +136,9 @@ fn annotated(
     })
 }
 
-/// A keyword under which no annotation may stand.
-fn elsewhere(keyword: &str, value: &Value) -> Result<(), HeaderParamError> {
+/// Fails if the value of a keyword other than `properties` contains an annotation. Keywords that
+/// hold data, such as `default`, are skipped.
+fn check_other_keyword(keyword: &str, value: &Value) -> Result<(), HeaderParamError> {
     const SCHEMAS_BY_NAME: [&str; 5] = [
         "properties",
         "patternProperties",
@@ -142,24 +150,25 @@ fn elsewhere(keyword: &str, value: &Value) -> Result<(), HeaderParamError> {
     match value {
         _ if DATA.contains(&keyword) => Ok(()),
         Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&keyword) => {
-            schemas.values().try_for_each(nowhere)
+            schemas.values().try_for_each(check_no_annotation)
         }
-        value => nowhere(value),
+        value => check_no_annotation(value),
     }
 }
 
-fn nowhere(schema: &Value) -> Result<(), HeaderParamError> {
+fn check_no_annotation(schema: &Value) -> Result<(), HeaderParamError> {
     match schema {
         Value::Object(members) if members.contains_key(ANNOTATION) => Err(HeaderParamError::Place),
         Value::Object(members) => members
             .iter()
-            .try_for_each(|(keyword, value)| elsewhere(keyword, value)),
-        Value::Array(schemas) => schemas.iter().try_for_each(nowhere),
+            .try_for_each(|(keyword, value)| check_other_keyword(keyword, value)),
+        Value::Array(schemas) => schemas.iter().try_for_each(check_no_annotation),
         _ => Ok(()),
     }
 }
 
-/// A header's value as it was before it was encoded; `None` where it can't have been written by [`encode`] or by hand.
+/// Decodes the value of a header, Base64-encoded by [`encode`] or plain. Returns `None` for invalid
+/// characters, Base64 or UTF-8.
 pub fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     let visible = |b: &u8| matches!(b, b'\t' | 0x20..=0x7e);
     let text = std::str::from_utf8(value)
@@ -177,7 +186,8 @@ pub fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A value, fit for a header: as it is, or in Base64 between `=?base64?` and `?=`.
+/// Encodes a value for a header: unchanged if possible, otherwise in Base64 between `=?base64?` and
+/// `?=`.
 pub fn encode(value: &str) -> Cow<'_, str> {
     let plain = value.bytes().all(|b| matches!(b, b' '..=b'~'))
         && value.trim_matches(' ') == value
@@ -198,7 +208,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: annotations are found where `properties` lead. Method: a nested schema; a property of the keyword's name.
+    /// Goal: annotations are found below `properties`. Method: a nested schema; a property with the
+    /// keyword's name.
     #[test]
     fn annotations_are_found() {
         let schema = json!({ "type": "object", "properties": {
@@ -206,7 +217,7 @@ mod tests {
             "x-mcp-header": { "type": "string", "default": { "x-mcp-header": "data" } },
             "where": { "type": "object", "properties": { "ward": { "type": "integer", "x-mcp-header": "Ward" } } },
         }});
-        let mut found = params_of(&schema).unwrap();
+        let mut found = parse_header_params(&schema).unwrap();
         found.sort_by(|a, b| a.header.as_str().cmp(b.header.as_str()));
         let path = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         assert_eq!(
@@ -215,18 +226,18 @@ mod tests {
                 HeaderParam {
                     header: HeaderName::from_static("mcp-param-region"),
                     path: path(&["region"]),
-                    kind: ParamKind::String
+                    kind: HeaderParamKind::String
                 },
                 HeaderParam {
                     header: HeaderName::from_static("mcp-param-ward"),
                     path: path(&["where", "ward"]),
-                    kind: ParamKind::Integer
+                    kind: HeaderParamKind::Integer
                 },
             ]
         );
     }
 
-    /// Goal: what breaks a rule is refused. Method: a row a rule.
+    /// Goal: annotations that break a rule are refused. Method: one row per rule.
     #[test]
     fn annotations_that_break_a_rule_are_refused() {
         let property = |p: Value| json!({ "type": "object", "properties": { "a": p } });
@@ -295,11 +306,11 @@ mod tests {
                 HeaderParamError::Twice("mcp-param-a".into()),
             ),
         ] {
-            assert_eq!(params_of(&schema).unwrap_err(), why, "{schema}");
+            assert_eq!(parse_header_params(&schema).unwrap_err(), why, "{schema}");
         }
     }
 
-    /// Goal: the specification's examples of values. Method: rows, both ways.
+    /// Goal: values are encoded as in the specification's examples. Method: rows, both ways.
     #[test]
     fn values_are_encoded_as_the_specification_says() {
         for (value, header) in [
@@ -328,7 +339,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: any value survives, as bytes that a header may have. Method: random strings.
+        /// Goal: any value survives a round trip, as bytes that a header may have. Method: random
+        /// strings.
         #[test]
         fn any_value_survives(value in ".*") {
             let header = encode(&value);

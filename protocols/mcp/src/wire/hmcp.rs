@@ -1,23 +1,24 @@
-//! HMCP 0.1.0: `sampling/createMessage` from client to server. No revision of MCP has it; a server says that it does.
+//! HMCP 0.1.0: `sampling/createMessage` from client to server. It is an extension that a server
+//! advertises; no revision of MCP has it.
 
 use callboard_message::{Failure, RawObject};
 use serde_json::value::RawValue;
 
-/// The method, in either direction.
+/// Method of HMCP's requests from client to server. MCP uses the same name from server to client.
 pub const METHOD: &str = "sampling/createMessage";
-/// What the extension is called among MCP's extensions (2026-07-28).
+/// Name of the HMCP capability among the `extensions` (2026-07-28).
 const EXTENSION: &str = "com.innovaccer/hmcp";
-/// What it is called among experimental capabilities, where HMCP itself puts it.
+/// Name of the HMCP capability among the `experimental` capabilities, as HMCP defines.
 const EXPERIMENTAL: &str = "hmcp";
 const VERSION: &str = "0.1.0";
 
-/// What a server says that has it.
-fn offer() -> RawObject {
-    RawObject::of("sampling", true).with("version", VERSION)
+fn capability() -> RawObject {
+    RawObject::single("sampling", true).with("version", VERSION)
 }
 
-/// What server capabilities say of it, in the words of either era.
-fn offered(capabilities: &RawObject) -> Option<RawObject> {
+/// Returns the HMCP capability among a server's capabilities, from `experimental` or `extensions`.
+/// `None` if it is missing, or its `sampling` is off.
+fn find_capability(capabilities: &RawObject) -> Option<RawObject> {
     let offer = |holder: &str, name: &str| capabilities.object(holder)?.object(name);
     let offer = offer("experimental", EXPERIMENTAL).or_else(|| offer("extensions", EXTENSION))?;
     let wanted = offer.get("sampling").map(RawValue::get);
@@ -26,24 +27,24 @@ fn offered(capabilities: &RawObject) -> Option<RawObject> {
         .then_some(offer)
 }
 
-/// Says it in server capabilities.
+/// Adds the HMCP capability to server capabilities.
 pub fn advertise(capabilities: &mut RawObject) {
-    put(capabilities, "experimental", EXPERIMENTAL, offer());
+    insert_capability(capabilities, "experimental", EXPERIMENTAL, capability());
 }
 
-/// Says in the words of the stateless era too what server capabilities say in HMCP's own; the words of the legacy era have
-/// no extensions.
-pub fn translate(capabilities: &mut RawObject, extensions: bool) {
-    let Some(offer) = offered(capabilities) else {
+/// Copies a server's HMCP capability to `experimental`, and if `extensions` is true also to
+/// `extensions`, which only the modern era has.
+pub fn copy_to_extensions(capabilities: &mut RawObject, extensions: bool) {
+    let Some(offer) = find_capability(capabilities) else {
         return;
     };
-    put(capabilities, "experimental", EXPERIMENTAL, offer.clone());
+    insert_capability(capabilities, "experimental", EXPERIMENTAL, offer.clone());
     if extensions {
-        put(capabilities, "extensions", EXTENSION, offer);
+        insert_capability(capabilities, "extensions", EXTENSION, offer);
     }
 }
 
-fn put(capabilities: &mut RawObject, holder: &str, name: &str, offer: RawObject) {
+fn insert_capability(capabilities: &mut RawObject, holder: &str, name: &str, offer: RawObject) {
     let mut held = capabilities.object(holder).unwrap_or_default();
     if !held.has(name) {
         held.set(name, offer);
@@ -51,18 +52,18 @@ fn put(capabilities: &mut RawObject, holder: &str, name: &str, offer: RawObject)
     }
 }
 
-/// Lets a request of it go to a server that says of itself that it has it.
+/// Checks that a server's description advertises HMCP.
 ///
 /// # Errors
-/// `NotFound` where it doesn't.
-pub fn gate(about: &RawObject) -> Result<(), Failure> {
+/// `NotFound` if it doesn't.
+pub fn check_supported(about: &RawObject) -> Result<(), Failure> {
     let has_it = about
         .object("capabilities")
-        .is_some_and(|capabilities| offered(&capabilities).is_some());
+        .is_some_and(|capabilities| find_capability(&capabilities).is_some());
     match has_it {
         true => Ok(()),
         false => Err(Failure::not_found(
-            "the server doesn't say that it answers sampling/createMessage (HMCP)",
+            "the server doesn't advertise sampling/createMessage (HMCP)",
         )),
     }
 }
@@ -75,7 +76,8 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    /// Goal: only a server that says so is asked. Method: capabilities that do, in either era's words, and that don't.
+    /// Goal: only a server that advertises HMCP is asked. Method: capabilities with and without it,
+    /// in the form of either era.
     #[test]
     fn servers_must_say_so() {
         for (capabilities, has_it) in [
@@ -95,13 +97,14 @@ mod tests {
             ),
             (r#"{}"#, false),
         ] {
-            let about = RawObject::of("capabilities", of(capabilities));
-            assert_eq!(gate(&about).is_ok(), has_it, "{capabilities}");
+            let about = RawObject::single("capabilities", of(capabilities));
+            assert_eq!(check_supported(&about).is_ok(), has_it, "{capabilities}");
         }
-        assert!(gate(&RawObject::new()).is_err());
+        assert!(check_supported(&RawObject::new()).is_err());
     }
 
-    /// Goal: each era hears it in its own words, and what else was said stays. Method: from either to either.
+    /// Goal: each era gets the capability in its own form, and other members stay. Method: from
+    /// either to either.
     #[test]
     fn eras_are_told_in_their_words() {
         let mut ours = of(r#"{"experimental":{"x":1}}"#);
@@ -111,7 +114,7 @@ mod tests {
             ours.to_raw().get(),
             format!(r#"{{"experimental":{{"x":1,"hmcp":{hmcp}}}}}"#)
         );
-        translate(&mut ours, true);
+        copy_to_extensions(&mut ours, true);
         assert_eq!(
             ours.object("extensions")
                 .unwrap()
@@ -122,7 +125,7 @@ mod tests {
         );
         let mut theirs =
             of(r#"{"extensions":{"com.innovaccer/hmcp":{"sampling":true,"version":"0.2.0"}}}"#);
-        translate(&mut theirs, false);
+        copy_to_extensions(&mut theirs, false);
         assert_eq!(
             theirs
                 .object("experimental")
@@ -134,7 +137,7 @@ mod tests {
             "0.2.0"
         );
         let mut none = of(r#"{"tools":{}}"#);
-        translate(&mut none, true);
+        copy_to_extensions(&mut none, true);
         assert_eq!(none.to_raw().get(), r#"{"tools":{}}"#);
     }
 }

@@ -1,33 +1,33 @@
-//! Members of `_meta` that belong to one hop or to the protocol itself.
+//! Names of `_meta` members that concern one hop or the protocol itself.
 
-pub use callboard_message::FAILURE;
+pub use callboard_message::FAILURE_META_KEY;
 use callboard_message::{RawMembers, RawObject, TraceContext};
 use serde_json::value::RawValue;
 
-/// The revision of one request (2026-07-28).
+/// Protocol revision of one request (2026-07-28).
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Who sends the request (2026-07-28).
+/// Name and version of the client that sends the request (2026-07-28).
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// What the sender can answer (2026-07-28).
+/// Capabilities of the client that sends the request (2026-07-28).
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Which lines of the log the sender wants (2026-07-28).
+/// Minimum level of the log messages that the client wants (2026-07-28).
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Which subscription a notification belongs to (2026-07-28).
+/// Id of the subscription that a notification belongs to (2026-07-28).
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// Who answered (2026-07-28).
+/// Name and version of the server that answered (2026-07-28).
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// Where progress of this request goes.
+/// Token that progress notifications about this request must carry.
 pub const PROGRESS_TOKEN: &str = "progressToken";
-/// W3C Trace Context.
+/// W3C Trace Context of the request.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Why the caller asks, for policies that look at it: a string.
+/// Purpose of the access, for policies that check it: a string.
 pub const PURPOSE: &str = "callboard/purpose";
-/// Most bytes of a purpose.
+/// Maximum length of a purpose, in bytes.
 pub const PURPOSE_BYTES_MAX: usize = 64;
 
-/// Members that mean something to this hop only: never forwarded.
-const OF_THIS_HOP: &[&str] = &[
+/// Members of `_meta` that concern one client and its server only, and are never forwarded.
+const HOP_MEMBERS: &[&str] = &[
     PROTOCOL_VERSION,
     CLIENT_INFO,
     CLIENT_CAPABILITIES,
@@ -37,13 +37,17 @@ const OF_THIS_HOP: &[&str] = &[
     TRACEPARENT,
 ];
 
-/// Params without what belongs to this hop; without other members `_meta` goes too.
-pub fn without_hop(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
+/// Returns `params` without the `_meta` members that must not be forwarded. An empty `_meta` is
+/// removed.
+///
+/// # Errors
+/// An error of the parser if `params` isn't an object.
+pub fn strip_hop_members(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
     let mut members = RawMembers::parse(params)?;
     let Some(mut meta) = members.read::<RawMembers<'_>>("_meta") else {
         return Ok(params.to_owned());
     };
-    meta.retain(|name| !OF_THIS_HOP.contains(&name));
+    meta.retain(|name| !HOP_MEMBERS.contains(&name));
     let mut written = String::with_capacity(params.get().len());
     match meta.is_empty() {
         true => {
@@ -51,16 +55,17 @@ pub fn without_hop(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error
             members.write_with(&[], &mut written);
         }
         false => {
-            let mut kept = String::new();
-            meta.write_with(&[], &mut kept);
-            members.write_with(&[("_meta", &kept)], &mut written);
+            let mut meta_json = String::new();
+            meta.write_with(&[], &mut meta_json);
+            members.write_with(&[("_meta", &meta_json)], &mut written);
         }
     }
     RawValue::from_string(written)
 }
 
-/// The trace that a request belongs to: a child of its `traceparent`, or a trace of its own (W3C, section 2.3).
-pub fn trace(meta: Option<&RawObject>) -> TraceContext {
+/// Returns the trace context of a request: a child of the `traceparent` in `_meta`, or a new trace
+/// (W3C, section 2.3).
+pub fn parse_trace(meta: Option<&RawObject>) -> TraceContext {
     let sent: Option<TraceContext> = meta.and_then(|meta| meta.read(TRACEPARENT));
     sent.as_ref()
         .map_or_else(TraceContext::root, TraceContext::child)

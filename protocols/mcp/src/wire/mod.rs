@@ -1,17 +1,19 @@
-//! Names, revisions and codes of MCP that both sides of the protocol share. Source: the specification's schemas.
+//! Names, revisions and codes of MCP that client and server share, taken from the specification's
+//! schemas.
 
 pub mod code;
-pub(crate) mod failure;
+pub(crate) mod error_mapping;
 pub mod header;
 pub(crate) mod hmcp;
 pub mod meta;
 
 use std::fmt;
 
-/// Keyword of a tool's output schema: `structuredContent.result` is the reply itself. Servers of this system write it.
-pub(crate) const WRAPPED: &str = "x-callboard-wrapped";
+/// JSON Schema keyword in a tool's output schema. It marks that `structuredContent.result` holds
+/// the reply itself, which isn't an object. Only callboard's servers write it.
+pub(crate) const WRAPPED_SCHEMA: &str = "x-callboard-wrapped";
 
-/// A revision of MCP, oldest first.
+/// A revision of MCP, ordered from the oldest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Revision {
     /// 2024-11-05: HTTP+SSE and stdio.
@@ -22,21 +24,24 @@ pub enum Revision {
     V2025_06_18,
     /// 2025-11-25: icons, URL elicitation, tools in sampling, tasks as an experiment.
     V2025_11_25,
-    /// 2026-07-28: no sessions; a server's questions are results.
+    /// 2026-07-28: no sessions; servers ask questions in results instead of requests.
     V2026_07_28,
 }
 
-/// Which of the two MCPs: peers of one can't talk to the other.
+/// Era of MCP: the group of revisions with or without sessions. Peers of different eras can't
+/// communicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Era {
-    /// Sessions, `initialize`, requests of the server's in mid-call.
+    /// Revisions up to 2025-11-25: sessions, `initialize`, and requests from server to client
+    /// during a call.
     Legacy,
-    /// Stateless, `server/discover`, multi-round-trip requests.
+    /// Revision 2026-07-28: stateless requests, `server/discover`, and questions of the server in
+    /// results (multi-round-trip requests).
     Modern,
 }
 
 impl Revision {
-    /// All of them, oldest first.
+    /// All revisions, oldest first.
     pub const ALL: [Self; 5] = [
         Self::V2024_11_05,
         Self::V2025_03_26,
@@ -44,10 +49,10 @@ impl Revision {
         Self::V2025_11_25,
         Self::V2026_07_28,
     ];
-    /// The newest that begins with `initialize`.
+    /// Latest revision of the legacy era.
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
 
-    /// As it is written.
+    /// Returns the revision's date, as it is written on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -58,14 +63,14 @@ impl Revision {
         }
     }
 
-    /// The revision of that name; `None` where this system doesn't speak it.
+    /// Parses a revision's date. Returns `None` for an unsupported revision.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|revision| revision.as_str() == text)
     }
 
-    /// Which of the two MCPs it is.
+    /// Returns the revision's era.
     pub fn era(self) -> Era {
         if self < Self::V2026_07_28 {
             Era::Legacy

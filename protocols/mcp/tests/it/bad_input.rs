@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use callboard_mcp::inbound::{InboundOptions, ListenOptions, McpServerOptions};
-use callboard_rpc::Limits;
+use callboard_rpc::DecodeLimits;
 use serde_json::{Value, json};
 
 use crate::kit::{Server, call, soon};
@@ -137,7 +137,8 @@ async fn each_has_its_code() {
     server.stop().await;
 }
 
-/// Goal: ids come back byte for byte. Method: what other servers turn into floats, strings or null.
+/// Goal: ids come back byte for byte. Method: ids that other servers turn into floats, strings or
+/// null.
 #[tokio::test]
 async fn ids_are_echoed() {
     let server = Server::start().await;
@@ -170,7 +171,8 @@ async fn ids_are_echoed() {
     server.stop().await;
 }
 
-/// Goal: a notification has no reply, whatever it says. Method: known and unknown ones, then a call.
+/// Goal: a notification has no response, whatever its content. Method: known and unknown ones, then
+/// a call.
 #[tokio::test]
 async fn notifications_are_accepted_in_silence() {
     let server = Server::start().await;
@@ -190,13 +192,14 @@ async fn notifications_are_accepted_in_silence() {
     server.stop().await;
 }
 
-/// Goal: the body's bound is exact however its length is told. Method: at the limit, one over, chunked, and a lie.
+/// Goal: the body's limit is exact however its length is declared. Method: at the limit, one over,
+/// chunked, and a wrong length.
 #[tokio::test]
 async fn bodies_over_the_limit_are_413() {
     const BYTES_MAX: usize = 2_000;
-    let limits = Limits {
+    let limits = DecodeLimits {
         body_bytes_max: BYTES_MAX,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     let inbound = InboundOptions {
         limits,
@@ -224,7 +227,7 @@ async fn bodies_over_the_limit_are_413() {
     connection.send(chunked.as_bytes()).await;
     assert_eq!(connection.reply().await.status, 413);
 
-    // Refused by what it declares: nothing of it has to arrive.
+    // Rejected by its declared length: nothing of it has to arrive.
     let mut connection = server.connect().await;
     connection
         .send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n")

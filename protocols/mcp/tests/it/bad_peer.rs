@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient, CALLS_IN_FLIGHT_MAX};
+use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient, PENDING_CALLS_MAX};
 use callboard_message::{Failure, FailureKind, Principal};
-use callboard_rpc::Limits;
-use callboard_runtime::CallMeta;
+use callboard_rpc::DecodeLimits;
+use callboard_runtime::CallContext;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -13,22 +13,22 @@ use tokio::time::Instant;
 
 use crate::kit::{Client, header, soon};
 
-/// What a test leaves unread, in requests.
+/// Requests that a test leaves unread.
 const REQUESTS_MAX: usize = 256;
 
-/// An HTTP server that answers every request as it is told. Says what it was sent.
+/// HTTP server with scripted responses, which reports the requests it received.
 struct Peer {
     url: String,
     requests: mpsc::Receiver<(String, Value)>,
 }
 
 impl Peer {
-    /// `answer` makes the bytes of a response from a request's id.
+    /// Starts a peer; `answer` makes the bytes of a response from a request's id.
     async fn start(answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::gated(answer, Arc::new(Semaphore::new(Semaphore::MAX_PERMITS))).await
     }
 
-    /// Answers one request a permit.
+    /// Starts a peer that answers one request per permit of `gate`.
     async fn gated(
         answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static,
         gate: Arc<Semaphore>,
@@ -93,7 +93,7 @@ fn http(status: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// What a client gets from a peer that answers so.
+/// Returns a client's result from a peer with these responses.
 async fn outcome(
     answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static,
 ) -> Result<Value, Failure> {
@@ -104,7 +104,7 @@ async fn outcome(
     outcome.map(|raw| serde_json::from_str(raw.get()).unwrap())
 }
 
-/// Goal: what is sent is the document's request. Method: a peer that keeps it.
+/// Goal: the client sends the document's request. Method: a peer that records it.
 #[tokio::test]
 async fn requests_have_the_documents_shape() {
     let mut peer = Peer::start(|id| {
@@ -142,7 +142,7 @@ async fn requests_have_the_documents_shape() {
     client.stop().await;
 }
 
-/// Goal: a response that isn't this request's is never taken for it. Method: each broken envelope.
+/// Goal: a response to another request is never taken for this one's. Method: each broken envelope.
 #[tokio::test]
 async fn broken_envelopes_are_failures() {
     let rows: Vec<fn(&Value) -> String> = vec![
@@ -218,7 +218,8 @@ async fn remote_errors_become_failures() {
     assert_eq!(null.await.unwrap(), json!(null));
 }
 
-/// Goal: HTTP failures say what to do next, and their pages are not repeated. Method: a row a status.
+/// Goal: HTTP failures have a kind that tells callers what to do, and their bodies are not
+/// repeated. Method: one row per status.
 #[tokio::test]
 async fn http_statuses_become_failures() {
     for (status, kind) in [
@@ -241,7 +242,8 @@ async fn http_statuses_become_failures() {
     }
 }
 
-/// Goal: a redirect takes no patient data elsewhere. Method: redirect to a second peer, which must hear nothing.
+/// Goal: a redirect takes no patient data elsewhere. Method: a redirect to a second peer, which
+/// must receive nothing.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let mut other = Peer::start(|id| {
@@ -278,9 +280,9 @@ async fn responses_are_bounded() {
             )
         })
         .await;
-        let limits = Limits {
+        let limits = DecodeLimits {
             body_bytes_max: BYTES_MAX,
-            ..Limits::default()
+            ..DecodeLimits::default()
         };
         let client = Client::of(
             &peer.url,
@@ -308,7 +310,8 @@ async fn responses_are_bounded() {
     assert_eq!(failure.kind, FailureKind::Overloaded);
 }
 
-/// Goal: a silent peer costs no longer than the deadline. Method: the client's own, then the call's.
+/// Goal: a silent peer takes no longer than the deadline. Method: the client's own, then the
+/// call's.
 #[tokio::test]
 async fn silence_times_out() {
     let peer = Peer::gated(|_| Vec::new(), Arc::new(Semaphore::new(0))).await;
@@ -325,14 +328,15 @@ async fn silence_times_out() {
     client.stop().await;
 
     let client = Client::of(&peer.url, BareClientOptions::default());
-    let meta = CallMeta::new(Arc::new(Principal::anonymous()))
-        .until(Instant::now() + Duration::from_millis(50));
+    let meta = CallContext::new(Arc::new(Principal::anonymous()))
+        .with_deadline(Instant::now() + Duration::from_millis(50));
     let failure = client.ask("t", json!({}), Some(meta)).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::TimedOut);
     client.stop().await;
 }
 
-/// Goal: a peer that closes without a word is unavailable. Method: a connection that ends after the request.
+/// Goal: a peer that closes without a response is unavailable. Method: a connection that ends after
+/// the request.
 #[tokio::test]
 async fn broken_connections_are_unavailable() {
     let half = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n{".to_vec();
@@ -355,7 +359,8 @@ async fn broken_connections_are_unavailable() {
     client.stop().await;
 }
 
-/// Goal: one client has so many calls in flight and not one more. Method: a peer that answers nothing, then all.
+/// Goal: the number of calls in flight of one client is limited exactly. Method: a peer that
+/// answers nothing, then all.
 #[tokio::test]
 async fn calls_in_flight_are_bounded() {
     let gate = Arc::new(Semaphore::new(0));
@@ -367,17 +372,18 @@ async fn calls_in_flight_are_bounded() {
     };
     let mut peer = Peer::gated(answer, gate.clone()).await;
     let client = Client::of(&peer.url, BareClientOptions::default());
-    let asks = (0..=CALLS_IN_FLIGHT_MAX).map(|_| client.ask("t", json!({}), None));
+    let asks = (0..=PENDING_CALLS_MAX).map(|_| client.ask("t", json!({}), None));
     let all = futures::future::join_all(asks);
     let counted = async {
-        for _ in 0..CALLS_IN_FLIGHT_MAX {
+        for _ in 0..PENDING_CALLS_MAX {
             peer.request().await;
         }
-        // All have asked, for `join_all` polls each before it waits; the last can only go once another was answered.
+        // All have been sent, because `join_all` polls each before it waits; the last can start
+        // only once another was answered.
         let waiting = client.agent.snapshot();
         assert_eq!(
             (waiting.in_flight, waiting.mailbox_depth),
-            (CALLS_IN_FLIGHT_MAX, 1)
+            (PENDING_CALLS_MAX, 1)
         );
         assert!(peer.requests.try_recv().is_err(), "one more than the limit");
         gate.add_permits(Semaphore::MAX_PERMITS);
@@ -388,7 +394,7 @@ async fn calls_in_flight_are_bounded() {
     client.stop().await;
 }
 
-/// Goal: only plain http and https URLs are taken, and no credentials in them. Method: rows.
+/// Goal: only plain http and https URLs are accepted, without credentials. Method: rows.
 #[test]
 fn urls_are_checked() {
     for url in [

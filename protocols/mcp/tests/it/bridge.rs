@@ -1,14 +1,15 @@
-//! Two hops: a client, a server of ours that stands for another server, and that server. Each hop of either era.
+//! Two hops: a client, a proxy server of ours, and the remote server behind it. Each hop of either
+//! era.
 
 use std::sync::{Arc, Mutex};
 
 use callboard_mcp::outbound::Era;
-use callboard_message::surface::{CallTool, ListTools};
+use callboard_message::capabilities::{CallTool, ListTools};
 use callboard_message::{
-    Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, Question,
-    RawObject, Root, RootsAnswer, Sample, SampleAnswer, ToolResult,
+    Answer, Elicitation, ElicitationAnswer, Failure, FailureKind, LogLevel, LogMessage, Progress,
+    Question, RawObject, Root, RootsAnswer, SamplingAnswer, SamplingRequest, ToolResult,
 };
-use callboard_runtime::{Agent, AgentRef, CallEvent, Cx, Handler, Handlers, SyncHandler};
+use callboard_runtime::{Agent, AgentRef, CallEvent, Context, Handler, Handlers, SyncHandler};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -19,7 +20,7 @@ use crate::kit::soon;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
-/// At the far end: keeps what it is called with, asks what it is told to, answers what it is told to.
+/// Remote server: records its calls, and asks and answers as scripted.
 #[derive(Default)]
 struct Far {
     script: Arc<Mutex<Script>>,
@@ -41,13 +42,13 @@ impl Agent for Far {
 }
 
 impl SyncHandler<ListTools> for Far {
-    fn handle(&mut self, _: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListTools, _: &mut Context) -> Result<RawObject, Failure> {
         Ok(self.script.lock().unwrap().tools.clone())
     }
 }
 
 impl Handler<CallTool> for Far {
-    async fn handle(&mut self, call: CallTool, cx: &mut Cx) -> Result<ToolResult, Failure> {
+    async fn handle(&mut self, call: CallTool, cx: &mut Context) -> Result<ToolResult, Failure> {
         let asks = {
             let mut script = self.script.lock().unwrap();
             script.called.push(call.0);
@@ -59,16 +60,16 @@ impl Handler<CallTool> for Far {
                 total: Some(2.0),
                 message: Some("half".into()),
             });
-            cx.log(Log::new(LogLevel::Warning, "far", "asking"));
+            cx.log(LogMessage::new(LogLevel::Warning, "far", "asking"));
             cx.elicitation_done("visit-1");
-            let answer = cx.question(question).await;
+            let answer = cx.ask_caller(question).await;
             self.script.lock().unwrap().answered.push(answer);
         }
         Ok(ToolResult(self.script.lock().unwrap().result.clone()))
     }
 }
 
-/// The whole way, on free ports of this machine.
+/// The whole chain, on free ports of this machine.
 struct Way {
     near: AgentRef,
     script: Arc<Mutex<Script>>,
@@ -76,7 +77,8 @@ struct Way {
 }
 
 impl Way {
-    /// `near` is the era of the client and the server in the middle, `far` that of the middle and the far end.
+    /// `near` is the era of the client and the proxy, `far` that of the proxy and the remote
+    /// server.
     fn lay(near: Era, far: Era) -> Self {
         let (mut site, script) = (Site::new(), Arc::new(Mutex::new(Script::default())));
         let end = site.system.spawn(Far {
@@ -88,7 +90,7 @@ impl Way {
     }
 }
 
-/// JSON of any shape, as text: numbers that no double holds, escapes that needn't be.
+/// JSON of any shape, as text: numbers beyond a double's precision, unnecessary escapes.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -123,7 +125,8 @@ fn object(json: &str) -> RawObject {
     serde_json::from_str(json).unwrap()
 }
 
-/// Every member of `sent` stands in `came`, byte for byte; in `_meta` the hops may add their own.
+/// Checks that every member of `sent` is in `came`, byte for byte; in `_meta` the hops may add
+/// their own.
 #[track_caller]
 fn assert_kept(sent: &RawObject, came: &RawObject) {
     for (name, value) in sent.iter() {
@@ -138,8 +141,8 @@ fn assert_kept(sent: &RawObject, came: &RawObject) {
     }
 }
 
-/// Goal: what a hop doesn't know it hands on, byte for byte. Method: random members in params, result, `_meta`, content
-/// and annotations, over every pair of eras.
+/// Goal: a hop forwards unknown members byte for byte. Method: random members in params, result,
+/// `_meta`, content and annotations, over every pair of eras.
 #[tokio::test]
 async fn nothing_is_lost() {
     const CASES: usize = 24;
@@ -190,8 +193,9 @@ async fn nothing_is_lost() {
     }
 }
 
-/// Goal: what a tool's definition says reaches the client, unknown members and keywords too. Method: the members on
-/// which others lose data (`execution`, `icons`, schema keywords), over every pair of eras.
+/// Goal: a tool's definition reaches the client with unknown members and keywords. Method: the
+/// members on which other implementations lose data (`execution`, `icons`, schema keywords), over
+/// every pair of eras.
 #[tokio::test]
 async fn definitions_are_kept() {
     let tools = r##"{"tools":[{"name":"t","title":"T","description":"d","inputSchema":{"type":"object","$schema":
@@ -216,13 +220,13 @@ async fn definitions_are_kept() {
     }
 }
 
-/// Goal: a tool that asks in mid-call gets its answers from whoever called two hops away, whatever era each hop speaks,
-/// and both are as they were sent; so do progress and log lines. Method: a sample, a form and roots with members that
-/// nobody knows.
+/// Goal: questions of a tool during a call are answered by the caller two hops away, whatever era
+/// each hop has, and questions and answers are unchanged; so are progress and log messages. Method:
+/// a sampling request, a form and roots with unknown members.
 #[tokio::test]
 async fn questions_cross_the_eras() {
     let questions = [
-        Question::Sample(Sample(object(
+        Question::Sample(SamplingRequest(object(
             r#"{"messages":[{"role":"user","content":{"type":"text","text":"Hi","new":1.0}}],"maxTokens":7,
             "modelPreferences":{"hints":[{"name":"m"}],"costPriority":0.50},"unheardOf":{"a":1e1}}"#,
         ))),
@@ -233,17 +237,17 @@ async fn questions_cross_the_eras() {
         Question::roots(),
     ];
     let answers = [
-        Answer::Sample(SampleAnswer(
-            SampleAnswer::text("model", "Hello", Some("endTurn"))
+        Answer::Sample(SamplingAnswer(
+            SamplingAnswer::text("model", "Hello", Some("endTurn"))
                 .0
                 .with("unheardOf", 1),
         )),
-        Answer::Elicit(ElicitAnswer(
-            ElicitAnswer::accept(serde_json::json!({ "name": "Ann" }))
+        Answer::Elicit(ElicitationAnswer(
+            ElicitationAnswer::accept(serde_json::json!({ "name": "Ann" }))
                 .0
                 .with("unheardOf", 2),
         )),
-        Answer::Roots(RootsAnswer::of(vec![Root {
+        Answer::Roots(RootsAnswer::from_roots(vec![Root {
             uri: "file:///tmp".into(),
             name: Some("tmp".into()),
         }])),
@@ -290,7 +294,7 @@ async fn questions_cross_the_eras() {
             progress >= 1 && lines >= 1,
             "{near:?} {far:?}: {progress} reports, {lines} lines"
         );
-        // The stateless era has no word for it.
+        // The modern era has no such notification.
         let told = if (near, far) == (Era::Legacy, Era::Legacy) {
             3
         } else {
@@ -301,8 +305,8 @@ async fn questions_cross_the_eras() {
     }
 }
 
-/// Goal: where nobody can answer, the tool hears so, or, where the wire has no word for it, the call ends with it. Method: a
-/// plain ask, without a caller, over every pair.
+/// Goal: without a caller that can answer, the tool gets an error, or the call ends if the era has
+/// no such error. Method: a plain ask, without a caller, over every pair.
 #[tokio::test]
 async fn nobody_to_ask_is_said() {
     for (near, far) in ERAS
@@ -324,8 +328,8 @@ async fn nobody_to_ask_is_said() {
             .unwrap();
         let answered = way.script.lock().unwrap().answered.pop();
         match (near, far) {
-            // A legacy client says what it can answer before any caller is known, and the modern era has no word for a
-            // question that fails.
+            // A legacy client declares its capabilities before any caller is known, and the modern
+            // era has no failure of a question.
             (Era::Legacy, Era::Modern) => {
                 assert_eq!(
                     (result.texts().as_str(), result.is_error()),
@@ -336,7 +340,7 @@ async fn nobody_to_ask_is_said() {
                 assert_eq!(result.texts(), "done", "{near:?} {far:?}");
                 let kind = answered.unwrap().unwrap_err().kind;
                 assert!(
-                    matches!(kind, FailureKind::NobodyToAsk | FailureKind::Rejected),
+                    matches!(kind, FailureKind::NoResponder | FailureKind::Rejected),
                     "{near:?} {far:?}: {kind}"
                 );
             }

@@ -1,15 +1,15 @@
-//! Many clients of one bridge: nothing of one reaches another.
+//! Many clients of one bridge, isolated from each other.
 
 use callboard_mcp::inbound::McpServerOptions;
 use callboard_mcp::outbound::Era;
-use callboard_message::Abilities;
+use callboard_message::CallerCapabilities;
 use callboard_runtime::AgentRef;
 use futures::future::join_all;
 
 use crate::bridge_kit::{Site, call, child, converse, of};
 use crate::kit::soon;
 
-/// How many clients of each era.
+/// Number of clients of each era.
 const CLIENTS: usize = 25;
 
 async fn fifty(site: &mut Site, bridge: AgentRef, calls: usize) {
@@ -20,7 +20,7 @@ async fn fifty(site: &mut Site, bridge: AgentRef, calls: usize) {
         } else {
             Era::Modern
         };
-        (at, site.client(&url, era, Abilities::all()))
+        (at, site.client(&url, era, CallerCapabilities::all()))
     });
     let all = clients.map(|(at, client)| async move {
         for round in 0..calls {
@@ -37,8 +37,8 @@ async fn fifty(site: &mut Site, bridge: AgentRef, calls: usize) {
     join_all(all).await;
 }
 
-/// Goal: a question reaches the client whose call caused it, and no other. Method: fifty clients of both eras on one legacy
-/// server over HTTP, each with its own secret in question and answer.
+/// Goal: a question reaches the client whose call caused it, and no other. Method: fifty clients of
+/// both eras on one legacy server over HTTP, each with its own secret in question and answer.
 #[tokio::test]
 async fn nothing_crosses_over_http() {
     let mut site = Site::new();
@@ -53,8 +53,8 @@ async fn nothing_crosses_over_http() {
     site.end().await;
 }
 
-/// Goal: the same where all requests of a connection share a channel, so that nothing on it says whose a question is.
-/// Method: the same fifty on a child.
+/// Goal: a question reaches its client even if all requests of a connection share a channel, which
+/// doesn't name the call. Method: the same fifty clients on a child process.
 #[tokio::test]
 async fn nothing_crosses_over_pipes() {
     let script = r#"
@@ -70,12 +70,13 @@ async fn nothing_crosses_over_pipes() {
     site.end().await;
 }
 
-/// Goal: what a server keeps for one client no other sees, whether it can be asked or not. Method: a server that counts
-/// the calls of a connection; two clients of each kind.
+/// Goal: the state that a server keeps for one client is invisible to others, whether they can
+/// answer questions or not. Method: a server that counts the calls of a connection; two clients of
+/// each kind.
 #[tokio::test]
 async fn no_state_is_shared() {
     let script = r#"initialize; while hear; do n=$((n+1)); text "$id" "$n"; done"#;
-    for offers in [Abilities::all(), Abilities::default()] {
+    for offers in [CallerCapabilities::all(), CallerCapabilities::default()] {
         let mut site = Site::new();
         let bridge = site.bridge(child(script), of(Era::Legacy));
         let url = site.serve(bridge, McpServerOptions::default());

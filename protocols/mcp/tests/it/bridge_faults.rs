@@ -1,4 +1,4 @@
-//! Servers and clients that die, hang, come back, are slow; limits.
+//! Servers and clients that crash, hang, return, or are slow; limits.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use callboard_mcp::bridge::{BridgeOptions, Start};
+use callboard_mcp::bridge::{BridgeOptions, StartMode};
 use callboard_mcp::inbound::McpServerOptions;
-use callboard_mcp::outbound::{ClientOptions, Endpoint, Era};
-use callboard_message::surface::{CallTool, Describe};
-use callboard_message::{Abilities, FailureKind};
+use callboard_mcp::outbound::{Era, McpClientOptions, ServerEndpoint};
+use callboard_message::capabilities::{CallTool, DescribeAgent};
+use callboard_message::{CallerCapabilities, FailureKind};
 use callboard_runtime::testkit::{Probe, eventually};
-use callboard_runtime::{AgentRef, Backoff, Changed};
+use callboard_runtime::{AgentChanged, AgentRef, Backoff};
 use serde_json::{Value, json};
 
 use crate::bridge_kit::{Asker, Person, Site, ask_as, child, of, text};
@@ -29,7 +29,7 @@ const SHORT: Backoff = Backoff {
 
 fn is_gone(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
-    // What nobody has waited for yet has ended all the same.
+    // A zombie process has ended, too.
     stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
@@ -37,7 +37,7 @@ async fn seen(bridge: &AgentRef) -> Value {
     soon(bridge.observe()).await
 }
 
-/// Waits until what people see of a bridge is as wanted.
+/// Waits until the observed state of a bridge is as wanted.
 async fn until(bridge: &AgentRef, what: &str, wanted: impl Fn(&Value) -> bool) {
     soon(async {
         while !wanted(&bridge.observe().await) {
@@ -48,8 +48,9 @@ async fn until(bridge: &AgentRef, what: &str, wanted: impl Fn(&Value) -> bool) {
     assert!(wanted(&seen(bridge).await), "{what}");
 }
 
-/// Goal: a server that dies fails the calls under way by name, takes its open questions along, and is started again for
-/// the next. Method: a child that ends in mid-call, and with a question open.
+/// Goal: a server that dies fails the running calls by name, drops its open questions, and is
+/// started again for the next call. Method: a child that ends during a call, and with a question
+/// open.
 #[tokio::test]
 async fn servers_die() {
     let script = r#"
@@ -73,8 +74,8 @@ async fn servers_die() {
     site.end().await;
 }
 
-/// Goal: a client that goes while its question is open leaves nothing behind, at the server neither. Method: cancel a call
-/// whose person thinks about the answer; over HTTP and over pipes.
+/// Goal: a client that disconnects while its question is open leaves nothing behind, at the server
+/// neither. Method: cancel a call whose user never answers; over HTTP and over pipes.
 #[tokio::test]
 async fn clients_die() {
     let mut site = Site::new();
@@ -113,15 +114,16 @@ async fn clients_die() {
     site.end().await;
 }
 
-/// How many calls are abandoned, and of how many people: a session of a server of ours has at most 64 questions open.
+/// Number of abandoned calls. They are spread over users, because a session of our server has at
+/// most 64 questions open.
 const ABANDONED: usize = 1_000;
 const PEOPLE: usize = 20;
-/// How long a thousand calls may take to begin where all tests run at once, and how often that is looked at: looking all
-/// the time would leave them no processor.
+/// Time limit of starting a thousand calls while all tests run, and the polling interval; polling
+/// all the time would leave them no processor.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Waits until `condition` holds, looking now and then.
+/// Waits until `condition` holds, polling at intervals.
 async fn patiently(what: &str, condition: impl Fn() -> bool) {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     let waiting = async {
@@ -135,8 +137,8 @@ async fn patiently(what: &str, condition: impl Fn() -> bool) {
     );
 }
 
-/// Goal: a thousand calls that wait for answers, and are abandoned, leave nothing behind. Method: people who think, each
-/// era of the server; what a call holds is counted by its references to them.
+/// Goal: a thousand abandoned calls that wait for answers leave nothing behind. Method: users who
+/// never answer, each era of the server; a call's resources are counted by its references to them.
 #[tokio::test]
 async fn abandoned_calls_are_forgotten() {
     for era in [Era::Legacy, Era::Modern] {
@@ -191,8 +193,8 @@ async fn abandoned_calls_are_forgotten() {
     }
 }
 
-/// Goal: a slow server, or a dead one, delays no other's calls, and a dead one's fail at once. Method: fill one bridge with
-/// calls that never end, try another in vain, and call a third meanwhile.
+/// Goal: a slow or dead server delays no other's calls, and a dead one's fail at once. Method: fill
+/// one bridge with calls that never end, try another in vain, and call a third meanwhile.
 #[tokio::test]
 async fn slow_servers_harm_no_other() {
     const SLOW: u32 = 8;
@@ -206,7 +208,7 @@ async fn slow_servers_harm_no_other() {
         },
     );
     let dead = site.bridge(
-        Endpoint::url("http://127.0.0.1:9/mcp").unwrap(),
+        ServerEndpoint::from_url("http://127.0.0.1:9/mcp").unwrap(),
         of(Era::Legacy),
     );
     let quick = site.bridge(quick, of(Era::Legacy));
@@ -245,15 +247,15 @@ async fn slow_servers_harm_no_other() {
     site.end().await;
 }
 
-/// Goal: a session that the server has forgotten is begun again, with the same offers, for that client. Method: 404 to a
-/// call of a session.
+/// Goal: a session that the server has lost is opened again for that client, with the same
+/// capabilities. Method: 404 to a call of a session.
 #[tokio::test]
 async fn expired_sessions_begin_again() {
     let mut peer = Played::start().await;
     let site = Site::new();
     let mut options = of(Era::Legacy);
     options.client.listen = false;
-    let bridge = site.bridge(Endpoint::url(&peer.url).unwrap(), options);
+    let bridge = site.bridge(ServerEndpoint::from_url(&peer.url).unwrap(), options);
     let person = Person::new("a", r#"{"sampling":{}}"#);
     let session = person.session();
     let asked =
@@ -262,7 +264,7 @@ async fn expired_sessions_begin_again() {
     let call = peer.expect("tools/call").await;
     assert_eq!(call.header("mcp-session-id"), Some("one"));
     call.empty(404).await;
-    // Leave is taken of the session beside the call.
+    // The session is ended concurrently with the call.
     peer.skips = |hit| hit.method == "DELETE";
     assert_eq!(
         peer.initialize("2025-11-25", Some("two")).await["capabilities"],
@@ -275,8 +277,8 @@ async fn expired_sessions_begin_again() {
     site.end().await;
 }
 
-/// Goal: after so many failures a server is left alone, callers are told until when, and it is found again. Method: an
-/// address where nobody listens, and later somebody does.
+/// Goal: after the limit of failures the breaker opens, callers learn the time of the next attempt,
+/// and the server is found again. Method: an address without listener, and later with one.
 #[tokio::test]
 async fn breakers_open_and_close() {
     let mut site = Site::new();
@@ -289,7 +291,7 @@ async fn breakers_open_and_close() {
         max: pause,
         jitter: 0.0,
     };
-    let endpoint = Endpoint::url(&format!("http://{address}/mcp")).unwrap();
+    let endpoint = ServerEndpoint::from_url(&format!("http://{address}/mcp")).unwrap();
     let bridge = site.bridge(
         endpoint,
         BridgeOptions {
@@ -309,7 +311,7 @@ async fn breakers_open_and_close() {
     let refused = quick().await.unwrap_err();
     assert_eq!(
         refused.message,
-        "far is away (can't connect to the server); it is tried again in 1 s"
+        "far is unavailable (can't connect to the server); next attempt in 1 s"
     );
     let now = seen(&bridge).await;
     assert_eq!(
@@ -338,31 +340,32 @@ async fn breakers_open_and_close() {
     site.end().await;
 }
 
-/// Goal: a server that hangs doesn't hang the clients' handshake. Method: a socket that takes connections and says
-/// nothing, behind a bridge behind a server of ours.
+/// Goal: a server that hangs doesn't block the clients' handshake. Method: a silent socket, behind
+/// a bridge behind a server of ours.
 #[tokio::test]
 async fn hanging_servers_are_described() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", silent.local_addr().unwrap());
     let mut site = Site::new();
-    let bridge = site.bridge(Endpoint::url(&url).unwrap(), of(Era::Legacy));
+    let bridge = site.bridge(ServerEndpoint::from_url(&url).unwrap(), of(Era::Legacy));
     let url = site.serve(bridge, McpServerOptions::default());
-    let client = site.client(&url, Era::Legacy, Abilities::default());
-    soon(client.ask(Describe::default()))
+    let client = site.client(&url, Era::Legacy, CallerCapabilities::default());
+    soon(client.ask(DescribeAgent::default()))
         .await
         .unwrap()
         .unwrap();
     site.end().await;
 }
 
-/// Goal: one call more than the bound is refused, and the others go on. Method: the bound, and one more.
+/// Goal: one call above the limit is rejected, and the others continue. Method: the limit, and one
+/// more.
 #[tokio::test]
 async fn calls_are_bounded() {
     let mut site = Site::new();
     let (far, running) = site.asker();
     let options = BridgeOptions {
         calls_max: 2,
-        calls_wait: Duration::from_millis(20),
+        call_slot_timeout: Duration::from_millis(20),
         ..of(Era::Legacy)
     };
     let bridge = site.bridge(far, options);
@@ -379,7 +382,10 @@ async fn calls_are_bounded() {
         .unwrap_err();
     assert_eq!(
         (refused.kind, &*refused.message),
-        (FailureKind::Overloaded, "far: 2 calls of it are under way")
+        (
+            FailureKind::Overloaded,
+            "far: its limit of 2 concurrent calls is reached"
+        )
     );
     hanging[0].abort();
     until(&bridge, "a place is free", |now| now["calls"] == 1).await;
@@ -388,14 +394,14 @@ async fn calls_are_bounded() {
     site.end().await;
 }
 
-/// Goal: connections are bounded: an idle one makes room for another, one in use doesn't; what nobody uses is ended.
-/// Method: two clients and room for one.
+/// Goal: connections are limited: an idle one makes room for another, one in use doesn't; unused
+/// ones are closed. Method: two clients and room for one.
 #[tokio::test]
 async fn connections_are_bounded() {
     let script = r#"initialize; while hear; do case "$line" in *secret*) ask who; hear; esac; text "$id" $$; done"#;
     let options = BridgeOptions {
         connections_max: 1,
-        calls_wait: Duration::from_millis(20),
+        call_slot_timeout: Duration::from_millis(20),
         idle_timeout: Duration::from_millis(400),
         ..of(Era::Legacy)
     };
@@ -426,8 +432,8 @@ async fn connections_are_bounded() {
     site.end().await;
 }
 
-/// Goal: a server of the boot is there before anybody asks, is started again by itself when it ends, and followers hear
-/// that what it shows may be another. Method: a child that is told to end.
+/// Goal: a server with start mode `Boot` is started before any request, is restarted when it ends,
+/// and followers are notified that its lists may have changed. Method: a child that the test ends.
 #[tokio::test]
 async fn servers_of_the_boot_are_kept_up() {
     let script =
@@ -436,15 +442,15 @@ async fn servers_of_the_boot_are_kept_up() {
     let bridge = site.bridge(
         child(script),
         BridgeOptions {
-            start: Start::Boot,
+            start: StartMode::Boot,
             backoff: SHORT,
             ..of(Era::Legacy)
         },
     );
-    let (follower, mut changes) = Probe::<Changed>::spawn(&site.system, |_| ());
+    let (follower, mut changes) = Probe::<AgentChanged>::spawn(&site.system, |_| ());
     bridge.follow(follower.recipient().unwrap());
     until(&bridge, "it is up", |now| now["state"] == "connected").await;
-    // Without a call around it, a message goes by the shared connection.
+    // Without a call, a message uses the shared connection.
     let pid = || async {
         soon(bridge.ask(CallTool::new("t", json!({}))))
             .await
@@ -463,15 +469,15 @@ async fn servers_of_the_boot_are_kept_up() {
     site.end().await;
 }
 
-/// Goal: a server that gives no sign of life is noticed, though nobody asks anything of it. Method: a child that answers no
-/// ping but the first.
+/// Goal: an unresponsive server is noticed without requests. Method: a child that answers only the
+/// first ping.
 #[tokio::test]
 async fn silent_servers_are_noticed() {
     let script = r#"initialize; hear; say "$id" '{}'; exec 1>&-; while hear; do :; done"#;
     let site = Site::new();
     let options = BridgeOptions {
-        start: Start::Boot,
-        ping_every: Some(Duration::from_millis(20)),
+        start: StartMode::Boot,
+        ping_interval: Some(Duration::from_millis(20)),
         backoff: SHORT,
         ..of(Era::Legacy)
     };
@@ -482,7 +488,7 @@ async fn silent_servers_are_noticed() {
     site.end().await;
 }
 
-/// Where [`holds_a_child`] writes its child's process id.
+/// Variable with the path at which [`holds_a_child`] writes its child's process id.
 const PID_FILE: &str = "CALLBOARD_TEST_PID_FILE";
 
 /// Goal: none of its own; it is the process that [`children_notice_a_killed_parent`] kills.
@@ -498,16 +504,16 @@ async fn holds_a_child() {
     );
     let site = Site::new();
     let options = BridgeOptions {
-        client: ClientOptions::default(),
-        start: Start::Boot,
+        client: McpClientOptions::default(),
+        start: StartMode::Boot,
         ..of(Era::Legacy)
     };
     let _bridge = site.bridge(child(&script), options);
     std::future::pending::<()>().await;
 }
 
-/// Goal: where this process is killed and can end nothing, its children see their standard input close, and end. Method: a
-/// second process with a bridge and its child; kill -9.
+/// Goal: if this process is killed without cleanup, its children see their standard input close,
+/// and end. Method: a second process with a bridge and its child; kill -9.
 #[tokio::test]
 async fn children_notice_a_killed_parent() {
     let folder = std::env::temp_dir().join(format!("callboard-killed-{}", std::process::id()));

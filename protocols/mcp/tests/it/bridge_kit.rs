@@ -1,4 +1,4 @@
-//! For the bridge: servers behind it, clients before it.
+//! Test kit of the bridge: servers behind it, clients in front of it.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use callboard_mcp::bridge::{Bridge, BridgeOptions};
 use callboard_mcp::inbound::{ListenOptions, McpServerOptions, StreamOptions, serve};
-use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient};
-use callboard_message::surface::{CallTool, ListTools};
+use callboard_mcp::outbound::{
+    ChildCommand, Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint,
+};
+use callboard_message::capabilities::{CallTool, ListTools};
 use callboard_message::{
-    Abilities, Answer, Change, ElicitAnswer, Failure, Principal, Question, RawObject, SampleAnswer,
-    ToolResult,
+    Answer, CallerCapabilities, CapabilityChange, ElicitationAnswer, Failure, Principal, Question,
+    RawObject, SamplingAnswer, ToolResult,
 };
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, PeerSession,
-    RunningCall, System,
+    Agent, AgentRef, CallContext, CallEvent, Caller, ConcurrentHandler, Context, Handlers,
+    PeerSession, RunningCall, System,
 };
 use futures::future::BoxFuture;
 use serde_json::value::to_raw_value;
@@ -24,8 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kit::soon;
 
-/// What every scripted server begins with. `hear` reads a line and its id, `say` answers the line last heard, `part` reads
-/// a string off the line, `ask` asks for a form, `tools` answers with the list of its tools.
+/// Beginning of every scripted server. `hear` reads a line and its id, `say` answers the latest
+/// line, `part` reads a string from the line, `ask` sends a form elicitation, `tools` answers with
+/// the tool list.
 const SHELL: &str = r#"
 hear() { IFS= read -r line || exit 0; id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/'); }
 say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
@@ -36,20 +39,20 @@ ask() { printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params"
 initialize() { hear; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear; }
 "#;
 
-/// A server that is a script.
-pub fn child(script: &str) -> Endpoint {
-    Endpoint::Child(ChildCommand::new(
+/// Returns the endpoint of a scripted server.
+pub fn child(script: &str) -> ServerEndpoint {
+    ServerEndpoint::Child(ChildCommand::new(
         "sh",
         ["-c".to_owned(), format!("{SHELL}{script}")],
     ))
 }
 
-/// Options of a bridge to a server of this era.
+/// Returns options of a bridge to a server of this era.
 pub fn of(era: Era) -> BridgeOptions {
-    let client = ClientOptions {
+    let client = McpClientOptions {
         era: EraChoice::Only(era),
         log_level: None,
-        ..ClientOptions::default()
+        ..McpClientOptions::default()
     };
     BridgeOptions {
         client,
@@ -57,11 +60,11 @@ pub fn of(era: Era) -> BridgeOptions {
     }
 }
 
-/// A server's only tool asks who called for an answer, and says both: `question:answer`. Argument `silent`: it asks nothing
-/// and waits until it is cancelled; `quick`: it says `quick` at once; `changed`: it
-/// says that its tools have changed.
+/// Server whose only tool asks the caller, and returns question and answer: `question:answer`.
+/// Argument `silent`: it asks nothing and waits until cancelled; `quick`: it returns `quick` at
+/// once; `changed`: it reports that its tools have changed.
 pub struct Asker {
-    /// Calls under way.
+    /// Number of running calls.
     pub running: Arc<AtomicUsize>,
 }
 
@@ -75,7 +78,7 @@ impl ConcurrentHandler<ListTools> for Asker {
     fn handle(
         &mut self,
         _: ListTools,
-        _: Cx,
+        _: Context,
     ) -> impl Future<Output = Result<RawObject, Failure>> + Send + 'static {
         async {
             Ok(RawObject::new().with(
@@ -90,7 +93,7 @@ impl ConcurrentHandler<CallTool> for Asker {
     fn handle(
         &mut self,
         call: CallTool,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         let running = Running::new(&self.running);
         async move {
@@ -100,7 +103,7 @@ impl ConcurrentHandler<CallTool> for Asker {
                 return Ok(ToolResult::text("quick"));
             }
             if arguments.has("changed") {
-                cx.changed(Change::Tools);
+                cx.notify_changed(CapabilityChange::Tools);
                 return Ok(ToolResult::text("changed"));
             }
             if arguments.has("silent") {
@@ -108,7 +111,7 @@ impl ConcurrentHandler<CallTool> for Asker {
             }
             let secret = arguments.text("secret").unwrap();
             let question = Question::elicit(&secret, json!({ "type": "object", "properties": {} }));
-            match cx.question(question).await? {
+            match cx.ask_caller(question).await? {
                 Answer::Elicit(answer) => {
                     let answer = answer.0.object("content").unwrap().text("answer").unwrap();
                     Ok(ToolResult::text(format!("{secret}:{answer}")))
@@ -134,7 +137,7 @@ impl Drop for Running {
     }
 }
 
-/// A system with servers in it, which end with it.
+/// A system with servers, which end with it.
 pub struct Site {
     pub system: System,
     servers: Vec<actix_web::dev::ServerHandle>,
@@ -153,7 +156,7 @@ impl Site {
         self.serve_on(TcpListener::bind("127.0.0.1:0").unwrap(), agent, options)
     }
 
-    /// The same, on `listener`.
+    /// Serves `agent` over HTTP on `listener`.
     pub fn serve_on(
         &mut self,
         listener: TcpListener,
@@ -170,8 +173,8 @@ impl Site {
         format!("http://{}/mcp", serving.address)
     }
 
-    /// A server of ours that asks. Gives its address, and how many calls it has under way.
-    pub fn asker(&mut self) -> (Endpoint, Arc<AtomicUsize>) {
+    /// Serves an [`Asker`]. Returns its address, and its number of running calls.
+    pub fn asker(&mut self) -> (ServerEndpoint, Arc<AtomicUsize>) {
         let running = Arc::new(AtomicUsize::new(0));
         let agent = self.system.spawn(Asker {
             running: running.clone(),
@@ -184,33 +187,33 @@ impl Site {
             streams,
             ..McpServerOptions::default()
         };
-        options.inbound.modern.parked_calls_max = 4_096;
-        options.inbound.modern.parked_calls_of_principal_max = 4_096;
+        options.inbound.modern.suspended_calls_max = 4_096;
+        options.inbound.modern.principal_suspended_max = 4_096;
         let url = self.serve(agent, options);
-        (Endpoint::url(&url).unwrap(), running)
+        (ServerEndpoint::from_url(&url).unwrap(), running)
     }
 
-    pub fn bridge(&self, endpoint: Endpoint, options: BridgeOptions) -> AgentRef {
+    pub fn bridge(&self, endpoint: ServerEndpoint, options: BridgeOptions) -> AgentRef {
         let bridge = Bridge::new("far", endpoint, options).unwrap();
         self.system.spawn_with(move || bridge.clone())
     }
 
-    /// A client of the server at `url`, who can answer `offers`.
-    pub fn client(&self, url: &str, era: Era, offers: Abilities) -> AgentRef {
-        let options = ClientOptions {
+    /// Returns a client of the server at `url` that can answer `offers`.
+    pub fn client(&self, url: &str, era: Era, offers: CallerCapabilities) -> AgentRef {
+        let options = McpClientOptions {
             era: EraChoice::Only(era),
-            offers,
+            offered_capabilities: offers,
             listen: false,
-            ..ClientOptions::default()
+            ..McpClientOptions::default()
         };
-        let client = McpClient::new(Endpoint::url(url).unwrap(), options).unwrap();
+        let client = McpClient::new(ServerEndpoint::from_url(url).unwrap(), options).unwrap();
         self.system.spawn_with(move || client.clone())
     }
 
-    /// A client of a server of `agent`, who can answer everything.
+    /// Returns a client, able to answer everything, of a server for `agent`.
     pub fn beyond(&mut self, agent: AgentRef, era: Era) -> AgentRef {
         let url = self.serve(agent, McpServerOptions::default());
-        self.client(&url, era, Abilities::all())
+        self.client(&url, era, CallerCapabilities::all())
     }
 
     pub async fn end(self) {
@@ -221,7 +224,7 @@ impl Site {
     }
 }
 
-/// A call of the tool, begun.
+/// Starts a call of the tool.
 pub fn call(agent: &AgentRef, arguments: Value) -> RunningCall<CallTool> {
     let call = agent
         .call(CallTool::new("ask", arguments))
@@ -229,7 +232,8 @@ pub fn call(agent: &AgentRef, arguments: Value) -> RunningCall<CallTool> {
     call.within(Duration::from_secs(60)).start()
 }
 
-/// Calls with `secret`, answers what is asked with `answer`. Gives what the tool said, and what it asked.
+/// Calls with `secret` and answers each question with `answer`. Returns the tool's result and its
+/// questions.
 pub async fn converse(
     agent: &AgentRef,
     secret: &str,
@@ -242,7 +246,7 @@ pub async fn converse(
             if let Question::Elicit(form) = &pending.question {
                 asked.extend(form.0.text("message"));
             }
-            pending.answer(Answer::Elicit(ElicitAnswer::accept(
+            pending.answer(Answer::Elicit(ElicitationAnswer::accept(
                 json!({ "answer": answer }),
             )));
         }
@@ -250,21 +254,21 @@ pub async fn converse(
     (soon(call.reply()).await.unwrap(), asked)
 }
 
-/// Somebody who can answer some questions, and answers with their name.
+/// User who can answer some questions, and answers with their name.
 pub struct Person {
     name: String,
-    abilities: Abilities,
-    /// What they were asked.
+    abilities: CallerCapabilities,
+    /// Questions received.
     pub asked: Mutex<Vec<RawObject>>,
-    /// They think about it for ever.
+    /// Never answers if true.
     thinks: bool,
-    /// Questions that they think about.
+    /// Number of unanswered questions.
     pub open: Arc<AtomicUsize>,
 }
 
 impl Person {
     pub fn new(name: &str, abilities: &str) -> Arc<Self> {
-        let abilities = Abilities(serde_json::from_str(abilities).unwrap());
+        let abilities = CallerCapabilities(serde_json::from_str(abilities).unwrap());
         Arc::new(Self {
             name: name.into(),
             abilities,
@@ -274,7 +278,7 @@ impl Person {
         })
     }
 
-    /// Somebody who is asked for forms and never answers.
+    /// Returns a user who accepts forms and never answers.
     pub fn thinker(name: &str) -> Arc<Self> {
         let person = Self::new(name, r#"{"elicitation":{}}"#);
         let (name, abilities, open) = (
@@ -291,23 +295,23 @@ impl Person {
         })
     }
 
-    /// A call of theirs.
-    pub fn call(self: &Arc<Self>) -> CallMeta {
+    /// Returns a call of this user.
+    pub fn call(self: &Arc<Self>) -> CallContext {
         let principal = Principal {
             id: self.name.clone(),
             ..Principal::local_operator()
         };
-        CallMeta::new(Arc::new(principal)).with_caller(self.clone())
+        CallContext::new(Arc::new(principal)).with_caller(self.clone())
     }
 
-    /// A session of theirs.
+    /// Returns a session of this user.
     pub fn session(self: &Arc<Self>) -> Arc<PeerSession> {
         Arc::new(PeerSession::new(CancellationToken::new(), self.clone()))
     }
 
-    /// A call of theirs in a session.
-    pub fn call_in(self: &Arc<Self>, session: &Arc<PeerSession>) -> CallMeta {
-        CallMeta {
+    /// Returns a call of this user in a session.
+    pub fn call_in(self: &Arc<Self>, session: &Arc<PeerSession>) -> CallContext {
+        CallContext {
             session: Some(session.clone()),
             ..self.call()
         }
@@ -326,11 +330,13 @@ impl Caller for Person {
         let (body, answer) = match question {
             Question::Sample(sample) => (
                 sample.0,
-                Answer::Sample(SampleAnswer::text("m", &self.name, None)),
+                Answer::Sample(SamplingAnswer::text("m", &self.name, None)),
             ),
             Question::Elicit(form) => (
                 form.0,
-                Answer::Elicit(ElicitAnswer::accept(json!({ "answer": self.name.clone() }))),
+                Answer::Elicit(ElicitationAnswer::accept(
+                    json!({ "answer": self.name.clone() }),
+                )),
             ),
             _ => return Box::pin(async { Err(Failure::internal("not expected")) }),
         };
@@ -338,21 +344,25 @@ impl Caller for Person {
         Box::pin(async { Ok(answer) })
     }
 
-    fn abilities(&self) -> Abilities {
+    fn capabilities(&self) -> CallerCapabilities {
         self.abilities.clone()
     }
 }
 
-/// Calls the tool as `call`. Gives its result.
-pub async fn ask_as(agent: &AgentRef, call: CallMeta, arguments: Value) -> Result<Value, Failure> {
+/// Calls the tool as `call`. Returns its result.
+pub async fn ask_as(
+    agent: &AgentRef,
+    call: CallContext,
+    arguments: Value,
+) -> Result<Value, Failure> {
     let params = json!({ "name": "ask", "arguments": arguments });
     send_as(agent, call, "callboard.tools.call", params).await
 }
 
-/// Asks by name as `call`.
+/// Sends a message by name as `call`.
 pub async fn send_as(
     agent: &AgentRef,
-    call: CallMeta,
+    call: CallContext,
     name: &str,
     params: Value,
 ) -> Result<Value, Failure> {
@@ -364,7 +374,7 @@ pub async fn send_as(
     Ok(serde_json::from_str(soon(asked).await?.get()).unwrap())
 }
 
-/// The one text of a result.
+/// Returns the only text of a result.
 pub fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }

@@ -1,12 +1,15 @@
-//! Roots through the bridge: a server that keeps to them has them before its first call, and each client's are its own.
+//! Roots through the bridge: a server has them before its first call, and each client's are its
+//! own.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use callboard_mcp::outbound::Era;
-use callboard_message::{Abilities, Answer, Failure, Principal, Question, Root, RootsAnswer};
+use callboard_message::{
+    Answer, CallerCapabilities, Failure, Principal, Question, Root, RootsAnswer,
+};
 use callboard_runtime::testkit::eventually;
-use callboard_runtime::{AgentRef, CallMeta, Caller, PeerSession};
+use callboard_runtime::{AgentRef, CallContext, Caller, PeerSession};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -14,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use crate::bridge_kit::{Site, ask_as, child, of, send_as, text};
 use crate::kit::{SOON, soon};
 
-/// A server like server-filesystem: it asks for roots once it is initialized and when they have changed, allows only what is
-/// in them, and all as long as it has none. `overlap`: it asks, and ends the call at once. `after`: it ends the call, and asks.
+/// Server like server-filesystem: it requests roots once it is initialized and when they have
+/// changed, allows only paths in them, and all paths while it has none. `overlap`: it requests
+/// roots and ends the call at once. `after`: it ends the call, then requests roots.
 const FILES: &str = r#"
     initialize; asked=0; root=none
     question() { asked=$((asked+1)); printf '{"jsonrpc":"2.0","id":"r%s","method":"roots/list"}\n' "$asked"; }
@@ -35,11 +39,11 @@ const FILES: &str = r#"
     done
 "#;
 
-/// A client that lends one folder.
+/// Client with one root folder.
 struct Lender {
     root: Mutex<&'static str>,
     asked: AtomicUsize,
-    /// Whether questions in the course of a call stay without an answer.
+    /// True if questions during a call stay unanswered.
     call_hangs: AtomicBool,
 }
 
@@ -66,31 +70,33 @@ impl Lender {
         ))
     }
 
-    fn call(self: &Arc<Self>) -> CallMeta {
+    fn call(self: &Arc<Self>) -> CallContext {
         let caller = Side {
             lender: self.clone(),
             in_call: true,
         };
-        CallMeta::new(Arc::new(Principal::local_operator())).with_caller(Arc::new(caller))
+        CallContext::new(Arc::new(Principal::local_operator())).with_caller(Arc::new(caller))
     }
 
-    fn call_in(self: &Arc<Self>, session: &Arc<PeerSession>) -> CallMeta {
-        CallMeta {
+    fn call_in(self: &Arc<Self>, session: &Arc<PeerSession>) -> CallContext {
+        CallContext {
             session: Some(session.clone()),
             ..self.call()
         }
     }
 }
 
-/// The client as it is seen in a call, or in a session outside calls.
+/// The client as the caller of a call, or of a session outside calls.
 struct Side {
     lender: Arc<Lender>,
     in_call: bool,
 }
 
 impl Caller for Side {
-    fn abilities(&self) -> Abilities {
-        Abilities(serde_json::from_value(json!({ "roots": { "listChanged": true } })).unwrap())
+    fn capabilities(&self) -> CallerCapabilities {
+        CallerCapabilities(
+            serde_json::from_value(json!({ "roots": { "listChanged": true } })).unwrap(),
+        )
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
@@ -104,22 +110,23 @@ impl Caller for Side {
                 uri: (*self.lender.root.lock().unwrap()).to_owned(),
                 name: None,
             };
-            Ok(Answer::Roots(RootsAnswer::of(vec![root])))
+            Ok(Answer::Roots(RootsAnswer::from_roots(vec![root])))
         })
     }
 }
 
-async fn read(bridge: &AgentRef, call: CallMeta, path: &str) -> String {
+async fn read(bridge: &AgentRef, call: CallContext, path: &str) -> String {
     text(&ask_as(bridge, call, json!({ "read": path })).await.unwrap()).to_owned()
 }
 
-/// Reads until it comes to this.
-async fn reads_soon(bridge: &AgentRef, call: impl Fn() -> CallMeta, path: &str, expected: &str) {
+/// Reads until the result is `expected`.
+async fn reads_soon(bridge: &AgentRef, call: impl Fn() -> CallContext, path: &str, expected: &str) {
     soon(async { while read(bridge, call(), path).await != expected {} }).await;
 }
 
-/// Goal: the first call finds the roots in force. Method: a first call that reads outside, in new sessions and in calls
-/// without one; a server that never asks costs a first call little.
+/// Goal: the roots are in force at the first call. Method: a first call that reads outside them, in
+/// new sessions and in calls without one; a server that never requests roots delays a first call
+/// little.
 #[tokio::test]
 async fn roots_are_there_before_the_first_call() {
     for _ in 0..3 {
@@ -136,7 +143,8 @@ async fn roots_are_there_before_the_first_call() {
             "content"
         );
         assert_eq!(lender.asked.load(SeqCst), 1);
-        // Calls without a session may be any client's of their principal: each one's own roots count.
+        // Calls without a session may come from any client of their principal: each uses its own
+        // roots.
         assert_eq!(read(&bridge, lender.call(), "/b/secret").await, "denied");
         let other = Lender::new("/b");
         assert_eq!(read(&bridge, other.call(), "/b/file").await, "content");
@@ -156,12 +164,12 @@ async fn roots_are_there_before_the_first_call() {
     site.end().await;
 }
 
-/// What servers begin with that ask for roots only once, and tell which they have.
+/// Beginning of servers that request roots only once, and report those they have.
 const ONCE: &str = r#"
     initialize; root=none
     question() { printf '{"jsonrpc":"2.0","id":"r","method":"roots/list"}\n'; }
 "#;
-/// The same, where one asks at the start.
+/// Server that requests roots at the start.
 const AT_START: &str = r#"
     question
     while hear; do case "$line" in
@@ -170,7 +178,7 @@ const AT_START: &str = r#"
         *tools/call*) text "$id" "$root";;
     esac; done
 "#;
-/// The same, where one asks in its first call, which didn't wait for that.
+/// Server that requests roots in its first call, without waiting for them.
 const IN_CALL: &str = r#"
     while hear; do case "$line" in
         *'"id":"r"'*) root=$(part uri); text "$call" "$root";;
@@ -179,8 +187,9 @@ const IN_CALL: &str = r#"
     esac; done
 "#;
 
-/// Goal: a server that doesn't ask for the roots of the next client never does its call with those of another. Method:
-/// servers that ignore changes of roots, and two clients without a session in turn.
+/// Goal: a server that doesn't request the next client's roots never executes its call with those
+/// of another. Method: servers that ignore changes of roots, and two clients without a session in
+/// turn.
 #[tokio::test]
 async fn roots_of_another_client_are_never_used() {
     for server in [AT_START, IN_CALL] {
@@ -189,7 +198,7 @@ async fn roots_of_another_client_are_never_used() {
         let (one, other) = (Lender::new("/a"), Lender::new("/b"));
         for (lender, own, foreign) in [(&one, "/a", "/b"), (&other, "/b", "/a"), (&one, "/a", "/b")]
         {
-            // A server that is late has none yet.
+            // A slow server has none yet.
             soon(async {
                 loop {
                     let root = read(&bridge, lender.call(), "").await;
@@ -205,8 +214,9 @@ async fn roots_of_another_client_are_never_used() {
     }
 }
 
-/// Goal: questions that outlive their call, or belong to none, are answered by the client whose session it is. Method: a
-/// server that asks in the moment that its call ends, where the client answers nothing in the call, and right after it.
+/// Goal: questions that outlive their call, or belong to none, are answered by the client of the
+/// session. Method: a server that asks at the moment its call ends, while the client answers
+/// nothing during the call, and right after it.
 #[tokio::test]
 async fn questions_outside_calls_are_answered() {
     for when in ["overlap", "after"] {
@@ -228,8 +238,8 @@ async fn questions_outside_calls_are_answered() {
     }
 }
 
-/// Goal: a change of roots reaches the servers of that session, and nobody else's. Method: two sessions, one of which
-/// changes its roots.
+/// Goal: a change of roots reaches the servers of that session only. Method: two sessions, one of
+/// which changes its roots.
 #[tokio::test]
 async fn changes_of_roots_are_passed_on() {
     let site = Site::new();
@@ -259,8 +269,8 @@ async fn changes_of_roots_are_passed_on() {
     site.end().await;
 }
 
-/// Goal: a connection on which roots were declared is one client's, also for lists; one that is shared declares none.
-/// Method: lists of two clients with roots, and of one without; a description.
+/// Goal: a connection with declared roots belongs to one client, also for lists; a shared one
+/// declares none. Method: lists of two clients with roots, and of one without; a description.
 #[tokio::test]
 async fn roots_are_never_shared() {
     let site = Site::new();

@@ -1,27 +1,29 @@
-//! Whose connection a call goes by, what is offered on it, and who is asked.
+//! Owners of a call's connection, capabilities offered on it, and addressees of questions.
 
 use std::sync::Arc;
 
 use callboard_mcp::bridge::BridgeOptions;
-use callboard_mcp::outbound::{ClientOptions, Era};
+use callboard_mcp::outbound::{Era, McpClientOptions};
 use callboard_message::{Failure, FailureKind};
 use callboard_runtime::testkit::{Probe, eventually};
-use callboard_runtime::{Answering, AuditLog, CallMeta, Caller, Changed, MemoryAudit};
+use callboard_runtime::{
+    AgentChanged, AuditLog, CallContext, Caller, MemoryAuditStore, QuestionRouter,
+};
 use serde_json::json;
 
 use crate::bridge_kit::{Person, Site, ask_as, child, of, send_as, text};
 use crate::kit::{SOON, soon};
 
-/// A server that says with each result what it was offered, and in its list of tools too.
+/// Server that reports the capabilities it was offered in each result, and in its tool list.
 const TELLS_OFFERS: &str = r#"
     hear; offers=$(printf '%s' "$line" | sed 's/.*"capabilities":\(.*\),"clientInfo".*/\1/')
     say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear
     while hear; do say "$id" "{\"content\":[],\"tools\":[],\"offers\":$offers}"; done
 "#;
 
-/// Goal: a legacy server is offered exactly what the caller, or whoever answers in their stead, can answer; lists too are
-/// read by a connection of the same offer. Method: callers with several abilities on a server that tells what it was
-/// offered.
+/// Goal: a legacy server is offered exactly the capabilities of the caller, or of the configured
+/// answerer; lists use a connection with the same offer. Method: callers with several capabilities
+/// on a server that reports its offer.
 #[tokio::test]
 async fn offers_are_true() {
     let site = Site::new();
@@ -51,8 +53,8 @@ async fn offers_are_true() {
     site.end().await;
 }
 
-/// Goal: which era a server is of is found by itself, and calls go by the right connection. Method: a legacy child that
-/// refuses the question, and a server of both eras.
+/// Goal: a server's era is detected, and calls use the right connection. Method: a legacy child
+/// that rejects the probe, and a server of both eras.
 #[tokio::test]
 async fn eras_are_found() {
     let script = r#"
@@ -63,9 +65,9 @@ async fn eras_are_found() {
     let mut site = Site::new();
     let (both, _) = site.asker();
     let auto = || BridgeOptions {
-        client: ClientOptions {
+        client: McpClientOptions {
             log_level: None,
-            ..ClientOptions::default()
+            ..McpClientOptions::default()
         },
         ..BridgeOptions::default()
     };
@@ -88,23 +90,23 @@ async fn eras_are_found() {
     site.end().await;
 }
 
-/// Somebody answers in place of whoever called.
+/// Answerer instead of the caller.
 struct InStead(Arc<Person>);
 
-impl Answering for InStead {
-    fn caller(&self, source: &str, call: &CallMeta) -> Option<Arc<dyn Caller>> {
+impl QuestionRouter for InStead {
+    fn caller(&self, source: &str, call: &CallContext) -> Option<Arc<dyn Caller>> {
         assert_eq!(source, "far");
         (call.principal.id != "nobody").then(|| self.0.clone() as Arc<dyn Caller>)
     }
 }
 
-/// Goal: where answerers are set, they are asked and nobody else, and what they can is offered. Method: a caller who could
-/// answer all, answerers who know forms only, and none for one caller.
+/// Goal: configured answerers are asked instead of the caller, and their capabilities are offered.
+/// Method: a caller who could answer everything, answerers for forms only, and none for one caller.
 #[tokio::test]
 async fn answerers_are_asked() {
     let deputy = Person::new("deputy", r#"{"elicitation":{}}"#);
     let options = BridgeOptions {
-        answering: Some(Arc::new(InStead(deputy.clone()))),
+        question_router: Some(Arc::new(InStead(deputy.clone()))),
         ..of(Era::Legacy)
     };
     let mut site = Site::new();
@@ -134,18 +136,18 @@ async fn answerers_are_asked() {
             .unwrap();
         assert_eq!(text(&said), "s:deputy", "{era:?}");
         let said = ask_as(&asker, nobody.call(), json!({ "secret": "s" })).await;
-        // The server was offered nothing, so it is its own tool that fails.
+        // The server was offered nothing, so its own tool fails.
         match said {
             Ok(said) => assert_eq!(said["isError"], true, "{era:?}"),
-            Err(failed) => assert_eq!(failed.kind, FailureKind::NobodyToAsk, "{era:?}"),
+            Err(failed) => assert_eq!(failed.kind, FailureKind::NoResponder, "{era:?}"),
         }
     }
     assert!(person.asked.lock().unwrap().is_empty() && nobody.asked.lock().unwrap().is_empty());
     site.end().await;
 }
 
-/// Goal: of several calls of one session a question that names none is the session's, through whoever answers. Method: a
-/// child that asks while two calls of the session are under way.
+/// Goal: with several calls of one session, a question that names none goes to the session's
+/// answerer. Method: a child that asks during two calls of the session.
 #[tokio::test]
 async fn ambiguous_questions_are_the_sessions() {
     let script = r#"
@@ -154,12 +156,13 @@ async fn ambiguous_questions_are_the_sessions() {
     "#;
     for answering in [None, Some(Person::new("deputy", r#"{"elicitation":{}}"#))] {
         let expected = if answering.is_some() { "deputy" } else { "a" };
-        let answering = answering.map(|deputy| Arc::new(InStead(deputy)) as Arc<dyn Answering>);
+        let question_router =
+            answering.map(|deputy| Arc::new(InStead(deputy)) as Arc<dyn QuestionRouter>);
         let site = Site::new();
         let bridge = site.bridge(
             child(script),
             BridgeOptions {
-                answering,
+                question_router,
                 ..of(Era::Legacy)
             },
         );
@@ -173,8 +176,8 @@ async fn ambiguous_questions_are_the_sessions() {
     }
 }
 
-/// Goal: a server shows tools only to clients that can answer; they see them. Method: a child that lists a tool where
-/// sampling was offered.
+/// Goal: tools that a server shows only to clients that can answer are visible to them. Method: a
+/// child that lists a tool if sampling was offered.
 #[tokio::test]
 async fn conditional_tools_are_shown() {
     let script = r#"
@@ -194,12 +197,12 @@ async fn conditional_tools_are_shown() {
     site.end().await;
 }
 
-/// How many changes are told.
+/// Number of reported changes.
 const ROUNDS: usize = 20;
 
-/// Tells of changes until the first is heard.
+/// Reports changes until the first one arrives.
 async fn eventually_told<T: Future<Output = Result<serde_json::Value, Failure>>>(
-    changes: &mut tokio::sync::mpsc::Receiver<Changed>,
+    changes: &mut tokio::sync::mpsc::Receiver<AgentChanged>,
     tell: impl Fn() -> T,
 ) {
     loop {
@@ -213,14 +216,15 @@ async fn eventually_told<T: Future<Output = Result<serde_json::Value, Failure>>>
     }
 }
 
-/// Goal: followers hear of a change once, however many connections there are. Method: three sessions and the shared
-/// connection on a server that tells all of them; a second change shows that nothing came between.
+/// Goal: followers receive a change once, however many connections there are. Method: three
+/// sessions and the shared connection on a server that notifies all of them; a second change shows
+/// that nothing came between.
 #[tokio::test]
 async fn changes_are_told_once() {
     let mut site = Site::new();
     let (far, _) = site.asker();
     let bridge = site.bridge(far, of(Era::Legacy));
-    let (follower, mut changes) = Probe::<Changed>::spawn(&site.system, |_| ());
+    let (follower, mut changes) = Probe::<AgentChanged>::spawn(&site.system, |_| ());
     bridge.follow(follower.recipient().unwrap());
     let people = ["a", "b", "c"].map(|name| Person::new(name, r#"{"elicitation":{}}"#));
     send_as(&bridge, people[0].call(), "callboard.describe", json!({}))
@@ -235,20 +239,21 @@ async fn changes_are_told_once() {
             .await
             .unwrap();
     }
-    // Until the stream of what no request caused is open, the server tells nobody.
+    // Until the stream for unsolicited messages is open, the server notifies no client.
     let tell = || ask_as(&bridge, people[0].call(), json!({ "changed": 1 }));
     eventually_told(&mut changes, tell).await;
     for _ in 0..ROUNDS {
         tell().await.unwrap();
         soon(changes.recv()).await.unwrap();
     }
-    // What came twice would have been taken for the next round's, and one would be left.
+    // A duplicate would have been taken for the next round's, and one would be left.
     assert!(changes.try_recv().is_err());
     site.end().await;
 }
 
-/// Goal: a claim of another origin changes nothing of who is asked, isn't handed on, and is recorded without its value.
-/// Method: a server that names client B in a question of A's call; one that names A is believed nothing more.
+/// Goal: a claimed other origin doesn't change who is asked, isn't forwarded, and is recorded
+/// without its value. Method: a server that names client B in a question of A's call; one that
+/// names A gains nothing.
 #[tokio::test]
 async fn forged_origins_are_ignored() {
     let script = r#"
@@ -259,7 +264,7 @@ async fn forged_origins_are_ignored() {
             hear; text "$call" done
         done
     "#;
-    let kept = Arc::new(MemoryAudit::default());
+    let kept = Arc::new(MemoryAuditStore::default());
     let audit = AuditLog::new(kept.clone());
     let site = Site::new();
     let bridge = site.bridge(
@@ -327,7 +332,7 @@ async fn connections_end_with_their_session() {
         .unwrap();
     let stat = std::path::Path::new("/proc").join(text(&said)).join("stat");
     assert!(stat.exists());
-    session.over.cancel();
+    session.closed.cancel();
     let is_gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
     eventually("the child has ended", SOON, is_gone).await;
     assert_eq!(soon(bridge.observe()).await["connections"]["own"], 0);

@@ -1,15 +1,16 @@
-//! Calls of tools that are sent again, and results that are known already.
+//! Retries of tool calls, and cached results.
 
 use std::time::Duration;
 
-use callboard_mcp::bridge::{BridgeOptions, ToolOptions};
+use callboard_mcp::bridge::{BridgeOptions, BridgeToolOptions};
 use callboard_mcp::outbound::Era;
 use callboard_message::FailureKind;
 use serde_json::json;
 
 use crate::bridge_kit::{Person, Site, ask_as, child, of, send_as, text};
 
-/// Its tool says `$says` of itself; it has too much to do for its first call, and counts the others.
+/// Server whose tool has the annotations `$says`. It is overloaded at its first call, and counts
+/// the others.
 const BUSY: &str = r#"
     initialize
     n=0
@@ -23,12 +24,13 @@ const BUSY: &str = r#"
     esac; done
 "#;
 
-fn busy(says: &str) -> callboard_mcp::outbound::Endpoint {
+fn busy(says: &str) -> callboard_mcp::outbound::ServerEndpoint {
     child(&format!("says='{says}'\n{BUSY}"))
 }
 
-/// Goal: a call of a tool that changes nothing is sent again, and its result kept where the tool says so, for whoever asked.
-/// Method: a server that is busy at first; the same call again, another one, and another's.
+/// Goal: a call of a read-only tool is retried, and its result is cached as the tool's metadata
+/// say, per caller. Method: a server that is overloaded at first; the same call again, another one,
+/// and another caller's.
 #[tokio::test]
 async fn tools_that_change_nothing() {
     let site = Site::new();
@@ -42,7 +44,7 @@ async fn tools_that_change_nothing() {
         (&ann, json!({ "a": 1, "b": 2 }), "2"),
         (&ann, json!({ "b": 2, "a": 1 }), "2"),
         (&ann, json!({ "a": 1 }), "3"),
-        // By a connection of his own.
+        // On his own connection.
         (&bob, json!({ "a": 1 }), "2"),
     ] {
         assert_eq!(
@@ -58,15 +60,15 @@ async fn tools_that_change_nothing() {
     site.end().await;
 }
 
-/// Goal: what may change something is sent once, whatever the server says of its load; the operator may have results kept
-/// all the same. Method: a busy server of a tool that says nothing of itself.
+/// Goal: a tool that may change something is called once, even if the server is overloaded; the
+/// operator may still enable its cache. Method: an overloaded server with a tool without hints.
 #[tokio::test]
 async fn tools_that_may_change_something() {
     let site = Site::new();
-    let cache = [("as*".to_owned(), Duration::from_secs(60))].into();
-    let tools = ToolOptions {
-        cache,
-        ..ToolOptions::default()
+    let cache_ttl = [("as*".to_owned(), Duration::from_secs(60))].into();
+    let tools = BridgeToolOptions {
+        cache_ttl,
+        ..BridgeToolOptions::default()
     };
     let bridge = site.bridge(
         busy(r#""title":"Ask""#),

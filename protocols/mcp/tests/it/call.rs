@@ -3,26 +3,26 @@ use std::time::Duration;
 
 use callboard_mcp::inbound::ListenOptions;
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
-use callboard_runtime::{CallMeta, Crossing, Policy};
+use callboard_runtime::{CallContext, Policy, PolicyRequest};
 use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::kit::{Event, Fail, Seen, Server, call, operator, soon};
+use crate::kit::{CallerInfo, Event, Fail, Server, call, operator, soon};
 
-/// Goal: purpose, deadline, hops and trace arrive; the principal doesn't travel, the listener decides it. Method: an
-/// agent that says what it sees, asked through the client.
+/// Goal: purpose, deadline, hops and trace arrive; the principal isn't transferred, the listener
+/// determines it. Method: an agent that returns what it received, asked through the client.
 #[tokio::test]
 async fn what_belongs_to_a_call_travels() {
     let server = Server::with(operator(), &ListenOptions::default()).await;
     let client = server.client();
-    let principal = Principal::agent("orchestrator").for_purpose("treatment");
-    let mut meta =
-        CallMeta::new(Arc::new(principal)).until(Instant::now() + Duration::from_secs(5));
+    let principal = Principal::agent("orchestrator").with_purpose("treatment");
+    let mut meta = CallContext::new(Arc::new(principal))
+        .with_deadline(Instant::now() + Duration::from_secs(5));
     meta.hops = 2;
     let trace: TraceContext = meta.trace;
     let seen = client.ask("whoami", json!({}), Some(meta)).await.unwrap();
-    let seen: Seen = serde_json::from_str(seen.get()).unwrap();
+    let seen: CallerInfo = serde_json::from_str(seen.get()).unwrap();
     assert_eq!(
         seen.principal,
         json!({"id": "operator", "kind": "local_operator", "purpose": "treatment"})
@@ -40,14 +40,15 @@ async fn what_belongs_to_a_call_travels() {
     server.stop().await;
 }
 
-/// Goal: a caller can't make itself somebody, nor wait longer than the server does. Method: what a body might try.
+/// Goal: a caller can neither claim a principal, nor wait longer than the server permits. Method:
+/// attempts in the body.
 #[tokio::test]
 async fn bodies_grant_nothing() {
     let server = Server::start().await;
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","principal":"operator","params":{"name":"whoami",
         "principal":{"id":"operator","kind":"local_operator"},"_meta":{"callboard/principal":"operator",
         "callboard/deadline-ms":99999999999,"traceparent":"broken"}}}"#;
-    let seen: Seen =
+    let seen: CallerInfo =
         serde_json::from_value(server.post(body).await.json()["result"].take()).unwrap();
     assert_eq!(
         seen.principal,
@@ -58,7 +59,7 @@ async fn bodies_grant_nothing() {
     server.stop().await;
 }
 
-/// Goal: calls can't go round for ever over the wire. Method: the last hop, and one more, on both sides.
+/// Goal: calls can't loop over the wire. Method: the last hop, and one more, on both sides.
 #[tokio::test]
 async fn hops_are_bounded() {
     let server = Server::start().await;
@@ -75,7 +76,7 @@ async fn hops_are_bounded() {
     );
 
     let client = server.client();
-    let mut meta = CallMeta::new(Arc::new(Principal::anonymous()));
+    let mut meta = CallContext::new(Arc::new(Principal::anonymous()));
     meta.hops = meta.hops_max;
     let failure = client
         .ask("whoami", json!({}), Some(meta))
@@ -100,7 +101,7 @@ async fn failures_keep_their_kind() {
         Rejected,
         Overloaded,
         Unavailable,
-        NobodyToAsk,
+        NoResponder,
     ] {
         let failure = soon(client.agent.ask(Fail { kind }))
             .await
@@ -121,7 +122,8 @@ async fn failures_keep_their_kind() {
     server.stop().await;
 }
 
-/// Goal: a panic is -32000, tells nothing, and the next call is served. Method: a panic with a name in it.
+/// Goal: a panic is -32000 without details, and the next call is served. Method: a panic with a
+/// name in it.
 #[tokio::test]
 async fn panics_are_answered() {
     let server = Server::start().await;
@@ -136,7 +138,8 @@ async fn panics_are_answered() {
     server.stop().await;
 }
 
-/// Goal: cancelling an ask reaches the remote handler. Method: drop the ask of a tool that hangs; then cancel its call.
+/// Goal: cancelling an ask reaches the remote handler. Method: drop the ask of a tool that hangs;
+/// then cancel its call.
 #[tokio::test]
 async fn cancelling_crosses_the_wire() {
     let mut server = Server::start().await;
@@ -149,7 +152,7 @@ async fn cancelling_crosses_the_wire() {
     asked.abort();
     assert_eq!(server.event().await, Event::Cancelled);
 
-    let meta = CallMeta::new(Arc::new(Principal::anonymous()));
+    let meta = CallContext::new(Arc::new(Principal::anonymous()));
     let cancel = meta.cancel.clone();
     let asked = client.ask("hang", json!({}), Some(meta));
     let cancelled = async {
@@ -166,7 +169,7 @@ async fn cancelling_crosses_the_wire() {
 struct NoRecords;
 
 impl Policy for NoRecords {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         let blocked =
             crossing.message == "get_patient" && crossing.payload.get().contains("CARD-001");
         let why = Failure::new(FailureKind::Blocked, format!("{:?}", crossing.direction));
@@ -174,7 +177,8 @@ impl Policy for NoRecords {
     }
 }
 
-/// Goal: the policy sees what crosses, both ways, before it does. Method: one that blocks a record, on either side.
+/// Goal: the policy checks messages in both directions before they cross. Method: one that blocks a
+/// record, on either side.
 #[tokio::test]
 async fn policies_judge_both_ways() {
     for (inbound, wanted) in [(true, "Inbound"), (false, "Outbound")] {
@@ -195,7 +199,7 @@ async fn policies_judge_both_ways() {
             (failure.kind, failure.message.as_str()),
             (FailureKind::Blocked, wanted)
         );
-        // A refusal on this side came over no wire, and so has no code.
+        // A refusal on this side was never on the wire, and so has no code.
         assert_eq!(failure.data, inbound.then(|| json!({ "code": -32000 })));
         assert!(client.ask("whoami", json!({}), None).await.is_ok());
         client.stop().await;

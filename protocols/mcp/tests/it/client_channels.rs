@@ -1,14 +1,14 @@
-//! The client over channels that all calls share: a child process, a WebSocket, HTTP+SSE.
+//! The client over shared channels: a child process, a WebSocket, HTTP+SSE.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_mcp::outbound::auth::{AuthError, Authorizer, Challenge};
-use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, McpClient};
-use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Log, Question};
+use callboard_mcp::outbound::auth::{AuthChallenge, AuthError, Authorizer};
+use callboard_mcp::outbound::{ChildCommand, Era, McpClient, McpClientOptions, ServerEndpoint};
+use callboard_message::{Answer, ElicitationAnswer, Failure, FailureKind, LogMessage, Question};
 use callboard_runtime::testkit::{Probe, eventually};
-use callboard_runtime::{CallEvent, CallMeta, Caller, Changed, System};
+use callboard_runtime::{AgentChanged, CallContext, CallEvent, Caller, System};
 use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt};
 use secrecy::SecretString;
@@ -28,24 +28,24 @@ fn legacy(script: &str) -> Client {
 
 fn process_is_gone(id: u64) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(id.to_string()).join("stat"));
-    // What nobody has waited for yet has ended all the same.
+    // A zombie process has ended, too.
     stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
-/// Goal: a child speaks a line a message; what else it prints is skipped; it has the environment that was named and no
-/// other. Method: a script that prints noise and tells its environment.
+/// Goal: a child sends one message per line; other output is skipped; its environment has the named
+/// variables only. Method: a script that prints noise and reports its environment.
 #[tokio::test]
 async fn children_speak_lines() {
     let script = r#"
         echo starting up; initialize; echo '{"half":'; echo >&2 "a line for the log"
         hear; say "$id" "{\"content\":[],\"sent\":$line,\"environment\":\"$(env | cut -d= -f1 | sort | tr '\n' ' ')\"}"; hear
     "#;
-    let Endpoint::Child(mut command) = child(script) else {
+    let ServerEndpoint::Child(mut command) = child(script) else {
         panic!()
     };
-    command.inherit = vec!["PATH".into()];
-    command.set = vec![("NAMED".into(), "value".to_owned().into())];
-    let client = Client::of(Endpoint::Child(command), only(Era::Legacy));
+    command.env_passthrough = vec!["PATH".into()];
+    command.env = vec![("NAMED".into(), "value".to_owned().into())];
+    let client = Client::of(ServerEndpoint::Child(command), only(Era::Legacy));
     let result = joined(client.ask(CALL, tool("t", json!({ "text": "two\nlines" }))))
         .await
         .unwrap();
@@ -62,8 +62,9 @@ async fn children_speak_lines() {
     client.stop().await;
 }
 
-/// Goal: a child ends with its client, and so does what it started, even where both cling to life. Method: a script that
-/// ignores the end of its input and SIGTERM; stop the agent, then the whole system.
+/// Goal: a child ends with its client, and so do its own children, even if they ignore requests to.
+/// Method: a script that ignores the end of its input and SIGTERM; stop the agent, then the whole
+/// system.
 #[tokio::test]
 async fn children_end_with_the_client() {
     for whole_system in [false, true] {
@@ -90,8 +91,8 @@ async fn children_end_with_the_client() {
     }
 }
 
-/// Goal: a child that ends fails the calls under way, and the next call starts another. Method: a script that serves one
-/// call a life.
+/// Goal: a child that ends fails the running calls, and the next call starts another. Method: a
+/// script that serves one call per start.
 #[tokio::test]
 async fn children_are_started_again() {
     let client = legacy(
@@ -106,7 +107,7 @@ async fn children_are_started_again() {
         .unwrap();
     client.stop().await;
     let missing = Client::of(
-        Endpoint::Child(ChildCommand::new("/no/such/program", [""])),
+        ServerEndpoint::Child(ChildCommand::new("/no/such/program", [""])),
         auto(),
     );
     let failed = joined(missing.ask(CALL, tool("t", json!({}))))
@@ -116,8 +117,9 @@ async fn children_are_started_again() {
     missing.stop().await;
 }
 
-/// Goal: servers of both eras are found over pipes. Method: one that says nothing to the probe, one that ends over it, one
-/// that is modern, and one that is modern but loads longer than the probe waits, so that it is greeted as a legacy one.
+/// Goal: servers of both eras are detected over pipes. Method: one that doesn't answer the probe,
+/// one that ends because of it, a modern one, and a modern one that loads longer than the probe
+/// waits, so that it is first treated as legacy.
 #[tokio::test]
 async fn eras_are_found_over_pipes() {
     let serve =
@@ -130,7 +132,7 @@ async fn eras_are_found_over_pipes() {
     let modern = format!(
         r#"hear; say "$id" '{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}'; {serve}"#
     );
-    // It reads what was meant for it in the meantime: the probe, that it is given up, and `initialize`.
+    // It then reads the earlier messages: the probe, its cancellation, and `initialize`.
     let refusal = r#"{"code":-32022,"message":"modern","data":{"supported":["2026-07-28"]}}"#;
     let late = format!(
         r#"hear; while :; do case "$line" in *'"initialize"'*) break;; esac; hear; done
@@ -142,7 +144,7 @@ async fn eras_are_found_over_pipes() {
         (modern, true),
         (late, true),
     ] {
-        let options = ClientOptions {
+        let options = McpClientOptions {
             probe_timeout: Duration::from_millis(300),
             ..auto()
         };
@@ -156,8 +158,8 @@ async fn eras_are_found_over_pipes() {
     }
 }
 
-/// Goal: on a shared channel a question is asked of the only call under way, and refused while there are two. Method: a
-/// script that asks in both moments and tells what it heard.
+/// Goal: on a shared channel a question goes to the only running call, and is rejected while there
+/// are two. Method: a script that asks in both situations and reports the answers.
 #[tokio::test]
 async fn questions_are_never_guessed() {
     let script = r#"
@@ -172,7 +174,7 @@ async fn questions_are_never_guessed() {
     let answering = tokio::spawn(async move {
         while let Some(event) = soon(call.next()).await {
             if let CallEvent::Question(pending) = event {
-                pending.answer(Answer::Elicit(ElicitAnswer::decline()));
+                pending.answer(Answer::Elicit(ElicitationAnswer::decline()));
             }
         }
         call.reply().await.unwrap().unwrap()
@@ -202,23 +204,23 @@ async fn questions_are_never_guessed() {
     client.stop().await;
 }
 
-/// Says no to whatever it is asked, and keeps what it is told.
+/// Rejects every question, and records notifications.
 #[derive(Default)]
 struct Sayer(std::sync::Mutex<Vec<String>>);
 
 impl Caller for Sayer {
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         self.0.lock().unwrap().push("asked".into());
-        Box::pin(async { Ok(Answer::Elicit(ElicitAnswer::decline())) })
+        Box::pin(async { Ok(Answer::Elicit(ElicitationAnswer::decline())) })
     }
 
-    fn log(&self, line: Log) {
+    fn log(&self, line: LogMessage) {
         self.0.lock().unwrap().extend(line.0.text("data"));
     }
 }
 
-/// Goal: a client that serves one caller only asks and tells them what no call caused. Method: a script that asks between
-/// the calls, and while there are two.
+/// Goal: a client that serves one caller passes it messages that no call caused. Method: a script
+/// that asks between the calls, and during two of them.
 #[tokio::test]
 async fn an_only_caller_is_always_meant() {
     let script = r#"
@@ -231,7 +233,7 @@ async fn an_only_caller_is_always_meant() {
     let sayer = Arc::new(Sayer::default());
     let client = Client::of(
         child(script),
-        ClientOptions {
+        McpClientOptions {
             only_caller: Some(sayer.clone()),
             ..only(Era::Legacy)
         },
@@ -258,8 +260,8 @@ async fn an_only_caller_is_always_meant() {
     client.stop().await;
 }
 
-/// Goal: whoever ends a client can wait until its server has ended, in order. Method: a script that leaves a mark when its
-/// input closes.
+/// Goal: a caller that stops a client can wait until its server has ended properly. Method: a
+/// script that leaves a mark when its input closes.
 #[tokio::test]
 async fn ends_can_be_waited_for() {
     let folder = std::env::temp_dir().join(format!("callboard-{}", std::process::id()));
@@ -277,15 +279,15 @@ async fn ends_can_be_waited_for() {
         .await
         .unwrap();
     client.agent.stop();
-    soon(client.agent.ended()).await;
-    soon(kept.said_goodbye()).await;
+    soon(client.agent.wait_for_exit()).await;
+    soon(kept.drained()).await;
     assert_eq!(std::fs::read_to_string(&folder).unwrap(), "over\n");
     std::fs::remove_file(&folder).unwrap();
     client.stop().await;
 }
 
-/// Goal: the server is told when nobody waits any more, and what it answers too late is dropped. Method: cancel; the
-/// script answers all the same, then the next call.
+/// Goal: the server is notified of a cancelled call, and its late answer is dropped. Method:
+/// cancel; the script answers all the same, then the next call.
 #[tokio::test]
 async fn cancelled_calls_are_told() {
     let script = r#"
@@ -294,9 +296,9 @@ async fn cancelled_calls_are_told() {
         hear; say "$id" "{\"content\":[],\"told\":$told}"; hear
     "#;
     let client = legacy(script);
-    let (follower, mut began) = Probe::<Changed>::spawn(&client.system, |_| ());
+    let (follower, mut began) = Probe::<AgentChanged>::spawn(&client.system, |_| ());
     client.agent.follow(follower.recipient().unwrap());
-    let meta = CallMeta::new(Arc::new(callboard_message::Principal::local_operator()));
+    let meta = CallContext::new(Arc::new(callboard_message::Principal::local_operator()));
     let cancel = meta.cancel.clone();
     let asked = client.ask_in(CALL, tool("t", json!({})), meta);
     soon(began.recv()).await.unwrap();
@@ -313,21 +315,21 @@ async fn cancelled_calls_are_told() {
     client.stop().await;
 }
 
-/// Goal: a line over the limit costs the call that it can only be meant for, and the channel goes on. Method: one byte
-/// more than the limit; then a small line.
+/// Goal: a line over the limit fails the only call that it can belong to, and the channel
+/// continues. Method: one byte more than the limit; then a small line.
 #[tokio::test]
 async fn long_lines_are_dropped() {
     let script = r#"
         long() { printf '{"jsonrpc":"2.0","id":%s,"result":{"fill":"' "$id"; head -c "$1" /dev/zero | tr '\0' x; printf '"}}\n'; }
         initialize; hear; long 955; hear; long 956; hear; say "$id" '{"content":[]}'; hear
     "#;
-    let limits = callboard_rpc::Limits {
+    let limits = callboard_rpc::DecodeLimits {
         body_bytes_max: 1_000,
         ..Default::default()
     };
     let client = Client::of(
         child(script),
-        ClientOptions {
+        McpClientOptions {
             limits,
             ..only(Era::Legacy)
         },
@@ -346,7 +348,7 @@ async fn long_lines_are_dropped() {
     client.stop().await;
 }
 
-/// An authorizer that knows one token.
+/// An authorizer with one token.
 struct OneToken;
 
 impl Authorizer for OneToken {
@@ -354,13 +356,16 @@ impl Authorizer for OneToken {
         Box::pin(async { Ok(Some("Bearer token".to_owned().into())) })
     }
 
-    fn challenged<'a>(&'a self, _: Challenge<'a>) -> BoxFuture<'a, Result<bool, AuthError>> {
+    fn handle_challenge<'a>(
+        &'a self,
+        _: AuthChallenge<'a>,
+    ) -> BoxFuture<'a, Result<bool, AuthError>> {
         Box::pin(async { Ok(false) })
     }
 }
 
-/// Goal: MCP goes over a WebSocket of its subprotocol; a token goes in place of a configured header. Method: a server that
-/// echoes what it was sent, and closes.
+/// Goal: MCP runs over a WebSocket with its subprotocol; the authorizer's token replaces a
+/// configured header. Method: a server that echoes its input, and closes.
 #[tokio::test]
 async fn websockets_speak() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -402,13 +407,15 @@ async fn websockets_speak() {
         }
         let _ = socket.close(None).await;
     });
-    let options = ClientOptions {
+    let options = McpClientOptions {
         authorizer: Some(Arc::new(OneToken)),
         ..only(Era::Legacy)
     };
-    let options = options.header("X-Extra", &"e".to_owned().into()).unwrap();
     let options = options
-        .header("Authorization", &"Bearer fixed".to_owned().into())
+        .with_header("X-Extra", &"e".to_owned().into())
+        .unwrap();
+    let options = options
+        .with_header("Authorization", &"Bearer fixed".to_owned().into())
         .unwrap();
     let client = Client::at(&url, options);
     let result = joined(client.ask(CALL, tool("t", json!({ "x": 1 }))))
@@ -423,8 +430,8 @@ async fn websockets_speak() {
     client.stop().await;
 }
 
-/// Goal: a server of 2024-11-05 is found behind a URL that takes no POST, and spoken to. Method: refuse the handshake,
-/// serve the event stream.
+/// Goal: a server of 2024-11-05 is detected at a URL that accepts no POST. Method: reject the
+/// handshake, serve the event stream.
 #[tokio::test]
 async fn old_servers_are_found() {
     let mut peer = Played::start().await;
@@ -462,11 +469,12 @@ async fn old_servers_are_found() {
     client.stop().await;
 }
 
-/// Goal: an event stream can't send messages, and credentials, elsewhere. Method: an endpoint of another origin.
+/// Goal: an event stream can't direct messages and credentials elsewhere. Method: an endpoint of
+/// another origin.
 #[tokio::test]
 async fn foreign_endpoints_are_refused() {
     let mut peer = Played::start().await;
-    let client = Client::of(Endpoint::sse(&peer.url).unwrap(), auto());
+    let client = Client::of(ServerEndpoint::sse(&peer.url).unwrap(), auto());
     let asked = client.ask(CALL, tool("t", json!({})));
     let mut events = peer.hit().await.stream().await;
     events
@@ -479,7 +487,8 @@ async fn foreign_endpoints_are_refused() {
     client.stop().await;
 }
 
-/// Goal: what can't be is refused where it is configured. Method: URLs and options that don't fit.
+/// Goal: invalid configurations are rejected when the client is created. Method: URLs and options
+/// that don't fit.
 #[test]
 fn configurations_are_checked() {
     for url in [
@@ -489,24 +498,24 @@ fn configurations_are_checked() {
         "nonsense",
         "ws:",
     ] {
-        assert!(Endpoint::url(url).is_err(), "{url}");
+        assert!(ServerEndpoint::from_url(url).is_err(), "{url}");
     }
-    assert!(Endpoint::sse("wss://a.example/").is_err());
-    let sse = Endpoint::sse("http://a.example/sse").unwrap();
+    assert!(ServerEndpoint::sse("wss://a.example/").is_err());
+    let sse = ServerEndpoint::sse("http://a.example/sse").unwrap();
     assert!(McpClient::new(sse, only(Era::Modern)).is_err());
     let options = only(Era::Legacy);
     assert!(
         options
             .clone()
-            .header("bad name", &"v".to_owned().into())
+            .with_header("bad name", &"v".to_owned().into())
             .is_err()
     );
     let options = options
-        .header("X-Key", &"s3cret".to_owned().into())
+        .with_header("X-Key", &"s3cret".to_owned().into())
         .unwrap();
     assert!(options.headers["x-key"].is_sensitive());
     assert!(
-        !Endpoint::url("https://a.example/mcp?key=s3cret")
+        !ServerEndpoint::from_url("https://a.example/mcp?key=s3cret")
             .unwrap()
             .to_string()
             .contains("s3cret")

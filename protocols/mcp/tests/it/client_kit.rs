@@ -1,11 +1,11 @@
-//! For the client: clients, and the words of a server that the test plays.
+//! Test kit of the client: clients, and messages of a server played by the test.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
-use callboard_message::{Failure, Named, Principal};
-use callboard_runtime::{AgentRef, CallMeta, RunningCall, System};
+use callboard_mcp::outbound::{Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint};
+use callboard_message::{Failure, Principal, RawMessage};
+use callboard_runtime::{AgentRef, CallContext, RunningCall, System};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -15,31 +15,31 @@ use crate::kit::soon;
 pub use crate::played::Played;
 use crate::played::{Events, Hit};
 
-/// Options of one era, without listeners that a test would have to answer.
-pub fn only(era: Era) -> ClientOptions {
-    ClientOptions {
+/// Returns options of one era, without listeners that a test would have to answer.
+pub fn only(era: Era) -> McpClientOptions {
+    McpClientOptions {
         era: EraChoice::Only(era),
         ..auto()
     }
 }
 
-/// Options that leave the era open.
-pub fn auto() -> ClientOptions {
-    ClientOptions {
+/// Returns options that detect the era.
+pub fn auto() -> McpClientOptions {
+    McpClientOptions {
         listen: false,
         log_level: None,
-        ..ClientOptions::default()
+        ..McpClientOptions::default()
     }
 }
 
-/// A client in a system of its own.
+/// A client in its own system.
 pub struct Client {
     pub agent: AgentRef,
     pub system: System,
 }
 
 impl Client {
-    pub fn of(endpoint: Endpoint, options: ClientOptions) -> Self {
+    pub fn of(endpoint: ServerEndpoint, options: McpClientOptions) -> Self {
         let system = System::start(1).unwrap();
         let client = McpClient::new(endpoint, options).unwrap();
         Self {
@@ -48,26 +48,26 @@ impl Client {
         }
     }
 
-    pub fn at(url: &str, options: ClientOptions) -> Self {
-        Self::of(Endpoint::url(url).unwrap(), options)
+    pub fn at(url: &str, options: McpClientOptions) -> Self {
+        Self::of(ServerEndpoint::from_url(url).unwrap(), options)
     }
 
-    /// Asks by name in a task, so that the test can play the server meanwhile.
+    /// Sends a message by name in a task, so that the test can play the server meanwhile.
     pub fn ask(&self, name: &str, payload: Value) -> JoinHandle<Result<Value, Failure>> {
         let asked = self.ask_raw(name, &payload.to_string());
         tokio::spawn(async move { Ok(serde_json::from_str(asked.await.unwrap()?.get()).unwrap()) })
     }
 
-    /// The same, to the byte.
+    /// Sends a message by name with exactly this payload.
     pub fn ask_raw(&self, name: &str, payload: &str) -> JoinHandle<Result<Box<RawValue>, Failure>> {
         let (agent, name) = (self.agent.clone(), name.to_owned());
         let payload = RawValue::from_string(payload.to_owned()).unwrap();
         tokio::spawn(async move { soon(agent.ask_named(name, payload, None)).await })
     }
 
-    /// Calls a tool raw, as a call whose caller is told and asked.
-    pub fn call(&self, name: &str, payload: Value) -> RunningCall<Named> {
-        let named = Named {
+    /// Calls a tool with a caller that records questions and notifications.
+    pub fn call(&self, name: &str, payload: Value) -> RunningCall<RawMessage> {
+        let named = RawMessage {
             name: name.to_owned(),
             payload: to_raw_value(&payload).unwrap(),
         };
@@ -78,12 +78,12 @@ impl Client {
             .start()
     }
 
-    /// Asks as a call with nobody behind it, which can be cancelled.
+    /// Sends a message in `call`, which has no caller and can be cancelled.
     pub fn ask_in(
         &self,
         name: &str,
         payload: Value,
-        call: CallMeta,
+        call: CallContext,
     ) -> JoinHandle<Result<Box<RawValue>, Failure>> {
         let (agent, name) = (self.agent.clone(), name.to_owned());
         tokio::spawn(async move {
@@ -98,12 +98,12 @@ impl Client {
     }
 }
 
-/// A tool call, raw.
+/// Returns the raw params of a tool call.
 pub fn tool(name: &str, arguments: Value) -> Value {
     json!({ "name": name, "arguments": arguments })
 }
 
-/// What a task came to.
+/// Returns the result of a spawned task.
 pub async fn joined<T>(task: JoinHandle<T>) -> T {
     soon(task).await.unwrap()
 }
@@ -113,7 +113,7 @@ impl Played {
         Self::at("/mcp").await
     }
 
-    /// Plays a legacy handshake. Gives the params of `initialize`.
+    /// Plays a legacy handshake. Returns the params of `initialize`.
     pub async fn initialize(&mut self, revision: &str, session: Option<&str>) -> Value {
         let hit = self.expect("initialize").await;
         let params = hit.body["params"].clone();
@@ -150,7 +150,7 @@ impl Hit {
 }
 
 impl Events {
-    /// What the request's progress is told by.
+    /// Returns the request's progress token.
     pub fn token(&self) -> &Value {
         &self.request["params"]["_meta"]["progressToken"]
     }
@@ -179,7 +179,7 @@ impl Events {
             .await;
     }
 
-    /// Ends when the client has closed the connection.
+    /// Waits until the client has closed the connection.
     pub async fn closed(&mut self) {
         let mut rest = Vec::new();
         let _ = soon(self.stream.read_to_end(&mut rest)).await;

@@ -2,7 +2,7 @@
 
 use callboard_macros::Message;
 use callboard_mcp::outbound::Era;
-use callboard_message::{Answer, ElicitAnswer, FailureKind, Question};
+use callboard_message::{Answer, ElicitationAnswer, FailureKind, Question};
 use callboard_runtime::CallEvent;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,8 +34,8 @@ pub async fn connected(session: Option<&str>) -> (Played, Client) {
     (peer, client)
 }
 
-/// Goal: the handshake offers what the options say, and what both sides agreed on goes with each request after it.
-/// Method: look at every header and param on the way.
+/// Goal: the handshake offers the configured options, and each request after it has the negotiated
+/// values. Method: check every header and param.
 #[tokio::test]
 async fn handshake_then_session_and_version() {
     let mut peer = Played::start().await;
@@ -74,7 +74,8 @@ async fn handshake_then_session_and_version() {
     client.stop().await;
 }
 
-/// Goal: revisions without that header don't see it. Method: a server of 2025-03-26, which may answer with a batch.
+/// Goal: older revisions don't get that header. Method: a server of 2025-03-26, which may answer
+/// with a batch.
 #[tokio::test]
 async fn older_revisions_and_batches() {
     let mut peer = Played::start().await;
@@ -91,7 +92,8 @@ async fn older_revisions_and_batches() {
     client.stop().await;
 }
 
-/// Goal: a revision that isn't spoken here ends the handshake. Method: one from the future, and the modern one.
+/// Goal: an unsupported revision ends the handshake. Method: one from the future, and the modern
+/// one.
 #[tokio::test]
 async fn unknown_revisions_are_refused() {
     for revision in ["2031-01-01", "2026-07-28"] {
@@ -108,8 +110,8 @@ async fn unknown_revisions_are_refused() {
     }
 }
 
-/// Goal: a typed ask of a remote agent looks like a local one. Method: a number, plain, then wrapped by a server of ours,
-/// whose tool list says so.
+/// Goal: a typed ask of a remote agent works like a local one. Method: a number, plain, then
+/// wrapped by a server of ours, as its tool list declares.
 #[tokio::test]
 async fn typed_asks_read_plain_values() {
     let (mut peer, client) = connected(None).await;
@@ -144,7 +146,8 @@ impl Add {
     const NAME_OF_TOOL: &'static str = <Self as callboard_message::Message>::NAME;
 }
 
-/// Goal: a server's error travels whole, and a tool's error is a failure. Method: both, with data that nobody here knows.
+/// Goal: a server's error is passed on whole, and a tool's error is a failure. Method: both, with
+/// unknown data.
 #[tokio::test]
 async fn errors_are_failures() {
     let (mut peer, client) = connected(None).await;
@@ -166,8 +169,8 @@ async fn errors_are_failures() {
     client.stop().await;
 }
 
-/// Goal: each question goes to the call on whose stream it came, and the answer goes back as it was given. Method: two
-/// calls at once, each asked.
+/// Goal: each question goes to the call on whose stream it came, and the answer goes back
+/// unchanged. Method: two calls at once, each asked.
 #[tokio::test]
 async fn questions_go_to_their_own_call() {
     let (mut peer, client) = connected(Some("s")).await;
@@ -181,7 +184,7 @@ async fn questions_go_to_their_own_call() {
                     let Question::Elicit(form) = &pending.question else {
                         panic!("{:?}", pending.question)
                     };
-                    let answer = ElicitAnswer::accept(
+                    let answer = ElicitationAnswer::accept(
                         json!({ "said": format!("{name} to {}", form.message()) }),
                     );
                     pending.answer(Answer::Elicit(answer));
@@ -213,8 +216,8 @@ async fn questions_go_to_their_own_call() {
     client.stop().await;
 }
 
-/// Goal: a question is answered once, also where its call ends before the server has taken the answer. Method: a server that
-/// lets the answer wait, ends the call, and is called again.
+/// Goal: a question is answered once, even if its call ends before the server has read the answer.
+/// Method: a server that delays reading the answer, ends the call, and is called again.
 #[tokio::test]
 async fn questions_are_answered_once() {
     let (mut peer, client) = connected(Some("s")).await;
@@ -234,10 +237,10 @@ async fn questions_are_answered_once() {
     let Some(CallEvent::Question(pending)) = event else {
         panic!("no question")
     };
-    pending.answer(Answer::Elicit(ElicitAnswer::accept(
+    pending.answer(Answer::Elicit(ElicitationAnswer::accept(
         json!({ "said": "once" }),
     )));
-    // The call goes on as long as somebody waits for it.
+    // The call continues as long as its future is polled.
     let answer = tokio::select! {
         answer = peer.hit() => answer,
         _ = call.next() => panic!("nothing more is told"),
@@ -262,8 +265,8 @@ async fn questions_are_answered_once() {
     client.stop().await;
 }
 
-/// Goal: the server learns that nobody can be asked, that it may not ask so, and that we live. Method: a question without
-/// a caller, a method that no client has, a ping.
+/// Goal: the server gets an error if no caller can answer or the method is unknown, and an answer
+/// to a ping. Method: a question without a caller, a method that no client has, a ping.
 #[tokio::test]
 async fn what_nobody_answers_is_refused() {
     let (mut peer, client) = connected(None).await;
@@ -286,8 +289,8 @@ async fn what_nobody_answers_is_refused() {
     client.stop().await;
 }
 
-/// Goal: progress and lines of the log reach the caller, in order and before the result. Method: both on one stream, and
-/// progress under a token that isn't ours.
+/// Goal: progress and log messages reach the caller, in order and before the result. Method: both
+/// on one stream, and progress with a foreign token.
 #[tokio::test]
 async fn callers_are_told() {
     let (mut peer, client) = connected(None).await;
@@ -331,14 +334,14 @@ async fn callers_are_told() {
     client.stop().await;
 }
 
-/// Goal: a server that forgot the session is greeted once more, and the call repeated; twice is a failure. Method: 404
-/// once, then twice in a row.
+/// Goal: after a lost session the client reconnects once and repeats the call; the second time is a
+/// failure. Method: 404 once, then twice in a row.
 #[tokio::test]
 async fn lost_sessions_begin_again_once() {
     let (mut peer, client) = connected(Some("a")).await;
     let asked = client.ask(CALL, tool("t", json!({})));
     peer.expect("tools/call").await.empty(404).await;
-    // The session that is lost is taken leave of, and nobody minds.
+    // The lost session is ended at the server; its answer is ignored.
     let next = peer.hit().await;
     let next = if next.method == "DELETE" {
         next.empty(404).await;
@@ -377,7 +380,8 @@ async fn lost_sessions_begin_again_once() {
     client.stop().await;
 }
 
-/// Goal: a response that isn't ours is no answer. Method: another id, no response at all, no JSON.
+/// Goal: a response to another request is no response. Method: another id, no response at all, no
+/// JSON.
 #[tokio::test]
 async fn foreign_responses_are_no_answer() {
     let (mut peer, client) = connected(None).await;
@@ -417,7 +421,7 @@ async fn sessions_are_ended() {
     client.stop().await;
 }
 
-/// Goal: HTTP's own refusals say what can be done. Method: a status of each kind.
+/// Goal: HTTP errors have a kind that tells callers what to do. Method: a status of each kind.
 #[tokio::test]
 async fn statuses_are_failures() {
     let (mut peer, client) = connected(None).await;
@@ -428,7 +432,7 @@ async fn statuses_are_failures() {
         (429, FailureKind::Overloaded),
         (504, FailureKind::TimedOut),
         (500, FailureKind::Unavailable),
-        // Followed nowhere: data would go where nobody configured it to go.
+        // Redirects aren't followed: data would go to an unconfigured address.
         (307, FailureKind::Unavailable),
     ] {
         let asked = client.ask(CALL, tool("t", json!({})));
@@ -442,7 +446,7 @@ async fn statuses_are_failures() {
     client.stop().await;
 }
 
-/// Goal: what a server says of itself is there to be read, and requests that nobody here knows pass, but not those of
+/// Goal: a server's description can be read, and unknown requests are forwarded, except those of
 /// the connection. Method: describe; forward one of each.
 #[tokio::test]
 async fn the_rest_is_forwarded() {
@@ -498,6 +502,6 @@ async fn the_rest_is_forwarded() {
         .unwrap_err()
         .message
         .into();
-    assert_eq!(unknown, "no MCP server has such a message");
+    assert_eq!(unknown, "MCP has no such message");
     client.stop().await;
 }

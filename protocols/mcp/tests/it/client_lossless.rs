@@ -1,4 +1,4 @@
-//! What passes through the client comes out as it went in.
+//! Payloads pass through the client unchanged.
 
 use callboard_mcp::outbound::Era;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client_kit::{Client, Played, joined, only};
 
-/// Cases of one run: each is an exchange over a socket.
+/// Cases of one run; each is an exchange over a socket.
 const CASES: u32 = 48;
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -29,8 +29,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Goal: params and results keep every member that nobody here knows, byte for byte. Method: any JSON in a tool call's
-/// params, sent back as a result, in both eras.
+/// Goal: params and results keep every unknown member, byte for byte. Method: any JSON in a tool
+/// call's params, sent back as a result, in both eras.
 #[tokio::test]
 async fn calls_are_lossless() {
     for era in [Era::Legacy, Era::Modern] {

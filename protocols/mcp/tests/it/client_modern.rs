@@ -1,11 +1,13 @@
-//! The client over streamable HTTP in the modern era, and how it finds out which era a server is of.
+//! The client over streamable HTTP in the modern era, and its detection of a server's era.
 
 use std::sync::Arc;
 
-use callboard_mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
-use callboard_message::{Answer, Change, ElicitAnswer, FailureKind, Question, RootsAnswer};
+use callboard_mcp::outbound::{Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint};
+use callboard_message::{
+    Answer, CapabilityChange, ElicitationAnswer, FailureKind, Question, RootsAnswer,
+};
 use callboard_runtime::testkit::Probe;
-use callboard_runtime::{CallEvent, CallMeta, Changed, System};
+use callboard_runtime::{AgentChanged, CallContext, CallEvent, System};
 use serde_json::{Value, json};
 
 use crate::client_kit::{Client, Played, auto, joined, only, tool};
@@ -31,8 +33,8 @@ fn done() -> Value {
     json!({ "resultType": "complete", "content": [] })
 }
 
-/// Goal: each request says everything, in the body and in the headers, and the rest goes as it came. Method: look at one
-/// without and one with a caller.
+/// Goal: each request is self-contained, in body and headers, and other members are unchanged.
+/// Method: check one without and one with a caller.
 #[tokio::test]
 async fn requests_say_everything() {
     let (mut peer, client) = connected(json!([])).await;
@@ -87,8 +89,9 @@ async fn requests_say_everything() {
     client.stop().await;
 }
 
-/// Goal: a server's questions are asked at once, and the retry carries answers and state just as they were, under a new
-/// id. Method: two questions and a state with odd bytes; then a round with neither state nor answers of the first.
+/// Goal: a server's questions are asked concurrently, and the retry has answers and state
+/// unchanged, under a new id. Method: two questions and a state with odd bytes; then a round with
+/// neither state nor answers of the first.
 #[tokio::test]
 async fn rounds_of_questions() {
     let (mut peer, client) = connected(json!([])).await;
@@ -105,9 +108,9 @@ async fn rounds_of_questions() {
                 for pending in held.drain(..) {
                     let answer = match &pending.question {
                         Question::Elicit(_) => {
-                            Answer::Elicit(ElicitAnswer::accept(json!({ "n": 1 })))
+                            Answer::Elicit(ElicitationAnswer::accept(json!({ "n": 1 })))
                         }
-                        _ => Answer::Roots(RootsAnswer::of(vec![])),
+                        _ => Answer::Roots(RootsAnswer::from_roots(vec![])),
                     };
                     pending.answer(answer);
                 }
@@ -150,12 +153,12 @@ async fn rounds_of_questions() {
     client.stop().await;
 }
 
-/// Goal: a server can't ask for ever, nor for nothing, nor where it mustn't. Method: one round more than the limit; a
-/// round without anything; a list that asks; a type nobody knows.
+/// Goal: rounds of questions are limited, and invalid ones are rejected. Method: one round more
+/// than the limit; a round without questions and state; a list that asks; an unknown type.
 #[tokio::test]
 async fn rounds_are_bounded() {
     let mut peer = Played::start().await;
-    let options = ClientOptions {
+    let options = McpClientOptions {
         rounds_max: 2,
         ..only(Era::Modern)
     };
@@ -205,12 +208,12 @@ async fn rounds_are_bounded() {
     client.stop().await;
 }
 
-/// Goal: a round can't hold questions without end. Method: one more than the bound.
+/// Goal: the questions of a round are limited. Method: one more than the limit.
 #[tokio::test]
 async fn questions_of_a_round_are_bounded() {
     let (mut peer, client) = connected(json!([])).await;
     let asked = client.ask(CALL, tool("t", json!({})));
-    let one_more = 0..=callboard_mcp::outbound::QUESTIONS_AT_ONCE_MAX;
+    let one_more = 0..=callboard_mcp::outbound::CONCURRENT_QUESTIONS_MAX;
     let questions: Value = one_more
         .map(|n| (format!("q{n}"), json!({ "method": "roots/list" })))
         .collect();
@@ -225,7 +228,8 @@ async fn questions_of_a_round_are_bounded() {
     client.stop().await;
 }
 
-/// Goal: what nobody can answer ends the call with the reason. Method: a question without a caller.
+/// Goal: a question that no caller can answer ends the call with the reason. Method: a question
+/// without a caller.
 #[tokio::test]
 async fn nobody_to_ask() {
     let (mut peer, client) = connected(json!([])).await;
@@ -237,14 +241,14 @@ async fn nobody_to_ask() {
         .await;
     assert_eq!(
         joined(asked).await.unwrap_err().kind,
-        FailureKind::NobodyToAsk
+        FailureKind::NoResponder
     );
     client.stop().await;
 }
 
-/// Goal: arguments that a tool's schema sends into headers are there, known before the first call and learned anew where
-/// the server says that they are wrong; flawed tools are neither listed nor called. Method: a server that changes its
-/// schema.
+/// Goal: arguments that a tool's schema maps to headers are sent there, known before the first call
+/// and updated when the server reports a mismatch; flawed tools are neither listed nor called.
+/// Method: a server that changes its schema.
 #[tokio::test]
 async fn arguments_are_mirrored() {
     let mut peer = Played::start().await;
@@ -282,13 +286,13 @@ async fn arguments_are_mirrored() {
     client.stop().await;
 }
 
-/// Goal: a server whose list never ends is read so far and no further. Method: a cursor on every page.
+/// Goal: a list without end is read up to the limit. Method: a cursor on every page.
 #[tokio::test]
 async fn pages_are_bounded() {
     let mut peer = Played::start().await;
     let client = Client::at(
         &peer.url,
-        ClientOptions {
+        McpClientOptions {
             pages_max: 3,
             ..only(Era::Modern)
         },
@@ -313,12 +317,12 @@ async fn pages_are_bounded() {
     client.stop().await;
 }
 
-/// Goal: cancelling closes the connection, which is how a modern server learns of it. Method: cancel before and within
-/// the response's stream.
+/// Goal: cancelling closes the connection, which a modern server takes as cancellation. Method:
+/// cancel before and within the response's stream.
 #[tokio::test]
 async fn cancelling_closes_the_stream() {
     let (mut peer, client) = connected(json!([])).await;
-    let meta = CallMeta::new(Arc::new(callboard_message::Principal::local_operator()));
+    let meta = CallContext::new(Arc::new(callboard_message::Principal::local_operator()));
     let cancel = meta.cancel.clone();
     let asked = client.ask_in(CALL, tool("t", json!({})), meta);
     let mut events = peer.expect("tools/call").await.stream().await;
@@ -332,8 +336,8 @@ async fn cancelling_closes_the_stream() {
     client.stop().await;
 }
 
-/// Goal: which era a server is of is found out once and remembered. Method: servers that answer the probe in their own
-/// ways; then a fresh incarnation of the client.
+/// Goal: a server's era is detected once and remembered. Method: servers that answer the probe in
+/// different ways; then a new incarnation of the client.
 #[tokio::test]
 async fn legacy_servers_are_found() {
     for (status, body) in [
@@ -355,7 +359,7 @@ async fn legacy_servers_are_found() {
     ] {
         let mut peer = Played::start().await;
         let system = System::start(1).unwrap();
-        let client = McpClient::new(Endpoint::url(&peer.url).unwrap(), auto()).unwrap();
+        let client = McpClient::new(ServerEndpoint::from_url(&peer.url).unwrap(), auto()).unwrap();
         let again = client.clone();
         let client = Client {
             agent: system.spawn(client),
@@ -387,8 +391,8 @@ async fn legacy_servers_are_found() {
     }
 }
 
-/// Goal: a modern server is never taken for a legacy one. Method: it refuses the first choice of revision and names the
-/// same; it has only revisions from the future.
+/// Goal: a modern server is never taken for a legacy one. Method: it rejects the first revision and
+/// names the same; it has only revisions from the future.
 #[tokio::test]
 async fn modern_servers_are_found() {
     let mut peer = Played::start().await;
@@ -413,13 +417,13 @@ async fn modern_servers_are_found() {
     client.stop().await;
 }
 
-/// Goal: an era that isn't wanted isn't spoken. Method: a legacy server, a client that wants the modern one.
+/// Goal: an unwanted era isn't used. Method: a legacy server, a client that wants the modern one.
 #[tokio::test]
 async fn unwanted_eras_are_refused() {
     let mut peer = Played::start().await;
     let client = Client::at(
         &peer.url,
-        ClientOptions {
+        McpClientOptions {
             era: EraChoice::Only(Era::Modern),
             ..auto()
         },
@@ -433,19 +437,19 @@ async fn unwanted_eras_are_refused() {
     client.stop().await;
 }
 
-/// Goal: who follows the agent learns of changes, of lists and of the resources that were asked for. Method: a server
-/// that offers them; a subscription in place of the first; a change on each.
+/// Goal: followers of the agent receive changes of lists and of the subscribed resources. Method: a
+/// server that offers them; a subscription that replaces the first; a change on each.
 #[tokio::test]
 async fn changes_are_told() {
     let mut peer = Played::start().await;
     let client = Client::at(
         &peer.url,
-        ClientOptions {
+        McpClientOptions {
             listen: true,
             ..only(Era::Modern)
         },
     );
-    let (follower, mut seen) = Probe::<Changed>::spawn(&client.system, |_| ());
+    let (follower, mut seen) = Probe::<AgentChanged>::spawn(&client.system, |_| ());
     client.agent.follow(follower.recipient().unwrap());
     let asked = client.ask("callboard.describe", json!({}));
     peer.discover(
@@ -468,7 +472,10 @@ async fn changes_are_told() {
     first
         .notify("notifications/tools/list_changed", json!({}))
         .await;
-    assert_eq!(soon(seen.recv()).await.unwrap().change, Change::Tools);
+    assert_eq!(
+        soon(seen.recv()).await.unwrap().change,
+        CapabilityChange::Tools
+    );
 
     let asked = client.ask("callboard.resources.subscribe", json!({ "uri": "a:b" }));
     let hit = peer.expect("subscriptions/listen").await;
@@ -490,16 +497,17 @@ async fn changes_are_told() {
         .await;
     assert_eq!(
         soon(seen.recv()).await.unwrap().change,
-        Change::Resource("a:b".into())
+        CapabilityChange::Resource("a:b".into())
     );
     client.stop().await;
 }
 
-/// Goal: a refused request is sent again with what the authorizer got meanwhile, and not for ever. Method: an authorizer
-/// that counts, in place of the header that was configured; a server that refuses twice, then always.
+/// Goal: a rejected request is sent again with the authorizer's new token, a limited number of
+/// times. Method: an authorizer that counts, instead of the configured header; a server that
+/// rejects twice, then always.
 #[tokio::test]
 async fn refusals_go_to_the_authorizer() {
-    use callboard_mcp::outbound::auth::{AuthError, Authorizer, Challenge};
+    use callboard_mcp::outbound::auth::{AuthChallenge, AuthError, Authorizer};
     use futures::future::BoxFuture;
     use secrecy::SecretString;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -509,9 +517,9 @@ async fn refusals_go_to_the_authorizer() {
         fn authorization(&self) -> BoxFuture<'_, Result<Option<SecretString>, AuthError>> {
             Box::pin(async { Ok(Some(format!("Bearer t{}", self.0.load(SeqCst)).into())) })
         }
-        fn challenged<'a>(
+        fn handle_challenge<'a>(
             &'a self,
-            challenge: Challenge<'a>,
+            challenge: AuthChallenge<'a>,
         ) -> BoxFuture<'a, Result<bool, AuthError>> {
             assert_eq!(challenge.www_authenticate, ["Bearer error=\"x\""]);
             self.0.fetch_add(1, SeqCst);
@@ -519,12 +527,12 @@ async fn refusals_go_to_the_authorizer() {
         }
     }
     let mut peer = Played::start().await;
-    let options = ClientOptions {
+    let options = McpClientOptions {
         authorizer: Some(Arc::new(Counting(AtomicU32::new(0)))),
         ..only(Era::Modern)
     };
     let options = options
-        .header("Authorization", &"Bearer fixed".to_owned().into())
+        .with_header("Authorization", &"Bearer fixed".to_owned().into())
         .unwrap();
     let client = Client::at(&peer.url, options);
     let asked = client.ask("callboard.describe", json!({}));
@@ -540,7 +548,7 @@ async fn refusals_go_to_the_authorizer() {
     peer.discover(json!({})).await;
     joined(asked).await.unwrap();
     let asked = client.ask("callboard.prompts.list", json!({}));
-    for _ in 0..=callboard_mcp::outbound::AUTH_REFUSALS_MAX {
+    for _ in 0..=callboard_mcp::outbound::AUTH_REJECTIONS_MAX {
         peer.expect("prompts/list")
             .await
             .write(403, told, "text/plain", "")

@@ -1,25 +1,25 @@
-//! Streams that break off, calls that are given up, responses that are too large: legacy HTTP under strain.
+//! Broken streams, cancelled calls, oversized responses: legacy HTTP under strain.
 
 use callboard_mcp::outbound::{
-    ANSWERS_AT_ONCE_MAX, ClientOptions, Era, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT,
-    SUBSCRIPTIONS_MAX,
+    CONCURRENT_ANSWERS_MAX, CONCURRENT_QUESTIONS_MAX, Era, McpClientOptions,
+    RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
 };
 use callboard_message::FailureKind;
-use callboard_runtime::CallMeta;
+use callboard_runtime::CallContext;
 use serde_json::json;
 
 use crate::client_kit::{Client, Played, joined, only, tool};
 use crate::client_legacy::{CALL, connected};
 use crate::kit::soon;
 
-/// Goal: what a server asks on the GET stream in the first call finds somebody who hears it. Method: a handshake; the stream is
-/// asked for before the call comes.
+/// Goal: a question on the GET stream during the first call is received. Method: a handshake; the
+/// stream is requested before the call comes.
 #[tokio::test]
 async fn the_stream_is_there_before_the_first_call() {
     let mut peer = Played::start().await;
     let client = Client::at(
         &peer.url,
-        ClientOptions {
+        McpClientOptions {
             listen: true,
             ..only(Era::Legacy)
         },
@@ -37,8 +37,8 @@ async fn the_stream_is_there_before_the_first_call() {
     client.stop().await;
 }
 
-/// Goal: a stream that breaks off is taken up where it broke off, after the pause that the server wants. Method: an
-/// event with an id and a pause, the end, and the rest on a GET stream.
+/// Goal: a broken stream is resumed at its position, after the delay that the server requires.
+/// Method: an event with an id and a delay, the end, and the rest on a GET stream.
 #[tokio::test]
 async fn broken_streams_are_resumed() {
     let (mut peer, client) = connected(Some("s")).await;
@@ -63,7 +63,8 @@ async fn broken_streams_are_resumed() {
     client.stop().await;
 }
 
-/// Goal: a stream that can't be taken up again ends the call. Method: one without an event id; one whose server refuses.
+/// Goal: a stream that can't be resumed ends the call. Method: one without an event id; one whose
+/// server refuses.
 #[tokio::test]
 async fn streams_without_a_place_fail() {
     let (mut peer, client) = connected(None).await;
@@ -85,7 +86,7 @@ async fn streams_without_a_place_fail() {
     client.stop().await;
 }
 
-/// Goal: taking a stream up again is tried so often and no more. Method: a server that drops every attempt.
+/// Goal: attempts to resume a stream are limited. Method: a server that drops every attempt.
 #[tokio::test]
 async fn reconnects_are_bounded() {
     let (mut peer, client) = connected(None).await;
@@ -104,11 +105,11 @@ async fn reconnects_are_bounded() {
     client.stop().await;
 }
 
-/// Goal: the server is told when nobody waits any more. Method: cancel the call under way.
+/// Goal: the server is notified of a cancelled call. Method: cancel the running call.
 #[tokio::test]
 async fn cancelled_calls_are_told() {
     let (mut peer, client) = connected(Some("s")).await;
-    let meta = CallMeta::new(std::sync::Arc::new(
+    let meta = CallContext::new(std::sync::Arc::new(
         callboard_message::Principal::local_operator(),
     ));
     let cancel = meta.cancel.clone();
@@ -125,18 +126,18 @@ async fn cancelled_calls_are_told() {
     client.stop().await;
 }
 
-/// Goal: responses are held to their limit while they arrive, declared or not. Method: one byte more than the limit, as
-/// a body and as an event; the limit itself passes.
+/// Goal: responses are limited while they arrive, with and without declared length. Method: one
+/// byte more than the limit, as a body and as an event; the limit itself passes.
 #[tokio::test]
 async fn large_responses_are_refused() {
     let mut peer = Played::start().await;
-    let limits = callboard_rpc::Limits {
+    let limits = callboard_rpc::DecodeLimits {
         body_bytes_max: 1_000,
         ..Default::default()
     };
     let client = Client::at(
         &peer.url,
-        ClientOptions {
+        McpClientOptions {
             limits,
             ..only(Era::Legacy)
         },
@@ -156,7 +157,7 @@ async fn large_responses_are_refused() {
         let hit = peer.expect("tools/call").await;
         let bare = hit.response(Ok(result(0))).to_string().len();
         let body = hit.response(Ok(result(1_000 - bare + more))).to_string();
-        // An event may have a little beside its message.
+        // An event may have some bytes besides its message.
         let body = if more == 1 && as_stream {
             format!("{body}{}", " ".repeat(1_024))
         } else {
@@ -178,8 +179,8 @@ async fn large_responses_are_refused() {
     client.stop().await;
 }
 
-/// Goal: a server can't open questions without end. Method: one more than the bound, on one stream; the last is refused
-/// while the others wait.
+/// Goal: open questions of a server are limited. Method: one more than the limit, on one stream;
+/// the last is rejected while the others wait.
 #[tokio::test]
 async fn open_questions_are_bounded() {
     let (mut peer, client) = connected(None).await;
@@ -192,19 +193,19 @@ async fn open_questions_are_bounded() {
         held.len()
     });
     let mut events = peer.expect("tools/call").await.stream().await;
-    for n in 0..=QUESTIONS_AT_ONCE_MAX {
+    for n in 0..=CONCURRENT_QUESTIONS_MAX {
         events.ask(json!(n), "roots/list", json!({})).await;
     }
     let refused = peer.hit().await;
-    assert_eq!(refused.body["id"], QUESTIONS_AT_ONCE_MAX);
+    assert_eq!(refused.body["id"], CONCURRENT_QUESTIONS_MAX);
     assert_eq!(refused.body["error"]["code"], -3);
     refused.empty(202).await;
     events.result(json!({ "content": [] })).await;
-    assert_eq!(joined(holding).await, QUESTIONS_AT_ONCE_MAX);
+    assert_eq!(joined(holding).await, CONCURRENT_QUESTIONS_MAX);
     client.stop().await;
 }
 
-/// Goal: what is followed is bounded. Method: one resource more than the bound, then one less.
+/// Goal: subscribed resources are limited. Method: one resource more than the limit, then one less.
 #[tokio::test]
 async fn subscriptions_are_bounded() {
     let (mut peer, client) = connected(None).await;
@@ -241,18 +242,19 @@ async fn subscriptions_are_bounded() {
     client.stop().await;
 }
 
-/// Goal: a server that asks without end and takes no answer costs no more connections than the bound. Method: pings
-/// past the bound whose answers it leaves waiting; another call shows that nothing more was sent.
+/// Goal: a server that asks without end and reads no answer uses a limited number of connections.
+/// Method: pings above the limit whose answers it leaves unread; another call shows that nothing
+/// more was sent.
 #[tokio::test]
 async fn answers_on_their_way_are_bounded() {
     let (mut peer, client) = connected(None).await;
     let asked = client.ask(CALL, tool("t", json!({})));
     let mut events = peer.expect("tools/call").await.stream().await;
-    for id in 0..2 * ANSWERS_AT_ONCE_MAX {
+    for id in 0..2 * CONCURRENT_ANSWERS_MAX {
         events.ask(json!(id), "ping", json!({})).await;
     }
     let mut waiting = Vec::new();
-    for _ in 0..ANSWERS_AT_ONCE_MAX {
+    for _ in 0..CONCURRENT_ANSWERS_MAX {
         waiting.push(peer.hit().await);
     }
     let other = client.ask(CALL, tool("u", json!({})));
@@ -262,7 +264,7 @@ async fn answers_on_their_way_are_bounded() {
         .await;
     assert!(joined(other).await.is_ok());
     assert!(peer.is_quiet());
-    // Each that is taken makes room for one.
+    // Each answer that is read makes room for one.
     for answer in waiting {
         answer.empty(202).await;
         peer.hit().await.empty(202).await;

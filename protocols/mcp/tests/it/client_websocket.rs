@@ -1,6 +1,6 @@
-//! What the client bounds of a WebSocket.
+//! Limits of the client's WebSocket.
 
-use callboard_mcp::outbound::{ClientOptions, Era};
+use callboard_mcp::outbound::{Era, McpClientOptions};
 use callboard_message::FailureKind;
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -12,8 +12,9 @@ use crate::client_kit::{Client, joined, only, tool};
 
 const CALL: &str = "callboard.tools.call";
 
-/// Goal: the client ends a WebSocket as soon as a header declares more than the limit. Method: a server that answers a call
-/// with the header of 2^40 bytes, and of one byte over the limit, and waits; at the limit the answer counts.
+/// Goal: the client closes a WebSocket as soon as a frame header declares more than the limit.
+/// Method: a server that answers a call with the header of 2^40 bytes, and of one byte over the
+/// limit, and waits; at the limit the answer is accepted.
 #[tokio::test]
 async fn declared_lengths_are_bounded() {
     const BYTES_MAX: usize = 10_000;
@@ -63,13 +64,13 @@ async fn declared_lengths_are_bounded() {
                 }
             }
         });
-        let limits = callboard_rpc::Limits {
+        let limits = callboard_rpc::DecodeLimits {
             body_bytes_max: BYTES_MAX,
             ..Default::default()
         };
         let client = Client::at(
             &url,
-            ClientOptions {
+            McpClientOptions {
                 limits,
                 ..only(Era::Legacy)
             },

@@ -18,7 +18,8 @@ async fn get_patient() {
     server.stop().await;
 }
 
-/// Goal: what isn't there is refused with the document's codes. Method: unknown tool, patient, method; bad arguments.
+/// Goal: missing items are rejected with the document's codes. Method: unknown tool, patient,
+/// method; bad arguments.
 #[tokio::test]
 async fn errors() {
     let server = Server::start().await;
@@ -50,7 +51,7 @@ async fn errors() {
     server.stop().await;
 }
 
-/// Goal: a remote agent can't be told from a local one. Method: the same typed ask, and its failure.
+/// Goal: a remote agent behaves like a local one. Method: the same typed ask, and its failure.
 #[tokio::test]
 async fn remote_looks_local() {
     let server = Server::start().await;
@@ -93,7 +94,7 @@ async fn remote_looks_local() {
     server.stop().await;
 }
 
-/// Goal: a clinic that is down is -32000. Method: a port on which nothing listens any more.
+/// Goal: a clinic that is down is -32000. Method: a port without listener.
 #[tokio::test]
 async fn network_failure() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")

@@ -1,4 +1,5 @@
-//! HMCP: a client asks a server as it would ask a model. And what policies see of what crosses after a message.
+//! HMCP: a client sends a server sampling requests. And the messages after a request that policies
+//! see.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,13 +7,16 @@ use std::time::Duration;
 use callboard_macros::Message;
 use callboard_mcp::inbound::{StdioOptions, serve_stdio};
 use callboard_mcp::outbound::Era;
-use callboard_message::surface::{About, CreateMessage, Describe, MISSING};
+use callboard_message::capabilities::{
+    CreateMessage, DescribeAgent, DescribeAgentResult, MISSING_META_KEY,
+};
 use callboard_message::{
-    Answer, ElicitAnswer, Elicitation, Failure, FailureKind, RawObject, Sample, SampleAnswer,
+    Answer, Elicitation, ElicitationAnswer, Failure, FailureKind, RawObject, SamplingAnswer,
+    SamplingRequest,
 };
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, ConcurrentHandler, Crossing, Cx, Direction, Handlers, Part, Policy,
-    SyncHandler, System,
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Context, Direction, ExchangePart, Handlers,
+    Policy, PolicyRequest, SyncHandler, System,
 };
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -25,11 +29,11 @@ use tokio::io::{
 use crate::bridge_kit::Site;
 use crate::kit::soon;
 
-type Sampled = Result<SampleAnswer, Failure>;
+type Sampled = Result<SamplingAnswer, Failure>;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
-/// Does what it is told, by conversation or by tool.
+/// Acts as the text says, by conversation or by tool.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String, fallible)]
 struct Talk {
@@ -39,15 +43,15 @@ struct Talk {
 #[derive(Clone)]
 struct Talker;
 
-/// Has tools and no conversation.
+/// Agent with tools and without conversation.
 #[derive(Clone)]
 struct Mute;
 
-async fn talk(text: String, cx: &Cx) -> Result<String, Failure> {
+async fn talk(text: String, cx: &Context) -> Result<String, Failure> {
     match &*text {
         "ask" => {
             let form = Elicitation::form("Whose?", json!({ "type": "object", "properties": {} }));
-            let answer = cx.elicit(form.key("whose")).await?;
+            let answer = cx.elicit(form.with_key("whose")).await?;
             Ok(format!("heard {}", answer.content().unwrap_or_default()))
         }
         "block" => Err(
@@ -69,18 +73,21 @@ impl ConcurrentHandler<CreateMessage> for Talker {
     fn handle(
         &mut self,
         m: CreateMessage,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Sampled> + Send + 'static {
         async move {
-            let marked = m.0.object("_meta").is_some_and(|meta| meta.has(MISSING));
-            let text = Sample(m.0)
+            let marked =
+                m.0.object("_meta")
+                    .is_some_and(|meta| meta.has(MISSING_META_KEY));
+            let text = SamplingRequest(m.0)
                 .texts()
                 .pop()
                 .map(|(_, text)| text)
                 .unwrap_or_default();
-            let mut answer = SampleAnswer::text("talker", talk(text, &cx).await?, Some("endTurn"));
+            let mut answer =
+                SamplingAnswer::text("talker", talk(text, &cx).await?, Some("endTurn"));
             if marked {
-                answer.0.set("_meta", json!({ MISSING: ["x"] }));
+                answer.0.set("_meta", json!({ MISSING_META_KEY: ["x"] }));
             }
             Ok(answer)
         }
@@ -91,7 +98,7 @@ impl ConcurrentHandler<Talk> for Talker {
     fn handle(
         &mut self,
         m: Talk,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move { talk(m.text, &cx).await }
     }
@@ -104,28 +111,31 @@ impl Agent for Mute {
 }
 
 impl SyncHandler<Talk> for Mute {
-    fn handle(&mut self, message: Talk, _: &mut Cx) -> Result<String, Failure> {
+    fn handle(&mut self, message: Talk, _: &mut Context) -> Result<String, Failure> {
         Ok(message.text)
     }
 }
 
 fn turn(text: &str) -> CreateMessage {
-    CreateMessage(Sample::prompt(text, 100).0)
+    CreateMessage(SamplingRequest::prompt(text, 100).0)
 }
 
-/// Asks; every form is answered `{"id": "PT1"}`.
-async fn converse(agent: &AgentRef, text: &str) -> Result<SampleAnswer, Failure> {
+/// Sends a sampling request; every form is answered `{"id": "PT1"}`.
+async fn converse(agent: &AgentRef, text: &str) -> Result<SamplingAnswer, Failure> {
     let mut call = agent.call(turn(text)).start();
     while let Some(event) = soon(call.next()).await {
         if let CallEvent::Question(asked) = event {
-            asked.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "id": "PT1" }))));
+            asked.answer(Answer::Elicit(ElicitationAnswer::accept(
+                json!({ "id": "PT1" }),
+            )));
         }
     }
     soon(call.reply()).await.unwrap()
 }
 
-/// Goal: whoever answers like a model is asked by clients of both eras, live or in rounds, and through another server of
-/// either; it is advertised in each era's words. Method: every pair of eras on two hops, with and without a question.
+/// Goal: an agent that answers like a model is asked by clients of both eras, live or in rounds,
+/// and through another server of either; it is advertised in each era's form. Method: every pair of
+/// eras on two hops, with and without a question.
 #[tokio::test]
 async fn clients_ask_servers() {
     for (near, far) in ERAS
@@ -137,7 +147,7 @@ async fn clients_ask_servers() {
         let middle = site.beyond(talker, far);
         let agent = site.beyond(middle, near);
         let about = agent
-            .ask(Describe(RawObject::new()))
+            .ask(DescribeAgent(RawObject::new()))
             .await
             .unwrap()
             .unwrap();
@@ -153,18 +163,18 @@ async fn clients_ask_servers() {
         }
         let answer = converse(&agent, "good morning").await.unwrap();
         assert_eq!(
-            (answer.written(), answer.model()),
+            (answer.written_text(), answer.model()),
             (Some("good morning".into()), Some("talker".into()))
         );
-        // In the stateless era what lacks is named unasked.
+        // In the modern era missing information is named without being requested.
         let is_marked = answer
             .0
             .object("_meta")
-            .is_some_and(|meta| meta.has(MISSING));
+            .is_some_and(|meta| meta.has(MISSING_META_KEY));
         assert_eq!(is_marked, far == Era::Modern, "{near:?} {far:?}");
         let asked = converse(&agent, "ask").await.unwrap();
         assert_eq!(
-            asked.written().unwrap(),
+            asked.written_text().unwrap(),
             r#"heard {"id":"PT1"}"#,
             "{near:?} {far:?}"
         );
@@ -182,30 +192,35 @@ async fn clients_ask_servers() {
     }
 }
 
-/// Answers like a model, and says itself what it can.
+/// Agent that answers like a model, and declares its own capabilities.
 struct Knowing;
 
 impl Agent for Knowing {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<CreateMessage>().sync::<Describe>();
+        on.sync::<CreateMessage>().sync::<DescribeAgent>();
     }
 }
 
 impl SyncHandler<CreateMessage> for Knowing {
-    fn handle(&mut self, _: CreateMessage, _: &mut Cx) -> Result<SampleAnswer, Failure> {
-        Ok(SampleAnswer::text("knowing", "yes", Some("endTurn")))
+    fn handle(&mut self, _: CreateMessage, _: &mut Context) -> Result<SamplingAnswer, Failure> {
+        Ok(SamplingAnswer::text("knowing", "yes", Some("endTurn")))
     }
 }
 
-impl SyncHandler<Describe> for Knowing {
-    fn handle(&mut self, _: Describe, _: &mut Cx) -> Result<About, Failure> {
-        Ok(About(
+impl SyncHandler<DescribeAgent> for Knowing {
+    fn handle(
+        &mut self,
+        _: DescribeAgent,
+        _: &mut Context,
+    ) -> Result<DescribeAgentResult, Failure> {
+        Ok(DescribeAgentResult(
             RawObject::new().with("capabilities", json!({ "logging": {} })),
         ))
     }
 }
 
-/// Goal: an agent needn't know what this protocol calls what it can. Method: one that says what it can, in both eras.
+/// Goal: an agent needn't know the name of this protocol's capability. Method: one that declares
+/// its own capabilities, in both eras.
 #[tokio::test]
 async fn agents_that_say_what_they_can() {
     for era in ERAS {
@@ -213,7 +228,7 @@ async fn agents_that_say_what_they_can() {
         let knowing = site.system.spawn(Knowing);
         let agent = site.beyond(knowing, era);
         let about = agent
-            .ask(Describe(RawObject::new()))
+            .ask(DescribeAgent(RawObject::new()))
             .await
             .unwrap()
             .unwrap();
@@ -224,14 +239,18 @@ async fn agents_that_say_what_they_can() {
             "{era:?}"
         );
         assert_eq!(
-            converse(&agent, "are you there?").await.unwrap().written(),
+            converse(&agent, "are you there?")
+                .await
+                .unwrap()
+                .written_text(),
             Some("yes".into())
         );
         site.end().await;
     }
 }
 
-/// Goal: a server that doesn't say so isn't asked. Method: one with tools only, in both eras.
+/// Goal: a server that doesn't advertise HMCP isn't asked. Method: one with tools only, in both
+/// eras.
 #[tokio::test]
 async fn servers_that_do_not_converse_are_not_asked() {
     for era in ERAS {
@@ -313,8 +332,8 @@ fn messages(text: &str) -> Value {
     json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }], "maxTokens": 100 })
 }
 
-/// Goal: the same method goes both ways, and each side's ids are its own. Method: request 1 causes the server's request 1,
-/// of the same id, whose answer isn't taken for another.
+/// Goal: the method works in both directions, and each side has its own ids. Method: request 1
+/// causes the server's request 1, of the same id, whose answer isn't taken for another.
 #[tokio::test]
 async fn ids_are_of_one_direction() {
     let mut pipe = Pipe::to(Asker, json!({ "sampling": {} })).await;
@@ -336,7 +355,7 @@ async fn ids_are_of_one_direction() {
     pipe.end().await;
 }
 
-/// Asks the caller's model in turn.
+/// Agent that asks the caller's model in turn.
 struct Asker;
 
 impl Agent for Asker {
@@ -349,14 +368,14 @@ impl ConcurrentHandler<CreateMessage> for Asker {
     fn handle(
         &mut self,
         m: CreateMessage,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Sampled> + Send + 'static {
-        async move { cx.sample(Sample(m.0)).await }
+        async move { cx.sample(SamplingRequest(m.0)).await }
     }
 }
 
-/// Goal: the guardrail's refusal is HMCP's own error where the client asks like a model, whole, and one with code and
-/// reason for a tool. Method: the same failure by both.
+/// Goal: the guardrail's refusal is HMCP's own error, whole, for a sampling request, and an error
+/// with code and reason for a tool. Method: the same failure by both.
 #[tokio::test]
 async fn refusals_on_the_wire() {
     let mut pipe = Pipe::to(Talker, json!({})).await;
@@ -385,17 +404,17 @@ async fn refusals_on_the_wire() {
     pipe.end().await;
 }
 
-type Seen = (Option<Part>, Direction, String, String);
+type RecordedPart = (Option<ExchangePart>, Direction, String, String);
 
-/// Keeps what it sees, and refuses what holds `stop`.
+/// Policy that records all messages, and rejects those with `stop`.
 #[derive(Clone, Default)]
 struct Watch {
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<RecordedPart>>>,
     stop: &'static str,
 }
 
 impl Watch {
-    fn see(&self, part: Option<Part>, crossing: &Crossing<'_>) -> Result<(), Failure> {
+    fn see(&self, part: Option<ExchangePart>, crossing: &PolicyRequest<'_>) -> Result<(), Failure> {
         let payload = crossing.payload.get().to_owned();
         let stopped = !self.stop.is_empty() && payload.contains(self.stop) && part.is_some();
         self.seen.lock().unwrap().push((
@@ -412,25 +431,26 @@ impl Watch {
 }
 
 impl Policy for Watch {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(std::future::ready(self.see(None, &crossing)))
     }
 
-    fn judges_parts(&self) -> bool {
+    fn checks_parts(&self) -> bool {
         true
     }
 
-    fn judge_part<'a>(
+    fn check_part<'a>(
         &'a self,
-        part: Part,
-        crossing: Crossing<'a>,
+        part: ExchangePart,
+        crossing: PolicyRequest<'a>,
     ) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(std::future::ready(self.see(Some(part), &crossing)))
     }
 }
 
-/// Goal: policies see what a message brings after it, question, answer and reply, at either side of a boundary, and each
-/// can be refused. Method: a server and a client in systems of their own; one sees it all, others stop one part each.
+/// Goal: policies see the messages that follow a request - question, answer and reply - at either
+/// side of a boundary, and can reject each. Method: a server and a client in systems of their own;
+/// one policy sees it all, others stop one part each.
 #[tokio::test]
 async fn policies_see_parts() {
     for era in ERAS {
@@ -442,7 +462,7 @@ async fn policies_see_parts() {
             ("heard", false),
             ("Whose?", false),
         ] {
-            // The client's own system is another.
+            // The client has another system.
             let (server, mut site) = (Site::new(), Site::new());
             let watch = Watch {
                 stop,
@@ -460,7 +480,10 @@ async fn policies_see_parts() {
             let answer = converse(&agent, "ask").await;
             let seen = std::mem::take(&mut *watch.seen.lock().unwrap());
             if stop.is_empty() {
-                assert_eq!(answer.unwrap().written().unwrap(), r#"heard {"id":"PT1"}"#);
+                assert_eq!(
+                    answer.unwrap().written_text().unwrap(),
+                    r#"heard {"id":"PT1"}"#
+                );
                 let direction = if inbound {
                     Direction::Inbound
                 } else {
@@ -474,9 +497,9 @@ async fn policies_see_parts() {
                 let name = "callboard.sample";
                 let whole = [
                     (None, name),
-                    (Some(Part::Question), "elicit"),
-                    (Some(Part::Answer), "elicit"),
-                    (Some(Part::Reply), name),
+                    (Some(ExchangePart::Question), "elicit"),
+                    (Some(ExchangePart::Answer), "elicit"),
+                    (Some(ExchangePart::Reply), name),
                 ];
                 assert_eq!(seen, whole, "{era:?}");
             } else {

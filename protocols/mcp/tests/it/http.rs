@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use callboard_mcp::inbound::{ListenOptions, McpServerOptions, ServeError, serve};
-use callboard_rpc::{Access, Trust};
+use callboard_rpc::{AccessControl, UnauthenticatedAccess};
 use serde_json::json;
 
 use crate::kit::{Event, Server, call, header, operator, patient_for};
@@ -10,7 +10,8 @@ fn good() -> String {
     call("1", "get_patient", r#"{"patient_id":"CARD-001"}"#)
 }
 
-/// Goal: foreign pages and foreign names for this machine get nothing. Method: each header, before any call.
+/// Goal: requests from foreign pages, and for foreign host names, are rejected. Method: each
+/// header, before any call.
 #[tokio::test]
 async fn origin_and_host_are_checked() {
     let server = Server::with(operator(), &ListenOptions::default()).await;
@@ -53,7 +54,7 @@ async fn origin_and_host_are_checked() {
     server.stop().await;
 }
 
-/// Goal: JSON or nothing said, and never compressed. Method: rows of headers.
+/// Goal: the content type is JSON or missing, and never compressed. Method: rows of headers.
 #[tokio::test]
 async fn content_is_checked() {
     let server = Server::start().await;
@@ -104,7 +105,7 @@ async fn other_methods_are_405() {
     server.stop().await;
 }
 
-/// Gives idle connections no time; zero is no way to switch the watch off.
+/// Returns options without time for idle connections; zero doesn't disable the time limit.
 fn impatient() -> ListenOptions {
     ListenOptions {
         headers_timeout: Duration::ZERO,
@@ -113,8 +114,8 @@ fn impatient() -> ListenOptions {
     }
 }
 
-/// Goal: a slow client holds nothing for long. Method: half a head at first and after a good request, half a body, and
-/// nothing more; all are closed.
+/// Goal: a slow client doesn't occupy a connection for long. Method: half a head at first and after
+/// a good request, half a body, and nothing more; all are closed.
 #[tokio::test]
 async fn slow_heads_and_bodies_are_closed() {
     let options = McpServerOptions {
@@ -146,7 +147,8 @@ async fn slow_heads_and_bodies_are_closed() {
     server.stop().await;
 }
 
-/// Goal: a client that goes away cancels its call. Method: a tool that hangs; the connection dropped, then half-closed.
+/// Goal: a client that disconnects cancels its call. Method: a tool that hangs; the connection
+/// dropped, then half-closed.
 #[tokio::test]
 async fn going_away_cancels_the_call() {
     let mut server = Server::start().await;
@@ -204,16 +206,17 @@ async fn deadlines_end_the_call() {
     server.stop().await;
 }
 
-/// Goal: nobody is served beyond this machine, for the dialect has no credentials. Method: every address, whatever the access.
+/// Goal: only this machine is served, because the dialect has no credentials. Method: every
+/// address, whatever the access.
 #[tokio::test]
 async fn no_listener_beyond_loopback() {
     let server = Server::start().await;
     let client = server.client();
     for access in [
-        Trust::LoopbackOperator.into(),
-        Trust::Anonymous.into(),
-        Access::Anyone,
-        Access::Bearer([].into()),
+        UnauthenticatedAccess::LoopbackOperator.into(),
+        UnauthenticatedAccess::Anonymous.into(),
+        AccessControl::Anyone,
+        AccessControl::Bearer([].into()),
     ] {
         let bind = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
         let options = McpServerOptions {
@@ -228,14 +231,15 @@ async fn no_listener_beyond_loopback() {
         );
         assert!(matches!(
             refused,
-            Err(ServeError::OpenBeyondLoopback { .. })
+            Err(ServeError::UnauthenticatedListener { .. })
         ));
     }
     client.stop().await;
     server.stop().await;
 }
 
-/// Goal: the watch over idle connections leaves a running call alone. Method: a call that outlives it.
+/// Goal: the time limit of idle connections doesn't apply to a running call. Method: a call that
+/// outlives it.
 #[tokio::test]
 async fn long_calls_are_not_idle() {
     let server = Server::with(patient_for(Duration::from_millis(1_600)), &impatient()).await;
@@ -244,7 +248,7 @@ async fn long_calls_are_not_idle() {
     server.stop().await;
 }
 
-/// Goal: what is no HTTP is refused and served no call. Method: broken heads, each on a connection of its own.
+/// Goal: invalid HTTP is rejected without a call. Method: broken heads, each on a new connection.
 #[tokio::test]
 async fn broken_heads_are_refused() {
     let server = Server::start().await;

@@ -1,5 +1,5 @@
-use callboard_mcp::inbound::{Compat, McpServerOptions};
-use callboard_rpc::Trust;
+use callboard_mcp::inbound::{CompatOptions, McpServerOptions};
+use callboard_rpc::UnauthenticatedAccess;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
@@ -10,10 +10,10 @@ use crate::mcp_kit::Served;
 
 fn options() -> McpServerOptions {
     McpServerOptions {
-        compat: Compat {
+        compat: CompatOptions {
             websocket: true,
             sse: true,
-            ..Compat::default()
+            ..CompatOptions::default()
         },
         ..McpServerOptions::default()
     }
@@ -38,7 +38,7 @@ impl Socket {
         Self::open_with(server, "").await
     }
 
-    /// With more header lines.
+    /// Opens a socket with additional header lines.
     pub async fn open_with(server: &Served, more: &str) -> Self {
         let mut connection = server.connect().await;
         let lines = format!(
@@ -78,7 +78,7 @@ impl Socket {
         self.send_frame(TEXT, message.to_string().as_bytes()).await;
     }
 
-    /// The next frame but for pings; `None` where the socket is closed.
+    /// Returns the next frame other than a ping; `None` if the socket is closed.
     pub async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         loop {
             self.fill(2).await?;
@@ -209,7 +209,8 @@ async fn websocket_session() {
     server.stop().await;
 }
 
-/// Goal: bad messages have their codes and cost the socket nothing. Method: rows on one socket, a ping after each.
+/// Goal: invalid messages have their codes and don't affect the socket. Method: rows on one socket,
+/// a ping after each.
 #[tokio::test]
 async fn bad_messages_on_a_websocket() {
     let server = Served::with(options()).await;
@@ -278,8 +279,8 @@ async fn bad_messages_on_a_websocket() {
     server.stop().await;
 }
 
-/// Goal: frames that can't be messages end the socket with their reason, and no other. Method: binary, invalid UTF-8, at
-/// the limit and one over.
+/// Goal: invalid frames close the socket with their reason, and no other socket. Method: binary,
+/// invalid UTF-8, at the limit and one over.
 #[tokio::test]
 async fn broken_frames_end_a_websocket() {
     const BYTES_MAX: usize = 10_000;
@@ -310,8 +311,9 @@ async fn broken_frames_end_a_websocket() {
     server.stop().await;
 }
 
-/// Goal: a message over the limit is refused as soon as a header declares it, so that nothing of it is buffered. Method: the
-/// header alone, of one byte over the limit and of 2^40, and of a fragment that goes over it; at the limit, it is answered.
+/// Goal: a message over the limit is rejected as soon as a header declares it, so that nothing of
+/// it is buffered. Method: the header alone, of one byte over the limit and of 2^40, and of a
+/// fragment that exceeds it; at the limit, it is answered.
 #[tokio::test]
 async fn declared_lengths_end_a_websocket() {
     const BYTES_MAX: usize = 10_000;
@@ -354,8 +356,8 @@ async fn declared_lengths_end_a_websocket() {
     server.stop().await;
 }
 
-/// Goal: both transports are off unless wanted, and keep strangers out when on. Method: their doors, by option and
-/// source.
+/// Goal: both transports are off by default, and check the source when on. Method: their URLs, by
+/// option and source.
 #[tokio::test]
 async fn off_unless_configured() {
     let (off, on) = (Served::start().await, Served::with(options()).await);
@@ -381,20 +383,20 @@ async fn off_unless_configured() {
     on.stop().await;
 }
 
-/// Goal: who comes through a proxy isn't taken for a caller of this machine, unless the listener is declared to be behind one.
-/// Method: a header of each kind at every door, with each trust.
+/// Goal: a request through a proxy isn't taken for one of this machine, unless the listener is
+/// declared to be behind one. Method: a header of each kind at every URL, with each trust.
 #[tokio::test]
 async fn forwarded_requests() {
-    let trusting = |trust: Trust| {
+    let trusting = |trust: UnauthenticatedAccess| {
         Served::with(McpServerOptions {
             access: trust.into(),
             ..options()
         })
     };
-    let operator = trusting(Trust::LoopbackOperator).await;
+    let operator = trusting(UnauthenticatedAccess::LoopbackOperator).await;
     let (anonymous, proxied) = (
-        trusting(Trust::Anonymous).await,
-        trusting(Trust::BehindProxy).await,
+        trusting(UnauthenticatedAccess::Anonymous).await,
+        trusting(UnauthenticatedAccess::BehindProxy).await,
     );
     let hello = initialize("2025-11-25", &json!({})).to_string();
     let hello = format!(
@@ -452,7 +454,7 @@ async fn forwarded_requests() {
             }
         }
     }
-    // nginx forwards by HTTP/1.0 unless it is told otherwise, and adds no header.
+    // nginx forwards by HTTP/1.0 unless configured otherwise, and adds no header.
     let (head, body) = hello.split_once('|').unwrap();
     for (server, status) in [(&operator, 403), (&anonymous, 403), (&proxied, 200)] {
         let request = format!("POST /mcp HTTP/1.0\r\n{head}Host: localhost\r\n\r\n{body}");
@@ -463,8 +465,8 @@ async fn forwarded_requests() {
     }
 }
 
-/// Goal: HTTP+SSE as 2024-11-05 has it: the stream names where to post and carries every answer, its end ends the
-/// session. Method: a session through call, progress, question and end.
+/// Goal: HTTP+SSE as in 2024-11-05: the stream names the URL for posting and carries every answer,
+/// its end ends the session. Method: a session through call, progress, question and end.
 #[tokio::test]
 async fn http_with_sse() {
     let mut server = Served::with(options()).await;

@@ -14,7 +14,7 @@ fn hello() -> String {
     initialize("2025-11-25", &json!({})).to_string()
 }
 
-/// A POST with these lines in place of the usual ones.
+/// Returns a POST with these lines instead of the usual ones.
 fn request(lines: &str, body: &str) -> String {
     format!(
         "POST /mcp HTTP/1.1\r\nContent-Length: {}\r\n{lines}\r\n{body}",
@@ -22,14 +22,14 @@ fn request(lines: &str, body: &str) -> String {
     )
 }
 
-/// Goal: foreign pages and names get nothing, over each method; what is configured gets in. Method: rows, with the
-/// default and with one more host and page.
+/// Goal: foreign pages and host names are rejected, with each method; configured ones are accepted.
+/// Method: rows, with the default and with one more host and page.
 #[tokio::test]
 async fn origin_and_host() {
     let options = McpServerOptions {
-        hosts: AllowedHosts::default().with("clinic.example").unwrap(),
+        hosts: AllowedHosts::default().with_host("clinic.example").unwrap(),
         origins: AllowedOrigins::default()
-            .with("https://app.example")
+            .with_origin("https://app.example")
             .unwrap(),
         ..McpServerOptions::default()
     };
@@ -95,7 +95,8 @@ async fn origin_and_host() {
     open.stop().await;
 }
 
-/// Goal: types are what MCP says, either of the two that are wanted is enough, and the answer keeps to it. Method: rows.
+/// Goal: content types are MCP's, accepting one of the two suffices, and the response respects
+/// `Accept`. Method: rows.
 #[tokio::test]
 async fn content_and_accept() {
     let server = Served::start().await;
@@ -156,7 +157,8 @@ async fn content_and_accept() {
     server.stop().await;
 }
 
-/// Goal: who reads no stream is never asked and never told, and gets his answer. Method: `Accept: application/json`.
+/// Goal: a client that accepts no streams gets no questions and notifications, and gets its
+/// response. Method: `Accept: application/json`.
 #[tokio::test]
 async fn a_client_without_streams() {
     let server = Served::start().await;
@@ -188,7 +190,7 @@ async fn a_client_without_streams() {
     server.stop().await;
 }
 
-/// Goal: sessions and versions are checked before anything is done. Method: rows of headers and messages.
+/// Goal: sessions and versions are checked before a call. Method: rows of headers and messages.
 #[tokio::test]
 async fn session_and_version_headers() {
     let server = Served::start().await;
@@ -274,8 +276,8 @@ async fn session_and_version_headers() {
     server.stop().await;
 }
 
-/// Goal: bodies are bounded in size and time, and the bound is exact. Method: at the limit, one over, a lie about the
-/// length, and a body that never ends.
+/// Goal: bodies are limited in size and time, and the limit is exact. Method: at the limit, one
+/// over, a wrong length, and a body that never ends.
 #[tokio::test]
 async fn bodies_are_bounded() {
     let body_bytes_max = 1_000;
@@ -314,7 +316,8 @@ async fn bodies_are_bounded() {
     server.stop().await;
 }
 
-/// Goal: a head that never ends costs a connection its life. Method: half a head, and the server's patience.
+/// Goal: a connection whose head never ends is closed. Method: half a head, and the server's time
+/// limit.
 #[tokio::test]
 async fn slow_heads_end() {
     let listen = ListenOptions {
@@ -334,7 +337,7 @@ async fn slow_heads_end() {
     server.stop().await;
 }
 
-/// Goal: without keys nobody beyond this machine is served. Method: a listener on every address.
+/// Goal: without keys only this machine is served. Method: a listener on every address.
 #[tokio::test]
 async fn no_open_listener_beyond_loopback() {
     let system = System::start(1).unwrap();
@@ -351,13 +354,13 @@ async fn no_open_listener_beyond_loopback() {
     );
     assert!(matches!(
         refused,
-        Err(ServeError::OpenBeyondLoopback { .. })
+        Err(ServeError::UnauthenticatedListener { .. })
     ));
     system.shutdown(Duration::ZERO).await;
 }
 
-/// Goal: an open stream outlives the time that idle connections have. Method: a keep-alive of no time, and a call that
-/// waits for it to pass.
+/// Goal: an open stream outlives the time limit of idle connections. Method: a keep-alive of no
+/// time, and a call that waits for it to pass.
 #[tokio::test]
 async fn open_streams_are_not_idle() {
     let listen = ListenOptions {
@@ -369,7 +372,7 @@ async fn open_streams_are_not_idle() {
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("linger", json!({ "progress": true })).await;
     assert_eq!(server.watch.event().await, Seen::Began);
-    // Connected after the call, an idle connection has ended before it would be the call's turn.
+    // Connected after the call, an idle connection ends before the call would.
     let mut idle = server.connect().await;
     idle.rest().await;
     server.watch.go_on.send(true).unwrap();
@@ -381,8 +384,8 @@ async fn open_streams_are_not_idle() {
     server.stop().await;
 }
 
-/// Goal: the bad input of peers has its status and code, ids are echoed, and the connection and the session are as
-/// useful as before. Method: rows on one connection, a ping after each.
+/// Goal: invalid input of peers has its status and code, ids are echoed, and connection and session
+/// stay usable. Method: rows on one connection, a ping after each.
 #[tokio::test]
 async fn bad_messages() {
     let server = Served::start().await;
@@ -538,7 +541,7 @@ async fn bad_messages() {
     server.stop().await;
 }
 
-/// Goal: ids come back byte for byte. Method: what others turn into floats, strings or null.
+/// Goal: ids come back byte for byte. Method: ids that others turn into floats, strings or null.
 #[tokio::test]
 async fn ids_are_echoed() {
     let server = Served::start().await;
@@ -563,8 +566,8 @@ async fn ids_are_echoed() {
     server.stop().await;
 }
 
-/// Goal: a batch is answered in one, each message for itself, where the revision has batches. Method: requests, broken
-/// ones, a notification and a question in one batch.
+/// Goal: a batch is answered by one batch, each message for itself, in the revision with batches.
+/// Method: requests, broken ones, a notification and a question in one batch.
 #[tokio::test]
 async fn batches_of_the_one_revision() {
     let server = Served::start().await;
@@ -605,14 +608,14 @@ async fn batches_of_the_one_revision() {
     server.stop().await;
 }
 
-/// Goal: requests in flight and subscriptions of a session are bounded, and the bound is exact. Method: the bound, and
-/// one more.
+/// Goal: requests in flight and subscriptions of a session are limited, and the limit is exact.
+/// Method: the limit, and one more.
 #[tokio::test]
 async fn a_session_is_bounded() {
-    use callboard_mcp::inbound::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTIONS_MAX};
+    use callboard_mcp::inbound::{PENDING_REQUESTS_MAX, SUBSCRIPTIONS_MAX};
     let mut options = McpServerOptions::default();
-    options.sessions.streams_max = REQUESTS_IN_FLIGHT_MAX + 1;
-    options.streams.after = Duration::from_secs(60);
+    options.sessions.streams_max = PENDING_REQUESTS_MAX + 1;
+    options.streams.stream_after = Duration::from_secs(60);
     let mut server = Served::with(options).await;
     let mut client = server.session("2025-11-25", json!({})).await;
     for n in 0..SUBSCRIPTIONS_MAX {
@@ -637,7 +640,7 @@ async fn a_session_is_bounded() {
     );
 
     let mut waiting = Vec::new();
-    for _ in 0..REQUESTS_IN_FLIGHT_MAX {
+    for _ in 0..PENDING_REQUESTS_MAX {
         let call = client.request("tools/call", json!({ "name": "linger", "arguments": {} }));
         let mut connection = server.connect().await;
         let lines = format!("Host: localhost\r\n{BOTH}{}", client.headers());
@@ -649,7 +652,7 @@ async fn a_session_is_bounded() {
         client.ask("tools/list", json!({})).await["error"]["code"],
         -3
     );
-    // What runs for nobody else is no request in flight.
+    // A ping isn't counted as a request in flight.
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
     server.watch.go_on.send(true).unwrap();
     for mut connection in waiting {

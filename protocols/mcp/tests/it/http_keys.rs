@@ -3,11 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use callboard_mcp::inbound::{Compat, ListenOptions, McpServerOptions, serve};
-use callboard_message::mail::{AgentView, Join};
+use callboard_mcp::inbound::{CompatOptions, ListenOptions, McpServerOptions, serve};
+use callboard_message::mail::{AgentView, JoinMailroom};
 use callboard_message::{Failure, Principal, PrincipalKind};
-use callboard_rpc::{Access, BearerVerifier, CredentialError};
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler, System};
+use callboard_rpc::{AccessControl, BearerVerifier, CredentialError};
+use callboard_runtime::{Agent, Context, Handlers, SyncHandler, System};
 use serde_json::json;
 
 use crate::http_compat::Socket;
@@ -19,7 +19,7 @@ const KEY: &str = "Authorization: Bearer alice\r\n";
 const OTHER: &str = "`X-Agent-ID` is not the id of the credential that was shown";
 const NEEDED: &str = "`X-Agent-ID` is needed once: your own id";
 
-/// Knows one key until it is revoked.
+/// Verifier of one key, until it is revoked.
 #[derive(Clone, Default)]
 struct Alice(Arc<AtomicBool>);
 
@@ -36,13 +36,13 @@ impl BearerVerifier for Alice {
 
 fn options(alice: &Alice, claims_must_match: bool) -> McpServerOptions {
     McpServerOptions {
-        access: Access::Bearer(Arc::new([Box::new(alice.clone())])),
-        compat: Compat {
+        access: AccessControl::Bearer(Arc::new([Box::new(alice.clone())])),
+        compat: CompatOptions {
             websocket: true,
             sse: true,
-            ..Compat::default()
+            ..CompatOptions::default()
         },
-        claims_must_match,
+        agent_id_must_match: claims_must_match,
         ..McpServerOptions::default()
     }
 }
@@ -54,7 +54,7 @@ fn posted(lines: &str, body: &str) -> String {
     )
 }
 
-/// A request of the era without sessions.
+/// Returns a request of the modern era.
 fn modern(lines: &str, method: &str, mut params: serde_json::Value) -> String {
     let name = params["name"]
         .as_str()
@@ -71,7 +71,7 @@ fn modern(lines: &str, method: &str, mut params: serde_json::Value) -> String {
     )
 }
 
-/// The beginning of each transport, and the status of one that is let in.
+/// Returns the first request of each transport, and the status of an accepted one.
 fn begun(lines: &str) -> [(String, u16); 4] {
     let hello = initialize("2025-11-25", &json!({})).to_string();
     let get = |path: &str, more: &str| {
@@ -95,8 +95,8 @@ async fn are_refused(client: &Client, lines: &str, status: u16, why: &str) {
     }
 }
 
-/// Goal: who claims to be somebody else than its credential says is refused in the words of HTTP, in each era and transport; a
-/// claim may be left out. Method: rows of claims, where it is wanted and where it isn't.
+/// Goal: a claim of another id than the credential's is rejected with an HTTP status, in each era
+/// and transport; the claim is optional. Method: rows of claims, with and without the requirement.
 #[tokio::test]
 async fn claims_match_credentials() {
     let alice = Alice::default();
@@ -130,22 +130,23 @@ async fn claims_match_credentials() {
     open.stop().await;
 }
 
-/// Something that has members.
+/// An agent that accepts members, as a mailroom does.
 struct Room;
 
 impl Agent for Room {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Join>();
+        on.sync::<JoinMailroom>();
     }
 }
 
-impl SyncHandler<Join> for Room {
-    fn handle(&mut self, _: Join, _: &mut Cx) -> Result<AgentView, Failure> {
+impl SyncHandler<JoinMailroom> for Room {
+    fn handle(&mut self, _: JoinMailroom, _: &mut Context) -> Result<AgentView, Failure> {
         Err(Failure::not_found("nobody"))
     }
 }
 
-/// Goal: in front of a mailroom claims must match, whatever the options say. Method: an agent that takes `Join`.
+/// Goal: in front of a mailroom claims must match, whatever the options. Method: an agent that
+/// handles [`JoinMailroom`].
 #[tokio::test]
 async fn a_mailroom_is_known() {
     let system = System::start(1).unwrap();
@@ -171,8 +172,8 @@ async fn a_mailroom_is_known() {
     system.shutdown(Duration::ZERO).await;
 }
 
-/// Goal: what a key has opened ends soon after the key counts no more, and says why. Method: a stream of each kind and a socket,
-/// all open when the key is revoked.
+/// Goal: streams and sockets end soon after their key is revoked, with the reason. Method: a stream
+/// of each kind and a socket, all open when the key is revoked.
 #[tokio::test]
 async fn revoked_keys_end_streams() {
     const WHY: &str = "the key counts no more";

@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use callboard_mcp::inbound::{McpServerOptions, SessionOptions};
 use callboard_message::Principal;
-use callboard_rpc::{Access, BearerVerifier, CredentialError};
+use callboard_rpc::{AccessControl, BearerVerifier, CredentialError};
 use serde_json::json;
 
 use crate::mcp_client::{BOTH, initialize};
 use crate::mcp_kit::Served;
 
-/// Takes any token for a name.
+/// Verifier that takes any token as the principal's id.
 struct ByName;
 
 impl BearerVerifier for ByName {
@@ -20,10 +20,10 @@ impl BearerVerifier for ByName {
 /// Goal: one principal can't hold all sessions. Method: two for each of three, the third of one, then another's.
 #[tokio::test]
 async fn sessions_are_shared() {
-    let access = Access::Bearer(Arc::new([Box::new(ByName) as Box<dyn BearerVerifier>]));
+    let access = AccessControl::Bearer(Arc::new([Box::new(ByName) as Box<dyn BearerVerifier>]));
     let sessions = SessionOptions {
         sessions_max: 3,
-        of_principal_max: 2,
+        sessions_per_principal_max: 2,
         ..SessionOptions::default()
     };
     let server = Served::with(McpServerOptions {

@@ -5,7 +5,7 @@ use callboard_mcp::inbound::{
     McpServerOptions, STREAM_EVENTS_MAX_DEFAULT, SessionOptions, StreamLimits, StreamOptions,
 };
 use callboard_message::Principal;
-use callboard_rpc::{Access, BearerVerifier, CredentialError};
+use callboard_rpc::{AccessControl, BearerVerifier, CredentialError};
 use serde_json::{Value, json};
 
 use crate::kit::{header, soon};
@@ -20,8 +20,8 @@ fn streams(streams: StreamOptions) -> McpServerOptions {
     }
 }
 
-/// Goal: a stream begins with where to go on from, in the revision that knows it. Method: a call with progress, by
-/// revision.
+/// Goal: a stream begins with a position to resume from, in the revisions that have it. Method: a
+/// call with progress, by revision.
 #[tokio::test]
 async fn priming_event() {
     let server = Served::start().await;
@@ -51,8 +51,8 @@ async fn priming_event() {
     server.stop().await;
 }
 
-/// Goal: whatever was missed comes again, once, and the rest follows live. Method: a reader that goes away after each
-/// event of a running call and comes back, while the call ends in between.
+/// Goal: missed events are replayed once, and the rest follows live. Method: a reader that
+/// disconnects after each event of a running call and reconnects, while the call ends in between.
 #[tokio::test]
 async fn resumed_without_loss_or_duplicates() {
     let mut server = Served::start().await;
@@ -71,7 +71,7 @@ async fn resumed_without_loss_or_duplicates() {
     let rest = client.get(progress.id.as_deref()).await.messages().await;
     assert_eq!(rest.len(), 1);
     assert_eq!(rest[0]["result"]["content"][0]["text"], "went on");
-    // All of it once more, and of no other stream.
+    // All of it once more, and nothing of other streams.
     let mut other = client.call("count", json!({ "steps": 0 })).await;
     while other.event().await.is_some() {}
     let whole = client.get(Some(&primed)).await.messages().await;
@@ -80,7 +80,8 @@ async fn resumed_without_loss_or_duplicates() {
     server.stop().await;
 }
 
-/// Goal: one reader a stream: whoever comes later takes it over, and nothing comes twice. Method: two readers.
+/// Goal: a stream has one reader: a later one takes it over, and no event comes twice. Method: two
+/// readers.
 #[tokio::test]
 async fn a_later_reader_takes_over() {
     let server = Served::start().await;
@@ -107,7 +108,7 @@ async fn a_later_reader_takes_over() {
         second.event().await.unwrap().json()["method"],
         "notifications/prompts/list_changed"
     );
-    // What came while nobody listened is not lost.
+    // Messages sent without a reader aren't lost.
     drop(second);
     client
         .ask(
@@ -123,14 +124,14 @@ async fn a_later_reader_takes_over() {
     server.stop().await;
 }
 
-/// Goal: a long call's connection is closed, its stream isn't. Method: close after 50 ms; the client comes back for each
-/// part (2025-11-25 only).
+/// Goal: the connection of a long call is closed, its stream isn't. Method: close after 50 ms; the
+/// client reconnects for each part (2025-11-25 only).
 #[tokio::test]
 async fn polling() {
-    let poll_after = Some(Duration::from_millis(50));
+    let close_after = Some(Duration::from_millis(50));
     let options = StreamOptions {
-        poll_after,
-        after: Duration::from_millis(10),
+        close_after,
+        stream_after: Duration::from_millis(10),
         ..StreamOptions::default()
     };
     let server = Served::with(streams(options)).await;
@@ -148,11 +149,12 @@ async fn polling() {
     server.stop().await;
 }
 
-/// Goal: a late answer comes by a stream that shows it lives. Method: a call that waits, keep-alive every 20 ms.
+/// Goal: a late response comes on a stream with keep-alive comments. Method: a call that waits,
+/// keep-alive every 20 ms.
 #[tokio::test]
 async fn idle_streams_show_that_they_live() {
     let options = StreamOptions {
-        after: Duration::from_millis(1),
+        stream_after: Duration::from_millis(1),
         keep_alive: Duration::from_millis(20),
         ..StreamOptions::default()
     };
@@ -173,7 +175,8 @@ async fn idle_streams_show_that_they_live() {
     server.stop().await;
 }
 
-/// Goal: nothing is resumed from nowhere. Method: ids that were never given, of another session, and beyond what is kept.
+/// Goal: invalid positions can't be resumed. Method: ids that were never sent, of another session,
+/// and older than the buffer.
 #[tokio::test]
 async fn nothing_to_resume() {
     let limits = StreamLimits {
@@ -205,7 +208,7 @@ async fn nothing_to_resume() {
     }
     assert_eq!(other.get(Some("1-0")).await.status, 400);
     assert_eq!(client.get(Some("1-0")).await.status, 200);
-    // Told after the first session, the other shows when that has been told.
+    // Notified after the first session, the other one shows when the first has been notified.
     let mut told = other.get(None).await;
     for _ in 0..3 {
         client
@@ -216,13 +219,13 @@ async fn nothing_to_resume() {
             .await;
         told.message().await;
     }
-    // Of three changes two are kept: the gap is told.
+    // Of three changes two are kept: the gap is an error.
     assert_eq!(client.get(Some("0-0")).await.status, 400);
     assert_eq!(client.get(Some("0-1")).await.status, 200);
     server.stop().await;
 }
 
-/// Goal: only the last finished streams are kept. Method: the bound, and one more.
+/// Goal: only the latest finished streams are kept. Method: the limit, and one more.
 #[tokio::test]
 async fn finished_streams_kept() {
     let sessions = SessionOptions {
@@ -239,7 +242,7 @@ async fn finished_streams_kept() {
         let mut stream = client.call("count", json!({ "steps": 0 })).await;
         while stream.event().await.is_some() {}
     }
-    // The one that makes room is kept beside the two that were finished when it began.
+    // The one that makes room is kept besides the two that were finished when it began.
     assert_eq!(client.get(Some("1-0")).await.status, 400);
     for kept in ["2-0", "3-0", "4-0"] {
         assert_eq!(client.get(Some(kept)).await.status, 200, "{kept}");
@@ -247,8 +250,8 @@ async fn finished_streams_kept() {
     server.stop().await;
 }
 
-/// Goal: a reader that doesn't read is cut, and costs no more than its stream's bound. Method: calls whose answers
-/// overflow it, read late.
+/// Goal: a reader that doesn't read is disconnected, and uses no more than its stream's limit.
+/// Method: calls whose responses overflow it, read late.
 #[tokio::test]
 async fn slow_readers_are_cut() {
     let limits = StreamLimits {
@@ -263,7 +266,7 @@ async fn slow_readers_are_cut() {
     .await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let stream = client.get(None).await;
-    // More than the socket's buffers and the stream's bound together hold.
+    // More than the socket's buffers and the stream's limit together hold.
     let uri = format!("test://{}", "u".repeat(7_000));
     client
         .ask("resources/subscribe", json!({ "uri": uri }))
@@ -278,12 +281,13 @@ async fn slow_readers_are_cut() {
     }
     let body = soon(stream.rest()).await;
     assert!(body.len() < 1_500 * uri.len(), "{} bytes", body.len());
-    // The session itself goes on.
+    // The session itself continues.
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
     server.stop().await;
 }
 
-/// Goal: open streams are bounded, by session and by server, and the bound is exact. Method: calls that wait.
+/// Goal: open streams are limited, by session and by server, and the limit is exact. Method: calls
+/// that wait.
 #[tokio::test]
 async fn open_streams_are_bounded() {
     let mut server = Served::with(McpServerOptions {
@@ -313,7 +317,7 @@ async fn open_streams_are_bounded() {
     let over = second.call("linger", json!({ "progress": true })).await;
     assert_eq!(over.status, 503);
     assert_eq!(second.ask("ping", json!({})).await["result"], json!({}));
-    // What was refused a stream doesn't run on.
+    // A call without a stream doesn't continue.
     let mut seen = Vec::new();
     for _ in 0..5 {
         seen.push(server.watch.event().await);
@@ -324,7 +328,7 @@ async fn open_streams_are_bounded() {
         "{seen:?}"
     );
     drop((a, b));
-    // Their places are free once the server has noticed.
+    // Their permits are free once the server has noticed.
     let freed = async {
         loop {
             let again = second.get(None).await;
@@ -338,7 +342,8 @@ async fn open_streams_are_bounded() {
     server.stop().await;
 }
 
-/// Goal: sessions are bounded, expire when idle, and end by DELETE. Method: the bound and one more; an idle time of zero.
+/// Goal: sessions are limited, expire when idle, and end by DELETE. Method: the limit and one more;
+/// an idle time of zero.
 #[tokio::test]
 async fn sessions_come_to_an_end() {
     let sessions = SessionOptions {
@@ -371,7 +376,7 @@ async fn sessions_come_to_an_end() {
     server.stop().await;
 
     let sessions = SessionOptions {
-        idle_max: Duration::ZERO,
+        idle_timeout: Duration::ZERO,
         ..SessionOptions::default()
     };
     let server = Served::with(McpServerOptions {
@@ -395,7 +400,7 @@ async fn sessions_come_to_an_end() {
 #[tokio::test]
 async fn busy_sessions_do_not_expire() {
     let sessions = SessionOptions {
-        idle_max: Duration::from_millis(200),
+        idle_timeout: Duration::from_millis(200),
         ..SessionOptions::default()
     };
     let mut server = Served::with(McpServerOptions {
@@ -409,7 +414,7 @@ async fn busy_sessions_do_not_expire() {
     let idle = server.session("2025-11-25", json!({})).await;
     let primed = stream.event().await.unwrap().id;
     drop(stream);
-    // Looking for a stream that never was doesn't count as use.
+    // A request for an unknown stream doesn't count as use.
     let gone = async { while idle.get(Some("x")).await.status != 404 {} };
     soon(gone).await;
     let again = client.get(primed.as_deref()).await;
@@ -419,7 +424,7 @@ async fn busy_sessions_do_not_expire() {
     server.stop().await;
 }
 
-/// Takes any token for a name.
+/// Verifier that takes any token as the principal's id.
 struct ByName;
 
 impl BearerVerifier for ByName {
@@ -428,11 +433,11 @@ impl BearerVerifier for ByName {
     }
 }
 
-/// Goal: a session is its principal's: to anybody else its id is as unknown as any. Method: every request with another's
-/// token, a forged id, and none.
+/// Goal: a session belongs to its principal: to any other its id is unknown. Method: every request
+/// with another's token, a forged id, and none.
 #[tokio::test]
 async fn sessions_belong_to_their_principal() {
-    let access = Access::Bearer(Arc::new([Box::new(ByName) as Box<dyn BearerVerifier>]));
+    let access = AccessControl::Bearer(Arc::new([Box::new(ByName) as Box<dyn BearerVerifier>]));
     let server = Served::with(McpServerOptions {
         access,
         ..McpServerOptions::default()
@@ -476,7 +481,7 @@ async fn sessions_belong_to_their_principal() {
     server.stop().await;
 }
 
-/// A call of the stateless era, and the header lines that repeat it.
+/// Returns a call of the modern era, and the header lines that repeat it.
 fn modern_call(tool: &str, arguments: Value) -> (String, String) {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -495,8 +500,8 @@ fn modern_call(tool: &str, arguments: Value) -> (String, String) {
     )
 }
 
-/// Goal: in the stateless era the end of the connection is the end of the call, and its streams can't be resumed.
-/// Method: hang up before anything was streamed, and after.
+/// Goal: in the modern era the end of the connection cancels the call, and streams can't be
+/// resumed. Method: disconnect before anything was streamed, and after.
 #[tokio::test]
 async fn hanging_up_cancels_in_the_stateless_era() {
     let mut server = Served::start().await;
@@ -530,8 +535,8 @@ async fn hanging_up_cancels_in_the_stateless_era() {
     server.stop().await;
 }
 
-/// Goal: a call that tells more than its reader takes loses reports, not its answer; in the stateless era too. Method:
-/// far more reports at once than a stream keeps.
+/// Goal: a call with a slow reader loses progress, not its response; in the modern era too. Method:
+/// far more progress at once than a stream buffers.
 #[tokio::test]
 async fn reports_never_cost_the_answer_in_the_stateless_era() {
     let server = Served::start().await;

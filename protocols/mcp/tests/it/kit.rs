@@ -7,9 +7,9 @@ use callboard_macros::Message;
 use callboard_mcp::bare::{BareClientOptions, BareMcpClient};
 use callboard_mcp::inbound::{InboundOptions, ListenOptions, McpServerOptions, serve};
 use callboard_message::{Failure, FailureKind};
-use callboard_rpc::Trust;
+use callboard_rpc::UnauthenticatedAccess;
 use callboard_runtime::{
-    Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers, SyncHandler, System,
+    Agent, AgentRef, CallContext, ConcurrentHandler, Context, Handlers, SyncHandler, System,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// How long a test waits for what must happen.
+/// Time limit of a condition that a test waits for.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// What `work` comes to, within [`SOON`].
+/// Returns the result of `work`. Panics after [`SOON`].
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, work)
         .await
@@ -48,20 +48,20 @@ pub struct Patient {
     pub condition: String,
 }
 
-/// Says who asks.
+/// Returns the principal.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Seen)]
+#[message(reply = CallerInfo)]
 pub struct Whoami {}
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Seen {
+pub struct CallerInfo {
     pub principal: Value,
     pub patience_ms: u64,
     pub hops: u16,
     pub trace_id: String,
 }
 
-/// Fails as it is told.
+/// Fails with a given failure.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = (), fallible)]
 pub struct Fail {
@@ -73,12 +73,12 @@ pub struct Fail {
 #[message(reply = ())]
 pub struct Panic {}
 
-/// Never answers, and tells the test when it begins and when it is cancelled.
+/// Never answers; notifies the test when it starts and when it is cancelled.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ())]
 pub struct Hang {}
 
-/// Answers with as much text as asked for.
+/// Answers with text of the requested length.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String)]
 pub struct Blob {
@@ -91,7 +91,7 @@ pub enum Event {
     Cancelled,
 }
 
-/// What a test leaves unread, in events.
+/// Events that a test leaves unread.
 const EVENTS_MAX: usize = 256;
 
 pub struct Clinic {
@@ -110,7 +110,7 @@ impl Agent for Clinic {
 }
 
 impl SyncHandler<GetPatient> for Clinic {
-    fn handle(&mut self, message: GetPatient, _: &mut Cx) -> Result<Record, Failure> {
+    fn handle(&mut self, message: GetPatient, _: &mut Context) -> Result<Record, Failure> {
         if message.patient_id != "CARD-001" {
             return Err(Failure::not_found("unknown patient"));
         }
@@ -124,12 +124,12 @@ impl SyncHandler<GetPatient> for Clinic {
 }
 
 impl SyncHandler<Whoami> for Clinic {
-    fn handle(&mut self, _: Whoami, cx: &mut Cx) -> Seen {
+    fn handle(&mut self, _: Whoami, cx: &mut Context) -> CallerInfo {
         let call = cx.call().expect("comes as a call");
         let left = cx
             .deadline()
             .map(|d| d.saturating_duration_since(tokio::time::Instant::now()));
-        Seen {
+        CallerInfo {
             principal: serde_json::to_value(cx.principal()).unwrap(),
             patience_ms: left.map_or(0, |left| left.as_millis() as u64),
             hops: call.hops,
@@ -139,25 +139,25 @@ impl SyncHandler<Whoami> for Clinic {
 }
 
 impl SyncHandler<Fail> for Clinic {
-    fn handle(&mut self, message: Fail, _: &mut Cx) -> Result<(), Failure> {
+    fn handle(&mut self, message: Fail, _: &mut Context) -> Result<(), Failure> {
         Err(Failure::new(message.kind, "as told").with_data(json!({ "rule": "R1" })))
     }
 }
 
 impl SyncHandler<Panic> for Clinic {
-    fn handle(&mut self, _: Panic, _: &mut Cx) {
+    fn handle(&mut self, _: Panic, _: &mut Context) {
         panic!("Ana Souza");
     }
 }
 
 impl SyncHandler<Blob> for Clinic {
-    fn handle(&mut self, message: Blob, _: &mut Cx) -> String {
+    fn handle(&mut self, message: Blob, _: &mut Context) -> String {
         "x".repeat(message.bytes)
     }
 }
 
 impl ConcurrentHandler<Hang> for Clinic {
-    fn handle(&mut self, _: Hang, cx: Cx) -> impl Future<Output = ()> + Send + 'static {
+    fn handle(&mut self, _: Hang, cx: Context) -> impl Future<Output = ()> + Send + 'static {
         let events = self.events.clone();
         async move {
             let _ = events.try_send(Event::Began);
@@ -167,7 +167,7 @@ impl ConcurrentHandler<Hang> for Clinic {
     }
 }
 
-/// A clinic behind a listener on a free port. Ends with [`Server::stop`].
+/// A clinic served on a free port. Ends with [`Server::stop`].
 pub struct Server {
     pub address: SocketAddr,
     pub system: System,
@@ -206,12 +206,12 @@ impl Server {
         Connection(soon(TcpStream::connect(self.address)).await.unwrap())
     }
 
-    /// Posts `body` on a connection of its own.
+    /// Posts `body` on a new connection.
     pub async fn post(&self, body: impl AsRef<[u8]>) -> Reply {
         self.connect().await.post(body).await
     }
 
-    /// This server as an agent of another system's.
+    /// Returns this server as an agent of another system.
     pub fn client(&self) -> Client {
         Client::of(
             &format!("http://{}/mcp", self.address),
@@ -225,7 +225,7 @@ impl Server {
     }
 }
 
-/// A remote agent in a system of its own.
+/// A remote agent in its own system.
 pub struct Client {
     pub agent: AgentRef,
     system: System,
@@ -245,7 +245,7 @@ impl Client {
         &self,
         tool: &str,
         arguments: Value,
-        call: Option<CallMeta>,
+        call: Option<CallContext>,
     ) -> Result<Box<RawValue>, Failure> {
         soon(
             self.agent
@@ -274,7 +274,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// The error's code.
+    /// Returns the error's code.
     pub fn code(&self) -> i64 {
         self.json()["error"]["code"]
             .as_i64()
@@ -288,7 +288,7 @@ impl Connection {
             .await
     }
 
-    /// Posts with these header lines beside `Host` and `Content-Length`.
+    /// Posts with additional header lines besides `Host` and `Content-Length`.
     pub async fn post_with(&mut self, headers: &str, body: impl AsRef<[u8]>) -> Reply {
         let body = body.as_ref();
         let head = format!(
@@ -329,7 +329,7 @@ impl Connection {
         }
     }
 
-    /// Everything until the other side closes.
+    /// Reads until the other side closes.
     pub async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         let _ = soon(self.0.read_to_end(&mut bytes)).await;
@@ -344,22 +344,22 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// A body that calls `tool`.
+/// Returns a request body that calls `tool`.
 pub fn call(id: &str, tool: &str, arguments: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
     )
 }
 
-/// The options of a server that takes this machine for its operator.
+/// Returns the options of a server that treats this machine as its operator.
 pub fn operator() -> McpServerOptions {
     McpServerOptions {
-        access: Trust::LoopbackOperator.into(),
+        access: UnauthenticatedAccess::LoopbackOperator.into(),
         ..McpServerOptions::bare()
     }
 }
 
-/// The options of a server that gives a call so long.
+/// Returns the options of a server with this call deadline.
 pub fn patient_for(call_deadline: Duration) -> McpServerOptions {
     let bare = McpServerOptions::bare();
     McpServerOptions {

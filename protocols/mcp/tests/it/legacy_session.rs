@@ -8,7 +8,7 @@ use crate::mcp_kit::{Served, failure_kind};
 
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// Goal: each revision gets the handshake that it knows. Method: the answer's bytes, by snapshot.
+/// Goal: each revision gets its own handshake. Method: the answer's bytes, by snapshot.
 #[tokio::test]
 async fn initialize_in_each_revision() {
     let server = Served::start().await;
@@ -27,7 +27,7 @@ async fn initialize_in_each_revision() {
     server.stop().await;
 }
 
-/// Goal: a handshake that can't be one says why, and leaves no session. Method: rows.
+/// Goal: an invalid handshake is rejected with a reason, and leaves no session. Method: rows.
 #[tokio::test]
 async fn broken_handshakes() {
     let server = Served::start().await;
@@ -60,7 +60,7 @@ async fn broken_handshakes() {
     server.stop().await;
 }
 
-/// Goal: a session knows its requests, and only once it is initialized. Method: each of them.
+/// Goal: a session has its requests, and only once it is initialized. Method: each of them.
 #[tokio::test]
 async fn requests_of_a_session() {
     let server = Served::start().await;
@@ -112,8 +112,8 @@ async fn requests_of_a_session() {
     server.stop().await;
 }
 
-/// Goal: progress carries the token as it came, grows, and comes before the answer; without a token none comes.
-/// Method: tokens of both types, and a report that goes back.
+/// Goal: progress has the token unchanged, increases, and comes before the response; without a
+/// token none comes. Method: tokens of both types, and a report that goes back.
 #[tokio::test]
 async fn progress_goes_with_its_call() {
     let server = Served::start().await;
@@ -153,7 +153,7 @@ async fn progress_goes_with_its_call() {
     server.stop().await;
 }
 
-/// Goal: a session gets the lines that it wants. Method: levels, in two sessions.
+/// Goal: a session gets the log messages of its level. Method: levels, in two sessions.
 #[tokio::test]
 async fn log_lines_by_level() {
     let server = Served::start().await;
@@ -184,7 +184,8 @@ async fn log_lines_by_level() {
     server.stop().await;
 }
 
-/// Goal: a question goes with the call that asks, and its answer ends it. Method: each kind, in a session that can.
+/// Goal: a question is sent with the call that asks, and its answer continues the call. Method:
+/// each kind, in a session that can answer.
 #[tokio::test]
 async fn questions_are_answered() {
     let server = Served::start().await;
@@ -227,7 +228,7 @@ async fn questions_are_answered() {
         assert_eq!(answer["result"]["content"][0]["text"], text);
         assert_eq!(stream.event().await, None);
     }
-    // The client's person says no, or its answer is none.
+    // The client's user declines, or the answer is invalid.
     for (member, value, kind) in [
         (
             "error",
@@ -237,7 +238,7 @@ async fn questions_are_answered() {
         (
             "error",
             json!({ "code": -32601, "message": "what?" }),
-            FailureKind::NobodyToAsk,
+            FailureKind::NoResponder,
         ),
     ] {
         let mut stream = client.call("inquire", json!({ "what": "form" })).await;
@@ -250,8 +251,8 @@ async fn questions_are_answered() {
     server.stop().await;
 }
 
-/// Goal: nobody is asked what he can't answer, or what his revision doesn't know. Method: rows; the answer comes at once,
-/// as plain JSON.
+/// Goal: a client isn't asked questions beyond its capabilities or revision. Method: rows; the
+/// response comes at once, as plain JSON.
 #[tokio::test]
 async fn nobody_to_ask() {
     let server = Served::start().await;
@@ -286,7 +287,7 @@ async fn nobody_to_ask() {
                 .await;
             assert_eq!(
                 failure_kind(&answer),
-                Some(FailureKind::NobodyToAsk),
+                Some(FailureKind::NoResponder),
                 "{revision} {what} {answer}"
             );
         }
@@ -294,8 +295,8 @@ async fn nobody_to_ask() {
     server.stop().await;
 }
 
-/// Goal: a cancelled request ends, and has no answer; cancelling anything else changes nothing. Method: a call that
-/// waits, cancelled under its id as a number and under others.
+/// Goal: a cancelled request ends without response; cancelling anything else changes nothing.
+/// Method: a call that waits, cancelled under its id as a number and under others.
 #[tokio::test]
 async fn cancellation() {
     let mut server = Served::start().await;
@@ -315,7 +316,8 @@ async fn cancellation() {
     server.stop().await;
 }
 
-/// Goal: changes reach whoever listens, resources only whoever subscribed. Method: two sessions' GET streams.
+/// Goal: changes reach all listeners, those of resources only subscribers. Method: two sessions'
+/// GET streams.
 #[tokio::test]
 async fn changes_are_told() {
     let server = Served::start().await;
@@ -399,8 +401,8 @@ async fn duplicate_ids_in_flight() {
     server.stop().await;
 }
 
-/// Goal: an answer that nobody waits for is dropped and answers nobody else. Method: strays before, during and after a
-/// question, which is answered once.
+/// Goal: a response without a question is dropped and answers no other one. Method: unknown
+/// responses before, during and after a question, which is answered once.
 #[tokio::test]
 async fn stray_answers() {
     let server = Served::start().await;

@@ -1,71 +1,72 @@
-//! What the adapters promise, a module a promise. All over real loopback HTTP on free ports.
+//! Integration tests of the MCP adapters, one module per promise, over real loopback HTTP on free
+//! ports.
 
-// A scripted clinic, a server around it, a raw HTTP client and a scripted peer.
+// A scripted clinic, a server for it, a raw HTTP client and a scripted peer.
 mod kit;
 // The document's exchanges, byte for byte.
 mod golden;
-// Whatever comes in is answered with the right code, and the connection stays useful.
+// Any input is answered with the right code, and the connection stays usable.
 mod bad_input;
-// What HTTP itself can do wrong: foreign pages, slow and oversized bodies, clients that go away.
+// HTTP errors: foreign pages, slow and oversized bodies, clients that disconnect.
 mod http;
-// What travels with a call, and what a failure looks like on the other side.
+// Metadata of a call, and failures on the other side.
 mod call;
-// What a peer can do wrong to the client.
+// A client facing a faulty peer.
 mod bad_peer;
-// A peer that the test plays, whatever its protocol.
+// A peer played by the test, for any protocol.
 #[path = "../../../../tests/kit/played.rs"]
 mod played;
-// A server that the test plays, for the client.
+// A server played by the test, for the client.
 mod client_kit;
-// The client in the legacy era, in the modern one, and over channels that all calls share.
+// The client in the legacy era, in the modern one, and over shared channels.
 mod client_channels;
 mod client_legacy;
 mod client_lossless;
 mod client_modern;
 mod client_streams;
 mod client_websocket;
-// What two hops of any eras hand on.
+// Forwarding over two hops of any eras.
 mod bridge;
-// HMCP: clients that ask servers as they would ask a model; what policies see beside messages.
+// HMCP: clients that send servers sampling requests; messages that policies see.
 mod hmcp;
-// A client at the other end of a pipe, and an agent that does as the test says.
+// A client at the other end of a pipe, and an agent controlled by the test.
 mod pipe;
-// Over a pipe a line is a message: all are answered, bounded, cancelled at the pipe's end.
+// Requests over a pipe, one per line: all are answered, bounded, and cancelled at the end of input.
 mod stdio;
-// A call as a task, in the words of 2025-11-25.
+// Calls as tasks of 2025-11-25.
 mod tasks_legacy;
-// A call as a task, in the words of the extension of 2026-07-28.
+// Calls as tasks of the extension of 2026-07-28.
 mod tasks_modern;
-// Clients, a bridge, and the server behind it: an agent of ours, a script, or nobody.
+// Clients, a bridge, and the server behind it: an agent of ours, a script, or none.
 mod bridge_kit;
-// Many clients of one bridge: nothing of one reaches another.
+// Many clients of one bridge, isolated from each other.
 mod bridge_clients;
-// Whose connection a call goes by, what is offered on it, and who is asked.
+// Owners of a call's connection, capabilities offered on it, and addressees of questions.
 mod bridge_scopes;
-// Roots, which a server must have before its first call, and never of another client.
+// Roots: a server has them before its first call, and never those of another client.
 mod bridge_roots;
-// Servers and clients that die, hang, come back, are slow; limits.
+// Servers and clients that crash, hang, return, or are slow; limits.
 mod bridge_faults;
-// Calls of tools that are sent again, and results that are known already.
+// Retries of tool calls, and cached results.
 mod bridge_tools;
-// Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
+// Upstreams that require OAuth, honest and hostile ones.
 mod auth;
 // A handler that waits for the test.
 #[path = "../../../../tests/kit/lingering.rs"]
 mod lingering;
-// An agent that shows everything, and a server of the full protocol around it.
+// An agent with all MCP features, and a server of the full protocol for it.
 mod mcp_kit;
 // A raw client of the legacy era over HTTP.
 mod mcp_client;
-// What a legacy session does between `initialize` and its end.
+// Legacy sessions from `initialize` to their end.
 mod legacy_session;
 // Event streams and sessions over HTTP: resumed, polled, taken over, bounded, ended.
 mod http_streams;
-// What one peer takes leaves room for others.
+// Per-principal shares of the limits.
 mod http_shares;
-// What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
+// Rejected HTTP requests: foreign sources, wrong headers, invalid messages, exceeded limits.
 mod http_guards;
-// Who asks: by its key, never by what it says beside that, and as long as the key counts.
+// Principals by key, without trust in other claims, until the key is revoked.
 mod http_keys;
-// WebSocket and HTTP+SSE, as far as they are wanted.
+// WebSocket and HTTP+SSE, which are optional.
 mod http_compat;

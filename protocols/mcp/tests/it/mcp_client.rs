@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::kit::{Connection, Reply, header, soon};
 
-/// The request that begins a session.
+/// Returns the request that begins a session.
 pub fn initialize(revision: &str, capabilities: &Value) -> Value {
     let info = json!({ "name": "test", "version": "0" });
     let params =
@@ -15,21 +15,21 @@ pub fn initialize(revision: &str, capabilities: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
 }
 
-/// A raw client of one session; each request on a connection of its own.
+/// A raw client of one session; each request on a new connection.
 pub struct Client {
     pub address: SocketAddr,
     pub session: String,
-    /// Header lines beside the usual ones.
+    /// Additional header lines.
     pub more: String,
     last_id: i64,
 }
 
-/// What is read of a response that isn't whole yet.
+/// A response that is still being read.
 pub struct Streaming {
     pub status: u16,
     pub head: String,
     connection: Connection,
-    /// Of the body, framing taken off.
+    /// Body without framing.
     body: String,
     raw: Vec<u8>,
     over: bool,
@@ -70,14 +70,14 @@ impl Client {
         format!("{session}{}", self.more)
     }
 
-    /// A request with the next id.
+    /// Returns a request with the next id.
     pub fn request(&mut self, method: &str, params: Value) -> String {
         self.last_id += 1;
         json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params })
             .to_string()
     }
 
-    /// Posts and reads the whole answer, however it is framed.
+    /// Posts and reads the whole response, however it is framed.
     pub async fn post(&self, body: &str) -> Reply {
         let stream = self.stream(body).await;
         let (status, head) = (stream.status, stream.head.clone());
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    /// Asks, and expects plain JSON.
+    /// Sends a request, and expects plain JSON.
     pub async fn ask(&mut self, method: &str, params: Value) -> Value {
         let request = self.request(method, params);
         let reply = self.post(&request).await;
@@ -100,7 +100,7 @@ impl Client {
         reply.json()
     }
 
-    /// Calls a tool, and reads its answer as it comes.
+    /// Calls a tool, and returns its response as a stream.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Streaming {
         let params =
             json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" } });
@@ -139,7 +139,7 @@ impl Client {
         Streaming::begin(connection).await
     }
 
-    /// Answers a request of the server's.
+    /// Answers a request of the server.
     pub async fn answer(&self, question: &Value, result: Value) {
         let reply = self
             .post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }).to_string())
@@ -172,7 +172,7 @@ impl Streaming {
         }
     }
 
-    /// Reads on until something more of the body is there, or it is over.
+    /// Reads until more of the body is available, or it has ended.
     async fn more(&mut self) {
         use tokio::io::AsyncReadExt as _;
         let length = header(&self.head, "content-length").map(|l| l.parse::<usize>().unwrap());
@@ -217,12 +217,12 @@ impl Streaming {
         }
     }
 
-    /// The connection, and what was read of it beyond the head.
+    /// Returns the connection, and the bytes read from it beyond the head.
     pub fn into_parts(self) -> (Connection, Vec<u8>) {
         (self.connection, self.raw)
     }
 
-    /// What comes next of the body.
+    /// Returns the next part of the body.
     pub async fn chunk(&mut self) -> String {
         if self.body.is_empty() {
             self.more().await;
@@ -230,7 +230,7 @@ impl Streaming {
         std::mem::take(&mut self.body)
     }
 
-    /// The rest of the body.
+    /// Returns the rest of the body.
     pub async fn rest(mut self) -> String {
         while !self.over {
             self.more().await;
@@ -238,7 +238,7 @@ impl Streaming {
         self.body
     }
 
-    /// The next event; `None` where the stream is over.
+    /// Returns the next event; `None` if the stream has ended.
     pub async fn event(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.body.find("\n\n") {
@@ -269,7 +269,7 @@ impl Streaming {
         }
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub async fn message(&mut self) -> Value {
         loop {
             let event = self.event().await.expect("the stream is over");
@@ -279,7 +279,7 @@ impl Streaming {
         }
     }
 
-    /// All messages until the end.
+    /// Returns all messages until the end.
     pub async fn messages(mut self) -> Vec<Value> {
         let mut messages = Vec::new();
         while let Some(event) = self.event().await {

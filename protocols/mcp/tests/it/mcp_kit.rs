@@ -1,16 +1,16 @@
-//! An agent with everything that MCP can show, and a server around it.
+//! An agent with all MCP features, and a server for it.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard_message::surface::{ListResources, ReadResource, ReadResourceResult};
+use callboard_message::capabilities::{ListResources, ReadResource, ReadResourceResult};
 use callboard_message::{
-    Change, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, RawObject, ResourceContent,
-    Sample,
+    CapabilityChange, Elicitation, Failure, FailureKind, LogLevel, LogMessage, Progress, RawObject,
+    ResourceContent, SamplingRequest,
 };
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::{Agent, ConcurrentHandler, Context, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,29 +20,29 @@ use crate::kit::{Connection, header, soon};
 use crate::lingering::{Lingering, Watch, lingering};
 use crate::mcp_client::{Client, initialize};
 
-/// Says it again.
+/// Returns the text.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String)]
 pub struct Echo {
     pub text: String,
 }
 
-/// Tells how far it has come, `steps` times, then says so.
+/// Reports progress `steps` times, then returns the number.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String)]
 pub struct Count {
     pub steps: u32,
 }
 
-/// Writes a line of each level to the log.
+/// Sends a log message of each level.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ())]
 pub struct Babble {}
 
-/// What to ask the caller.
+/// Kind of question to the caller.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum QuestionKind {
     Sample,
     SampleWithTools,
     Form,
@@ -50,14 +50,14 @@ pub enum What {
     Roots,
 }
 
-/// Asks the caller, and says what came back.
+/// Asks the caller, and returns the answer.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String, fallible)]
 pub struct Inquire {
-    pub what: What,
+    pub what: QuestionKind,
 }
 
-/// Waits until the test lets it go on, or it is cancelled.
+/// Waits until the test releases it, or it is cancelled.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String)]
 pub struct Linger {
@@ -65,11 +65,11 @@ pub struct Linger {
     pub progress: bool,
 }
 
-/// Says that something has changed.
+/// Reports a change.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ())]
 pub struct Announce {
-    /// `tools`, `prompts`, `resources`, or the address of a resource.
+    /// `tools`, `prompts`, `resources`, or the URI of a resource.
     pub what: String,
 }
 
@@ -89,13 +89,13 @@ impl Agent for Everything {
 }
 
 impl SyncHandler<Echo> for Everything {
-    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
+    fn handle(&mut self, message: Echo, _: &mut Context) -> String {
         message.text
     }
 }
 
 impl SyncHandler<Babble> for Everything {
-    fn handle(&mut self, _: Babble, cx: &mut Cx) {
+    fn handle(&mut self, _: Babble, cx: &mut Context) {
         for level in [
             LogLevel::Debug,
             LogLevel::Info,
@@ -103,32 +103,36 @@ impl SyncHandler<Babble> for Everything {
             LogLevel::Error,
             LogLevel::Emergency,
         ] {
-            cx.log(Log::new(level, "everything", "a line"));
+            cx.log(LogMessage::new(level, "everything", "a line"));
         }
     }
 }
 
 impl SyncHandler<Announce> for Everything {
-    fn handle(&mut self, message: Announce, cx: &mut Cx) {
-        cx.changed(match &*message.what {
-            "tools" => Change::Tools,
-            "prompts" => Change::Prompts,
-            "resources" => Change::Resources,
-            uri => Change::Resource(uri.to_owned()),
+    fn handle(&mut self, message: Announce, cx: &mut Context) {
+        cx.notify_changed(match &*message.what {
+            "tools" => CapabilityChange::Tools,
+            "prompts" => CapabilityChange::Prompts,
+            "resources" => CapabilityChange::Resources,
+            uri => CapabilityChange::Resource(uri.to_owned()),
         });
     }
 }
 
 impl SyncHandler<ListResources> for Everything {
-    fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListResources, _: &mut Context) -> Result<RawObject, Failure> {
         Ok(RawObject::new().with("resources", json!([{ "uri": "test://a", "name": "a" }])))
     }
 }
 
 impl SyncHandler<ReadResource> for Everything {
-    fn handle(&mut self, message: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
+    fn handle(
+        &mut self,
+        message: ReadResource,
+        _: &mut Context,
+    ) -> Result<ReadResourceResult, Failure> {
         match message.uri().as_str() {
-            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text(
+            "test://a" => Ok(ReadResourceResult::from_contents([ResourceContent::text(
                 "test://a",
                 "text/plain",
                 "a",
@@ -139,12 +143,16 @@ impl SyncHandler<ReadResource> for Everything {
 }
 
 impl ConcurrentHandler<Count> for Everything {
-    fn handle(&mut self, message: Count, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: Count,
+        cx: Context,
+    ) -> impl Future<Output = String> + Send + 'static {
         count(message.steps, cx)
     }
 }
 
-async fn count(steps: u32, cx: Cx) -> String {
+async fn count(steps: u32, cx: Context) -> String {
     for step in 0..=steps {
         cx.progress(Progress {
             done: step.into(),
@@ -152,7 +160,7 @@ async fn count(steps: u32, cx: Cx) -> String {
             message: None,
         });
     }
-    // Not further than before: must not be told.
+    // No further than the report before: must not be sent.
     cx.progress(Progress {
         done: 0.0,
         total: None,
@@ -165,38 +173,42 @@ impl ConcurrentHandler<Inquire> for Everything {
     fn handle(
         &mut self,
         message: Inquire,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         inquire(message.what, cx)
     }
 }
 
-async fn inquire(what: What, cx: Cx) -> Result<String, Failure> {
+async fn inquire(what: QuestionKind, cx: Context) -> Result<String, Failure> {
     let form = || Elicitation::form("Your name?", json!({ "type": "object", "properties": {} }));
     Ok(match what {
-        What::Sample => cx
-            .sample(Sample::prompt("Say something", 10))
+        QuestionKind::Sample => cx
+            .sample(SamplingRequest::prompt("Say something", 10))
             .await?
-            .written()
+            .written_text()
             .unwrap_or_default(),
-        What::SampleWithTools => {
-            let mut sample = Sample::prompt("Use something", 10);
+        QuestionKind::SampleWithTools => {
+            let mut sample = SamplingRequest::prompt("Use something", 10);
             sample.0.set("tools", json!([]));
-            cx.sample(sample).await?.written().unwrap_or_default()
+            cx.sample(sample).await?.written_text().unwrap_or_default()
         }
-        What::Form => format!("{:?}", cx.elicit(form()).await?.content()),
-        What::Url => format!(
+        QuestionKind::Form => format!("{:?}", cx.elicit(form()).await?.content()),
+        QuestionKind::Url => format!(
             "{:?}",
             cx.elicit(Elicitation::url("Go", "https://x.example", "e1"))
                 .await?
                 .action()
         ),
-        What::Roots => format!("{} roots", cx.roots().await?.roots().len()),
+        QuestionKind::Roots => format!("{} roots", cx.roots().await?.roots().len()),
     })
 }
 
 impl ConcurrentHandler<Linger> for Everything {
-    fn handle(&mut self, message: Linger, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: Linger,
+        cx: Context,
+    ) -> impl Future<Output = String> + Send + 'static {
         self.0.wait(cx, move |cx| {
             if message.progress {
                 cx.progress(Progress {
@@ -208,7 +220,7 @@ impl ConcurrentHandler<Linger> for Everything {
     }
 }
 
-/// Everything behind a listener on a free port. Ends with [`Served::stop`].
+/// The agent, served on a free port. Ends with [`Served::stop`].
 pub struct Served {
     pub address: SocketAddr,
     pub watch: Watch,
@@ -245,12 +257,12 @@ impl Served {
         Connection(soon(TcpStream::connect(self.address)).await.unwrap())
     }
 
-    /// A client of a session that there is, with more header lines.
+    /// Returns a client of an existing session, with additional header lines.
     pub fn client(&self, session: &str, more: &str) -> Client {
         Client::new(self.address, session, more)
     }
 
-    /// A session of `revision` whose client declares `capabilities`.
+    /// Opens a session of `revision` whose client declares `capabilities`.
     pub async fn session(&self, revision: &str, capabilities: Value) -> Client {
         let mut client = self.client("", "");
         let reply = client
@@ -272,7 +284,7 @@ impl Served {
     }
 }
 
-/// The kind of failure that a tool error carries.
+/// Returns the failure kind of a tool error.
 pub fn failure_kind(answer: &Value) -> Option<FailureKind> {
     serde_json::from_value(answer["result"]["_meta"]["callboard/failure"]["kind"].clone()).ok()
 }

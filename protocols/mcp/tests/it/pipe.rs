@@ -1,4 +1,4 @@
-//! A client at the other end of a pipe, and an agent that does as the test says.
+//! A client at the other end of a pipe, and an agent controlled by the test.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_mcp::inbound::{StdioOptions, serve_stdio};
-use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Progress, ToolResult};
-use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use callboard_message::{
+    Elicitation, ElicitationAction, Failure, FailureKind, Progress, ToolResult,
+};
+use callboard_runtime::testkit::run_with_paused_time;
+use callboard_runtime::{Agent, ConcurrentHandler, Context, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,51 +21,51 @@ use tokio::task::JoinHandle;
 
 use crate::kit::{Event, soon};
 
-/// What fits into the pipe unread, in bytes.
+/// Capacity of the pipe, in bytes.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// Says it again.
+/// Returns the text.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String)]
 pub struct Echo {
     pub text: String,
 }
 
-/// Who asks?
+/// Returns the principal.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String)]
 pub struct WhoAsks {}
 
-/// Works until the test lets it go.
+/// Runs until the test releases it.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String, task = "optional")]
 pub struct Work {}
 
-/// Asks before it deletes.
+/// Asks for confirmation before it deletes.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible, task = "required")]
 pub struct ConfirmDelete {
     pub file: String,
 }
 
-/// Asks two things at once.
+/// Asks two questions concurrently.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible, task = "required")]
 pub struct TwoQuestions {}
 
-/// Asks, then works until the test lets it go.
+/// Asks a question, then runs until the test releases it.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible, task = "after_questions")]
 pub struct AskThenWork {}
 
-/// Fails as it is told.
+/// Fails with a given failure.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = (), fallible, task = "optional")]
 pub struct FailAs {
     pub kind: FailureKind,
 }
 
-/// What a tool comes to that may ask.
+/// Result of a tool that may ask questions.
 type Outcome = Result<ToolResult, Failure>;
 
 #[derive(Clone)]
@@ -85,26 +87,26 @@ impl Agent for Worker {
 }
 
 impl SyncHandler<Echo> for Worker {
-    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
+    fn handle(&mut self, message: Echo, _: &mut Context) -> String {
         message.text
     }
 }
 
 impl SyncHandler<WhoAsks> for Worker {
-    fn handle(&mut self, _: WhoAsks, cx: &mut Cx) -> String {
+    fn handle(&mut self, _: WhoAsks, cx: &mut Context) -> String {
         cx.principal().id.clone()
     }
 }
 
 impl SyncHandler<FailAs> for Worker {
-    fn handle(&mut self, message: FailAs, _: &mut Cx) -> Result<(), Failure> {
+    fn handle(&mut self, message: FailAs, _: &mut Context) -> Result<(), Failure> {
         Err(Failure::new(message.kind, "as told"))
     }
 }
 
 impl Worker {
-    /// Tells the test, and works until it is let go or cancelled.
-    async fn work(self, cx: Cx) {
+    /// Notifies the test, and runs until released or cancelled.
+    async fn work(self, cx: Context) {
         self.events.send(Event::Began).await.unwrap();
         cx.progress(Progress {
             done: 1.0,
@@ -119,7 +121,7 @@ impl Worker {
 }
 
 impl ConcurrentHandler<Work> for Worker {
-    fn handle(&mut self, _: Work, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(&mut self, _: Work, cx: Context) -> impl Future<Output = String> + Send + 'static {
         let worker = self.clone();
         async move {
             worker.work(cx).await;
@@ -135,17 +137,17 @@ fn form(message: &str) -> Elicitation {
     )
 }
 
-async fn confirm_delete(message: ConfirmDelete, cx: Cx) -> Outcome {
+async fn confirm_delete(message: ConfirmDelete, cx: Context) -> Outcome {
     let answer = cx
-        .elicit(form(&format!("Delete {}?", message.file)).key("confirm"))
+        .elicit(form(&format!("Delete {}?", message.file)).with_key("confirm"))
         .await?;
     Ok(ToolResult::text(match answer.action() {
-        ElicitAction::Accept => "deleted",
+        ElicitationAction::Accept => "deleted",
         _ => "kept",
     }))
 }
 
-async fn two_questions(cx: Cx) -> Outcome {
+async fn two_questions(cx: Context) -> Outcome {
     let (one, two) = tokio::join!(cx.elicit(form("One?")), cx.elicit(form("Two?")));
     let (one, two) = (one?.content(), two?.content());
     Ok(ToolResult::text(format!(
@@ -159,7 +161,7 @@ impl ConcurrentHandler<ConfirmDelete> for Worker {
     fn handle(
         &mut self,
         message: ConfirmDelete,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Outcome> + Send + 'static {
         confirm_delete(message, cx)
     }
@@ -169,17 +171,21 @@ impl ConcurrentHandler<TwoQuestions> for Worker {
     fn handle(
         &mut self,
         _: TwoQuestions,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Outcome> + Send + 'static {
         two_questions(cx)
     }
 }
 
 impl ConcurrentHandler<AskThenWork> for Worker {
-    fn handle(&mut self, _: AskThenWork, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: AskThenWork,
+        cx: Context,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
         let worker = self.clone();
         async move {
-            let answer = cx.elicit(form("Who?").key("who")).await?;
+            let answer = cx.elicit(form("Who?").with_key("who")).await?;
             let who = answer
                 .content()
                 .map_or_else(|| "nobody".to_owned(), |content| content["who"].to_string());
@@ -197,7 +203,7 @@ pub struct Pipe {
     events: mpsc::Receiver<Event>,
     go: Arc<Notify>,
     last_id: i64,
-    /// What came while something else was waited for.
+    /// Messages received while waiting for others.
     pub aside: VecDeque<Value>,
 }
 
@@ -225,7 +231,7 @@ impl Pipe {
         }
     }
 
-    /// Begins a session, with a client that can be asked by forms.
+    /// Opens a session with a client that accepts form elicitations.
     pub async fn initialize(&mut self, version: &str) -> Value {
         let client = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": { "elicitation": {} }, "clientInfo": client });
@@ -243,13 +249,13 @@ impl Pipe {
         soon(self.writer.write_all(bytes)).await.unwrap();
     }
 
-    /// The next line, whatever it is.
+    /// Returns the next line.
     pub async fn next(&mut self) -> Value {
         let line = soon(self.lines.next_line()).await.unwrap().expect("closed");
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
     }
 
-    /// Sends a request and says its id.
+    /// Sends a request and returns its id.
     pub async fn request(&mut self, method: &str, params: Value) -> i64 {
         self.last_id += 1;
         let id = self.last_id;
@@ -258,7 +264,7 @@ impl Pipe {
         id
     }
 
-    /// The response to a request of ours; anything else is put aside.
+    /// Returns the response to a request of ours; other messages are put aside.
     pub async fn response(&mut self, id: i64) -> Value {
         let is_it = |message: &Value| message["id"] == id && message["method"].is_null();
         if let Some(at) = self.aside.iter().position(is_it) {
@@ -278,7 +284,7 @@ impl Pipe {
         self.response(id).await
     }
 
-    /// The result of a tool's call.
+    /// Returns the result of a tool call.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.ask(
             "tools/call",
@@ -287,13 +293,13 @@ impl Pipe {
         .await
     }
 
-    /// Sends a request of the stateless era: `capabilities` are the client's.
+    /// Sends a request of the modern era with these client capabilities.
     pub async fn modern(&mut self, method: &str, mut params: Value, capabilities: Value) -> Value {
         params["_meta"] = meta(capabilities);
         self.ask(method, params).await
     }
 
-    /// The next message with that method, of those put aside and those to come.
+    /// Returns the next message with this method, of those put aside and those to come.
     pub async fn heard(&mut self, method: &str) -> Value {
         if let Some(at) = self
             .aside
@@ -315,7 +321,7 @@ impl Pipe {
         soon(self.events.recv()).await.expect("the worker is gone")
     }
 
-    /// Lets one piece of work go on.
+    /// Releases one running tool.
     pub fn go(&self) {
         self.go.notify_one();
     }
@@ -328,7 +334,7 @@ impl Pipe {
     }
 }
 
-/// What a request of the stateless era says of itself.
+/// Returns the `_meta` of a request of the modern era.
 pub fn meta(capabilities: Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -337,9 +343,9 @@ pub fn meta(capabilities: Value) -> Value {
     })
 }
 
-/// Runs a test with a pipe and time paused, and ends both.
+/// Runs a test with a pipe and paused time, and ends both.
 pub fn with_options(options: StdioOptions, test: impl AsyncFnOnce(&mut Pipe)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let mut pipe = Pipe::with(system, options);
         test(&mut pipe).await;
         pipe.close().await;
@@ -351,7 +357,7 @@ pub fn with_pipe(test: impl AsyncFnOnce(&mut Pipe)) {
     with_options(StdioOptions::default(), test);
 }
 
-/// The same after `initialize`.
+/// Runs a test with a pipe after `initialize`.
 pub fn with_legacy(test: impl AsyncFnOnce(&mut Pipe)) {
     with_pipe(async |pipe| {
         pipe.initialize("2025-11-25").await;

@@ -1,15 +1,15 @@
 use std::time::Duration;
 
 use callboard_mcp::inbound::{InboundOptions, StdioOptions};
-use callboard_rpc::Limits;
-use callboard_runtime::testkit::paused;
+use callboard_rpc::DecodeLimits;
+use callboard_runtime::testkit::run_with_paused_time;
 use serde_json::{Value, json};
 
 use crate::kit::Event;
 use crate::pipe::{Pipe, meta, with_legacy, with_options, with_pipe};
 
-/// Goal: a pipe serves the legacy era to its operator, requests beside each other. Method: a call that hangs, another that
-/// doesn't, in that order.
+/// Goal: a pipe serves the legacy era to its operator, with concurrent requests. Method: a call
+/// that hangs, then another that doesn't.
 #[test]
 fn requests_run_beside_each_other() {
     with_pipe(async |pipe| {
@@ -29,7 +29,8 @@ fn requests_run_beside_each_other() {
     });
 }
 
-/// Goal: a bad line costs itself only. Method: rows of bad lines, each followed by a good one.
+/// Goal: an invalid line affects no other line. Method: rows of bad lines, each followed by a good
+/// one.
 #[test]
 fn bad_lines_are_answered_and_the_next_is_read() {
     with_legacy(async |pipe| {
@@ -67,7 +68,7 @@ fn bad_lines_are_answered_and_the_next_is_read() {
             );
             assert_eq!(pipe.ask("ping", json!({})).await["result"], json!({}));
         }
-        // What nobody asked for is dropped.
+        // A response without a question is dropped.
         pipe.send(&json!({ "jsonrpc": "2.0", "id": 77, "result": {} }))
             .await;
         pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/whatever" }))
@@ -76,13 +77,14 @@ fn bad_lines_are_answered_and_the_next_is_read() {
     });
 }
 
-/// Goal: a line at the limit passes, one more byte is dropped and told, and the next line is read. Method: both.
+/// Goal: a line at the limit passes, one more byte is dropped with an error, and the next line is
+/// read. Method: both.
 #[test]
 fn lines_over_the_limit_are_dropped_and_told() {
     const BYTES_MAX: usize = 20_000;
-    let limits = Limits {
+    let limits = DecodeLimits {
         body_bytes_max: BYTES_MAX,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     let inbound = InboundOptions {
         limits,
@@ -116,7 +118,8 @@ fn lines_over_the_limit_are_dropped_and_told() {
     );
 }
 
-/// Goal: one request more than may run is told so, and one that ends makes room. Method: a bound of two.
+/// Goal: one request above the limit is rejected, and one that ends makes room. Method: a limit of
+/// two.
 #[test]
 fn requests_are_bounded() {
     with_options(
@@ -145,8 +148,8 @@ fn requests_are_bounded() {
     );
 }
 
-/// Goal: an id can't be used twice at once; a cancelled request gets no answer. Method: the same id again, then cancelled, in
-/// each era.
+/// Goal: an id can't be used twice at once; a cancelled request gets no response. Method: the same
+/// id again, then cancelled, in each era.
 #[test]
 fn duplicate_ids_and_cancelling() {
     for params in [
@@ -168,7 +171,7 @@ fn duplicate_ids_and_cancelling() {
             let cancelled = json!({ "requestId": "w", "reason": "no more" });
             pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
             assert_eq!(pipe.event().await, Event::Cancelled);
-            // Unknown and finished ids are nobody's.
+            // Unknown and finished ids belong to no request.
             for id in [json!("w"), json!(12_345), json!(null)] {
                 let params = json!({ "requestId": id });
                 pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
@@ -183,11 +186,11 @@ fn duplicate_ids_and_cancelling() {
     }
 }
 
-/// Goal: when the peer closes its side, what runs is cancelled and the server ends. Method: a call that hangs, alone and as a
-/// task.
+/// Goal: when the peer closes its side, running calls are cancelled and the server ends. Method: a
+/// call that hangs, alone and as a task.
 #[test]
 fn the_end_of_the_pipe_cancels_what_runs() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let mut pipe = Pipe::with(system, StdioOptions::default());
         pipe.initialize("2025-11-25").await;
         pipe.request("tools/call", json!({ "name": "work" })).await;
@@ -206,11 +209,11 @@ fn the_end_of_the_pipe_cancels_what_runs() {
     });
 }
 
-/// Goal: a peer that doesn't read holds up itself, within bounds, and loses no answer. Method: more answers than fit into pipe
-/// and queue, read late.
+/// Goal: a peer that doesn't read blocks only itself, within limits, and loses no response. Method:
+/// more responses than fit into pipe and queue, read late.
 #[test]
 fn a_peer_that_does_not_read_waits_for_itself() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         const ANSWERS: i64 = 60;
         let options = StdioOptions {
             queue_bytes_max: 16 * 1024,
@@ -227,7 +230,7 @@ fn a_peer_that_does_not_read_waits_for_itself() {
                     .await;
             match sent {
                 Ok(id) => ids.push(id),
-                // The pipe is full in both directions: now it reads.
+                // The pipe is full in both directions: now the client reads.
                 Err(_) => break,
             }
         }
@@ -241,7 +244,8 @@ fn a_peer_that_does_not_read_waits_for_itself() {
     });
 }
 
-/// Goal: the revision that has batches has them here too. Method: a batch of requests and a notification.
+/// Goal: the revision with batches has them on pipes too. Method: a batch of requests and a
+/// notification.
 #[test]
 fn batches_of_2025_03_26() {
     with_pipe(async |pipe| {
@@ -272,7 +276,7 @@ fn both_eras_on_one_pipe() {
             json!(["2026-07-28"]),
             "{discovered}"
         );
-        // Without `initialize` only the stateless era is served.
+        // Without `initialize` only the modern era is served.
         assert_eq!(
             pipe.call("who_asks", json!({})).await["error"]["code"],
             -32600

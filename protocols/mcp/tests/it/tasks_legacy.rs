@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use callboard_mcp::inbound::{InboundOptions, StdioOptions, TaskOptions};
+use callboard_mcp::inbound::{InboundOptions, McpTaskOptions, StdioOptions};
 use serde_json::{Value, json};
 
 use crate::kit::Event;
@@ -24,7 +24,8 @@ async fn get(pipe: &mut Pipe, id: &Value) -> Value {
     pipe.ask("tasks/get", json!({ "taskId": id })).await["result"].clone()
 }
 
-/// Goal: a task runs from its call to its result, told at every step. Method: every request and notification of it.
+/// Goal: a task runs from its call to its result, with a notification at every step. Method: every
+/// request and notification of it.
 #[test]
 fn life_of_a_task() {
     with_pipe(async |pipe| {
@@ -56,7 +57,7 @@ fn life_of_a_task() {
             (&json!("completed"), &id)
         );
         assert!(told["params"].get("_meta").is_none());
-        // It stays as it ended, also for who wants to cancel it.
+        // Its final state stays, even if a client tries to cancel it.
         let refused = pipe.ask("tasks/cancel", json!({ "taskId": id })).await;
         assert_eq!(refused["error"]["code"], -32602);
         assert_eq!(get(pipe, &id).await["status"], "completed");
@@ -67,7 +68,8 @@ fn life_of_a_task() {
     });
 }
 
-/// Goal: which tools may or must be tasks holds; earlier revisions know no tasks. Method: every mix.
+/// Goal: tools that may, must or can't be tasks behave so; earlier revisions have no tasks. Method:
+/// every mix.
 #[test]
 fn tools_say_whether_they_are_tasks() {
     with_legacy(async |pipe| {
@@ -127,8 +129,8 @@ fn tools_say_whether_they_are_tasks() {
     });
 }
 
-/// Goal: a question makes a task wait, goes to whoever opens its result, and the task goes on with the answer. Method: a
-/// form, filled in.
+/// Goal: a question makes a task wait, goes to the client that requests its result, and the answer
+/// continues the task. Method: a form, filled in.
 #[test]
 fn questions_come_while_the_result_is_open() {
     with_legacy(async |pipe| {
@@ -147,7 +149,7 @@ fn questions_come_while_the_result_is_open() {
         let question = pipe.heard("elicitation/create").await;
         assert_eq!(question["params"]["_meta"][RELATED]["taskId"], id);
         assert_eq!(question["params"]["message"], "Delete a.txt?");
-        // A second who waits isn't asked too.
+        // A second client that waits isn't asked too.
         let second = pipe.request("tasks/result", json!({ "taskId": id })).await;
         let answer = json!({ "action": "accept", "content": {} });
         pipe.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }))
@@ -168,8 +170,8 @@ fn questions_come_while_the_result_is_open() {
     });
 }
 
-/// Goal: a question goes from who was asked and went away to who waits too, or comes next. Method: results are cancelled one
-/// by one.
+/// Goal: a question of a client that disconnected goes to another that waits, or to the next.
+/// Method: results are cancelled one by one.
 #[test]
 fn questions_survive_who_was_asked() {
     with_legacy(async |pipe| {
@@ -208,7 +210,8 @@ fn questions_survive_who_was_asked() {
     });
 }
 
-/// Goal: cancelling a task cancels its work, before it is answered, and for good. Method: work that would go on for ever.
+/// Goal: cancelling a task cancels its execution, before the response, and for good. Method: a call
+/// that would never end.
 #[test]
 fn cancelled_work_is_cancelled() {
     with_legacy(async |pipe| {
@@ -224,7 +227,8 @@ fn cancelled_work_is_cancelled() {
     });
 }
 
-/// Goal: a tool that says what went wrong has failed, with its result; an error is an error. Method: both.
+/// Goal: a tool result with `isError` is a failed task with its result; an error is an error.
+/// Method: both.
 #[test]
 fn failures_of_tasks() {
     with_legacy(async |pipe| {
@@ -248,7 +252,8 @@ fn failures_of_tasks() {
     });
 }
 
-/// Goal: a task goes when its time is over, running or not; what a client wants is held to the bounds. Method: paused time.
+/// Goal: a task is removed after its time to live, running or not; the client's wish is limited.
+/// Method: paused time.
 #[test]
 fn tasks_go_when_their_time_is_over() {
     with_legacy(async |pipe| {
@@ -277,12 +282,12 @@ fn tasks_go_when_their_time_is_over() {
     });
 }
 
-/// Goal: tasks are bounded, and listed page by page. Method: one more than fits, pages of two.
+/// Goal: tasks are limited, and listed page by page. Method: one more than fits, pages of two.
 #[test]
 fn tasks_are_bounded_and_paged() {
-    let tasks = TaskOptions {
-        of_owner_max: 5,
-        ..TaskOptions::default()
+    let tasks = McpTaskOptions {
+        tasks_per_owner_max: 5,
+        ..McpTaskOptions::default()
     };
     let inbound = InboundOptions {
         tasks,
@@ -328,14 +333,14 @@ fn tasks_are_bounded_and_paged() {
                 pipe.ask("tasks/list", json!({ "cursor": "x" })).await["error"]["code"],
                 -32602
             );
-            // What goes makes room.
+            // Expired tasks make room.
             tokio::time::sleep(Duration::from_millis(60_001)).await;
             assert!(pipe.ask("tools/call", more).await["result"]["task"]["taskId"].is_string());
         },
     );
 }
 
-/// Goal: what is no task's id is told so. Method: rows.
+/// Goal: unknown task ids are errors. Method: rows.
 #[test]
 fn unknown_tasks() {
     with_legacy(async |pipe| {

@@ -7,7 +7,7 @@ use crate::pipe::{Pipe, meta, with_pipe};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// A client with tasks, that can be asked by forms.
+/// Returns the capabilities of a client with tasks and form elicitation.
 fn able() -> Value {
     json!({ "elicitation": {}, "extensions": { EXTENSION: {} } })
 }
@@ -35,7 +35,7 @@ async fn get(pipe: &mut Pipe, id: &Value) -> Value {
         .clone()
 }
 
-/// The task once it isn't working any more.
+/// Waits until the task no longer has status `working`.
 async fn settled(pipe: &mut Pipe, id: &Value) -> Value {
     loop {
         let now = get(pipe, id).await;
@@ -46,7 +46,8 @@ async fn settled(pipe: &mut Pipe, id: &Value) -> Value {
     }
 }
 
-/// Goal: a task is begun by the server, found at once, and has its result in it at the end. Method: every answer of its life.
+/// Goal: a task is created by the server, found at once, and contains its result at the end.
+/// Method: every answer of its life.
 #[test]
 fn life_of_a_task() {
     with_pipe(async |pipe| {
@@ -94,7 +95,7 @@ fn life_of_a_task() {
             (&json!("completed"), &json!("done"))
         );
         assert!(done["result"].get("_meta").is_none());
-        // Cancelling what has ended is acknowledged, and changes nothing.
+        // Cancelling a finished task is acknowledged, and changes nothing.
         let acknowledged = pipe
             .modern("tasks/cancel", json!({ "taskId": id }), able())
             .await["result"]
@@ -105,8 +106,8 @@ fn life_of_a_task() {
     });
 }
 
-/// Goal: a client without the extension gets no task: a result where that is possible, else what it should declare. Method:
-/// every method and kind of tool.
+/// Goal: a client without the extension gets no task: a result if possible, otherwise the extension
+/// to declare. Method: every method and kind of tool.
 #[test]
 fn clients_without_the_extension() {
     with_pipe(async |pipe| {
@@ -152,8 +153,8 @@ fn clients_without_the_extension() {
     });
 }
 
-/// Goal: questions stand in the task until each is answered; strange and repeated answers are ignored. Method: two
-/// questions, answered one by one.
+/// Goal: the task holds its questions until each is answered; unknown and repeated answers are
+/// ignored. Method: two questions, answered one by one.
 #[test]
 fn questions_are_answered_by_updates() {
     with_pipe(async |pipe| {
@@ -194,7 +195,7 @@ fn questions_are_answered_by_updates() {
                 )
             );
         }
-        // An answer that can't be one is told so, and the question stays.
+        // An invalid answer is an error, and the question stays.
         let params = json!({ "taskId": id, "inputResponses": { "q1": 5 } });
         assert_eq!(
             pipe.modern("tasks/update", params, able()).await["error"]["code"],
@@ -210,8 +211,8 @@ fn questions_are_answered_by_updates() {
     });
 }
 
-/// Goal: a tool that asks first is a task from its answer on. Method: the question by multi-round-trip, the work as a task,
-/// the retry repeated.
+/// Goal: a tool that asks first becomes a task with the answer. Method: the question by
+/// multi-round-trip, the execution as a task, the retry repeated.
 #[test]
 fn questions_first_then_a_task() {
     with_pipe(async |pipe| {
@@ -241,7 +242,8 @@ fn questions_first_then_a_task() {
     });
 }
 
-/// Goal: cancelling is acknowledged and cancels the work; failures are errors, a tool's own word is a result. Method: each.
+/// Goal: cancelling is acknowledged and cancels the execution; failures are errors, a tool's own
+/// error is a result. Method: each.
 #[test]
 fn ends_of_tasks() {
     with_pipe(async |pipe| {
@@ -267,7 +269,8 @@ fn ends_of_tasks() {
     });
 }
 
-/// Goal: a subscriber hears of each step of its tasks, whole, and of nobody else's. Method: a listed task and a strange id.
+/// Goal: a subscriber gets each step of its own tasks, whole, and of no other. Method: a listed
+/// task and a foreign id.
 #[test]
 fn steps_are_told_to_subscribers() {
     with_pipe(async |pipe| {

@@ -1,4 +1,4 @@
-//! One connection, driven by whoever uses it.
+//! HTTP/1.1 connections that are driven by the task that uses them, and the pool of idle ones.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -17,58 +17,64 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-pub(crate) type Outgoing = Request<Full<Bytes>>;
-type Driver = http1::Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Full<Bytes>>;
+pub(crate) type OutgoingRequest = Request<Full<Bytes>>;
+type ConnectionDriver = http1::Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Full<Bytes>>;
 
-/// Boxed, for it is large and goes from hand to hand.
-pub(crate) struct Connection(Box<Open>);
+/// Open HTTP/1.1 connection to one origin. Boxed, because it is large and moved often.
+pub(crate) struct HttpConnection(Box<OpenConnection>);
 
-struct Open {
+struct OpenConnection {
     origin: Uri,
     sender: http1::SendRequest<Full<Bytes>>,
-    /// `None` once it has ended.
-    driver: Option<Driver>,
+    /// Future that performs the reads and writes; `None` once the connection has ended.
+    driver: Option<ConnectionDriver>,
 }
 
-/// Why a connection brought no response.
-pub(crate) enum Unsent {
-    /// It was closed before anything of the request was sent, which comes back.
-    Closed(Box<Outgoing>),
-    /// It broke afterwards.
+/// Reason why a request got no response on a connection.
+pub(crate) enum RequestSendError {
+    /// The connection was closed before any part of the request was sent. Contains the request, to
+    /// be sent on another connection.
+    Closed(Box<OutgoingRequest>),
+    /// The connection broke after sending had begun.
     Broken,
 }
 
-impl Connection {
-    pub fn new(origin: Uri, sender: http1::SendRequest<Full<Bytes>>, driver: Driver) -> Self {
-        Self(Box::new(Open {
+impl HttpConnection {
+    pub fn new(
+        origin: Uri,
+        sender: http1::SendRequest<Full<Bytes>>,
+        driver: ConnectionDriver,
+    ) -> Self {
+        Self(Box::new(OpenConnection {
             origin,
             sender,
             driver: Some(driver),
         }))
     }
 
-    /// Reads and writes what can be read and written now.
-    pub fn drive(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.0.driver, cx);
+    /// Performs all reads and writes that are possible without blocking.
+    pub fn poll_io(&mut self, cx: &mut Context<'_>) {
+        poll_driver(&mut self.0.driver, cx);
     }
 
-    /// Whether it takes another request, as far as can be seen now.
+    /// Returns whether the connection can take another request. It may still turn out to be closed.
     pub fn is_ready(&mut self) -> bool {
-        // Nobody waits for it: whoever uses it next drives it again.
-        self.drive(&mut Context::from_waker(Waker::noop()));
+        // No waker is needed: the next user of the connection drives it again.
+        self.poll_io(&mut Context::from_waker(Waker::noop()));
         self.0.driver.is_some() && self.0.sender.is_ready()
     }
 
-    /// A response's head, with the connection that its body comes by.
+    /// Sends a request. Returns the head of the response, and the connection, which is still needed
+    /// to receive the body.
     pub async fn send(
         mut self,
-        request: Outgoing,
-    ) -> Result<(hyper::Response<Incoming>, Self), Unsent> {
+        request: OutgoingRequest,
+    ) -> Result<(hyper::Response<Incoming>, Self), RequestSendError> {
         let answered = {
-            let Open { sender, driver, .. } = &mut *self.0;
+            let OpenConnection { sender, driver, .. } = &mut *self.0;
             let mut answered = std::pin::pin!(sender.try_send_request(request));
             poll_fn(|cx| {
-                drive(driver, cx);
+                poll_driver(driver, cx);
                 answered.as_mut().poll(cx)
             })
             .await
@@ -77,39 +83,42 @@ impl Connection {
             Ok(response) => Ok((response, self)),
             Err(mut error) => Err(error
                 .take_message()
-                .map_or(Unsent::Broken, |unsent| Unsent::Closed(Box::new(unsent)))),
+                .map_or(RequestSendError::Broken, |unsent| {
+                    RequestSendError::Closed(Box::new(unsent))
+                })),
         }
     }
 }
 
-fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
+fn poll_driver(driver: &mut Option<ConnectionDriver>, cx: &mut Context<'_>) {
     if let Some(running) = driver
         && Pin::new(running).poll(cx).is_ready()
     {
-        // Why it ended, request and body say.
+        // The reason is reported by the request and the body.
         *driver = None;
     }
 }
 
-/// Connections that are kept while nothing goes over them; past that, the one that waits longest is closed.
+/// Maximum number of idle connections that a client keeps. Beyond it, the connection idle longest
+/// is closed.
 pub const IDLE_CONNECTIONS_MAX: usize = 64;
-/// How long a connection is kept so at most.
-pub const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
+/// Maximum time for which an idle connection is kept.
+pub const IDLE_CONNECTION_AGE_MAX: Duration = Duration::from_secs(90);
 
-/// Connections that nobody uses, the one used last at the end.
+/// Pool of a client's idle connections, ordered by last use, oldest first.
 #[derive(Default)]
-pub(crate) struct Idle(Mutex<Waiting>);
+pub(crate) struct IdleConnections(Mutex<IdleState>);
 
 #[derive(Default)]
-struct Waiting {
-    connections: Vec<(Connection, Instant)>,
-    /// Somebody closes those that wait too long.
+struct IdleState {
+    connections: Vec<(HttpConnection, Instant)>,
+    /// Whether a task that closes expired connections is running.
     swept: bool,
 }
 
-impl Idle {
-    /// One to `origin` that seems to be open.
-    pub fn take(&self, origin: &Uri) -> Option<Connection> {
+impl IdleConnections {
+    /// Removes and returns an idle connection to `origin` that appears to be open.
+    pub fn take(&self, origin: &Uri) -> Option<HttpConnection> {
         loop {
             let mut connection = {
                 let mut waiting = self.0.lock();
@@ -125,8 +134,8 @@ impl Idle {
         }
     }
 
-    /// Keeps one that has done its work; closes it where it can't be used again.
-    pub fn put(self: &Arc<Self>, mut connection: Connection) {
+    /// Returns a connection to the pool; closes it if it can't be used again.
+    pub fn put(self: &Arc<Self>, mut connection: HttpConnection) {
         if !connection.is_ready() {
             return;
         }
@@ -140,21 +149,22 @@ impl Idle {
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             waiting.swept = true;
-            runtime.spawn(sweep(Arc::downgrade(self)));
+            runtime.spawn(close_expired_periodically(Arc::downgrade(self)));
         }
     }
 
-    /// Closes those that have waited too long. Gives when to look again; `None` where nobody is left.
-    fn close_old(&self) -> Option<Instant> {
+    /// Closes expired connections. Returns the time of the next expiry; `None` if the pool is
+    /// empty.
+    fn close_expired(&self) -> Option<Instant> {
         let mut waiting = self.0.lock();
         let now = Instant::now();
         waiting
             .connections
-            .retain(|(_, since)| now < *since + IDLE_TIME_MAX);
+            .retain(|(_, since)| now < *since + IDLE_CONNECTION_AGE_MAX);
         let oldest = waiting
             .connections
             .iter()
-            .map(|(_, since)| *since + IDLE_TIME_MAX)
+            .map(|(_, since)| *since + IDLE_CONNECTION_AGE_MAX)
             .min();
         waiting.swept = oldest.is_some();
         oldest
@@ -166,11 +176,11 @@ impl Idle {
     }
 }
 
-async fn sweep(idle: Weak<Idle>) {
-    let mut wait = IDLE_TIME_MAX;
+async fn close_expired_periodically(idle: Weak<IdleConnections>) {
+    let mut wait = IDLE_CONNECTION_AGE_MAX;
     loop {
         sleep(wait).await;
-        let Some(next) = idle.upgrade().and_then(|idle| idle.close_old()) else {
+        let Some(next) = idle.upgrade().and_then(|idle| idle.close_expired()) else {
             return;
         };
         wait = next.saturating_duration_since(Instant::now());

@@ -1,10 +1,11 @@
-//! HTTP/1.1 to servers, on hyper's connections (feature `client`).
+//! HTTP/1.1 client on hyper's connections (feature `client`).
 //!
-//! Whoever sends a request drives its connection meanwhile: no task stands between the two, so that an exchange wakes its
-//! caller once, when the response is there. While nobody uses it a connection waits among the idle ones.
+//! A connection is driven by the task that awaits its response, not by a task of its own, so that a
+//! request wakes its caller only once, when the response has arrived. Unused connections wait in a
+//! pool.
 //!
-//! It follows no redirects and no proxy variables: both would take data, and credentials, where nobody configured them to
-//! go.
+//! The client follows no redirects and ignores proxy variables: both would send data and
+//! credentials to servers that are not configured.
 
 mod connection;
 mod response;
@@ -34,35 +35,38 @@ use tokio::time::timeout;
 use tower_service::Service;
 use url::{Position, Url};
 
-use crate::Egress;
-use connection::{Connection, Idle, Unsent};
+use crate::EgressPolicy;
+use connection::{HttpConnection, IdleConnections, RequestSendError};
 
-pub use connection::{IDLE_CONNECTIONS_MAX, IDLE_TIME_MAX};
-pub use response::{BodyError, EventStream, Place, RETRY_DEFAULT, RETRY_MAX, Response};
+pub use connection::{IDLE_CONNECTION_AGE_MAX, IDLE_CONNECTIONS_MAX};
+pub use response::{
+    BodyError, ClientResponse, STREAM_RETRY_DEFAULT, STREAM_RETRY_MAX, SseStream, StreamPosition,
+};
 
-/// Why there is no response.
+/// Network failure of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NetError {
-    /// No connection could be made: the server has seen nothing of the request.
+    /// No connection could be established. No part of the request was sent.
     #[error("can't connect to the server")]
     Unreachable,
-    /// The connection broke: whether the server acted is unknown.
+    /// The connection broke during the request. It is unknown whether the server processed the
+    /// request.
     #[error("the connection to the server broke")]
     Broken,
 }
 
-/// Where requests go: a URL without user, password and fragment, in the parts that HTTP wants.
+/// Destination of requests, parsed from a URL. User name, password and fragment are left out.
 #[derive(Debug, Clone)]
-pub struct Target {
-    /// Whole, for making a connection.
+pub struct RequestTarget {
+    /// Scheme, host and port, for connecting.
     origin: Uri,
     /// Path and query.
     path: Uri,
     host: HeaderValue,
 }
 
-impl Target {
-    /// `None` where the URL can't stand in an HTTP request.
+impl RequestTarget {
+    /// Creates a target from a URL; `None` if the URL can't be used in an HTTP request.
     pub fn new(url: &Url) -> Option<Arc<Self>> {
         let host = &url[Position::BeforeHost..Position::AfterPort];
         Some(Arc::new(Self {
@@ -75,15 +79,15 @@ impl Target {
     }
 }
 
-/// Sends requests; its clones share its connections.
+/// HTTP/1.1 client with a pool of connections. Clones share the pool.
 #[derive(Clone)]
-pub struct Client {
+pub struct Http1Client {
     connector: Connector,
-    idle: Arc<Idle>,
+    idle: Arc<IdleConnections>,
 }
 
-impl Client {
-    /// A client without connections yet.
+impl Http1Client {
+    /// Creates a client without connections.
     pub fn new(connector: Connector) -> Self {
         Self {
             connector,
@@ -91,19 +95,20 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for the head of its response. Dropped before that, it closes the connection.
-    ///
-    /// A kept connection that turns out to be closed before anything was sent is replaced by another.
+    /// Sends a request and returns the response once its head has arrived. If the future is dropped
+    /// before, the connection is closed. If a pooled connection turns out to be closed before
+    /// anything was sent, another connection is used.
     ///
     /// # Errors
-    /// See [`NetError`].
+    /// [`NetError::Unreachable`] if no connection could be established; [`NetError::Broken`] if the
+    /// connection broke afterwards.
     pub async fn send(
         &self,
-        target: &Target,
+        target: &RequestTarget,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response, NetError> {
+    ) -> Result<ClientResponse, NetError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = target.path.clone();
@@ -111,44 +116,46 @@ impl Client {
         request.headers_mut().insert(HOST, target.host.clone());
         while let Some(kept) = self.idle.take(&target.origin) {
             match kept.send(request).await {
-                Ok(response) => return Ok(Response::new(response, &self.idle)),
-                Err(Unsent::Closed(unsent)) => request = *unsent,
-                Err(Unsent::Broken) => return Err(NetError::Broken),
+                Ok(response) => return Ok(ClientResponse::new(response, &self.idle)),
+                Err(RequestSendError::Closed(unsent)) => request = *unsent,
+                Err(RequestSendError::Broken) => return Err(NetError::Broken),
             }
         }
         let made = self.connector.connect(&target.origin).await?;
         let answered = made.send(request).await.map_err(|_| NetError::Broken)?;
-        Ok(Response::new(answered, &self.idle))
+        Ok(ClientResponse::new(answered, &self.idle))
     }
 }
 
-/// Runtimes that one agent's requests come from, and that are remembered: an arbiter or a listener's worker is one.
-pub const RUNTIMES_MAX: usize = 64;
+/// Maximum number of tokio runtimes for which an [`Http1Clients`] keeps a client. Beyond it, the
+/// oldest client is dropped. Each actix arbiter and each worker of a listener has a runtime.
+pub const CLIENT_RUNTIMES_MAX: usize = 64;
 
-/// The HTTP clients of one agent.
+/// Set of HTTP clients, one for each tokio runtime of the process.
 ///
-/// A connection is woken by the runtime that made it. So each runtime has a client, with connections of its own: a
-/// request then wakes no other thread.
+/// A connection is driven by the runtime that created it. Because each runtime has its own
+/// connections, a request never has to wake another thread.
 #[derive(Clone)]
-pub struct Clients(Arc<Inner>);
+pub struct Http1Clients(Arc<ClientRegistry>);
 
-struct Inner {
+struct ClientRegistry {
     connector: Connector,
-    made: Mutex<Vec<(Id, Client)>>,
+    made: Mutex<Vec<(Id, Http1Client)>>,
 }
 
-impl Clients {
-    /// Without connections yet; how they are made says `connector`.
+impl Http1Clients {
+    /// Creates an empty set of clients whose connections are made by `connector`.
     pub fn new(connector: Connector) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ClientRegistry {
             connector,
             made: Mutex::default(),
         }))
     }
 
-    /// The client of this runtime.
-    pub fn here(&self) -> Client {
-        let fresh = || Client::new(self.0.connector.clone());
+    /// Returns the client of the current tokio runtime, which is created on first use. Outside a
+    /// runtime, returns a new client each time.
+    pub fn for_current_runtime(&self) -> Http1Client {
+        let fresh = || Http1Client::new(self.0.connector.clone());
         let Ok(runtime) = Handle::try_current() else {
             return fresh();
         };
@@ -157,7 +164,7 @@ impl Clients {
         if let Some((_, client)) = made.iter().find(|(of, _)| *of == id) {
             return client.clone();
         }
-        if made.len() == RUNTIMES_MAX {
+        if made.len() == CLIENT_RUNTIMES_MAX {
             made.remove(0);
         }
         let client = fresh();
@@ -166,32 +173,41 @@ impl Clients {
     }
 }
 
-/// Makes connections, with TLS where the URL says so. Its clones are one.
+/// Factory of connections, with TLS for `https` URLs. Clones are cheap.
 #[derive(Clone)]
 pub struct Connector {
-    https: HttpsConnector<HttpConnector<Lookup>>,
+    https: HttpsConnector<HttpConnector<EgressResolver>>,
     connect_timeout: Duration,
 }
 
 impl Connector {
-    /// A connection that isn't made in `connect_timeout` counts as unreachable.
+    /// Creates a connector. An attempt to connect that takes longer than `connect_timeout` fails
+    /// with [`NetError::Unreachable`].
     ///
     /// # Errors
-    /// Where the TLS library has none of the protocol versions that are safe.
+    /// Fails if the TLS library supports none of the safe protocol versions.
     pub fn new(connect_timeout: Duration) -> Result<Self, rustls::Error> {
-        Self::looking_up(Lookup(None), connect_timeout)
+        Self::with_resolver(EgressResolver(None), connect_timeout)
     }
 
-    /// One for places that somebody else named: names lead only where `egress` allows. Check each URL
-    /// ([`Egress::check`]) before: nobody is asked about an address.
+    /// Creates a connector for URLs from untrusted sources, which connects host names only to
+    /// addresses that `egress` allows. The caller must check each URL with
+    /// [`EgressPolicy::check_url`] first, because IP addresses in URLs are not checked by the
+    /// connector.
     ///
     /// # Errors
-    /// Like [`new`](Self::new).
-    pub fn guarded(connect_timeout: Duration, egress: Egress) -> Result<Self, rustls::Error> {
-        Self::looking_up(Lookup(Some(egress)), connect_timeout)
+    /// Fails like [`new`](Self::new).
+    pub fn with_egress(
+        connect_timeout: Duration,
+        egress: EgressPolicy,
+    ) -> Result<Self, rustls::Error> {
+        Self::with_resolver(EgressResolver(Some(egress)), connect_timeout)
     }
 
-    fn looking_up(lookup: Lookup, connect_timeout: Duration) -> Result<Self, rustls::Error> {
+    fn with_resolver(
+        lookup: EgressResolver,
+        connect_timeout: Duration,
+    ) -> Result<Self, rustls::Error> {
         let mut http = HttpConnector::new_with_resolver(lookup);
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -206,8 +222,8 @@ impl Connector {
         })
     }
 
-    pub(crate) async fn connect(&self, origin: &Uri) -> Result<Connection, NetError> {
-        // Boxed: it is large, and most requests find a connection that was kept.
+    pub(crate) async fn connect(&self, origin: &Uri) -> Result<HttpConnection, NetError> {
+        // Boxed because it is large, and most requests find a pooled connection.
         let connecting = Box::pin(async {
             let stream = self
                 .https
@@ -222,15 +238,16 @@ impl Connector {
         let (sender, driver) = timeout(self.connect_timeout, connecting)
             .await
             .map_err(|_| NetError::Unreachable)??;
-        Ok(Connection::new(origin.clone(), sender, driver))
+        Ok(HttpConnection::new(origin.clone(), sender, driver))
     }
 }
 
-/// What names lead to: what the system says, as far as the guard, where there is one, lets it.
+/// Resolver for host names. It uses an egress policy if there is one, or else the operating system
+/// without restrictions.
 #[derive(Clone)]
-struct Lookup(Option<Egress>);
+struct EgressResolver(Option<EgressPolicy>);
 
-impl Service<Name> for Lookup {
+impl Service<Name> for EgressResolver {
     type Response = vec::IntoIter<SocketAddr>;
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
@@ -264,15 +281,15 @@ mod clients_tests {
 
     use super::*;
 
-    /// Goal: each runtime has a client of its own, and those remembered are bounded. Method: one runtime more than the
-    /// bound, each of which asks twice.
+    /// Goal: each runtime has its own client, and their number is bounded. Method: one runtime more
+    /// than the bound, each of which gets its client twice.
     #[test]
     fn one_a_runtime() {
-        let clients = Clients::new(Connector::new(Duration::from_secs(5)).unwrap());
-        let remembered = |clients: &Clients| clients.0.made.lock().len();
-        clients.here();
+        let clients = Http1Clients::new(Connector::new(Duration::from_secs(5)).unwrap());
+        let remembered = |clients: &Http1Clients| clients.0.made.lock().len();
+        clients.for_current_runtime();
         assert_eq!(remembered(&clients), 0, "this thread has no runtime");
-        let runtimes: Vec<_> = (0..=RUNTIMES_MAX)
+        let runtimes: Vec<_> = (0..=CLIENT_RUNTIMES_MAX)
             .map(|_| {
                 tokio::runtime::Builder::new_current_thread()
                     .enable_all()
@@ -282,9 +299,9 @@ mod clients_tests {
             .collect();
         for (nth, runtime) in runtimes.iter().enumerate() {
             let _here = runtime.enter();
-            clients.here();
-            clients.here();
-            assert_eq!(remembered(&clients), (nth + 1).min(RUNTIMES_MAX));
+            clients.for_current_runtime();
+            clients.for_current_runtime();
+            assert_eq!(remembered(&clients), (nth + 1).min(CLIENT_RUNTIMES_MAX));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A response: its head, and its body as it arrives.
+//! HTTP responses: head, streamed body, and event streams.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,33 +13,34 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::response::Parts;
 
 use super::NetError;
-use super::connection::{Connection, Idle};
+use super::connection::{HttpConnection, IdleConnections};
 use crate::{SseDecoder, SseError, SseEvent, SseLimits};
 
-/// Why a body wasn't read.
+/// Reason why a response body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// It is longer than whoever reads it takes.
+    /// The body is longer than the limit that the caller has set.
     #[error("the body is over the limit")]
     TooLarge,
-    /// It broke off.
+    /// The connection broke.
     #[error(transparent)]
     Net(#[from] NetError),
 }
 
-/// A response, of which the head has arrived. Dropped before its end, it closes its connection.
-pub struct Response {
+/// HTTP response whose head has arrived; the body is read from it. If it is dropped before the end
+/// of the body, the connection is closed.
+pub struct ClientResponse {
     head: Parts,
     body: Incoming,
-    /// Goes back to the idle ones with the body's end.
-    connection: Option<Connection>,
-    idle: Arc<Idle>,
+    /// Connection that delivers the body. It returns to the pool at the end of the body.
+    connection: Option<HttpConnection>,
+    idle: Arc<IdleConnections>,
 }
 
-impl Response {
+impl ClientResponse {
     pub(crate) fn new(
-        (response, connection): (hyper::Response<Incoming>, Connection),
-        idle: &Arc<Idle>,
+        (response, connection): (hyper::Response<Incoming>, HttpConnection),
+        idle: &Arc<IdleConnections>,
     ) -> Self {
         let (head, body) = response.into_parts();
         let mut response = Self {
@@ -48,26 +49,28 @@ impl Response {
             connection: Some(connection),
             idle: idle.clone(),
         };
-        response.settle();
+        response.release_if_complete();
         response
     }
 
-    /// What the server says came of the request.
+    /// Returns the status code.
     pub fn status(&self) -> StatusCode {
         self.head.status
     }
 
-    /// Its head but for the status.
+    /// Returns the response headers.
     pub fn headers(&self) -> &HeaderMap {
         &self.head.headers
     }
 
-    /// How many bytes are left of the body, where its length is known.
+    /// Returns the number of bytes of the body that have not been read; `None` if its length is
+    /// unknown.
     pub fn content_length(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
 
-    /// Its media type, lower-case and without parameters; empty where it says none.
+    /// Returns the media type of the body, in lower case and without parameters; empty if the
+    /// response has none.
     pub fn media_type(&self) -> String {
         let kind = self
             .headers()
@@ -81,15 +84,16 @@ impl Response {
             .to_ascii_lowercase()
     }
 
-    /// Whether its body is an event stream.
+    /// Returns whether the body is an event stream (`text/event-stream`).
     pub fn is_event_stream(&self) -> bool {
         self.media_type() == "text/event-stream"
     }
 
-    /// The whole body, held to `bytes_max` while it arrives.
+    /// Reads the whole body, which may have at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// See [`BodyError`].
+    /// [`BodyError::TooLarge`] as soon as the limit is exceeded; [`BodyError::Net`] if the
+    /// connection broke.
     pub async fn body(mut self, bytes_max: usize) -> Result<Vec<u8>, BodyError> {
         if self
             .content_length()
@@ -107,28 +111,28 @@ impl Response {
         Ok(body)
     }
 
-    /// The next part of the body; `None` at its end.
+    /// Reads the next chunk of the body; `None` at its end.
     ///
     /// # Errors
-    /// [`NetError::Broken`].
+    /// [`NetError::Broken`] if the connection broke.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
         loop {
             let frame = poll_fn(|cx| {
                 let Some(connection) = &mut self.connection else {
                     return Poll::Ready(None);
                 };
-                // What has arrived already needs no look at the connection.
+                // Data that has arrived already is returned without driving the connection.
                 if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
                     return Poll::Ready(frame);
                 }
-                connection.drive(cx);
+                connection.poll_io(cx);
                 Pin::new(&mut self.body).poll_frame(cx)
             })
             .await;
             match frame {
                 Some(Ok(frame)) => {
-                    self.settle();
-                    // Trailers say nothing here.
+                    self.release_if_complete();
+                    // Trailers are ignored.
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }
@@ -138,67 +142,76 @@ impl Response {
                     return Err(NetError::Broken);
                 }
                 None => {
-                    self.end();
+                    self.release_connection();
                     return Ok(None);
                 }
             }
         }
     }
 
-    fn settle(&mut self) {
+    fn release_if_complete(&mut self) {
         if self.body.is_end_stream() {
-            self.end();
+            self.release_connection();
         }
     }
 
-    fn end(&mut self) {
+    fn release_connection(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.idle.put(connection);
         }
     }
 }
 
-/// The pause before a stream is taken up again, where the server wants no other.
-pub const RETRY_DEFAULT: Duration = Duration::from_secs(1);
-/// The longest such pause, whatever the server says.
-pub const RETRY_MAX: Duration = Duration::from_secs(60);
-/// The least wait before a stream is taken up again, whatever the server says.
-const RETRY_MIN: Duration = Duration::from_millis(20);
-/// What an event has beside its message: its name, its id, the ends of its lines.
-const EVENT_EXTRA_BYTES: usize = 1_024;
+/// Delay before a client reconnects to an event stream if the server has set none.
+pub const STREAM_RETRY_DEFAULT: Duration = Duration::from_secs(1);
+/// Maximum delay before a client reconnects to an event stream. A longer delay set by the server is
+/// shortened.
+pub const STREAM_RETRY_MAX: Duration = Duration::from_secs(60);
+/// Minimum delay before a client reconnects to an event stream. A shorter delay set by the server
+/// is lengthened.
+const STREAM_RETRY_MIN: Duration = Duration::from_millis(20);
+/// Bytes by which an event may exceed the maximum size of its message, for type, id and line ends.
+const EVENT_OVERHEAD_BYTES: usize = 1_024;
 
-/// Reads one response's event stream.
-pub struct EventStream {
-    response: Response,
+/// Reader of Server-Sent Events from a response body.
+pub struct SseStream {
+    response: ClientResponse,
     decoder: SseDecoder,
-    place: Place,
+    position: StreamPosition,
 }
 
-/// Where a stream broke off.
+/// Position in an event stream at which a client can resume it, with the reconnection delay.
 #[derive(Debug, Clone, Default)]
-pub struct Place {
+pub struct StreamPosition {
     last_event_id: Option<String>,
     retry: Option<Duration>,
 }
 
-impl Place {
-    /// What `Last-Event-ID` says; `None` where the stream can't be taken up again.
+impl StreamPosition {
+    /// Returns the value for the header `Last-Event-ID`; `None` if no event had an id, so that the
+    /// stream can't be resumed.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
-    /// How long to wait before that.
-    pub fn retry(&self) -> Duration {
+    /// Returns the delay before the client reconnects, between 20 ms and [`STREAM_RETRY_MAX`].
+    pub fn retry_delay(&self) -> Duration {
         self.retry
-            .unwrap_or(RETRY_DEFAULT)
-            .clamp(RETRY_MIN, RETRY_MAX)
+            .unwrap_or(STREAM_RETRY_DEFAULT)
+            .clamp(STREAM_RETRY_MIN, STREAM_RETRY_MAX)
     }
 }
 
-impl EventStream {
-    /// Reads events whose messages have at most `message_bytes_max` bytes. `place`: where an earlier stream broke off.
-    pub fn new(response: Response, message_bytes_max: usize, place: Place) -> Self {
-        let bytes_max = message_bytes_max.saturating_add(EVENT_EXTRA_BYTES);
+impl SseStream {
+    /// Creates a reader of a response's events. An event's data may have at most
+    /// `message_bytes_max` bytes. `position` is the position at which an earlier stream is resumed,
+    /// or the default for a new stream.
+    pub fn new(
+        response: ClientResponse,
+        message_bytes_max: usize,
+        position: StreamPosition,
+    ) -> Self {
+        let bytes_max = message_bytes_max.saturating_add(EVENT_OVERHEAD_BYTES);
         let limits = SseLimits {
             line_bytes_max: bytes_max,
             event_bytes_max: bytes_max,
@@ -206,21 +219,22 @@ impl EventStream {
         Self {
             response,
             decoder: SseDecoder::new(&limits),
-            place,
+            position,
         }
     }
 
-    /// The next event that says something; `None` where the stream has ended or broken.
+    /// Returns the next event with non-empty data; `None` if the stream has ended or the connection
+    /// broke.
     ///
     /// # Errors
-    /// An event over the limit.
+    /// [`SseError`] if a line or an event exceeds its limit.
     pub async fn next(&mut self) -> Result<Option<SseEvent>, SseError> {
         loop {
             let event = self.decoder.next()?;
             if let Some(id) = self.decoder.last_event_id() {
-                self.place.last_event_id = Some(id.to_owned());
+                self.position.last_event_id = Some(id.to_owned());
             }
-            self.place.retry = self.decoder.retry().or(self.place.retry);
+            self.position.retry = self.decoder.retry().or(self.position.retry);
             match event {
                 Some(event) if event.data.is_empty() => {}
                 Some(event) => return Ok(Some(event)),
@@ -232,13 +246,13 @@ impl EventStream {
         }
     }
 
-    /// Where it stands.
-    pub fn place(&self) -> &Place {
-        &self.place
+    /// Returns the position at which the stream can be resumed.
+    pub fn position(&self) -> &StreamPosition {
+        &self.position
     }
 
-    /// Where it stood at its end.
-    pub fn into_place(self) -> Place {
-        self.place
+    /// Consumes the reader and returns the position at which the stream can be resumed.
+    pub fn into_position(self) -> StreamPosition {
+        self.position
     }
 }

@@ -9,19 +9,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 
-use super::connection::{IDLE_CONNECTIONS_MAX, IDLE_TIME_MAX};
+use super::connection::{IDLE_CONNECTION_AGE_MAX, IDLE_CONNECTIONS_MAX};
 use super::*;
 
-/// A server that answers each path in its own way, and counts.
+/// A server with a different behaviour for each path, which counts connections.
 struct Server {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    /// How many it has seen the end of.
+    /// Number of connections whose end it has seen.
     ended: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// `/together` is answered once so many ask for it.
+    /// Starts the server. `/together` is answered once `together` requests wait for it.
     async fn start(together: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -48,8 +48,8 @@ impl Server {
         }
     }
 
-    fn at(&self, path: &str) -> Arc<Target> {
-        Target::new(&format!("http://{}{path}", self.address).parse().unwrap()).unwrap()
+    fn at(&self, path: &str) -> Arc<RequestTarget> {
+        RequestTarget::new(&format!("http://{}{path}", self.address).parse().unwrap()).unwrap()
     }
 
     async fn has_ended(&self, connections: usize) {
@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-/// Requests without a body, until one says how the connection ends.
+/// Serves requests without a body, until one of them decides how the connection ends.
 async fn serve(mut stream: TcpStream, together: &Barrier) {
     let mut received = Vec::new();
     loop {
@@ -104,17 +104,17 @@ async fn until(is_so: impl Fn() -> bool) {
         .expect("it doesn't come to that");
 }
 
-fn client() -> Client {
-    Client::new(Connector::new(Duration::from_secs(5)).unwrap())
+fn client() -> Http1Client {
+    Http1Client::new(Connector::new(Duration::from_secs(5)).unwrap())
 }
 
-async fn get(client: &Client, target: &Target) -> Result<Response, NetError> {
+async fn get(client: &Http1Client, target: &RequestTarget) -> Result<ClientResponse, NetError> {
     client
         .send(target, Method::GET, HeaderMap::new(), Bytes::new())
         .await
 }
 
-async fn text(mut response: Response) -> Result<String, NetError> {
+async fn text(mut response: ClientResponse) -> Result<String, NetError> {
     let mut text = String::new();
     while let Some(chunk) = response.chunk().await? {
         text.push_str(std::str::from_utf8(&chunk).unwrap());
@@ -151,17 +151,19 @@ async fn connections_are_kept() {
     assert_eq!((server.connections.load(SeqCst), client.idle.len()), (1, 1));
 }
 
-/// Goal: path, query and host go out as the URL has them. Method: the server repeats the head.
+/// Goal: path, query and host are sent as in the URL. Method: the server echoes the head.
 #[tokio::test]
 async fn the_head_names_path_and_host() {
     let server = Server::start(1).await;
-    let target = Target::new(&format!("http://{}/echo", server.address).parse().unwrap()).unwrap();
+    let target =
+        RequestTarget::new(&format!("http://{}/echo", server.address).parse().unwrap()).unwrap();
     let head = text(get(&client(), &target).await.unwrap()).await.unwrap();
     assert_eq!(
         head,
         format!("GET /echo HTTP/1.1\r\nhost: {}\r\n\r\n", server.address)
     );
-    let target = Target::new(&"https://tools.example/a%20b/?q=1#part".parse().unwrap()).unwrap();
+    let target =
+        RequestTarget::new(&"https://tools.example/a%20b/?q=1#part".parse().unwrap()).unwrap();
     assert_eq!(
         (target.path.to_string(), target.host.to_str().unwrap()),
         ("/a%20b/?q=1".into(), "tools.example")
@@ -169,7 +171,8 @@ async fn the_head_names_path_and_host() {
     assert_eq!(target.origin.to_string(), "https://tools.example/");
 }
 
-/// Goal: a kept connection that the server has closed costs a request nothing. Method: it closes after each answer.
+/// Goal: a pooled connection that the server has closed doesn't fail a request. Method: it closes
+/// after each answer.
 #[tokio::test]
 async fn closed_connections_are_replaced() {
     let (server, client) = (Server::start(1).await, client());
@@ -185,8 +188,8 @@ async fn closed_connections_are_replaced() {
     assert_eq!(server.connections.load(SeqCst), 3);
 }
 
-/// Goal: what came to nothing says whether the server may have acted. Method: nobody listens; the connection ends before
-/// the answer, and within it.
+/// Goal: a failure tells whether the server may have acted. Method: no listener; the connection
+/// ends before the answer, and within it.
 #[tokio::test]
 async fn failures_are_told_apart() {
     let (server, client) = (Server::start(1).await, client());
@@ -195,7 +198,7 @@ async fn failures_are_told_apart() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let target = Target::new(&format!("http://{nobody}/").parse().unwrap()).unwrap();
+    let target = RequestTarget::new(&format!("http://{nobody}/").parse().unwrap()).unwrap();
     assert_eq!(
         get(&client, &target).await.err(),
         Some(NetError::Unreachable)
@@ -204,7 +207,7 @@ async fn failures_are_told_apart() {
         get(&client, &server.at("/nothing")).await.err(),
         Some(NetError::Broken)
     );
-    // By a connection that was kept it is no other: it was sent, so it isn't sent again.
+    // On a pooled connection the failure is the same: the request was sent, so it isn't repeated.
     text(get(&client, &server.at("/whole")).await.unwrap())
         .await
         .unwrap();
@@ -215,8 +218,8 @@ async fn failures_are_told_apart() {
     assert_eq!(server.connections.load(SeqCst), 2);
 }
 
-/// Goal: who leaves before the end of a response closes its connection, for the rest would be read as another's. Method:
-/// drop one in mid-body; the server sees the end.
+/// Goal: dropping a response before its end closes the connection, because the rest would be read
+/// as another response. Method: drop one within its body; the server sees the end.
 #[tokio::test]
 async fn left_responses_close() {
     let (server, client) = (Server::start(1).await, client());
@@ -233,8 +236,8 @@ async fn left_responses_close() {
     assert_eq!(client.idle.len(), 0);
 }
 
-/// Goal: idle connections are bounded, and closed after a while. Method: one more than the bound at once; then the time
-/// passes.
+/// Goal: idle connections are bounded, and closed when they expire. Method: one more than the bound
+/// at once; then time passes.
 #[tokio::test]
 async fn idle_connections_are_bounded() {
     let at_once = IDLE_CONNECTIONS_MAX + 1;
@@ -248,21 +251,21 @@ async fn idle_connections_are_bounded() {
         (at_once, IDLE_CONNECTIONS_MAX)
     );
     tokio::time::pause();
-    tokio::time::advance(IDLE_TIME_MAX + Duration::from_secs(1)).await;
+    tokio::time::advance(IDLE_CONNECTION_AGE_MAX + Duration::from_secs(1)).await;
     tokio::time::resume();
     until(|| client.idle.len() == 0).await;
     server.has_ended(at_once).await;
 }
 
-/// Goal: a name that somebody else wrote leads nowhere but where the guard lets it, whatever the name service says. Method:
-/// a name service that answers with this machine; guarded and not.
+/// Goal: an untrusted name leads only to allowed addresses, whatever DNS answers. Method: a
+/// resolver that answers with this machine; with and without a policy.
 #[tokio::test]
 async fn guarded_connections_go_nowhere_else() {
-    use crate::Egress;
+    use crate::EgressPolicy;
     use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-    struct Here(SocketAddr);
-    impl Resolve for Here {
+    struct LocalResolver(SocketAddr);
+    impl Resolve for LocalResolver {
         fn resolve(&self, _: Name) -> Resolving {
             let here = self.0;
             Box::pin(async move { Ok(Box::new(std::iter::once(here)) as Addrs) })
@@ -270,15 +273,17 @@ async fn guarded_connections_go_nowhere_else() {
     }
 
     let server = Server::start(1).await;
-    let public = Egress::public().with_lookup(Arc::new(Here(server.address)));
-    let target = Target::new(
+    let public =
+        EgressPolicy::public_internet().with_resolver(Arc::new(LocalResolver(server.address)));
+    let target = RequestTarget::new(
         &format!("http://agent.example:{}/whole", server.address.port())
             .parse()
             .unwrap(),
     )
     .unwrap();
     for (egress, arrives) in [(public.clone(), false), (public.with_loopback(), true)] {
-        let client = Client::new(Connector::guarded(Duration::from_secs(5), egress).unwrap());
+        let client =
+            Http1Client::new(Connector::with_egress(Duration::from_secs(5), egress).unwrap());
         assert_eq!(
             get(&client, &target)
                 .await

@@ -1,4 +1,4 @@
-//! The key file: TOML, read whole, replaced whole.
+//! Key file in TOML, which is always read and replaced as a whole.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::{KEY_FILE_BYTES_MAX, KEYS_IN_FILE_MAX, KeyEntry, KeyError, is_name, is_scope};
+use super::{
+    KEY_FILE_BYTES_MAX, KEYS_IN_FILE_MAX, KeyEntry, KeyError, is_valid_name, is_valid_scope,
+};
 
-/// How the file is laid out. A later layout has another number, and a reader that doesn't know it refuses the file.
+/// Version of the key file's format. A file with another version is rejected.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -18,13 +20,13 @@ const VERSION: u32 = 1;
 struct KeyFile {
     version: u32,
     #[serde(default)]
-    key: Vec<Kept>,
+    key: Vec<StoredKey>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept(#[serde(with = "Row")] KeyEntry);
+struct StoredKey(#[serde(with = "Row")] KeyEntry);
 
-/// A [`KeyEntry`] as it is written: the only place where its hash is.
+/// Serialised form of a [`KeyEntry`], with the hash of its key.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "KeyEntry", deny_unknown_fields)]
 struct Row {
@@ -68,13 +70,16 @@ pub(crate) fn read(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
     })
 }
 
-/// The keys in a file's text, or what is wrong with it.
+/// Parses the text of a key file.
+///
+/// # Errors
+/// Returns a description of the damage, which contains nothing of the text.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
     if bytes.len() > KEY_FILE_BYTES_MAX {
         return Err(format!("more than {KEY_FILE_BYTES_MAX} bytes"));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
-    // The parser's own message may repeat the text, where somebody may have put a key.
+    // The parser's own message may quote the file, which may hold a key by mistake.
     let file: KeyFile = toml::from_str(text).map_err(|e| match e.span() {
         Some(span) => format!(
             "line {}",
@@ -93,8 +98,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
         return Err(format!("more than {KEYS_IN_FILE_MAX} keys"));
     }
     let mut names = std::collections::HashSet::new();
-    for (nth, Kept(key)) in file.key.iter().enumerate() {
-        if !is_name(&key.name) || !key.scopes.iter().all(|scope| is_scope(scope)) {
+    for (nth, StoredKey(key)) in file.key.iter().enumerate() {
+        if !is_valid_name(&key.name) || !key.scopes.iter().all(|scope| is_valid_scope(scope)) {
             return Err(format!(
                 "key {} has a name or scope that can't be one",
                 nth + 1
@@ -104,10 +109,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
             return Err(format!("key {} has the name of another", nth + 1));
         }
     }
-    Ok(file.key.into_iter().map(|Kept(key)| key).collect())
+    Ok(file.key.into_iter().map(|StoredKey(key)| key).collect())
 }
 
-/// Held while the file is changed. The lock is on a file beside it, because the file itself is replaced.
+/// Locks a key file for a change, until the returned file is dropped. A separate file with the
+/// suffix `.lock` is locked, because the key file itself is replaced.
 pub(crate) fn lock(path: &Path) -> Result<File, KeyError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
@@ -126,18 +132,18 @@ pub(crate) fn write(path: &Path, keys: &[KeyEntry]) -> Result<(), KeyError> {
 }
 
 fn replace(path: &Path, keys: &[KeyEntry]) -> io::Result<()> {
-    // A link stays one: what it leads to is replaced.
+    // A symbolic link is kept: its target is replaced.
     let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let text = toml::to_string(&KeyFile {
         version: VERSION,
-        key: keys.iter().cloned().map(Kept).collect(),
+        key: keys.iter().cloned().map(StoredKey).collect(),
     })
     .map_err(io::Error::other)?;
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    // Made with mode 0600.
+    // Created with mode 0600.
     let mut new = NamedTempFile::new_in(parent)?;
     new.write_all(text.as_bytes())?;
     new.as_file().sync_all()?;
@@ -155,7 +161,7 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError {
     }
 }
 
-/// 32 bytes in hexadecimal.
+/// Serialisation of 32 bytes as 64 hexadecimal digits.
 mod hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -164,7 +170,7 @@ mod hex {
         bytes: &[u8; 32],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&callboard_message::hex(bytes))
+        serializer.serialize_str(&callboard_message::encode_hex(bytes))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(

@@ -1,4 +1,5 @@
-//! API keys: 256 random bits, shown once; only their SHA-256 is kept. (No slow hash: such a key can't be guessed.)
+//! API keys of 256 random bits. A key is shown once; only its SHA-256 is stored. (A slow hash is
+//! not needed, because such a key can't be guessed.)
 
 mod file;
 
@@ -21,94 +22,96 @@ use subtle::ConstantTimeEq;
 
 use crate::credential::{BearerVerifier, CredentialError};
 
-/// What every key begins with, so that people and scanners for secrets know one when they see it.
+/// Prefix of every key, by which people and secret scanners recognise it.
 pub const KEY_PREFIX: &str = "cbk_";
-/// Random bytes of a key.
+/// Number of random bytes in a key.
 const KEY_BYTES: usize = 32;
-/// Length of a key as written: the prefix, and the bytes in base64url without padding.
+/// Length of a key as text: the prefix, and the random bytes in base64url without padding.
 const KEY_CHARS: usize = KEY_PREFIX.len() + (KEY_BYTES * 8).div_ceil(6);
-/// Most bytes of a key file.
+/// Maximum size of a key file, in bytes.
 pub const KEY_FILE_BYTES_MAX: usize = 1024 * 1024;
-/// Most keys of a file, revoked ones included.
+/// Maximum number of keys in a file, revoked ones included.
 pub const KEYS_IN_FILE_MAX: usize = 1_000;
-/// Most bytes of a key's name.
+/// Maximum length of a key's name, in bytes.
 pub const KEY_NAME_BYTES_MAX: usize = 64;
-/// Most scopes of a key.
+/// Maximum number of scopes of a key.
 pub const KEY_SCOPES_MAX: usize = 64;
-/// Most bytes of one scope.
+/// Maximum length of one scope, in bytes.
 pub const KEY_SCOPE_BYTES_MAX: usize = 128;
 
-/// What went wrong with a key file, and what to do about it. Nothing of the file's text is repeated.
+/// Failure of an operation on a key file. Messages contain nothing of the file's content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Look at the path and what the system says.
+    /// The file can't be read or written.
     #[error("the key file {path} can't be used: {source}", path = path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// Take the right to write away from everyone else: `chmod 600`.
-    #[error("others may write the key file {path}: chmod 600", path = path.display())]
+    /// Other users than the owner can write the file. Remedy: `chmod 600`.
+    #[error("other users may write the key file {path}: run chmod 600", path = path.display())]
     Writable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Mend the file, or restore it.
+    /// The file's content is invalid.
     #[error("the key file {path} is damaged: {why}", path = path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Description of the damage and its position.
         why: String,
     },
-    /// Choose another name, of letters, digits, `-`, `_` and `.`.
+    /// The name is not 1 to [`KEY_NAME_BYTES_MAX`] letters, digits, `-`, `_` and `.`.
     #[error("a key's name has 1 to {KEY_NAME_BYTES_MAX} letters, digits, -, _ and .")]
     Name,
-    /// Choose another scope: printable ASCII without space, `"` and `\` (RFC 6749, section 3.3).
+    /// There are more than [`KEY_SCOPES_MAX`] scopes, or one is not 1 to [`KEY_SCOPE_BYTES_MAX`]
+    /// printable ASCII characters without space, `"` and `\` (RFC 6749, section 3.3).
     #[error(
         "a key has at most {KEY_SCOPES_MAX} scopes, each of 1 to {KEY_SCOPE_BYTES_MAX} printable characters without spaces, \" and \\"
     )]
     Scope,
-    /// Choose another name: names are never used twice, so that old records stay true.
+    /// A key with this name exists, possibly revoked. Names are never reused, so that old audit
+    /// records stay unambiguous.
     #[error("there is a key of that name already, perhaps a revoked one")]
     Exists,
-    /// See the names that there are.
+    /// No key has this name.
     #[error("there is no key of that name")]
     Unknown,
-    /// Start a new file without the revoked keys.
+    /// The file has [`KEYS_IN_FILE_MAX`] keys. Remedy: start a new file without the revoked keys.
     #[error("the key file is full ({KEYS_IN_FILE_MAX} keys)")]
     Full,
-    /// Try again: the system gave no random numbers.
+    /// The operating system could not provide random numbers.
     #[error("no random numbers")]
     Random,
 }
 
-/// What is kept of a key.
+/// Stored record of an API key. It contains only a hash of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[debug("KeyEntry({name:?}, revoked: {}, scopes: {scopes:?})", self.is_revoked())]
 pub struct KeyEntry {
-    /// Names the key, and the principal that it makes.
+    /// Name of the key. It is also the id of the key's principal.
     pub name: String,
     /// SHA-256 of the whole key.
     sha256: [u8; 32],
-    /// When it was made, in seconds since 1970.
+    /// Time of creation, in seconds since the Unix epoch.
     pub created_unix_s: u64,
-    /// When it was revoked, in seconds since 1970.
+    /// Time of revocation, in seconds since the Unix epoch; `None` if the key is not revoked.
     pub revoked_unix_s: Option<u64>,
-    /// What its principal may do.
+    /// Scopes that the key grants.
     pub scopes: Vec<String>,
 }
 
 impl KeyEntry {
-    /// When it was made.
+    /// Returns the time of creation.
     pub fn created(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.created_unix_s)
     }
 
-    /// Whether it counts no more.
+    /// Returns whether the key is revoked.
     pub fn is_revoked(&self) -> bool {
         self.revoked_unix_s.is_some()
     }
@@ -123,10 +126,11 @@ impl KeyEntry {
     }
 }
 
-/// The keys of one file, as they were when it was read.
+/// API keys of one file, as of the last time that this object read or changed it.
 ///
-/// `add` and `revoke` read the file again under a lock and write it whole in the place of the old one, with mode 0600:
-/// two processes lose nothing of each other, and readers see the one or the other. A running server uses a [`KeyRing`].
+/// `add` and `revoke` lock the file, read it again, and replace it as a whole with mode 0600. So
+/// concurrent processes lose no changes, and readers see either the old or the new file. A server
+/// uses a [`ReloadingKeyStore`], which follows changes.
 #[derive(Debug)]
 pub struct KeyStore {
     path: PathBuf,
@@ -134,7 +138,7 @@ pub struct KeyStore {
 }
 
 impl KeyStore {
-    /// Reads a file that must be there.
+    /// Loads the keys of an existing file.
     ///
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Writable`], [`KeyError::Damaged`].
@@ -144,7 +148,8 @@ impl KeyStore {
         Ok(Self { path, keys })
     }
 
-    /// The same, but a file that isn't there has no keys; the first that is added makes it.
+    /// Loads the keys of a file. If the file doesn't exist, the store is empty, and the first `add`
+    /// creates the file.
     ///
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Writable`], [`KeyError::Damaged`].
@@ -154,10 +159,11 @@ impl KeyStore {
         Ok(Self { path, keys })
     }
 
-    /// The same from the file's text, for one that was read already.
+    /// Parses the content of a key file that the caller has read. `path` is the file for later
+    /// changes and error messages.
     ///
     /// # Errors
-    /// [`KeyError::Damaged`].
+    /// [`KeyError::Damaged`] if the content is not valid.
     pub fn from_text(path: impl Into<PathBuf>, text: &[u8]) -> Result<Self, KeyError> {
         let path = path.into();
         match file::parse(text) {
@@ -166,25 +172,26 @@ impl KeyStore {
         }
     }
 
-    /// Where the keys are kept.
+    /// Returns the path of the key file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All keys, revoked ones included, in the order in which they were added.
+    /// Returns all keys, revoked ones included, in the order in which they were added.
     pub fn list(&self) -> &[KeyEntry] {
         &self.keys
     }
 
-    /// Makes a key. It is in the answer and nowhere else: show it once.
+    /// Creates a key with a name and scopes, stores its hash in the file, and returns it. It can't
+    /// be retrieved again.
     ///
     /// # Errors
-    /// See [`KeyError`]; then the file is as it was.
+    /// Returns a [`KeyError`] and leaves the file unchanged.
     pub fn add(&mut self, name: &str, scopes: Vec<String>) -> Result<SecretString, KeyError> {
-        if !is_name(name) {
+        if !is_valid_name(name) {
             return Err(KeyError::Name);
         }
-        if scopes.len() > KEY_SCOPES_MAX || !scopes.iter().all(|scope| is_scope(scope)) {
+        if scopes.len() > KEY_SCOPES_MAX || !scopes.iter().all(|scope| is_valid_scope(scope)) {
             return Err(KeyError::Scope);
         }
         let key = new_key()?;
@@ -195,7 +202,7 @@ impl KeyStore {
             revoked_unix_s: None,
             scopes,
         };
-        self.change(|keys| {
+        self.update_file(|keys| {
             if keys.iter().any(|key| key.name == entry.name) {
                 return Err(KeyError::Exists);
             }
@@ -208,12 +215,13 @@ impl KeyStore {
         Ok(SecretString::from(key.as_str()))
     }
 
-    /// Makes a key count no more; it stays in the list. A key that was revoked before stays as it is.
+    /// Revokes the key with this name. Its record stays in the file. A key that is revoked already
+    /// is unchanged.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`], or those of the file; then it is as it was.
+    /// [`KeyError::Unknown`], or an error of the file, which is left unchanged.
     pub fn revoke(&mut self, name: &str) -> Result<(), KeyError> {
-        self.change(|keys| {
+        self.update_file(|keys| {
             let key = keys
                 .iter_mut()
                 .find(|key| key.name == name)
@@ -223,8 +231,9 @@ impl KeyStore {
         })
     }
 
-    /// The principal of a key; `None` for a wrong or revoked one. Takes as long whichever key it is, and however much of
-    /// it is right.
+    /// Returns the principal of the key `presented`; `None` if it is unknown or revoked. For all
+    /// keys of the right length, the comparison takes the same time, so that timing discloses
+    /// nothing.
     pub fn verify(&self, presented: &[u8]) -> Option<Principal> {
         if presented.len() != KEY_CHARS {
             return None;
@@ -241,7 +250,7 @@ impl KeyStore {
             .map(KeyEntry::principal)
     }
 
-    fn change(
+    fn update_file(
         &mut self,
         change: impl FnOnce(&mut Vec<KeyEntry>) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
@@ -271,92 +280,97 @@ fn now_unix_s() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-fn is_name(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=KEY_NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(is_part)
 }
 
-fn is_scope(scope: &str) -> bool {
+fn is_valid_scope(scope: &str) -> bool {
     let is_part = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
     (1..=KEY_SCOPE_BYTES_MAX).contains(&scope.len()) && scope.chars().all(is_part)
 }
 
-/// How often a running server looks whether its key file has changed: a revoked key counts no longer than this.
-pub const KEY_FILE_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// Default interval at which a [`ReloadingKeyStore`] checks its file for changes. A revoked key is
+/// accepted for at most this time.
+pub const KEY_FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keys that follow their file: what is added or revoked counts without a restart.
+/// Key store for servers, which follows changes of its file without a restart.
 ///
-/// While the file can't be read, no key counts: an old copy might let a revoked one in.
+/// While the file can't be read, all keys are rejected, because the keys in memory may have been
+/// revoked.
 #[derive(Debug)]
-pub struct KeyRing {
+pub struct ReloadingKeyStore {
     path: PathBuf,
     #[debug(skip)]
-    look_every: Duration,
+    poll_interval: Duration,
     #[debug(skip)]
-    seen: Mutex<Seen>,
+    seen: Mutex<LoadedKeys>,
 }
 
-struct Seen {
+struct LoadedKeys {
     keys: Option<Arc<KeyStore>>,
-    stamp: Option<Stamp>,
+    stamp: Option<FileVersion>,
     looked: Instant,
 }
 
-/// What changes when the file does.
+/// File attributes that reveal a change of the key file.
 #[derive(PartialEq, Eq)]
-struct Stamp {
+struct FileVersion {
     modified: Option<SystemTime>,
     bytes: u64,
-    /// A file that replaces another is another.
+    /// Inode number, which changes when the file is replaced; 0 on systems without inodes.
     inode: u64,
 }
 
-impl KeyRing {
-    /// Reads the keys; the file must be there.
+impl ReloadingKeyStore {
+    /// Opens an existing key file. It is checked for changes at most once per
+    /// [`KEY_FILE_POLL_INTERVAL`], when a key is verified.
     ///
     /// # Errors
-    /// Those of [`KeyStore::load`].
+    /// Fails like [`KeyStore::load`].
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, KeyError> {
-        Self::open_and_look_every(path, KEY_FILE_LOOKED_AT_EVERY)
+        Self::open_with_poll_interval(path, KEY_FILE_POLL_INTERVAL)
     }
 
-    /// The same, looking at the file no more often than this; at each use for zero.
+    /// Opens an existing key file. It is checked for changes at most once per `look_every`, when a
+    /// key is verified; zero means every time.
     ///
     /// # Errors
-    /// Those of [`KeyStore::load`].
-    pub fn open_and_look_every(
+    /// Fails like [`KeyStore::load`].
+    pub fn open_with_poll_interval(
         path: impl Into<PathBuf>,
         look_every: Duration,
     ) -> Result<Self, KeyError> {
         let path = path.into();
-        // Before the file is read, so that what changes between is seen the next time.
-        let stamp = stamp(&path);
+        // Taken before the file is read, so that a change in between is detected later.
+        let stamp = file_version(&path);
         let keys = Arc::new(KeyStore::load(&path)?);
-        let seen = Mutex::new(Seen {
+        let seen = Mutex::new(LoadedKeys {
             keys: Some(keys),
             stamp,
             looked: Instant::now(),
         });
         Ok(Self {
             path,
-            look_every,
+            poll_interval: look_every,
             seen,
         })
     }
 
-    /// The keys as the file has them now; `None` while it can't be read.
+    /// Returns the keys of the current file, which is read again if it has changed. Returns `None`
+    /// while the file can't be read.
     pub fn current(&self) -> Option<Arc<KeyStore>> {
         let mut seen = self.seen.lock();
-        if seen.looked.elapsed() >= self.look_every {
-            let stamp = stamp(&self.path);
+        if seen.looked.elapsed() >= self.poll_interval {
+            let stamp = file_version(&self.path);
             if stamp.is_none() || stamp != seen.stamp {
                 seen.keys = KeyStore::load(&self.path)
                     .inspect_err(
-                        |error| callboard_message::log::warn!(%error, "no key counts until the key file can be read"),
+                        |error| callboard_message::log::warn!(%error, "failed to read the key file: no key is accepted until it can be read"),
                     )
                     .ok()
                     .map(Arc::new);
-                // What couldn't be read is read again.
+                // A file that couldn't be read is read again at the next check.
                 seen.stamp = stamp.filter(|_| seen.keys.is_some());
             }
             seen.looked = Instant::now();
@@ -365,7 +379,7 @@ impl KeyRing {
     }
 }
 
-impl BearerVerifier for KeyRing {
+impl BearerVerifier for ReloadingKeyStore {
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
         if !token.starts_with(KEY_PREFIX.as_bytes()) {
             return None;
@@ -377,13 +391,13 @@ impl BearerVerifier for KeyRing {
     }
 }
 
-fn stamp(path: &PathBuf) -> Option<Stamp> {
+fn file_version(path: &PathBuf) -> Option<FileVersion> {
     let about = fs::metadata(path).ok()?;
     #[cfg(unix)]
     let inode = std::os::unix::fs::MetadataExt::ino(&about);
     #[cfg(not(unix))]
     let inode = 0;
-    Some(Stamp {
+    Some(FileVersion {
         modified: about.modified().ok(),
         bytes: about.len(),
         inode,

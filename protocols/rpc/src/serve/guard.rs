@@ -1,4 +1,4 @@
-//! What a request must be before its body is read: from this machine's own pages, to this machine, in JSON.
+//! Checks of a request before its body is read: origin, host, credential, media type and size.
 
 use std::time::Duration;
 
@@ -11,43 +11,44 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use crate::{
-    Access, AllowedHosts, AllowedOrigins, Credential, CredentialError, is_forwarding_header,
+    AccessControl, AllowedHosts, AllowedOrigins, CredentialError, PresentedCredential,
+    is_forwarding_header,
 };
 
-/// A request that never became a call.
+/// Rejection of an HTTP request by the checks before its handler, with the data for the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
-    /// The HTTP status.
+pub struct HttpRejection {
+    /// HTTP status of the response.
     pub status: StatusCode,
-    /// What to change, for a person.
+    /// Explanation of the rejection and its remedy, for a person.
     pub message: &'static str,
-    /// What `WWW-Authenticate` says, where a token would help.
+    /// Value of the response header `WWW-Authenticate`; `None` if a token would not help.
     pub challenge: Option<&'static str>,
 }
 
-/// A refusal without a challenge.
-pub const fn refused(status: StatusCode, message: &'static str) -> Refused {
-    Refused {
+/// Creates a rejection without `WWW-Authenticate`.
+pub const fn http_rejection(status: StatusCode, message: &'static str) -> HttpRejection {
+    HttpRejection {
         status,
         message,
         challenge: None,
     }
 }
 
-/// Keeps web pages away from a service that trusts its machine: foreign pages (`Origin`) and foreign names for this
-/// machine (`Host`: DNS rebinding). MCP 2025-11-25, transports, security warning.
+/// Checks the `Origin` and `Host` of a request. This protects a listener that trusts its own
+/// machine from foreign web pages and DNS rebinding (MCP 2025-11-25, transports, security warning).
 ///
 /// # Errors
-/// 403.
+/// 403 if the origin or the host is not allowed.
 pub fn check_source(
     request: &HttpRequest,
     hosts: &AllowedHosts,
     origins: &AllowedOrigins,
-) -> Result<(), Refused> {
+) -> Result<(), HttpRejection> {
     let headers = request.headers();
     let pages = headers.get_all(header::ORIGIN).map(|o| o.as_bytes());
     if origins.check(pages).is_err() {
-        return Err(refused(
+        return Err(http_rejection(
             StatusCode::FORBIDDEN,
             "the page's origin is not allowed here",
         ));
@@ -61,7 +62,7 @@ pub fn check_source(
         .check(names, request.app_config().local_addr().ip())
         .is_err()
     {
-        return Err(refused(
+        return Err(http_rejection(
             StatusCode::FORBIDDEN,
             "the host's name is not allowed here",
         ));
@@ -69,72 +70,73 @@ pub fn check_source(
     Ok(())
 }
 
-/// Who is behind the request, by its one `Authorization`.
+/// Authenticates a request and returns its principal. The credential is the value of the
+/// `Authorization` header, or `shown` if the client sent it in another way; `shown` has the same
+/// format.
 ///
 /// # Errors
-/// 401; 403 where a proxy passed on what may only come from this machine; 503 where credentials can't be verified now.
-pub fn principal(request: &HttpRequest, access: &Access) -> Result<Principal, Refused> {
-    let mut shown = request.headers().get_all(header::AUTHORIZATION);
-    let authorization = shown.next().map(|v| v.as_bytes());
-    if shown.next().is_some() {
+/// 400 for several credentials; 401 for a missing or wrong one; 403 if the request was forwarded by
+/// a proxy and the listener accepts direct connections only; 503 if credentials can't be verified
+/// at the moment.
+pub fn authenticate(
+    request: &HttpRequest,
+    shown: Option<&[u8]>,
+    access: &AccessControl,
+) -> Result<Principal, HttpRejection> {
+    let unproven = |error: CredentialError| {
+        let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
+        HttpRejection {
+            challenge: error.challenge(),
+            ..http_rejection(status, error.message())
+        }
+    };
+    let mut headers = request
+        .headers()
+        .get_all(header::AUTHORIZATION)
+        .map(|value| value.as_bytes());
+    let authorization = shown.or_else(|| headers.next());
+    if headers.next().is_some() {
         return Err(unproven(CredentialError::Malformed));
     }
-    principal_showing(request, authorization, access)
-}
-
-/// The same, where the credential came in another way: `authorization` is what `Authorization` would have said.
-///
-/// # Errors
-/// As [`principal`].
-pub fn principal_showing(
-    request: &HttpRequest,
-    authorization: Option<&[u8]>,
-    access: &Access,
-) -> Result<Principal, Refused> {
-    let credential = Credential {
+    let credential = PresentedCredential {
         peer: request.peer_addr().map(|a| a.ip()),
         local: Some(request.app_config().local_addr().ip()),
         authorization,
-        // Clients of ours speak HTTP/1.1 or later; nginx forwards by HTTP/1.0 unless it is told otherwise, and adds no header.
+        // Our clients use HTTP/1.1 or later. By default nginx forwards with HTTP/1.0 and adds no
+        // header.
         is_forwarded: request.version() < Version::HTTP_11
             || request
                 .headers()
                 .keys()
                 .any(|name| is_forwarding_header(name.as_str())),
     };
-    access.principal(&credential).map_err(unproven)
+    access.authenticate(&credential).map_err(unproven)
 }
 
-fn unproven(error: CredentialError) -> Refused {
-    let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
-    Refused {
-        challenge: error.challenge(),
-        ..refused(status, error.message())
-    }
-}
-
-/// The type of JSON.
+/// Media type of JSON.
 pub const JSON: &str = "application/json";
 
-/// The body of a request, which is JSON in UTF-8 of one of these `types`, not compressed. A client that names no type is
-/// taken at its word.
+/// Reads the body of a request. It must have one of the media types `types`, or none, and be
+/// uncompressed. Its content isn't parsed.
 ///
 /// # Errors
-/// 415 for other content; 413 over `bytes_max`, 408 after `body_timeout`, 400 where it ends early.
+/// 415 for another media type, charset or encoding; 413 for more than `bytes_max` bytes; 408 if the
+/// body isn't complete after `body_timeout`; 400 if it ends early.
 pub async fn read_json(
     request: &HttpRequest,
     mut payload: Payload,
     types: &[&str],
     bytes_max: usize,
     body_timeout: Duration,
-) -> Result<BytesMut, Refused> {
-    const TOO_LARGE: Refused = refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
+) -> Result<BytesMut, HttpRejection> {
+    const TOO_LARGE: HttpRejection =
+        http_rejection(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
     let headers = request.headers();
     if !headers
         .get_all(header::CONTENT_TYPE)
         .all(|t| t.to_str().is_ok_and(|t| is_json(t, types)))
     {
-        return Err(refused(
+        return Err(http_rejection(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "content type must be application/json in UTF-8",
         ));
@@ -143,7 +145,7 @@ pub async fn read_json(
         .get_all(header::CONTENT_ENCODING)
         .all(|e| e.as_bytes().eq_ignore_ascii_case(b"identity"))
     {
-        return Err(refused(
+        return Err(http_rejection(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "compressed bodies are not accepted",
         ));
@@ -154,14 +156,18 @@ pub async fn read_json(
     if declared.is_some_and(|declared| declared > bytes_max as u64) {
         return Err(TOO_LARGE);
     }
-    // What is declared is only believed as far as one read.
-    let room = declared.map_or(0, |declared| declared.min(ROOM_BYTES_MAX) as usize);
+    // A declared length is not trusted beyond the size of one read.
+    let room = declared.map_or(0, |declared| {
+        declared.min(INITIAL_BODY_CAPACITY_MAX) as usize
+    });
     let collect = async {
         let mut body = BytesMut::with_capacity(room);
         while let Some(chunk) = payload.next().await {
-            let chunk = chunk
-                .map_err(|_| refused(StatusCode::BAD_REQUEST, "the body did not arrive whole"))?;
-            // Counted before it is kept: a body that lies about its length, or has none, costs no more than the limit.
+            let chunk = chunk.map_err(|_| {
+                http_rejection(StatusCode::BAD_REQUEST, "the body did not arrive whole")
+            })?;
+            // Checked before it is stored, so a body with a wrong length or none uses no more
+            // memory than the limit.
             if body.len() + chunk.len() > bytes_max {
                 return Err(TOO_LARGE);
             }
@@ -169,15 +175,15 @@ pub async fn read_json(
         }
         Ok(body)
     };
-    let late = refused(
+    let late = http_rejection(
         StatusCode::REQUEST_TIMEOUT,
         "the body did not arrive in time",
     );
     timeout(body_timeout, collect).await.map_err(|_| late)?
 }
 
-/// Most bytes that a body gets before any of it has arrived.
-const ROOM_BYTES_MAX: u64 = 16 * 1024;
+/// Maximum buffer size that is reserved for a body by its declared length, in bytes.
+const INITIAL_BODY_CAPACITY_MAX: u64 = 16 * 1024;
 
 fn is_json(content_type: &str, types: &[&str]) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
@@ -197,7 +203,7 @@ fn is_json(content_type: &str, types: &[&str]) -> bool {
 mod tests {
     use super::*;
 
-    /// Goal: a type is taken where it is named, and there only. Method: rows.
+    /// Goal: a media type is accepted only if it is listed. Method: rows.
     #[test]
     fn other_types() {
         for (sent, types, taken) in [
@@ -213,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Goal: JSON in UTF-8 and nothing else. Method: rows.
+    /// Goal: only JSON in UTF-8 is accepted. Method: rows.
     #[test]
     fn content_types() {
         for good in [

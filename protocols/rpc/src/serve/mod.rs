@@ -1,11 +1,11 @@
-//! HTTP listeners (feature `serve`): the timeouts and bounds of their connections, and what a request must be before its
-//! body is read.
+//! HTTP listeners (feature `serve`): timeouts and limits of connections, and checks of requests
+//! before their bodies are read.
 
-pub mod accept;
-pub mod claim;
+pub mod accept_header;
+pub mod agent_id_header;
 pub mod guard;
-pub mod idle;
-pub mod reply;
+pub mod http_response;
+pub mod idle_timeout;
 pub mod websocket;
 
 use std::collections::HashMap;
@@ -25,29 +25,29 @@ use callboard_message::Principal;
 use parking_lot::RwLock;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
 
-use crate::{Access, Credential};
+use crate::{AccessControl, PresentedCredential};
 
-/// Shortest time that the head of a request has: actix reads a clock that may be half a second old.
+/// Minimum value of [`ListenOptions::headers_timeout`]. Shorter values are inaccurate, because
+/// actix reads a clock that may be half a second old.
 pub const HEADERS_TIMEOUT_MIN: Duration = Duration::from_secs(1);
-/// Most connections at once, over all workers, by default.
+/// Default maximum number of concurrent connections of a listener, over all its worker threads.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 1_024;
 
-/// How a listener treats its connections.
+/// Connection settings of a listener.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    /// How long the head of a request may take to arrive; [`HEADERS_TIMEOUT_MIN`] at least.
+    /// Time within which the head of a request must arrive; at least [`HEADERS_TIMEOUT_MIN`].
     /// Default: 5 s.
     pub headers_timeout: Duration,
-    /// How long an idle connection is kept.
-    /// Default: 30 s.
+    /// Time for which a connection without requests is kept open. Default: 30 s.
     pub keep_alive: Duration,
-    /// How long running calls may take to end when the server stops. Whole seconds; a part counts as one.
-    /// Default: 5 s.
+    /// Time that requests in progress have to complete when the server stops, rounded up to whole
+    /// seconds. Default: 5 s.
     pub drain_timeout: Duration,
-    /// Most connections at once, over all workers. Others wait in the kernel's queue.
+    /// Maximum number of concurrent connections, over all worker threads. Further connections wait
+    /// in the kernel's queue. Default: [`CONNECTIONS_MAX_DEFAULT`].
     pub connections_max: usize,
-    /// Threads that serve connections.
-    /// Default: 1.
+    /// Number of worker threads. Default: 1.
     pub workers: usize,
 }
 
@@ -63,33 +63,37 @@ impl Default for ListenOptions {
     }
 }
 
-/// Why a listener can't serve.
+/// Reason why a listener can't be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Bind a loopback address, or require keys: beyond this machine anybody could use the agent.
+    /// The address is not loopback and the listener requires no keys, so that anybody on the
+    /// network could use the agent.
     #[error("{address} is not a loopback address: keys are needed to listen there")]
-    OpenBeyondLoopback {
-        /// Where the listener is bound.
+    UnauthenticatedListener {
+        /// Address of the listener.
         address: SocketAddr,
     },
-    /// The socket failed: see what the system says.
+    /// An operation on the socket failed.
     #[error("can't listen: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// A server that is ready to run.
-pub struct Serving {
-    /// Where it listens.
+/// HTTP server on a bound listener, ready to be run.
+pub struct BoundServer {
+    /// Address that the server listens on.
     pub address: SocketAddr,
-    /// Await or spawn it; `server.handle().stop(true)` ends it from elsewhere. It catches no signals.
+    /// Server future, to be awaited or spawned. It handles no signals; `server.handle().stop(true)`
+    /// stops it.
     pub server: Server,
 }
 
-/// Whether what is served may be served on this socket: beyond this machine, peers must show who they are.
+/// Checks that a server may listen on the address of `listener`. `may_listen_on` decides by IP
+/// address; without authentication only loopback addresses are safe.
 ///
 /// # Errors
-/// [`ServeError::OpenBeyondLoopback`].
+/// [`ServeError::UnauthenticatedListener`] if the address is not permitted; [`ServeError::Io`] if
+/// the listener has no local address.
 pub fn check_address(
     listener: &TcpListener,
     may_listen_on: impl Fn(IpAddr) -> bool,
@@ -98,19 +102,20 @@ pub fn check_address(
     if may_listen_on(address.ip()) {
         Ok(())
     } else {
-        Err(ServeError::OpenBeyondLoopback { address })
+        Err(ServeError::UnauthenticatedListener { address })
     }
 }
 
-/// Serves what `configure` adds to an application on a bound listener, with every timeout set.
+/// Creates an HTTP server for a bound listener, with all timeouts of `listen`. `configure` adds the
+/// application's routes; it is called once for each worker thread.
 ///
 /// # Errors
-/// See [`ServeError`].
+/// [`ServeError::Io`] if the listener can't be used.
 pub fn serve(
     listener: TcpListener,
     listen: &ListenOptions,
     configure: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
-) -> Result<Serving, ServeError> {
+) -> Result<BoundServer, ServeError> {
     let address = listener.local_addr()?;
     let headers_timeout = listen.headers_timeout.max(HEADERS_TIMEOUT_MIN);
     let idle_max = listen.keep_alive + headers_timeout;
@@ -121,40 +126,43 @@ pub fn serve(
         .max_connections(listen.connections_max.div_ceil(workers))
         .client_request_timeout(headers_timeout)
         .keep_alive(listen.keep_alive)
-        .on_connect(move |connection, data| idle::watch(connection, data, idle_max))
+        .on_connect(move |connection, data| {
+            idle_timeout::watch_connection(connection, data, idle_max)
+        })
         .tcp_nodelay(true)
-        // A client that closes its side has gone away: its call is dropped, which cancels it.
+        // A client that closes its side has left: its call is dropped, which cancels it.
         .h1_allow_half_closed(false)
         .shutdown_timeout(u64::try_from(drain_seconds).unwrap_or(u64::MAX))
         .disable_signals()
         .listen(listener)?
         .run();
-    Ok(Serving { address, server })
+    Ok(BoundServer { address, server })
 }
 
-/// Servers by name, of which some may come and go while a listener serves. Clones are the same servers.
+/// Registry of protocol servers by name, shared by all workers of a listener. Servers can be
+/// replaced while the listener runs. Clones share the registry.
 #[derive(Clone)]
-pub struct Named<S>(Arc<RwLock<HashMap<String, S>>>);
+pub struct ServerRegistry<S>(Arc<RwLock<HashMap<String, S>>>);
 
-impl<S> Default for Named<S> {
+impl<S> Default for ServerRegistry<S> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<S: Clone> Named<S> {
-    /// Serves these from now on, and no others. A request that was begun ends as it began; another name is 404.
+impl<S: Clone> ServerRegistry<S> {
+    /// Replaces all servers. Requests in progress complete with the previous servers.
     pub fn set(&self, servers: HashMap<String, S>) {
         let before = std::mem::replace(&mut *self.0.write(), servers);
         drop(before);
     }
 
-    /// The one of this name.
+    /// Returns the server with the given name; `None` if there is none.
     pub fn get(&self, name: &str) -> Option<S> {
         self.0.read().get(name).cloned()
     }
 
-    /// All of them, in the order of their names.
+    /// Returns all servers with their names, sorted by name.
     pub fn all(&self) -> Vec<(String, S)> {
         let servers = self.0.read();
         let mut all: Vec<_> = servers
@@ -166,12 +174,13 @@ impl<S: Clone> Named<S> {
     }
 }
 
-/// One of a bounded number, until it is dropped.
-pub struct Permit(Arc<AtomicUsize>);
+/// Permit of a limit on concurrency. Dropping the permit releases it.
+pub struct ConcurrencyPermit(Arc<AtomicUsize>);
 
-impl Permit {
-    /// `None` where there are `max` already.
-    pub fn take(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+impl ConcurrencyPermit {
+    /// Acquires a permit. `count` is the number of permits in use; returns `None` if `max` permits
+    /// are in use.
+    pub fn try_acquire(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         if count.fetch_add(1, Ordering::Relaxed) >= max {
             count.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -180,57 +189,58 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// How often a credential is looked at again while what it opened is open.
-pub const STANDING_LOOKED_AT_EVERY: Duration = Duration::from_millis(500);
+/// Interval at which the credential of an open stream is verified again.
+pub const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Why a stream ends whose credential counts no more, for a person.
-pub const COUNTS_NO_MORE: &str = "the key counts no more";
+/// Message to the client when a stream ends because its credential was revoked.
+pub const KEY_REVOKED_MESSAGE: &str = "the key counts no more";
 
-/// The credential of a request that opened a stream, looked at again as long as that is open: a key may be revoked meanwhile.
-pub struct Standing {
-    /// `None` where nobody has to show anything.
-    shown: Option<Shown>,
+/// Monitor of the credential with which a long-lived stream was opened. A key may be revoked while
+/// the stream is open.
+pub struct CredentialWatch {
+    /// Credential to verify again; `None` if the listener requires none.
+    shown: Option<WatchedCredential>,
     next: Pin<Box<Sleep>>,
 }
 
-struct Shown {
-    access: Access,
+struct WatchedCredential {
+    access: AccessControl,
     authorization: Option<Vec<u8>>,
     peer: Option<IpAddr>,
     local: Option<IpAddr>,
     principal: Option<Principal>,
 }
 
-impl Shown {
-    fn principal(&self) -> Option<Principal> {
+impl WatchedCredential {
+    fn authenticate(&self) -> Option<Principal> {
         let Self {
             authorization,
             peer,
             local,
             ..
         } = self;
-        // A key counts whoever passes it on.
-        let shown = Credential {
+        // Credentials are bearer tokens here, which are valid through proxies too.
+        let shown = PresentedCredential {
             peer: *peer,
             local: *local,
             authorization: authorization.as_deref(),
             is_forwarded: false,
         };
-        self.access.principal(&shown).ok()
+        self.access.authenticate(&shown).ok()
     }
 }
 
-impl Standing {
-    /// Of a request that was let in just now.
-    pub fn of(request: &HttpRequest, access: &Access) -> Self {
-        let shown = matches!(access, Access::Bearer(_)).then(|| {
-            let shown = Shown {
+impl CredentialWatch {
+    /// Creates a monitor of the credential of a request that has just been authenticated.
+    pub fn new(request: &HttpRequest, access: &AccessControl) -> Self {
+        let shown = matches!(access, AccessControl::Bearer(_)).then(|| {
+            let shown = WatchedCredential {
                 access: access.clone(),
                 authorization: request
                     .headers()
@@ -240,71 +250,75 @@ impl Standing {
                 local: Some(request.app_config().local_addr().ip()),
                 principal: None,
             };
-            Shown {
-                principal: shown.principal(),
+            WatchedCredential {
+                principal: shown.authenticate(),
                 ..shown
             }
         });
         Self {
             shown,
-            next: Box::pin(sleep(STANDING_LOOKED_AT_EVERY)),
+            next: Box::pin(sleep(CREDENTIAL_CHECK_INTERVAL)),
         }
     }
 
-    /// Ready once the credential stands for somebody else than it did, or for nobody.
-    pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Returns `Ready` once the credential is no longer valid, or belongs to another principal. The
+    /// credential is verified every [`CREDENTIAL_CHECK_INTERVAL`]. Never ready if the listener
+    /// requires no credential.
+    pub fn poll_revoked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(shown) = &self.shown else {
             return Poll::Pending;
         };
         loop {
             ready!(self.next.as_mut().poll(cx));
-            let now = shown.principal();
+            let now = shown.authenticate();
             if now.is_none() || now != shown.principal {
                 return Poll::Ready(());
             }
             self.next
                 .as_mut()
-                .reset(Instant::now() + STANDING_LOOKED_AT_EVERY);
+                .reset(Instant::now() + CREDENTIAL_CHECK_INTERVAL);
         }
     }
 
-    /// Ends once the credential stands for somebody else than it did, or for nobody.
-    pub async fn lost(&mut self) {
-        poll_fn(|cx| self.poll_lost(cx)).await;
+    /// Waits until the credential is no longer valid, or belongs to another principal. Waits
+    /// forever if the listener requires no credential.
+    pub async fn wait_revoked(&mut self) {
+        poll_fn(|cx| self.poll_revoked(cx)).await;
     }
 }
 
-/// Whether the other end of a socket shows that it is there: it is asked at once and after each period, and is gone once
-/// three in a row brought no word by the end of their period.
-pub struct Alive {
+/// Detector of a dead peer by heartbeats. The caller sends a ping after each [`tick`](Self::tick).
+/// The peer counts as dead if it has sent nothing for three periods.
+pub struct HeartbeatMonitor {
     ticks: Interval,
-    /// How often it was asked since it said something.
+    /// Number of ticks since the peer's last activity.
     silent: u32,
 }
 
-impl Alive {
-    const SILENT_MAX: u32 = 3;
+impl HeartbeatMonitor {
+    const MISSED_HEARTBEATS_MAX: u32 = 3;
 
-    /// Begins now.
+    /// Creates a detector with the given period between pings. The first tick is immediate.
     pub fn new(period: Duration) -> Self {
         let mut ticks = interval(period.max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { ticks, silent: 0 }
     }
 
-    /// It said something.
-    pub fn seen(&mut self) {
+    /// Records that the peer has sent something, so that it doesn't count as dead.
+    pub fn record_activity(&mut self) {
         self.silent = 0;
     }
 
-    /// Waits for the end of a period: it is then to be asked, unless it is gone.
+    /// Waits for the next tick. Afterwards the caller checks [`is_dead`](Self::is_dead) and sends a
+    /// ping.
     pub async fn tick(&mut self) {
         self.ticks.tick().await;
         self.silent += 1;
     }
 
-    /// Whether it is gone.
-    pub fn is_over(&self) -> bool {
-        self.silent > Self::SILENT_MAX
+    /// Returns whether the peer has sent nothing since three pings.
+    pub fn is_dead(&self) -> bool {
+        self.silent > Self::MISSED_HEARTBEATS_MAX
     }
 }

@@ -1,7 +1,7 @@
-//! WebSocket connections: the handshake, and messages of bounded size (RFC 6455).
+//! WebSocket connections: handshake, and messages of bounded size (RFC 6455).
 //!
-//! `actix_ws` looks at a frame's length only once all of the frame is buffered. Here the length that a header declares is
-//! checked before its payload is read.
+//! `actix_ws` checks a frame's length only after all of the frame is buffered. Here the length that
+//! a header declares is checked before the payload is read.
 
 use std::io;
 
@@ -11,34 +11,35 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, dev};
 use actix_ws::{AggregatedMessage, ProtocolError, Session};
 use futures::{FutureExt, StreamExt};
 
-/// Messages that a client sends over one WebSocket.
-pub struct Messages {
+/// Reader of the messages that a client sends over one WebSocket.
+pub struct WebSocketReader {
     payload: Payload,
-    /// Bytes that are no whole frame yet; the first is the first of a frame's header.
+    /// Received bytes that haven't been parsed, from the beginning of a frame.
     buffer: BytesMut,
-    /// Kind and content of a message whose last fragment has not come yet.
+    /// Type and content of a fragmented message that is not complete yet.
     fragments: Option<(OpCode, BytesMut)>,
     message_bytes_max: usize,
 }
 
-/// Answers the handshake of a WebSocket whose client may send at most `message_bytes_max` bytes a message, be it one frame
-/// or many. The first protocol that the client offers and `protocols` contains is chosen.
+/// Accepts a WebSocket handshake. Returns the response, the session to send with, and a reader of
+/// the client's messages. A message may have at most `message_bytes_max` bytes, over all its
+/// frames. Of the subprotocols that the client offers, the first that is in `protocols` is chosen.
 ///
 /// # Errors
-/// The handshake is not complete.
-pub fn open(
+/// Fails if the handshake is invalid.
+pub fn accept_handshake(
     request: &HttpRequest,
     payload: Payload,
     protocols: &[&str],
     message_bytes_max: usize,
-) -> Result<(HttpResponse, Session, Messages), Error> {
+) -> Result<(HttpResponse, Session, WebSocketReader), Error> {
     let (response, session, _) =
-        actix_ws::handle_with_protocols(request, empty(request)?, protocols)?;
+        actix_ws::handle_with_protocols(request, empty_payload(request)?, protocols)?;
     let (buffer, fragments) = (BytesMut::new(), None);
     Ok((
         response,
         session,
-        Messages {
+        WebSocketReader {
             payload,
             buffer,
             fragments,
@@ -47,21 +48,23 @@ pub fn open(
     ))
 }
 
-/// Payload without content: `actix_ws` gets it in place of the one that [`Messages`] reads.
-fn empty(request: &HttpRequest) -> Result<Payload, Error> {
+/// Creates an empty payload for `actix_ws`, because the request's own payload is read by
+/// [`WebSocketReader`].
+fn empty_payload(request: &HttpRequest) -> Result<Payload, Error> {
     let made = Payload::from_request(request, &mut dev::Payload::None).now_or_never();
     made.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::WouldBlock).into()))
 }
 
-impl Messages {
+impl WebSocketReader {
     /// Returns the next message; `None` once the client has closed its side. Cancel safe.
     ///
     /// # Errors
-    /// [`ProtocolError::Overflow`] as soon as a header declares more bytes than a message may have; others where a frame is
-    /// not of RFC 6455 or the connection breaks. No message follows an error.
+    /// [`ProtocolError::Overflow`] as soon as a frame header declares more bytes than a message may
+    /// have. Other errors if a frame is invalid (RFC 6455) or the connection breaks. The reader
+    /// must not be used after an error.
     pub async fn recv(&mut self) -> Option<Result<AggregatedMessage, ProtocolError>> {
         loop {
-            if let Some(read) = self.buffered().transpose() {
+            if let Some(read) = self.next_buffered().transpose() {
                 return Some(read);
             }
             match self.payload.next().await? {
@@ -72,10 +75,10 @@ impl Messages {
         }
     }
 
-    /// Returns the next message of those that are buffered.
-    fn buffered(&mut self) -> Result<Option<AggregatedMessage>, ProtocolError> {
+    /// Parses the next message from the buffer; `None` if it isn't complete yet.
+    fn next_buffered(&mut self) -> Result<Option<AggregatedMessage>, ProtocolError> {
         loop {
-            self.check_declared()?;
+            self.check_declared_length()?;
             let parsed = Parser::parse(&mut self.buffer, true, self.message_bytes_max)?;
             let Some((is_last, kind, payload)) = parsed else {
                 return Ok(None);
@@ -93,10 +96,11 @@ impl Messages {
                     return Err(ProtocolError::ContinuationStarted);
                 }
                 (OpCode::Text | OpCode::Binary, None) if is_last => {
-                    return whole(kind, payload.freeze()).map(Some);
+                    return to_message(kind, payload.freeze()).map(Some);
                 }
                 (OpCode::Text | OpCode::Binary, fragments) => *fragments = Some((kind, payload)),
-                // Copied, as a fragment of one byte would keep all of the buffer that it came in.
+                // Copied, because a fragment of one byte would keep all of the buffer that it came
+                // in.
                 (OpCode::Continue, Some((_, content))) => content.extend_from_slice(&payload),
                 (OpCode::Continue, None) => return Err(ProtocolError::ContinuationNotStarted),
                 (OpCode::Bad, _) => return Err(ProtocolError::BadOpCode),
@@ -105,14 +109,17 @@ impl Messages {
                 && is_last
                 && let Some((kind, content)) = self.fragments.take()
             {
-                return whole(kind, content.freeze()).map(Some);
+                return to_message(kind, content.freeze()).map(Some);
             }
         }
     }
 
-    /// Rejects a frame that declares more bytes than its message has left.
-    fn check_declared(&self) -> Result<(), ProtocolError> {
-        let Some((kind, bytes)) = declared(&self.buffer) else {
+    /// Checks the length that the next frame's header declares, before its payload has arrived.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Overflow`] if its message would exceed the limit.
+    fn check_declared_length(&self) -> Result<(), ProtocolError> {
+        let Some((kind, bytes)) = declared_length(&self.buffer) else {
             return Ok(());
         };
         let earlier = match (kind, &self.fragments) {
@@ -128,8 +135,9 @@ impl Messages {
     }
 }
 
-/// Returns kind and payload length in bytes of the frame whose header begins `buffer`; `None` until its length is there.
-fn declared(buffer: &[u8]) -> Option<(OpCode, u64)> {
+/// Returns the opcode and payload length, in bytes, of the frame that begins in `buffer`; `None` if
+/// its length field is not complete.
+fn declared_length(buffer: &[u8]) -> Option<(OpCode, u64)> {
     let (&[first, second], rest) = buffer.split_first_chunk()?;
     let bytes = match second & 0x7F {
         126 => u16::from_be_bytes(*rest.first_chunk()?).into(),
@@ -139,7 +147,7 @@ fn declared(buffer: &[u8]) -> Option<(OpCode, u64)> {
     Some((OpCode::from(first & 0x0F), bytes))
 }
 
-fn whole(kind: OpCode, content: Bytes) -> Result<AggregatedMessage, ProtocolError> {
+fn to_message(kind: OpCode, content: Bytes) -> Result<AggregatedMessage, ProtocolError> {
     if kind == OpCode::Binary {
         return Ok(AggregatedMessage::Binary(content));
     }
@@ -165,8 +173,8 @@ mod tests {
         bytes.to_vec()
     }
 
-    /// Messages of these chunks, in front of a peer that stays and sends nothing more.
-    fn messages(chunks: impl IntoIterator<Item = Vec<u8>>) -> Messages {
+    /// Creates a reader of these chunks from a peer that stays connected and sends nothing more.
+    fn messages(chunks: impl IntoIterator<Item = Vec<u8>>) -> WebSocketReader {
         let chunks: Vec<_> = chunks
             .into_iter()
             .map(|chunk| Ok(Bytes::from(chunk)))
@@ -175,7 +183,7 @@ mod tests {
         let request = TestRequest::default().to_http_request();
         let payload = Payload::from_request(&request, &mut dev::Payload::Stream { payload });
         let payload = payload.now_or_never().unwrap().unwrap();
-        Messages {
+        WebSocketReader {
             payload,
             buffer: BytesMut::new(),
             fragments: None,
@@ -183,8 +191,9 @@ mod tests {
         }
     }
 
-    /// Sizes of what comes until nothing more does; `Err` where it ends with the refusal of a size.
-    fn sizes(messages: &mut Messages) -> Result<Vec<usize>, Vec<usize>> {
+    /// Returns the sizes of messages until no more come; `Err` if they end with
+    /// [`ProtocolError::Overflow`].
+    fn sizes(messages: &mut WebSocketReader) -> Result<Vec<usize>, Vec<usize>> {
         let mut sizes = Vec::new();
         loop {
             match messages.recv().now_or_never() {
@@ -224,8 +233,9 @@ mod tests {
         }
     }
 
-    /// Goal: a header that declares too much is refused before a byte of its payload. Method: the header alone, of each
-    /// form of length, whole and as the fragment that goes over the limit; at the limit, it is waited for.
+    /// Goal: a frame that declares too much is rejected before a byte of its payload. Method: the
+    /// header alone, with each form of length, whole and as the fragment that exceeds the limit; at
+    /// the limit, it is waited for.
     #[test]
     fn a_declared_length_is_checked_before_the_payload() {
         let header =
@@ -251,8 +261,8 @@ mod tests {
         assert_eq!(sizes(&mut messages([begun, short(0x80, 600)])), Ok(vec![]));
     }
 
-    /// Goal: what is buffered stays near the limit, whatever a client sends. Method: many fragments of one byte, which go
-    /// over the limit together; frames out of order.
+    /// Goal: the buffered data stays near the limit, whatever a client sends. Method: many
+    /// fragments of one byte, which exceed the limit together; frames out of order.
     #[test]
     fn fragments_are_bounded_together() {
         let mut many = vec![frame(false, OpCode::Text, b"")];

@@ -1,8 +1,8 @@
-use callboard_rpc::{DecodeError, Limits, RpcError, code, decode};
+use callboard_rpc::{DecodeError, DecodeLimits, RpcError, code, decode};
 
-/// The code that answers `body`, and the id under which it does.
+/// Returns the error code and the id of the rejection of `body`.
 fn refused(body: &[u8]) -> (i64, Option<String>) {
-    match decode(body, &Limits::default()) {
+    match decode(body, &DecodeLimits::default()) {
         Err(refusal) => (
             RpcError::from(&refusal).code,
             refusal.id.map(|id| id.to_string()),
@@ -18,7 +18,7 @@ fn check(expected: i64, bodies: &[&[u8]]) {
     }
 }
 
-/// A request whose `params` hold `value`.
+/// Returns a request whose `params` contain `value`.
 fn around(value: &[u8]) -> Vec<u8> {
     [
         br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"v":"#,
@@ -28,7 +28,8 @@ fn around(value: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Goal: what is no JSON is -32700 wherever it stands. Method: each break, at the top and inside a raw payload.
+/// Goal: invalid JSON is -32700 wherever it occurs. Method: each error, at the top and inside a raw
+/// payload.
 #[test]
 fn no_json_is_a_parse_error() {
     let mantissa = "1".repeat(1_000_000);
@@ -70,7 +71,7 @@ fn no_json_is_a_parse_error() {
 #[test]
 fn truncated_messages_are_parse_errors() {
     let body = around("\"ação \\ud83d\\ude00 😀\"".as_bytes());
-    assert!(decode(&body, &Limits::default()).is_ok());
+    assert!(decode(&body, &DecodeLimits::default()).is_ok());
     for end in 0..body.len() {
         check(code::PARSE_ERROR, &[&body[..end]]);
     }
@@ -107,8 +108,8 @@ fn huge_objects_and_numbers_are_refused() {
     };
     let (fits, huge) = (object(300_000), object(1_000_000));
     assert!(
-        fits.len() < Limits::default().body_bytes_max
-            && huge.len() > Limits::default().body_bytes_max
+        fits.len() < DecodeLimits::default().body_bytes_max
+            && huge.len() > DecodeLimits::default().body_bytes_max
     );
     check(
         code::INVALID_REQUEST,
@@ -146,7 +147,7 @@ fn duplicate_keys_are_refused() {
         ],
     );
     let distinct = format!(r#"{{{many}"a":{{"k1":1}},"A":{{"k1":1}}}}"#);
-    assert!(decode(&around(distinct.as_bytes()), &Limits::default()).is_ok());
+    assert!(decode(&around(distinct.as_bytes()), &DecodeLimits::default()).is_ok());
 }
 
 /// Goal: batches are refused. Method: empty, of messages, of rubbish.
@@ -158,13 +159,13 @@ fn batches_are_refused() {
         r#" [{"jsonrpc":"2.0","id":1,"method":"m"}]"#,
         "[1]",
     ] {
-        let refusal = decode(body.as_bytes(), &Limits::default()).unwrap_err();
+        let refusal = decode(body.as_bytes(), &DecodeLimits::default()).unwrap_err();
         assert_eq!((refusal.error, refusal.id), (DecodeError::Batch, None));
         check(code::INVALID_REQUEST, &[body.as_bytes()]);
     }
 }
 
-/// Goal: only strings and integers are ids. Method: every other value.
+/// Goal: only strings and integers are valid ids. Method: every other value.
 #[test]
 fn other_ids_are_invalid() {
     for id in ["null", "1.0", "1e2", "-1.5", "true", "{}", "[]", "[1]"] {
@@ -177,7 +178,8 @@ fn other_ids_are_invalid() {
     }
 }
 
-/// Goal: a wrong envelope is -32600 under its own id, wrong params -32602. Method: one fault at a time.
+/// Goal: an invalid envelope is -32600 under its own id, invalid params are -32602. Method: one
+/// fault at a time.
 #[test]
 fn wrong_members_are_answered_under_the_id() {
     let invalid = (code::INVALID_REQUEST, Some("\"i\"".to_owned()));
@@ -214,7 +216,7 @@ fn wrong_members_are_answered_under_the_id() {
     );
 }
 
-/// Goal: a response that says nothing, or two things, is refused. Method: each mix.
+/// Goal: a response with neither or both of result and error is rejected. Method: each mix.
 #[test]
 fn ambiguous_responses_are_refused() {
     for members in [
@@ -239,7 +241,7 @@ fn ambiguous_responses_are_refused() {
     }
 }
 
-/// Goal: a refusal never repeats what was sent. Method: a name where each error looks.
+/// Goal: an error message never repeats the input. Method: a name at each place of an error.
 #[test]
 fn refusals_repeat_nothing() {
     for body in [
@@ -249,7 +251,7 @@ fn refusals_repeat_nothing() {
         r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"Ana Souza"}"#,
         r#"{"Ana Souza" 1}"#,
     ] {
-        let refusal = decode(body.as_bytes(), &Limits::default()).unwrap_err();
+        let refusal = decode(body.as_bytes(), &DecodeLimits::default()).unwrap_err();
         assert!(!format!("{refusal} {refusal:?}").contains("Souza"));
     }
 }

@@ -1,25 +1,25 @@
 use callboard_rpc::{
-    BATCH_ENTRIES_MAX_DEFAULT, Body, DecodeError, Id, Incoming, JsonError, Limits, Nulls, RpcError,
-    code, decode, decode_body, encode_batch, encode_response,
+    BATCH_ENTRIES_MAX_DEFAULT, DecodeError, DecodeLimits, JsonError, RequestId, RpcBody, RpcError,
+    RpcMessage, UnusedMember, code, decode, decode_body, encode_batch, encode_response,
 };
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
 
-/// An entry's method or id, or the code and id to refuse it with.
+/// Method or id of a batch entry, or code and id of its rejection.
 type Entry = Result<String, (i64, Option<String>)>;
 
 fn batch(text: &str) -> Result<Vec<Entry>, DecodeError> {
-    match decode_body(text.as_bytes(), &Limits::default()) {
-        Ok(Body::Batch(entries)) => Ok(entries
+    match decode_body(text.as_bytes(), &DecodeLimits::default()) {
+        Ok(RpcBody::Batch(entries)) => Ok(entries
             .into_iter()
             .map(|entry| match entry {
-                Ok(Incoming::Request(request)) => Ok(request.method),
-                Ok(Incoming::Notification(notification)) => Ok(notification.method),
-                Ok(Incoming::Response(response)) => Ok(format!("{:?}", response.id)),
+                Ok(RpcMessage::Request(request)) => Ok(request.method),
+                Ok(RpcMessage::Notification(notification)) => Ok(notification.method),
+                Ok(RpcMessage::Response(response)) => Ok(format!("{:?}", response.id)),
                 Err(refusal) => Err((refusal.error.code(), refusal.id.map(|id| id.to_string()))),
             })
             .collect()),
-        Ok(Body::One(message)) => panic!("no batch: {message:?}"),
+        Ok(RpcBody::One(message)) => panic!("no batch: {message:?}"),
         Err(refusal) => {
             assert_eq!(refusal.id, None);
             Err(refusal.error)
@@ -27,7 +27,8 @@ fn batch(text: &str) -> Result<Vec<Entry>, DecodeError> {
     }
 }
 
-/// Goal: entries keep their order, and a bad one costs only itself. Method: every kind, between bad ones.
+/// Goal: entries keep their order, and an invalid one doesn't affect the others. Method: every
+/// kind, between invalid ones.
 #[test]
 fn entries_stand_for_themselves() {
     let text = format!(
@@ -48,23 +49,25 @@ fn entries_stand_for_themselves() {
     assert_eq!(batch(&text).unwrap(), expected);
 }
 
-/// Goal: one message is one, also where batches may come. Method: the same body read both ways.
+/// Goal: a single message is no batch, even where batches are allowed. Method: the same body
+/// decoded both ways.
 #[test]
 fn one_message_is_no_batch() {
     assert!(matches!(
-        decode_body(CALL.as_bytes(), &Limits::default()),
-        Ok(Body::One(Incoming::Request(_)))
+        decode_body(CALL.as_bytes(), &DecodeLimits::default()),
+        Ok(RpcBody::One(RpcMessage::Request(_)))
     ));
     for body in ["", "1", "{}", "{", r#"{"jsonrpc":"2.0","id":1,"method":1}"#] {
         let both = [
-            decode(body.as_bytes(), &Limits::default()).err(),
-            decode_body(body.as_bytes(), &Limits::default()).err(),
+            decode(body.as_bytes(), &DecodeLimits::default()).err(),
+            decode_body(body.as_bytes(), &DecodeLimits::default()).err(),
         ];
         assert!(both[0].is_some() && both[0] == both[1], "{body}");
     }
 }
 
-/// Goal: what is no batch is refused whole. Method: empty, broken, one key twice in one entry.
+/// Goal: an invalid batch is rejected as a whole. Method: empty, broken, a duplicate key in one
+/// entry.
 #[test]
 fn bad_batches_are_refused_whole() {
     assert_eq!(batch("[]"), Err(DecodeError::BatchEmpty));
@@ -87,7 +90,8 @@ fn bad_batches_are_refused_whole() {
     ));
 }
 
-/// Goal: the bound on entries is exact and their number costs no memory. Method: the default, one more, a million.
+/// Goal: the limit of entries is exact, and entries beyond it use no memory. Method: the default,
+/// one more, a million.
 #[test]
 fn batch_entries() {
     let entries_max = BATCH_ENTRIES_MAX_DEFAULT;
@@ -103,12 +107,18 @@ fn batch_entries() {
     );
 }
 
-/// Goal: answers go back as one batch, and no batch is empty. Method: two, one, none; read again.
+/// Goal: responses are sent as one batch, and no batch is empty. Method: two, one, none; decoded
+/// again.
 #[test]
 fn batches_are_written() {
     let error = RpcError::new(code::METHOD_NOT_FOUND, "no such method");
-    let answers =
-        [1, 2].map(|id| encode_response(Some(&Id::integer(id)), Err(&error), Nulls::Omit));
+    let answers = [1, 2].map(|id| {
+        encode_response(
+            Some(&RequestId::integer(id)),
+            Err(&error),
+            UnusedMember::Omit,
+        )
+    });
     let both = encode_batch(&answers).unwrap();
     assert_eq!(
         batch(std::str::from_utf8(&both).unwrap()).unwrap(),

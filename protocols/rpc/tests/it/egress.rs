@@ -3,12 +3,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use callboard_rpc::{ADDRESSES_MAX, Egress, EgressError, REDIRECTS_MAX};
+use callboard_rpc::{EgressError, EgressPolicy, REDIRECTS_MAX, RESOLVED_ADDRESSES_MAX};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// An HTTP server that counts connections and sends everyone on, if told where to.
+/// An HTTP server that counts connections and redirects to `send_on_to`, if set.
 struct Site {
     address: SocketAddr,
     seen: Arc<AtomicUsize>,
@@ -48,7 +48,7 @@ impl Site {
     }
 }
 
-/// A name service that gives each answer once, the last one for ever.
+/// A resolver that returns each answer once, and the last one forever.
 struct Answers(Mutex<VecDeque<Vec<SocketAddr>>>);
 
 impl Answers {
@@ -77,10 +77,10 @@ impl Resolve for Answers {
     }
 }
 
-async fn get(egress: &Egress, url: &str) -> Result<(), EgressError> {
-    let url = egress.read(url)?;
+async fn get(egress: &EgressPolicy, url: &str) -> Result<(), EgressError> {
+    let url = egress.parse_url(url)?;
     let sent = egress
-        .client_builder()
+        .http_client_builder()
         .build()
         .unwrap()
         .get(url)
@@ -88,14 +88,13 @@ async fn get(egress: &Egress, url: &str) -> Result<(), EgressError> {
         .await;
     match sent {
         Ok(_) => Ok(()),
-        Err(error) => {
-            Err(EgressError::among_causes(&error)
-                .unwrap_or_else(|| panic!("another error: {error:?}")))
-        }
+        Err(error) => Err(EgressError::find_in_causes(&error)
+            .unwrap_or_else(|| panic!("another error: {error:?}"))),
     }
 }
 
-/// Goal: no spelling of a place of this machine or network is connected to. Method: bad-input D1 on a listener's port.
+/// Goal: no spelling of a local address or network is connected to. Method: bad-input D1 on a
+/// listener's port.
 #[tokio::test]
 async fn no_spelling_leads_inside() {
     let site = Site::start("127.0.0.1", None).await;
@@ -106,7 +105,11 @@ async fn no_spelling_leads_inside() {
         localhost. localhost.. a.localhost ｌocalhost public.example@127.0.0.1 public.example:x@127.0.0.1 \
         127.0.0.1:1@public.example";
     for host in hosts.split(' ') {
-        let refused = get(&Egress::public(), &format!("http://{host}:{port}/")).await;
+        let refused = get(
+            &EgressPolicy::public_internet(),
+            &format!("http://{host}:{port}/"),
+        )
+        .await;
         assert!(refused.is_err(), "{host}");
         assert_ne!(
             refused,
@@ -120,7 +123,7 @@ async fn no_spelling_leads_inside() {
         format!("http://127.0.0.1:{port}#@public.example/"),
     ] {
         assert_eq!(
-            get(&Egress::public(), &url).await,
+            get(&EgressPolicy::public_internet(), &url).await,
             Err(EgressError::Loopback)
         );
     }
@@ -137,19 +140,24 @@ async fn no_spelling_leads_inside() {
         ("http://[fe80::1%25eth0]/", EgressError::Url),
         ("http://256.256.256.256/", EgressError::Url),
     ] {
-        assert_eq!(Egress::public().read(url), Err(error), "{url}");
+        assert_eq!(
+            EgressPolicy::public_internet().parse_url(url),
+            Err(error),
+            "{url}"
+        );
     }
     assert_eq!(site.seen(), 0, "a connection was made");
 }
 
-/// Goal: loopback and networks are open once they are configured, and they alone. Method: the same places with each.
+/// Goal: loopback and networks are allowed only once they are configured. Method: the same URLs
+/// with each setting.
 #[tokio::test]
 async fn configuration_opens_places() {
     let (here, other) = (
         Site::start("127.0.0.1", None).await,
         Site::start("127.0.0.2", None).await,
     );
-    let network = Egress::public().with_network("127.0.0.2".parse().unwrap());
+    let network = EgressPolicy::public_internet().with_network("127.0.0.2".parse().unwrap());
     assert_eq!(get(&network, &other.url()).await, Ok(()));
     assert_eq!(get(&network, &here.url()).await, Err(EgressError::Loopback));
     assert_eq!(
@@ -160,7 +168,7 @@ async fn configuration_opens_places() {
         .await,
         Err(EgressError::Name)
     );
-    let loopback = Egress::public().with_loopback();
+    let loopback = EgressPolicy::public_internet().with_loopback();
     assert_eq!(get(&loopback, &here.url()).await, Ok(()));
     assert_eq!(
         get(
@@ -170,11 +178,12 @@ async fn configuration_opens_places() {
         .await,
         Ok(())
     );
-    assert!(loopback.read("http://10.0.0.1/").is_err());
+    assert!(loopback.parse_url("http://10.0.0.1/").is_err());
     assert_eq!((here.seen(), other.seen()), (2, 1));
 }
 
-/// Goal: names are what they resolve to. Method: private, mixed and no answers; one that flips between two requests.
+/// Goal: names are checked by the addresses they resolve to. Method: private, mixed and no answers;
+/// one that changes between two requests.
 #[tokio::test]
 async fn names_are_pinned_to_allowed_addresses() {
     let (allowed, inside) = (
@@ -182,9 +191,9 @@ async fn names_are_pinned_to_allowed_addresses() {
         Site::start("127.0.0.1", None).await,
     );
     let with = |answers| {
-        Egress::public()
+        EgressPolicy::public_internet()
             .with_network("127.0.0.2".parse().unwrap())
-            .with_lookup(answers)
+            .with_resolver(answers)
     };
     let url = format!("http://flip.example:{}/", allowed.address.port());
     for private in [
@@ -202,38 +211,44 @@ async fn names_are_pinned_to_allowed_addresses() {
         get(&with(Answers::new(["10.0.0.1 127.0.0.1 127.0.0.2"])), &url).await,
         Ok(())
     );
-    // Another port than the allowed site's: whoever connected to the second answer would reach `inside`.
+    // The port differs from the allowed site's: a client that connected to the second answer would
+    // reach `inside`.
     let egress = with(Answers::new(["127.0.0.2", "127.0.0.1"]));
-    let client = egress.client_builder().build().unwrap();
+    let client = egress.http_client_builder().build().unwrap();
     assert!(client.get(&url).send().await.is_ok());
     let inside_url = format!("http://flip.example:{}/", inside.address.port());
     let flipped = client.get(&inside_url).send().await.unwrap_err();
     assert_eq!(
-        (EgressError::among_causes(&flipped), inside.seen()),
+        (EgressError::find_in_causes(&flipped), inside.seen()),
         (Some(EgressError::Name), 0)
     );
-    // The bound on addresses: an allowed one behind so many others isn't reached.
+    // The limit of addresses: an allowed one behind that many others isn't reached.
     let behind = |others: usize| format!("{}127.0.0.2", "10.0.0.1 ".repeat(others));
     assert_eq!(
         get(
-            &with(Answers::new([behind(ADDRESSES_MAX - 1).as_str()])),
+            &with(Answers::new([behind(RESOLVED_ADDRESSES_MAX - 1).as_str()])),
             &url
         )
         .await,
         Ok(())
     );
     assert_eq!(
-        get(&with(Answers::new([behind(ADDRESSES_MAX).as_str()])), &url).await,
+        get(
+            &with(Answers::new([behind(RESOLVED_ADDRESSES_MAX).as_str()])),
+            &url
+        )
+        .await,
         Err(EgressError::Name)
     );
 }
 
-/// Goal: each hop is judged. Method: an allowed site sends on to a closed one, by address, by name, by file, for ever.
+/// Goal: each redirect is checked. Method: an allowed site redirects to a forbidden one, by
+/// address, by name, by file, and endlessly.
 #[tokio::test]
 async fn redirects_are_judged() {
     let inside = Site::start("127.0.0.1", None).await;
     let port = inside.address.port();
-    let egress = || Egress::public().with_network("127.0.0.2".parse().unwrap());
+    let egress = || EgressPolicy::public_internet().with_network("127.0.0.2".parse().unwrap());
     for (to, error) in [
         (inside.url(), EgressError::Loopback),
         (format!("http://0x7f.1:{port}/"), EgressError::Loopback),
@@ -254,7 +269,7 @@ async fn redirects_are_judged() {
         ("/again".into(), EgressError::Redirects),
     ] {
         let open = Site::start("127.0.0.2", Some(to.clone())).await;
-        let egress = egress().with_lookup(Answers::new(["127.0.0.1"]));
+        let egress = egress().with_resolver(Answers::new(["127.0.0.1"]));
         assert_eq!(get(&egress, &open.url()).await, Err(error.clone()), "{to}");
         let hops = if error == EgressError::Redirects {
             1 + REDIRECTS_MAX
@@ -272,10 +287,10 @@ async fn redirects_are_judged() {
     );
 }
 
-/// Goal: with `https` alone, `http` leads to this machine at most. Method: rows.
+/// Goal: with `https` only, `http` is allowed for this machine at most. Method: rows.
 #[test]
 fn https_only() {
-    let egress = Egress::public().with_loopback().https_only();
+    let egress = EgressPolicy::public_internet().with_loopback().https_only();
     for url in [
         "https://a.example/",
         "http://127.0.0.1:1/",
@@ -283,53 +298,56 @@ fn https_only() {
         "http://[::1]/",
         "https://1.1.1.1/",
     ] {
-        assert!(egress.read(url).is_ok(), "{url}");
+        assert!(egress.parse_url(url).is_ok(), "{url}");
     }
     for url in [
         "http://a.example/",
         "http://1.1.1.1/",
         "http://localhost.example/",
     ] {
-        assert_eq!(egress.read(url), Err(EgressError::Scheme), "{url}");
+        assert_eq!(egress.parse_url(url), Err(EgressError::Scheme), "{url}");
     }
     assert_eq!(
-        Egress::public().https_only().read("http://localhost/"),
+        EgressPolicy::public_internet()
+            .https_only()
+            .parse_url("http://localhost/"),
         Err(EgressError::Loopback)
     );
     assert!(!format!("{egress:?}").is_empty());
 }
 
-/// Goal: what a name leads to can be told before anybody connects, by the same rules. Method: allowed, mixed and closed
-/// answers, none, addresses, and who may go nowhere but to one network.
+/// Goal: the addresses of a name can be checked before a connection, by the same rules. Method:
+/// allowed, mixed and forbidden answers, none, addresses, and a policy with one network only.
 #[tokio::test]
 async fn a_name_can_be_looked_up() {
-    let with = |egress: Egress, answer| egress.with_lookup(Answers::new([answer]));
-    let look_up = async |egress: &Egress, url: &str| egress.look_up(&url.parse().unwrap()).await;
+    let with = |egress: EgressPolicy, answer| egress.with_resolver(Answers::new([answer]));
+    let look_up =
+        async |egress: &EgressPolicy, url: &str| egress.resolve_url(&url.parse().unwrap()).await;
     let ips = |ips: &str| -> Vec<IpAddr> { ips.split(' ').map(|ip| ip.parse().unwrap()).collect() };
     let url = "https://a.example/";
     for (egress, answer, expected) in [
         (
-            Egress::public(),
+            EgressPolicy::public_internet(),
             "1.1.1.1 10.0.0.1 2606:4700::1111",
             Ok(ips("1.1.1.1 2606:4700::1111")),
         ),
         (
-            Egress::public(),
+            EgressPolicy::public_internet(),
             "10.0.0.1 127.0.0.1",
             Err(EgressError::Name),
         ),
         (
-            Egress::public().with_network("10.0.0.0/8".parse().unwrap()),
+            EgressPolicy::public_internet().with_network("10.0.0.0/8".parse().unwrap()),
             "10.0.0.1",
             Ok(ips("10.0.0.1")),
         ),
         (
-            Egress::nowhere().with_network("10.0.0.0/8".parse().unwrap()),
+            EgressPolicy::deny_all().with_network("10.0.0.0/8".parse().unwrap()),
             "1.1.1.1 10.0.0.1",
             Ok(ips("10.0.0.1")),
         ),
         (
-            Egress::nowhere(),
+            EgressPolicy::deny_all(),
             "1.1.1.1 10.0.0.1 127.0.0.1",
             Err(EgressError::Name),
         ),
@@ -341,23 +359,23 @@ async fn a_name_can_be_looked_up() {
         );
     }
     assert_eq!(
-        look_up(&Egress::public(), "http://1.1.1.1/").await,
+        look_up(&EgressPolicy::public_internet(), "http://1.1.1.1/").await,
         Ok(ips("1.1.1.1"))
     );
     assert_eq!(
-        look_up(&Egress::public(), "http://127.0.0.1/").await,
+        look_up(&EgressPolicy::public_internet(), "http://127.0.0.1/").await,
         Err(EgressError::Loopback)
     );
     let public: IpAddr = [1, 1, 1, 1].into();
     assert_eq!(
-        look_up(&Egress::nowhere(), "http://1.1.1.1/").await,
+        look_up(&EgressPolicy::deny_all(), "http://1.1.1.1/").await,
         Err(EgressError::Address(public))
     );
     assert_eq!(
-        look_up(&Egress::public(), "ftp://a.example/").await,
+        look_up(&EgressPolicy::public_internet(), "ftp://a.example/").await,
         Err(EgressError::Scheme)
     );
-    // Nobody asked by that name service knows anything.
+    // A resolver that knows no name.
     struct Silent;
     impl Resolve for Silent {
         fn resolve(&self, _: Name) -> Resolving {
@@ -365,7 +383,11 @@ async fn a_name_can_be_looked_up() {
         }
     }
     assert_eq!(
-        look_up(&Egress::public().with_lookup(Arc::new(Silent)), url).await,
+        look_up(
+            &EgressPolicy::public_internet().with_resolver(Arc::new(Silent)),
+            url
+        )
+        .await,
         Err(EgressError::Lookup)
     );
 }

@@ -1,6 +1,6 @@
 use callboard_rpc::{
-    Id, Incoming, Limits, Nulls, Request, Response, RpcError, code, decode, encode_notification,
-    encode_request, encode_response,
+    DecodeLimits, RequestId, RpcError, RpcMessage, RpcRequest, RpcResponse, UnusedMember, code,
+    decode, encode_notification, encode_request, encode_response,
 };
 use serde_json::value::RawValue;
 
@@ -8,16 +8,16 @@ fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap()
 }
 
-fn request(json: &str) -> Request<'_> {
-    match decode(json.as_bytes(), &Limits::default()) {
-        Ok(Incoming::Request(request)) => request,
+fn request(json: &str) -> RpcRequest<'_> {
+    match decode(json.as_bytes(), &DecodeLimits::default()) {
+        Ok(RpcMessage::Request(request)) => request,
         other => panic!("no request: {other:?}"),
     }
 }
 
-fn response(json: &str) -> Response<'_> {
-    match decode(json.as_bytes(), &Limits::default()) {
-        Ok(Incoming::Response(response)) => response,
+fn response(json: &str) -> RpcResponse<'_> {
+    match decode(json.as_bytes(), &DecodeLimits::default()) {
+        Ok(RpcMessage::Response(response)) => response,
         other => panic!("no response: {other:?}"),
     }
 }
@@ -43,7 +43,7 @@ fn ids_are_echoed_byte_for_byte() {
     ]) {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
         let request = request(&body);
-        let reply = encode_response(Some(&request.id), Ok(&raw("{}")), Nulls::Omit);
+        let reply = encode_response(Some(&request.id), Ok(&raw("{}")), UnusedMember::Omit);
         assert_eq!(
             String::from_utf8(reply).unwrap(),
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
@@ -51,7 +51,7 @@ fn ids_are_echoed_byte_for_byte() {
     }
 }
 
-/// Goal: a response finds its request, and no other. Method: ids that look alike.
+/// Goal: a response is paired with its own request only. Method: ids that look alike.
 #[test]
 fn ids_are_equal_by_type_and_value() {
     let id = |json: &str| request(&format!(r#"{{"jsonrpc":"2.0","id":{json},"method":"m"}}"#)).id;
@@ -59,11 +59,12 @@ fn ids_are_equal_by_type_and_value() {
     assert_ne!(id("9223372036854775808"), id("9223372036854775807"));
     assert_eq!(id("\"a\""), id("\"\\u0061\""));
     assert_eq!(id("-0"), id("0"));
-    assert_eq!(id("7"), Id::integer(7));
-    assert_eq!(id("\"caf\\u00e9\""), Id::text("café"));
+    assert_eq!(id("7"), RequestId::integer(7));
+    assert_eq!(id("\"caf\\u00e9\""), RequestId::text("café"));
 }
 
-/// Goal: payloads are forwarded as they came. Method: numbers, spaces, order and escapes that a value would change.
+/// Goal: payloads are forwarded unchanged. Method: numbers, spaces, order and escapes that a parsed
+/// value would change.
 #[test]
 fn params_stay_raw() {
     let params = r#"{ "b":1.10, "a":[1E2,  "\u0041"], "big":12345678901234567890123 }"#;
@@ -80,17 +81,19 @@ fn params_stay_raw() {
 /// Goal: kinds are told apart by `method` and `id`. Method: the smallest of each kind, written and read.
 #[test]
 fn kinds_are_told_apart() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let bytes = encode_notification("notifications/progress", Some(&raw("{}")));
     assert!(
-        matches!(decode(&bytes, &limits), Ok(Incoming::Notification(n)) if n.method == "notifications/progress")
+        matches!(decode(&bytes, &limits), Ok(RpcMessage::Notification(n)) if n.method == "notifications/progress")
     );
     let bytes = encode_notification("n", None);
-    assert!(matches!(decode(&bytes, &limits), Ok(Incoming::Notification(n)) if n.params.is_none()));
-    let bytes = encode_request(&Id::integer(-1), "m\n\"", &raw("[1]"));
-    assert!(matches!(decode(&bytes, &limits), Ok(Incoming::Request(r)) if r.method == "m\n\""));
+    assert!(
+        matches!(decode(&bytes, &limits), Ok(RpcMessage::Notification(n)) if n.params.is_none())
+    );
+    let bytes = encode_request(&RequestId::integer(-1), "m\n\"", &raw("[1]"));
+    assert!(matches!(decode(&bytes, &limits), Ok(RpcMessage::Request(r)) if r.method == "m\n\""));
     let bytes = br#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#;
-    assert!(matches!(decode(bytes, &limits), Ok(Incoming::Request(_))));
+    assert!(matches!(decode(bytes, &limits), Ok(RpcMessage::Request(_))));
     // The version may be escaped: it is a string like any other.
     assert_eq!(
         request(r#"{"jsonrpc":"\u0032.0","id":1,"\u006dethod":"m"}"#).method,
@@ -135,7 +138,7 @@ fn responses_are_read_with_and_without_nulls() {
 /// Goal: both spellings of a response are exact. Method: the bytes.
 #[test]
 fn responses_are_written_in_both_dialects() {
-    let id = Id::text("a");
+    let id = RequestId::text("a");
     let error = RpcError {
         code: -32602,
         message: "no \"x\"".into(),
@@ -145,25 +148,25 @@ fn responses_are_written_in_both_dialects() {
         |outcome, nulls| String::from_utf8(encode_response(Some(&id), outcome, nulls)).unwrap();
     let result = raw("[1]");
     assert_eq!(
-        write(Ok(&result), Nulls::Omit),
+        write(Ok(&result), UnusedMember::Omit),
         r#"{"jsonrpc":"2.0","id":"a","result":[1]}"#
     );
     assert_eq!(
-        write(Ok(&result), Nulls::Emit),
+        write(Ok(&result), UnusedMember::Emit),
         r#"{"jsonrpc":"2.0","id":"a","result":[1],"error":null}"#
     );
     assert_eq!(
-        write(Err(&error), Nulls::Omit),
+        write(Err(&error), UnusedMember::Omit),
         r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32602,"message":"no \"x\"","data":{"k":1}}}"#
     );
     assert_eq!(
-        write(Err(&error), Nulls::Emit),
+        write(Err(&error), UnusedMember::Emit),
         r#"{"jsonrpc":"2.0","id":"a","result":null,"error":{"code":-32602,"message":"no \"x\"","data":{"k":1}}}"#
     );
     let nobody = encode_response(
         None,
         Err(&RpcError::new(code::PARSE_ERROR, "x")),
-        Nulls::Omit,
+        UnusedMember::Omit,
     );
     assert_eq!(
         nobody,
@@ -171,10 +174,10 @@ fn responses_are_written_in_both_dialects() {
     );
 }
 
-/// Goal: nothing that a peer sent is printed by Debug. Method: a name in each payload.
+/// Goal: no data of a peer is printed by `Debug`. Method: a name in each payload.
 #[test]
 fn debug_shows_no_payload() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     for json in [
         r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"Ana Souza"}}"#,
         r#"{"jsonrpc":"2.0","method":"m","params":{"name":"Ana Souza"}}"#,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use callboard_message::{Principal, PrincipalKind};
 use callboard_rpc::{
-    Access, BearerVerifier, Credential, CredentialError, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX,
-    KEY_SCOPE_BYTES_MAX, KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyRing, KeyStore,
+    AccessControl, BearerVerifier, CredentialError, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX,
+    KEY_SCOPE_BYTES_MAX, KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyStore, PresentedCredential,
+    ReloadingKeyStore,
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -46,7 +47,8 @@ fn owner(name: &str, scopes: &[&str]) -> Principal {
     }
 }
 
-/// Goal: a key is its principal until it is revoked, over restarts. Method: two keys, one revoked, the file read again.
+/// Goal: a key authenticates its principal until it is revoked, across restarts. Method: two keys,
+/// one revoked, the file loaded again.
 #[test]
 fn keys_count_until_revoked() {
     let place = Place::new();
@@ -112,7 +114,8 @@ fn keys_are_shown_once() {
     assert!(!shown.contains(random) && !shown.contains(hash));
 }
 
-/// Goal: nothing but the key is the key. Method: each byte changed, cut, longer, the hash itself, nothing.
+/// Goal: only the exact key is accepted. Method: each byte changed, cut, longer, the hash itself,
+/// nothing.
 #[test]
 fn other_keys_are_wrong() {
     let place = Place::new();
@@ -141,18 +144,21 @@ fn other_keys_are_wrong() {
     );
 }
 
-/// Goal: a listener with keys lets in keys and nobody else. Method: right, wrong, revoked, none; the file taken away.
+/// Goal: a listener with keys accepts only requests with a valid key. Method: right, wrong,
+/// revoked, none; the file removed.
 #[test]
 fn listener_with_keys_asks_for_them() {
     let place = Place::new();
     let mut store = place.store();
     let (good, revoked) = (add(&mut store, "good", &["s"]), add(&mut store, "old", &[]));
     store.revoke("old").unwrap();
-    let access = Access::keys(KeyRing::open_and_look_every(place.file(), Duration::ZERO).unwrap());
+    let access = AccessControl::with_keys(
+        ReloadingKeyStore::open_with_poll_interval(place.file(), Duration::ZERO).unwrap(),
+    );
     let ask = |authorization: Option<String>| {
         let here = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let authorization = authorization.as_deref().map(str::as_bytes);
-        access.principal(&Credential {
+        access.authenticate(&PresentedCredential {
             peer: here,
             local: here,
             authorization,
@@ -201,22 +207,25 @@ fn listener_with_keys_asks_for_them() {
     assert!(!format!("{access:?}").contains("cbk_"));
 }
 
-/// Goal: an old view of the file costs no lookup within the time it is good for. Method: an hour; the file taken away.
+/// Goal: the key file isn't checked again within the poll interval. Method: an hour; the file
+/// removed.
 #[test]
 fn ring_looks_now_and_then() {
     let place = Place::new();
     let key = add(&mut place.store(), "a", &[]);
-    let ring = KeyRing::open_and_look_every(place.file(), Duration::from_secs(3_600)).unwrap();
+    let ring = ReloadingKeyStore::open_with_poll_interval(place.file(), Duration::from_secs(3_600))
+        .unwrap();
     fs::remove_file(place.file()).unwrap();
     assert!(matches!(ring.verify(key.as_bytes()), Some(Ok(_))));
     assert!(ring.verify(b"another kind").is_none());
     assert!(matches!(
-        KeyRing::open(place.file()),
+        ReloadingKeyStore::open(place.file()),
         Err(KeyError::Io { .. })
     ));
 }
 
-/// Goal: changes of two processes are both kept, and whoever reads sees whole files. Method: two threads, a reader.
+/// Goal: concurrent changes are all kept, and readers see whole files. Method: two threads, a
+/// reader.
 #[test]
 fn changes_beside_each_other_are_kept() {
     let place = Place::new();
@@ -236,14 +245,15 @@ fn changes_beside_each_other_are_kept() {
         }
     });
     assert_eq!(place.store().list().len(), 21);
-    // Nothing half written is left beside it.
+    // No partially written file is left behind.
     let names = fs::read_dir(place.directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name());
     assert_eq!(names.count(), 2, "the file and its lock");
 }
 
-/// Goal: only the owner reads and writes. Method: the mode of new files; files that others may write.
+/// Goal: only the owner can read and write the file. Method: the mode of new files; files that
+/// others may write.
 #[cfg(unix)]
 #[test]
 fn file_is_its_owners() {
@@ -272,7 +282,7 @@ fn file_is_its_owners() {
     assert_eq!((mode(place.file()), place.store().list().len()), (0o600, 2));
 }
 
-/// Goal: a damaged file is refused with the place and without its text. Method: rows.
+/// Goal: a damaged file is rejected with the place and without its text. Method: rows.
 #[test]
 fn damaged_files_are_refused() {
     let good = format!(
@@ -316,7 +326,7 @@ fn damaged_files_are_refused() {
     assert!(KeyStore::from_text("k", b"\xFF").is_err());
 }
 
-/// Goal: each bound is exact. Method: the value, and one more.
+/// Goal: each limit is exact. Method: the value, and one more.
 #[test]
 fn bounds() {
     let place = Place::new();

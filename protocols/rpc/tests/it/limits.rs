@@ -1,7 +1,7 @@
-use callboard_rpc::{DecodeError, JsonError, Limits, check, decode};
+use callboard_rpc::{DecodeError, DecodeLimits, JsonError, check_json, decode};
 
-/// Passes `at_limit` and refuses `over` with `error`.
-fn bound(limits: &Limits, at_limit: &str, over: &str, error: impl Into<DecodeError>) {
+/// Checks that `at_limit` passes and `over` is rejected with `error`.
+fn bound(limits: &DecodeLimits, at_limit: &str, over: &str, error: impl Into<DecodeError>) {
     assert!(
         decode(at_limit.as_bytes(), limits).is_ok(),
         "refused at the limit"
@@ -16,10 +16,10 @@ fn with_params(value: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{value}}}"#)
 }
 
-/// Goal: the body's bound is exact. Method: pad a string to the default and one byte more.
+/// Goal: the limit of the body is exact. Method: pad a string to the default and one byte more.
 #[test]
 fn body_bytes() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let pad = limits.body_bytes_max - with_params("[\"\"]").len();
     let body = |pad: usize| with_params(&format!("[\"{}\"]", "x".repeat(pad)));
     bound(
@@ -32,10 +32,11 @@ fn body_bytes() {
     );
 }
 
-/// Goal: the depth's bound is exact, and what passes can be read by serde_json. Method: nested arrays.
+/// Goal: the limit of the depth is exact, and accepted text can be read by serde_json. Method:
+/// nested arrays.
 #[test]
 fn depth() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     // The envelope is one level itself.
     let (at, over) = (
@@ -53,10 +54,11 @@ fn depth() {
     assert!(serde_json::from_str::<serde_json::Value>(&at).is_ok());
 }
 
-/// Goal: the bound on members is exact, and one object's. Method: the default, one more, and many objects.
+/// Goal: the limit of members is exact, and applies to each object. Method: the default, one more,
+/// and many objects.
 #[test]
 fn keys() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let object = |keys: usize| {
         let members: Vec<String> = (0..keys).map(|n| format!("\"{n}\":0")).collect();
         format!("{{{}}}", members.join(","))
@@ -73,9 +75,9 @@ fn keys() {
     let many = with_params(&format!("[{0},{0},{{\"a\":{0}}}]", object(limits.keys_max)));
     assert!(decode(many.as_bytes(), &limits).is_ok());
     assert_eq!(
-        check(
+        check_json(
             object(1_000_000).as_bytes(),
-            &Limits {
+            &DecodeLimits {
                 body_bytes_max: usize::MAX,
                 ..limits
             }
@@ -84,10 +86,11 @@ fn keys() {
     );
 }
 
-/// Goal: the bound on digits is exact and counts fraction and exponent. Method: a fraction of that length.
+/// Goal: the limit of digits is exact and includes fraction and exponent. Method: a fraction of
+/// that length.
 #[test]
 fn digits() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let number = |digits: usize| with_params(&format!("[-0.{}e1]", "3".repeat(digits - 2)));
     let at = number(limits.digits_max).find('-').unwrap();
     let error = JsonError::DigitsOver {
@@ -102,17 +105,18 @@ fn digits() {
     );
     // The largest double written out passes; ten times as much doesn't.
     let largest = format!("{:.0}", f64::MAX);
-    assert!(check(largest.as_bytes(), &limits).is_ok());
+    assert!(check_json(largest.as_bytes(), &limits).is_ok());
     assert_eq!(
-        check(format!("{largest}0").as_bytes(), &limits),
+        check_json(format!("{largest}0").as_bytes(), &limits),
         Err(JsonError::NumberRange { at: 0 })
     );
 }
 
-/// Goal: an id is at most so long as written. Method: a string and an integer of that length.
+/// Goal: the limit of an id's length as written is exact. Method: a string and an integer of that
+/// length.
 #[test]
 fn id_bytes() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let max = limits.id_bytes_max;
     let body = |id: String| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
     let text = |bytes: usize| body(format!("\"{}\"", "i".repeat(bytes - 2)));
@@ -130,10 +134,10 @@ fn id_bytes() {
     );
 }
 
-/// Goal: a method name is at most so long. Method: that length and one more.
+/// Goal: the limit of a method name's length is exact. Method: that length and one more.
 #[test]
 fn method_bytes() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let body = |bytes: usize| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#,

@@ -3,14 +3,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use callboard_rpc::{
-    Id, LINE_BYTES_MAX_DEFAULT, Limits, Line, LineDecoder, decode, encode_line, encode_request,
+    DecodeLimits, DecodedLine, LINE_BYTES_MAX_DEFAULT, LineDecoder, RequestId, decode, encode_line,
+    encode_request,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, ReadBuf};
 
-fn read(chunks: &[&[u8]], line_bytes_max: usize) -> Vec<Line> {
+fn read(chunks: &[&[u8]], line_bytes_max: usize) -> Vec<DecodedLine> {
     let mut decoder = LineDecoder::new(line_bytes_max);
     let mut lines = Vec::new();
     for chunk in chunks {
@@ -21,8 +22,8 @@ fn read(chunks: &[&[u8]], line_bytes_max: usize) -> Vec<Line> {
     lines
 }
 
-fn line(text: &str) -> Line {
-    Line::Whole(text.to_owned().into())
+fn line(text: &str) -> DecodedLine {
+    DecodedLine::Whole(text.to_owned().into())
 }
 
 /// Goal: lines end with LF or CRLF, and the stream ends the last. Method: rows.
@@ -43,7 +44,8 @@ fn lines_are_cut() {
     }
 }
 
-/// Goal: the bound is exact, and what is over it costs that line only. Method: the default, one more, ended or not.
+/// Goal: the limit is exact, and a longer line doesn't affect others. Method: the default, one
+/// more, ended or not.
 #[test]
 fn line_bytes() {
     let max = LINE_BYTES_MAX_DEFAULT;
@@ -55,17 +57,17 @@ fn line_bytes() {
     for end in ["\n", "\r\n"] {
         assert_eq!(
             read(&[over.as_bytes(), end.as_bytes(), b"next\n"], max),
-            [Line::TooLong, line("next")]
+            [DecodedLine::TooLong, line("next")]
         );
         assert_eq!(
             read(&[(over.clone() + end + "next\n").as_bytes()], max),
-            [Line::TooLong, line("next")]
+            [DecodedLine::TooLong, line("next")]
         );
     }
-    assert_eq!(read(&[over.as_bytes()], max), [Line::TooLong]);
+    assert_eq!(read(&[over.as_bytes()], max), [DecodedLine::TooLong]);
 }
 
-/// A stream without end and without a line end; it counts what is asked of it.
+/// An endless stream without a line end, which records the buffer sizes of its reads.
 struct Endless {
     left: usize,
     largest_read: usize,
@@ -85,7 +87,8 @@ impl AsyncRead for Endless {
     }
 }
 
-/// Goal: a line without end costs the bound and no more. Method: 64 MiB of it; the room that reads are offered.
+/// Goal: an endless line uses memory up to the limit. Method: 64 MiB of it; the buffer sizes
+/// offered to reads.
 #[tokio::test]
 async fn endless_line_has_bounded_memory() {
     const MAX: usize = 1024 * 1024;
@@ -96,7 +99,7 @@ async fn endless_line_has_bounded_memory() {
     let mut decoder = LineDecoder::new(MAX);
     assert_eq!(
         decoder.read(&mut endless).await.unwrap(),
-        Some(Line::TooLong)
+        Some(DecodedLine::TooLong)
     );
     assert!(endless.left > 62 * MAX, "it is said as soon as it is known");
     assert_eq!(decoder.read(&mut endless).await.unwrap(), None);
@@ -109,7 +112,8 @@ async fn endless_line_has_bounded_memory() {
     assert_eq!(decoder.next(), Some(line("next")));
 }
 
-/// Goal: a stream is read to its end, and a dropped read loses nothing. Method: a pipe, cut within a line.
+/// Goal: a stream is read to its end, and a cancelled read loses nothing. Method: a pipe, cut
+/// within a line.
 #[tokio::test]
 async fn reads_a_stream() {
     use tokio::io::AsyncWriteExt;
@@ -129,36 +133,38 @@ async fn reads_a_stream() {
     assert_eq!(decoder.read(&mut far).await.unwrap(), None);
 }
 
-/// Goal: a message is one line, whatever white space its payload came with. Method: write, cut, read.
+/// Goal: a message is one line, whatever white space its payload has. Method: encode, split,
+/// decode.
 #[test]
 fn messages_are_one_line() {
     let params = RawValue::from_string("{\r\n \"a\":\n\"\\n\"}".into()).unwrap();
-    let bytes = encode_line(encode_request(&Id::integer(1), "m", &params));
+    let bytes = encode_line(encode_request(&RequestId::integer(1), "m", &params));
     assert_eq!(
         bytes.iter().filter(|b| matches!(b, b'\n' | b'\r')).count(),
         1
     );
     let lines = read(&[&bytes], 100);
-    let [Line::Whole(text)] = lines.as_slice() else {
+    let [DecodedLine::Whole(text)] = lines.as_slice() else {
         panic!("{lines:?}")
     };
-    assert!(decode(text, &Limits::default()).is_ok());
+    assert!(decode(text, &DecodeLimits::default()).is_ok());
 }
 
-/// Goal: a log line between messages, and rubbish, cost only themselves. Method: both around a message.
+/// Goal: a log line or garbage between messages doesn't affect them. Method: both around a message.
 #[test]
 fn pollution_costs_its_line_only() {
     let stream =
         b"INFO starting\n{\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n\xFF\xFE\0\n{\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n";
     let read: Vec<bool> = read(&[stream], 100)
         .iter()
-        .map(|line| matches!(line, Line::Whole(text) if decode(text, &Limits::default()).is_ok()))
+        .map(|line| matches!(line, DecodedLine::Whole(text) if decode(text, &DecodeLimits::default()).is_ok()))
         .collect();
     assert_eq!(read, [false, true, false, true]);
 }
 
 proptest! {
-    /// Goal: chunks make no difference, to the limit neither. Method: cut anywhere, and at every byte.
+    /// Goal: chunk boundaries make no difference, up to the limit. Method: cut anywhere, and at
+    /// every byte.
     #[test]
     fn any_cut_gives_the_same_lines(
         pieces in vec(prop_oneof![Just("\n"), Just("\r"), Just("\r\n"), Just("a"), Just("12345678"), Just("é")], 0..60),
@@ -169,11 +175,11 @@ proptest! {
         let whole = read(&[stream.as_bytes()], max);
         prop_assert_eq!(&read(&stream.as_bytes().chunks(chunk).collect::<Vec<_>>(), max), &whole);
         prop_assert_eq!(&read(&stream.as_bytes().chunks(1).collect::<Vec<_>>(), max), &whole);
-        let expected: Vec<Line> = stream
+        let expected: Vec<DecodedLine> = stream
             .split('\n')
             .map(|text| text.strip_suffix('\r').unwrap_or(text))
             .filter(|text| !text.is_empty())
-            .map(|text| if text.len() > max { Line::TooLong } else { line(text) })
+            .map(|text| if text.len() > max { DecodedLine::TooLong } else { line(text) })
             .collect();
         prop_assert_eq!(whole, expected);
     }

@@ -1,22 +1,22 @@
-//! What the envelope promises, a module a promise.
+//! Integration tests of the JSON-RPC crate, one module for each guarantee.
 
-// Ids, payloads and kinds of message survive reading and writing.
+// Ids, payloads and kinds of messages survive decoding and encoding.
 mod envelope;
-// Whatever is no message is refused with the right code, and nothing panics.
+// Invalid input is rejected with the right code, without a panic.
 mod bad_input;
-// Each limit holds at its value and not one further.
+// Each limit holds exactly at its value.
 mod limits;
-// The same over generated input.
+// The same guarantees over generated input.
 mod properties;
-// Event streams: read by the standard, written so that nothing can be forged.
+// Event streams: decoded by the standard, encoded so that nothing can be forged.
 mod sse;
-// Lines: cut anywhere, bounded, and one bad line costs itself only.
+// Lines: cut anywhere, bounded, and a bad line doesn't affect others.
 mod lines;
-// Batches, for the one revision that has them.
+// Batches, for the one MCP revision that has them.
 mod batch;
-// Keys: shown once, stored as hashes, revoked beside a running server.
+// Keys: shown once, stored as hashes, revoked while a server runs.
 mod keys;
 // Key files of earlier versions.
 mod upgrade;
-// Connections that a peer asks for: to the public internet, and to what is configured.
+// Outgoing connections to URLs of peers: to the public internet, and to configured networks.
 mod egress;

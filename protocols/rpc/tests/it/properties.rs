@@ -1,6 +1,6 @@
 use callboard_rpc::{
-    DecodeError, Id, Incoming, JsonError, Limits, Nulls, RpcError, check, decode, encode_request,
-    encode_response,
+    DecodeError, DecodeLimits, JsonError, RequestId, RpcError, RpcMessage, UnusedMember,
+    check_json, decode, encode_request, encode_response,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -31,15 +31,15 @@ fn params() -> impl Strategy<Value = Value> {
     btree_map("[a-z]{1,8}", value(), 0..6).prop_map(|m| Value::Object(m.into_iter().collect()))
 }
 
-/// Where, what kind of edit, with which byte.
+/// Edits: position, kind and byte.
 fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8)>> {
     vec((any::<prop::sample::Index>(), 0..4u8, any::<u8>()), 1..4)
 }
 
-fn id() -> impl Strategy<Value = Id> {
+fn id() -> impl Strategy<Value = RequestId> {
     prop_oneof![
-        any::<i64>().prop_map(Id::integer),
-        "\\PC{0,30}".prop_map(|text| Id::text(&text))
+        any::<i64>().prop_map(RequestId::integer),
+        "\\PC{0,30}".prop_map(|text| RequestId::text(&text))
     ]
 }
 
@@ -48,19 +48,19 @@ fn raw(value: &Value) -> Box<RawValue> {
 }
 
 proptest! {
-    /// Goal: no input panics, and what is accepted is JSON to serde_json too. Method: any bytes.
+    /// Goal: no input panics, and accepted input is valid for serde_json too. Method: any bytes.
     #[test]
     fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..300)) {
-        if decode(&bytes, &Limits::default()).is_ok() {
+        if decode(&bytes, &DecodeLimits::default()).is_ok() {
             prop_assert!(serde_json::from_slice::<Value>(&bytes).is_ok());
         }
     }
 
-    /// Goal: the scanner's grammar is serde_json's. Method: short texts of JSON's own characters, judged by both; only
-    /// duplicate keys, which serde_json lets pass, may differ.
+    /// Goal: the scanner's grammar is serde_json's. Method: short texts of JSON's own characters,
+    /// checked by both; they may differ only on duplicate keys, which serde_json accepts.
     #[test]
     fn grammar_agrees_with_serde_json(text in JSON_LIKE) {
-        let ours = check(text.as_bytes(), &Limits::default());
+        let ours = check_json(text.as_bytes(), &DecodeLimits::default());
         let theirs = serde_json::from_str::<Value>(&text);
         match ours {
             Err(JsonError::DuplicateKey { .. }) => {}
@@ -72,7 +72,7 @@ proptest! {
     #[test]
     fn written_values_pass(value in value()) {
         let text = value.to_string();
-        prop_assert_eq!(check(text.as_bytes(), &Limits::default()), Ok(text.as_str()));
+        prop_assert_eq!(check_json(text.as_bytes(), &DecodeLimits::default()), Ok(text.as_str()));
     }
 
     /// Goal: a request survives the wire, its payload byte for byte. Method: write, read, compare.
@@ -80,8 +80,8 @@ proptest! {
     fn requests_round_trip(id in id(), method in "\\PC{1,30}", params in params()) {
         let params = raw(&params);
         let bytes = encode_request(&id, &method, &params);
-        match decode(&bytes, &Limits::default()) {
-            Ok(Incoming::Request(read)) => {
+        match decode(&bytes, &DecodeLimits::default()) {
+            Ok(RpcMessage::Request(read)) => {
                 prop_assert_eq!(read.id.as_json(), id.as_json());
                 prop_assert_eq!((read.id, read.method), (id, method));
                 prop_assert_eq!(read.params.map(RawValue::get), Some(params.get()));
@@ -93,11 +93,11 @@ proptest! {
     /// Goal: a response survives the wire in both dialects. Method: write, read, compare.
     #[test]
     fn responses_round_trip(id in id(), result in value(), code: i64, message: String, nulls: bool) {
-        let nulls = if nulls { Nulls::Emit } else { Nulls::Omit };
+        let nulls = if nulls { UnusedMember::Emit } else { UnusedMember::Omit };
         let result = raw(&result);
         let bytes = encode_response(Some(&id), Ok(&result), nulls);
-        match decode(&bytes, &Limits::default()) {
-            Ok(Incoming::Response(read)) => {
+        match decode(&bytes, &DecodeLimits::default()) {
+            Ok(RpcMessage::Response(read)) => {
                 prop_assert_eq!(read.id, Some(id.clone()));
                 prop_assert_eq!(read.outcome.map(RawValue::get).map_err(|e| e.code), Ok(result.get()));
             }
@@ -105,8 +105,8 @@ proptest! {
         }
         let error = RpcError { code, message, data: Some(result) };
         let bytes = encode_response(Some(&id), Err(&error), nulls);
-        match decode(&bytes, &Limits::default()).map(|m| match m {
-            Incoming::Response(response) => response.outcome.map(RawValue::get),
+        match decode(&bytes, &DecodeLimits::default()).map(|m| match m {
+            RpcMessage::Response(response) => response.outcome.map(RawValue::get),
             _ => Ok("no response"),
         }) {
             Ok(Err(read)) => {
@@ -117,8 +117,8 @@ proptest! {
         }
     }
 
-    /// Goal: a message with a byte changed, cut, doubled or put in is read or refused, with a known code, and agrees
-    /// with serde_json. Method: mutate valid messages.
+    /// Goal: a message with a byte changed, cut, doubled or inserted is decoded or rejected with a
+    /// known code, in agreement with serde_json. Method: mutate valid messages.
     #[test]
     fn mutations_are_read_or_refused(params in params(), id in id(), edits in edits()) {
         let mut bytes = encode_request(&id, "tools/call", &raw(&params));
@@ -132,7 +132,7 @@ proptest! {
                 _ => bytes.extend_from_within(at..),
             }
         }
-        match decode(&bytes, &Limits::default()) {
+        match decode(&bytes, &DecodeLimits::default()) {
             Ok(_) => prop_assert!(serde_json::from_slice::<Value>(&bytes).is_ok()),
             Err(refusal) => {
                 prop_assert!([-32700, -32600, -32602].contains(&refusal.error.code()));

@@ -4,13 +4,13 @@ use callboard_rpc::{SSE_KEEP_ALIVE, SseDecoder, SseError, SseEvent, SseLimits, e
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What a decoder makes of a stream: its events with the id and pause that hold after each, and how it ended.
-type Seen = (
+/// Decoded stream: its events with id and delay after each, and the result at its end.
+type DecodedStream = (
     Vec<(SseEvent, Option<String>, Option<Duration>)>,
     Result<(), SseError>,
 );
 
-fn read(chunks: &[&[u8]], limits: &SseLimits) -> Seen {
+fn read(chunks: &[&[u8]], limits: &SseLimits) -> DecodedStream {
     let mut decoder = SseDecoder::new(limits);
     let mut events = Vec::new();
     for chunk in chunks {
@@ -46,7 +46,7 @@ fn texts(stream: &str) -> Vec<String> {
         .collect()
 }
 
-/// Goal: streams are read as the standard says. Method: its own examples, and each rule's edge.
+/// Goal: streams are decoded by the standard. Method: its own examples, and each rule's edge.
 #[test]
 fn reads_as_the_standard_says() {
     for (stream, expected) in [
@@ -76,7 +76,8 @@ fn reads_as_the_standard_says() {
     }
 }
 
-/// Goal: name, id and pause are the event's. Method: with, without, emptied, and forged by NUL or no digits.
+/// Goal: type, id and delay belong to their event. Method: with, without, emptied, and forged by
+/// NUL or non-digits.
 #[test]
 fn reads_names_ids_and_pauses() {
     let stream = "event: ping\nid: 1\nretry: 500\ndata: a\n\ndata: b\n\nid: 2\n\ndata: c\nid: x\0y\n\nid:\ndata\nevent:\n\n\
@@ -103,7 +104,8 @@ fn reads_names_ids_and_pauses() {
     assert_eq!(seen[4].0.retry, None);
 }
 
-/// Goal: data that is no UTF-8 is handed on as it came, so that the message is refused and not changed. Method: bytes.
+/// Goal: data that is not UTF-8 is passed on unchanged, so that the message is rejected. Method:
+/// bytes.
 #[test]
 fn data_is_not_repaired() {
     assert_eq!(events(b"data: \xC3\nid: \xFF\n\n")[0].data, b"\xC3");
@@ -113,7 +115,8 @@ fn data_is_not_repaired() {
     );
 }
 
-/// Goal: text in an event can't end it, nor begin another. Method: breaks of each kind in data, name and id.
+/// Goal: text in an event can neither end it nor start another. Method: breaks of each kind in
+/// data, type and id.
 #[test]
 fn no_text_forges_an_event() {
     let forged = "a\n\nid: 9\ndata: forged\r\rdata: x\r\n\r\nevent: y\n";
@@ -143,7 +146,8 @@ fn no_text_forges_an_event() {
     assert!(events(SSE_KEEP_ALIVE).is_empty());
 }
 
-/// Goal: each bound is exact. Method: a line and an event that meet it, and one byte more, ended or not.
+/// Goal: each limit is exact. Method: a line and an event at the limit, and one byte more, ended or
+/// not.
 #[test]
 fn bounds() {
     let max = SseLimits::default().line_bytes_max;
@@ -167,7 +171,7 @@ fn bounds() {
     assert_eq!(error, Err(SseError::EventOver { max }));
 }
 
-/// Goal: what a peer sent is never printed. Method: a name in each part.
+/// Goal: data of a peer is never printed. Method: a name in each part.
 #[test]
 fn debug_shows_no_data() {
     let mut decoder = SseDecoder::new(&SseLimits::default());
@@ -177,7 +181,7 @@ fn debug_shows_no_data() {
     assert!(!format!("{event:?} {decoder:?}").contains("Souza"));
 }
 
-/// What streams are made of, with all that matters at a chunk's edge.
+/// Generator of streams with everything that matters at a chunk's edge.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"\n".to_vec()),
@@ -207,7 +211,8 @@ fn cut<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
 }
 
 proptest! {
-    /// Goal: chunks make no difference, to limits neither. Method: cut anywhere, and at every byte.
+    /// Goal: chunk boundaries make no difference, also for limits. Method: cut anywhere, and at
+    /// every byte.
     #[test]
     fn any_cut_gives_the_same_events(stream in stream(), cuts: Vec<prop::sample::Index>, small: bool) {
         let small = SseLimits { line_bytes_max: if small { 16 } else { 200 }, event_bytes_max: 24 };
@@ -222,7 +227,8 @@ proptest! {
         }
     }
 
-    /// Goal: an event that is written is read as one, the same but for its line breaks. Method: any parts.
+    /// Goal: an encoded event is decoded as one, unchanged but for its line breaks. Method: any
+    /// parts.
     #[test]
     fn events_round_trip(data in "\\PC*([\r\n]\\PC*){0,3}", kind in "\\PC{1,9}", id in "\\PC{0,9}", ms: u64) {
         let event = SseEvent { event: Some(kind), data: data.into(), id: Some(id), retry: Some(Duration::from_millis(ms)) };

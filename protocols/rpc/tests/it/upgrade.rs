@@ -6,13 +6,14 @@ use callboard_rpc::KeyStore;
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
-/// Folder of a fixture that [`write_fixture`] makes.
+/// Environment variable with the folder that [`write_fixture`] writes to.
 const FOLDER: &str = "CALLBOARD_FIXTURE";
-/// The key file of a version: a key with a scope, and one that was revoked; and both keys, a line each.
+/// Files of a fixture: a key file with one valid and one revoked key, and both keys in clear, one a
+/// line.
 const FILES: [&str; 2] = ["keys.toml", "keys.txt"];
 
-/// Goal: a key that an earlier version gave out counts in every later one, one that it revoked doesn't, and the file takes
-/// another. Method: the key files of every version.
+/// Goal: keys of an earlier version are still valid in every later one, revoked ones are not, and
+/// keys can be added to the file. Method: the key files of every version.
 #[test]
 fn earlier_key_files_are_gone_on_with() {
     let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/upgrade");
@@ -25,7 +26,7 @@ fn earlier_key_files_are_gone_on_with() {
     for version in versions {
         let folder = TempDir::new().unwrap();
         let [text, keys] = FILES.map(|name| fs::read_to_string(version.join(name)).unwrap());
-        // With the rights of a key file, which a clone does not keep.
+        // With the permissions of a key file, which a clone does not preserve.
         let file = folder.path().join("keys.toml");
         drop(
             KeyStore::load_or_new(&file)

@@ -1,4 +1,4 @@
-//! Building of an orchestrator: who decides for it, what it knows, and its tools.
+//! Construction of an orchestrator: deciders, memory, peers and tools.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,62 +7,66 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_a2a::card::Jwks;
-use callboard_gateway::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
+use callboard_gateway::aggregate::{
+    AggregateAgent, AggregateMember, AggregateOptions, PrefixMode, ToolFilter,
+};
 use callboard_guardrail::Guardrail;
 use callboard_message::Failure;
 use callboard_orchestration::decide::intake::IntakeOptions;
 use callboard_orchestration::decide::limits::RISK_MAX_DEFAULT;
 use callboard_orchestration::decide::model::{ModelDecider, ModelDeciderOptions};
 use callboard_orchestration::decide::rules::RulesDecider;
-use callboard_orchestration::decide::{Decider, Deciders, PersonDecider, Point, Who};
-use callboard_orchestration::memory::Memory;
-use callboard_orchestration::peer_registry::{KnownAgents, KnownOptions};
+use callboard_orchestration::decide::{
+    Decider, DeciderKind, Deciders, DecisionPoint, PersonDecider,
+};
+use callboard_orchestration::memory::DelegatedRequestLog;
+use callboard_orchestration::peer_registry::{PeerRegistry, PeerRegistryOptions};
 use callboard_orchestration::task::{
-    CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
+    CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOrchestrator, TaskOrchestratorOptions,
 };
 use callboard_orchestration::tools::{CommandOptions, ToolDeps, Toolbox};
 use callboard_runtime::{Agent, AgentRef};
 use callboard_store::import_directory_once;
 
 use super::{
-    AgentKind, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, StartContext,
-    StartError, Structured,
+    AgentDeclaration, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, StartContext,
+    StartError, StructuredOutput,
 };
-use crate::config::kinds::a2a::Peers;
+use crate::config::kinds::a2a::PeerConnector;
 
-/// What `llm` says where there is no model.
-const NO_MODEL: &str = "no language model is configured: set ANTHROPIC_API_KEY, or in a file with a [node] declare one ([[agent]] of the kind \
+/// Answer of the tool `llm` without a model.
+const NO_MODEL_MESSAGE: &str = "no language model is configured: set ANTHROPIC_API_KEY, or in a file with a [node] declare one ([[agent]] of the kind \
      \"model\") and name it in `model`";
 
-/// An orchestrator that runs, with what it works with.
+/// A running orchestrator with its parts.
 #[derive(Clone)]
-pub struct Orchestrated {
-    /// It.
+pub struct RunningOrchestrator {
+    /// Its agent.
     pub agent: AgentRef,
-    /// The agents that it knows.
-    pub known: KnownAgents,
-    /// What it asked of them.
-    pub memory: Memory,
+    /// Registry of known peers.
+    pub known: PeerRegistry,
+    /// Log of requests delegated to peers.
+    pub memory: DelegatedRequestLog,
     /// Its tools.
     pub toolbox: Toolbox,
-    /// Who decides for it.
+    /// Its deciders.
     pub deciders: Arc<Deciders>,
 }
 
-/// A share of one that a file says, or else.
-fn share(declared: Option<f64>, default: f32) -> f32 {
+/// Returns the declared share (0 to 1), or the default.
+fn share_or(declared: Option<f64>, default: f32) -> f32 {
     declared.map_or(default, |share| share as f32)
 }
 
-/// What an orchestrator is built of.
-pub(super) struct Building<'a> {
+/// Builder of an orchestrator.
+pub(super) struct OrchestratorBuilder<'a> {
     cx: &'a StartContext<'a>,
     declared: &'a OrchestratorDeclaration,
-    /// The agents that were started for it alone.
+    /// Helper agents that were spawned for this orchestrator only.
     pub(super) helpers: Vec<AgentRef>,
 }
 
-impl<'a> Building<'a> {
+impl<'a> OrchestratorBuilder<'a> {
     pub(super) fn new(cx: &'a StartContext<'a>, declared: &'a OrchestratorDeclaration) -> Self {
         Self {
             cx,
@@ -71,38 +75,40 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// Builds it of the agents that run.
-    pub(super) async fn build(&mut self) -> Result<Orchestrated, StartError> {
+    /// Builds the orchestrator from running agents.
+    pub(super) async fn build(&mut self) -> Result<RunningOrchestrator, StartError> {
         let (system, declared) = (self.cx.system, self.declared);
-        let shown = self.shown()?;
+        let shown = self.visible_agents()?;
         let model = declared
             .model
             .as_deref()
             .and_then(|id| Some((id, shown.get(id)?.clone())));
-        let deciders = Arc::new(self.deciders(model)?);
-        let known = self.known().await?;
+        let deciders = Arc::new(self.build_deciders(model)?);
+        let known = self.open_known_agents().await?;
         for id in &declared.agents {
             if let Some(agent) = shown.get(&**id) {
                 known.declare(id, agent.clone());
             }
         }
-        tokio::spawn(known.keep_checking(self.cx.ending.clone()));
+        tokio::spawn(known.run_health_checks(self.cx.shutdown_token.clone()));
         let system_prompt = declared.system_prompt.clone().unwrap_or_default();
         let deps = ToolDeps {
             deciders: deciders.clone(),
-            known: known.clone(),
+            peer_registry: known.clone(),
             system_prompt: system_prompt.clone(),
-            command: declared.command.as_ref().map(command),
+            command: declared.command.as_ref().map(command_options),
         };
         let is_on = |tool: &&String| *tool != EXECUTE_COMMAND || declared.command.is_some();
         let enabled: Vec<_> = declared.tools.iter().filter(is_on).cloned().collect();
-        let toolbox = Toolbox::new(&enabled, deps).map_err(|failure| self.wrong(failure))?;
-        let memory = Memory::new(system.store().notes.clone(), &declared.id, declared.class);
+        let toolbox =
+            Toolbox::new(&enabled, deps).map_err(|failure| self.declaration_error(failure))?;
+        let memory =
+            DelegatedRequestLog::new(system.store().kv.clone(), &declared.id, declared.class);
         let rules = self.cx.topology.guard_rules();
         let guard = declared
             .guard
-            .then(|| self.helper("guardrail", move || Guardrail::with(&rules)));
-        let options = TaskOptions {
+            .then(|| self.spawn_helper("guardrail", move || Guardrail::with_rules(&rules)));
+        let options = TaskOrchestratorOptions {
             id: declared.id.clone(),
             name: declared.name().to_owned(),
             description: declared.description.clone().unwrap_or_default(),
@@ -112,25 +118,25 @@ impl<'a> Building<'a> {
                 decomposition: declared.decomposition,
                 ..IntakeOptions::default()
             },
-            confidence_min: share(declared.confidence_min, CONFIDENCE_MIN_DEFAULT),
-            max_risk: share(declared.max_risk, RISK_MAX_DEFAULT),
-            // Checked: finite and not negative.
+            confidence_min: share_or(declared.confidence_min, CONFIDENCE_MIN_DEFAULT),
+            max_risk: share_or(declared.max_risk, RISK_MAX_DEFAULT),
+            // The check has made sure that it is finite and not negative.
             cost_micro_usd_max: declared.cost_usd_max.map(|usd| (usd * 1e6) as u64),
             tools: toolbox.clone(),
-            known: known.clone(),
+            peer_registry: known.clone(),
             memory: memory.clone(),
             guard,
             system_prompt,
             class: declared.class,
             task_ttl: TASK_TTL_DEFAULT,
-            ending: self.cx.ending.clone(),
+            shutdown: self.cx.shutdown_token.clone(),
         };
         let make = move || TaskOrchestrator::new(options.clone());
         let agent = system
             .prepare_with(make)
             .label(declared.id.as_str())
             .spawn();
-        Ok(Orchestrated {
+        Ok(RunningOrchestrator {
             agent,
             known,
             memory,
@@ -139,21 +145,23 @@ impl<'a> Building<'a> {
         })
     }
 
-    /// What it works with, by id: where not all of an agent's tools are shown, something that stands for it with those that are.
-    fn shown(&mut self) -> Result<HashMap<&'a str, AgentRef>, StartError> {
+    /// Returns the agents that it may delegate to, by id. An agent with hidden tools is replaced by
+    /// a filtering aggregate.
+    fn visible_agents(&mut self) -> Result<HashMap<&'a str, AgentRef>, StartError> {
         let mut shown = HashMap::new();
-        for need in self.declared.needs() {
-            let Some(running) = self.cx.running.get(need) else {
+        for need in self.declared.dependencies() {
+            let Some(running) = self.cx.running_agents.get(need) else {
                 continue;
             };
             let mut agent = running.agent.clone();
-            if running.filter != Filter::default() {
-                let member = BundleMember::new(need, agent).filtered(running.filter.clone());
-                let options = BundleOptions {
-                    prefix: Prefix::Never,
-                    ..BundleOptions::default()
+            if running.filter != ToolFilter::default() {
+                let member = AggregateMember::new(need, agent).with_filter(running.filter.clone());
+                let options = AggregateOptions {
+                    prefix: PrefixMode::Never,
+                    ..AggregateOptions::default()
                 };
-                agent = Bundle::with([member], options)?.spawn(self.cx.system, need);
+                agent =
+                    AggregateAgent::with_options([member], options)?.spawn(self.cx.system, need);
                 self.helpers.push(agent.clone());
             }
             shown.insert(need, agent);
@@ -161,102 +169,112 @@ impl<'a> Building<'a> {
         Ok(shown)
     }
 
-    /// Who decides: each of its kind is there once, where it is needed.
-    fn deciders(&mut self, model: Option<(&str, AgentRef)>) -> Result<Deciders, StartError> {
+    /// Builds the deciders; each kind is created at most once, on demand.
+    fn build_deciders(&mut self, model: Option<(&str, AgentRef)>) -> Result<Deciders, StartError> {
         let declared = self.declared;
-        let needs = |who: &Who| Point::ALL.iter().any(|point| declared.who(*point) == *who);
-        let max_risk = share(declared.max_risk, RISK_MAX_DEFAULT);
+        let needs = |who: &DeciderKind| {
+            DecisionPoint::ALL
+                .iter()
+                .any(|point| declared.decider_at(*point) == *who)
+        };
+        let max_risk = share_or(declared.max_risk, RISK_MAX_DEFAULT);
         let by_rules = move || RulesDecider::new().with_max_risk(max_risk);
-        let rules = needs(&Who::Rules).then(|| Decider::rules(self.helper("rules", by_rules)));
-        let person = needs(&Who::Person)
-            .then(|| Decider::person(self.helper("person", PersonDecider::default)));
+        let rules = needs(&DeciderKind::Rules)
+            .then(|| Decider::rules(self.spawn_helper("rules", by_rules)));
+        let person = needs(&DeciderKind::Person)
+            .then(|| Decider::person(self.spawn_helper("person", PersonDecider::default)));
         let modelled = match model {
-            Some((id, model)) if needs(&Who::Model) => {
-                let structured_off = declared.structured == Structured::Off;
+            Some((id, model)) if needs(&DeciderKind::Model) => {
+                let structured_off = declared.structured == StructuredOutput::Off;
                 let options = ModelDeciderOptions {
                     prompts_dir: declared.prompts_dir.clone(),
-                    structured_off,
+                    without_schemas: structured_off,
                 };
-                let decider =
-                    ModelDecider::new(model, &options).map_err(|failure| self.wrong(failure))?;
+                let decider = ModelDecider::new(model, &options)
+                    .map_err(|failure| self.declaration_error(failure))?;
                 Some(Decider::model(
                     id,
-                    self.helper("model", move || decider.clone()),
+                    self.spawn_helper("model", move || decider.clone()),
                 ))
             }
             _ => None,
         };
-        let nobody = || Decider::nobody("model", NO_MODEL);
+        let nobody = || Decider::unavailable("model", NO_MODEL_MESSAGE);
         Ok(Deciders::new(
             &declared.id,
             declared.class,
-            |point| match declared.who(point) {
-                Who::Rules => rules.clone().unwrap_or_else(nobody),
-                Who::Person => person.clone().unwrap_or_else(nobody),
-                Who::Model => modelled.clone().unwrap_or_else(nobody),
-                Who::Agent(id) => Decider::agent(&id),
+            |point| match declared.decider_at(point) {
+                DeciderKind::Rules => rules.clone().unwrap_or_else(nobody),
+                DeciderKind::Person => person.clone().unwrap_or_else(nobody),
+                DeciderKind::Model => modelled.clone().unwrap_or_else(nobody),
+                DeciderKind::Agent(id) => Decider::agent(&id),
             },
         ))
     }
 
-    async fn known(&self) -> Result<KnownAgents, StartError> {
+    async fn open_known_agents(&self) -> Result<PeerRegistry, StartError> {
         let (declared, store) = (self.declared, self.cx.system.store());
         let keys = declared
-            .directory
+            .registry
             .trusted_keys
             .as_deref()
-            .map(|file| self.keys(file))
+            .map(|file| self.read_trusted_keys(file))
             .transpose()?;
-        if let Some(file) = &declared.directory.import {
-            self.import(file).await?;
+        if let Some(file) = &declared.registry.import {
+            self.import_directory(file).await?;
         }
         let networks = declared
-            .directory
+            .registry
             .networks
             .iter()
             .map(|range| range.network())
             .collect();
-        let options = KnownOptions {
+        let options = PeerRegistryOptions {
             id: declared.id.clone(),
             name: declared.name().to_owned(),
-            allow: declared.directory.allow.clone(),
+            allowed_origins: declared.registry.allow.clone(),
         };
-        let opened = KnownAgents::open(
+        let opened = PeerRegistry::open(
             self.cx.system,
-            store.notes.clone(),
-            Arc::new(Peers::new(networks, keys)),
+            store.kv.clone(),
+            Arc::new(PeerConnector::new(networks, keys)),
             options,
         );
-        opened.await.map_err(|failure| self.wrong(failure))
+        opened
+            .await
+            .map_err(|failure| self.declaration_error(failure))
     }
 
-    fn keys(&self, file: &Path) -> Result<Jwks, StartError> {
-        let wrong =
-            |why: String| self.wrong(Failure::invalid(format!("{}: {why}", file.display())));
+    fn read_trusted_keys(&self, file: &Path) -> Result<Jwks, StartError> {
+        let wrong = |why: String| {
+            self.declaration_error(Failure::invalid(format!("{}: {why}", file.display())))
+        };
         let text = fs::read(file).map_err(|error| wrong(error.to_string()))?;
         Jwks::parse(&text).map_err(|error| wrong(error.to_string()))
     }
 
-    /// A directory from before, where there is one.
-    async fn import(&self, file: &Path) -> Result<(), StartError> {
+    /// Imports a directory file once, if it exists.
+    async fn import_directory(&self, file: &Path) -> Result<(), StartError> {
         let text = match tokio::fs::read_to_string(file).await {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => {
-                return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display()))));
+                return Err(self
+                    .declaration_error(Failure::invalid(format!("{}: {error}", file.display()))));
             }
         };
-        match import_directory_once(&*self.cx.system.store().notes, &text).await {
+        match import_directory_once(&*self.cx.system.store().kv, &text).await {
             Ok(Some(imported)) => tracing::info!(?imported, "agents of a directory are known now"),
             Ok(None) => {}
             Err(error) => {
-                return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display()))));
+                return Err(self
+                    .declaration_error(Failure::invalid(format!("{}: {error}", file.display()))));
             }
         }
         Ok(())
     }
 
-    fn helper<A: Agent>(
+    fn spawn_helper<A: Agent>(
         &mut self,
         what: &str,
         make: impl Fn() -> A + Send + Sync + 'static,
@@ -267,18 +285,19 @@ impl<'a> Building<'a> {
         agent
     }
 
-    fn wrong(&self, failure: Failure) -> StartError {
-        StartError::declared("orchestrator", &self.declared.id)(failure.message)
+    fn declaration_error(&self, failure: Failure) -> StartError {
+        StartError::declaration_error("orchestrator", &self.declared.id)(failure.message)
     }
 }
 
-fn command(declared: &CommandDeclaration) -> CommandOptions {
-    let mut options = CommandOptions::new(declared.allow.iter().cloned(), &declared.directory);
+fn command_options(declared: &CommandDeclaration) -> CommandOptions {
+    let mut options =
+        CommandOptions::new(declared.allow.iter().cloned(), &declared.working_directory);
     if let Some(most) = declared.arguments_max {
         options.arguments_max = most.get();
     }
     if let Some(seconds) = declared.timeout_s {
-        options.within = Duration::from_secs(seconds.get());
+        options.timeout = Duration::from_secs(seconds.get());
     }
     if let Some(most) = declared.output_bytes_max {
         options.output_bytes_max = most.get();
@@ -288,30 +307,31 @@ fn command(declared: &CommandDeclaration) -> CommandOptions {
 
 #[cfg(test)]
 mod tests {
-    use callboard_gateway::answering::Answerers;
-    use callboard_orchestration::decide::{Confirm, ConfirmWhy, DecideConfirm};
-    use callboard_runtime::{Answering, System};
+    use callboard_gateway::question_router::StrategyQuestionRouter;
+    use callboard_orchestration::decide::{Confirm, ConfirmReason, DecideConfirm};
+    use callboard_runtime::{QuestionRouter, System};
     use serde_json::Value;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::config::{Inboxes, Topology};
+    use crate::config::{PushInboxes, Topology};
 
     /// Goal: rules have confirmed what the file says is too risky. Method: a risk between two of its lines, with each.
     #[tokio::test]
     async fn risk_by_rules() {
         let (system, ending) = (System::start(1).unwrap(), CancellationToken::new());
         let topology = Topology::parse("[node]\nname = \"n\"\n", false, Path::new("")).unwrap();
-        let answerers = Answerers::new(system.clone(), topology.answer_options()).unwrap();
-        let answering: Arc<dyn Answering> = Arc::new(answerers);
+        let answerers =
+            StrategyQuestionRouter::new(system.clone(), topology.answer_options()).unwrap();
+        let answering: Arc<dyn QuestionRouter> = Arc::new(answerers);
         let cx = StartContext {
             system: &system,
             state: Path::new(""),
             topology: &topology,
-            answering: &answering,
-            inboxes: &Inboxes::default(),
-            ending: &ending,
-            running: &HashMap::new(),
+            question_router: &answering,
+            push_inboxes: &PushInboxes::default(),
+            shutdown_token: &ending,
+            running_agents: &HashMap::new(),
         };
         for (max_risk, expected) in [
             ("0.2", Confirm::ConfirmNeeded),
@@ -319,11 +339,11 @@ mod tests {
         ] {
             let declared: OrchestratorDeclaration =
                 toml::from_str(&format!("id = \"o\"\nmax_risk = {max_risk}")).unwrap();
-            let mut building = Building::new(&cx, &declared);
-            building.deciders(None).unwrap();
+            let mut building = OrchestratorBuilder::new(&cx, &declared);
+            building.build_deciders(None).unwrap();
             let asked = DecideConfirm {
                 action: Value::Null,
-                why: ConfirmWhy::Risk,
+                why: ConfirmReason::Risk,
                 risk: 0.3,
                 preference_known: false,
             };

@@ -1,4 +1,4 @@
-//! An orchestrator that takes any request (`[[agent]]` of the kind `orchestrator`): who decides, and whom it delegates to.
+//! Orchestrators (`[[agent]] kind = "orchestrator"`): declaration of deciders, tools and delegates.
 
 mod build;
 
@@ -6,23 +6,25 @@ use std::collections::{BTreeMap, HashSet};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
-use build::Building;
+use build::OrchestratorBuilder;
 use callboard_message::DataClass;
-use callboard_orchestration::decide::{Point, Who};
+use callboard_orchestration::decide::{DeciderKind, DecisionPoint};
 use callboard_orchestration::tools::TOOL_NAMES;
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, join_all};
 use serde::Deserialize;
 
-pub use build::Orchestrated;
+pub use build::RunningOrchestrator;
 
-use super::{AgentKind, Reach, Running, StartContext, StartError, declared};
-use crate::config::address::Range;
-use crate::config::problem::Problems;
-use crate::config::tree::Tree;
-use crate::config::{Names, personal, yes};
+use super::{
+    AgentDeclaration, Reachability, RunningAgent, StartContext, StartError, decode_declaration,
+};
+use crate::config::address::NetworkRange;
+use crate::config::problem::ProblemCollector;
+use crate::config::tree::ConfigTree;
+use crate::config::{DeclaredNames, personal, yes};
 
-/// The tools of an orchestrator that names none: all but `execute_command`.
+/// Default tools: all but `execute_command`.
 const TOOLS_DEFAULT: [&str; 6] = [
     "echo",
     "llm",
@@ -31,102 +33,105 @@ const TOOLS_DEFAULT: [&str; 6] = [
     "remember_agent",
     "human_input",
 ];
-/// The key in `decide` that holds for every point that isn't there.
-const DEFAULT: &str = "default";
-/// The tool that `[agent.command]` is for.
+/// Key in `decide` for all points without an entry.
+const DEFAULT_POINT: &str = "default";
+/// Tool that `[agent.command]` configures.
 pub(crate) const EXECUTE_COMMAND: &str = "execute_command";
 
-/// An orchestrator that takes any request.
+/// An orchestrator for any request (`[[agent]] kind = "orchestrator"`).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrchestratorDeclaration {
-    /// Its name in the directory.
+    /// Unique name in the directory.
     pub id: String,
-    /// Its name in front of others; the id where it isn't said.
+    /// Name in cards and towards peers. Default: the id.
     pub name: Option<String>,
-    /// What it is, for others.
+    /// Description in agent cards.
     pub description: Option<String>,
-    /// The id of the model (or choice of models) that answers, and decides where nobody else is named.
+    /// Id of the model or model pool that writes answers, and decides at points without an entry in
+    /// `decide`.
     pub model: Option<String>,
-    /// The ids of agents and upstreams of this file that it delegates to, beside those that it learns of.
+    /// Ids of agents and upstreams of this file that it may delegate to, in addition to discovered
+    /// peers.
     #[serde(default)]
     pub agents: Vec<String>,
-    /// Who decides at each point: `rules`, `model`, `person` or an agent's id.
+    /// Decider by decision point: `rules`, `model`, `person` or an agent's id.
     #[serde(default)]
     pub decide: BTreeMap<String, String>,
-    /// Its tools.
+    /// Names of enabled tools.
     #[serde(default = "tools")]
     pub tools: Vec<String>,
-    /// Whether it asks about requests that aren't clear.
+    /// Whether it asks for clarification of unclear requests.
     #[serde(default = "yes")]
     pub clarification: bool,
     /// Whether it splits requests into steps.
     #[serde(default = "yes")]
     pub decomposition: bool,
-    /// An answer less sure than this has to be confirmed, 0 to 1.
+    /// Confidence below which an answer needs confirmation, 0 to 1.
     pub confidence_min: Option<f64>,
-    /// An action riskier than this has to be confirmed, 0 to 1.
+    /// Risk above which an action needs confirmation, 0 to 1.
     pub max_risk: Option<f64>,
-    /// A request dearer than this has to be confirmed, in US dollars.
+    /// Estimated cost in US dollars above which a request needs confirmation.
     pub cost_usd_max: Option<f64>,
-    /// Whether the guardrail screens what comes in.
+    /// Whether the guardrail screens requests and the answers of other agents.
     #[serde(default = "yes")]
     pub guard: bool,
-    /// Said to the model that answers.
+    /// System prompt of the answering model.
     pub system_prompt: Option<String>,
-    /// A folder with prompts that stand in the place of ours. Relative to the topology file.
+    /// Folder with prompt files that replace the built-in ones, relative to the topology file.
     pub prompts_dir: Option<PathBuf>,
-    /// Whether the model is held to a JSON schema.
+    /// Use of structured output (a JSON schema) for the model's decisions.
     #[serde(default)]
-    pub structured: Structured,
-    /// What requests and answers may hold.
+    pub structured: StructuredOutput,
+    /// Highest class of data in requests and answers.
     #[serde(default = "personal")]
     pub class: DataClass,
-    /// How it learns of other agents.
+    /// Discovery of other agents.
     #[serde(default)]
-    pub directory: LearningDeclaration,
-    /// What `execute_command` may run; without it, that is off.
+    pub registry: DiscoveryDeclaration,
+    /// Programs for `execute_command`. Without it the tool stays off.
     pub command: Option<CommandDeclaration>,
 }
 
-/// Whether the model that decides is held to a JSON schema.
+/// Use of structured output for the model's decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Structured {
-    /// Where its provider can.
+pub enum StructuredOutput {
+    /// If the provider supports it.
     #[default]
     Auto,
     /// Never.
     Off,
 }
 
-/// How an orchestrator learns of other agents (`[agent.directory]`).
+/// Discovery of other agents (`[agent.registry]`).
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct LearningDeclaration {
-    /// Origins of agents that it learns of second-hand, `*` standing for anything.
+pub struct DiscoveryDeclaration {
+    /// Origin patterns (`*` matches any text) of agents that may be learned from other agents.
     pub allow: Vec<String>,
-    /// Keys (a JWK set): agents whose card one of them signed are learned of second-hand too. Relative to the topology file.
+    /// File with a JWK set, relative to the topology file. Agents whose card is signed by one of
+    /// its keys may be learned from other agents too.
     pub trusted_keys: Option<PathBuf>,
-    /// Networks that cards may lead to, beside the public internet and their own origin.
-    pub networks: Vec<Range>,
-    /// A file with agents to know from the start, read once. Relative to the topology file.
+    /// Networks that cards may point to, in addition to the public internet and their own origin.
+    pub networks: Vec<NetworkRange>,
+    /// File with initially known agents, relative to the topology file. It is read once.
     pub import: Option<PathBuf>,
 }
 
-/// What `execute_command` may run (`[agent.command]`).
+/// Programs and limits of `execute_command` (`[agent.command]`).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandDeclaration {
-    /// Programs: names, or absolute paths.
+    /// Allowed programs: names or absolute paths.
     pub allow: Vec<String>,
-    /// Where they work. Relative to the topology file.
-    pub directory: PathBuf,
-    /// Most arguments.
+    /// Working directory of the programs, relative to the topology file.
+    pub working_directory: PathBuf,
+    /// Maximum number of arguments.
     pub arguments_max: Option<NonZeroUsize>,
-    /// How many seconds one may take.
+    /// Maximum run time in seconds.
     pub timeout_s: Option<NonZeroU64>,
-    /// Most of its output that is kept, in bytes.
+    /// Maximum number of output bytes that are kept.
     pub output_bytes_max: Option<NonZeroUsize>,
 }
 
@@ -135,56 +140,58 @@ fn tools() -> Vec<String> {
 }
 
 impl OrchestratorDeclaration {
-    /// Its name in front of others.
+    /// Returns the name in cards and towards peers.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }
 
-    /// Who decides at a point. What isn't said is the model's where there is one, else the rules'; answers are always the
-    /// model's.
-    pub fn who(&self, point: Point) -> Who {
+    /// Returns the decider of a point. Answers default to the model. Other points default to
+    /// `decide.default`, else to the model if there is one, else to the rules.
+    pub fn decider_at(&self, point: DecisionPoint) -> DeciderKind {
         if let Some(who) = self.decide.get(point.as_str()) {
-            return Who::parse(who);
+            return DeciderKind::parse(who);
         }
-        match self.decide.get(DEFAULT) {
-            _ if point == Point::Answer => Who::Model,
-            Some(who) => Who::parse(who),
-            None if self.model.is_some() => Who::Model,
-            None => Who::Rules,
+        match self.decide.get(DEFAULT_POINT) {
+            _ if point == DecisionPoint::Answer => DeciderKind::Model,
+            Some(who) => DeciderKind::parse(who),
+            None if self.model.is_some() => DeciderKind::Model,
+            None => DeciderKind::Rules,
         }
     }
 }
 
-pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
-    declared::<OrchestratorDeclaration>(tree, "an orchestrator", problems)
+pub(super) fn read(
+    tree: &mut ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<Box<dyn AgentDeclaration>> {
+    decode_declaration::<OrchestratorDeclaration>(tree, "an orchestrator", problems)
 }
 
-/// Checks of one orchestrator.
 impl OrchestratorDeclaration {
-    fn check_numbers(&self, tree: &Tree, problems: &mut Problems<'_>) {
+    fn check_numbers(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         let shares = [
             ("confidence_min", self.confidence_min),
             ("max_risk", self.max_risk),
         ];
         for (key, share) in shares {
             if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                problems.error(tree.place(key), format!("`{key}` is from 0 to 1"));
+                problems.error(tree.span_of(key), format!("`{key}` is from 0 to 1"));
             }
         }
         if self
             .cost_usd_max
             .is_some_and(|usd| !usd.is_finite() || usd < 0.0)
         {
-            problems.error(tree.place("cost_usd_max"), "`cost_usd_max` is 0 or more");
+            problems.error(tree.span_of("cost_usd_max"), "`cost_usd_max` is 0 or more");
         }
     }
 
-    fn check_tools(&self, tree: &Tree, problems: &mut Problems<'_>) {
+    fn check_tools(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         let mut seen = HashSet::new();
         for (at, tool) in self.tools.iter().enumerate() {
-            let span = tree.item_place("tools", at);
+            let span = tree.item_span("tools", at);
             if !TOOL_NAMES.contains(&&**tool) {
-                problems.not_among(
+                problems.not_one_of(
                     span,
                     format!("there is no tool `{tool}`"),
                     tool,
@@ -203,10 +210,15 @@ impl OrchestratorDeclaration {
         }
     }
 
-    fn check_agents(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check_agents(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
         let mut seen = HashSet::new();
         for (at, id) in self.agents.iter().enumerate() {
-            let span = tree.item_place("agents", at);
+            let span = tree.item_span("agents", at);
             if !seen.insert(id) {
                 problems.error(span, format!("{id} is there twice"));
             } else if let Some(server) = names.servers.get(&**id) {
@@ -224,7 +236,7 @@ impl OrchestratorDeclaration {
                     "{} delegates to {id}, which is no agent or upstream",
                     self.id
                 );
-                problems.unknown(span, message, id, names.agents.keys().copied());
+                problems.unknown_name(span, message, id, names.agents.keys().copied());
             } else if let Some(class) = names.agents.get(&**id).map(|agent| agent.class())
                 && class > self.class
             {
@@ -238,18 +250,23 @@ impl OrchestratorDeclaration {
         }
     }
 
-    fn check_deciders(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
-        let points: Vec<_> = Point::ALL
+    fn check_deciders(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        let points: Vec<_> = DecisionPoint::ALL
             .iter()
             .map(|point| point.as_str())
-            .chain([DEFAULT])
+            .chain([DEFAULT_POINT])
             .collect();
         let decide = tree.get("decide");
         for (point, who) in &self.decide {
             let key = decide.and_then(|tree| tree.key_span(point));
-            let span = tree.place_at(&["decide", point]);
+            let span = tree.span_at_path(&["decide", point]);
             if !points.contains(&&**point) {
-                problems.not_among(
+                problems.not_one_of(
                     key,
                     format!("nothing is decided at `{point}`"),
                     point,
@@ -257,33 +274,40 @@ impl OrchestratorDeclaration {
                 );
                 continue;
             }
-            match Who::parse(who) {
-                Who::Model if self.model.is_none() => {
+            match DeciderKind::parse(who) {
+                DeciderKind::Model if self.model.is_none() => {
                     let help = Some("write the id of one in `model`".to_owned());
                     problems.error_with(span, format!("{} has no model to decide", self.id), help);
                 }
-                Who::Agent(id) if !names.is_known(&id) => {
+                DeciderKind::Agent(id) if !names.is_known(&id) => {
                     let all = names
                         .agents
                         .keys()
                         .copied()
                         .chain(["rules", "model", "person"]);
                     let message = format!("there is no agent {id} to decide");
-                    problems.unknown(span, message, &id, all);
+                    problems.unknown_name(span, message, &id, all);
                 }
                 _ => {}
             }
         }
     }
 
-    fn check_name(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check_name(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
         let name = self.name();
-        let earlier = names.all::<Self>().take_while(|other| other.id != self.id);
+        let earlier = names
+            .agents_of_kind::<Self>()
+            .take_while(|other| other.id != self.id);
         let same = earlier
             .filter(|other| other.name() == name)
             .last()
             .map(|other| &*other.id);
-        // Other agents have their ids.
+        // Agents of other kinds are named by their ids.
         let of_another = || {
             names
                 .agents
@@ -296,31 +320,40 @@ impl OrchestratorDeclaration {
                 "{other} and {} have the same name: their tasks are kept under it",
                 self.id
             );
-            problems.error(tree.place("name"), message);
+            problems.error(tree.span_of("name"), message);
         }
     }
 
-    /// Orchestrators that need one another would each wait for the other to be there.
-    fn check_circle(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
-        let (mut seen, mut left) = (HashSet::new(), self.needs());
+    /// Reports cyclic dependencies: each orchestrator would wait for the other to start.
+    fn check_cycle(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        let (mut seen, mut left) = (HashSet::new(), self.dependencies());
         while let Some(id) = left.pop() {
             if id == self.id {
                 let message = format!(
                     "{id} delegates to itself, or has itself decide, by way of others or not"
                 );
-                problems.error(tree.place("id"), message);
+                problems.error(tree.span_of("id"), message);
                 return;
             }
             if let Some(next) = names.agents.get(id).filter(|_| seen.insert(id)) {
-                left.extend(next.needs());
+                left.extend(next.dependencies());
             }
         }
     }
 }
 
-impl AgentKind for OrchestratorDeclaration {
+impl AgentDeclaration for OrchestratorDeclaration {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn kind(&self) -> &'static str {
+        "orchestrator"
     }
 
     fn class(&self) -> DataClass {
@@ -331,12 +364,12 @@ impl AgentKind for OrchestratorDeclaration {
         self.description.as_deref()
     }
 
-    /// Ids of all that it works with.
-    fn needs(&self) -> Vec<&str> {
+    /// Returns the ids of its model, delegates and deciders.
+    fn dependencies(&self) -> Vec<&str> {
         let deciders = self
             .decide
             .values()
-            .filter(|who| matches!(Who::parse(who), Who::Agent(_)));
+            .filter(|who| matches!(DeciderKind::parse(who), DeciderKind::Agent(_)));
         self.model
             .iter()
             .chain(&self.agents)
@@ -345,75 +378,89 @@ impl AgentKind for OrchestratorDeclaration {
             .collect()
     }
 
-    fn resolve(&mut self, folder: &Path) {
+    fn resolve_paths(&mut self, folder: &Path) {
         let Self {
             prompts_dir,
-            directory,
+            registry,
             command,
             ..
         } = self;
         let all = [
             prompts_dir,
-            &mut directory.trusted_keys,
-            &mut directory.import,
+            &mut registry.trusted_keys,
+            &mut registry.import,
         ];
-        let command = command.as_mut().map(|command| &mut command.directory);
+        let command = command
+            .as_mut()
+            .map(|command| &mut command.working_directory);
         for path in all.into_iter().filter_map(Option::as_mut).chain(command) {
             *path = folder.join(&*path);
         }
     }
 
-    fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
         self.check_numbers(tree, problems);
         self.check_tools(tree, problems);
         if let Some(model) = &self.model {
             let models = names
                 .agents
                 .values()
-                .filter(|agent| agent.reach() == Reach::Agents);
+                .filter(|agent| agent.reachability() == Reachability::Agents);
             names.check_model(
                 model,
                 models.map(|agent| agent.id()),
-                tree.place("model"),
+                tree.span_of("model"),
                 problems,
             );
         }
         self.check_agents(tree, names, problems);
         self.check_deciders(tree, names, problems);
         self.check_name(tree, names, problems);
-        self.check_circle(tree, names, problems);
+        self.check_cycle(tree, names, problems);
     }
 
-    /// A directory file that isn't there is none to read.
-    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        let keys = self.directory.trusted_keys.as_ref();
-        let work = self.command.as_ref().map(|command| &command.directory);
+    /// Reports missing key files and folders. The directory file to import may be absent.
+    fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
+        let keys = self.registry.trusted_keys.as_ref();
+        let work = self
+            .command
+            .as_ref()
+            .map(|command| &command.working_directory);
         type IsThere = fn(&Path) -> bool;
         let named: [(&[&str], _, IsThere); 3] = [
-            (&["directory", "trusted_keys"], keys, Path::is_file),
+            (&["registry", "trusted_keys"], keys, Path::is_file),
             (&["prompts_dir"], self.prompts_dir.as_ref(), Path::is_dir),
-            (&["command", "directory"], work, Path::is_dir),
+            (&["command", "working_directory"], work, Path::is_dir),
         ];
         for (key, path, is_there) in named {
             if let Some(path) = path.filter(|path| !is_there(path)) {
                 problems.error(
-                    tree.place_at(key),
+                    tree.span_at_path(key),
                     format!("there is no {}", path.display()),
                 );
             }
         }
     }
 
-    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+    fn start<'a>(
+        &'a self,
+        cx: &'a StartContext<'a>,
+    ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
         Box::pin(async move {
-            let mut building = Building::new(cx, self);
+            let mut building = OrchestratorBuilder::new(cx, self);
             match building.build().await {
                 Ok(orchestrated) => {
                     let (helpers, known) = (building.helpers, orchestrated.known.clone());
-                    let running = Running::new(orchestrated.agent.clone()).with_state(orchestrated);
-                    Ok(running.ending_with(async move {
+                    let running =
+                        RunningAgent::new(orchestrated.agent.clone()).with_kind_state(orchestrated);
+                    Ok(running.with_teardown(async move {
                         helpers.iter().for_each(AgentRef::stop);
-                        join_all(helpers.iter().map(AgentRef::ended)).await;
+                        join_all(helpers.iter().map(AgentRef::wait_for_exit)).await;
                         known.close().await;
                     }))
                 }

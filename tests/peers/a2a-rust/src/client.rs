@@ -1,8 +1,8 @@
 //! A round with an agent elsewhere, as one JSON object.
 
 use a2a::{
-    AgentCard, Artifact, AuthenticationInfo, CancelTaskRequest, GetTaskRequest, Message, Part, Role,
-    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse, Task,
+    AgentCard, Artifact, AuthenticationInfo, CancelTaskRequest, GetTaskRequest, Message, Part,
+    Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse, Task,
     TaskPushNotificationConfig, TaskState,
 };
 use a2a_client::agent_card::AgentCardResolver;
@@ -18,7 +18,10 @@ type Client = A2AClient<Box<dyn Transport>>;
 /// Goes through all of it with the agent whose card is there.
 pub async fn round(url: &str) -> Outcome<Value> {
     let card: AgentCard = AgentCardResolver::new(None).resolve(url).await?;
-    let client = A2AClientFactory::builder().build().create_from_card(&card).await?;
+    let client = A2AClientFactory::builder()
+        .build()
+        .create_from_card(&card)
+        .await?;
     let sent = task(client.send_message(&saying("echo tschüß", None)).await?)?;
     let asked = task(client.send_message(&saying("ask", None)).await?)?;
     let answered = task(client.send_message(&saying("Ada", Some(&asked.id))).await?)?;
@@ -35,7 +38,12 @@ pub async fn round(url: &str) -> Outcome<Value> {
 fn saying(text: &str, task: Option<&str>) -> SendMessageRequest {
     let mut message = Message::new(Role::User, vec![Part::text(text)]);
     message.task_id = task.map(str::to_owned);
-    SendMessageRequest { message, configuration: None, metadata: None, tenant: None }
+    SendMessageRequest {
+        message,
+        configuration: None,
+        metadata: None,
+        tenant: None,
+    }
 }
 
 fn at_once(text: &str, push: Option<TaskPushNotificationConfig>) -> SendMessageRequest {
@@ -45,7 +53,10 @@ fn at_once(text: &str, push: Option<TaskPushNotificationConfig>) -> SendMessageR
         history_length: None,
         return_immediately: Some(true),
     };
-    SendMessageRequest { configuration: Some(configuration), ..saying(text, None) }
+    SendMessageRequest {
+        configuration: Some(configuration),
+        ..saying(text, None)
+    }
 }
 
 fn task(response: SendMessageResponse) -> Outcome<Task> {
@@ -65,7 +76,9 @@ fn of(artifact: &Artifact) -> String {
 
 /// The states that it went through, and the pieces.
 async fn streamed(client: &Client) -> Outcome<Value> {
-    let mut events = client.send_streaming_message(&saying("count", None)).await?;
+    let mut events = client
+        .send_streaming_message(&saying("count", None))
+        .await?;
     let (mut states, mut pieces) = (Vec::new(), Vec::new());
     while let Some(event) = events.next().await {
         let state = match event? {
@@ -87,15 +100,26 @@ async fn streamed(client: &Client) -> Outcome<Value> {
 
 async fn cancelled(client: &Client) -> Outcome<&'static str> {
     let begun = task(client.send_message(&at_once("wait", None)).await?)?;
-    let cancel = CancelTaskRequest { id: begun.id.clone(), metadata: None, tenant: None };
+    let cancel = CancelTaskRequest {
+        id: begun.id.clone(),
+        metadata: None,
+        tenant: None,
+    };
     client.cancel_task(&cancel).await?;
-    let seen = GetTaskRequest { id: begun.id, history_length: None, tenant: None };
+    let seen = GetTaskRequest {
+        id: begun.id,
+        history_length: None,
+        tenant: None,
+    };
     Ok(name(&client.get_task(&seen).await?.status.state))
 }
 
 async fn pushed(client: &Client) -> Outcome<String> {
     let mut hook = Hook::open().await?;
-    let authentication = AuthenticationInfo { scheme: "Bearer".to_owned(), credentials: Some("cr3d".to_owned()) };
+    let authentication = AuthenticationInfo {
+        scheme: "Bearer".to_owned(),
+        credentials: Some("cr3d".to_owned()),
+    };
     let push = TaskPushNotificationConfig {
         url: hook.url.clone(),
         id: Some("hook".to_owned()),
@@ -104,7 +128,11 @@ async fn pushed(client: &Client) -> Outcome<String> {
         authentication: Some(authentication),
         tenant: None,
     };
-    task(client.send_message(&at_once("echo pushed", Some(push))).await?)?;
+    task(
+        client
+            .send_message(&at_once("echo pushed", Some(push)))
+            .await?,
+    )?;
     hook.completed().await
 }
 

@@ -20,9 +20,9 @@ const PUSHES_MAX: usize = 16;
 /// Longest that a push is waited for.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Where pushes come in.
+/// Receiver of push notifications.
 pub struct Hook {
-    /// What it is called by.
+    /// URL of the receiver.
     pub url: String,
     told: mpsc::Receiver<(String, Value)>,
 }
@@ -43,7 +43,9 @@ impl Hook {
     /// Waits until a push says that a task is completed: the `Authorization` that it came with.
     pub async fn completed(&mut self) -> Outcome<String> {
         loop {
-            let told = timeout(SOON, self.told.recv()).await.map_err(|_| "no push said that it is completed")?;
+            let told = timeout(SOON, self.told.recv())
+                .await
+                .map_err(|_| "no push said that it is completed")?;
             let (authorization, body) = told.ok_or("the hook is closed")?;
             let task = body.get("task").or_else(|| body.get("statusUpdate"));
             if task.is_some_and(|task| task["status"]["state"] == "TASK_STATE_COMPLETED") {
@@ -54,7 +56,10 @@ impl Hook {
 }
 
 async fn receive(State(tell): State<Told>, headers: HeaderMap, body: Bytes) {
-    let authorization = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let authorization = headers
+        .get("authorization")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let body = serde_json::from_slice(&body).unwrap_or_default();
     // The round may be over.
     let _ = tell.try_send((authorization.to_owned(), body));

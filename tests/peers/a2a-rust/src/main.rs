@@ -23,8 +23,12 @@ fn main() -> Outcome {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["serve", port] => runtime(2)?.block_on(serve(port.parse()?, server::router(port.parse()?))),
-        ["echo", port, threads] => runtime(threads.parse()?)?.block_on(serve(port.parse()?, echo::router())),
+        ["serve", port] => {
+            runtime(2)?.block_on(serve(port.parse()?, server::router(port.parse()?)))
+        }
+        ["echo", port, threads] => {
+            runtime(threads.parse()?)?.block_on(serve(port.parse()?, echo::router()))
+        }
         ["client", url] => {
             println!("{}", runtime(2)?.block_on(client::round(url))?);
             Ok(())
@@ -34,7 +38,10 @@ fn main() -> Outcome {
 }
 
 fn runtime(threads: usize) -> Outcome<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?)
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()?)
 }
 
 async fn serve(port: u16, router: Router) -> Outcome {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use a2a::{
-    A2AError, AgentCapabilities, AgentCard, AgentInterface, AgentSkill, StreamResponse, TRANSPORT_PROTOCOL_HTTP_JSON,
-    TRANSPORT_PROTOCOL_JSONRPC, TaskState,
+    A2AError, AgentCapabilities, AgentCard, AgentInterface, AgentSkill, StreamResponse,
+    TRANSPORT_PROTOCOL_HTTP_JSON, TRANSPORT_PROTOCOL_JSONRPC, TaskState,
 };
 use a2a_server::agent_card::agent_card_router;
 use a2a_server::jsonrpc::jsonrpc_router;
@@ -28,13 +28,18 @@ struct Talking;
 /// JSON-RPC at `/`, HTTP+JSON at `/rest`.
 pub fn router(port: u16) -> Router {
     // The receivers are on this machine.
-    let sender = HttpPushSender::new(Some(HttpPushSenderConfig { validate_urls: false, ..Default::default() }));
+    let sender = HttpPushSender::new(Some(HttpPushSenderConfig {
+        validate_urls: false,
+        ..Default::default()
+    }));
     let handler = DefaultRequestHandler::new(Talking, InMemoryTaskStore::new())
         .with_capabilities(capabilities())
         .with_push_notifications(InMemoryPushConfigStore::new(), sender);
     let handler = Arc::new(handler);
     let card = Arc::new(StaticAgentCard::new(card(port)));
-    jsonrpc_router(handler.clone()).merge(agent_card_router(card)).nest("/rest", rest_router(handler))
+    jsonrpc_router(handler.clone())
+        .merge(agent_card_router(card))
+        .nest("/rest", rest_router(handler))
 }
 
 fn capabilities() -> AgentCapabilities {
@@ -53,8 +58,14 @@ fn card(port: u16) -> AgentCard {
         description: "Talks".to_owned(),
         version: "1".to_owned(),
         supported_interfaces: vec![
-            AgentInterface::new(format!("http://127.0.0.1:{port}/"), TRANSPORT_PROTOCOL_JSONRPC),
-            AgentInterface::new(format!("http://127.0.0.1:{port}/rest"), TRANSPORT_PROTOCOL_HTTP_JSON),
+            AgentInterface::new(
+                format!("http://127.0.0.1:{port}/"),
+                TRANSPORT_PROTOCOL_JSONRPC,
+            ),
+            AgentInterface::new(
+                format!("http://127.0.0.1:{port}/rest"),
+                TRANSPORT_PROTOCOL_HTTP_JSON,
+            ),
         ],
         capabilities: capabilities(),
         default_input_modes: texts(),
@@ -79,9 +90,20 @@ fn card(port: u16) -> AgentCard {
 }
 
 impl AgentExecutor for Talking {
-    fn execute(&self, context: ExecutorContext) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
-        let text = context.message.as_ref().and_then(|message| message.text()).unwrap_or_default().to_owned();
-        let is_answer = context.stored_task.as_ref().is_some_and(|task| task.status.state == TaskState::InputRequired);
+    fn execute(
+        &self,
+        context: ExecutorContext,
+    ) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
+        let text = context
+            .message
+            .as_ref()
+            .and_then(|message| message.text())
+            .unwrap_or_default()
+            .to_owned();
+        let is_answer = context
+            .stored_task
+            .as_ref()
+            .is_some_and(|task| task.status.state == TaskState::InputRequired);
         let talk = stream! {
             match text.split_once(' ') {
                 _ if is_answer => yield artifact(&context, "result", format!("Hello, {text}!"), None),
@@ -106,7 +128,10 @@ impl AgentExecutor for Talking {
         talk.map(Ok).boxed()
     }
 
-    fn cancel(&self, context: ExecutorContext) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
+    fn cancel(
+        &self,
+        context: ExecutorContext,
+    ) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
         futures::stream::iter([Ok(status(&context, TaskState::Canceled, None))]).boxed()
     }
 }

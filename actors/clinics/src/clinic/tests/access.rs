@@ -1,21 +1,21 @@
 use callboard_message::{Failure, FailureKind, Principal};
 use serde_json::{Value, json};
 
+use super::super::agent::ClinicBackend;
 use super::super::agent::IDENTITY_SCOPE;
-use super::super::agent::Silo;
 use super::super::config::ClinicConfig;
 use super::super::config::ClinicError;
-use super::super::messages::{CheckMedications, GetPatient, Query};
-use super::super::messages::{DataClass, Field, PatientView};
+use super::super::messages::{CheckMedications, GetPatient, QueryPatients};
+use super::super::messages::{FieldClass, PatientField, PatientView};
 use super::{Bench, anyone, one_patient, patient, seed, treating};
 
-const IDENTIFYING: [Field; 6] = [
-    Field::Name,
-    Field::BirthDate,
-    Field::GovernmentIdScheme,
-    Field::GovernmentId,
-    Field::Address,
-    Field::Phone,
+const IDENTIFYING: [PatientField; 6] = [
+    PatientField::Name,
+    PatientField::BirthDate,
+    PatientField::GovernmentIdScheme,
+    PatientField::GovernmentId,
+    PatientField::Address,
+    PatientField::Phone,
 ];
 
 fn get(id: &str) -> GetPatient {
@@ -24,7 +24,7 @@ fn get(id: &str) -> GetPatient {
     }
 }
 
-async fn view(silo: &Silo, principal: &Principal) -> PatientView {
+async fn view(silo: &ClinicBackend, principal: &Principal) -> PatientView {
     silo.get_patient(get("CARD-001"), principal)
         .await
         .unwrap()
@@ -32,7 +32,7 @@ async fn view(silo: &Silo, principal: &Principal) -> PatientView {
 }
 
 fn scoped(scope: &str, purpose: &str) -> Principal {
-    let mut principal = Principal::agent("nurse").for_purpose(purpose);
+    let mut principal = Principal::agent("nurse").with_purpose(purpose);
     principal.scopes.push(scope.to_owned());
     principal
 }
@@ -44,12 +44,12 @@ async fn identity_needs_trust_and_purpose() {
     let silo = bench.open(&one_patient()).await;
     let rows = [
         (Principal::anonymous(), false),
-        (Principal::anonymous().for_purpose("treatment"), false),
+        (Principal::anonymous().with_purpose("treatment"), false),
         (Principal::local_operator(), false),
-        (Principal::local_operator().for_purpose("marketing"), false),
-        (Principal::local_operator().for_purpose("Treatment"), false),
-        (Principal::local_operator().for_purpose("treatment"), true),
-        (Principal::agent("nurse").for_purpose("treatment"), false),
+        (Principal::local_operator().with_purpose("marketing"), false),
+        (Principal::local_operator().with_purpose("Treatment"), false),
+        (Principal::local_operator().with_purpose("treatment"), true),
+        (Principal::agent("nurse").with_purpose("treatment"), false),
         (scoped("patient.list", "treatment"), false),
         (scoped(IDENTITY_SCOPE, "marketing"), false),
         (scoped(IDENTITY_SCOPE, "treatment"), true),
@@ -57,7 +57,7 @@ async fn identity_needs_trust_and_purpose() {
     for (principal, allowed) in rows {
         let view = view(&silo, &principal).await;
         assert_eq!(view.name.is_some(), allowed, "{principal:?}");
-        let expected: &[Field] = if allowed { &[] } else { &IDENTIFYING };
+        let expected: &[PatientField] = if allowed { &[] } else { &IDENTIFYING };
         assert_eq!(view.redacted, expected, "{principal:?}");
         assert!(
             view.medications.is_some() && view.notes.is_some(),
@@ -66,7 +66,7 @@ async fn identity_needs_trust_and_purpose() {
     }
 }
 
-/// Goal: nothing of a withheld field is left anywhere in the answer. Method: search the JSON for every value.
+/// Goal: an answer holds no withheld value. Method: search the JSON for every value.
 #[tokio::test]
 async fn withheld_values_are_nowhere_in_the_answer() {
     let bench = Bench::new();
@@ -81,7 +81,8 @@ async fn withheld_values_are_nowhere_in_the_answer() {
     }
 }
 
-/// Goal: free text doesn't undo the redaction. Method: notes that quote a name or number of the same patient.
+/// Goal: free text doesn't undo the redaction. Method: notes that quote a name or number of the
+/// same patient.
 #[tokio::test]
 async fn notes_that_name_the_patient_are_withheld_and_not_searched() {
     let bench = Bench::new();
@@ -99,9 +100,9 @@ async fn notes_that_name_the_patient_are_withheld_and_not_searched() {
             .await;
         let redacted = view(&silo, &anyone()).await;
         assert_eq!(redacted.notes, None, "{notes}");
-        assert!(redacted.redacted.contains(&Field::Notes), "{notes}");
+        assert!(redacted.redacted.contains(&PatientField::Notes), "{notes}");
         assert_eq!(view(&silo, &treating()).await.notes.as_deref(), Some(notes));
-        let query = Query {
+        let query = QueryPatients {
             query: notes.to_owned(),
         };
         assert!(
@@ -109,7 +110,7 @@ async fn notes_that_name_the_patient_are_withheld_and_not_searched() {
             "{notes}"
         );
     }
-    // A short word of a name is no reason: "da" is in half of all Portuguese sentences.
+    // A short word of a name doesn't count: "da" is in half of all Portuguese sentences.
     let mut innocent = patient("CARD-001", "Hypertension", "Dorme bem, sem falta de ar.");
     innocent["name"] = json!("Marta de Sá Bem");
     innocent["notes"] = json!("Falta de ar leve.");
@@ -127,12 +128,12 @@ async fn classes_come_from_the_topology() {
     let bench = Bench::new();
     let mut config = bench.config(&one_patient());
     config.classes = [
-        (Field::BirthDate, DataClass::Clinical),
-        (Field::Medications, DataClass::Identifying),
-        (Field::Notes, DataClass::Identifying),
+        (PatientField::BirthDate, FieldClass::Clinical),
+        (PatientField::Medications, FieldClass::Identifying),
+        (PatientField::Notes, FieldClass::Identifying),
     ]
     .into();
-    let silo = Silo::open(config).await.unwrap();
+    let silo = ClinicBackend::open(config).await.unwrap();
 
     let redacted = view(&silo, &anyone()).await;
     assert!(
@@ -147,10 +148,10 @@ async fn classes_come_from_the_topology() {
         .map_err(|e: Failure| e.kind);
     assert_eq!(refused, Err(FailureKind::Denied));
     assert!(silo.check_medications(ask(), &treating()).await.is_ok());
-    // An identifying field isn't searched, whoever asks.
+    // An identifying field isn't searched for any principal.
     for query in ["amiodarone", "sleeps"] {
         assert!(
-            silo.query(Query {
+            silo.query(QueryPatients {
                 query: query.into()
             })
             .await
@@ -161,7 +162,7 @@ async fn classes_come_from_the_topology() {
         );
     }
     assert_eq!(
-        silo.query(Query {
+        silo.query(QueryPatients {
             query: "hypertension".into()
         })
         .await
@@ -172,14 +173,15 @@ async fn classes_come_from_the_topology() {
     );
 }
 
-/// Goal: a topology that would withhold what every list shows is refused. Method: classify id and condition so.
+/// Goal: a topology that classifies listed fields as identifying is rejected. Method: classify id
+/// and condition so.
 #[tokio::test]
 async fn listed_fields_cannot_be_identifying() {
     let bench = Bench::new();
-    for field in [Field::PatientId, Field::Condition] {
+    for field in [PatientField::PatientId, PatientField::Condition] {
         let mut config = bench.config(&one_patient());
-        config.classes.insert(field, DataClass::Identifying);
-        let error = Silo::open(config).await.err().unwrap();
+        config.classes.insert(field, FieldClass::Identifying);
+        let error = ClinicBackend::open(config).await.err().unwrap();
         assert!(
             matches!(error, ClinicError::FieldIsListed { field: f } if f == field),
             "{error}"
@@ -193,10 +195,10 @@ async fn purposes_come_from_the_topology() {
     let bench = Bench::new();
     let mut config = bench.config(&one_patient());
     config.purposes_allowed = vec!["audit".into()];
-    let silo = Silo::open(config).await.unwrap();
+    let silo = ClinicBackend::open(config).await.unwrap();
     assert!(view(&silo, &treating()).await.name.is_none());
     assert!(
-        view(&silo, &Principal::local_operator().for_purpose("audit"))
+        view(&silo, &Principal::local_operator().with_purpose("audit"))
             .await
             .name
             .is_some()
@@ -249,11 +251,11 @@ async fn debug_tells_nothing_about_patients() {
         )
         .await
         .unwrap();
-    let query = Query {
+    let query = QueryPatients {
         query: "Marta hypertension".into(),
     };
     let matches = silo
-        .query(Query {
+        .query(QueryPatients {
             query: "hypertension".into(),
         })
         .await

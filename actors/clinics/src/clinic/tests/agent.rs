@@ -2,24 +2,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind, Principal};
-use callboard_runtime::{AgentRef, CallMeta, System, testkit};
+use callboard_runtime::{AgentRef, CallContext, System, testkit};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tracing::level_filters::LevelFilter;
 
-use super::super::agent::{Clinic, READS_IN_FLIGHT_MAX};
+use super::super::agent::{Clinic, PENDING_READS_MAX};
 use super::super::config::ClinicConfig;
-use super::super::messages::{CheckMedications, GetPatient, ListPatients, Query};
+use super::super::messages::{CheckMedications, GetPatient, ListPatients, QueryPatients};
 use super::{Bench, anyone, one_patient, treating};
 use crate::recording::Recording;
 
-/// More than any test here needs.
+/// Longer than any test here needs.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 fn with_clinic(config: ClinicConfig, test: impl AsyncFnOnce(&AgentRef)) {
-    testkit::real(async |system: &System| {
+    testkit::run_with_real_time(async |system: &System| {
         let clinic = Clinic::open(config).await.unwrap();
         let agent = system.spawn_with(move || clinic.clone());
         test(&agent).await;
@@ -27,7 +27,7 @@ fn with_clinic(config: ClinicConfig, test: impl AsyncFnOnce(&AgentRef)) {
     });
 }
 
-/// Asks as a protocol does: by name, with JSON, on somebody's behalf.
+/// Sends a message as a protocol adapter does: by name, with JSON, for a principal.
 async fn ask(
     agent: &AgentRef,
     name: &str,
@@ -35,7 +35,7 @@ async fn ask(
     principal: Principal,
 ) -> Result<Value, Failure> {
     let payload = RawValue::from_string(arguments.to_string()).unwrap();
-    let call = Arc::new(CallMeta::new(Arc::new(principal)));
+    let call = Arc::new(CallContext::new(Arc::new(principal)));
     let reply = agent.ask_named(name, payload, Some(call)).await?;
     Ok(serde_json::from_str(reply.get()).unwrap())
 }
@@ -49,7 +49,7 @@ fn keys(value: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Goal: the four tools answer by name as the document says. Method: ask the cardiology example.
+/// Goal: the four tools can be called by name, as documented. Method: call the cardiology example.
 #[test]
 fn tools_answer_by_name() {
     let bench = Bench::new();
@@ -103,7 +103,7 @@ fn tools_answer_by_name() {
     });
 }
 
-/// Goal: what isn't offered or doesn't fit is refused with the right kind. Method: rows of bad asks.
+/// Goal: invalid calls fail with the right kind. Method: rows of bad calls.
 #[test]
 fn bad_asks_are_refused() {
     let bench = Bench::new();
@@ -141,7 +141,8 @@ fn bad_asks_are_refused() {
     });
 }
 
-/// Goal: the principal of the call decides, and a plain ask is nobody's. Method: the same file asked three ways.
+/// Goal: the principal of the call decides; a message without a call is anonymous. Method: the same
+/// record requested three ways.
 #[test]
 fn the_calls_principal_decides() {
     let bench = Bench::new();
@@ -164,12 +165,13 @@ fn the_calls_principal_decides() {
     });
 }
 
-/// Goal: more asks than may be in flight are all answered. Method: four times as many at once, of every type.
+/// Goal: calls beyond the concurrency limit are all answered. Method: four times as many at once,
+/// of every type.
 #[test]
 fn asks_over_the_limit_wait() {
     let bench = Bench::new();
     with_clinic(bench.config(&one_patient()), async |agent| {
-        let asks = (0..READS_IN_FLIGHT_MAX * 4).map(|_| async move {
+        let asks = (0..PENDING_READS_MAX * 4).map(|_| async move {
             let patient_id = || "CARD-001".to_owned();
             assert!(agent.ask(ListPatients {}).await.unwrap().is_ok());
             assert!(
@@ -192,7 +194,7 @@ fn asks_over_the_limit_wait() {
             );
             assert!(
                 agent
-                    .ask(Query {
+                    .ask(QueryPatients {
                         query: "hypertension".into()
                     })
                     .await
@@ -204,12 +206,12 @@ fn asks_over_the_limit_wait() {
     });
 }
 
-/// Goal: asks that were given up leave the clinic as good as before. Method: begin and drop many, then ask.
+/// Goal: cancelled calls have no effect on later ones. Method: begin and drop many, then call.
 #[test]
 fn dropped_asks_do_no_harm() {
     let bench = Bench::new();
     with_clinic(bench.config(&one_patient()), async |agent| {
-        for _ in 0..READS_IN_FLIGHT_MAX * 4 {
+        for _ in 0..PENDING_READS_MAX * 4 {
             let mut asked = Box::pin(agent.ask(ListPatients {}).into_future());
             let _ = futures::poll!(&mut asked);
             drop(asked);
@@ -224,8 +226,8 @@ fn dropped_asks_do_no_harm() {
     });
 }
 
-/// Goal: a read that fails says so without a cause, and no log ever holds patient text. Method: answer everything,
-/// then break a table under the agent; record all logging and search it.
+/// Goal: a failed read hides its cause from the sender, and no log holds patient text. Method: use
+/// everything, then break a table under the agent; record all logging and search it.
 #[test]
 fn failed_reads_and_logs_tell_nothing_about_patients() {
     let recording = Recording::start(LevelFilter::TRACE);

@@ -5,19 +5,21 @@ use callboard_message::text::{fold, folded_words};
 use serde_json::{Value, json};
 
 use super::super::config::ClinicConfig;
-use super::super::messages::{CheckMedications, GetPatient, Query, Record};
-use super::super::seed::Seed;
+use super::super::messages::{CheckMedications, GetPatient, PatientRecord, QueryPatients};
+use super::super::seed::ClinicSeed;
 use super::{Bench, anyone, example, treating};
 
-/// Specialty, agent, id prefix, fewest patients.
+/// Specialty, agent, id prefix, minimum number of patients.
 const CLINICS: [(&str, &str, &str, usize); 3] = [
     ("cardiology", "clinic_a", "CARD-", 30),
     ("dermatology", "clinic_b", "DERM-", 30),
     ("neurology", "clinic_c", "NEUR-", 12),
 ];
 
-fn records(specialty: &str) -> Vec<Record> {
-    Seed::read(&example(specialty, "json")).unwrap().patients
+fn records(specialty: &str) -> Vec<PatientRecord> {
+    ClinicSeed::read(&example(specialty, "json"))
+        .unwrap()
+        .patients
 }
 
 fn topology(name: &str) -> toml::Table {
@@ -47,7 +49,7 @@ fn is_cpf(text: &str) -> bool {
     digits.len() == 11 && check(9) == digits[9] && check(10) == digits[10]
 }
 
-/// Numbers from 999 are for tests and belong to nobody.
+/// Returns whether a text is an NHS number from 999, which are reserved for tests.
 fn is_nhs_test_number(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
     let sum: u32 = digits
@@ -72,7 +74,7 @@ fn is_ssn(text: &str) -> bool {
     fits(area, 3) && fits(group, 2) && fits(serial, 4) && area < "900" && area != "666"
 }
 
-/// Goal: the examples have the records that the documents rely on. Method: read the seeds.
+/// Goal: the examples have the documented records. Method: read the seeds.
 #[test]
 fn examples_hold_what_is_promised() {
     for (specialty, _, prefix, fewest) in CLINICS {
@@ -104,7 +106,8 @@ fn examples_hold_what_is_promised() {
     assert!(taken.any(|m| m == amiodarone));
 }
 
-/// Goal: numbers look real to a detector and belong to nobody. Method: check digits, formats, reserved ranges.
+/// Goal: government ids are valid in form and reserved for tests. Method: check digits, formats,
+/// reserved ranges.
 #[test]
 fn government_ids_have_the_right_form() {
     for (specialty, ..) in CLINICS {
@@ -120,10 +123,11 @@ fn government_ids_have_the_right_form() {
     }
 }
 
-/// Goal: no name is a word of medicine, so that finding one in a text proves a leak. Method: compare all words.
+/// Goal: no name is a medical word, so that finding one in a text proves a leak. Method: compare
+/// all words.
 #[test]
 fn names_are_no_words_of_medicine() {
-    let all: Vec<Record> = CLINICS
+    let all: Vec<PatientRecord> = CLINICS
         .iter()
         .flat_map(|(specialty, ..)| records(specialty))
         .collect();
@@ -149,7 +153,8 @@ fn names_are_no_words_of_medicine() {
     }
 }
 
-/// Goal: the document's psoriasis query works, in both languages, and tells no name. Method: ask the example clinic.
+/// Goal: the documented psoriasis query works in both languages, without names. Method: query the
+/// example clinic.
 #[tokio::test]
 async fn psoriasis_query_finds_the_psoriasis_patients() {
     let bench = Bench::new();
@@ -162,7 +167,7 @@ async fn psoriasis_query_finds_the_psoriasis_patients() {
     assert!(expected.len() >= 3);
     for query in ["psoriasis", "Psoríase", "patients with psoriasis"] {
         let found = silo
-            .query(Query {
+            .query(QueryPatients {
                 query: query.into(),
             })
             .await
@@ -181,7 +186,7 @@ async fn psoriasis_query_finds_the_psoriasis_patients() {
     }
 }
 
-/// Goal: no name, number or address is anywhere in a list, a search or a redacted file. Method: ask for everything
+/// Goal: lists, searches and redacted records have no identifying value. Method: request everything
 /// without permission and search the JSON for every identifying value.
 #[tokio::test]
 async fn no_identity_leaves_without_permission() {
@@ -208,7 +213,7 @@ async fn no_identity_leaves_without_permission() {
                 .unwrap();
             told += &serde_json::to_string(&medications).unwrap();
             let found = silo
-                .query(Query {
+                .query(QueryPatients {
                     query: record.condition.clone(),
                 })
                 .await
@@ -252,8 +257,8 @@ async fn no_identity_leaves_without_permission() {
     }
 }
 
-/// Goal: the registry and the silos speak of the same things. Method: every condition of the registry finds somebody
-/// in its clinic, and every patient's condition is in the registry.
+/// Goal: registry and clinics have the same conditions. Method: every condition of the registry
+/// finds a patient in its clinic, and every patient's condition is in the registry.
 #[tokio::test]
 async fn registry_fits_the_clinics() {
     for entry in registry("host-with-neurology") {
@@ -263,7 +268,7 @@ async fn registry_fits_the_clinics() {
         let silo = bench.example(&text("specialty")).await;
         for condition in &conditions {
             let found = silo
-                .query(Query {
+                .query(QueryPatients {
                     query: condition.clone(),
                 })
                 .await
@@ -286,7 +291,8 @@ async fn registry_fits_the_clinics() {
     }
 }
 
-/// Goal: a third clinic is one registry entry and one topology file. Method: compare the two hosts.
+/// Goal: a third clinic needs only a registry entry and a topology file. Method: compare the two
+/// hosts.
 #[test]
 fn neurology_is_one_more_entry() {
     let (two, three) = (registry("host"), registry("host-with-neurology"));
@@ -294,8 +300,8 @@ fn neurology_is_one_more_entry() {
     assert_eq!(two[..], three[..2]);
 }
 
-/// Goal: each topology declares a clinic that opens, on the port where the registry looks for it, with the classes
-/// that it would have anyway. Method: read the files as the host does.
+/// Goal: each topology declares a clinic that opens, on the port in the registry, with the default
+/// classes. Method: read the files as the host does.
 #[test]
 fn topologies_declare_the_clinics() {
     let registry: BTreeMap<String, Value> = registry("host-with-neurology")
@@ -323,8 +329,8 @@ fn topologies_declare_the_clinics() {
         }
         let listener = &topology["listener"][0];
         assert_eq!(
-            (listener["agent"].as_str(), listener["dialect"].as_str()),
-            (Some(id), Some("bare"))
+            (listener["agent"].as_str(), &listener["compat"]),
+            (Some(id), &json!(["bare"]))
         );
         let url = format!("http://{}/mcp", listener["bind"].as_str().unwrap());
         assert_eq!(registry[id]["url"], json!(url));

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use super::super::config::ClinicError;
 use super::super::messages::{
     CheckMedications, GetPatient, MATCHES_MAX, PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX,
-    QUERY_BYTES_MAX, Query,
+    QUERY_BYTES_MAX, QueryPatients,
 };
 use super::super::seed::{
-    FIELD_BYTES_MAX, MEDICATIONS_PER_PATIENT_MAX, SEED_BYTES_MAX, SEED_PATIENTS_MAX,
-    SYNONYM_GROUP_PHRASES_MAX, SYNONYM_PHRASES_MAX, Seed,
+    ClinicSeed, FIELD_BYTES_MAX, MEDICATIONS_PER_PATIENT_MAX, SEED_BYTES_MAX, SEED_PATIENTS_MAX,
+    SYNONYM_GROUP_PHRASES_MAX, SYNONYM_PHRASES_MAX,
 };
 use super::super::store::QUERY_WORDS_MAX;
 use super::{Bench, anyone, one_patient, patient, seed, treating};
 
 fn read(bench: &Bench, seed: &Value) -> Result<(), ClinicError> {
-    Seed::read(&bench.config(seed).seed).map(drop)
+    ClinicSeed::read(&bench.config(seed).seed).map(drop)
 }
 
 /// Goal: a patient id has a greatest length. Method: at the limit and one over, for both tools.
@@ -53,7 +53,7 @@ async fn query_length_and_words() {
         (words(QUERY_WORDS_MAX), true),
         (words(QUERY_WORDS_MAX + 1), false),
     ] {
-        match silo.query(Query { query }).await {
+        match silo.query(QueryPatients { query }).await {
             Ok(_) => assert!(fits),
             Err(failure) => assert!(
                 !fits && failure.kind == FailureKind::InvalidInput,
@@ -92,7 +92,7 @@ async fn rows() {
             (PATIENTS_LISTED_MAX, over)
         );
         let found = silo
-            .query(Query {
+            .query(QueryPatients {
                 query: "angina".into(),
             })
             .await
@@ -109,7 +109,7 @@ fn seed_size() {
         let path = bench.config(&one_patient()).seed;
         let text = one_patient().to_string();
         fs::write(&path, text.clone() + &" ".repeat(len - text.len())).unwrap();
-        match Seed::read(&path) {
+        match ClinicSeed::read(&path) {
             Ok(_) => assert!(fits),
             Err(error) => assert!(
                 !fits && matches!(error, ClinicError::SeedTooLarge { unit: "bytes", .. }),

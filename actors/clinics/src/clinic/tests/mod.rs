@@ -12,10 +12,10 @@ use callboard_message::Principal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::agent::Silo;
+use super::agent::ClinicBackend;
 use super::config::ClinicConfig;
 
-/// A folder of its own for a clinic, gone with the value.
+/// Temporary folder for a clinic, removed on drop.
 struct Bench {
     folder: TempDir,
 }
@@ -31,19 +31,21 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// A configuration whose seed holds `seed`.
+    /// Writes `seed` to a file and returns a configuration with it.
     fn config(&self, seed: &Value) -> ClinicConfig {
         std::fs::write(self.path("seed.json"), seed.to_string()).unwrap();
         config(&self.path("state/clinic.sqlite"), &self.path("seed.json"))
     }
 
-    async fn open(&self, seed: &Value) -> Silo {
-        Silo::open(self.config(seed)).await.unwrap()
+    async fn open(&self, seed: &Value) -> ClinicBackend {
+        ClinicBackend::open(self.config(seed)).await.unwrap()
     }
 
-    /// A clinic of the examples.
-    async fn example(&self, specialty: &str) -> Silo {
-        Silo::open(self.example_config(specialty)).await.unwrap()
+    /// Opens an example clinic.
+    async fn example(&self, specialty: &str) -> ClinicBackend {
+        ClinicBackend::open(self.example_config(specialty))
+            .await
+            .unwrap()
     }
 
     fn example_config(&self, specialty: &str) -> ClinicConfig {
@@ -69,7 +71,7 @@ fn example(specialty: &str, ending: &str) -> PathBuf {
         .with_extension(ending)
 }
 
-/// One patient as a seed has it.
+/// Returns a patient in the form of a seed.
 fn patient(id: &str, condition: &str, notes: &str) -> Value {
     json!({
         "patient_id": id, "condition": condition, "name": "Marta Vilanova Prado", "birth_date": "1970-02-03",
@@ -95,5 +97,5 @@ fn anyone() -> Principal {
 }
 
 fn treating() -> Principal {
-    Principal::local_operator().for_purpose("treatment")
+    Principal::local_operator().with_purpose("treatment")
 }

@@ -4,14 +4,14 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 
-use super::super::agent::Silo;
-use super::super::messages::Query;
-use super::super::store::{Synonyms, expression};
+use super::super::agent::ClinicBackend;
+use super::super::messages::QueryPatients;
+use super::super::store::{Synonyms, fts_expression};
 use super::{Bench, patient, seed};
 
-async fn ids(silo: &Silo, query: &str) -> Vec<String> {
+async fn ids(silo: &ClinicBackend, query: &str) -> Vec<String> {
     let matches = silo
-        .query(Query {
+        .query(QueryPatients {
             query: query.to_owned(),
         })
         .await
@@ -38,7 +38,8 @@ fn folding() {
     );
 }
 
-/// Goal: what people ask finds what they mean, in two languages. Method: rows of query and ids over one small clinic.
+/// Goal: queries find the intended patients in two languages. Method: rows of query and ids over
+/// one small clinic.
 #[tokio::test]
 async fn queries_find_what_they_mean() {
     let bench = Bench::new();
@@ -79,7 +80,7 @@ async fn queries_find_what_they_mean() {
         ("amiodarone 300 mg", &[]),
         ("migraines", &["D-4"]),
         ("acne", &[]),
-        // A melanoma doesn't find every skin cancer: the group is one-way.
+        // A search for melanoma doesn't find every skin cancer: narrower terms work one way.
         ("melanoma", &["D-3"]),
         ("or psoriasis or", &["D-1"]),
     ] {
@@ -87,7 +88,8 @@ async fn queries_find_what_they_mean() {
     }
 }
 
-/// Goal: a person isn't found by who they are. Method: search for every identifying value of the one patient.
+/// Goal: identifying values aren't searched. Method: search for every identifying value of the one
+/// patient.
 #[tokio::test]
 async fn identities_are_not_searched() {
     let bench = Bench::new();
@@ -108,7 +110,8 @@ async fn identities_are_not_searched() {
     }
 }
 
-/// Goal: SQL and FTS syntax in a query is just text. Method: attempts, then look that all is still there.
+/// Goal: SQL and FTS syntax in a query is treated as text. Method: attempts, then check that all
+/// data is still there.
 #[tokio::test]
 async fn syntax_is_text() {
     let bench = Bench::new();
@@ -131,7 +134,7 @@ async fn syntax_is_text() {
         "𝕡𝕤𝕠 💊 zzz",
     ] {
         match silo
-            .query(Query {
+            .query(QueryPatients {
                 query: query.to_owned(),
             })
             .await
@@ -170,7 +173,7 @@ async fn unanswerable_queries_are_refused() {
         "sem psoríase",
     ] {
         let failure = silo
-            .query(Query {
+            .query(QueryPatients {
                 query: query.to_owned(),
             })
             .await
@@ -179,7 +182,8 @@ async fn unanswerable_queries_are_refused() {
     }
 }
 
-/// Goal: whatever is asked, the database takes the expression. Method: any text against one clinic.
+/// Goal: any query gives a valid expression or is rejected as input. Method: any text against one
+/// clinic.
 #[test]
 fn any_query_is_answered_or_refused_as_input() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -193,7 +197,7 @@ fn any_query_is_answered_or_refused_as_input() {
         ..ProptestConfig::with_cases(200)
     });
     let outcome = runner.run(&any::<String>(), |query| {
-        if let Err(failure) = runtime.block_on(silo.query(Query { query })) {
+        if let Err(failure) = runtime.block_on(silo.query(QueryPatients { query })) {
             prop_assert_eq!(failure.kind, FailureKind::InvalidInput);
         }
         Ok(())
@@ -206,7 +210,7 @@ proptest! {
     #[test]
     fn expressions_hold_only_our_syntax(query in "\\PC{0,80}") {
         let phrase = (0, "high blood pressure".into(), true);
-        if let Ok(expression) = expression(&query, &Synonyms::new([phrase]), &["condition".into(), "notes".into()]) {
+        if let Ok(expression) = fts_expression(&query, &Synonyms::new([phrase]), &["condition".into(), "notes".into()]) {
             let rest = expression.strip_prefix("{condition notes} : ").unwrap();
             for (i, piece) in rest.split('"').enumerate() {
                 if i % 2 == 1 {

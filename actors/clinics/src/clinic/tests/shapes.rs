@@ -2,22 +2,22 @@ use callboard_message::{Failure, FailureKind, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::agent::Silo;
-use super::super::messages::{CheckMedications, GetPatient, ListPatients, Query};
+use super::super::agent::ClinicBackend;
+use super::super::messages::{CheckMedications, GetPatient, ListPatients, QueryPatients};
 use super::{Bench, anyone, one_patient, treating};
 
-/// The reply as it stands on a wire.
+/// Returns the JSON of a reply.
 fn wire<M: Message>(reply: M::Reply) -> Value {
-    let raw = (M::wire().unwrap().encode_reply)(reply).unwrap();
+    let raw = (M::codec().unwrap().encode_reply)(reply).unwrap();
     serde_json::from_str(raw.get()).unwrap()
 }
 
 fn decode<M: Message>(arguments: &str) -> Result<M, String> {
     let raw = RawValue::from_string(arguments.to_owned()).unwrap();
-    (M::wire().unwrap().decode)(&raw).map_err(|e| e.to_string())
+    (M::codec().unwrap().decode)(&raw).map_err(|e| e.to_string())
 }
 
-async fn opened(bench: &Bench) -> Silo {
+async fn opened(bench: &Bench) -> ClinicBackend {
     bench.open(&one_patient()).await
 }
 
@@ -34,7 +34,8 @@ fn medications() -> Value {
     ])
 }
 
-/// Goal: the replies have the document's shapes, and doses come back as they were written. Method: one small clinic's answers.
+/// Goal: the replies have the documented shapes, and doses are returned as written. Method: one
+/// small clinic's answers.
 #[tokio::test]
 async fn lists() {
     let bench = Bench::new();
@@ -46,12 +47,12 @@ async fn lists() {
     );
     for (words, matches) in [("Digoxin", json!([row])), ("nothing", json!([]))] {
         let found = silo
-            .query(Query {
+            .query(QueryPatients {
                 query: words.into(),
             })
             .await;
         let expected = json!({"specialty": "cardiology", "query": words, "matches": matches});
-        assert_eq!(wire::<Query>(found), expected);
+        assert_eq!(wire::<QueryPatients>(found), expected);
     }
     let message = CheckMedications {
         patient_id: "CARD-001".into(),
@@ -63,7 +64,8 @@ async fn lists() {
     );
 }
 
-/// Goal: a file names what was withheld and keeps the rest. Method: the whole file without and with permission.
+/// Goal: a record names the withheld fields and keeps the rest. Method: the whole record without
+/// and with permission.
 #[tokio::test]
 async fn files() {
     let bench = Bench::new();
@@ -96,7 +98,7 @@ async fn files() {
     );
 }
 
-/// Goal: an unknown patient is `NotFound`, without an echo of what was asked. Method: ask both tools.
+/// Goal: an unknown patient is `NotFound`, without an echo of the request. Method: both tools.
 #[tokio::test]
 async fn unknown_patients_are_not_found() {
     let bench = Bench::new();
@@ -168,18 +170,18 @@ fn arguments_are_strict() {
         r#"{"query":"x","limit":10000}"#,
         r#"{"q":"x"}"#,
     ] {
-        assert!(decode::<Query>(bad).is_err(), "{bad}");
+        assert!(decode::<QueryPatients>(bad).is_err(), "{bad}");
     }
 }
 
-/// Goal: names and schemas are what a tool list shows. Method: read the specs.
+/// Goal: names and schemas of the tools are as documented. Method: read the specs.
 #[test]
 fn specs() {
     let specs = [
-        ListPatients::wire().unwrap().spec(),
-        GetPatient::wire().unwrap().spec(),
-        CheckMedications::wire().unwrap().spec(),
-        Query::wire().unwrap().spec(),
+        ListPatients::codec().unwrap().spec(),
+        GetPatient::codec().unwrap().spec(),
+        CheckMedications::codec().unwrap().spec(),
+        QueryPatients::codec().unwrap().spec(),
     ];
     let names: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(
@@ -212,7 +214,7 @@ fn specs() {
 async fn replies_round_trip() {
     let bench = Bench::new();
     let silo = opened(&bench).await;
-    let wire = GetPatient::wire().unwrap();
+    let wire = GetPatient::codec().unwrap();
     let reply = silo.get_patient(get(), &anyone()).await;
     let raw = (wire.encode_reply)(reply.clone()).unwrap();
     assert_eq!((wire.decode_reply)(Ok(raw)).unwrap(), reply);

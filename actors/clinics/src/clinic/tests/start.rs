@@ -5,20 +5,20 @@ use serde_json::json;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-use super::super::agent::Silo;
+use super::super::agent::ClinicBackend;
 use super::super::config::ClinicConfig;
 use super::super::config::ClinicError;
 use super::super::messages::{CheckMedications, GetPatient};
 use super::{Bench, anyone, one_patient, patient, seed, treating};
 
-/// SQLite's, by default.
+/// SQLite's default page size.
 const PAGE_BYTES: usize = 4096;
 
 async fn refusal(config: ClinicConfig) -> ClinicError {
-    Silo::open(config).await.err().unwrap()
+    ClinicBackend::open(config).await.err().unwrap()
 }
 
-async fn patients(silo: &Silo) -> usize {
+async fn patients(silo: &ClinicBackend) -> usize {
     silo.list_patients().await.unwrap().patients.len()
 }
 
@@ -40,7 +40,8 @@ async fn run(path: &Path, sql: &str) {
     db.close().await.unwrap();
 }
 
-/// Goal: the first start fills the file, a later one keeps what is there. Method: another seed, then none.
+/// Goal: the first start fills the database, a later one leaves it. Method: another seed, then
+/// none.
 #[tokio::test]
 async fn seed_is_read_once() {
     let bench = Bench::new();
@@ -51,11 +52,14 @@ async fn seed_is_read_once() {
     ]);
     let config = bench.config(&other);
     assert_eq!(
-        patients(&Silo::open(config.clone()).await.unwrap()).await,
+        patients(&ClinicBackend::open(config.clone()).await.unwrap()).await,
         1
     );
     fs::remove_file(&config.seed).unwrap();
-    assert_eq!(patients(&Silo::open(config).await.unwrap()).await, 1);
+    assert_eq!(
+        patients(&ClinicBackend::open(config).await.unwrap()).await,
+        1
+    );
 }
 
 /// Goal: without its seed a first start says so and can be repeated. Method: delete the seed, start, put it back.
@@ -79,7 +83,7 @@ async fn file_is_private_and_in_wal_mode() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new();
     let config = bench.config(&one_patient());
-    let _silo = Silo::open(config.clone()).await.unwrap();
+    let _silo = ClinicBackend::open(config.clone()).await.unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&config.database), 0o600);
     assert_eq!(mode(config.database.parent().unwrap()), 0o700);
@@ -93,20 +97,20 @@ async fn simultaneous_first_starts_agree() {
     for _ in 0..10 {
         let bench = Bench::new();
         let config = bench.config(&one_patient());
-        let openings = (0..8).map(|_| Silo::open(config.clone()));
+        let openings = (0..8).map(|_| ClinicBackend::open(config.clone()));
         for silo in futures::future::join_all(openings).await {
             assert_eq!(patients(&silo.unwrap()).await, 1);
         }
     }
 }
 
-/// Goal: a damaged file is called damaged, and is left as it is. Method: a file of text, a cut file, and each page
-/// after the first overwritten in turn.
+/// Goal: a damaged file is reported and left unchanged. Method: a file of text, a cut file, and
+/// each page after the first overwritten in turn.
 #[tokio::test]
 async fn damage_is_told() {
     let bench = Bench::new();
     let config = bench.config(&one_patient());
-    drop(Silo::open(config.clone()).await.unwrap());
+    drop(ClinicBackend::open(config.clone()).await.unwrap());
     run(&config.database, "PRAGMA wal_checkpoint(TRUNCATE)").await;
     let whole = fs::read(&config.database).unwrap();
     let mut files = vec![
@@ -131,7 +135,7 @@ async fn damage_is_told() {
     }
 }
 
-/// Goal: another program's database is refused untouched. Method: a file with a table of someone else's.
+/// Goal: another program's database is rejected unchanged. Method: a file with a foreign table.
 #[tokio::test]
 async fn foreign_database_is_refused_untouched() {
     let bench = Bench::new();
@@ -146,12 +150,12 @@ async fn foreign_database_is_refused_untouched() {
     assert_eq!(fs::read(&config.database).unwrap(), before);
 }
 
-/// Goal: a silo isn't opened by another clinic. Method: the same file under another id.
+/// Goal: a clinic can't open another clinic's database. Method: the same file under another id.
 #[tokio::test]
 async fn other_clinics_database_is_refused() {
     let bench = Bench::new();
     let mut config = bench.config(&one_patient());
-    drop(Silo::open(config.clone()).await.unwrap());
+    drop(ClinicBackend::open(config.clone()).await.unwrap());
     config.id = "clinic_b".into();
     let error = refusal(config).await;
     assert!(
@@ -165,7 +169,7 @@ async fn other_clinics_database_is_refused() {
 async fn newer_schema_is_refused() {
     let bench = Bench::new();
     let config = bench.config(&one_patient());
-    drop(Silo::open(config.clone()).await.unwrap());
+    drop(ClinicBackend::open(config.clone()).await.unwrap());
     run(&config.database, "PRAGMA user_version = 2").await;
     assert!(matches!(
         refusal(config).await,
@@ -177,7 +181,8 @@ async fn newer_schema_is_refused() {
     ));
 }
 
-/// Goal: a seed that doesn't fit says where, not what. Method: wrong shapes in JSON and TOML.
+/// Goal: the error of a malformed seed has a position and no content. Method: wrong shapes in JSON
+/// and TOML.
 #[tokio::test]
 async fn malformed_seed_is_located_without_patient_text() {
     let rows = [
@@ -244,7 +249,7 @@ async fn seed_may_be_toml() {
     let mut config = bench.config(&one_patient());
     config.seed = bench.path("seed.toml");
     fs::write(&config.seed, toml::to_string(&one_patient()).unwrap()).unwrap();
-    let silo = Silo::open(config).await.unwrap();
+    let silo = ClinicBackend::open(config).await.unwrap();
     let message = CheckMedications {
         patient_id: "CARD-001".into(),
     };

@@ -1,7 +1,7 @@
 //! Rule R2: no full name, government id, address or contact of a person.
 //!
-//! What the clinics' own answers mark as personal is looked for first, in any disguise. Patterns, check digits and
-//! lists of names are for the rest.
+//! Values that the clinics' answers mark as personal are searched first, also in disguises.
+//! Patterns, check digits and lists of names find the rest.
 
 mod names;
 mod pattern;
@@ -9,21 +9,27 @@ mod pattern;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use callboard_message::text::{base64, is_one_of, printable, words};
+use callboard_message::text::{decode_base64, is_one_of, printable_text, words};
 use percent_encoding::percent_decode_str;
 use regex::Regex;
 
-use super::{Identity, Line, LineKind, fold, strip};
+use super::{IdentityKind, SpanKind, TextSpan, fold, remove_disguises};
 
-/// The first piece of personal data in `text` that isn't allowed, by its kind.
+/// Returns the kind of the first personal data in `text` that may not be shown; `None` if there is
+/// none.
 ///
-/// Values in `withheld` may not be shown in any form; what `allowed` covers may.
-pub(super) fn find(text: &str, withheld: &Known, allowed: &Known) -> Option<Identity> {
-    readings(text).iter().find_map(|reading| {
+/// Values in `withheld` may not appear in any form. Other personal data may appear only if
+/// `allowed` covers it.
+pub(super) fn find_identity(
+    text: &str,
+    withheld: &KnownIdentities,
+    allowed: &KnownIdentities,
+) -> Option<IdentityKind> {
+    decoded_readings(text).iter().find_map(|reading| {
         withheld.find(reading).or_else(|| {
-            let mut found = pattern::find(reading)
+            let mut found = pattern::find_patterns(reading)
                 .into_iter()
-                .chain(names::find(reading));
+                .chain(names::find_names(reading));
             found
                 .find(|hit| !allowed.covers(&hit.text))
                 .map(|hit| hit.kind)
@@ -31,32 +37,35 @@ pub(super) fn find(text: &str, withheld: &Known, allowed: &Known) -> Option<Iden
     })
 }
 
-/// Something that looks like personal data. The text never leaves the verifier.
-struct Hit {
-    kind: Identity,
+/// Personal data that was found in a text. The found text never leaves the verifier.
+struct IdentityMatch {
+    kind: IdentityKind,
     text: String,
 }
 
-/// Words that may stand between a known given and family name: middle names, initials.
+/// Maximum number of words, such as middle names or initials, between the given and the family name
+/// of a known person.
 const BETWEEN_WORDS_MAX: usize = 3;
-/// Characters of the shortest id, without separators, that is matched.
+/// Minimum characters of an id, without separators, that is searched for. Shorter ids occur by
+/// chance.
 const ID_CHARS_MIN: usize = 5;
-/// Digits of a phone number that tell it from others: country and area codes are often left out.
+/// Number of last digits by which phone numbers are compared, because country and area codes are
+/// often left out.
 const PHONE_DIGITS: usize = 8;
-/// Letters of the shortest name that is matched written together, as in an e-mail address.
+/// Minimum letters of a full name that is searched for without spaces, as in an e-mail address.
 const JOINED_LETTERS_MIN: usize = 8;
 
-/// Personal values, by kind.
+/// Personal values of the records, by kind: the values that are searched for in an answer.
 #[derive(Default)]
-pub(in crate::verifier) struct Known {
-    values: Vec<(Identity, String)>,
+pub(in crate::verifier) struct KnownIdentities {
+    values: Vec<(IdentityKind, String)>,
 }
 
-impl Known {
-    /// The values in lines that their keys mark as personal.
-    pub fn new(lines: &[Line]) -> Self {
+impl KnownIdentities {
+    /// Collects the values of those spans whose keys mark them as personal.
+    pub fn new(lines: &[TextSpan]) -> Self {
         let personal = lines.iter().filter_map(|line| match line.kind {
-            LineKind::Identity(kind) => Some((kind, fold(&line.text))),
+            SpanKind::Identity(kind) => Some((kind, fold(&line.text))),
             _ => None,
         });
         Self {
@@ -64,22 +73,22 @@ impl Known {
         }
     }
 
-    /// The kind of the first known value in `text`.
-    fn find(&self, text: &str) -> Option<Identity> {
+    /// Returns the kind of the first known personal value in `text`.
+    fn find(&self, text: &str) -> Option<IdentityKind> {
         if self.values.is_empty() {
             return None;
         }
-        let haystack = Haystack::new(text);
+        let haystack = SearchText::new(text);
         self.values
             .iter()
             .find(|(kind, value)| haystack.holds(*kind, value))
             .map(|(kind, _)| *kind)
     }
 
-    /// Whether `found` is (part of) one known value.
+    /// Returns whether the text `found` is a known personal value or a part of one.
     pub fn covers(&self, found: &str) -> bool {
         let folded = fold(found);
-        let compacted = compact(&folded);
+        let compacted = compact_text(&folded);
         self.values.iter().any(|(kind, value)| {
             let known: Vec<&str> = words(value).collect();
             let part = words(&folded).all(|w| {
@@ -87,8 +96,8 @@ impl Known {
                     .iter()
                     .any(|k| *k == w || w.len() == 1 && k.starts_with(w))
             });
-            let value = compact(value);
-            part || if *kind == Identity::Name {
+            let value = compact_text(value);
+            part || if *kind == IdentityKind::Name {
                 value == compacted
             } else {
                 value.contains(&compacted)
@@ -97,45 +106,46 @@ impl Known {
     }
 }
 
-/// A text in the forms that values are looked for in.
-struct Haystack {
+/// Text of an answer in the forms in which personal values are searched for.
+struct SearchText {
     folded: String,
     compact: String,
     digits: String,
 }
 
-impl Haystack {
+impl SearchText {
     fn new(text: &str) -> Self {
         let folded = fold(text);
         let digits = folded.chars().filter(char::is_ascii_digit).collect();
         Self {
-            compact: compact(&folded),
+            compact: compact_text(&folded),
             digits,
             folded,
         }
     }
 
-    fn holds(&self, kind: Identity, value: &str) -> bool {
-        let compact = compact(value);
+    fn holds(&self, kind: IdentityKind, value: &str) -> bool {
+        let compact = compact_text(value);
         match kind {
-            Identity::Name => self.holds_name(value),
-            Identity::NamePart => false,
-            Identity::Id | Identity::Email => {
+            IdentityKind::Name => self.holds_name(value),
+            IdentityKind::NamePart => false,
+            IdentityKind::Id | IdentityKind::Email => {
                 compact.len() >= ID_CHARS_MIN && self.compact.contains(&compact)
             }
-            Identity::Address => self.holds_address(value),
-            Identity::Phone => {
+            IdentityKind::Address => self.holds_address(value),
+            IdentityKind::Phone => {
                 let digits: String = value.chars().filter(char::is_ascii_digit).collect();
                 let tail = digits.len().saturating_sub(PHONE_DIGITS);
                 digits.len() >= PHONE_DIGITS - 1 && self.digits.contains(&digits[tail..])
             }
-            Identity::BirthDate => date_forms(value)
+            IdentityKind::BirthDate => date_forms(value)
                 .iter()
                 .any(|form| self.folded.contains(form.as_str())),
         }
     }
 
-    /// The first part of an address (street and number) identifies it; the town alone doesn't.
+    /// Returns whether the text contains the first part of an address (street and number), which
+    /// identifies it. The town alone doesn't.
     fn holds_address(&self, value: &str) -> bool {
         let street = value.split(['\n', ';']).next().unwrap_or(value);
         let mut parts = street.split(',').map(str::trim).filter(|p| !p.is_empty());
@@ -147,7 +157,7 @@ impl Haystack {
         } else {
             format!("{first} {}", parts.next().unwrap_or(""))
         };
-        let compact = compact(&first);
+        let compact = compact_text(&first);
         compact.len() >= ID_CHARS_MIN
             && compact.chars().any(|c| c.is_ascii_alphabetic())
             && self.compact.contains(&compact)
@@ -177,7 +187,7 @@ impl Haystack {
             .filter(|w| w.chars().count() == 1)
             .copied()
             .collect();
-        // Written together, as in an e-mail address, or letter by letter.
+        // Without spaces, as in an e-mail address, or letter by letter.
         let in_letters = [format!("{given}{family}"), name.concat()]
             .iter()
             .any(|joined| {
@@ -188,11 +198,11 @@ impl Haystack {
     }
 }
 
-fn compact(folded: &str) -> String {
+fn compact_text(folded: &str) -> String {
     folded.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// An ISO date in the forms that people write; any other value as it stands.
+/// Returns an ISO date in the usual written forms; for any other value, only the value itself.
 fn date_forms(value: &str) -> Vec<String> {
     let parts: Vec<&str> = value.split('-').collect();
     match parts[..] {
@@ -214,18 +224,18 @@ fn date_forms(value: &str) -> Vec<String> {
     }
 }
 
-/// Encodings that are unwrapped inside each other.
+/// Maximum nesting of encodings, such as base64, that are decoded.
 const LAYERS_MAX: usize = 2;
 
-/// The text itself, letters made plain, and what its encoded parts say.
-fn readings(text: &str) -> Vec<String> {
-    let mut all = vec![strip(text)];
+/// Returns the text in plain letters, and the decoded content of its encoded parts, such as base64.
+fn decoded_readings(text: &str) -> Vec<String> {
+    let mut all = vec![remove_disguises(text)];
     let mut layer = 0;
     for _ in 0..LAYERS_MAX {
         let inside: Vec<String> = all[layer..]
             .iter()
-            .flat_map(|t| decoded(t))
-            .map(|t| strip(&t))
+            .flat_map(|t| decoded_parts(t))
+            .map(|t| remove_disguises(&t))
             .collect();
         layer = all.len();
         all.extend(inside);
@@ -233,8 +243,8 @@ fn readings(text: &str) -> Vec<String> {
     all
 }
 
-fn decoded(text: &str) -> Vec<String> {
-    // Shorter runs of base64 aren't looked at.
+fn decoded_parts(text: &str) -> Vec<String> {
+    // Shorter runs of base64 are ignored.
     static RUN: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/_-]{8,}={0,2}").ok());
     let runs = RUN
@@ -244,13 +254,13 @@ fn decoded(text: &str) -> Vec<String> {
     runs.chain(from_percent(text)).collect()
 }
 
-/// Base64 of either alphabet that decodes to readable text.
+/// Decodes base64 in the standard or the URL alphabet; `None` if the result isn't readable text.
 fn from_base64(run: &str) -> Option<String> {
     let letters = run.trim_end_matches('=');
     if letters.len() % 4 == 1 {
         None
     } else {
-        base64(letters.as_bytes()).and_then(printable)
+        decode_base64(letters.as_bytes()).and_then(printable_text)
     }
 }
 
@@ -265,7 +275,7 @@ fn from_percent(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Goal: encodings are undone, also one in another. Method: a table.
+    /// Goal: encodings are decoded, also nested ones. Method: a table.
     #[test]
     fn encodings_are_undone() {
         for text in [
@@ -274,7 +284,9 @@ mod tests {
             "TWFyaWElMjBTaWx2YQ==",
         ] {
             assert!(
-                readings(text).iter().any(|r| r.contains("Maria Silva")),
+                decoded_readings(text)
+                    .iter()
+                    .any(|r| r.contains("Maria Silva")),
                 "{text}"
             );
         }

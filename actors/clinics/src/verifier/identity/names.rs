@@ -1,4 +1,4 @@
-//! Full names of people, from lists of given and family names and the words around them.
+//! Detection of people's full names, by lists of given and family names and by context.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -7,27 +7,27 @@ use crate::verifier::fold;
 use crate::verifier::medicine::is_medicine;
 use callboard_message::text::is_one_of;
 
-use super::super::Identity;
-use super::Hit;
+use super::super::IdentityKind;
+use super::IdentityMatch;
 
-/// Words of the longest name.
+/// Maximum number of words in a person's name.
 const NAME_WORDS_MAX: usize = 6;
 
-/// How sure a word's place on a list makes us.
+/// Certainty that a word on a list of names is used as a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Listing {
-    /// A name and nothing else.
+enum NameListing {
+    /// Word that is used only as a name.
     Plain,
-    /// A name that is also an everyday word: "Grace", "Long".
+    /// Name that is also an everyday word: "Grace", "Long".
     Everyday,
 }
 
-type List = HashMap<&'static str, Listing>;
+type NameList = HashMap<&'static str, NameListing>;
 
-static GIVEN: LazyLock<List> =
-    LazyLock::new(|| read(include_str!("../../../data/names_given.txt")));
-static FAMILY: LazyLock<List> =
-    LazyLock::new(|| read(include_str!("../../../data/names_family.txt")));
+static GIVEN: LazyLock<NameList> =
+    LazyLock::new(|| read_list(include_str!("../../../data/names_given.txt")));
+static FAMILY: LazyLock<NameList> =
+    LazyLock::new(|| read_list(include_str!("../../../data/names_family.txt")));
 
 static EVERYDAY: LazyLock<HashSet<&str>> =
     LazyLock::new(|| words_of(include_str!("../../../data/words_everyday.txt")).collect());
@@ -38,28 +38,29 @@ fn words_of(data: &str) -> impl Iterator<Item = &str> {
         .flat_map(str::split_whitespace)
 }
 
-fn read(data: &'static str) -> List {
+fn read_list(data: &'static str) -> NameList {
     words_of(data)
         .map(|w| {
             w.strip_prefix('~')
-                .map_or((w, Listing::Plain), |w| (w, Listing::Everyday))
+                .map_or((w, NameListing::Plain), |w| (w, NameListing::Everyday))
         })
         .collect()
 }
 
-/// A word of the text with what stands around it.
-struct Word<'a> {
+/// Word of a text with its context.
+struct NameWord<'a> {
     text: &'a str,
     folded: String,
-    /// Follows the word before with nothing but space (and an initial's dot) between.
+    /// Whether only a space (or an initial's full stop and a space) separates the word from the
+    /// previous one.
     joined: bool,
-    /// Follows a comma and a space.
+    /// Whether a comma and a space precede the word.
     after_comma: bool,
-    /// First of a sentence or a line.
+    /// Whether the word is the first of a sentence or line.
     opens: bool,
 }
 
-impl Word<'_> {
+impl NameWord<'_> {
     fn is_capital(&self) -> bool {
         let contracted = "'m 've 'll 'd 're 't"
             .split(' ')
@@ -78,17 +79,18 @@ impl Word<'_> {
         )
     }
 
-    fn given(&self) -> Option<Listing> {
-        listing(&GIVEN, &self.folded)
+    fn given(&self) -> Option<NameListing> {
+        find_listing(&GIVEN, &self.folded)
     }
 
-    fn family(&self) -> Option<Listing> {
-        listing(&FAMILY, &self.folded)
+    fn family(&self) -> Option<NameListing> {
+        find_listing(&FAMILY, &self.folded)
     }
 }
 
-/// A listed name; of a double one ("Silva-Costa", "O'Neil") any part.
-fn listing(list: &List, folded: &str) -> Option<Listing> {
+/// Returns the certainty of a name in a list; `None` if it isn't listed. A double name
+/// ("Silva-Costa", "O'Neil") is listed if any part is.
+fn find_listing(list: &NameList, folded: &str) -> Option<NameListing> {
     let whole: String = folded.chars().filter(|c| c.is_alphabetic()).collect();
     list.get(whole.as_str())
         .or_else(|| {
@@ -99,17 +101,18 @@ fn listing(list: &List, folded: &str) -> Option<Listing> {
         .copied()
 }
 
-/// Full names in `text` (disguises removed, case kept).
-pub(super) fn find(text: &str) -> Vec<Hit> {
-    let words = split(text);
+/// Returns the full names of people in `text`. Disguises such as look-alike letters must have been
+/// removed from it.
+pub(super) fn find_names(text: &str) -> Vec<IdentityMatch> {
+    let words = split_words(text);
     let mut hits = Vec::new();
     let mut at = 0;
     while at < words.len() {
         let (taken, is_name) = name_at(&words, at);
         if is_name {
             let full: Vec<&str> = words[at..at + taken].iter().map(|w| w.text).collect();
-            hits.push(Hit {
-                kind: Identity::Name,
+            hits.push(IdentityMatch {
+                kind: IdentityKind::Name,
                 text: full.join(" "),
             });
         }
@@ -118,8 +121,8 @@ pub(super) fn find(text: &str) -> Vec<Hit> {
     hits
 }
 
-fn split(text: &str) -> Vec<Word<'_>> {
-    let mut words: Vec<Word<'_>> = Vec::new();
+fn split_words(text: &str) -> Vec<NameWord<'_>> {
+    let mut words: Vec<NameWord<'_>> = Vec::new();
     let is_letter = |c: char| c.is_alphanumeric() || c == '\'' || c == '-';
     let mut end = 0;
     for piece in text
@@ -135,7 +138,7 @@ fn split(text: &str) -> Vec<Word<'_>> {
             continue;
         }
         let dotted = gap.trim() == "." && words.last().is_some_and(|w| w.text.len() <= 2);
-        words.push(Word {
+        words.push(NameWord {
             text: word,
             folded: fold(word),
             joined: !words.is_empty()
@@ -147,18 +150,19 @@ fn split(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// How many words from `at` hang together, and whether they are a name.
-fn name_at(words: &[Word<'_>], at: usize) -> (usize, bool) {
-    let run = run_at(words, at);
+/// Examines the words from index `at`. Returns how many of them belong together, and whether they
+/// are a person's name.
+fn name_at(words: &[NameWord<'_>], at: usize) -> (usize, bool) {
+    let run = name_run_len(words, at);
     let labelled = is_labelled(words, at);
-    if let Some(taken) = family_first(words, at) {
+    if let Some(taken) = family_first_len(words, at) {
         return (taken, true);
     }
-    if is_thing(words, at, run) {
+    if is_eponym(words, at, run) {
         return (run, false);
     }
     let run = &words[at..at + run];
-    let content: Vec<&Word<'_>> = run.iter().filter(|w| !w.is_particle()).collect();
+    let content: Vec<&NameWord<'_>> = run.iter().filter(|w| !w.is_particle()).collect();
     let (Some(first), Some(last)) = (content.first(), content.last()) else {
         return (0, false);
     };
@@ -169,17 +173,17 @@ fn name_at(words: &[Word<'_>], at: usize) -> (usize, bool) {
         return (0, false);
     }
     let initials = content.iter().any(|w| w.is_initial());
-    let foreign = |w: &Word<'_>| !is_everyday(w) && w.folded.len() > 2;
+    let foreign = |w: &NameWord<'_>| !is_everyday(w) && w.folded.len() > 2;
     let evidence = match (first.given(), last.family()) {
-        (Some(Listing::Plain), Some(_)) => true,
-        (Some(Listing::Everyday), Some(Listing::Plain)) => true,
-        // A listed name beside a word that is on no list: foreign names are many.
-        (Some(Listing::Plain), None) => foreign(last) || labelled || initials,
-        (Some(Listing::Everyday), _) => labelled,
+        (Some(NameListing::Plain), Some(_)) => true,
+        (Some(NameListing::Everyday), Some(NameListing::Plain)) => true,
+        // A listed name beside an unlisted word: foreign names are too many to list.
+        (Some(NameListing::Plain), None) => foreign(last) || labelled || initials,
+        (Some(NameListing::Everyday), _) => labelled,
         (None, Some(_)) if first.is_initial() => {
-            last.family() == Some(Listing::Plain) && last.folded.len() > 3
+            last.family() == Some(NameListing::Plain) && last.folded.len() > 3
         }
-        (None, Some(Listing::Plain)) => {
+        (None, Some(NameListing::Plain)) => {
             foreign(first) && (!first.opens || labelled || initials || content[1].given().is_some())
         }
         (None, _) => (labelled || initials && !first.opens) && foreign(first) && foreign(last),
@@ -187,8 +191,9 @@ fn name_at(words: &[Word<'_>], at: usize) -> (usize, bool) {
     (if evidence { run.len() } else { 0 }, evidence)
 }
 
-/// One name by itself: a given name that is nothing else, or a name behind a title other than a doctor's.
-fn is_known_alone(words: &[Word<'_>], at: usize) -> bool {
+/// Returns whether the word at index `at` alone is a person's name: a given name without another
+/// meaning, or a name after a title other than a doctor's.
+fn is_known_alone(words: &[NameWord<'_>], at: usize) -> bool {
     let word = &words[at];
     let title = at.checked_sub(1).map_or("", |i| words[i].folded.as_str());
     let ordinary = EVERYDAY.contains(word.folded.as_str());
@@ -196,13 +201,14 @@ fn is_known_alone(words: &[Word<'_>], at: usize) -> bool {
         is_one_of(title, "mr mrs ms miss sra dona") && !(ordinary && word.family().is_none());
     let doctor = is_one_of(title, "dr dra doctor prof professor");
     let given = word.text.len() > 3
-        && GIVEN.get(word.folded.as_str()) == Some(&Listing::Plain)
+        && GIVEN.get(word.folded.as_str()) == Some(&NameListing::Plain)
         && !ordinary;
     (titled || given && !doctor) && !is_medicine(&word.folded)
 }
 
-/// Length of the run of capitalised words, initials and particles from `at`.
-fn run_at(words: &[Word<'_>], at: usize) -> usize {
+/// Returns how many words from index `at` could be one name: capitalised words, initials, and
+/// particles such as "de".
+fn name_run_len(words: &[NameWord<'_>], at: usize) -> usize {
     if !words[at].is_capital() {
         return 0;
     }
@@ -222,11 +228,13 @@ fn run_at(words: &[Word<'_>], at: usize) -> usize {
     end - at
 }
 
-/// "Barker, Margaret": the words of it, if that is what starts at `at`.
-fn family_first(words: &[Word<'_>], at: usize) -> Option<usize> {
+/// Returns the number of words of a name with the family name first, such as "Barker, Margaret", at
+/// index `at`; `None` if there is none.
+fn family_first_len(words: &[NameWord<'_>], at: usize) -> Option<usize> {
     let (family, given) = (&words[at], words.get(at + 1)?);
     let listed = family.family().is_some() && given.given().is_some();
-    let sure = family.family() == Some(Listing::Plain) || given.given() == Some(Listing::Plain);
+    let sure =
+        family.family() == Some(NameListing::Plain) || given.given() == Some(NameListing::Plain);
     let capital = family.is_capital() && given.is_capital() && !given.is_initial();
     let lonely = words.get(at + 2).is_none_or(|w| !w.after_comma);
     (given.after_comma
@@ -238,8 +246,9 @@ fn family_first(words: &[Word<'_>], at: usize) -> Option<usize> {
     .then_some(2)
 }
 
-/// Whether a title or a phrase that introduces a person stands before.
-fn is_labelled(words: &[Word<'_>], at: usize) -> bool {
+/// Returns whether a title or an introducing phrase, such as "named", precedes the word at index
+/// `at`.
+fn is_labelled(words: &[NameWord<'_>], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map_or("", |i| words[i].folded.as_str());
     let joined = words[at].joined;
     let title = is_one_of(
@@ -259,14 +268,15 @@ fn is_labelled(words: &[Word<'_>], at: usize) -> bool {
     title || role && joined || phrase
 }
 
-fn is_everyday(word: &Word<'_>) -> bool {
-    word.given() == Some(Listing::Everyday)
-        || word.family() == Some(Listing::Everyday)
+fn is_everyday(word: &NameWord<'_>) -> bool {
+    word.given() == Some(NameListing::Everyday)
+        || word.family() == Some(NameListing::Everyday)
         || EVERYDAY.contains(word.folded.as_str())
 }
 
-/// Diseases, signs, scores, hospitals and streets that carry people's names.
-fn is_thing(words: &[Word<'_>], at: usize, len: usize) -> bool {
+/// Returns whether the name at index `at` is part of the name of a disease, sign, score, hospital
+/// or street, and so isn't a patient's.
+fn is_eponym(words: &[NameWord<'_>], at: usize, len: usize) -> bool {
     let inside = words[at..at + len]
         .iter()
         .any(|w| is_one_of(&w.folded, THINGS));
@@ -322,7 +332,7 @@ mod tests {
             ("List of Cardiology Patients", false),
             ("Amiodarone Hydrochloride", false),
         ] {
-            assert_eq!(!find(text).is_empty(), expect, "{text}");
+            assert_eq!(!find_names(text).is_empty(), expect, "{text}");
         }
     }
 }

@@ -1,18 +1,19 @@
-//! Shapes of ids, contacts and addresses.
+//! Detection of ids, contacts and addresses by pattern.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::super::Identity::{self, Address, BirthDate, Email, Id, Phone};
+use super::super::IdentityKind::{self, Address, BirthDate, Email, Id, Phone};
 use super::super::read_pattern;
-use super::Hit;
+use super::IdentityMatch;
 
-/// Everything in `text` (accents and disguises removed, case kept) that has the shape of personal data.
-pub(super) fn find(text: &str) -> Vec<Hit> {
+/// Returns all personal data in `text` that has a fixed pattern, such as id and phone numbers.
+/// Accents and disguises must have been removed from the text.
+pub(super) fn find_patterns(text: &str) -> Vec<IdentityMatch> {
     let Ok(shapes) = &*SHAPES else {
-        // Without its patterns the rule can't tell: nothing may pass.
-        return vec![Hit {
+        // Without its patterns the rule can't decide, so nothing may pass.
+        return vec![IdentityMatch {
             kind: Id,
             text: text.to_owned(),
         }];
@@ -21,12 +22,12 @@ pub(super) fn find(text: &str) -> Vec<Hit> {
         let found = patterns
             .iter()
             .flat_map(|pattern| pattern.captures_iter(text));
-        // The value is the group, where there is one.
+        // The value is the last group of the pattern.
         let values = found.filter_map(|found| found.get(found.len() - 1));
         let values = values
             .map(|value| value.as_str())
             .filter(|value| check(value));
-        values.map(|value| Hit {
+        values.map(|value| IdentityMatch {
             kind: *kind,
             text: value.to_owned(),
         })
@@ -34,7 +35,7 @@ pub(super) fn find(text: &str) -> Vec<Hit> {
     hits.collect()
 }
 
-fn any(_: &str) -> bool {
+fn always(_: &str) -> bool {
     true
 }
 
@@ -42,21 +43,22 @@ fn has_digits(text: &str) -> bool {
     digits(text).len() >= 4
 }
 
-/// Seven to fifteen digits, as phone numbers have (E.164), and not a date.
-fn phone(text: &str) -> bool {
+/// Returns whether a text has the digits of a phone number (7 to 20) and isn't a date.
+fn is_phone(text: &str) -> bool {
     let digits = digits(text).len();
     let date = text.len() == 10 && text.split(['-', '.', '/', ' ']).map(str::len).eq([4, 2, 2]);
     (7..=20).contains(&digits) && !date
 }
 
-fn address_v4(text: &str) -> bool {
+fn is_ipv4(text: &str) -> bool {
     text.split('.').all(|part| part.parse::<u8>().is_ok()) && !text.starts_with('0')
 }
 
-/// A kind, what else its values have to be, and their shapes.
-type Row<Patterns> = (Identity, fn(&str) -> bool, Patterns);
+/// Row of the pattern table: the kind of personal data, a check that a match must pass, and the
+/// patterns.
+type PatternRow<Patterns> = (IdentityKind, fn(&str) -> bool, Patterns);
 
-static SHAPES: LazyLock<Result<Vec<Row<Vec<Regex>>>, regex::Error>> = LazyLock::new(|| {
+static SHAPES: LazyLock<Result<Vec<PatternRow<Vec<Regex>>>, regex::Error>> = LazyLock::new(|| {
     let read = |patterns: &[&str]| {
         patterns
             .iter()
@@ -69,11 +71,11 @@ static SHAPES: LazyLock<Result<Vec<Row<Vec<Regex>>>, regex::Error>> = LazyLock::
         .collect()
 });
 
-const TABLE: &[Row<&[&str]>] = &[
+const TABLE: &[PatternRow<&[&str]>] = &[
     // Contacts
     (
         Email,
-        any,
+        always,
         &[
             r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,5}\.[A-Za-z]{2,24}",
             r"(?i)[a-z0-9._%+-]{2,64} ?(?:\[at\]|\(at\)| at ) ?[a-z0-9-]{2,63} ?(?:\[dot\]|\(dot\)| dot |
@@ -82,7 +84,7 @@ const TABLE: &[Row<&[&str]>] = &[
     ),
     (
         Phone,
-        phone,
+        is_phone,
         &[
             r"\+\d[\d ().-]{6,20}\d(?: ?(?:x|ext\.?) ?\d{1,6})?",
             r"(?-u:\b)00\d[\d ().-]{7,18}\d(?: ?(?:x|ext\.?) ?\d{1,6})?",
@@ -100,7 +102,7 @@ const TABLE: &[Row<&[&str]>] = &[
     // Government and other ids, by shape
     (
         Id,
-        any,
+        always,
         &[
             r"(?-u:\b)\d{3}-\d{2}-\d{4}(?-u:\b)",
             r"(?-u:\b)\d{3}\.\d{3}\.\d{3}-\d{2}(?-u:\b)",
@@ -108,13 +110,17 @@ const TABLE: &[Row<&[&str]>] = &[
             r"(?-u:\b)\d{3} \d{3} \d{4}(?-u:\b)",
         ],
     ),
-    (Id, nhs, &[r"(?-u:\b)\d{10}(?-u:\b)"]),
-    (Id, cpf, &[r"(?-u:\b)\d{11}(?-u:\b)"]),
-    (Id, any, &[r"(?-u:\b)[2-9]\d{3}[ -]\d{4}[ -]\d{4}(?-u:\b)"]),
-    (Id, aadhaar, &[r"(?-u:\b)\d{12}(?-u:\b)"]),
+    (Id, is_nhs_number, &[r"(?-u:\b)\d{10}(?-u:\b)"]),
+    (Id, is_cpf, &[r"(?-u:\b)\d{11}(?-u:\b)"]),
     (
         Id,
-        luhn,
+        always,
+        &[r"(?-u:\b)[2-9]\d{3}[ -]\d{4}[ -]\d{4}(?-u:\b)"],
+    ),
+    (Id, is_aadhaar, &[r"(?-u:\b)\d{12}(?-u:\b)"]),
+    (
+        Id,
+        is_luhn_valid,
         &[
             r"(?-u:\b)\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?-u:\b)",
             r"(?-u:\b)3[47]\d{2}[ -]?\d{6}[ -]?\d{5}(?-u:\b)",
@@ -123,23 +129,23 @@ const TABLE: &[Row<&[&str]>] = &[
     ),
     (
         Id,
-        iban,
+        is_iban,
         &[r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"],
     ),
-    (Id, dni, &[r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"]),
+    (Id, is_dni, &[r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"]),
     (
         Id,
-        any,
+        always,
         &[r"(?-u:\b)[A-CEGHJ-PR-TW-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D](?-u:\b)"],
     ),
     (
         Id,
-        address_v4,
+        is_ipv4,
         &[r"(?-u:\b)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?-u:\b)"],
     ),
     (
         Id,
-        any,
+        always,
         &[r"(?-u:\b)(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}(?-u:\b)"],
     ),
     // Ids, by their label
@@ -154,11 +160,11 @@ const TABLE: &[Row<&[&str]>] = &[
             policy)(?-u:\b)){0,4}[ .:#=o]{0,4}([A-Za-z]{0,4}-?\d[A-Za-z\d. /-]{2,20}[A-Za-z\d])",
         ],
     ),
-    (Id, any, &[r"(?-u:\b)(?:MRN|PRONT)-?\d{5,10}(?-u:\b)"]),
+    (Id, always, &[r"(?-u:\b)(?:MRN|PRONT)-?\d{5,10}(?-u:\b)"]),
     // Dates of birth
     (
         BirthDate,
-        any,
+        always,
         &[
             r"(?i)(?-u:\b)(?:dob|d\.o\.b|date of birth|birth ?date|born(?: on)?|nascid[oa] em|
             data de nascimento|nascimento|dn)(?-u:\b)[ :.=]{0,3}(?:is |was |
@@ -169,7 +175,7 @@ const TABLE: &[Row<&[&str]>] = &[
     // Addresses
     (
         Address,
-        any,
+        always,
         &[
             r"(?-u:\b)\d{1,6}[A-Za-z]?,? (?:\d{1,4}(?:st|nd|rd|th)? )?(?:[A-Z][\w'.-]{0,24} ){1,4}(?:Street|
             St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Boulevard|Blvd|Court|Place|Square|Terrace|Crescent|Close|
@@ -197,10 +203,14 @@ const TABLE: &[Row<&[&str]>] = &[
             r"(?i)(?-u:\b)\d{1,4} rue (?:de |du |des )?[a-z]{3}",
         ],
     ),
-    (Phone, any, &[r"(?-u:\b)\d{2}(?:[-. ]\d{2}){3,4}(?-u:\b)"]),
+    (
+        Phone,
+        always,
+        &[r"(?-u:\b)\d{2}(?:[-. ]\d{2}){3,4}(?-u:\b)"],
+    ),
     (
         Address,
-        any,
+        always,
         &[r"(?i)(?-u:\b)p\.?o\.? ?box \d{1,6}(?-u:\b)"],
     ),
     (
@@ -221,8 +231,9 @@ fn digits(text: &str) -> Vec<u32> {
     text.chars().filter_map(|c| c.to_digit(10)).collect()
 }
 
-/// The digits of a number, unless there are more or fewer than `count` or all are the same.
-fn exactly(count: usize, text: &str) -> Option<Vec<u32>> {
+/// Returns the digits of a number; `None` unless there are exactly `count` and they aren't all the
+/// same.
+fn digits_exactly(count: usize, text: &str) -> Option<Vec<u32>> {
     Some(digits(text)).filter(|digits| digits.len() == count && !all_same(digits))
 }
 
@@ -230,9 +241,10 @@ fn all_same(digits: &[u32]) -> bool {
     digits.windows(2).all(|pair| pair[0] == pair[1])
 }
 
-/// CPF (Brazil): eleven digits, two of them check digits modulo 11.
-fn cpf(text: &str) -> bool {
-    let Some(d) = exactly(11, text) else {
+/// Returns whether a text is a valid CPF (Brazil): eleven digits, the last two of them check digits
+/// modulo 11.
+fn is_cpf(text: &str) -> bool {
+    let Some(d) = digits_exactly(11, text) else {
         return false;
     };
     let check = |n: usize| {
@@ -247,9 +259,10 @@ fn cpf(text: &str) -> bool {
     check(9) == d[9] && check(10) == d[10]
 }
 
-/// NHS number (England): ten digits, modulo 11.
-fn nhs(text: &str) -> bool {
-    let Some(d) = exactly(10, text) else {
+/// Returns whether a text is a valid NHS number (England): ten digits, the last one a check digit
+/// modulo 11.
+fn is_nhs_number(text: &str) -> bool {
+    let Some(d) = digits_exactly(10, text) else {
         return false;
     };
     let sum: u32 = d
@@ -261,12 +274,13 @@ fn nhs(text: &str) -> bool {
     (11 - sum % 11) % 11 == d[9]
 }
 
-/// Aadhaar (India): twelve digits, Verhoeff's scheme in the dihedral group of order 10.
-fn aadhaar(text: &str) -> bool {
-    exactly(12, text).is_some_and(|d| d[0] >= 2 && verhoeff(&d))
+/// Returns whether a text is a valid Aadhaar number (India): twelve digits with a Verhoeff check
+/// digit.
+fn is_aadhaar(text: &str) -> bool {
+    digits_exactly(12, text).is_some_and(|d| d[0] >= 2 && is_verhoeff_valid(&d))
 }
 
-fn verhoeff(digits: &[u32]) -> bool {
+fn is_verhoeff_valid(digits: &[u32]) -> bool {
     // Rotations are 0–4, reflections 5–9.
     let product = |a: u32, b: u32| match (a < 5, b < 5) {
         (true, true) => (a + b) % 5,
@@ -286,8 +300,8 @@ fn verhoeff(digits: &[u32]) -> bool {
     check == 0
 }
 
-/// Luhn's sum, as on payment cards.
-fn luhn(text: &str) -> bool {
+/// Returns whether the digits of a text pass the Luhn check, as payment card numbers do.
+fn is_luhn_valid(text: &str) -> bool {
     let d = digits(text);
     let sum: u32 = d
         .iter()
@@ -305,8 +319,8 @@ fn luhn(text: &str) -> bool {
     (12..=19).contains(&d.len()) && !all_same(&d) && sum.is_multiple_of(10)
 }
 
-/// IBAN: letters and digits, modulo 97.
-fn iban(text: &str) -> bool {
+/// Returns whether a text is a valid IBAN: letters and digits that pass the check modulo 97.
+fn is_iban(text: &str) -> bool {
     let compact: Vec<char> = text.chars().filter(char::is_ascii_alphanumeric).collect();
     if !(15..=34).contains(&compact.len()) {
         return false;
@@ -322,8 +336,8 @@ fn iban(text: &str) -> bool {
     remainder == 1
 }
 
-/// NIF or DNI (Spain): eight digits and a letter modulo 23.
-fn dni(text: &str) -> bool {
+/// Returns whether a text is a valid NIF or DNI (Spain): eight digits and a check letter modulo 23.
+fn is_dni(text: &str) -> bool {
     let number: u32 = digits(text).iter().fold(0, |n, d| (n * 10 + d) % 23);
     "TRWAGMYFPDXBNJZSQVHLCKE"
         .chars()
@@ -335,7 +349,8 @@ fn dni(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Goal: ids, contacts and addresses are found by shape, clinical numbers aren't. Method: a table.
+    /// Goal: ids, contacts and addresses are found by pattern, clinical numbers aren't. Method: a
+    /// table.
     #[test]
     fn shapes() {
         for (text, expect) in [
@@ -357,7 +372,7 @@ mod tests {
             ("BP 120/80, HR 72, sample 790343", None),
             ("pain for 12-24 hours, 1990-1995", None),
         ] {
-            let found = find(text).first().map(|h| h.kind);
+            let found = find_patterns(text).first().map(|h| h.kind);
             assert_eq!(found.is_some(), expect.is_some(), "{text}: {found:?}");
         }
     }
@@ -366,16 +381,20 @@ mod tests {
     #[test]
     fn check_digits() {
         for (check, good, bad) in [
-            (cpf as fn(&str) -> bool, "529.982.247-25", "529.982.247-26"),
-            (nhs, "943 476 5919", "943 476 5918"),
-            (|text| verhoeff(&digits(text)), "2363", "2364"),
-            (luhn, "4111 1111 1111 1111", "4111 1111 1111 1112"),
             (
-                iban,
+                is_cpf as fn(&str) -> bool,
+                "529.982.247-25",
+                "529.982.247-26",
+            ),
+            (is_nhs_number, "943 476 5919", "943 476 5918"),
+            (|text| is_verhoeff_valid(&digits(text)), "2363", "2364"),
+            (is_luhn_valid, "4111 1111 1111 1111", "4111 1111 1111 1112"),
+            (
+                is_iban,
                 "GB82 WEST 1234 5698 7654 32",
                 "GB82 WEST 1234 5698 7654 33",
             ),
-            (dni, "12345678Z", "12345678A"),
+            (is_dni, "12345678Z", "12345678A"),
         ] {
             assert!(check(good), "{good}");
             assert!(!check(bad), "{bad}");

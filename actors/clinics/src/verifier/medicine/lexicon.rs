@@ -1,4 +1,4 @@
-//! Which words are medicines: the embedded list, and what a word that isn't on it looks like.
+//! Recognition of medicines: by the embedded list, and by typical word endings.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,30 +9,30 @@ use crate::verifier::fold;
 
 use super::token::{Token, sentences};
 
-/// Words in the longest name that is looked for.
+/// Maximum number of words in a medicine's name.
 const NAME_WORDS_MAX: usize = 3;
-/// Letters from which spelling rules (Portuguese endings) apply; shorter names must match as they are.
+/// Minimum letters of a medicine's name to which spelling rules, such as Portuguese endings, are
+/// applied. Shorter names must match exactly.
 const STEM_LETTERS_MIN: usize = 6;
-/// Letters from which a word's ending can make it a medicine.
+/// Minimum letters of an unlisted word that is recognised as a medicine by its ending.
 const ENDING_LETTERS_MIN: usize = 7;
 
-/// A medicine, by its generic name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Medicine {
-    /// On the list: index of its line.
+    /// Medicine on the embedded list, by its line index.
     Listed(usize),
-    /// Not on the list: the word's stem.
+    /// Medicine that isn't on the list, by the stem of its name.
     Unlisted(String),
 }
 
-/// The embedded list.
+/// List of medicines, embedded in the program, by name.
 pub(super) struct Lexicon {
     generics: Vec<String>,
     names: HashMap<String, (usize, bool)>,
     ending: Option<Regex>,
 }
 
-/// The list in `data/medicines.txt`.
+/// List of medicines from `data/medicines.txt`.
 pub(super) static LEXICON: LazyLock<Lexicon> =
     LazyLock::new(|| Lexicon::read(include_str!("../../../data/medicines.txt")));
 
@@ -60,7 +60,7 @@ impl Lexicon {
             {
                 let key = name_key(name);
                 if !key.is_empty() {
-                    // Brands and chemical names have one meaning, even where the plain word has two.
+                    // Brand and chemical names have one meaning, even if the plain word has two.
                     lexicon
                         .names
                         .entry(key)
@@ -71,8 +71,9 @@ impl Lexicon {
         lexicon
     }
 
-    /// The medicine named at the start of `tokens`, by the longest name on the list; whether that has an everyday meaning
-    /// too, so that it is a medicine only beside a dose; and the tokens that the name takes.
+    /// Returns the medicine with the longest name at the start of `tokens`, and the number of its
+    /// tokens. The flag is set if the name also has an everyday meaning: then it counts as a
+    /// medicine only beside a dose.
     pub fn find(&self, tokens: &[Token]) -> Option<(Medicine, bool, usize)> {
         let mut key = String::new();
         let mut best = None;
@@ -82,7 +83,7 @@ impl Lexicon {
                 Token::Sign('-' | '/' | '+') if n > 0 => continue,
                 Token::Sign(_) => break,
                 Token::Number(_) if n == 0 => break,
-                _ => append(&mut key, token),
+                _ => append_to_key(&mut key, token),
             }
             words += 1;
             if let Some((index, weak)) = self.names.get(&key) {
@@ -92,16 +93,17 @@ impl Lexicon {
                 break;
             }
         }
-        best.or_else(|| self.by_ending(tokens.first()?.word()?))
+        best.or_else(|| self.find_by_ending(tokens.first()?.as_word()?))
     }
 
-    fn by_ending(&self, word: &str) -> Option<(Medicine, bool, usize)> {
+    fn find_by_ending(&self, word: &str) -> Option<(Medicine, bool, usize)> {
         let looks = word.len() >= ENDING_LETTERS_MIN
             && self.ending.as_ref().is_some_and(|e| e.is_match(word));
         looks.then(|| (Medicine::Unlisted(stem(word)), false, 1))
     }
 
-    /// The name to show a person. A word that isn't on the list is never shown: it might be anything.
+    /// Returns a medicine's name as it may be shown to a person. An unlisted word isn't shown,
+    /// because it might be personal data.
     pub fn display(&self, medicine: &Medicine) -> String {
         let Medicine::Listed(index) = medicine else {
             return "an unlisted medicine".to_owned();
@@ -122,8 +124,8 @@ const ENDINGS: &str = "(?:mab|mabe|tinib|tinibe|pril|sartan|sartana|olol|vastati
     |profen|profeno|oxicam|coxib|coxibe|fibrate|fibrato|glitazone|glitazona|tropium|tropio|dronate|dronato|ciclovir\
     |cyclovir|ciclib|ciclibe|parib|paribe|citabine|citabina|terol|asone|asona|solone|solona|barbital|caine|caina)$";
 
-/// Adds a word or number to a key; signs are no part of one.
-fn append(key: &mut String, token: &Token) {
+/// Appends a word or number to a lookup key of the list; signs are skipped.
+fn append_to_key(key: &mut String, token: &Token) {
     let part = match token {
         Token::Word(word) => stem(word),
         Token::Number(value) => value.to_string(),
@@ -140,12 +142,12 @@ fn name_key(name: &str) -> String {
     sentences(&fold(name))
         .iter()
         .flatten()
-        .for_each(|token| append(&mut key, token));
+        .for_each(|token| append_to_key(&mut key, token));
     key
 }
 
-/// One spelling for the English, Portuguese and Spanish form of a name: amiodarone and amiodarona, warfarin and
-/// varfarina, hydrochlorothiazide and hidroclorotiazida.
+/// Reduces the English, Portuguese and Spanish form of a medicine's name to one spelling:
+/// amiodarone and amiodarona, warfarin and varfarina, hydrochlorothiazide and hidroclorotiazida.
 pub(in crate::verifier) fn stem(word: &str) -> String {
     if word.len() < STEM_LETTERS_MIN || !word.is_ascii() {
         return word.to_owned();
@@ -184,7 +186,7 @@ mod tests {
             .map(|(medicine, ..)| LEXICON.display(&medicine))
     }
 
-    /// Goal: brand, generic and Portuguese names are one medicine. Method: a table.
+    /// Goal: brand, generic and Portuguese names are the same medicine. Method: a table.
     #[test]
     fn names_meet() {
         for (text, expect) in [

@@ -1,4 +1,4 @@
-//! Rule R1: no dose and no treatment that the records don't hold.
+//! Rule R1: no dose and no treatment that isn't in the records.
 
 mod lexicon;
 mod phrase;
@@ -8,75 +8,77 @@ use std::collections::BTreeSet;
 
 use callboard_message::text::{is_one_of, words};
 
-use super::{Line, fold, said};
+use super::{TextSpan, asserted_spans, fold};
 use lexicon::{LEXICON, Medicine};
 use phrase::Schedule;
-use token::{Kind, Token, sentences};
+use token::{Token, UnitKind, sentences};
 
 pub(super) use lexicon::stem;
 
-/// Whether a folded word names a medicine.
+/// Returns whether a word in folded form names a medicine.
 pub(super) fn is_medicine(folded: &str) -> bool {
     let tokens = sentences(folded).concat();
     LEXICON.find(&tokens).is_some()
 }
 
-/// Amounts this close, relatively, are equal: unit conversions round.
+/// Relative difference up to which two amounts count as equal, because unit conversions round.
 const AMOUNT_TOLERANCE: f64 = 1e-4;
 
-/// What the records say about medicines.
-pub(in crate::verifier) struct Grounds {
-    claims: Vec<Claim>,
-    /// Stems of medicines that the records name and the list doesn't.
-    named: Vec<String>,
-    /// Every recorded line, folded: treatments are looked up here.
+/// Claims that the records make about medicines: which medicine, dose, schedule and route.
+pub(in crate::verifier) struct RecordedMedicines {
+    claims: Vec<MedicineClaim>,
+    /// Stems of the medicines in the records that aren't on the embedded list.
+    unlisted: Vec<String>,
+    /// Text of all records in folded form, in which treatments are searched for.
     text: String,
 }
 
-/// What is said of a dose, schedule or route that the records don't hold; of which medicine, if it is a listed one.
-fn dosage(medicine: Option<String>) -> String {
+/// Returns the note of a verdict about a dose, schedule or route that no record has.
+fn dosage_note(medicine: Option<String>) -> String {
     let of = medicine.map_or_else(String::new, |medicine| format!(" for {medicine}"));
     format!("Response contains fabricated dosage{of}.")
 }
 
-/// What is said of a medicine or treatment that they don't hold.
-fn plan(treatment: &str) -> String {
+/// Returns the note of a verdict about a medicine or treatment that no record has.
+fn treatment_note(treatment: &str) -> String {
     format!("Response contains a treatment plan absent from clinic data: {treatment}.")
 }
 
-impl Grounds {
-    /// Reads all lines of the records.
-    pub fn new(lines: &[Line]) -> Self {
-        let mut named: Vec<String> = lines
+impl RecordedMedicines {
+    /// Collects the claims about medicines from all records.
+    pub fn new(lines: &[TextSpan]) -> Self {
+        let mut unlisted: Vec<String> = lines
             .iter()
             .filter_map(|l| l.medicine.as_deref())
             .flat_map(|m| words(&fold(m)).map(stem).collect::<Vec<_>>())
             .collect();
-        named.retain(|n| n.len() > 3);
-        let claims = said(lines)
-            .flat_map(|l| claims(&l.text, l.patient.as_deref(), &named))
+        unlisted.retain(|n| n.len() > 3);
+        let claims = asserted_spans(lines)
+            .flat_map(|l| parse_claims(&l.text, l.patient.as_deref(), &unlisted))
             .collect();
-        let text = said(lines)
+        let text = asserted_spans(lines)
             .map(|l| fold(&l.text))
             .collect::<Vec<_>>()
             .join("\n");
         Self {
             claims,
-            named,
+            unlisted,
             text,
         }
     }
 
-    /// What is said of the first claim in `text` that isn't recorded; `patient` is who the text is about, if it is known.
+    /// Returns the verdict's note for the first claim in `text` that no record supports; `None` if
+    /// all are supported. `patient` is the id of the patient whom the text concerns, if known.
     pub fn check(&self, text: &str, patient: Option<&str>) -> Option<String> {
-        let ungrounded = claims(text, patient, &self.named)
+        let ungrounded = parse_claims(text, patient, &self.unlisted)
             .into_iter()
-            .find_map(|claim| self.refute(&claim));
+            .find_map(|claim| self.unsupported_note(&claim));
         ungrounded.or_else(|| self.unrecorded_treatment(text))
     }
 
-    /// As [`Grounds::check`] for a text about several patients: each part is held to the records of the patient named
-    /// last.
+    /// Checks a text about several patients as [`Self::check`] does, and returns the first error. A
+    /// line is checked against the records of the one patient named last before it in its paragraph,
+    /// otherwise against the records of all patients.
     pub fn check_about_patients(&self, text: &str) -> Option<String> {
         let ids: BTreeSet<&str> = self
             .claims
@@ -98,7 +100,7 @@ impl Grounds {
                 part.clear();
                 patient = named.map(|(_, id)| id);
             }
-            // A line about two patients is held to nobody's records in particular.
+            // A line about two patients is checked against all records.
             if ids.iter().filter(|id| line.contains(**id)).count() > 1 {
                 patient = None;
             }
@@ -108,28 +110,28 @@ impl Grounds {
         self.check(&part, patient)
     }
 
-    fn refute(&self, claim: &Claim) -> Option<String> {
+    fn unsupported_note(&self, claim: &MedicineClaim) -> Option<String> {
         let dosed = claim.dose.is_some() || claim.count.is_some();
         let Some(medicine) = &claim.medicine else {
             let counts = [&claim.dose, &claim.count]
                 .into_iter()
                 .flatten()
                 .any(|d| speaks_of_medicine(d.kind));
-            let recorded = self.claims.iter().any(|r| agrees(claim, r));
-            return (counts && !recorded).then(|| dosage(None));
+            let recorded = self.claims.iter().any(|r| matches_record(claim, r));
+            return (counts && !recorded).then(|| dosage_note(None));
         };
         let shown = matches!(medicine, Medicine::Listed(_)).then(|| LEXICON.display(medicine));
-        let same: Vec<&Claim> = self.about(medicine, claim.patient.as_deref());
+        let same: Vec<&MedicineClaim> = self.claims_about(medicine, claim.patient.as_deref());
         if same.is_empty() {
-            return match (dosed, claim.denied) {
-                (true, _) => Some(dosage(shown)),
+            return match (dosed, claim.is_denied) {
+                (true, _) => Some(dosage_note(shown)),
                 (false, true) => None,
-                (false, false) => Some(plan(&LEXICON.display(medicine))),
+                (false, false) => Some(treatment_note(&LEXICON.display(medicine))),
             };
         }
         let route_recorded = claim.route.is_none() || same.iter().any(|r| r.route == claim.route);
         let dose_recorded = match dosed {
-            true => same.iter().any(|r| agrees(claim, r)),
+            true => same.iter().any(|r| matches_record(claim, r)),
             false => claim.schedule.is_none_or(|s| {
                 s.total
                     || same
@@ -137,11 +139,12 @@ impl Grounds {
                         .any(|r| r.schedule.is_some_and(|t| t.per_day == s.per_day))
             }),
         };
-        (!(route_recorded && dose_recorded)).then(|| dosage(shown))
+        (!(route_recorded && dose_recorded)).then(|| dosage_note(shown))
     }
 
-    /// What is recorded about a medicine: of this patient, if the records tell patients apart.
-    fn about(&self, medicine: &Medicine, patient: Option<&str>) -> Vec<&Claim> {
+    /// Returns the recorded claims about a medicine. If there are records of `patient`, only theirs
+    /// are returned.
+    fn claims_about(&self, medicine: &Medicine, patient: Option<&str>) -> Vec<&MedicineClaim> {
         let same = || {
             self.claims
                 .iter()
@@ -156,7 +159,8 @@ impl Grounds {
         }
     }
 
-    /// A treatment other than a medicine that the text plans and no record mentions.
+    /// Returns the first treatment other than a medicine that the text plans but no record
+    /// mentions.
     fn unrecorded_treatment(&self, text: &str) -> Option<String> {
         let folded = fold(text);
         folded.split(['\n', '.', ';']).find_map(|sentence| {
@@ -169,38 +173,41 @@ impl Grounds {
                     |text: &str| spellings.split('|').any(|spelling| text.contains(spelling));
                 is_in(sentence) && !is_in(&self.text)
             })?;
-            Some(plan(name))
+            Some(treatment_note(name))
         })
     }
 }
 
-/// Whether a dose without a medicine beside it is one of a medicine: volumes and percentages are of many things.
-fn speaks_of_medicine(kind: Kind) -> bool {
+/// Returns whether a dose in this unit implies a medicine even if none is named beside it. Volumes
+/// and percentages don't, because they have other uses.
+fn speaks_of_medicine(kind: UnitKind) -> bool {
     matches!(
         kind,
-        Kind::Mass | Kind::Activity | Kind::Tablet | Kind::Puff
+        UnitKind::Mass | UnitKind::Activity | UnitKind::Tablet | UnitKind::Puff
     )
 }
 
-/// Whether what `said` states of dose and schedule is what `recorded` holds.
-fn agrees(said: &Claim, recorded: &Claim) -> bool {
+/// Returns whether the claimed dose and schedule match the recorded ones.
+fn matches_record(said: &MedicineClaim, recorded: &MedicineClaim) -> bool {
     let Some(schedule) = said.schedule else {
-        return same_dose(said, recorded);
+        return is_same_dose(said, recorded);
     };
     let Some(recorded_schedule) = recorded.schedule else {
         return false;
     };
-    let same_times = close(schedule.per_day, recorded_schedule.per_day);
-    if same_times && same_dose(said, recorded) {
+    let same_times = is_close(schedule.per_day, recorded_schedule.per_day);
+    if same_times && is_same_dose(said, recorded) {
         return true;
     }
-    let per_day = |claim, schedule: Schedule| Some(taken_at_once(claim)?.times(schedule.per_day));
+    let per_day = |claim, schedule: Schedule| Some(single_dose(claim)?.times(schedule.per_day));
     let a_day = per_day(said, schedule).zip(per_day(recorded, recorded_schedule));
-    (schedule.total || recorded_schedule.total) && a_day.is_some_and(|(a, b)| same_amounts(&a, &b))
+    (schedule.total || recorded_schedule.total)
+        && a_day.is_some_and(|(a, b)| has_same_amounts(&a, &b))
 }
 
-/// Strength times pieces, or whichever is stated.
-fn taken_at_once(claim: &Claim) -> Option<Dose> {
+/// Returns the total of one intake: strength times number of pieces, or the one of them that is
+/// stated.
+fn single_dose(claim: &MedicineClaim) -> Option<Dose> {
     match (&claim.dose, &claim.count) {
         (Some(dose), Some(count)) if count.amounts.len() == 1 => {
             Some(dose.clone().times(count.amounts[0]))
@@ -210,26 +217,29 @@ fn taken_at_once(claim: &Claim) -> Option<Dose> {
     }
 }
 
-fn same_dose(said: &Claim, recorded: &Claim) -> bool {
+fn is_same_dose(said: &MedicineClaim, recorded: &MedicineClaim) -> bool {
     let parts = match (&said.dose, &said.count, &recorded.dose, &recorded.count) {
-        (Some(a), None, Some(b), None) => same_amounts(a, b),
-        (None, Some(a), _, Some(b)) => same_amounts(a, b),
-        (Some(a), Some(n), Some(b), Some(m)) => same_amounts(a, b) && same_amounts(n, m),
-        (Some(a), None, Some(b), Some(_)) if a.strength => same_amounts(a, b),
+        (Some(a), None, Some(b), None) => has_same_amounts(a, b),
+        (None, Some(a), _, Some(b)) => has_same_amounts(a, b),
+        (Some(a), Some(n), Some(b), Some(m)) => has_same_amounts(a, b) && has_same_amounts(n, m),
+        (Some(a), None, Some(b), Some(_)) if a.is_strength => has_same_amounts(a, b),
         _ => false,
     };
-    let at_once = || taken_at_once(said).zip(taken_at_once(recorded));
-    parts || said.dose.is_some() && at_once().is_some_and(|(a, b)| same_amounts(&a, &b))
+    let at_once = || single_dose(said).zip(single_dose(recorded));
+    parts || said.dose.is_some() && at_once().is_some_and(|(a, b)| has_same_amounts(&a, &b))
 }
 
-fn same_amounts(a: &Dose, b: &Dose) -> bool {
+fn has_same_amounts(a: &Dose, b: &Dose) -> bool {
     a.kind == b.kind
         && a.per == b.per
         && a.amounts.len() == b.amounts.len()
-        && a.amounts.iter().zip(&b.amounts).all(|(x, y)| close(*x, *y))
+        && a.amounts
+            .iter()
+            .zip(&b.amounts)
+            .all(|(x, y)| is_close(*x, *y))
 }
 
-fn close(a: f64, b: f64) -> bool {
+fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() <= AMOUNT_TOLERANCE * a.abs().max(b.abs())
 }
 
@@ -241,7 +251,7 @@ const PLAN_WORDS: &str = "treat treated treatment start started undergo underwen
 const DENIAL_WORDS: &str =
     "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
 
-/// Treatments by name, each with the folded spellings that stand for it in text and records, with `|` between.
+/// Treatments other than medicines. Each has its spellings in folded form, separated by `|`.
 const TREATMENTS: &[(&str, &str)] = &[
     ("Chemotherapy", "chemotherap|quimioterap"),
     ("Radiotherapy", "radiotherap|radiation therap|radioterap"),
@@ -272,21 +282,21 @@ const TREATMENTS: &[(&str, &str)] = &[
     ("Insulin", "insulin"),
 ];
 
-/// Tokens between a dose and the medicine it belongs to, if it stands before it: "200 mg tablets of amiodarone".
+/// Maximum number of tokens from a dose to a medicine after it: "200 mg tablets of amiodarone".
 const FORWARD_TOKENS_MAX: usize = 3;
-/// Tokens from a dose back to a medicine that isn't on the list: "zorblatin at a dose of 50 mg".
+/// Maximum number of tokens from a dose to an unlisted medicine before it: "zorblatin at a dose of
+/// 50 mg".
 const BACKWARD_TOKENS_MAX: usize = 6;
 
-/// An amount with its unit.
 #[derive(Clone)]
 struct Dose {
-    kind: Kind,
-    /// In the kind's base unit; two for a range or a combination.
+    kind: UnitKind,
+    /// Amounts in the base unit of their kind; more than one for a range or a combination.
     amounts: Vec<f64>,
-    /// Per kilogram of body weight, per square metre of body surface, per millilitre.
-    per: Option<phrase::Per>,
-    /// A form follows ("200 mg tablets"): the amount is a piece's strength.
-    strength: bool,
+    /// Reference quantity of the dose, such as body weight; `None` for an absolute dose.
+    per: Option<phrase::DosePer>,
+    /// Whether a form follows ("200 mg tablets"), so that the amount is the strength of one piece.
+    is_strength: bool,
 }
 
 impl Dose {
@@ -296,52 +306,53 @@ impl Dose {
     }
 }
 
-/// One statement about one medicine.
+/// Claim of a text about one medicine: its dose, schedule and route.
 #[derive(Default)]
-struct Claim {
-    /// `None`: a dose that no medicine stands by.
+struct MedicineClaim {
+    /// Claimed medicine; `None` for a dose without a medicine.
     medicine: Option<Medicine>,
     dose: Option<Dose>,
-    /// How many pieces, beside or instead of the dose.
+    /// Number of pieces, such as tablets, in addition to the dose or in place of it.
     count: Option<Dose>,
     schedule: Option<Schedule>,
-    route: Option<phrase::Route>,
-    /// The patient's id, where the text says for whom.
+    route: Option<phrase::RouteName>,
+    /// Id of the patient whom the claim concerns, if the text names one.
     patient: Option<String>,
-    /// The sentence denies something: "no record of digoxin".
-    denied: bool,
+    /// Whether the sentence is a negation: "no record of digoxin".
+    is_denied: bool,
 }
 
-enum Item {
-    /// The second: it is one only beside a dose.
+enum ClaimPart {
+    /// Medicine. The flag is set if its name counts only beside a dose.
     Medicine(Medicine, bool),
     Dose(Dose, Option<Schedule>),
     Schedule(Schedule),
-    Route(phrase::Route),
+    Route(phrase::RouteName),
 }
 
-struct Placed {
+struct PlacedPart {
     start: usize,
     end: usize,
-    item: Item,
+    item: ClaimPart,
 }
 
-/// All claims in `text`. `known` are medicines that the records name and the list doesn't.
-fn claims(text: &str, patient: Option<&str>, known: &[String]) -> Vec<Claim> {
+/// Parses all claims about medicines in `text`. `known` are the stems of medicines in the records
+/// that aren't on the list.
+fn parse_claims(text: &str, patient: Option<&str>, known: &[String]) -> Vec<MedicineClaim> {
     let mut all = Vec::new();
     let mut last: Option<Medicine> = None;
     for tokens in sentences(&fold(text)) {
-        let mut found = Sentence {
+        let mut found = SentenceParser {
             tokens: &tokens,
             known,
             claims: Vec::new(),
             carried: last.clone(),
         }
-        .read();
+        .parse();
         let denied = phrase::denies(&tokens);
         for claim in &mut found {
             claim.patient = patient.map(str::to_owned);
-            claim.denied = denied;
+            claim.is_denied = denied;
         }
         last = found.iter().rev().find_map(|c| c.medicine.clone()).or(last);
         all.append(&mut found);
@@ -349,37 +360,37 @@ fn claims(text: &str, patient: Option<&str>, known: &[String]) -> Vec<Claim> {
     all
 }
 
-struct Sentence<'a> {
+struct SentenceParser<'a> {
     tokens: &'a [Token],
     known: &'a [String],
-    claims: Vec<Claim>,
-    /// The medicine that the sentence before spoke of.
+    claims: Vec<MedicineClaim>,
+    /// Medicine of the previous sentence, to which a sentence without a medicine may refer.
     carried: Option<Medicine>,
 }
 
-impl Sentence<'_> {
-    fn read(mut self) -> Vec<Claim> {
-        let items = self.items();
-        let mut pending = Claim::default();
+impl SentenceParser<'_> {
+    fn parse(mut self) -> Vec<MedicineClaim> {
+        let items = self.find_parts();
+        let mut pending = MedicineClaim::default();
         for (n, placed) in items.iter().enumerate() {
             let next = items.get(n + 1);
             let before_medicine = next.is_some_and(|p| p.start == placed.end && names_medicine(p));
             match &placed.item {
-                Item::Medicine(medicine, weak) => {
+                ClaimPart::Medicine(medicine, weak) => {
                     if *weak && pending.dose.is_none() && !dose_follows(next, placed.end) {
                         continue;
                     }
-                    let claim = Claim {
+                    let claim = MedicineClaim {
                         medicine: Some(medicine.clone()),
                         ..std::mem::take(&mut pending)
                     };
                     self.claims.push(claim);
                 }
-                Item::Dose(dose, schedule) => {
-                    let target = if self.goes_forward(placed, next) {
+                ClaimPart::Dose(dose, schedule) => {
+                    let target = if self.belongs_to_next(placed, next) {
                         &mut pending
                     } else {
-                        self.claim_for(dose, placed, &mut pending)
+                        self.claim_of_dose(dose, placed, &mut pending)
                     };
                     let slot = if dose.kind.is_count() {
                         &mut target.count
@@ -391,14 +402,15 @@ impl Sentence<'_> {
                         target.schedule = *schedule;
                     }
                 }
-                Item::Schedule(schedule) => {
+                ClaimPart::Schedule(schedule) => {
                     let target = match self.claims.last_mut() {
                         Some(claim) if !before_medicine && pending.dose.is_none() => claim,
                         _ => &mut pending,
                     };
-                    target.schedule = Some(target.schedule.map_or(*schedule, |s| s.and(*schedule)));
+                    target.schedule =
+                        Some(target.schedule.map_or(*schedule, |s| s.combine(*schedule)));
                 }
-                Item::Route(route) => {
+                ClaimPart::Route(route) => {
                     let target = self
                         .claims
                         .last_mut()
@@ -415,28 +427,30 @@ impl Sentence<'_> {
         self.claims
     }
 
-    fn items(&self) -> Vec<Placed> {
+    fn find_parts(&self) -> Vec<PlacedPart> {
         let mut items = Vec::new();
         let mut at = 0;
         while at < self.tokens.len() {
             let rest = &self.tokens[at..];
             let found = LEXICON
                 .find(rest)
-                .map(|(medicine, weak, taken)| (Item::Medicine(medicine, weak), taken));
+                .map(|(medicine, weak, taken)| (ClaimPart::Medicine(medicine, weak), taken));
             let found = found
-                .or_else(|| Some((Item::Medicine(self.known_here(rest)?, false), 1)))
+                .or_else(|| Some((ClaimPart::Medicine(self.known_medicine_at(rest)?, false), 1)))
                 .or_else(|| {
-                    phrase::schedule(rest)
-                        .map(|(schedule, taken)| (Item::Schedule(schedule), taken))
+                    phrase::parse_schedule(rest)
+                        .map(|(schedule, taken)| (ClaimPart::Schedule(schedule), taken))
                 })
                 .or_else(|| {
-                    phrase::dose(rest)
-                        .map(|(dose, schedule, taken)| (Item::Dose(dose, schedule), taken))
+                    phrase::parse_dose(rest)
+                        .map(|(dose, schedule, taken)| (ClaimPart::Dose(dose, schedule), taken))
                 })
-                .or_else(|| phrase::route(rest).map(|(route, taken)| (Item::Route(route), taken)));
+                .or_else(|| {
+                    phrase::parse_route(rest).map(|(route, taken)| (ClaimPart::Route(route), taken))
+                });
             let start = at;
             at += found.as_ref().map_or(1, |(_, taken)| *taken);
-            items.extend(found.map(|(item, _)| Placed {
+            items.extend(found.map(|(item, _)| PlacedPart {
                 start,
                 end: at,
                 item,
@@ -446,46 +460,50 @@ impl Sentence<'_> {
         items
     }
 
-    fn known_here(&self, rest: &[Token]) -> Option<Medicine> {
-        let stem = stem(rest.first()?.word()?);
+    fn known_medicine_at(&self, rest: &[Token]) -> Option<Medicine> {
+        let stem = stem(rest.first()?.as_word()?);
         self.known
             .contains(&stem)
             .then_some(Medicine::Unlisted(stem))
     }
 
-    /// Laboratory values and percentages are no doses unless a medicine stands right beside them.
-    fn is_a_dose(&self, placed: &Placed) -> bool {
-        let Item::Dose(dose, _) = &placed.item else {
+    /// Returns whether an amount is a dose and not a laboratory value. Units with other uses, such
+    /// as percentages, count only beside a medicine.
+    fn is_a_dose(&self, placed: &PlacedPart) -> bool {
+        let ClaimPart::Dose(dose, _) = &placed.item else {
             return true;
         };
-        dose.per != Some(phrase::Per::LabVolume)
-            && (!matches!(dose.kind, Kind::Percent | Kind::Equivalent | Kind::Mole)
-                || self.medicine_beside(placed))
+        dose.per != Some(phrase::DosePer::LabVolume)
+            && (!matches!(
+                dose.kind,
+                UnitKind::Percent | UnitKind::Equivalent | UnitKind::Mole
+            ) || self.medicine_beside(placed))
     }
 
-    /// A medicine on either side, or behind it what only a medicine has: a schedule, a route, a form.
-    fn medicine_beside(&self, placed: &Placed) -> bool {
+    /// Returns whether a medicine is near the amount, or a schedule, route or form follows it.
+    fn medicine_beside(&self, placed: &PlacedPart) -> bool {
         let before = (1..=3).filter_map(|n| placed.start.checked_sub(n));
         let after = || placed.end..(placed.end + 2).min(self.tokens.len());
         before
             .chain(after())
             .any(|at| LEXICON.find(&self.tokens[at..]).is_some())
             || after().map(|at| &self.tokens[at..]).any(|rest| {
-                phrase::schedule(rest).is_some()
-                    || phrase::route(rest).is_some()
+                phrase::parse_schedule(rest).is_some()
+                    || phrase::parse_route(rest).is_some()
                     || phrase::is_preparation(&rest[0])
             })
     }
 
-    /// "5 mg amlodipine", "200 mg tablets of amiodarone": the dose belongs to what follows.
-    fn goes_forward(&self, dose: &Placed, next: Option<&Placed>) -> bool {
+    /// Returns whether a dose belongs to the medicine after it: "5 mg amlodipine", "200 mg tablets
+    /// of amiodarone".
+    fn belongs_to_next(&self, dose: &PlacedPart, next: Option<&PlacedPart>) -> bool {
         let Some(next) = next.filter(|n| names_medicine(n)) else {
             return false;
         };
         let between = &self.tokens[dose.end..next.start];
         let linked = between
             .iter()
-            .any(|t| matches!(t.word(), Some("of" | "de" | "do" | "da")));
+            .any(|t| matches!(t.as_word(), Some("of" | "de" | "do" | "da")));
         let only_links = between.iter().all(phrase::is_link_or_form);
         let taken = self
             .claims
@@ -494,22 +512,23 @@ impl Sentence<'_> {
         between.len() <= FORWARD_TOKENS_MAX && only_links && (linked || taken)
     }
 
-    /// The claim that a dose joins: the medicine before it, a word that looks like one, or whatever comes.
-    fn claim_for<'c>(
+    /// Returns the claim that a dose belongs to: that of the medicine before it, that of a word
+    /// before it that looks like a medicine, or else the `pending` claim.
+    fn claim_of_dose<'c>(
         &'c mut self,
         dose: &Dose,
-        placed: &Placed,
-        pending: &'c mut Claim,
-    ) -> &'c mut Claim {
+        placed: &PlacedPart,
+        pending: &'c mut MedicineClaim,
+    ) -> &'c mut MedicineClaim {
         let unlisted = if self.claims.is_empty() {
             self.unlisted_before(placed.start)
         } else {
             None
         };
         if let Some(medicine) = unlisted {
-            self.claims.push(Claim {
+            self.claims.push(MedicineClaim {
                 medicine: Some(medicine),
-                ..Claim::default()
+                ..MedicineClaim::default()
             });
         }
         let Some(last) = self.claims.last() else {
@@ -521,10 +540,10 @@ impl Sentence<'_> {
             last.dose.is_some()
         };
         if full {
-            let again = Claim {
+            let again = MedicineClaim {
                 medicine: last.medicine.clone(),
                 route: last.route,
-                ..Claim::default()
+                ..MedicineClaim::default()
             };
             self.claims.push(again);
         }
@@ -538,16 +557,16 @@ impl Sentence<'_> {
             .rev()
             .find(|t| !phrase::is_filler(t))?;
         let word = token
-            .word()
+            .as_word()
             .filter(|w| w.len() > 4 && w.is_ascii() && !phrase::is_ordinary(w))?;
         Some(Medicine::Unlisted(stem(word)))
     }
 }
 
-fn names_medicine(placed: &Placed) -> bool {
-    matches!(placed.item, Item::Medicine(..))
+fn names_medicine(placed: &PlacedPart) -> bool {
+    matches!(placed.item, ClaimPart::Medicine(..))
 }
 
-fn dose_follows(next: Option<&Placed>, end: usize) -> bool {
-    matches!(next, Some(p) if matches!(p.item, Item::Dose(..)) && p.start <= end + FORWARD_TOKENS_MAX)
+fn dose_follows(next: Option<&PlacedPart>, end: usize) -> bool {
+    matches!(next, Some(p) if matches!(p.item, ClaimPart::Dose(..)) && p.start <= end + FORWARD_TOKENS_MAX)
 }

@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use callboard_message::text::{Meanings, is_one_of, meanings};
+use callboard_message::text::{WordTable, is_one_of, word_table};
 
 use super::Dose;
-use super::token::{Kind, Token, period_per_day, read_words, unit};
+use super::token::{Token, UnitKind, parse_number_words, period_per_day, unit_of_word};
 
-/// What a dose is counted against, other than time.
+/// Reference quantity of a dose, other than time, such as body weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Per {
+pub(super) enum DosePer {
     /// Per kilogram of body weight.
     Weight,
     /// Per square metre of body surface.
@@ -20,24 +20,25 @@ pub(super) enum Per {
     LabVolume,
 }
 
-/// Where a medicine goes in: one word for all that mean the same.
-pub(super) type Route = &'static str;
+/// Route of administration, as one English word for all its synonyms.
+pub(super) type RouteName = &'static str;
 
 fn word(tokens: &[Token], at: usize) -> Option<&str> {
-    tokens.get(at)?.word()
+    tokens.get(at)?.as_word()
 }
 
 fn sign(tokens: &[Token], at: usize, sign: char) -> bool {
     tokens.get(at).is_some_and(|t| t.is_sign(sign))
 }
 
-/// A number in digits or words, with a fraction or a multiplier, and the tokens it takes.
-fn number(tokens: &[Token]) -> Option<(f64, usize)> {
+/// Parses a number at the start of `tokens`, in digits or words, with a fraction or a multiplier.
+/// Returns the number and how many tokens it has.
+fn parse_number(tokens: &[Token]) -> Option<(f64, usize)> {
     let (value, taken) = match tokens.first()? {
         Token::Number(v) => (*v, 1),
         Token::Word(_) => {
-            let words: Vec<&str> = tokens.iter().map_while(Token::word).take(8).collect();
-            read_words(&words)?
+            let words: Vec<&str> = tokens.iter().map_while(Token::as_word).take(8).collect();
+            parse_number_words(&words)?
         }
         Token::Sign(_) => return None,
     };
@@ -56,8 +57,9 @@ fn number(tokens: &[Token]) -> Option<(f64, usize)> {
     }
 }
 
-/// A route at the start of `tokens` and the tokens it takes.
-pub(super) fn route(tokens: &[Token]) -> Option<(Route, usize)> {
+/// Parses a route of administration at the start of `tokens`. Returns the route and how many tokens
+/// it has.
+pub(super) fn parse_route(tokens: &[Token]) -> Option<(RouteName, usize)> {
     let first = word(tokens, 0)?;
     match (first, word(tokens, 1)) {
         ("by", Some("mouth")) | ("via", Some("oral")) => Some(("oral", 2)),
@@ -65,8 +67,8 @@ pub(super) fn route(tokens: &[Token]) -> Option<(Route, usize)> {
     }
 }
 
-static ROUTES: Meanings<Route> = LazyLock::new(|| {
-    meanings(&[
+static ROUTES: WordTable<RouteName> = LazyLock::new(|| {
+    word_table(&[
         ("oral orally po vo oralmente", "oral"),
         (
             "iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso",
@@ -88,7 +90,7 @@ static ROUTES: Meanings<Route> = LazyLock::new(|| {
     ])
 });
 
-/// Whether a sentence says that something isn't so, or that nothing was found.
+/// Returns whether a sentence is a negation or reports that nothing was found.
 pub(super) fn denies(tokens: &[Token]) -> bool {
     tokens.iter().any(|t| match t {
         Token::Number(n) => *n == 0.0,
@@ -101,20 +103,21 @@ pub(super) fn denies(tokens: &[Token]) -> bool {
     })
 }
 
-/// What a medicine for the skin or the eye comes as.
+/// Returns whether a token names a preparation for skin or eye, such as a cream.
 pub(super) fn is_preparation(token: &Token) -> bool {
     const WORDS: &str = "cream ointment gel lotion shampoo solution creme pomada locao colirio";
-    token.word().is_some_and(|w| is_one_of(w, WORDS))
+    token.as_word().is_some_and(|w| is_one_of(w, WORDS))
 }
 
-/// Words between a dose and the medicine that follows it.
+/// Returns whether a token may stand between a dose and the medicine after it.
 pub(super) fn is_link_or_form(token: &Token) -> bool {
-    token.word().is_some_and(|w| {
-        is_one_of(w, "of de do da the oral iv") || unit(w).is_some_and(|(kind, _)| kind.is_count())
+    token.as_word().is_some_and(|w| {
+        is_one_of(w, "of de do da the oral iv")
+            || unit_of_word(w).is_some_and(|(kind, _)| kind.is_count())
     })
 }
 
-/// Words between a medicine and the dose that follows it.
+/// Returns whether a token may stand between a medicine and the dose after it.
 pub(super) fn is_filler(token: &Token) -> bool {
     match token {
         Token::Word(w) => is_one_of(
@@ -127,7 +130,7 @@ pub(super) fn is_filler(token: &Token) -> bool {
     }
 }
 
-/// Words that stand before an amount without being a medicine.
+/// Returns whether a word before an amount is an ordinary word and thus not an unlisted medicine.
 pub(super) fn is_ordinary(word: &str) -> bool {
     const WORDS: &str = "about added additional administered adjusted amount another approximately around aumentada \
         aumentado average below bolus comprimidos continue continued continues cream current currently daily dosagem \
@@ -141,46 +144,50 @@ pub(super) fn is_ordinary(word: &str) -> bool {
     is_one_of(word, WORDS)
 }
 
-/// The kind of a unit, its size in the base unit, and the tokens it takes.
-fn unit_at(tokens: &[Token], at: usize) -> Option<(Kind, f64, usize)> {
+/// Parses a unit at index `at`. Returns its kind, its size in the base unit of the kind, and how
+/// many tokens it has.
+fn unit_at(tokens: &[Token], at: usize) -> Option<(UnitKind, f64, usize)> {
     if sign(tokens, at, '%') {
-        return Some((Kind::Percent, 1.0, 1));
+        return Some((UnitKind::Percent, 1.0, 1));
     }
     match (word(tokens, at)?, word(tokens, at + 1)) {
-        ("micro", Some("g" | "gram" | "grams" | "grama" | "gramas")) => Some((Kind::Mass, 1e-3, 2)),
-        ("international", Some("units" | "unit")) | ("unidades", Some("internacionais")) => {
-            Some((Kind::Activity, 1.0, 2))
+        ("micro", Some("g" | "gram" | "grams" | "grama" | "gramas")) => {
+            Some((UnitKind::Mass, 1e-3, 2))
         }
-        ("per" | "por", Some("cent" | "cento")) => Some((Kind::Percent, 1.0, 2)),
+        ("international", Some("units" | "unit")) | ("unidades", Some("internacionais")) => {
+            Some((UnitKind::Activity, 1.0, 2))
+        }
+        ("per" | "por", Some("cent" | "cento")) => Some((UnitKind::Percent, 1.0, 2)),
         (w, next) => {
-            let (kind, size) = unit(w)?;
-            let twice = kind == Kind::Activity && matches!(next, Some("units" | "unit"));
+            let (kind, size) = unit_of_word(w)?;
+            let twice = kind == UnitKind::Activity && matches!(next, Some("units" | "unit"));
             Some((kind, size, 1 + usize::from(twice)))
         }
     }
 }
 
-/// A dose at the start of `tokens`, a schedule that its unit carries (mg/day), and the tokens both take.
-pub(in crate::verifier::medicine) fn dose(
+/// Parses a dose at the start of `tokens`. Returns the dose, the schedule in its unit (mg/day) if
+/// there is one, and how many tokens both have.
+pub(in crate::verifier::medicine) fn parse_dose(
     tokens: &[Token],
 ) -> Option<(Dose, Option<Schedule>, usize)> {
-    let (first, mut at) = number(tokens)?;
-    if let Some(halved) = half_of_a_piece(tokens, first, at) {
+    let (first, mut at) = parse_number(tokens)?;
+    if let Some(halved) = parse_half_dose(tokens, first, at) {
         return Some(halved);
     }
     let first_unit = unit_at(tokens, at);
     at += first_unit.map_or(0, |(_, _, taken)| taken);
-    let (kind, amounts) = if let Some((joint, skip)) = joint(tokens, at)
-        && let Some((second, taken)) = tokens.get(at + skip..).and_then(number)
+    let (kind, amounts) = if let Some((joint, skip)) = parse_joint(tokens, at)
+        && let Some((second, taken)) = tokens.get(at + skip..).and_then(parse_number)
         && let Some((kind, size, n)) = unit_at(tokens, at + skip + taken)
         && first_unit.is_none_or(|(k, _, _)| k == kind)
     {
         at += skip + taken + n;
         let first_size = first_unit.map_or(size, |(_, s, _)| s);
         let amounts = match joint {
-            Joint::Times => vec![first * second * size],
-            Joint::Fraction if kind.is_count() && first < second => vec![first / second],
-            Joint::Fraction | Joint::Range => vec![first * first_size, second * size],
+            NumberJoint::Times => vec![first * second * size],
+            NumberJoint::Fraction if kind.is_count() && first < second => vec![first / second],
+            NumberJoint::Fraction | NumberJoint::Range => vec![first * first_size, second * size],
         };
         (kind, amounts)
     } else {
@@ -191,25 +198,25 @@ pub(in crate::verifier::medicine) fn dose(
         kind,
         amounts,
         per: None,
-        strength: false,
+        is_strength: false,
     };
-    let schedule = denominators(tokens, &mut at, &mut dose);
-    dose.strength = !kind.is_count()
+    let schedule = parse_denominators(tokens, &mut at, &mut dose);
+    dose.is_strength = !kind.is_count()
         && word(tokens, at)
-            .and_then(unit)
+            .and_then(unit_of_word)
             .is_some_and(|(k, _)| k.is_count());
     Some((dose, schedule, at))
 }
 
-/// "half a tablet", "half of a 200 mg tablet".
-fn half_of_a_piece(
+/// Parses a half dose: "half a tablet", "half of a 200 mg tablet".
+fn parse_half_dose(
     tokens: &[Token],
     value: f64,
     at: usize,
 ) -> Option<(Dose, Option<Schedule>, usize)> {
     let skip = tokens[at..]
         .iter()
-        .take_while(|t| matches!(t.word(), Some("a" | "an" | "of" | "de" | "um" | "uma")))
+        .take_while(|t| matches!(t.as_word(), Some("a" | "an" | "of" | "de" | "um" | "uma")))
         .count();
     if skip == 0 || value >= 1.0 {
         return None;
@@ -217,41 +224,43 @@ fn half_of_a_piece(
     let from = at + skip;
     let ahead = tokens[from..].iter().take(4).enumerate();
     let mut pieces = ahead
-        .filter_map(|(n, t)| Some((n, unit(t.word()?)?.0)))
+        .filter_map(|(n, t)| Some((n, unit_of_word(t.as_word()?)?.0)))
         .filter(|(_, kind)| kind.is_count());
     let (n, kind) = pieces.next()?;
     let dose = Dose {
         kind,
         amounts: vec![value],
         per: None,
-        strength: false,
+        is_strength: false,
     };
     Some((dose, None, from + usize::from(n == 0)))
 }
 
-enum Joint {
+enum NumberJoint {
     Range,
     Fraction,
     Times,
 }
 
-/// What joins two numbers of one dose, and the tokens it takes.
-fn joint(tokens: &[Token], at: usize) -> Option<(Joint, usize)> {
+/// Parses the sign or word that connects two numbers of one dose, as in "5-10 mg" or "2 x 5 mg".
+/// Returns the kind of connection and how many tokens it has.
+fn parse_joint(tokens: &[Token], at: usize) -> Option<(NumberJoint, usize)> {
     match (tokens.get(at)?, word(tokens, at)) {
-        (Token::Sign('/'), _) => Some((Joint::Fraction, 1)),
+        (Token::Sign('/'), _) => Some((NumberJoint::Fraction, 1)),
         (Token::Sign('-' | '±' | '~'), _) | (_, Some("to" | "or" | "ou" | "a" | "ate")) => {
-            Some((Joint::Range, 1))
+            Some((NumberJoint::Range, 1))
         }
         (Token::Sign('+'), _) if sign(tokens, at + 1, '/') && sign(tokens, at + 2, '-') => {
-            Some((Joint::Range, 3))
+            Some((NumberJoint::Range, 3))
         }
-        (_, Some("x")) => Some((Joint::Times, 1)),
+        (_, Some("x")) => Some((NumberJoint::Times, 1)),
         _ => None,
     }
 }
 
-/// Reads "/kg/day", "per m2", "a day" behind a unit.
-fn denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Schedule> {
+/// Parses the denominators that follow a unit: "/kg/day", "per m2", "a day". Sets the dose's
+/// reference quantity. Returns the schedule if there is one.
+fn parse_denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Schedule> {
     let mut schedule = None;
     loop {
         let article = match word(tokens, *at) {
@@ -276,31 +285,31 @@ fn denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Sch
                 schedule = period.map(|p| Schedule::total(p / counted.unwrap_or(1.0)))
             }
             _ if article => return schedule,
-            "kg" | "kilo" | "quilo" | "kilogram" => dose.per = Some(Per::Weight),
+            "kg" | "kilo" | "quilo" | "kilogram" => dose.per = Some(DosePer::Weight),
             "m" if squared => {
-                dose.per = Some(Per::Surface);
+                dose.per = Some(DosePer::Surface);
                 taken = 2;
             }
             "ml" | "millilitre" | "milliliter" => {
-                dose.per = Some(Per::Millilitre);
+                dose.per = Some(DosePer::Millilitre);
                 let volume = counted.unwrap_or(1.0);
                 dose.amounts.iter_mut().for_each(|a| *a /= volume);
             }
-            "l" | "dl" | "litre" | "liter" | "mm" | "mmol" => dose.per = Some(Per::LabVolume),
+            "l" | "dl" | "litre" | "liter" | "mm" | "mmol" => dose.per = Some(DosePer::LabVolume),
             "dose" | "doses" | "day1" => {}
-            _ if unit(name).is_some_and(|(k, _)| k.is_count()) => {}
+            _ if unit_of_word(name).is_some_and(|(k, _)| k.is_count()) => {}
             _ => return schedule,
         }
         *at = name_at + taken;
     }
 }
 
-/// How often.
+/// Frequency of a dose.
 #[derive(Clone, Copy)]
 pub(in crate::verifier::medicine) struct Schedule {
-    /// Times a day; below 1 for every other day, weekly and so on.
+    /// Number of times a day; below 1 for every other day, weekly and so on.
     pub per_day: f64,
-    /// The dose is what a whole period takes ("1 g a day"), however it is divided.
+    /// Whether the dose is the total of a day or other period ("1 g a day"), however it is divided.
     pub total: bool,
     part_of_day: bool,
 }
@@ -330,8 +339,9 @@ impl Schedule {
         }
     }
 
-    /// Two schedules of one dose: mornings and evenings add up, anything else says the same twice.
-    pub fn and(self, other: Self) -> Self {
+    /// Combines two schedules of one dose. Two parts of a day, such as mornings and evenings, are
+    /// added. Otherwise the schedule that isn't a part of a day is kept.
+    pub fn combine(self, other: Self) -> Self {
         match (self.part_of_day, other.part_of_day) {
             (true, true) => Self {
                 per_day: self.per_day + other.per_day,
@@ -343,9 +353,9 @@ impl Schedule {
     }
 }
 
-/// A schedule at the start of `tokens` and the tokens it takes.
-pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
-    if let Some(found) = word(tokens, 0).and_then(|word| ONE_WORD.get(word)) {
+/// Parses a schedule at the start of `tokens`. Returns the schedule and how many tokens it has.
+pub(in crate::verifier::medicine) fn parse_schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
+    if let Some(found) = word(tokens, 0).and_then(|word| SINGLE_WORD_SCHEDULES.get(word)) {
         return Some((*found, 1));
     }
     let times = |n: f64, from: usize| {
@@ -356,15 +366,18 @@ pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Sched
                     .is_some_and(|w| is_one_of(w, "a per ao por each every na pela in")),
         );
         let period = word(tokens, from + skip)?;
-        let per_day = period_per_day(period).or_else(|| Some(ONE_WORD.get(period)?.per_day))?;
+        let per_day =
+            period_per_day(period).or_else(|| Some(SINGLE_WORD_SCHEDULES.get(period)?.per_day))?;
         Some((Schedule::times(n * per_day), from + skip + 1))
     };
     match (word(tokens, 0).unwrap_or_default(), word(tokens, 1)) {
         ("once", _) => times(1.0, 1),
         ("twice", _) => times(2.0, 1),
         ("thrice", _) => times(3.0, 1),
-        ("every" | "each" | "cada" | "q" | "todo" | "todos" | "todas", _) => every(tokens),
-        ("a", Some("cada")) => every(&tokens[1..]).map(|(s, n)| (s, n + 1)),
+        ("every" | "each" | "cada" | "q" | "todo" | "todos" | "todas", _) => {
+            interval_schedule(tokens)
+        }
+        ("a", Some("cada")) => interval_schedule(&tokens[1..]).map(|(s, n)| (s, n + 1)),
         ("alternate", Some("days")) | ("dias", Some("alternados")) => {
             Some((Schedule::times(0.5), 2))
         }
@@ -379,7 +392,7 @@ pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Sched
         {
             Some((Schedule::part_of_day(), 3))
         }
-        ("de", _) => every(tokens),
+        ("de", _) => interval_schedule(tokens),
         ("per" | "a" | "por" | "ao", Some(period)) => {
             period_per_day(period).map(|p| (Schedule::total(p), 2))
         }
@@ -393,7 +406,7 @@ pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Sched
                 ..,
             ] if n == same => period_per_day(period).map(|p| (Schedule::times(p / n), 4)),
             _ => {
-                let (n, at) = number(tokens)?;
+                let (n, at) = parse_number(tokens)?;
                 is_one_of(word(tokens, at)?, "times time vezes vez x doses tomadas")
                     .then(|| times(n, at + 1))?
             }
@@ -401,8 +414,9 @@ pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Sched
     }
 }
 
-/// "every 8 hours", "every other day", "de 8 em 8 horas", "q 8 h".
-fn every(tokens: &[Token]) -> Option<(Schedule, usize)> {
+/// Parses a schedule given as an interval: "every 8 hours", "every other day", "de 8 em 8 horas",
+/// "q 8 h".
+fn interval_schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
     let portuguese_pair = word(tokens, 0) == Some("de");
     let mut at = 1;
     let mut n = 1.0;
@@ -410,13 +424,13 @@ fn every(tokens: &[Token]) -> Option<(Schedule, usize)> {
         Some("other" | "second") => (n, at) = (2.0, 2),
         next => {
             at += usize::from(matches!(next, Some("os" | "as")));
-            let counted = number(&tokens[at..]);
+            let counted = parse_number(&tokens[at..]);
             if let Some((count, taken)) = counted {
                 (n, at) = (count, at + taken);
             }
             if portuguese_pair {
                 counted.filter(|_| word(tokens, at) == Some("em"))?;
-                at += 1 + number(&tokens[at + 1..])?.1;
+                at += 1 + parse_number(&tokens[at + 1..])?.1;
             }
         }
     }
@@ -424,8 +438,8 @@ fn every(tokens: &[Token]) -> Option<(Schedule, usize)> {
     Some((Schedule::times(period / n), at + 1))
 }
 
-static ONE_WORD: Meanings<Schedule> = LazyLock::new(|| {
-    meanings(&[
+static SINGLE_WORD_SCHEDULES: WordTable<Schedule> = LazyLock::new(|| {
+    word_table(&[
         (
             "daily diario diaria diarios diarias diariamente",
             Schedule::total(1.0),
@@ -456,42 +470,42 @@ mod tests {
         sentences(&fold(text)).concat()
     }
 
-    /// Goal: one amount, whatever its spelling. Method: a table of doses in base units.
+    /// Goal: all spellings of an amount are equal. Method: a table of doses in base units.
     #[test]
     fn doses() {
         for (text, kind, amounts) in [
-            ("200 mg", Kind::Mass, vec![200.0]),
-            ("0.2 g", Kind::Mass, vec![200.0]),
-            ("1,500 mg", Kind::Mass, vec![1500.0]),
-            ("50 µg", Kind::Mass, vec![0.05]),
-            ("50 micro g", Kind::Mass, vec![0.05]),
-            ("200-400 mg", Kind::Mass, vec![200.0, 400.0]),
-            ("200 mg to 400 mg", Kind::Mass, vec![200.0, 400.0]),
-            ("875/125 mg", Kind::Mass, vec![875.0, 125.0]),
-            ("half a tablet", Kind::Tablet, vec![0.5]),
-            ("½ tablet", Kind::Tablet, vec![0.5]),
-            ("2½ tablets", Kind::Tablet, vec![2.5]),
-            ("meio comprimido", Kind::Tablet, vec![0.5]),
-            ("half of a 200 mg tablet", Kind::Tablet, vec![0.5]),
-            ("two hundred milligrams", Kind::Mass, vec![200.0]),
-            ("5000 UI", Kind::Activity, vec![5000.0]),
-            ("1.2 million units", Kind::Activity, vec![1.2e6]),
-            ("2 x 500 mg", Kind::Mass, vec![1000.0]),
-            ("250 mg/5 mL", Kind::Mass, vec![50.0]),
-            ("10 ± 2 mg", Kind::Mass, vec![10.0, 2.0]),
-            ("10 +/- 2 mg", Kind::Mass, vec![10.0, 2.0]),
-            ("5 mg +/", Kind::Mass, vec![5.0]),
+            ("200 mg", UnitKind::Mass, vec![200.0]),
+            ("0.2 g", UnitKind::Mass, vec![200.0]),
+            ("1,500 mg", UnitKind::Mass, vec![1500.0]),
+            ("50 µg", UnitKind::Mass, vec![0.05]),
+            ("50 micro g", UnitKind::Mass, vec![0.05]),
+            ("200-400 mg", UnitKind::Mass, vec![200.0, 400.0]),
+            ("200 mg to 400 mg", UnitKind::Mass, vec![200.0, 400.0]),
+            ("875/125 mg", UnitKind::Mass, vec![875.0, 125.0]),
+            ("half a tablet", UnitKind::Tablet, vec![0.5]),
+            ("½ tablet", UnitKind::Tablet, vec![0.5]),
+            ("2½ tablets", UnitKind::Tablet, vec![2.5]),
+            ("meio comprimido", UnitKind::Tablet, vec![0.5]),
+            ("half of a 200 mg tablet", UnitKind::Tablet, vec![0.5]),
+            ("two hundred milligrams", UnitKind::Mass, vec![200.0]),
+            ("5000 UI", UnitKind::Activity, vec![5000.0]),
+            ("1.2 million units", UnitKind::Activity, vec![1.2e6]),
+            ("2 x 500 mg", UnitKind::Mass, vec![1000.0]),
+            ("250 mg/5 mL", UnitKind::Mass, vec![50.0]),
+            ("10 ± 2 mg", UnitKind::Mass, vec![10.0, 2.0]),
+            ("10 +/- 2 mg", UnitKind::Mass, vec![10.0, 2.0]),
+            ("5 mg +/", UnitKind::Mass, vec![5.0]),
         ] {
-            let found = dose(&tokens(text)).map(|(d, _, _)| (d.kind, d.amounts));
+            let found = parse_dose(&tokens(text)).map(|(d, _, _)| (d.kind, d.amounts));
             assert_eq!(found, Some((kind, amounts)), "{text}");
         }
     }
 
-    /// Goal: a text that ends in the middle of a dose is no dose. Method: ends.
+    /// Goal: an incomplete dose at the end of a text is no dose. Method: ends.
     #[test]
     fn unfinished() {
         for text in ["2+/", "5 +/", "2+", "3 x", "200-"] {
-            assert!(dose(&tokens(text)).is_none(), "{text}");
+            assert!(parse_dose(&tokens(text)).is_none(), "{text}");
         }
     }
 
@@ -515,7 +529,7 @@ mod tests {
             ("once weekly", 1.0 / 7.0),
             ("at bedtime", 1.0),
         ] {
-            let found = schedule(&sentences(&fold(text)).concat()).map(|(s, _)| s.per_day);
+            let found = parse_schedule(&sentences(&fold(text)).concat()).map(|(s, _)| s.per_day);
             assert!(
                 found.is_some_and(|f| (f - per_day).abs() < 1e-9),
                 "{text}: {found:?}"

@@ -1,23 +1,23 @@
-//! Words, numbers and signs of a folded text, in sentences.
+//! Tokenizer: splits a folded text into sentences of words, numbers and signs.
 
 use std::sync::LazyLock;
 
-use callboard_message::text::{Meanings, is_one_of, meanings, words};
+use callboard_message::text::{WordTable, is_one_of, word_table, words};
 use regex::Regex;
 
-/// One piece of a sentence.
+/// Token of a sentence about medicines.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
-    /// Letters only.
+    /// Word that consists of letters only.
     Word(String),
-    /// Digits, with what they are worth.
+    /// Number that was written in digits.
     Number(f64),
-    /// Anything else that isn't space.
+    /// Any other character except a space.
     Sign(char),
 }
 
 impl Token {
-    pub fn word(&self) -> Option<&str> {
+    pub fn as_word(&self) -> Option<&str> {
         match self {
             Self::Word(w) => Some(w),
             _ => None,
@@ -29,7 +29,8 @@ impl Token {
     }
 }
 
-/// The sentences of a folded text. A line break, a semicolon and a full stop before space end one.
+/// Splits a text in folded form into sentences of tokens. A sentence ends at a line break, at a
+/// semicolon, or at a full stop before a space.
 pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
     let joined = join_dotted(folded);
     let decimal_comma = reads_portuguese(&joined);
@@ -49,16 +50,16 @@ pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
                     i += 1;
                 }
                 let digits: String = chars[start..i].iter().collect();
-                push(
+                push_token(
                     &mut sentences,
-                    read(&digits, decimal_comma).map(Token::Number),
+                    parse_digits(&digits, decimal_comma).map(Token::Number),
                 );
             }
             c if c.is_alphabetic() => {
                 while i < chars.len() && chars[i].is_alphabetic() {
                     i += 1;
                 }
-                push(
+                push_token(
                     &mut sentences,
                     Some(Token::Word(chars[start..i].iter().collect())),
                 );
@@ -68,14 +69,14 @@ pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
                 sentences.push(Vec::new())
             }
             c if c.is_whitespace() => {}
-            c => push(&mut sentences, Some(Token::Sign(c))),
+            c => push_token(&mut sentences, Some(Token::Sign(c))),
         }
     }
     sentences.retain(|s| !s.is_empty());
     sentences
 }
 
-fn push(sentences: &mut [Vec<Token>], token: Option<Token>) {
+fn push_token(sentences: &mut [Vec<Token>], token: Option<Token>) {
     if let (Some(sentence), Some(token)) = (sentences.last_mut(), token) {
         sentence.push(token);
     }
@@ -91,7 +92,8 @@ fn continues_number(chars: &[char], at: usize) -> bool {
         || (matches!(c, '.' | ',') && chars.get(at + 1).is_some_and(char::is_ascii_digit))
 }
 
-/// `b.i.d.` is one word, not three sentences.
+/// Removes the full stops of dotted abbreviations, so that `b.i.d.` is one word and not three
+/// sentences.
 fn join_dotted(folded: &str) -> String {
     static DOTTED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"(?-u:\b)([a-z])\.\s?([a-z])\.(?:\s?([a-z])\.)?").ok());
@@ -101,7 +103,8 @@ fn join_dotted(folded: &str) -> String {
     }
 }
 
-/// Whether a folded text is Portuguese (or Spanish) rather than English: it has more of its small words.
+/// Returns whether a text in folded form is in Portuguese (or Spanish) rather than English, by
+/// counting function words.
 fn reads_portuguese(folded: &str) -> bool {
     const PORTUGUESE: &str = "de do da ao dia vez vezes por com comprimido comprimidos paciente cada \
         uma um para horas noite manha em toma tomar via oral";
@@ -111,9 +114,10 @@ fn reads_portuguese(folded: &str) -> bool {
     of(PORTUGUESE) > of(ENGLISH)
 }
 
-/// Reads digits with separators. `decimal_comma` says how a lone separator before three digits is meant
-/// (`1,500`): a Portuguese text writes 1.5 so, an English one 1500; `1.500` is the other way round.
-fn read(digits: &str, decimal_comma: bool) -> Option<f64> {
+/// Parses a number in digits with separators. A lone separator before three digits is ambiguous,
+/// and `decimal_comma` decides: `1,500` is 1.5 in a Portuguese text and 1500 in an English one;
+/// `1.500` is the reverse.
+fn parse_digits(digits: &str, decimal_comma: bool) -> Option<f64> {
     let is_mixed = digits.contains(',') && digits.contains('.');
     let is_lone = digits.matches([',', '.']).count() == 1;
     let last = digits.chars().rfind(|c| !c.is_ascii_digit());
@@ -125,7 +129,8 @@ fn read(digits: &str, decimal_comma: bool) -> Option<f64> {
     plain.collect::<String>().replace(',', ".").parse().ok()
 }
 
-/// Whether the only separator in `digits` is a decimal one.
+/// Returns whether `separator`, the only separator in `digits`, separates decimals and not
+/// thousands.
 fn lone_separator(digits: &str, separator: char, decimal_comma: bool) -> bool {
     let Some((whole, part)) = digits.split_once(separator) else {
         return false;
@@ -135,20 +140,20 @@ fn lone_separator(digits: &str, separator: char, decimal_comma: bool) -> bool {
     !thousands_shape || (separator == ',') == decimal_comma
 }
 
-/// Reads spelled-out numbers at the start of `words`: the value and how many words it took.
-pub(super) fn read_words(words: &[&str]) -> Option<(f64, usize)> {
+/// Parses spelled-out numbers at the start of `words`. Returns the value and the number of words.
+pub(super) fn parse_number_words(words: &[&str]) -> Option<(f64, usize)> {
     let (mut total, mut current, mut used, mut any) = (0.0, 0.0, 0, false);
     while let Some(word) = words.get(used) {
         match SPELLED.get(word).copied() {
-            Some(Spelled::Value(v)) => current += v,
-            Some(Spelled::Hundred) => {
+            Some(SpelledNumber::Value(v)) => current += v,
+            Some(SpelledNumber::Hundred) => {
                 current = if current == 0.0 {
                     100.0
                 } else {
                     current * 100.0
                 }
             }
-            Some(Spelled::Scale(s)) => {
+            Some(SpelledNumber::Scale(s)) => {
                 total += if current == 0.0 { s } else { current * s };
                 current = 0.0;
             }
@@ -173,14 +178,14 @@ pub(super) fn read_words(words: &[&str]) -> Option<(f64, usize)> {
 }
 
 #[derive(Clone, Copy)]
-enum Spelled {
+enum SpelledNumber {
     Value(f64),
     Hundred,
     Scale(f64),
 }
 
-static SPELLED: Meanings<Spelled> = LazyLock::new(|| {
-    use Spelled::*;
+static SPELLED: WordTable<SpelledNumber> = LazyLock::new(|| {
+    use SpelledNumber::*;
     let counted = |words: &'static [&'static str], first: u32, unit: u32| {
         (first..)
             .zip(words)
@@ -197,7 +202,7 @@ static SPELLED: Meanings<Spelled> = LazyLock::new(|| {
         .chain(counted(TENS, 2, 10))
         .chain(counted(HUNDREDS, 1, 100))
         .chain(others);
-    meanings(&rows.collect::<Vec<_>>())
+    word_table(&rows.collect::<Vec<_>>())
 });
 
 const ONE_TO_NINETEEN: &[&str] = &[
@@ -221,7 +226,7 @@ const ONE_TO_NINETEEN: &[&str] = &[
     "eighteen dezoito",
     "nineteen dezenove",
 ];
-/// Twenty, thirty and so on.
+/// Words for twenty, thirty and so on, English and Portuguese.
 const TENS: &[&str] = &[
     "twenty vinte",
     "thirty trinta",
@@ -232,7 +237,7 @@ const TENS: &[&str] = &[
     "eighty oitenta",
     "ninety noventa",
 ];
-/// A hundred, two hundred and so on.
+/// Words for a hundred, two hundred and so on, English and Portuguese.
 const HUNDREDS: &[&str] = &[
     "cem cento",
     "duzentos duzentas",
@@ -245,14 +250,14 @@ const HUNDREDS: &[&str] = &[
     "novecentos novecentas",
 ];
 
-/// What a unit measures. Amounts compare only within one kind.
+/// Kind of a unit of medicine. Amounts can be compared only within one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// In milligrams.
+pub(super) enum UnitKind {
+    /// Mass; base unit milligram.
     Mass,
-    /// In millilitres.
+    /// Volume; base unit millilitre.
     Volume,
-    /// International units.
+    /// Activity in international units.
     Activity,
     /// Milliequivalents.
     Equivalent,
@@ -274,8 +279,9 @@ pub(super) enum Kind {
     Piece,
 }
 
-impl Kind {
-    /// Counted in pieces: its size in milligrams may stand beside it.
+impl UnitKind {
+    /// Returns whether the unit counts pieces, such as tablets. The strength of one piece may be
+    /// stated beside it.
     pub fn is_count(self) -> bool {
         matches!(
             self,
@@ -284,9 +290,9 @@ impl Kind {
     }
 }
 
-static UNITS: Meanings<(Kind, f64)> = LazyLock::new(|| {
-    use Kind::*;
-    meanings(&[
+static UNITS: WordTable<(UnitKind, f64)> = LazyLock::new(|| {
+    use UnitKind::*;
+    word_table(&[
         (
             "g gm gms gr gram grams gramme grammes grama gramas",
             (Mass, 1e3),
@@ -331,13 +337,13 @@ static UNITS: Meanings<(Kind, f64)> = LazyLock::new(|| {
     ])
 });
 
-/// The kind of a unit word and how many of the kind's base unit it is.
-pub(super) fn unit(word: &str) -> Option<(Kind, f64)> {
+/// Returns the kind of a unit word, and the unit's size in the base unit of that kind.
+pub(super) fn unit_of_word(word: &str) -> Option<(UnitKind, f64)> {
     UNITS.get(word).copied()
 }
 
-static PERIODS: Meanings<f64> = LazyLock::new(|| {
-    meanings(&[
+static PERIODS: WordTable<f64> = LazyLock::new(|| {
+    word_table(&[
         ("day days d dia dias daily 24h", 1.0),
         ("week weeks wk semana semanas", 1.0 / 7.0),
         ("month months mes meses", 1.0 / 30.0),
@@ -351,7 +357,7 @@ static PERIODS: Meanings<f64> = LazyLock::new(|| {
     ])
 });
 
-/// Times a day that one of something in a period of this name makes.
+/// Returns how many times a day "once in this period" is, for the word of a period: 1 for a day.
 pub(super) fn period_per_day(word: &str) -> Option<f64> {
     PERIODS.get(word).copied()
 }
@@ -360,7 +366,7 @@ pub(super) fn period_per_day(word: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Goal: sentences end where people end them, not inside numbers or `b.i.d.`. Method: count them.
+    /// Goal: sentences end at sentence ends, not inside numbers or `b.i.d.`. Method: count them.
     #[test]
     fn sentence_ends() {
         for (text, expect) in [
@@ -372,7 +378,7 @@ mod tests {
         }
     }
 
-    /// Goal: units glued to numbers come apart. Method: tokens of "200mg".
+    /// Goal: a unit without a space is split from its number. Method: tokens of "200mg".
     #[test]
     fn glued_units() {
         let tokens = sentences("200mg");
@@ -382,7 +388,7 @@ mod tests {
         );
     }
 
-    /// Goal: a separator is read as the text's language means it. Method: a table.
+    /// Goal: a separator is read by the text's language. Method: a table.
     #[test]
     fn separators() {
         for (digits, decimal_comma, expect) in [
@@ -398,14 +404,14 @@ mod tests {
             ("1.200.000", false, 1_200_000.0),
         ] {
             assert_eq!(
-                read(digits, decimal_comma),
+                parse_digits(digits, decimal_comma),
                 Some(expect),
                 "{digits} {decimal_comma}"
             );
         }
     }
 
-    /// Goal: spelled-out numbers count. Method: a table in both languages.
+    /// Goal: spelled-out numbers are parsed. Method: a table in both languages.
     #[test]
     fn spelled_out() {
         for (text, expect) in [
@@ -418,7 +424,7 @@ mod tests {
             ("mg", None),
         ] {
             let words: Vec<&str> = text.split(' ').collect();
-            assert_eq!(read_words(&words), expect, "{text}");
+            assert_eq!(parse_number_words(&words), expect, "{text}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! A language model that decides: prompts in files, an answer held to a JSON schema where the provider can, and read strictly
-//! wherever it comes from.
+//! Decider that asks a language model. Prompts are files; the answer is constrained by a JSON
+//! Schema if the provider supports it, and parsed strictly in every case.
 
-mod points;
+mod answer_parser;
 mod prompt;
-mod read;
+mod prompt_specs;
 #[cfg(test)]
 mod tests;
 
@@ -11,130 +11,162 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use callboard_message::surface::CreateMessage;
-use callboard_message::{Failure, FailureKind, RawObject, Sample, SampleAnswer};
+use callboard_message::capabilities::CreateMessage;
+use callboard_message::{Failure, FailureKind, RawObject, SamplingAnswer, SamplingRequest};
 use callboard_models::STREAM_KEY;
-use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers, Profile};
+use callboard_runtime::{
+    Agent, AgentProfile, AgentRef, CallContext, ConcurrentHandler, Context, Handlers,
+};
 use serde_json::{Value, json};
 
 use super::{
     DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit,
-    DecideTool, Decided, MakeSteps, Point, Synthesize, WriteAnswer,
+    DecideTool, DeciderReply, DecisionPoint, MakeSteps, Synthesize, WriteAnswer,
 };
+pub use answer_parser::DECISION_BYTES_MAX;
 pub use prompt::{PROMPT_BYTES_MAX, PROMPT_TOKENS_MAX};
-pub use read::DECISION_BYTES_MAX;
 
-use prompt::{Fill, Material, Prompts};
-use read::{PromptSpec, Said, TOOL, read};
+use answer_parser::{DECISION_TOOL, ModelAnswer, PromptSpec, parse_decision};
+use prompt::{PlaceholderValue, PromptData, PromptSet};
 
-/// Maximum decisions of one point that a model decider works on at once. Further ones wait in its mailbox. Fixed.
+/// Maximum concurrent decisions of one decision point per model decider. Further ones wait in the
+/// decider's mailbox. Fixed.
 pub const MODEL_DECISIONS_MAX: u32 = 64;
-/// Maximum bytes of a model's answer to a request (DP4). A longer one is unclear. Fixed.
-pub const WRITTEN_BYTES_MAX: usize = 64 * 1024;
-/// Maximum tokens of an answer to a request (DP4).
+/// Maximum bytes of a model's answer to a request (DP4). A longer answer counts as unclear. Fixed.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Maximum output tokens of an answer to a request (DP4).
 const ANSWER_TOKENS_MAX: u32 = 4_096;
-/// Held to a schema, with as little chance in the answer as the model has.
-const HELD: u8 = 0;
-/// The same with the chance that it always has: some take no other.
-const HELD_LOOSELY: u8 = 1;
-/// In text.
-const PLAIN: u8 = 2;
-const TOO_LONG: &str = "the request is too long for a prompt";
-/// Confidence of an answer that the model couldn't finish.
-const CONFIDENCE_CUT: f32 = 0.3;
+/// Answer mode in which the model must call a tool whose input is the decision, with temperature 0.
+const MODE_SCHEMA_COLD: u8 = 0;
+/// Answer mode in which the model must call a tool whose input is the decision, with the model's
+/// own temperature. Some models accept no other.
+const MODE_SCHEMA: u8 = 1;
+/// Answer mode in which the model writes its decision as text, which is parsed.
+const MODE_TEXT: u8 = 2;
+const PROMPT_TOO_LONG: &str = "the request is too long for a prompt";
+/// Confidence in an answer to a request (DP4) that was cut off at the token limit.
+const CONFIDENCE_TRUNCATED: f32 = 0.3;
 
 /// Options of a model decider.
 #[derive(Debug, Clone, Default)]
 pub struct ModelDeciderOptions {
-    /// A folder with prompts that stand in the place of ours, by file name.
+    /// Directory with prompt files that replace built-in ones of the same name.
     pub prompts_dir: Option<PathBuf>,
-    /// Whether JSON schemas are used where the provider can (`auto`), or never.
-    pub structured_off: bool,
+    /// Whether decisions are always requested as text. By default, they are requested as the input
+    /// of a tool with a JSON Schema if the provider supports it.
+    pub without_schemas: bool,
 }
 
-/// Decides every point by a language model: it handles all messages of [`Decision`], many at once.
+/// Agent that decides every decision point with a language model. It handles all messages of
+/// [`DecisionRequest`](super::DecisionRequest) concurrently.
 #[derive(Debug, Clone)]
-pub struct ModelDecider(Arc<Inner>);
+pub struct ModelDecider(Arc<ModelDeciderInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct ModelDeciderInner {
     model: AgentRef,
-    prompts: Prompts,
-    /// How it is asked: [`HELD`], or by as much less as its provider refused.
-    form: AtomicU8,
+    prompts: PromptSet,
+    /// Current answer mode. It is [`MODE_SCHEMA_COLD`] at first, and a simpler mode after the
+    /// provider has rejected a request.
+    answer_mode: AtomicU8,
 }
 
 impl ModelDecider {
-    /// Over the model agent `model`.
+    /// Creates a decider over the model agent `model`.
     ///
     /// # Errors
-    /// `InvalidInput` where a prompt of `prompts_dir` can't be used.
+    /// `InvalidInput` if `prompts_dir` or a prompt file in it can't be used.
     pub fn new(model: AgentRef, options: &ModelDeciderOptions) -> Result<Self, Failure> {
-        let prompts = Prompts::open(options.prompts_dir.as_deref())
+        let prompts = PromptSet::open(options.prompts_dir.as_deref())
             .map_err(|wrong| Failure::invalid(wrong.to_string()))?;
-        let form = if options.structured_off { PLAIN } else { HELD };
-        Ok(Self(Arc::new(Inner {
+        let form = if options.without_schemas {
+            MODE_TEXT
+        } else {
+            MODE_SCHEMA_COLD
+        };
+        Ok(Self(Arc::new(ModelDeciderInner {
             model,
             prompts,
-            form: AtomicU8::new(form),
+            answer_mode: AtomicU8::new(form),
         })))
     }
 }
 
-impl Inner {
+impl ModelDeciderInner {
     async fn decide<D: PromptSpec>(
         &self,
         asked: &D,
-        cx: &Cx,
-    ) -> Result<Decided<D::Outcome>, Failure> {
-        let Some(plain) = self.prompted(D::POINT, asked.material(), D::TOKENS_MAX) else {
-            return Ok(Decided::unclear(TOO_LONG));
+        cx: &Context,
+    ) -> Result<DeciderReply<D::Outcome>, Failure> {
+        let Some(plain) = self.build_request(D::POINT, asked.prompt_data(), D::TOKENS_MAX) else {
+            return Ok(DeciderReply::unclear(PROMPT_TOO_LONG));
         };
         let answer = self.ask(D::POINT, plain, Some(asked.schema()), cx).await?;
-        Ok(read(asked, &Said::of(&answer)))
+        Ok(parse_decision(asked, &ModelAnswer::from_sample(&answer)))
     }
 
-    async fn write(&self, asked: &WriteAnswer, cx: &Cx) -> Result<Decided<String>, Failure> {
-        let Some(plain) = self.prompted(Point::Answer, answer_material(asked), ANSWER_TOKENS_MAX)
-        else {
-            return Ok(Decided::unclear(TOO_LONG));
+    async fn write_answer(
+        &self,
+        asked: &WriteAnswer,
+        cx: &Context,
+    ) -> Result<DeciderReply<String>, Failure> {
+        let Some(plain) = self.build_request(
+            DecisionPoint::Answer,
+            answer_prompt_data(asked),
+            ANSWER_TOKENS_MAX,
+        ) else {
+            return Ok(DeciderReply::unclear(PROMPT_TOO_LONG));
         };
-        // Whoever asked may read it while it is written.
-        let streamed = plain.with("_meta", RawObject::of(STREAM_KEY, true));
-        let answer = self.ask(Point::Answer, streamed, None, cx).await?;
-        Ok(written(&Said::of(&answer)))
+        // Streamed, so that the user can read the answer while it is written.
+        let streamed = plain.with("_meta", RawObject::single(STREAM_KEY, true));
+        let answer = self.ask(DecisionPoint::Answer, streamed, None, cx).await?;
+        Ok(parse_written_answer(&ModelAnswer::from_sample(&answer)))
     }
 
-    /// Request to the model, as a text; `None` where it doesn't fit.
-    fn prompted(&self, point: Point, material: Material, tokens_max: u32) -> Option<RawObject> {
-        let (system, turn) = prompt::fit(self.prompts.of(point), material, PROMPT_TOKENS_MAX)?;
-        Some(Sample::prompt(turn, tokens_max).system_prompt(system).0)
+    /// Builds the model request for a prompt, without a decision tool. `None` if the prompt exceeds
+    /// the token limit even after cutting.
+    fn build_request(
+        &self,
+        point: DecisionPoint,
+        material: PromptData,
+        tokens_max: u32,
+    ) -> Option<RawObject> {
+        let (system, turn) =
+            prompt::fit_prompt(self.prompts.template(point), material, PROMPT_TOKENS_MAX)?;
+        Some(
+            SamplingRequest::prompt(turn, tokens_max)
+                .with_system_prompt(system)
+                .0,
+        )
     }
 
-    /// Asks the model, with a schema for its answer where it takes one.
+    /// Asks the model. Retries in a simpler answer mode if the provider rejects a request with a
+    /// decision tool.
     async fn ask(
         &self,
-        point: Point,
+        point: DecisionPoint,
         plain: RawObject,
         schema: Option<Value>,
-        cx: &Cx,
-    ) -> Result<SampleAnswer, Failure> {
+        cx: &Context,
+    ) -> Result<SamplingAnswer, Failure> {
         let Some(schema) = schema else {
             return self.sample(point, plain, cx).await;
         };
-        let mut form = self.form.load(Ordering::Relaxed);
+        let mut form = self.answer_mode.load(Ordering::Relaxed);
         loop {
             let params = match form {
-                HELD => held(plain.clone(), &schema).with("temperature", 0),
-                HELD_LOOSELY => held(plain.clone(), &schema),
+                MODE_SCHEMA_COLD => {
+                    with_decision_tool(plain.clone(), &schema).with("temperature", 0)
+                }
+                MODE_SCHEMA => with_decision_tool(plain.clone(), &schema),
                 _ => plain.clone(),
             };
             match self.sample(point, params, cx).await {
-                // Some take no temperature, some no tools, or none that must be used.
-                Err(refused) if form < PLAIN && is_refusal(&refused) => form += 1,
+                // Some models reject a temperature, some reject tools or required tools.
+                Err(refused) if form < MODE_TEXT && is_request_refused(&refused) => form += 1,
                 Ok(answer) => {
-                    if self.form.fetch_max(form, Ordering::Relaxed) < form {
-                        callboard_message::log::info!(%point, form, "the model refuses a schema or a temperature: it gets none from now on");
+                    if self.answer_mode.fetch_max(form, Ordering::Relaxed) < form {
+                        callboard_message::log::info!(%point, form, "the provider rejects a schema or temperature: a simpler answer mode is used from now on");
                     }
                     return Ok(answer);
                 }
@@ -145,15 +177,15 @@ impl Inner {
 
     async fn sample(
         &self,
-        point: Point,
+        point: DecisionPoint,
         params: RawObject,
-        cx: &Cx,
-    ) -> Result<SampleAnswer, Failure> {
+        cx: &Context,
+    ) -> Result<SamplingAnswer, Failure> {
         let ask = cx.ask(&self.model, CreateMessage(params));
         match cx.next_hop() {
-            // How far a decision has come is of no use to the caller.
-            Some(call) if point != Point::Answer => {
-                ask.within_call(Some(Arc::new(CallMeta {
+            // Partial output of a decision is of no use to the caller.
+            Some(call) if point != DecisionPoint::Answer => {
+                ask.within_call(Some(Arc::new(CallContext {
                     caller: None,
                     ..(*call).clone()
                 })))
@@ -164,46 +196,49 @@ impl Inner {
     }
 }
 
-/// The same request with a tool for the answer, which must be used.
-fn held(plain: RawObject, schema: &Value) -> RawObject {
-    let tool = json!({ "name": TOOL, "description": "Gives the decision.", "inputSchema": schema });
+/// Adds a tool to a model request that the model must call, and whose input is the decision.
+fn with_decision_tool(plain: RawObject, schema: &Value) -> RawObject {
+    let tool = json!({ "name": DECISION_TOOL, "description": "Gives the decision.", "inputSchema": schema });
     plain
         .with("tools", [tool])
         .with("toolChoice", json!({ "mode": "required" }))
 }
 
-/// Whether the request as it is can't be answered: another may be.
-fn is_refusal(failure: &Failure) -> bool {
+/// Whether the provider rejected the request itself, so that a simpler answer mode may succeed.
+fn is_request_refused(failure: &Failure) -> bool {
     matches!(
         failure.kind,
         FailureKind::InvalidInput | FailureKind::Rejected
     )
 }
 
-/// DP4: the answer is what was written.
-fn written(said: &Said) -> Decided<String> {
+/// Builds the reply with the model's answer to a request (DP4). Its text is used unchanged.
+fn parse_written_answer(said: &ModelAnswer) -> DeciderReply<String> {
     let text = said.text.trim();
-    let decided = match said.stop.as_deref() {
-        Some("refusal" | "contentFilter") => Decided::unclear("the model refused to answer"),
-        _ if text.is_empty() => Decided::unclear("the model's answer is empty"),
-        _ if text.len() > WRITTEN_BYTES_MAX => {
-            Decided::unclear("the model's answer is over its limit")
+    let decided = match said.stop_reason.as_deref() {
+        Some("refusal" | "contentFilter") => DeciderReply::unclear("the model refused to answer"),
+        _ if text.is_empty() => DeciderReply::unclear("the model's answer is empty"),
+        _ if text.len() > ANSWER_BYTES_MAX => {
+            DeciderReply::unclear("the model's answer is over its limit")
         }
-        Some("maxTokens") => Decided::sure(
+        Some("maxTokens") => DeciderReply::clear(
             format!("{text}…"),
-            CONFIDENCE_CUT,
+            CONFIDENCE_TRUNCATED,
             "the model's answer was cut off",
         ),
-        _ => Decided::sure(text.to_owned(), super::limits::CONFIDENCE_UNSAID, ""),
+        _ => DeciderReply::clear(text.to_owned(), super::limits::CONFIDENCE_DEFAULT, ""),
     };
-    decided.at_cost(said.cost)
+    decided.with_cost(said.cost)
 }
 
-fn answer_material(asked: &WriteAnswer) -> Material {
-    Material {
+fn answer_prompt_data(asked: &WriteAnswer) -> PromptData {
+    PromptData {
         history: asked.history.clone(),
-        fixed: vec![("system_prompt", Fill::Bare(asked.system_prompt.clone()))],
-        ..Material::said(&asked.request)
+        fixed_values: vec![(
+            "system_prompt",
+            PlaceholderValue::Trusted(asked.system_prompt.clone()),
+        )],
+        ..PromptData::for_request(&asked.request)
     }
 }
 
@@ -221,9 +256,10 @@ impl Agent for ModelDecider {
             .concurrent::<DecideConfirm>(MODEL_DECISIONS_MAX);
     }
 
-    /// It has no state that a dropped request could leave half changed.
-    fn profile() -> Profile {
-        Profile::default().cancel_safe()
+    /// Marks the agent as cancel-safe: it has no state that a dropped request could leave half
+    /// changed.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().cancel_safe()
     }
 }
 
@@ -231,8 +267,8 @@ impl<D: PromptSpec + Sync> ConcurrentHandler<D> for ModelDecider {
     fn handle(
         &mut self,
         message: D,
-        cx: Cx,
-    ) -> impl Future<Output = Result<Decided<D::Outcome>, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<DeciderReply<D::Outcome>, Failure>> + Send + 'static {
         let inner = self.0.clone();
         async move { inner.decide(&message, &cx).await }
     }
@@ -242,9 +278,9 @@ impl ConcurrentHandler<WriteAnswer> for ModelDecider {
     fn handle(
         &mut self,
         message: WriteAnswer,
-        cx: Cx,
-    ) -> impl Future<Output = Result<Decided<String>, Failure>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = Result<DeciderReply<String>, Failure>> + Send + 'static {
         let inner = self.0.clone();
-        async move { inner.write(&message, &cx).await }
+        async move { inner.write_answer(&message, &cx).await }
     }
 }

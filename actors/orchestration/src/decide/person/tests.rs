@@ -1,19 +1,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Answer, ElicitAnswer, Question, RawObject, TaskState};
+use callboard_message::{Answer, ElicitationAnswer, Question, RawObject, TaskState};
 use callboard_runtime::{CallEvent, testkit};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::*;
 
-/// What a person's answer comes to, and how it was asked; `None`: they close the form.
-fn decided<D: Decision + Sync>(
+/// Returns the decision for a person's answer, and the form. `None`: the person closes the form.
+fn decided<D: DecisionRequest + Sync>(
     asked: D,
     content: Option<Value>,
-) -> (Decided<D::Outcome>, Option<Elicitation>) {
-    testkit::paused(async |system| {
+) -> (DeciderReply<D::Outcome>, Option<Elicitation>) {
+    testkit::run_with_paused_time(async |system| {
         let person = system.spawn(PersonDecider);
         let mut call = person.call(asked).start();
         let mut form = None;
@@ -27,7 +27,7 @@ fn decided<D: Decision + Sync>(
             form = Some(elicitation.clone());
             let answer = content
                 .clone()
-                .map_or_else(ElicitAnswer::cancel, ElicitAnswer::accept);
+                .map_or_else(ElicitationAnswer::cancel, ElicitationAnswer::accept);
             pending.answer(Answer::Elicit(answer));
         }
         let decided = call.reply().await.unwrap().unwrap();
@@ -36,26 +36,26 @@ fn decided<D: Decision + Sync>(
     })
 }
 
-fn says<D: Decision + Sync>(asked: &D, content: Value, expected: D::Outcome) {
+fn says<D: DecisionRequest + Sync>(asked: &D, content: Value, expected: D::Outcome) {
     let (decided, _) = decided(asked.clone(), Some(content.clone()));
     assert!(decided.outcome == Some(expected), "{} {content}", D::POINT);
     assert_eq!(decided.confidence, 1.0);
 }
 
-fn unclear<D: Decision + Sync>(asked: &D, content: Option<Value>) {
+fn unclear<D: DecisionRequest + Sync>(asked: &D, content: Option<Value>) {
     let (decided, _) = decided(asked.clone(), content.clone());
     assert!(decided.outcome.is_none(), "{} {content:?}", D::POINT);
 }
 
 fn route() -> DecideRoute {
-    let agent = |id: &str, is_up| AgentView {
+    let agent = |id: &str, is_up| PeerAgentView {
         id: id.into(),
         is_up,
-        ..AgentView::default()
+        ..PeerAgentView::default()
     };
-    let world = World {
+    let world = RoutingContext {
         agents: vec![agent("weather", true), agent("travel", false)],
-        ..World::default()
+        ..RoutingContext::default()
     };
     DecideRoute {
         request: "Rain?".into(),
@@ -86,8 +86,8 @@ fn recovery() -> DecideRecovery {
     }
 }
 
-/// Goal: who does it is chosen among this agent, those that are there, and nobody; the request is shown. Method: the form, each
-/// choice, and what is none.
+/// Goal: the person chooses among this agent, reachable agents and rejection; the form shows the
+/// request. Method: the form, each choice, and an invalid one.
 #[test]
 fn routes() {
     let (_, form) = decided(route(), None);
@@ -124,12 +124,12 @@ fn routes() {
     unclear(&route(), None);
 }
 
-/// Goal: a person confirms by being asked once, not whether to be asked. Method: no form comes.
+/// Goal: a person isn't asked whether to be asked for confirmation. Method: no form appears.
 #[test]
 fn confirmations() {
     let asked = DecideConfirm {
         action: json!({}),
-        why: ConfirmWhy::Risk,
+        why: ConfirmReason::Risk,
         risk: 0.9,
         preference_known: true,
     };
@@ -137,7 +137,7 @@ fn confirmations() {
     assert!(decided.outcome == Some(Confirm::ConfirmNeeded) && form.is_none());
 }
 
-/// Goal: every other point has a form whose answers are all its outcomes. Method: rows.
+/// Goal: the form of every other decision point covers all its outcomes. Method: rows.
 #[test]
 fn other_points() {
     let follow_up = DecideFollowUp {
@@ -248,8 +248,8 @@ fn other_points() {
     says(&synthesis, json!({ "answer": "Yes." }), answer(1.0));
 }
 
-/// Goal: steps are written one a line, each after the one before unless they say otherwise; too many are none. Method: two, five,
-/// six lines.
+/// Goal: a person writes one step per line, each dependent on the one before unless unchecked; too
+/// many are rejected. Method: two, five, six lines.
 #[test]
 fn plans() {
     let asked = MakeSteps {
@@ -273,7 +273,8 @@ fn plans() {
     assert!(steps(json!({ "steps": "a\nb\nc\nd\ne\nf" })).is_none());
 }
 
-/// Goal: the same question has the same key, so that an answer is found again; another has another. Method: ask twice, and another.
+/// Goal: equal questions have equal keys, so that a stored answer is found; different ones differ.
+/// Method: ask twice, and another question.
 #[test]
 fn keys() {
     let key = |asked: DecideRoute| {
@@ -295,10 +296,11 @@ fn keys() {
     );
 }
 
-/// Goal: where nobody can be asked it is unclear, so that the fallback holds. Method: a plain ask.
+/// Goal: without anyone to ask, the decision is unclear and the fallback applies. Method: an ask
+/// without a caller.
 #[test]
 fn nobody_to_ask() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let person = system.spawn(PersonDecider);
         let decided = person.ask(route()).await.unwrap().unwrap();
         assert!(

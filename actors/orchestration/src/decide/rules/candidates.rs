@@ -1,83 +1,95 @@
-//! Who may do a request: our own tools and the other agents, each by what it says of itself.
+//! Candidates for a request: local tools and peer agents, scored by how well their descriptions
+//! match.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use callboard_message::text::{fold, is_one_of, plain};
+use callboard_message::text::{fold, is_one_of, normalize};
 
-use super::lexicon::{Set, lexicon};
-use super::pattern::best;
-use super::reading::Reading;
-use super::words::{Kind, Token, tokenize};
-use crate::decide::{AgentView, TOOL_LLM, ToolView};
-use crate::tool_name::Tool;
+use super::lexicon::{WordSet, lexicon};
+use super::pattern::best_score;
+use super::reading::RequestReading;
+use super::tokens::{Token, TokenKind, tokenize};
+use crate::decide::{PeerAgentView, TOOL_LLM, ToolView};
+use crate::tool_name::BuiltinTool;
 
-/// Evidence of a word by where its agent says it. A word of a tag is its author's own choice of what it is about.
+/// Evidence of a request word that is a tag. Tags count most, because their authors chose them as
+/// topics.
 const TAG: f32 = 1.0;
+/// Evidence of a request word in the name of a tool or skill.
 const NAME: f32 = 0.8;
-/// Of a tag of several words, neither says all. Descriptions and examples are prose.
+/// Evidence of a request word in a tag of several words, where one word isn't the whole topic.
 const TAG_OF_SEVERAL: f32 = 0.45;
+/// Evidence of a request word in prose, such as descriptions and examples.
 const PROSE: f32 = 0.4;
-/// Share that is left of a word that goes with everything.
+/// Factor for the evidence of a generic word that fits any candidate.
 const COMMON: f32 = 0.3;
-/// Evidence of a word that tells a subject by itself, and of one that tells it with others.
+/// Evidence of a request word that alone identifies a subject of the candidate.
 const STRONG: f32 = 1.0;
+/// Evidence of a request word that only hints at a subject of the candidate.
 const HINT: f32 = 0.45;
-/// Evidence of letters that are all alike.
+/// Factor for the letter-gram similarity when it is added to a candidate's evidence.
 const ALIKE: f32 = 2.0;
-/// Added to the evidence for one of our tools from [`SURE_FROM`] on: its words are about nothing else.
+/// Bonus for a built-in tool with evidence of at least [`SURE_FROM`], because its patterns match
+/// nothing else.
 const SURE: f32 = 1.0;
+/// Minimum evidence at which a built-in tool gets the bonus [`SURE`].
 const SURE_FROM: f32 = 1.1;
-/// Share that is left of a subject's words where a piece of writing or knowledge is asked for that is only about it.
+/// Factor for the evidence of other candidates if the request asks [`TOOL_LLM`] for a text or
+/// knowledge about their subject, not for their service.
 const ONLY_ABOUT: f32 = 0.3;
-/// Evidence for [`TOOL_LLM`] from which on that is so, but where a subject's pattern gives so much.
+/// Minimum evidence for [`TOOL_LLM`] at which [`ONLY_ABOUT`] lowers the evidence of other
+/// candidates.
 const WORDS_FROM: f32 = 0.9;
+/// Minimum pattern score of a subject at which its candidates are exempt from [`ONLY_ABOUT`].
 const OF_SUBJECT_SURELY: f32 = 0.8;
-/// Words of a part that are compared letter by letter.
+/// Maximum words of a request part that are compared by letter grams.
 const COMPARED_WORDS_MAX: usize = 64;
-/// A shorter name is also a word.
+/// Minimum bytes of an agent's name, counting letters only, for a request to address the agent by
+/// name. Shorter names are often ordinary words.
 const NAME_LETTERS_MIN: usize = 4;
 
-/// A tool or an agent.
+/// Tool or agent that may handle a request.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    /// Name of the tool, or id of the agent.
+    /// Name of the tool or id of the agent.
     pub(super) id: String,
-    /// Name for people.
+    /// Display name.
     pub(super) name: String,
     pub(super) is_agent: bool,
     pub(super) is_up: bool,
-    /// Evidence by stem.
+    /// Evidence that a request word gives for this candidate, by the word's English stem.
     words: HashMap<String, f32>,
     subjects: BTreeSet<usize>,
 }
 
-/// A candidate with the evidence for it.
+/// Candidate with its evidence.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ranked<'a> {
     pub(super) candidate: &'a Candidate,
     pub(super) evidence: f32,
 }
 
-/// All candidates of a world.
+/// All candidates of a routing context.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     all: Vec<Candidate>,
-    /// Letters in a row.
-    letters: BTreeMap<String, Letters>,
+    /// Statistics of the letter grams in the candidates' texts, by gram.
+    letters: BTreeMap<String, LetterGram>,
 }
 
-/// Letters in a row, as candidates say them.
+/// Statistics of one letter gram.
 #[derive(Debug, Default)]
-struct Letters {
-    /// The fewer say them, the more.
+struct LetterGram {
+    /// Weight by rarity: the fewer candidates use the gram, the higher.
     rarity: f32,
-    /// Who says them, and their weight in what it says.
+    /// Candidates that use the gram: index in `Candidates::all`, and normalized weight of the gram
+    /// in the candidate's texts.
     said: Vec<(usize, f32)>,
 }
 
-/// Texts of one skill or tool.
-struct Said<'a> {
+/// Texts that describe one skill or tool.
+struct SourceTexts<'a> {
     name: &'a str,
     description: &'a str,
     tags: &'a [String],
@@ -85,8 +97,8 @@ struct Said<'a> {
 }
 
 impl Candidates {
-    /// Reads what each says of itself.
-    pub(super) fn of(tools: &[ToolView], agents: &[AgentView]) -> Self {
+    /// Builds the candidates from the descriptions of tools and agents.
+    pub(super) fn of(tools: &[ToolView], agents: &[PeerAgentView]) -> Self {
         let mut read = Self::default();
         for tool in tools {
             let ToolView {
@@ -96,7 +108,7 @@ impl Candidates {
                 examples,
                 ..
             } = tool;
-            let said = [Said {
+            let said = [SourceTexts {
                 name,
                 description,
                 tags,
@@ -107,7 +119,7 @@ impl Candidates {
                 name,
                 false,
                 true,
-                if Tool::named(name).is_some() {
+                if BuiltinTool::from_name(name).is_some() {
                     &[]
                 } else {
                     &said
@@ -115,29 +127,29 @@ impl Candidates {
             );
         }
         for agent in agents {
-            let own = Said {
+            let own = SourceTexts {
                 name: "",
                 description: &agent.description,
                 tags: &[],
                 examples: &[],
             };
-            let skills = agent.skills.iter().map(|skill| Said {
+            let skills = agent.skills.iter().map(|skill| SourceTexts {
                 name: &skill.name,
                 description: &skill.description,
                 tags: &skill.tags,
                 examples: &skill.examples,
             });
-            let said: Vec<Said<'_>> = std::iter::once(own).chain(skills).collect();
+            let said: Vec<SourceTexts<'_>> = std::iter::once(own).chain(skills).collect();
             read.add(&agent.id, &agent.name, true, agent.is_up, &said);
         }
         read.weigh_by_rarity();
         read
     }
 
-    fn add(&mut self, id: &str, name: &str, is_agent: bool, is_up: bool, said: &[Said<'_>]) {
+    fn add(&mut self, id: &str, name: &str, is_agent: bool, is_up: bool, said: &[SourceTexts<'_>]) {
         let (mut words, mut subjects) = (HashMap::new(), BTreeSet::new());
         let mut letters: BTreeMap<String, f32> = BTreeMap::new();
-        for Said {
+        for SourceTexts {
             name,
             description,
             tags,
@@ -159,12 +171,13 @@ impl Candidates {
                 .chain([(*name, NAME), (*description, PROSE)])
                 .chain(prose);
             for (text, weight) in texts {
-                let tokens = tokenize(&plain(text), |_| None);
-                for (token, is_common) in saying(&tokens) {
+                let tokens = tokenize(&normalize(text), |_| None);
+                for (token, is_common) in content_words(&tokens) {
                     let weight = if is_common { weight * COMMON } else { weight };
                     let kept: &mut f32 = words.entry(token.english.clone()).or_default();
                     *kept = kept.max(weight);
-                    grams(&token.folded).for_each(|gram| *letters.entry(gram).or_default() += 1.0);
+                    letter_grams(&token.folded)
+                        .for_each(|gram| *letters.entry(gram).or_default() += 1.0);
                 }
             }
             let label = tags
@@ -176,7 +189,7 @@ impl Candidates {
             subjects.extend(
                 lexicon()
                     .anchors
-                    .find(&tokenize(&plain(&label), |_| None), false)
+                    .find(&tokenize(&normalize(&label), |_| None), false)
                     .iter()
                     .map(|hit| hit.value),
             );
@@ -198,7 +211,7 @@ impl Candidates {
         });
     }
 
-    /// A word that one says tells it from the others; one that all say tells nothing.
+    /// Lowers the weight of words and letter grams by the number of candidates that use them.
     fn weigh_by_rarity(&mut self) {
         let speak = self
             .all
@@ -218,7 +231,7 @@ impl Candidates {
             *weight *= 1.0 - 0.8 * (count[word] as f32).ln() / (speak as f32).ln();
         }
         let mut lengths = vec![0.0_f32; self.all.len()];
-        for Letters { rarity, said } in self.letters.values_mut() {
+        for LetterGram { rarity, said } in self.letters.values_mut() {
             *rarity = ((speak + 1) as f32 / said.len() as f32).ln();
             for (at, weight) in said {
                 *weight *= *rarity;
@@ -234,18 +247,19 @@ impl Candidates {
         }
     }
 
-    /// The candidates by evidence in a part of a request, most first; of equals who is up, then by id.
-    pub(super) fn ranked(&self, reading: &Reading, span: &Range<usize>) -> Vec<Ranked<'_>> {
+    /// Ranks all candidates by evidence in a part of a request, highest first. Ties go to reachable
+    /// agents, then by id.
+    pub(super) fn rank(&self, reading: &RequestReading, span: &Range<usize>) -> Vec<Ranked<'_>> {
         let signs = reading.signs(span);
         let of_tool = |name: &str| {
             lexicon()
                 .tools
                 .get(name)
-                .map(|patterns| best(patterns, &signs))
+                .map(|patterns| best_score(patterns, &signs))
         };
         let is_words = self.all.iter().any(|other| other.id == TOOL_LLM)
             && of_tool(TOOL_LLM).is_some_and(|evidence| evidence >= WORDS_FROM);
-        let alike = self.alike(reading, span);
+        let alike = self.gram_similarity(reading, span);
         let evidence = |(at, candidate): (usize, &Candidate)| {
             if let Some(evidence) = of_tool(&candidate.id).filter(|_| !candidate.is_agent) {
                 let is_sure = evidence >= SURE_FROM && candidate.id != TOOL_LLM;
@@ -255,13 +269,13 @@ impl Candidates {
                 .subjects
                 .iter()
                 .filter_map(|subject| lexicon().subjects.get(*subject));
-            let pattern: f32 = patterns.map(|patterns| best(patterns, &signs)).sum();
+            let pattern: f32 = patterns.map(|patterns| best_score(patterns, &signs)).sum();
             let share = if is_words && pattern < OF_SUBJECT_SURELY {
                 ONLY_ABOUT
             } else {
                 1.0
             };
-            share * (candidate.said(reading, span) + ALIKE * alike[at]) + pattern
+            share * (candidate.word_evidence(reading, span) + ALIKE * alike[at]) + pattern
         };
         let ranked = self.all.iter().enumerate().map(|each| Ranked {
             candidate: each.1,
@@ -278,32 +292,34 @@ impl Candidates {
         ranked
     }
 
-    /// How alike the letters of a part are to what each says, 0 to 1: for words that are misspelt, bent or of a kindred language.
-    fn alike(&self, reading: &Reading, span: &Range<usize>) -> Vec<f32> {
+    /// Returns the similarity of a request part's letter grams to each candidate's texts, from 0 to
+    /// 1, in the order of `Candidates::all`. It recognizes misspelt and inflected words and related
+    /// languages.
+    fn gram_similarity(&self, reading: &RequestReading, span: &Range<usize>) -> Vec<f32> {
         let mut sums = vec![0.0; self.all.len()];
         let mut length = 0.0_f32;
         let mut seen = HashSet::new();
         let is_empty = |at: &usize| {
             [
-                Set::Stop,
-                Set::TimeWord,
-                Set::Generic,
-                Set::Pronoun,
-                Set::Deictic,
+                WordSet::Stop,
+                WordSet::TimeWord,
+                WordSet::Generic,
+                WordSet::Pronoun,
+                WordSet::Deictic,
             ]
             .iter()
-            .any(|set| reading.is(*at, *set))
+            .any(|set| reading.is_in_set(*at, *set))
         };
         let words = span
             .clone()
             .filter(|at| reading.tokens[*at].is_word() && !is_empty(at))
             .take(COMPARED_WORDS_MAX);
-        for gram in words.flat_map(|at| grams(&reading.tokens[at].folded)) {
+        for gram in words.flat_map(|at| letter_grams(&reading.tokens[at].folded)) {
             if !seen.insert(gram.clone()) {
                 continue;
             }
             let said = self.letters.get(&gram);
-            let rarity = said.map_or(UNSAID, |letters| letters.rarity);
+            let rarity = said.map_or(UNSEEN_GRAM_WEIGHT, |letters| letters.rarity);
             length += rarity * rarity;
             said.into_iter()
                 .flat_map(|letters| &letters.said)
@@ -313,16 +329,17 @@ impl Candidates {
         sums.into_iter().map(|sum| sum / length).collect()
     }
 
-    /// The agent that the request is addressed to, if it is up: `NAME, …`, `hey NAME …`, `ask NAME to …`, where the request or
-    /// its wish begins. Of several names the longest.
-    pub(super) fn named(&self, reading: &Reading) -> Option<&Candidate> {
+    /// Returns the agent that the request addresses by name, if it is reachable: `NAME, …`, `hey
+    /// NAME …` or `ask NAME to …`, at the beginning of the request or of the sentences that state
+    /// the wish. The longest matching name wins.
+    pub(super) fn addressed_agent(&self, reading: &RequestReading) -> Option<&Candidate> {
         const CALLS: &str = "o oi ola ei hey hi hello dear ask tell pede peca pergunta pergunte";
         let tokens = &reading.tokens;
         let starts = [0, reading.wish.start];
         let is_light = |at: usize| {
-            tokens[at].kind == Kind::Sign
-                || reading.is(at, Set::Filler)
-                || reading.is(at, Set::Stop)
+            tokens[at].kind == TokenKind::Sign
+                || reading.is_in_set(at, WordSet::Filler)
+                || reading.is_in_set(at, WordSet::Stop)
         };
         let begins = |at: usize| {
             starts
@@ -336,13 +353,14 @@ impl Candidates {
             let call = at
                 .checked_sub(1)
                 .filter(|call| is_one_of(&tokens[*call].folded, CALLS) && begins(*call));
-            // "o" is an article too, and a name of small letters a word.
+            // The Portuguese call "o" is also an article, and a lower-case name may be an ordinary
+            // word.
             let is_name =
                 || tokens[at].capital || !tokens[at].folded.chars().all(char::is_alphabetic);
             is_apart && starts.contains(&at)
                 || call.is_some_and(|call| is_apart || tokens[call].folded != "o" && is_name())
         };
-        // Code keeps its capitals in a token.
+        // Code tokens keep their capitals, so they are folded here.
         let folded = |tokens: &[Token]| {
             tokens
                 .iter()
@@ -351,7 +369,7 @@ impl Candidates {
         };
         let request = folded(tokens);
         let called = |name: &str| {
-            let name = folded(&tokenize(&plain(name), |c| lexicon().emoji(c)));
+            let name = folded(&tokenize(&normalize(name), |c| lexicon().emoji(c)));
             let letters = name
                 .iter()
                 .flat_map(|word| word.chars())
@@ -369,23 +387,24 @@ impl Candidates {
     }
 }
 
-/// Weight of letters that nobody says.
-const UNSAID: f32 = 1.5;
+/// Weight of a request's letter gram that no candidate uses.
+const UNSEEN_GRAM_WEIGHT: f32 = 1.5;
 
-/// Sets of words that say nothing of what a candidate does.
-const EMPTY: [Set; 3] = [Set::Stop, Set::TimeWord, Set::Languages];
+/// Word sets without content, ignored in descriptions of tools and agents.
+const EMPTY_SETS: [WordSet; 3] = [WordSet::Stop, WordSet::TimeWord, WordSet::Languages];
 
-/// The words of a text that say something, each with whether it goes with everything.
-fn saying(tokens: &[Token]) -> impl Iterator<Item = (&Token, bool)> {
-    const WITH_EVERYTHING: [Set; 8] = [
-        Set::VagueVerb,
-        Set::Generic,
-        Set::Compose,
-        Set::PlanVerb,
-        Set::Question,
-        Set::Pronoun,
-        Set::Deictic,
-        Set::Context,
+/// Returns the content words of a text. The flag is `true` for a generic word that fits any
+/// candidate.
+fn content_words(tokens: &[Token]) -> impl Iterator<Item = (&Token, bool)> {
+    const WITH_EVERYTHING: [WordSet; 8] = [
+        WordSet::VagueVerb,
+        WordSet::Generic,
+        WordSet::Compose,
+        WordSet::PlanVerb,
+        WordSet::Question,
+        WordSet::Pronoun,
+        WordSet::Deictic,
+        WordSet::Context,
     ];
     let hits = lexicon().sets.find(tokens, false);
     let words = tokens
@@ -393,16 +412,16 @@ fn saying(tokens: &[Token]) -> impl Iterator<Item = (&Token, bool)> {
         .enumerate()
         .filter(|(_, token)| token.is_word() && token.folded.chars().count() > 2);
     words.filter_map(move |(at, token)| {
-        let is_of = |sets: &[Set]| {
+        let is_of = |sets: &[WordSet]| {
             hits.iter()
                 .any(|hit| hit.at == at && sets.contains(&hit.value))
         };
-        (!is_of(&EMPTY)).then(|| (token, is_of(&WITH_EVERYTHING)))
+        (!is_of(&EMPTY_SETS)).then(|| (token, is_of(&WITH_EVERYTHING)))
     })
 }
 
-/// Three to five letters in a row, with marks for the ends of the word.
-fn grams(word: &str) -> impl Iterator<Item = String> + use<> {
+/// Returns the letter grams of a word: three to five letters, with `^` and `$` as its ends.
+fn letter_grams(word: &str) -> impl Iterator<Item = String> + use<> {
     let letters: Vec<char> = std::iter::once('^')
         .chain(word.chars())
         .chain(['$'])
@@ -417,8 +436,9 @@ fn grams(word: &str) -> impl Iterator<Item = String> + use<> {
 }
 
 impl Candidate {
-    /// Evidence of the words of a part: its own, and those of its subjects. A word counts once.
-    fn said(&self, reading: &Reading, span: &Range<usize>) -> f32 {
+    /// Sums the evidence that the words of a request part give for this candidate, by its own texts
+    /// and by its subjects. Each word counts once.
+    fn word_evidence(&self, reading: &RequestReading, span: &Range<usize>) -> f32 {
         let mut counted = HashSet::new();
         let mut sum = 0.0;
         for at in span.clone().filter(|at| reading.tokens[*at].is_word()) {
@@ -426,7 +446,7 @@ impl Candidate {
             let own = self
                 .words
                 .get(stem)
-                .filter(|_| !reading.is(at, Set::Stop))
+                .filter(|_| !reading.is_in_set(at, WordSet::Stop))
                 .copied()
                 .unwrap_or(0.0);
             let hits = reading

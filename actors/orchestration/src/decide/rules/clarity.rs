@@ -1,4 +1,4 @@
-//! How vague a request is, and what to ask.
+//! Vagueness of a request, and clarifying questions.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -7,58 +7,68 @@ use callboard_message::Speaker;
 use callboard_message::text::is_one_of;
 
 use super::candidates::{Candidates, Ranked};
-use super::lexicon::Set;
-use super::reading::Reading;
-use super::words::Kind;
+use super::lexicon::WordSet;
+use super::reading::RequestReading;
+use super::tokens::TokenKind;
 use crate::decide::limits::QUESTION_CHARS_MAX;
 use crate::decide::{TOOL_LLM, Turn};
 
-/// Evidence from which on a request is clear: for an agent, for one of our tools, for the tool that answers with words.
+/// Minimum evidence for an agent at which a request is clear.
 const CLEAR_AGENT: f32 = 0.9;
+/// Minimum evidence for a built-in tool at which a request is clear.
 const CLEAR_TOOL: f32 = 0.6;
+/// Minimum evidence for [`TOOL_LLM`] at which a request is clear.
 const CLEAR_WORDS: f32 = 0.9;
-/// Weight of words below which nothing is said, and below which too little is where something is only pointed at.
+/// Minimum content weight of a request. Below it, both the action and its object are missing.
 const SAYS_NOTHING: f32 = 1.2;
+/// Minimum content weight of a request that has a pronoun or begins with a vague verb. Below it,
+/// the object is missing.
 const SAYS_LITTLE: f32 = 2.5;
-/// Share of saying words below which a request that points at something says too little.
+/// Minimum content weight per word of a request that has a pronoun. Below it, the object is
+/// missing.
 const SAYING_SHARE_MIN: f32 = 0.25;
-/// Agents that are offered in a question.
+/// Maximum agents suggested in a clarifying question.
 const OFFERED_MAX: usize = 3;
-/// Evidence from which on an agent is offered.
+/// Minimum evidence for an agent to be suggested in a clarifying question.
 const OFFERED_FROM: f32 = 0.3;
 
-/// What is missing in a request.
+/// Detail missing in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// What is to be done with what.
+pub(super) enum MissingDetail {
+    /// Both the action and its object.
     Everything,
-    /// What something that is only pointed at is.
+    /// The object behind a pronoun or a similar reference.
     Referent,
     /// The text to work on.
     Text,
 }
 
-/// How vague a request is, 0 to 1, and what is missing. Above 0.8 somebody should be asked.
+/// Returns the vagueness of a request, from 0 (clear) to 1, and the missing detail. Above 0.8 the
+/// user should be asked.
 pub(super) fn vagueness(
-    reading: &Reading,
+    reading: &RequestReading,
     history: &[Turn],
     candidates: &Candidates,
-) -> (f32, Option<Missing>) {
-    if carries_on(history) {
+) -> (f32, Option<MissingDetail>) {
+    if continues_conversation(history) {
         return (0.3, None);
     }
     let all = &reading.wish;
-    let has = |at: usize, sets: &[Set]| sets.iter().any(|set| reading.is(at, *set));
-    let works = [Set::TranslateVerb, Set::SummarizeVerb, Set::ReviewVerb]
-        .iter()
-        .any(|set| reading.begins_with(*set, all));
+    let has = |at: usize, sets: &[WordSet]| sets.iter().any(|set| reading.is_in_set(at, *set));
+    let works = [
+        WordSet::TranslateVerb,
+        WordSet::SummarizeVerb,
+        WordSet::ReviewVerb,
+    ]
+    .iter()
+    .any(|set| reading.begins_with(*set, all));
     let has_text = reading.has_content() || reading.has_code;
-    const NO_OBJECT: [Set; 5] = [
-        Set::TranslateVerb,
-        Set::SummarizeVerb,
-        Set::ReviewVerb,
-        Set::Languages,
-        Set::Genre,
+    const NO_OBJECT: [WordSet; 5] = [
+        WordSet::TranslateVerb,
+        WordSet::SummarizeVerb,
+        WordSet::ReviewVerb,
+        WordSet::Languages,
+        WordSet::Genre,
     ];
     if works
         && !has_text
@@ -66,124 +76,140 @@ pub(super) fn vagueness(
             .clone()
             .any(|at| weight(reading, at) >= 1.0 && !has(at, &NO_OBJECT))
     {
-        return (0.9, Some(Missing::Text));
+        return (0.9, Some(MissingDetail::Text));
     }
-    let mass = mass(reading, all, 1.0);
-    let ranked = candidates.ranked(reading, all);
+    let mass = content_weight(reading, all, 1.0);
+    let ranked = candidates.rank(reading, all);
     let is_clear = |best: &Ranked<'_>| match best.candidate.is_agent {
         true => best.evidence >= CLEAR_AGENT,
         false if best.candidate.id == TOOL_LLM => best.evidence >= CLEAR_WORDS && mass >= 1.0,
         false => best.evidence >= CLEAR_TOOL,
     };
-    let greets = reading.has(Set::Greeting, all) && !reading.has(Set::VagueVerb, all);
+    let greets = reading.has(WordSet::Greeting, all) && !reading.has(WordSet::VagueVerb, all);
     if has_text || greets || ranked.iter().any(is_clear) {
         return (0.1, None);
     }
-    let says = self::mass(reading, all, COMMON);
+    let says = content_weight(reading, all, COMMON);
     if says < SAYS_NOTHING {
-        return (0.95, Some(Missing::Everything));
+        return (0.95, Some(MissingDetail::Everything));
     }
     let is_named = |at: usize| {
-        let after_sign = at == 0 || reading.tokens[at - 1].kind == Kind::Sign;
+        let after_sign = at == 0 || reading.tokens[at - 1].kind == TokenKind::Sign;
         !after_sign && reading.is_name(at)
     };
-    let points = all.clone().any(|at| has(at, &[Set::Pronoun, Set::Deictic]));
+    let points = all
+        .clone()
+        .any(|at| has(at, &[WordSet::Pronoun, WordSet::Deictic]));
     let words = all
         .clone()
         .filter(|at| reading.tokens[*at].is_word())
         .count();
-    let is_little = (points || reading.begins_with(Set::VagueVerb, all)) && says < SAYS_LITTLE;
-    // At most TOKENS_MAX: exact in f32.
+    let is_little = (points || reading.begins_with(WordSet::VagueVerb, all)) && says < SAYS_LITTLE;
+    // Exact in `f32`: there are at most `TOKENS_MAX` words.
     let is_thin = points && says < words as f32 * SAYING_SHARE_MIN;
     match (is_little || is_thin) && !all.clone().any(is_named) {
-        true => (0.85, Some(Missing::Referent)),
+        true => (0.85, Some(MissingDetail::Referent)),
         false => (0.2, None),
     }
 }
 
-/// Whether something was said before that the request can go on from.
-pub(super) fn carries_on(history: &[Turn]) -> bool {
+/// Whether one of the user's last two turns has content that a new request can refer to.
+pub(super) fn continues_conversation(history: &[Turn]) -> bool {
     let newest = history
         .iter()
         .rev()
         .filter(|turn| turn.by == Speaker::User)
         .take(2);
     newest
-        .map(|turn| Reading::new(&turn.text))
-        .any(|before| before.has_content() || mass(&before, &before.all(), 1.0) >= 1.0)
+        .map(|turn| RequestReading::new(&turn.text))
+        .any(|before| {
+            before.has_content() || content_weight(&before, &before.full_span(), 1.0) >= 1.0
+        })
 }
 
-/// Share of a word of every day.
+/// Weight of an everyday word, where any other ordinary word weighs 1.
 const COMMON: f32 = 0.4;
 
-/// Weight of the words that tell what it is about, each once; `common` is the share of words of every day.
-pub(super) fn mass(reading: &Reading, span: &Range<usize>, common: f32) -> f32 {
+/// Returns the total weight of the content words in `span`. A repeated word counts once. `common`
+/// is the weight of an everyday word.
+pub(super) fn content_weight(reading: &RequestReading, span: &Range<usize>, common: f32) -> f32 {
     let mut counted = HashSet::new();
     let new = span
         .clone()
         .filter(|at| counted.insert(&reading.tokens[*at].english));
     new.map(|at| match weight(reading, at) {
-        full if full == 1.0 && reading.is(at, Set::Common) => common,
+        full if full == 1.0 && reading.is_in_set(at, WordSet::Common) => common,
         weight => weight,
     })
     .sum()
 }
 
-fn weight(reading: &Reading, at: usize) -> f32 {
-    const NOTHING: [Set; 10] = [
-        Set::Governs,
-        Set::PlanVerb,
-        Set::Context,
-        Set::Stop,
-        Set::Filler,
-        Set::VagueVerb,
-        Set::Thinking,
-        Set::Pronoun,
-        Set::Deictic,
-        Set::Greeting,
+fn weight(reading: &RequestReading, at: usize) -> f32 {
+    const NOTHING: [WordSet; 10] = [
+        WordSet::Governs,
+        WordSet::PlanVerb,
+        WordSet::Context,
+        WordSet::Stop,
+        WordSet::Filler,
+        WordSet::VagueVerb,
+        WordSet::Thinking,
+        WordSet::Pronoun,
+        WordSet::Deictic,
+        WordSet::Greeting,
     ];
     match reading.tokens[at].kind {
-        Kind::Sign => 0.0,
-        Kind::Code | Kind::Address => 2.0,
-        Kind::Number => 0.6,
-        Kind::Word if reading.is(at, Set::TimeWord) => 0.6,
-        Kind::Word
+        TokenKind::Sign => 0.0,
+        TokenKind::Code | TokenKind::Address => 2.0,
+        TokenKind::Number => 0.6,
+        TokenKind::Word if reading.is_in_set(at, WordSet::TimeWord) => 0.6,
+        TokenKind::Word
             if NOTHING
                 .iter()
-                .chain([&Set::Accept])
-                .any(|set| reading.is(at, *set)) =>
+                .chain([&WordSet::Accept])
+                .any(|set| reading.is_in_set(at, *set)) =>
         {
             0.0
         }
-        Kind::Word if reading.tokens[at].folded.chars().count() < 2 => 0.0,
-        Kind::Word if reading.is(at, Set::Generic) => 0.1,
-        Kind::Word => 1.0,
+        TokenKind::Word if reading.tokens[at].folded.chars().count() < 2 => 0.0,
+        TokenKind::Word if reading.is_in_set(at, WordSet::Generic) => 0.1,
+        TokenKind::Word => 1.0,
     }
 }
 
-/// The question that asks for what is missing. Agents that fit somewhat are offered, as many as it has
-/// room for.
-pub(super) fn question(reading: &Reading, missing: Missing, candidates: &Candidates) -> String {
-    let all = reading.all();
-    let translates = reading.has(Set::TranslateVerb, &all);
-    let reviews = reading.has(Set::ReviewVerb, &all) && !reading.has(Set::SummarizeVerb, &all);
+/// Returns a clarifying question for the missing detail. Suggests up to [`OFFERED_MAX`] agents with
+/// evidence of at least [`OFFERED_FROM`], as far as the length limit of questions allows.
+pub(super) fn clarifying_question(
+    reading: &RequestReading,
+    missing: MissingDetail,
+    candidates: &Candidates,
+) -> String {
+    let all = reading.full_span();
+    let translates = reading.has(WordSet::TranslateVerb, &all);
+    let reviews =
+        reading.has(WordSet::ReviewVerb, &all) && !reading.has(WordSet::SummarizeVerb, &all);
     let question = match (missing, reading.portuguese) {
-        (Missing::Text, false) if translates => {
+        (MissingDetail::Text, false) if translates => {
             "Which text should I translate, and into which language?"
         }
-        (Missing::Text, true) if translates => "Qual texto devo traduzir, e para qual idioma?",
-        (Missing::Text, false) if reviews => "What should I look at? Please paste or name it.",
-        (Missing::Text, true) if reviews => "O que devo olhar? Cole ou diga qual é, por favor.",
-        (Missing::Text, false) => "Which text should I shorten?",
-        (Missing::Text, true) => "Qual texto devo resumir?",
-        (Missing::Referent, true) => "A que você se refere exatamente, e o que devo fazer?",
-        (Missing::Everything, true) => "O que exatamente você quer que eu faça, e com o quê?",
+        (MissingDetail::Text, true) if translates => {
+            "Qual texto devo traduzir, e para qual idioma?"
+        }
+        (MissingDetail::Text, false) if reviews => {
+            "What should I look at? Please paste or name it."
+        }
+        (MissingDetail::Text, true) if reviews => {
+            "O que devo olhar? Cole ou diga qual é, por favor."
+        }
+        (MissingDetail::Text, false) => "Which text should I shorten?",
+        (MissingDetail::Text, true) => "Qual texto devo resumir?",
+        (MissingDetail::Referent, true) => "A que você se refere exatamente, e o que devo fazer?",
+        (MissingDetail::Everything, true) => "O que exatamente você quer que eu faça, e com o quê?",
         (_, false) => match verb(reading) {
             Some(verb) => &format!("What should I {verb}?"),
             None => "What exactly do you mean, and what should I do?",
         },
     };
-    let ranked = candidates.ranked(reading, &all);
+    let ranked = candidates.rank(reading, &all);
     let fit = ranked.iter().filter(|each| {
         each.candidate.is_agent && each.candidate.is_up && each.evidence >= OFFERED_FROM
     });
@@ -208,11 +234,13 @@ pub(super) fn question(reading: &Reading, missing: Missing, candidates: &Candida
         .unwrap_or_else(|| question.to_owned())
 }
 
-/// The verb that the request begins with, where a question can be made of it.
-fn verb(reading: &Reading) -> Option<&str> {
+/// Returns the first vague verb of the request, if a clarifying question can be formed with it.
+fn verb(reading: &RequestReading) -> Option<&str> {
     const VERBS: &str = "fix handle sort solve finish change update continue repeat start stop try check send move cancel undo redo improve tweak adjust correct restore \
         resend open close show run keep remove delete add rename reset swap";
-    let first = reading.of(Set::VagueVerb, &reading.all()).next()?;
+    let first = reading
+        .hits_in(WordSet::VagueVerb, &reading.full_span())
+        .next()?;
     let verb = reading.tokens.get(first.at)?.folded.as_str();
     is_one_of(verb, VERBS).then_some(verb)
 }

@@ -1,36 +1,38 @@
-//! The command line that a request in words gives, as it was written: the whole of it, or none.
+//! Extraction of the command line from a request: the whole line exactly as written, or nothing.
 //!
-//! Only what is surely no part of the command is left out: words before the program, and a sentence or a courtesy after it. What
-//! needs a shell stays in it, so that the tool refuses it and says why.
+//! Only text that certainly isn't part of the command is left out: words before the program, and a
+//! sentence or courtesy after it. Shell syntax stays in, so that the tool rejects it with a reason.
 
 use callboard_message::text::is_one_of;
 
-use super::lexicon::Set;
-use super::reading::{Reading, closing_mark};
-use super::words::Kind;
+use super::lexicon::WordSet;
+use super::reading::{RequestReading, closing_mark};
+use super::tokens::TokenKind;
 
-/// Words between the verb and the program.
+/// Words that may stand between the verb and the program in a request to run a command, as in `run
+/// the command ls`.
 const BEFORE: &str = "a an the um uma o os as this following command commands program programa comando please just : to";
-/// Words that join one command to the next.
+/// Words that join two commands in one request.
 const JOINS: &str = "and n then plus e depois";
-/// Programs whose arguments are words: what looks like an aside behind them may be of those.
+/// Programs whose arguments are text, so that a trailing remark can't be told from an argument.
 const SAY: [&str; 2] = ["echo", "printf"];
-/// An aside of fewer words may be arguments.
+/// Minimum words of a trailing remark that isn't part of the command. Fewer words may be arguments.
 const ASIDE_WORDS_MIN: usize = 3;
 
-/// The command line; `None` where it isn't clear which words are of it, or where there are several commands.
-pub(super) fn command_line(reading: &Reading, request: &str) -> Option<String> {
-    let all = reading.all();
+/// Returns the command line in a request. `None` if it isn't clear which words belong to it, or if
+/// there are several commands.
+pub(super) fn command_line(reading: &RequestReading, request: &str) -> Option<String> {
+    let all = reading.full_span();
     let mut numbers = reading
         .tokens
         .iter()
-        .filter(|token| token.kind == Kind::Number)
+        .filter(|token| token.kind == TokenKind::Number)
         .map(|token| &*token.folded);
-    if reading.begins_with(Set::KillVerb, &all)
-        && reading.has(Set::Process, &all)
+    if reading.begins_with(WordSet::KillVerb, &all)
+        && reading.has(WordSet::Process, &all)
         && let Some(pid) = numbers.next()
     {
-        // Of several numbers it isn't known which is a process, and which a signal or a time.
+        // Of several numbers, it isn't clear which one is the process id.
         let is_clear = numbers.next().is_none() && pid.bytes().all(|b| b.is_ascii_digit());
         return is_clear.then(|| format!("kill {pid}"));
     }
@@ -39,31 +41,35 @@ pub(super) fn command_line(reading: &Reading, request: &str) -> Option<String> {
         Some(line) => line,
         None => undelimited(reading, start)?,
     };
-    // What was put into one spelling isn't what was written.
+    // Normalization may have changed the text; only a line exactly as written may run.
     (!line.is_empty() && request.contains(line)).then(|| line.to_owned())
 }
 
-/// Where the command begins, in bytes of the text.
-fn start(reading: &Reading) -> Option<usize> {
+/// Returns the byte offset in the request at which the command begins.
+fn start(reading: &RequestReading) -> Option<usize> {
     let tokens = &reading.tokens;
     if let Some(prompt) = tokens.first().filter(|token| token.folded == "$") {
         return Some(prompt.range.end);
     }
-    let all = reading.all();
-    let program = all.clone().find(|at| reading.is(*at, Set::Program));
-    let ends = reading.of(Set::RunVerb, &all).map(|hit| hit.at + hit.len);
+    let all = reading.full_span();
+    let program = all
+        .clone()
+        .find(|at| reading.is_in_set(*at, WordSet::Program));
+    let ends = reading
+        .hits_in(WordSet::RunVerb, &all)
+        .map(|hit| hit.at + hit.len);
     let verb_end = ends
         .filter(|end| program.is_none_or(|program| *end <= program))
         .last();
     let Some(program) = program else {
-        // After the first of the verbs: another may be an argument.
+        // The first verb counts: a later one may be an argument.
         let verb_end = reading
-            .of(Set::RunVerb, &all)
+            .hits_in(WordSet::RunVerb, &all)
             .map(|hit| hit.at + hit.len)
             .next();
         let kill = || {
             reading
-                .of(Set::KillVerb, &all)
+                .hits_in(WordSet::KillVerb, &all)
                 .map(|hit| tokens[hit.at].range.start)
                 .next()
         };
@@ -83,7 +89,7 @@ fn start(reading: &Reading) -> Option<usize> {
             return Some(begins);
         }
     }
-    // A word before it that nobody knows may be the program, and this one its argument.
+    // An unknown word before it may be the program, and this word its argument.
     let is_unknown = |at: usize| {
         let token = &tokens[at];
         token.is_word() && !reading.is_known(at)
@@ -95,20 +101,22 @@ fn start(reading: &Reading) -> Option<usize> {
     Some(tokens[first].range.start)
 }
 
-/// Where the command begins after the verb that ends before token `end`: words like `the command` are passed over.
-fn after_verb(reading: &Reading, end: usize) -> usize {
+/// Returns the byte offset of the command after the verb that ends before token `end`. Skips words
+/// such as `the command`.
+fn after_verb(reading: &RequestReading, end: usize) -> usize {
     let tokens = &reading.tokens;
     let mut done = end
         .checked_sub(1)
         .and_then(|at| tokens.get(at))
         .map_or(0, |token| token.range.end);
     for (at, token) in tokens.iter().enumerate().skip(end) {
-        // Quoted text stands between them where there is more than white space.
+        // More than white space between two tokens means quoted text.
         let is_next = reading
             .text
             .get(done..token.range.start)
             .is_some_and(|between| between.trim().is_empty());
-        if !is_next || reading.is(at, Set::Program) || !is_one_of(&token.folded, BEFORE) {
+        if !is_next || reading.is_in_set(at, WordSet::Program) || !is_one_of(&token.folded, BEFORE)
+        {
             break;
         }
         done = token.range.end;
@@ -116,10 +124,10 @@ fn after_verb(reading: &Reading, end: usize) -> usize {
     done
 }
 
-/// The command where it stands between marks, with no more than an aside behind them.
-fn delimited(reading: &Reading, start: usize) -> Option<&str> {
+/// Returns the command between quotation marks or backticks, if nothing follows except a remark.
+fn delimited(reading: &RequestReading, start: usize) -> Option<&str> {
     let text = &*reading.text;
-    // The mark may stand just before a program's name.
+    // The opening mark may stand directly before the program's name.
     let before = text
         .get(..start)?
         .chars()
@@ -137,8 +145,9 @@ fn delimited(reading: &Reading, start: usize) -> Option<&str> {
     is_aside(reading, rest_at).then(|| line.trim())
 }
 
-/// The command up to the end of the text, without an aside behind it.
-fn undelimited(reading: &Reading, start: usize) -> Option<&str> {
+/// Returns the command that begins at byte `start` without quotation marks. It ends at the end of
+/// the text or before a trailing remark.
+fn undelimited(reading: &RequestReading, start: usize) -> Option<&str> {
     let text = &*reading.text;
     let start = start + text.get(start..)?.len() - text.get(start..)?.trim_start().len();
     let first = reading
@@ -161,15 +170,15 @@ fn undelimited(reading: &Reading, start: usize) -> Option<&str> {
                 .get(at)
                 .is_some_and(|token| text.get(token.range.clone()) == Some(program));
             is_same
-                || [Set::Program, Set::RunVerb]
+                || [WordSet::Program, WordSet::RunVerb]
                     .into_iter()
-                    .any(|set| reading.is(at, set))
+                    .any(|set| reading.is_in_set(at, set))
         };
         if is_joint && another(at + 1) {
             return None;
         }
         let ends = match token.kind {
-            Kind::Sign => {
+            TokenKind::Sign => {
                 is_end_of_clause(text, begins, &token.folded) && is_aside(reading, token.range.end)
             }
             _ => begins_courtesy(reading, at) && is_aside(reading, begins),
@@ -182,7 +191,7 @@ fn undelimited(reading: &Reading, start: usize) -> Option<&str> {
     Some(text.get(start..end)?.trim())
 }
 
-/// Whether a sign ends a clause, as in a sentence: white space or nothing follows it, and none goes before it.
+/// Whether a sign ends a clause: it is followed, but not preceded, by white space or nothing.
 fn is_end_of_clause(text: &str, at: usize, sign: &str) -> bool {
     let goes_before = text.get(..at).and_then(|before| before.chars().next_back());
     let follows = text
@@ -198,8 +207,9 @@ fn is_end_of_clause(text: &str, at: usize, sign: &str) -> bool {
     }
 }
 
-/// `please`, and in Portuguese `aí`, `por favor`, `pra mim`, `pra eu ver`.
-fn begins_courtesy(reading: &Reading, at: usize) -> bool {
+/// Whether a courtesy phrase begins at token `at`: `please`, `thanks`, or in Portuguese `aí`, `por
+/// favor`, `pra mim`, `pra eu ver`.
+fn begins_courtesy(reading: &RequestReading, at: usize) -> bool {
     let word = |at: usize| reading.tokens.get(at).map_or("", |token| &*token.folded);
     match word(at) {
         "please" | "thanks" => true,
@@ -210,8 +220,8 @@ fn begins_courtesy(reading: &Reading, at: usize) -> bool {
     }
 }
 
-/// Whether the request asks whether it could be done.
-fn is_question(reading: &Reading) -> bool {
+/// Whether the request is phrased as a question, such as `can you …`.
+fn is_question(reading: &RequestReading) -> bool {
     const ASKS: &str = "can could would will may pode poderia podia consegue da";
     reading
         .tokens
@@ -219,8 +229,9 @@ fn is_question(reading: &Reading) -> bool {
         .is_some_and(|token| is_one_of(&token.folded, ASKS))
 }
 
-/// Whether the text from a byte on is surely no part of a command: nothing, a courtesy, or some words of a sentence.
-fn is_aside(reading: &Reading, from: usize) -> bool {
+/// Whether the text from byte `from` on is certainly a remark and no part of a command: empty, a
+/// courtesy, or words of a sentence.
+fn is_aside(reading: &RequestReading, from: usize) -> bool {
     let Some(rest) = reading.text.get(from..) else {
         return false;
     };
@@ -238,19 +249,23 @@ fn is_aside(reading: &Reading, from: usize) -> bool {
         before = c;
     }
     let rest = || (0..reading.tokens.len()).filter(|at| reading.tokens[*at].range.start >= from);
-    let is_of = |at: usize, sets: &[Set]| sets.iter().any(|set| reading.is(at, *set));
-    // `run that for me`
-    let runs_more = |at: usize| reading.is(at, Set::RunVerb) && !reading.is(at + 1, Set::Pronoun);
+    let is_of = |at: usize, sets: &[WordSet]| sets.iter().any(|set| reading.is_in_set(at, *set));
+    // For example `run that for me`.
+    let runs_more = |at: usize| {
+        reading.is_in_set(at, WordSet::RunVerb) && !reading.is_in_set(at + 1, WordSet::Pronoun)
+    };
     let is_command = |at: usize| {
-        matches!(reading.tokens[at].kind, Kind::Code | Kind::Address)
-            || reading.is(at, Set::Program)
+        matches!(
+            reading.tokens[at].kind,
+            TokenKind::Code | TokenKind::Address
+        ) || reading.is_in_set(at, WordSet::Program)
             || runs_more(at)
     };
     if rest().any(is_command) {
         return false;
     }
     let words: Vec<usize> = rest()
-        .filter(|at| reading.tokens[*at].kind != Kind::Sign)
+        .filter(|at| reading.tokens[*at].kind != TokenKind::Sign)
         .collect();
     let Some(first) = words.first() else {
         return true;
@@ -258,9 +273,9 @@ fn is_aside(reading: &Reading, from: usize) -> bool {
     let is_courtesy = begins_courtesy(reading, *first)
         && words
             .iter()
-            .all(|at| is_of(*at, &[Set::Stop, Set::Filler, Set::Pronoun]));
+            .all(|at| is_of(*at, &[WordSet::Stop, WordSet::Filler, WordSet::Pronoun]));
     let is_sentence = words.len() >= ASIDE_WORDS_MIN
         && reading.is_known(*first)
-        && words.iter().any(|at| reading.is(*at, Set::Stop));
+        && words.iter().any(|at| reading.is_in_set(*at, WordSet::Stop));
     is_courtesy || is_sentence
 }

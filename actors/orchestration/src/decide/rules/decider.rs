@@ -1,48 +1,53 @@
 use std::sync::Arc;
 
 use callboard_message::{Failure, Message, Speaker};
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
+use callboard_runtime::{Agent, Context, Handlers, SyncHandler};
 
 use super::candidates::{Candidate, Candidates, Ranked};
-use super::clarity::{carries_on, mass, question, vagueness};
-use super::plan::{Part, is_several, parts, steps};
-use super::reading::Reading;
-use super::refusal::{Refusal, refusal};
-use super::run_time;
-use super::tools::choice;
+use super::clarity::{clarifying_question, content_weight, continues_conversation, vagueness};
+use super::execution;
+use super::plan::{RequestPart, is_several, split_parts, steps};
+use super::reading::RequestReading;
+use super::refusal::{Refusal, refusal_in_tokens};
+use super::tools::choose_tool;
 use crate::decide::limits::{REQUEST_CHARS_MAX, RISK_MAX_DEFAULT};
 use crate::decide::{
     Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute,
-    DecideSplit, DecideTool, Decided, FollowUp, MakeSteps, Recovery, Route, Split, StepPlan,
-    StepPlanError, Synthesis, Synthesize, TOOL_LLM, ToolChoice, Turn, World, WriteAnswer,
+    DecideSplit, DecideTool, DeciderReply, FollowUp, MakeSteps, Recovery, Route, RoutingContext,
+    Split, StepPlan, StepPlanError, Synthesis, Synthesize, TOOL_LLM, ToolChoice, Turn, WriteAnswer,
 };
 
-/// Evidence from which on one of our tools does it, or another agent.
+/// Minimum evidence for choosing a local tool.
 const TOOL_FROM: f32 = 0.5;
+/// Minimum evidence for choosing an agent.
 const AGENT_FROM: f32 = 0.15;
-/// Vagueness above which somebody is asked.
+/// Vagueness of a request above which the rules ask the user.
 const VAGUE_ABOVE: f32 = 0.8;
-/// Confidence in the tool that answers with words, where nothing else fits: enough not to ask again.
-const CONFIDENCE_ELSE: f32 = 0.5;
-/// Share of the evidence of what was said before, the newest first, and the most that it comes to.
+/// Confidence of a route to [`TOOL_LLM`](crate::decide::TOOL_LLM) if no other tool or agent fits.
+/// It is high enough to avoid another clarifying question.
+const CONFIDENCE_LLM_DEFAULT: f32 = 0.5;
+/// Factors for the evidence of the user's two previous turns, the newest first.
 const SHARE_BEFORE: [f32; 2] = [0.6, 0.3];
+/// Maximum evidence for a candidate that is taken from one previous turn.
 const EVIDENCE_BEFORE: f32 = 1.5;
-/// Weight of words below which a request goes on from what was said before.
+/// Content weight of a request below which the user's previous turns are considered too.
 const GOES_ON_BELOW: f32 = 3.0;
-/// Evidence from which on it doesn't.
+/// Minimum evidence at which a request is understood without the user's previous turns.
 const CLEAR_FROM: f32 = 0.9;
-/// Evidence at which confidence is about two thirds.
-const HALF: f32 = 0.9;
+/// Scale for converting evidence to confidence. At this evidence, and without a second candidate,
+/// the confidence is about two thirds.
+const EVIDENCE_HALF_CONFIDENCE: f32 = 0.9;
 
-/// Decides every point by rules; the answer itself (DP4) is the one thing that it never has.
+/// Agent that decides by built-in rules. It serves all decision points, but can't write answers:
+/// its reply to [`WriteAnswer`](crate::decide::WriteAnswer) (DP4) is always unclear.
 #[derive(Debug)]
 pub struct RulesDecider {
     max_risk: f32,
-    /// The world that was seen last, and who is in it.
-    world: Option<Arc<World>>,
+    /// Routing context that the cached `candidates` were built from.
+    world: Option<Arc<RoutingContext>>,
     candidates: Arc<Candidates>,
-    /// What was read last: one request is asked about at several points.
-    last: Option<(String, Arc<Reading>)>,
+    /// Latest request and its analysis, cached because one request passes several decision points.
+    last: Option<(String, Arc<RequestReading>)>,
 }
 
 impl Default for RulesDecider {
@@ -56,28 +61,35 @@ impl Default for RulesDecider {
     }
 }
 
-/// How vague a request is, 0 to 1: above 0.8 somebody should be asked.
-pub fn vague(request: &str, history: &[Turn]) -> f32 {
-    vagueness(&Reading::new(request), history, &Candidates::default()).0
+/// Returns the vagueness of a request, from 0 (clear) to 1. Above 0.8 the user should be asked a
+/// clarifying question.
+pub fn request_vagueness(request: &str, history: &[Turn]) -> f32 {
+    vagueness(
+        &RequestReading::new(request),
+        history,
+        &Candidates::default(),
+    )
+    .0
 }
 
 impl RulesDecider {
-    /// With the rules that come with callboard.
+    /// Creates a decider with the built-in rules and the default risk threshold.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same; what is riskier than this, 0 to 1, has to be confirmed.
+    /// Sets the risk threshold, 0 to 1. Riskier actions need confirmation.
     pub fn with_max_risk(self, max_risk: f32) -> Self {
         Self { max_risk, ..self }
     }
 
-    /// The request and who is in the world, read: a world only where it is another than the last one.
+    /// Returns the analysis of the request and the candidates of the routing context, from the
+    /// cache if they are unchanged.
     fn read(
         &mut self,
         request: &str,
-        world: &Arc<World>,
-    ) -> Result<(Arc<Reading>, Arc<Candidates>), Failure> {
+        world: &Arc<RoutingContext>,
+    ) -> Result<(Arc<RequestReading>, Arc<Candidates>), Failure> {
         let reading = self.reading(request)?;
         if !self
             .world
@@ -90,8 +102,9 @@ impl RulesDecider {
         Ok((reading, self.candidates.clone()))
     }
 
-    /// The request, read: only where it isn't the last one.
-    fn reading(&mut self, request: &str) -> Result<Arc<Reading>, Failure> {
+    /// Returns the analysis of the request, from the cache if the request is unchanged. Fails with
+    /// `InvalidInput` for more than [`REQUEST_CHARS_MAX`] characters.
+    fn reading(&mut self, request: &str) -> Result<Arc<RequestReading>, Failure> {
         let chars = request.chars().count();
         if chars > REQUEST_CHARS_MAX {
             return Err(Failure::invalid(format!(
@@ -101,26 +114,31 @@ impl RulesDecider {
         if let Some((_, reading)) = self.last.as_ref().filter(|(last, _)| last == request) {
             return Ok(reading.clone());
         }
-        let reading = Arc::new(Reading::new(request));
+        let reading = Arc::new(RequestReading::new(request));
         self.last = Some((request.to_owned(), reading.clone()));
         Ok(reading)
     }
 }
 
-fn refused(reading: &Reading) -> Option<Refusal> {
-    refusal(&reading.tokens, reading.english, reading.portuguese)
+fn find_refusal(reading: &RequestReading) -> Option<Refusal> {
+    refusal_in_tokens(&reading.tokens, reading.english, reading.portuguese)
 }
 
-/// The candidates by evidence in the request, and in what was said before where it only goes on from that.
-fn ranked<'a>(candidates: &'a Candidates, reading: &Reading, history: &[Turn]) -> Vec<Ranked<'a>> {
-    let mut ranked = candidates.ranked(reading, &reading.wish);
+/// Ranks the candidates by evidence in the request. A request that only continues the conversation
+/// also uses the evidence of the user's last two turns.
+fn rank_candidates<'a>(
+    candidates: &'a Candidates,
+    reading: &RequestReading,
+    history: &[Turn],
+) -> Vec<Ranked<'a>> {
+    let mut ranked = candidates.rank(reading, &reading.wish);
     let is_clear = ranked
         .first()
         .is_some_and(|first| first.evidence >= CLEAR_FROM);
     if is_clear
         || reading.has_content()
-        || mass(reading, &reading.wish, 1.0) >= GOES_ON_BELOW
-        || !carries_on(history)
+        || content_weight(reading, &reading.wish, 1.0) >= GOES_ON_BELOW
+        || !continues_conversation(history)
     {
         return ranked;
     }
@@ -128,9 +146,9 @@ fn ranked<'a>(candidates: &'a Candidates, reading: &Reading, history: &[Turn]) -
         .iter()
         .rev()
         .filter(|turn| turn.by == Speaker::User)
-        .map(|turn| Reading::new(&turn.text));
+        .map(|turn| RequestReading::new(&turn.text));
     for (before, share) in said.zip(SHARE_BEFORE) {
-        for earlier in candidates.ranked(&before, &before.wish) {
+        for earlier in candidates.rank(&before, &before.wish) {
             if let Some(own) = ranked
                 .iter_mut()
                 .find(|own| own.candidate.id == earlier.candidate.id)
@@ -143,9 +161,11 @@ fn ranked<'a>(candidates: &'a Candidates, reading: &Reading, history: &[Turn]) -
     ranked
 }
 
-/// How sure, from the evidence and the next best.
+/// Returns the confidence, 0 to 1, in a candidate with this evidence, where `next` is the evidence
+/// of the second best.
 fn confidence(evidence: f32, next: f32) -> f32 {
-    let [own, next] = [evidence, next].map(|evidence| 1.0 - (-evidence.max(0.0) / HALF).exp());
+    let [own, next] = [evidence, next]
+        .map(|evidence| 1.0 - (-evidence.max(0.0) / EVIDENCE_HALF_CONFIDENCE).exp());
     (own * 0.6 + (own - next).max(0.0) * 0.4).clamp(0.36, 1.0)
 }
 
@@ -164,110 +184,116 @@ impl Agent for RulesDecider {
     }
 }
 
-/// Decision of the rules.
-type Ruling<T> = Result<Decided<T>, Failure>;
+/// Result of a decision by rules.
+type RuleResult<T> = Result<DeciderReply<T>, Failure>;
 
-/// A point that rules decide.
-pub(super) trait Ruled: Message {
+/// Decision message that the rules can answer.
+pub(super) trait RuleDecision: Message {
     fn decide(&self, rules: &mut RulesDecider) -> Self::Reply;
 }
 
-impl<D: Ruled> SyncHandler<D> for RulesDecider {
-    fn handle(&mut self, asked: D, _: &mut Cx) -> D::Reply {
+impl<D: RuleDecision> SyncHandler<D> for RulesDecider {
+    fn handle(&mut self, asked: D, _: &mut Context) -> D::Reply {
         asked.decide(self)
     }
 }
 
-impl Ruled for DecideFollowUp {
-    fn decide(&self, _: &mut RulesDecider) -> Ruling<FollowUp> {
-        Ok(run_time::follow_up(self))
+impl RuleDecision for DecideFollowUp {
+    fn decide(&self, _: &mut RulesDecider) -> RuleResult<FollowUp> {
+        Ok(execution::decide_follow_up(self))
     }
 }
 
-/// NP1.
-impl Ruled for DecideClarity {
-    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Clarity> {
+/// NP1: whether the request is clear.
+impl RuleDecision for DecideClarity {
+    fn decide(&self, rules: &mut RulesDecider) -> RuleResult<Clarity> {
         let (reading, candidates) = rules.read(&self.request, &self.world)?;
-        if refused(&reading).is_some() {
-            return Ok(Decided::sure(
+        if find_refusal(&reading).is_some() {
+            return Ok(DeciderReply::clear(
                 Clarity::Clear,
                 0.9,
                 "it is to be refused, not asked about",
             ));
         }
         let (vague, missing) = vagueness(&reading, &self.history, &candidates);
-        let is_named = candidates.named(&reading).is_some();
+        let is_named = candidates.addressed_agent(&reading).is_some();
         Ok(match missing.filter(|_| vague > VAGUE_ABOVE && !is_named) {
             Some(missing) => {
-                let question = question(&reading, missing, &candidates);
-                Decided::sure(
+                let question = clarifying_question(&reading, missing, &candidates);
+                DeciderReply::clear(
                     Clarity::NeedsClarify { question },
                     vague,
                     format!("vagueness {vague:.2}: {missing:?}"),
                 )
             }
-            None => Decided::sure(Clarity::Clear, 1.0 - vague, format!("vagueness {vague:.2}")),
+            None => {
+                DeciderReply::clear(Clarity::Clear, 1.0 - vague, format!("vagueness {vague:.2}"))
+            }
         })
     }
 }
 
-/// NP2.A.
-impl Ruled for DecideSplit {
-    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Split> {
+/// NP2.A: whether the request has several parts.
+impl RuleDecision for DecideSplit {
+    fn decide(&self, rules: &mut RulesDecider) -> RuleResult<Split> {
         let (reading, candidates) = rules.read(&self.request, &self.world)?;
-        if refused(&reading).is_some() {
-            return Ok(Decided::sure(
+        if find_refusal(&reading).is_some() {
+            return Ok(DeciderReply::clear(
                 Split::No,
                 0.9,
                 "it is to be refused as a whole",
             ));
         }
-        if let Some(agent) = candidates.named(&reading) {
-            return Ok(Decided::sure(
+        if let Some(agent) = candidates.addressed_agent(&reading) {
+            return Ok(DeciderReply::clear(
                 Split::No,
                 0.9,
                 format!("{} is named", agent.id),
             ));
         }
-        let parts = parts(&reading, &candidates);
+        let parts = split_parts(&reading, &candidates);
         let targets = parts
             .iter()
             .map(|part| part.target.as_str())
             .collect::<Vec<_>>()
             .join(", ");
         Ok(match is_several(&parts) {
-            true => Decided::sure(Split::Yes, least(&parts), format!("parts for {targets}")),
-            false => Decided::sure(Split::No, 0.7, "one part"),
+            true => DeciderReply::clear(
+                Split::Yes,
+                least_confidence(&parts),
+                format!("parts for {targets}"),
+            ),
+            false => DeciderReply::clear(Split::No, 0.7, "one part"),
         })
     }
 }
 
-/// NP2.B.
-impl Ruled for MakeSteps {
-    fn decide(&self, rules: &mut RulesDecider) -> Ruling<StepPlan> {
+/// NP2.B: the steps of the request.
+impl RuleDecision for MakeSteps {
+    fn decide(&self, rules: &mut RulesDecider) -> RuleResult<StepPlan> {
         let (reading, candidates) = rules.read(&self.request, &self.world)?;
-        let parts = parts(&reading, &candidates);
-        Ok(match StepPlan::checked(steps(&reading, &parts)) {
-            Ok(plan) => Decided::sure(plan, least(&parts), "a step for each part"),
+        let parts = split_parts(&reading, &candidates);
+        Ok(match StepPlan::try_new(steps(&reading, &parts)) {
+            Ok(plan) => DeciderReply::clear(plan, least_confidence(&parts), "a step for each part"),
             Err(StepPlanError::Empty) => {
-                Decided::unclear("no part of it is for anybody in particular")
+                DeciderReply::unclear("no part of it is for anybody in particular")
             }
-            Err(error) => Decided::unclear(error.to_string()),
+            Err(error) => DeciderReply::unclear(error.to_string()),
         })
     }
 }
 
-/// DP2. An agent that is named gets it; else whoever has most evidence and is up.
-impl Ruled for DecideRoute {
-    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Route> {
+/// DP2: routes to an agent addressed by name, else to the best reachable agent or local tool.
+impl RuleDecision for DecideRoute {
+    fn decide(&self, rules: &mut RulesDecider) -> RuleResult<Route> {
         let (reading, candidates) = rules.read(&self.request, &self.world)?;
         if let Some(Refusal {
             class,
             score,
             reason,
-        }) = refused(&reading)
+        }) = find_refusal(&reading)
         {
-            return Ok(Decided::sure(
+            return Ok(DeciderReply::clear(
                 Route::Reject { reason },
                 score,
                 format!("refused: {class}"),
@@ -276,14 +302,14 @@ impl Ruled for DecideRoute {
         let remote = |agent: &Candidate| Route::Remote {
             agent: agent.id.clone(),
         };
-        if let Some(agent) = candidates.named(&reading) {
-            return Ok(Decided::sure(
+        if let Some(agent) = candidates.addressed_agent(&reading) {
+            return Ok(DeciderReply::clear(
                 remote(agent),
                 0.9,
                 format!("{} is named", agent.id),
             ));
         }
-        let ranked = ranked(&candidates, &reading, &self.history);
+        let ranked = rank_candidates(&candidates, &reading, &self.history);
         let enough = |each: &&Ranked<'_>| {
             each.evidence
                 >= if each.candidate.is_agent {
@@ -311,31 +337,31 @@ impl Ruled for DecideRoute {
                     "{}: evidence {evidence:.2}, next {next:.2}{down}",
                     candidate.id
                 );
-                Decided::sure(remote(candidate), confidence(*evidence, next), why)
+                DeciderReply::clear(remote(candidate), confidence(*evidence, next), why)
             }
             Some(Ranked {
                 candidate,
                 evidence,
             }) => {
                 let why = format!("the tool {}{down}", candidate.id);
-                Decided::sure(
+                DeciderReply::clear(
                     Route::Local,
-                    confidence(*evidence, next).max(CONFIDENCE_ELSE),
+                    confidence(*evidence, next).max(CONFIDENCE_LLM_DEFAULT),
                     why,
                 )
             }
-            None => Decided::sure(
+            None => DeciderReply::clear(
                 Route::Local,
-                CONFIDENCE_ELSE,
+                CONFIDENCE_LLM_DEFAULT,
                 format!("nobody's skill{down}"),
             ),
         })
     }
 }
 
-/// DP3.
-impl Ruled for DecideTool {
-    fn decide(&self, rules: &mut RulesDecider) -> Ruling<ToolChoice> {
+/// DP3: chooses the best local tool and its parameters.
+impl RuleDecision for DecideTool {
+    fn decide(&self, rules: &mut RulesDecider) -> RuleResult<ToolChoice> {
         let Self {
             request,
             history,
@@ -344,59 +370,61 @@ impl Ruled for DecideTool {
         } = self;
         let reading = rules.reading(request)?;
         let candidates = Candidates::of(tools, &[]);
-        let ranked = ranked(&candidates, &reading, history);
+        let ranked = rank_candidates(&candidates, &reading, history);
         let best = ranked.first().filter(|best| best.evidence >= TOOL_FROM);
-        let (name, sure) = best.map_or((TOOL_LLM, CONFIDENCE_ELSE), |best| {
+        let (name, sure) = best.map_or((TOOL_LLM, CONFIDENCE_LLM_DEFAULT), |best| {
             (
                 &*best.candidate.id,
-                confidence(best.evidence, 0.0).max(CONFIDENCE_ELSE),
+                confidence(best.evidence, 0.0).max(CONFIDENCE_LLM_DEFAULT),
             )
         });
         let tool = tools.iter().find(|tool| tool.name == name);
         Ok(
-            match tool.and_then(|tool| choice(tool, &reading, request, history)) {
-                Some(choice) => Decided::sure(choice, sure, format!("the tool {name}")),
-                None if tools.iter().any(|tool| tool.name == TOOL_LLM) => Decided::sure(
+            match tool.and_then(|tool| choose_tool(tool, &reading, request, history)) {
+                Some(choice) => DeciderReply::clear(choice, sure, format!("the tool {name}")),
+                None if tools.iter().any(|tool| tool.name == TOOL_LLM) => DeciderReply::clear(
                     ToolChoice::llm(request),
-                    CONFIDENCE_ELSE,
+                    CONFIDENCE_LLM_DEFAULT,
                     "the tool that answers with words",
                 ),
-                None => Decided::unclear("none of the tools fits, or what it needs isn't there"),
+                None => {
+                    DeciderReply::unclear("none of the tools fits, or what it needs isn't there")
+                }
             },
         )
     }
 }
 
-/// How sure the least sure part is.
-fn least(parts: &[Part]) -> f32 {
+/// Returns the lowest confidence of any part.
+fn least_confidence(parts: &[RequestPart]) -> f32 {
     parts
         .iter()
         .map(|part| confidence(part.evidence, 0.0))
         .fold(1.0, f32::min)
 }
 
-impl Ruled for WriteAnswer {
-    fn decide(&self, _: &mut RulesDecider) -> Ruling<String> {
-        Ok(Decided::unclear(
+impl RuleDecision for WriteAnswer {
+    fn decide(&self, _: &mut RulesDecider) -> RuleResult<String> {
+        Ok(DeciderReply::unclear(
             "rules don't write answers: that takes a language model",
         ))
     }
 }
 
-impl Ruled for DecideRecovery {
-    fn decide(&self, _: &mut RulesDecider) -> Ruling<Recovery> {
-        Ok(run_time::recovery(self))
+impl RuleDecision for DecideRecovery {
+    fn decide(&self, _: &mut RulesDecider) -> RuleResult<Recovery> {
+        Ok(execution::decide_recovery(self))
     }
 }
 
-impl Ruled for Synthesize {
-    fn decide(&self, _: &mut RulesDecider) -> Ruling<Synthesis> {
-        Ok(run_time::synthesis(self))
+impl RuleDecision for Synthesize {
+    fn decide(&self, _: &mut RulesDecider) -> RuleResult<Synthesis> {
+        Ok(execution::synthesize(self))
     }
 }
 
-impl Ruled for DecideConfirm {
-    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Confirm> {
-        Ok(run_time::confirm(self, rules.max_risk))
+impl RuleDecision for DecideConfirm {
+    fn decide(&self, rules: &mut RulesDecider) -> RuleResult<Confirm> {
+        Ok(execution::decide_confirm(self, rules.max_risk))
     }
 }

@@ -1,4 +1,4 @@
-//! Everyday words and what they stand for: `lexicon.toml`, read once.
+//! Lexicon of everyday words by meaning, parsed once from `lexicon.toml`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::OnceLock;
@@ -12,17 +12,19 @@ use super::matcher::Matcher;
 use super::pattern::Pattern;
 
 const LEXICON: &str = include_str!("lexicon.toml");
-/// Misspelt words are looked up from so many letters on.
+/// Minimum letters of a word that is checked for misspelling.
 const SPELLED_LETTERS_MIN: usize = 5;
-/// Words of so many letters may have another letter, shorter ones only letters in another order.
+/// Minimum letters of a known word for which a wrong letter is corrected. In shorter words, only
+/// swapped letters are corrected.
 const SLIP_LETTERS_MIN: usize = 6;
-/// Words of so many letters may have two slips.
+/// Minimum letters of a known word for which two typing errors are corrected.
 const TWO_SLIPS_LETTERS_MIN: usize = 8;
 
-/// A kind of word or sign, whatever it is about.
+/// Set of words or signs with the same function in a request, such as greetings or pronouns,
+/// whatever the request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Set {
+pub(super) enum WordSet {
     Stop,
     Filler,
     VagueVerb,
@@ -78,56 +80,59 @@ pub(super) enum Set {
     AProgram,
 }
 
-impl Set {
-    /// A bit of its own.
+impl WordSet {
+    /// Returns the bit that stands for this set in a token's bit mask of sets.
     pub(super) const fn bit(self) -> u64 {
         1 << self as u64
     }
 }
 
-/// A set in a pattern, and whether its word has to be the first that isn't empty.
-pub(super) type Term = (Set, bool);
+/// Word set that a pattern requires. The flag is `true` if the word must be the first content word.
+pub(super) type Term = (WordSet, bool);
 
-/// A word of a subject: the subject's place in [`Lexicon::subjects`], and whether the word tells it alone.
+/// Word that points to a subject, such as the weather. `subject` is an index in
+/// [`Lexicon::subjects`]; `is_strong` tells that the word alone identifies the subject.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct OfSubject {
+pub(super) struct SubjectWord {
     pub(super) subject: usize,
     pub(super) is_strong: bool,
 }
 
-/// Everyday words by what they are about.
+/// Lexicon of words, subjects and tool patterns.
 #[derive(Debug, Default)]
 pub(super) struct Lexicon {
-    /// Patterns of each subject.
+    /// Patterns of each subject, by the subject's index.
     pub(super) subjects: Vec<Vec<Pattern<Term>>>,
-    /// Patterns of our own tools, by name.
+    /// Patterns of the built-in tools, by name.
     pub(super) tools: HashMap<String, Vec<Pattern<Term>>>,
-    /// Words by which a skill shows that it is of a subject.
+    /// Words that assign a skill to a subject if they occur in the skill's name or tags.
     pub(super) anchors: Matcher<usize>,
-    pub(super) words: Matcher<OfSubject>,
-    pub(super) sets: Matcher<Set>,
+    pub(super) words: Matcher<SubjectWord>,
+    pub(super) sets: Matcher<WordSet>,
     emoji: HashMap<char, String>,
-    /// Single words by first letter, for misspellings. Those of subjects come first.
+    /// Known single words by first letter, for spelling correction. Words of subjects come first.
     spelling: HashMap<char, Vec<String>>,
     known: HashSet<String>,
-    /// Words written in a hurry, as they are meant: in either language, only in English, only in Portuguese.
+    /// Words by abbreviation, in three lists: valid in both languages, only in English, only in
+    /// Portuguese.
     short: [HashMap<String, String>; 3],
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct LexiconFile {
     subjects: BTreeMap<String, Subject>,
     tools: HashMap<String, Vec<String>>,
-    sets: BTreeMap<Set, String>,
+    sets: BTreeMap<WordSet, String>,
     emoji: BTreeMap<String, String>,
-    short: Short,
+    short: Abbreviations,
 }
 
-/// How words are written in a hurry: `word=short,short`.
+/// Abbreviations as in the lexicon file: entries `word=short,short`, where each `short` abbreviates
+/// `word`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Short {
+struct Abbreviations {
     both: String,
     english: String,
     portuguese: String,
@@ -143,7 +148,7 @@ struct Subject {
     patterns: Vec<String>,
 }
 
-/// The lexicon. One that can't be read, which a test rules out, is empty.
+/// Returns the lexicon. It is empty if the built-in file can't be parsed, which a test rules out.
 pub(super) fn lexicon() -> &'static Lexicon {
     static READ: OnceLock<Lexicon> = OnceLock::new();
     READ.get_or_init(|| {
@@ -153,7 +158,7 @@ pub(super) fn lexicon() -> &'static Lexicon {
         read.unwrap_or_else(|error| {
             callboard_message::log::error!(
                 error,
-                "failed to read the rules' lexicon: they know no words"
+                "failed to parse the built-in lexicon: the rules recognize no words"
             );
             Lexicon::default()
         })
@@ -163,7 +168,7 @@ pub(super) fn lexicon() -> &'static Lexicon {
 fn patterns(texts: &[String]) -> Result<Vec<Pattern<Term>>, String> {
     let term = |name: &str| {
         let bare = name.strip_prefix('^');
-        let set = Set::deserialize(IntoDeserializer::<Error>::into_deserializer(
+        let set = WordSet::deserialize(IntoDeserializer::<Error>::into_deserializer(
             bare.unwrap_or(name),
         ))
         .ok()?;
@@ -176,27 +181,27 @@ fn patterns(texts: &[String]) -> Result<Vec<Pattern<Term>>, String> {
 }
 
 impl Lexicon {
-    fn new(file: &File) -> Result<Self, String> {
-        let Short {
+    fn new(file: &LexiconFile) -> Result<Self, String> {
+        let Abbreviations {
             both,
             english,
             portuguese,
         } = &file.short;
         let mut lexicon = Self {
-            short: [both, english, portuguese].map(|list| short(list)),
+            short: [both, english, portuguese].map(|list| parse_abbreviations(list)),
             ..Self::default()
         };
         for (subject, words) in file.subjects.values().enumerate() {
             lexicon.subjects.push(patterns(&words.patterns)?);
             lexicon.anchors.add(&words.anchors, subject);
             for (list, is_strong) in [(&words.strong, true), (&words.hints, false)] {
-                lexicon.words.add(list, OfSubject { subject, is_strong });
-                lexicon.spell(list);
+                lexicon.words.add(list, SubjectWord { subject, is_strong });
+                lexicon.index_spelling(list);
             }
         }
         for (set, list) in &file.sets {
             lexicon.sets.add(list, *set);
-            lexicon.spell(list);
+            lexicon.index_spelling(list);
         }
         for (name, texts) in &file.tools {
             lexicon.tools.insert(name.clone(), patterns(texts)?);
@@ -212,7 +217,7 @@ impl Lexicon {
         Ok(lexicon)
     }
 
-    fn spell(&mut self, list: &str) {
+    fn index_spelling(&mut self, list: &str) {
         for word in list.split(|c: char| c.is_whitespace() || c == '_' || c == '=') {
             if let Some(first) = word.chars().next()
                 && self.known.insert(word.to_owned())
@@ -226,8 +231,13 @@ impl Lexicon {
         }
     }
 
-    /// The word that is meant by one written in a hurry; `portuguese`: by those that only mean it in that language.
-    pub(super) fn meant(&self, folded: &str, portuguese: Option<bool>) -> Option<&str> {
+    /// Returns the expansion of an abbreviation. `portuguese` selects the Portuguese list (`true`)
+    /// or the English list (`false`); `None` selects the list common to both.
+    pub(super) fn expand_abbreviation(
+        &self,
+        folded: &str,
+        portuguese: Option<bool>,
+    ) -> Option<&str> {
         let [both, english, pt] = &self.short;
         let list = portuguese.map_or(
             both,
@@ -236,13 +246,14 @@ impl Lexicon {
         list.get(folded).map(String::as_str)
     }
 
-    /// The word that a picture stands for.
+    /// Returns the word for an emoji.
     pub(super) fn emoji(&self, c: char) -> Option<&str> {
         self.emoji.get(&c).map(String::as_str)
     }
 
-    /// The known word that a misspelt one probably is: the same first letter, one slip, in long words two.
-    pub(super) fn spelled(&self, folded: &str) -> Option<&str> {
+    /// Returns the known word that a misspelt one probably means: same first letter and one typing
+    /// error, or two in long words.
+    pub(super) fn correct_spelling(&self, folded: &str) -> Option<&str> {
         let letters = folded.chars().count();
         if letters < SPELLED_LETTERS_MIN || self.known.contains(folded) {
             return None;
@@ -258,9 +269,10 @@ impl Lexicon {
                 } else {
                     1
                 };
-                // Two short words one letter apart are mostly two words; with letters swapped they aren't.
+                // Two short words that differ in a letter are usually different words; swapped letters
+                // usually aren't.
                 if length.abs_diff(letters) > slips_max
-                    || length < SLIP_LETTERS_MIN && sorted(word) != sorted(folded)
+                    || length < SLIP_LETTERS_MIN && sorted_letters(word) != sorted_letters(folded)
                 {
                     return None;
                 }
@@ -271,8 +283,8 @@ impl Lexicon {
     }
 }
 
-/// Lines of `word=short,short`, by what is short.
-fn short(list: &str) -> HashMap<String, String> {
+/// Parses `word=short,short` entries into a map from abbreviation to word.
+fn parse_abbreviations(list: &str) -> HashMap<String, String> {
     let lines = list
         .split_whitespace()
         .filter_map(|line| line.split_once('='));
@@ -285,7 +297,7 @@ fn short(list: &str) -> HashMap<String, String> {
         .collect()
 }
 
-fn sorted(word: &str) -> Vec<char> {
+fn sorted_letters(word: &str) -> Vec<char> {
     let mut letters: Vec<char> = fold(word).chars().collect();
     letters.sort_unstable();
     letters
@@ -295,14 +307,15 @@ fn sorted(word: &str) -> Vec<char> {
 mod tests {
     use super::*;
 
-    /// Goal: the file can be read, and each set has a bit. Method: read it; the last set.
+    /// Goal: the built-in file is valid, and each set fits into the mask. Method: parse it; the
+    /// last set.
     #[test]
     fn the_file_is_whole() {
         Lexicon::new(&toml::from_str(LEXICON).unwrap()).unwrap();
-        assert!((Set::AProgram as u64) < 64, "a bit each");
+        assert!((WordSet::AProgram as u64) < 64, "a bit each");
     }
 
-    /// Goal: slips are read, other words are left. Method: rows.
+    /// Goal: misspelt words are corrected, other words are unchanged. Method: rows.
     #[test]
     fn slips() {
         for (word, expect) in [
@@ -314,7 +327,7 @@ mod tests {
             ("cat", None),
             ("lights", None),
         ] {
-            assert_eq!(lexicon().spelled(word), expect, "{word}");
+            assert_eq!(lexicon().correct_spelling(word), expect, "{word}");
         }
     }
 }

@@ -1,40 +1,42 @@
-//! Finds words and phrases of lists in a request, by stem, in English and Portuguese.
+//! Matcher for lists of words and phrases, by word stem, in English and Portuguese.
 
 use std::collections::{HashMap, HashSet};
 
-use super::words::{Token, stems};
+use super::tokens::{Token, stems};
 
-/// Where something of a list stands in a request.
+/// Match of a word or phrase of a [`Matcher`] in a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Hit<T> {
-    /// Which token it begins at.
+    /// Index of the first matched token.
     pub(super) at: usize,
-    /// How many tokens it is.
+    /// Number of matched tokens.
     pub(super) len: usize,
     pub(super) value: T,
 }
 
 impl<T> Hit<T> {
-    /// Whether both have a token in common.
+    /// Whether two matches share a token.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.at < other.at + other.len && other.at < self.at + self.len
     }
 }
 
-/// Words and phrases, each with what it stands for.
+/// Matcher for words and phrases, each of which has a value.
 #[derive(Debug)]
 pub(super) struct Matcher<T> {
-    /// By the first word's English stem, its Portuguese one, and as it stands.
+    /// Phrases by the English stem of their first word.
     english: HashMap<String, Vec<Phrase<T>>>,
+    /// Phrases by the Portuguese stem of their first word.
     portuguese: HashMap<String, Vec<Phrase<T>>>,
+    /// Phrases by their first word, if it is compared exactly.
     exact: HashMap<String, Vec<Phrase<T>>>,
-    /// Words after the first of phrases: as they stand, their English stems, their Portuguese ones.
+    /// Words of phrases after the first: exact forms, English stems, Portuguese stems.
     later: [HashSet<String>; 3],
 }
 
 #[derive(Debug, Clone)]
 struct Phrase<T> {
-    /// The words after the first.
+    /// Words of the phrase after the first.
     rest: Vec<Term>,
     value: T,
 }
@@ -58,7 +60,8 @@ impl Term {
         }
     }
 
-    /// Short words of one language are others' beginnings in the next: they are compared as they stand.
+    /// Whether the term matches the token. Short words are compared exactly, because in the other
+    /// language they may be a stem.
     fn fits(&self, token: &Token, is_english: bool) -> bool {
         if self.exact || self.folded.len() <= EXACT_LETTERS_MAX {
             return self.folded == token.folded;
@@ -67,7 +70,7 @@ impl Term {
     }
 }
 
-/// Words of at most so many letters are compared as they stand, longer ones by stem.
+/// Maximum bytes of a word that is compared exactly; longer ones are compared by stem.
 const EXACT_LETTERS_MAX: usize = 3;
 
 impl<T> Default for Matcher<T> {
@@ -82,7 +85,8 @@ impl<T> Default for Matcher<T> {
 }
 
 impl<T: Copy + PartialEq> Matcher<T> {
-    /// Adds a list: words with spaces between them, `_` within a phrase, `=` before a word to be compared as it stands.
+    /// Adds the words and phrases of `list`, all with the same value. Entries are separated by
+    /// spaces, words of a phrase by `_`. A leading `=` marks an entry to be compared exactly.
     pub(super) fn add(&mut self, list: &str, value: T) {
         for entry in list.split_whitespace() {
             let (entry, exact) = entry
@@ -123,16 +127,16 @@ impl<T: Copy + PartialEq> Matcher<T> {
     }
 
     /// Whether an entry begins with this word.
-    pub(super) fn has(&self, token: &Token) -> bool {
+    pub(super) fn begins_with(&self, token: &Token) -> bool {
         self.exact.contains_key(&token.folded)
             || self.english.contains_key(&token.english)
             || self.portuguese.contains_key(&token.portuguese)
     }
 
-    /// Whether the word is anywhere in an entry.
-    pub(super) fn knows(&self, token: &Token) -> bool {
+    /// Whether any entry contains this word.
+    pub(super) fn contains_word(&self, token: &Token) -> bool {
         let forms = [&token.folded, &token.english, &token.portuguese];
-        self.has(token)
+        self.begins_with(token)
             || self
                 .later
                 .iter()
@@ -140,8 +144,8 @@ impl<T: Copy + PartialEq> Matcher<T> {
                 .any(|(known, form)| known.contains(form))
     }
 
-    /// Everything of the lists that stands in the request, in order; one value at most once at a place. What is surely English
-    /// isn't compared by Portuguese stems: `fare` and `Faro` have the same.
+    /// Finds all entries in the request, in order, each value at most once per position. English
+    /// text isn't compared by Portuguese stems, because words such as `fare` and `Faro` share one.
     pub(super) fn find(&self, tokens: &[Token], is_english: bool) -> Vec<Hit<T>> {
         let mut hits: Vec<Hit<T>> = Vec::new();
         for (at, token) in tokens
@@ -158,7 +162,7 @@ impl<T: Copy + PartialEq> Matcher<T> {
             let english = self.english.get(&token.english).filter(|_| !is_short);
             let lists = [self.exact.get(&token.folded), english, portuguese];
             for phrase in lists.into_iter().flatten().flatten() {
-                let Some(len) = fits(&phrase.rest, &tokens[at..], is_english) else {
+                let Some(len) = phrase_length(&phrase.rest, &tokens[at..], is_english) else {
                     continue;
                 };
                 match hits[from..]
@@ -178,8 +182,9 @@ impl<T: Copy + PartialEq> Matcher<T> {
     }
 }
 
-/// How many of `tokens` the phrase is, of which the first word is there; `None`: it isn't there.
-fn fits(rest: &[Term], tokens: &[Token], is_english: bool) -> Option<usize> {
+/// Returns the number of tokens of a phrase whose first word matches the first token. `None` if the
+/// remaining words don't match.
+fn phrase_length(rest: &[Term], tokens: &[Token], is_english: bool) -> Option<usize> {
     let fits = rest
         .iter()
         .zip(tokens.iter().skip(1))

@@ -1,23 +1,24 @@
-//! Rules that decide without a model and without a key: English and Portuguese, the same answer to the same question.
+//! Deterministic rules that decide without a model or an API key, in English and Portuguese.
 //!
-//! A request is read by everyday words (`lexicon.toml`). Each tool and agent has evidence by what it says of itself (`candidates`):
-//! words that both have, letters that are alike, patterns of words. `refusals.toml` says what nobody here does. No rule reads text that
-//! is only quoted, but to know that there is something to work on.
+//! A request is classified by everyday words (`lexicon.toml`). Each tool and agent gets evidence
+//! from its description (`candidates`): shared words, similar letters, and patterns of words.
+//! `refusals.toml` lists requests that are always refused. Quoted text is never interpreted; it
+//! only counts as text to work on.
 
 mod candidates;
 mod clarity;
 mod command;
 mod decider;
+pub mod execution;
 mod lexicon;
 mod matcher;
 mod pattern;
 mod plan;
 mod reading;
 mod refusal;
-pub mod run_time;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod tools;
-mod words;
 
-pub use self::decider::{RulesDecider, vague};
+pub use self::decider::{RulesDecider, request_vagueness};

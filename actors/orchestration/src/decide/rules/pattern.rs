@@ -1,15 +1,16 @@
-//! Patterns: which kinds of words stand near one another in a request, and what that is worth.
+//! Patterns of word sets that occur near one another in a request, with scores.
 
 use super::matcher::Hit;
 
-/// Distance of a pattern's words from the one that leads, in tokens.
+/// Maximum distance, in tokens, between the words of a pattern and the word of its rarest set.
 const WINDOW: usize = 14;
-/// Tokens after the first of an ordered pair within which the second stands.
+/// Maximum distance, in tokens, between the words of an ordered pair.
 const PAIR_WINDOW: usize = 4;
-/// Words that are tried for one part of a pattern.
+/// Maximum words tried for one word set of a pattern.
 const CANDIDATES_MAX: usize = 6;
 
-/// A pattern as the files describe it: a score, sets, ordered pairs `a>b` and exclusions `!set`.
+/// Pattern of word sets. Its text form in the rule files is a score, followed by sets, ordered
+/// pairs `a>b` and exclusions `!set`.
 #[derive(Debug)]
 pub(super) struct Pattern<T> {
     score: f32,
@@ -19,7 +20,7 @@ pub(super) struct Pattern<T> {
 }
 
 impl<T: Copy + PartialEq> Pattern<T> {
-    /// Reads a pattern; `set` finds a set by its name.
+    /// Parses a pattern. `set` looks up a set by name.
     pub(super) fn parse(text: &str, set: impl Fn(&str) -> Option<T>) -> Result<Self, String> {
         let find = |name: &str| set(name).ok_or_else(|| format!("no set is called {name}"));
         let mut parts = text.split_whitespace();
@@ -45,7 +46,8 @@ impl<T: Copy + PartialEq> Pattern<T> {
         Ok(pattern)
     }
 
-    /// Whether the hits hold all of it near one another.
+    /// Whether the hits contain all sets and pairs of the pattern near one another, and none of its
+    /// exclusions.
     fn is_in(&self, hits: &[Hit<T>]) -> bool {
         let of = |set: T| hits.iter().filter(move |hit| hit.value == set);
         if self.none.iter().any(|set| of(*set).next().is_some()) {
@@ -60,7 +62,7 @@ impl<T: Copy + PartialEq> Pattern<T> {
         {
             return false;
         }
-        // The rarest set leads: around each of its words, one of each of the others.
+        // The rarest set leads: each of its words is tried with one word of each other set nearby.
         let Some(lead) = self.all.iter().min_by_key(|set| of(**set).count()) else {
             return !self.pairs.is_empty();
         };
@@ -68,13 +70,13 @@ impl<T: Copy + PartialEq> Pattern<T> {
         of(*lead).any(|lead| {
             let near = |hit: &&Hit<T>| hit.at.abs_diff(lead.at) <= WINDOW;
             let near: Vec<Hit<T>> = hits.iter().filter(near).copied().collect();
-            fill(&others, &near, &mut vec![*lead])
+            can_match_sets(&others, &near, &mut vec![*lead])
         })
     }
 }
 
-/// The score of the best pattern that the hits hold; 0 for none.
-pub(super) fn best<'a, T: Copy + PartialEq + 'a>(
+/// Returns the score of the best matching pattern; 0 if none matches.
+pub(super) fn best_score<'a, T: Copy + PartialEq + 'a>(
     patterns: impl IntoIterator<Item = &'a Pattern<T>>,
     hits: &[Hit<T>],
 ) -> f32 {
@@ -86,8 +88,13 @@ pub(super) fn best<'a, T: Copy + PartialEq + 'a>(
     })
 }
 
-/// Whether there is a word for each of the sets; one word can't be two parts of a pattern.
-fn fill<T: Copy + PartialEq>(sets: &[T], near: &[Hit<T>], used: &mut Vec<Hit<T>>) -> bool {
+/// Whether each set in `sets` can be matched by a different word in `near`. Words in `used` are
+/// taken already.
+fn can_match_sets<T: Copy + PartialEq>(
+    sets: &[T],
+    near: &[Hit<T>],
+    used: &mut Vec<Hit<T>>,
+) -> bool {
     let Some((set, rest)) = sets.split_first() else {
         return true;
     };
@@ -100,7 +107,7 @@ fn fill<T: Copy + PartialEq>(sets: &[T], near: &[Hit<T>], used: &mut Vec<Hit<T>>
             continue;
         }
         used.push(*hit);
-        if fill(rest, near, used) {
+        if can_match_sets(rest, near, used) {
             return true;
         }
         used.pop();

@@ -1,38 +1,41 @@
-//! The parts of a request, each with who it is for, and the steps that they come to.
+//! Splitting of a request into parts by target, and the plan steps made from them.
 
 use std::ops::Range;
 
 use callboard_message::text::{cut_bytes, fold, is_one_of};
 
 use super::candidates::{Candidates, Ranked};
-use super::reading::Reading;
-use super::words::{Kind, Token};
+use super::reading::RequestReading;
+use super::tokens::{Token, TokenKind};
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX};
 use crate::decide::{StepDefinition, StepMetadata};
 use crate::tool_name::EXECUTE_COMMAND;
 
-/// Evidence from which on a clause is for somebody.
+/// Minimum evidence at which a clause is assigned to a tool or agent.
 const CLAUSE_FROM: f32 = 0.7;
-/// A clause stays with the part before where that part's target has this share of the best evidence.
+/// Share of the best candidate's evidence. If the previous part's target has at least this share,
+/// the clause is joined to that part.
 const STAYS_FROM: f32 = 0.8;
-/// Clauses that are looked at one by one. What is beyond is of the last.
+/// Maximum clauses of a request that are examined separately. Further ones are joined to the last
+/// clause.
 const CLAUSES_MAX: usize = 12;
-/// A clause of fewer words is of the one before.
+/// Minimum words of a clause. A shorter one is joined to the previous clause.
 const CLAUSE_WORDS_MIN: usize = 3;
-/// Words that a clause begins with.
+/// Joining words that begin a clause.
 const JOINS: &str = "and n e then plus depois if caso";
 
-/// A part of a request that is for one tool or agent.
+/// Part of a request for one tool or agent.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Part {
+pub(super) struct RequestPart {
     pub(super) span: Range<usize>,
-    /// The tool's name or the agent's id.
+    /// Name of the tool or id of the agent.
     pub(super) target: String,
     pub(super) evidence: f32,
 }
 
-/// Whether a clause says what isn't wanted, and not what somebody can't or doesn't know.
-fn refuses(reading: &Reading, span: &Range<usize>) -> bool {
+/// Whether a clause rules something out, as opposed to stating that the speaker can't do or doesn't
+/// know something.
+fn is_negated(reading: &RequestReading, span: &Range<usize>) -> bool {
     const NOT: &str = "not no dont never nao nem nada without sem";
     const OF_ONESELF: &str = "sei consigo tenho lembro posso entendo sabia temos podemos conheco idea clue sure problem longer one way";
     let word = |at: usize| reading.tokens.get(at).map_or("", |token| &*token.folded);
@@ -40,14 +43,14 @@ fn refuses(reading: &Reading, span: &Range<usize>) -> bool {
     is_one_of(word(at), NOT) && !is_one_of(word(at + 1), OF_ONESELF)
 }
 
-/// The spans between signs and joining words.
-fn clauses(reading: &Reading) -> Vec<Range<usize>> {
+/// Splits the sentences that state the wish into clauses, at signs and joining words.
+fn clauses(reading: &RequestReading) -> Vec<Range<usize>> {
     let mut clauses: Vec<Range<usize>> = Vec::new();
     let mut start = reading.wish.start;
     for at in reading.wish.start..=reading.wish.end {
         let token = reading.tokens.get(at).filter(|_| at < reading.wish.end);
-        let is_sign = token.is_some_and(|token| token.kind == Kind::Sign);
-        // "é" is a verb, "e" joins.
+        let is_sign = token.is_some_and(|token| token.kind == TokenKind::Sign);
+        // "é" is a verb, "e" is a joining word.
         let is_verb = |token: &Token| reading.text.get(token.range.clone()) == Some("é");
         let joins = token.is_none_or(|token| {
             is_sign || token.is_word() && is_one_of(&token.folded, JOINS) && !is_verb(token)
@@ -64,24 +67,24 @@ fn clauses(reading: &Reading) -> Vec<Range<usize>> {
             _ if start < at => clauses.push(start..at),
             _ => {}
         }
-        // A sign is of no clause, a joining word begins the next.
+        // A sign belongs to no clause; a joining word begins the next one.
         start = if is_sign { at + 1 } else { at };
     }
     clauses
 }
 
-/// The parts that are for different ones, in order.
-pub(super) fn parts(reading: &Reading, candidates: &Candidates) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
-    // What led to it is told to whoever does the first part.
+/// Splits the request into parts with different target tools or agents, in order.
+pub(super) fn split_parts(reading: &RequestReading, candidates: &Candidates) -> Vec<RequestPart> {
+    let mut parts: Vec<RequestPart> = Vec::new();
+    // Introductory clauses are included in the first part.
     let mut open = 0;
     for span in clauses(reading) {
-        let ranked = candidates.ranked(reading, &span);
+        let ranked = candidates.rank(reading, &span);
         let best = ranked
             .iter()
             .find(|best| best.candidate.is_up && best.evidence >= CLAUSE_FROM);
-        let best = best.filter(|_| !refuses(reading, &span));
-        let stays = |part: &Part, best: &Ranked<'_>| {
+        let best = best.filter(|_| !is_negated(reading, &span));
+        let stays = |part: &RequestPart, best: &Ranked<'_>| {
             let own = ranked
                 .iter()
                 .find(|own| own.candidate.id == part.target)
@@ -93,13 +96,13 @@ pub(super) fn parts(reading: &Reading, candidates: &Candidates) -> Vec<Part> {
             (_, Some(best)) => {
                 let start = if parts.is_empty() { open } else { span.start };
                 let target = best.candidate.id.clone();
-                parts.push(Part {
+                parts.push(RequestPart {
                     span: start..span.end,
                     target,
                     evidence: best.evidence,
                 });
             }
-            // What is for nobody in particular belongs to what came before, or to the first part.
+            // A clause without a target belongs to the previous part, or to the first one.
             (Some(part), None) => part.span.end = span.end,
             (None, None) => open = open.min(span.start),
         }
@@ -107,8 +110,8 @@ pub(super) fn parts(reading: &Reading, candidates: &Candidates) -> Vec<Part> {
     parts
 }
 
-/// Whether at least two parts are for different ones.
-pub(super) fn is_several(parts: &[Part]) -> bool {
+/// Whether at least two parts have different targets.
+pub(super) fn is_several(parts: &[RequestPart]) -> bool {
     parts.iter().any(|part| {
         parts
             .first()
@@ -116,8 +119,9 @@ pub(super) fn is_several(parts: &[Part]) -> bool {
     })
 }
 
-/// Steps of the parts: at most [`STEPS_MAX`], what is beyond is joined to the last.
-pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {
+/// Returns the plan steps for the parts: at most [`STEPS_MAX`], with the remaining parts joined to
+/// the last step.
+pub(super) fn steps(reading: &RequestReading, parts: &[RequestPart]) -> Vec<StepDefinition> {
     let mut steps: Vec<StepDefinition> = Vec::new();
     let (kept, rest) = parts.split_at(parts.len().min(STEPS_MAX));
     for (at, part) in kept.iter().enumerate() {
@@ -132,9 +136,9 @@ pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {
         let needs = before.filter(|_| builds_on(reading, &span));
         let id = step_id(&part.target, &steps);
         let input_message = match part.target == EXECUTE_COMMAND {
-            // One that is too long makes no plan: a part of a command isn't run.
-            true => whole(reading, &span).to_owned(),
-            false => input(reading, parts, &span, needs.is_some()),
+            // Not cut: an over-long command makes the plan invalid instead of running in part.
+            true => part_text(reading, &span).to_owned(),
+            false => step_input(reading, parts, &span, needs.is_some()),
         };
         let metadata = StepMetadata {
             depends_on: needs.into_iter().collect(),
@@ -148,8 +152,9 @@ pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {
     steps
 }
 
-/// Whether a part goes on from the one before: it says "then", or only points at what it is about.
-fn builds_on(reading: &Reading, span: &Range<usize>) -> bool {
+/// Whether a part depends on the previous part: it says "then", or refers to the previous part's
+/// result by a pronoun.
+fn builds_on(reading: &RequestReading, span: &Range<usize>) -> bool {
     const THEN: &str = "then depois seguida afterwards next finally entao";
     const POINT: &str =
         "it that them those this tudo isso ele ela deles dela whichever whoever whatever esse essa";
@@ -188,25 +193,25 @@ fn step_id(target: &str, steps: &[StepDefinition]) -> String {
     id
 }
 
-/// Where a part begins behind signs and joining words.
-fn beginning(reading: &Reading, span: &Range<usize>, joins: &str) -> usize {
+/// Returns the first token of a part after signs and joining words.
+fn content_start(reading: &RequestReading, span: &Range<usize>, joins: &str) -> usize {
     let is_light = |at: &usize| {
         reading
             .tokens
             .get(*at)
-            .is_some_and(|t| t.kind == Kind::Sign || is_one_of(&t.folded, joins))
+            .is_some_and(|t| t.kind == TokenKind::Sign || is_one_of(&t.folded, joins))
     };
     span.clone().find(|at| !is_light(at)).unwrap_or(span.start)
 }
 
-/// A part in the request's own words, with what is quoted in it, also at its end.
-fn whole<'a>(reading: &'a Reading, span: &Range<usize>) -> &'a str {
-    let first = beginning(reading, span, JOINS);
+/// Returns the original text of a part, including quotations within it and at its end.
+fn part_text<'a>(reading: &'a RequestReading, span: &Range<usize>) -> &'a str {
+    let first = content_start(reading, span, JOINS);
     let start = reading
         .tokens
         .get(first)
         .map_or(reading.text.len(), |token| token.range.start);
-    // `, and` joins it to the next part; other signs may be of it.
+    // A trailing `, and` joins the part to the next one; other signs may belong to it.
     let mut next = span.end;
     for joins in [["and", "e"], [",", "\n"]] {
         let before = next
@@ -223,16 +228,22 @@ fn whole<'a>(reading: &'a Reading, span: &Range<usize>) -> &'a str {
     reading.text.get(start..end).unwrap_or_default().trim()
 }
 
-/// What a step is told: its part, the names that it needs from the others, and the text to work on.
-fn input(reading: &Reading, parts: &[Part], span: &Range<usize>, has_result: bool) -> String {
-    let start = beginning(reading, span, "and e then plus depois");
-    let mut text = reading.shown(&(start..span.end)).to_owned();
-    let own = names(reading, span);
+/// Returns the input message of a step: its part, names from other parts that it needs, and the
+/// text to work on.
+fn step_input(
+    reading: &RequestReading,
+    parts: &[RequestPart],
+    span: &Range<usize>,
+    has_result: bool,
+) -> String {
+    let start = content_start(reading, span, "and e then plus depois");
+    let mut text = reading.source_text(&(start..span.end)).to_owned();
+    let own = proper_names(reading, span);
     if own.is_empty() {
         let others = parts
             .iter()
             .filter(|part| part.span.start < span.start)
-            .flat_map(|part| names(reading, &part.span));
+            .flat_map(|part| proper_names(reading, &part.span));
         let others = others.collect::<Vec<_>>().join(" ");
         if !others.is_empty() {
             text = format!("{text} ({others})");
@@ -244,8 +255,8 @@ fn input(reading: &Reading, parts: &[Part], span: &Range<usize>, has_result: boo
     cut_bytes(&text, STEP_INPUT_BYTES_MAX).to_owned()
 }
 
-/// Words with a capital that a sentence doesn't begin with: mostly places and people.
-fn names<'a>(reading: &'a Reading, span: &Range<usize>) -> Vec<&'a str> {
+/// Returns capitalized words that don't begin a sentence, mostly places and people.
+fn proper_names<'a>(reading: &'a RequestReading, span: &Range<usize>) -> Vec<&'a str> {
     let is_name = |at: &usize| {
         let first = *at == 0
             || reading
@@ -258,6 +269,6 @@ fn names<'a>(reading: &'a Reading, span: &Range<usize>) -> Vec<&'a str> {
     span.clone()
         .filter(is_name)
         .take(NAMES_MAX)
-        .map(|at| reading.shown(&(at..at + 1)))
+        .map(|at| reading.source_text(&(at..at + 1)))
         .collect()
 }

@@ -1,69 +1,70 @@
-//! A request, read: what is asked for, in words whose kinds are known, and the text that it is asked of.
+//! Linguistic analysis of a request: its classified words, and the text to work on.
 
 use std::ops::Range;
 
 use callboard_message::text::is_one_of;
 
-use super::lexicon::{OfSubject, Set, Term, lexicon};
+use super::lexicon::{SubjectWord, Term, WordSet, lexicon};
 use super::matcher::Hit;
 use super::refusal;
-use super::words::{Kind, Token, plain_text, tokenize};
+use super::tokens::{Token, TokenKind, plain_text, tokenize};
 
-/// A request, read once.
+/// Request, split into tokens and analyzed for the rules.
 #[derive(Debug)]
-pub(super) struct Reading {
-    /// The request in one spelling.
+pub(super) struct RequestReading {
+    /// Normalized text of the request.
     pub(super) text: String,
-    /// What is asked for: quoted and pasted text isn't among them.
+    /// Tokens of the instruction, without quoted and pasted text.
     pub(super) tokens: Vec<Token>,
-    /// Kinds of words, where they stand in `tokens`.
-    pub(super) hits: Vec<Hit<Set>>,
-    /// Words of subjects, where they stand in `tokens`.
-    pub(super) subjects: Vec<Hit<OfSubject>>,
-    /// The bits of all sets a token is of, by token.
+    /// Matches of word sets in `tokens`.
+    pub(super) hits: Vec<Hit<WordSet>>,
+    /// Matches of subject words in `tokens`.
+    pub(super) subjects: Vec<Hit<SubjectWord>>,
+    /// Word sets of each token, as a bit mask ([`WordSet::bit`]).
     bits: Vec<u64>,
-    /// Text to be worked on: quoted, after a colon, or pasted below.
+    /// Text that the request asks to work on: quoted, after a colon, or pasted below the
+    /// instruction.
     pub(super) content: String,
-    /// Whether there is a piece of a program, in what is asked or in the text.
+    /// Whether the instruction or the text contains program code.
     pub(super) has_code: bool,
-    /// Whether there is one in the text.
+    /// Whether the text to work on contains program code.
     has_program: bool,
-    /// The addresses in it.
+    /// URLs and host addresses in the request.
     addresses: Vec<String>,
-    /// Whether it is Portuguese.
+    /// Whether the request is in Portuguese.
     pub(super) portuguese: bool,
-    /// Whether it is surely English.
+    /// Whether the request is certainly in English.
     pub(super) english: bool,
-    /// Where something is wanted: the rest of `tokens` only tells what led to it.
+    /// Range of the tokens that state the wish. The tokens outside of it give background.
     pub(super) wish: Range<usize>,
 }
 
-/// From so many words on, a text that nothing else is wanted of is to be shortened.
+/// Minimum words of a text without an instruction that is taken as a text to summarize.
 const LONG_TEXT_WORDS_MIN: usize = 12;
-/// A sentence of fewer words is of the one before.
+/// Minimum words of a sentence. A shorter one belongs to the previous sentence.
 const SENTENCE_WORDS_MIN: usize = 3;
-/// A part of so many tokens says little beside what it begins with.
+/// Maximum tokens of a request part that says little beyond its first word.
 const FEW_TOKENS_MAX: usize = 5;
 
-impl Reading {
-    /// Reads a request.
+impl RequestReading {
+    /// Analyzes a request.
     pub(super) fn new(request: &str) -> Self {
         let lexicon = lexicon();
         let text = plain_text(request.trim());
         let mut tokens = tokenize(&text, |c| lexicon.emoji(c));
-        mean(&mut tokens, None);
+        expand_abbreviations(&mut tokens, None);
         let (portuguese, english) = language(&tokens);
         if portuguese || english {
-            mean(&mut tokens, Some(portuguese));
+            expand_abbreviations(&mut tokens, Some(portuguese));
         }
         let mut content: Vec<Range<usize>> = quotes(&text);
-        if let Some(pasted) = pasted(&text, &tokens, &content, english) {
+        if let Some(pasted) = find_pasted_text(&text, &tokens, &content, english) {
             content.retain(|range| range.start < pasted.start);
             content.push(pasted);
         }
-        let of_kind = |kind: Kind| tokens.iter().filter(move |token| token.kind == kind);
-        let has_code = of_kind(Kind::Code).next().is_some();
-        let mut addresses: Vec<String> = of_kind(Kind::Address)
+        let of_kind = |kind: TokenKind| tokens.iter().filter(move |token| token.kind == kind);
+        let has_code = of_kind(TokenKind::Code).next().is_some();
+        let mut addresses: Vec<String> = of_kind(TokenKind::Address)
             .map(|token| token.folded.clone())
             .collect();
         addresses.dedup();
@@ -77,9 +78,9 @@ impl Reading {
                 .iter()
                 .any(|range| range.contains(&token.range.start))
         };
-        let has_program = of_kind(Kind::Code).any(in_content);
+        let has_program = of_kind(TokenKind::Code).any(in_content);
         tokens.retain(|token| !in_content(token));
-        spell(&mut tokens, english);
+        correct_misspellings(&mut tokens, english);
         let hits = lexicon.sets.find(&tokens, english);
         let mut bits = vec![0; tokens.len()];
         for hit in &hits {
@@ -88,8 +89,8 @@ impl Reading {
             }
         }
         let mut subjects = lexicon.words.find(&tokens, english);
-        // "sobre" has the stem of "sobras", and means nothing.
-        subjects.retain(|hit| hit.len > 1 || bits[hit.at] & Set::Stop.bit() == 0);
+        // "sobre" shares its stem with "sobras" but has no content.
+        subjects.retain(|hit| hit.len > 1 || bits[hit.at] & WordSet::Stop.bit() == 0);
         let content = shown;
         let wish = 0..tokens.len();
         let read = Self {
@@ -107,13 +108,14 @@ impl Reading {
             wish,
         };
         Self {
-            wish: read.wanted(),
+            wish: read.wanted_span(),
             ..read
         }
     }
 
-    /// From the first sentence that wants something to the last; all where none does.
-    fn wanted(&self) -> Range<usize> {
+    /// Returns the tokens from the first to the last sentence with a wish, or all tokens if there
+    /// is none.
+    fn wanted_span(&self) -> Range<usize> {
         let mut sentences: Vec<Range<usize>> = Vec::new();
         let mut start = 0;
         let ends = |at: &usize| {
@@ -122,10 +124,10 @@ impl Reading {
                 .any(|sign| self.tokens[*at].is_sign(sign))
         };
         for at in self
-            .all()
+            .full_span()
             .filter(|at| ends(at) || at + 1 == self.tokens.len())
         {
-            // `p.m.`, `Dr.`, `Ok.` are of the sentence before.
+            // Abbreviations such as `p.m.` or `Dr.` don't end a sentence.
             let words = (start..at + 1)
                 .filter(|at| self.tokens[*at].is_word())
                 .count();
@@ -137,45 +139,50 @@ impl Reading {
         }
         let wants = |span: &&Range<usize>| {
             let asks = |at: usize| self.tokens[at].is_sign("?") || self.tokens[at].is_sign(":");
-            (*span).clone().any(asks) || self.has(Set::Wish, span) || self.orders(span)
+            (*span).clone().any(asks) || self.has(WordSet::Wish, span) || self.is_order(span)
         };
         let mut wanting = sentences.iter().filter(wants);
         let Some(first) = wanting.next() else {
-            return self.all();
+            return self.full_span();
         };
         let last = wanting.next_back().unwrap_or(first);
         first.start..last.end
     }
 
-    /// Whether a part begins with a verb that orders, or with a word of a subject: `Hotel in Graz.`
-    fn orders(&self, span: &Range<usize>) -> bool {
-        const ORDERS: [Set; 13] = [
-            Set::VagueVerb,
-            Set::TranslateVerb,
-            Set::SummarizeVerb,
-            Set::EchoVerb,
-            Set::SayVerb,
-            Set::RunVerb,
-            Set::KillVerb,
-            Set::NoteVerb,
-            Set::PlanVerb,
-            Set::ReviewVerb,
-            Set::Compose,
-            Set::Governs,
-            Set::TalkVerb,
+    /// Whether a request part begins with an imperative, or with a subject word as in `Hotel in
+    /// Graz.`
+    fn is_order(&self, span: &Range<usize>) -> bool {
+        const ORDERS: [WordSet; 13] = [
+            WordSet::VagueVerb,
+            WordSet::TranslateVerb,
+            WordSet::SummarizeVerb,
+            WordSet::EchoVerb,
+            WordSet::SayVerb,
+            WordSet::RunVerb,
+            WordSet::KillVerb,
+            WordSet::NoteVerb,
+            WordSet::PlanVerb,
+            WordSet::ReviewVerb,
+            WordSet::Compose,
+            WordSet::Governs,
+            WordSet::TalkVerb,
         ];
-        let is_order = |at: usize| ORDERS.iter().any(|set| self.is(at, *set));
-        let empty = |at: usize| self.is(at, Set::Filler) || self.is(at, Set::Stop) && !is_order(at);
+        let is_order = |at: usize| ORDERS.iter().any(|set| self.is_in_set(at, *set));
+        let empty = |at: usize| {
+            self.is_in_set(at, WordSet::Filler)
+                || self.is_in_set(at, WordSet::Stop) && !is_order(at)
+        };
         let first = span
             .clone()
             .find(|at| self.tokens[*at].is_word() && !empty(*at));
-        let tells = self.has(Set::Context, span);
+        let tells = self.has(WordSet::Context, span);
         first.is_some_and(|at| {
             is_order(at) || !tells && self.subjects.iter().any(|hit| hit.at == at)
         })
     }
 
-    /// Evidence of a part for patterns: its words' sets, its signs, and the sets of the first word that isn't empty.
+    /// Returns the hits of a request part for pattern matching: the sets of its words, its signs,
+    /// and the sets of its first content word.
     pub(super) fn signs(&self, span: &Range<usize>) -> Vec<Hit<Term>> {
         let inside = self.hits.iter().filter(|hit| span.contains(&hit.at));
         let mut signs: Vec<Hit<Term>> = inside
@@ -185,7 +192,7 @@ impl Reading {
                 value: (hit.value, false),
             })
             .collect();
-        let is_code = |at: &usize| self.tokens[*at].kind == Kind::Code;
+        let is_code = |at: &usize| self.tokens[*at].kind == TokenKind::Code;
         let has_program = self.has_program && span.len() * 2 >= self.tokens.len()
             || span.clone().any(|at| is_code(&at));
         let is_long = self
@@ -195,16 +202,16 @@ impl Reading {
             .is_some()
             && !self.has_code;
         let wide = [
-            (Set::AText, self.has_content()),
-            (Set::ALongText, is_long),
-            (Set::FewWords, span.len() <= FEW_TOKENS_MAX),
-            (Set::AProgram, has_program),
+            (WordSet::AText, self.has_content()),
+            (WordSet::ALongText, is_long),
+            (WordSet::FewWords, span.len() <= FEW_TOKENS_MAX),
+            (WordSet::AProgram, has_program),
         ];
         for at in span.clone() {
             let Some(token) = self.tokens.get(at) else {
                 break;
             };
-            let mut add = |set: Set, len: usize| {
+            let mut add = |set: WordSet, len: usize| {
                 signs.push(Hit {
                     at,
                     len,
@@ -212,26 +219,26 @@ impl Reading {
                 })
             };
             match token.kind {
-                Kind::Address => add(Set::AnAddress, 1),
-                Kind::Code => add(Set::CodeWord, 1),
-                Kind::Number => add(Set::ANumber, 1),
-                Kind::Word if token.capital && at != span.start && self.is_name(at) => {
-                    add(Set::AName, 1)
+                TokenKind::Address => add(WordSet::AnAddress, 1),
+                TokenKind::Code => add(WordSet::CodeWord, 1),
+                TokenKind::Number => add(WordSet::ANumber, 1),
+                TokenKind::Word if token.capital && at != span.start && self.is_name(at) => {
+                    add(WordSet::AName, 1)
                 }
-                Kind::Word | Kind::Sign => {}
+                TokenKind::Word | TokenKind::Sign => {}
             }
             if self.is_hour(at) {
-                add(Set::AnHour, 1);
+                add(WordSet::AnHour, 1);
             }
-            // What is said of the whole part is near each of its words, and takes the place of none.
+            // Properties of the whole part are near each of its words and occupy no token.
             wide.iter()
                 .filter(|(_, is_so)| *is_so)
                 .for_each(|(set, _)| add(*set, 0));
         }
-        let light = Set::Stop.bit() | Set::Filler.bit() | Set::Greeting.bit();
+        let light = WordSet::Stop.bit() | WordSet::Filler.bit() | WordSet::Greeting.bit();
         let first = span
             .clone()
-            .find(|at| self.tokens[*at].kind != Kind::Sign && self.bits[*at] & light == 0);
+            .find(|at| self.tokens[*at].kind != TokenKind::Sign && self.bits[*at] & light == 0);
         let leads: Vec<Hit<Term>> = signs
             .iter()
             .filter(|hit| Some(hit.at) == first && hit.len > 0)
@@ -244,14 +251,14 @@ impl Reading {
         signs
     }
 
-    /// `9am`, `15h30`, `9 pm`.
+    /// Whether the token at `at` is a time of day, such as `9am`, `15h30` or `9 pm`.
     fn is_hour(&self, at: usize) -> bool {
         let token = &self.tokens[at];
         let unit = token
             .folded
             .trim_start_matches(|c: char| c.is_ascii_digit());
         let next = self.tokens.get(at + 1).map_or("", |token| &*token.folded);
-        token.kind == Kind::Number
+        token.kind == TokenKind::Number
             && (matches!(unit, "am" | "pm")
                 || unit
                     .strip_prefix('h')
@@ -259,30 +266,36 @@ impl Reading {
                 || matches!(next, "am" | "pm" | "oclock" | "h" | "horas"))
     }
 
-    /// Whether a word with a capital names somebody or a place.
+    /// Whether the token at `at` is a capitalized word that names a person or place.
     pub(super) fn is_name(&self, at: usize) -> bool {
-        let empty =
-            Set::Stop.bit() | Set::TimeWord.bit() | Set::Languages.bit() | Set::Pronoun.bit();
+        let empty = WordSet::Stop.bit()
+            | WordSet::TimeWord.bit()
+            | WordSet::Languages.bit()
+            | WordSet::Pronoun.bit();
         self.tokens[at].capital && self.tokens[at].is_word() && self.bits[at] & empty == 0
     }
 
-    /// Whether the word is of any set.
+    /// Whether the token at `at` belongs to any word set.
     pub(super) fn is_known(&self, at: usize) -> bool {
         self.bits[at] != 0
     }
 
-    /// All of it.
-    pub(super) fn all(&self) -> Range<usize> {
+    /// Returns the range of all tokens.
+    pub(super) fn full_span(&self) -> Range<usize> {
         0..self.tokens.len()
     }
 
-    /// Whether a token is a word of the set, also within a phrase.
-    pub(super) fn is(&self, at: usize, set: Set) -> bool {
+    /// Whether the token at `at` belongs to the set, alone or within a phrase.
+    pub(super) fn is_in_set(&self, at: usize, set: WordSet) -> bool {
         self.bits.get(at).is_some_and(|bits| bits & set.bit() != 0)
     }
 
-    /// Where words and phrases of the set begin within the span.
-    pub(super) fn of(&self, set: Set, span: &Range<usize>) -> impl Iterator<Item = Hit<Set>> {
+    /// Returns the matches of the set that begin within the span.
+    pub(super) fn hits_in(
+        &self,
+        set: WordSet,
+        span: &Range<usize>,
+    ) -> impl Iterator<Item = Hit<WordSet>> {
         let span = span.clone();
         self.hits
             .iter()
@@ -290,22 +303,25 @@ impl Reading {
             .filter(move |hit| hit.value == set && span.contains(&hit.at))
     }
 
-    /// Whether one of the set is within the span.
-    pub(super) fn has(&self, set: Set, span: &Range<usize>) -> bool {
-        self.of(set, span).next().is_some()
+    /// Whether a match of the set begins within the span.
+    pub(super) fn has(&self, set: WordSet, span: &Range<usize>) -> bool {
+        self.hits_in(set, span).next().is_some()
     }
 
-    /// Whether the words that carry the span's first meaning are of the set: nothing but stop words and courtesies before.
-    pub(super) fn begins_with(&self, set: Set, span: &Range<usize>) -> bool {
-        let light = Set::Stop.bit() | Set::Filler.bit();
+    /// Whether the first content word of the span belongs to the set. Stop words and courtesies
+    /// before it are skipped.
+    pub(super) fn begins_with(&self, set: WordSet, span: &Range<usize>) -> bool {
+        let light = WordSet::Stop.bit() | WordSet::Filler.bit();
         let begins = |at: usize| self.hits.iter().any(|hit| hit.value == set && hit.at == at);
-        let is_light = |at: usize| self.bits[at] & light != 0 || self.tokens[at].kind == Kind::Sign;
+        let is_light =
+            |at: usize| self.bits[at] & light != 0 || self.tokens[at].kind == TokenKind::Sign;
         span.clone()
             .find(|at| begins(*at) || !is_light(*at))
             .is_some_and(begins)
     }
 
-    /// The address in it; `None` where there are several, since which is meant isn't known.
+    /// Returns the URL or host address in the request. `None` if there is none, or if there are
+    /// several and it is unclear which one is meant.
     pub(super) fn only_address(&self) -> Option<&str> {
         let [only] = &*self.addresses else {
             return None;
@@ -313,13 +329,13 @@ impl Reading {
         Some(only)
     }
 
-    /// Whether there is a text to work on.
+    /// Whether the request contains a text to work on.
     pub(super) fn has_content(&self) -> bool {
         !self.content.trim().is_empty()
     }
 
-    /// What the tokens of a span are in the request's own words.
-    pub(super) fn shown(&self, span: &Range<usize>) -> &str {
+    /// Returns the source text of a span of tokens.
+    pub(super) fn source_text(&self, span: &Range<usize>) -> &str {
         let start = self
             .tokens
             .get(span.start)
@@ -336,50 +352,52 @@ impl Reading {
     }
 }
 
-/// Puts the words that are meant in the place of those written in a hurry: in either language, or those of one of them.
-fn mean(tokens: &mut [Token], portuguese: Option<bool>) {
+/// Expands abbreviations in place. `None` expands those common to both languages, `Some(true)` the
+/// Portuguese and `Some(false)` the English ones.
+fn expand_abbreviations(tokens: &mut [Token], portuguese: Option<bool>) {
     for token in tokens
         .iter_mut()
         .filter(|token| token.is_word() && !token.capital)
     {
-        if let Some(word) = lexicon().meant(&token.folded, portuguese) {
-            token.mean(word);
+        if let Some(word) = lexicon().expand_abbreviation(&token.folded, portuguese) {
+            token.replace_word(word);
         }
     }
 }
 
-/// Words of one request that may be misspelt: it takes a while each.
+/// Maximum words checked for misspelling, because each check is slow.
 const SPELLED_WORDS_MAX: usize = 48;
 
-/// Puts known words in the place of misspelt ones. A name is written with a capital and isn't a slip of another word.
-fn spell(tokens: &mut [Token], is_english: bool) {
+/// Corrects misspelt words. Capitalized words are names and stay unchanged.
+fn correct_misspellings(tokens: &mut [Token], is_english: bool) {
     let lexicon = lexicon();
     let is_known = |token: &Token| {
         let one = std::slice::from_ref(token);
-        refusal::knows(token)
+        refusal::is_refusal_word(token)
             || !lexicon.sets.find(one, is_english).is_empty()
-            || lexicon.words.has(token)
+            || lexicon.words.begins_with(token)
     };
     let unknown = tokens
         .iter_mut()
         .filter(|token| token.is_word() && !token.capital && !is_known(token));
     for token in unknown.take(SPELLED_WORDS_MAX) {
-        if let Some(word) = lexicon.spelled(&token.folded) {
-            token.mean(word);
+        if let Some(word) = lexicon.correct_spelling(&token.folded) {
+            token.replace_word(word);
         }
     }
 }
 
-/// Quoted passages, without their quotation marks. An apostrophe isn't one.
+/// Returns the byte ranges of quoted passages, without their quotation marks. Apostrophes don't
+/// count as quotation marks.
 fn quotes(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
     while let Some((open, mark)) = text[from..]
         .char_indices()
-        .find(|(at, c)| opens(text, from + at, *c))
+        .find(|(at, c)| opens_quote(text, from + at, *c))
     {
         let start = from + open + mark.len_utf8();
-        match closing(text, start, mark) {
+        match find_closing_mark(text, start, mark) {
             Some(end) => {
                 if !text[start..end].trim().is_empty() {
                     found.push(start..end);
@@ -392,7 +410,7 @@ fn quotes(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-fn opens(text: &str, at: usize, c: char) -> bool {
+fn opens_quote(text: &str, at: usize, c: char) -> bool {
     let before = text[..at].chars().next_back();
     let after = text[at + c.len_utf8()..].chars().next();
     let outside = before.is_none_or(|c| !c.is_alphanumeric());
@@ -403,7 +421,7 @@ fn opens(text: &str, at: usize, c: char) -> bool {
     }
 }
 
-/// The mark that closes a passage.
+/// Returns the closing mark for an opening quotation mark.
 pub(super) fn closing_mark(mark: char) -> char {
     match mark {
         '“' | '„' => '”',
@@ -412,8 +430,8 @@ pub(super) fn closing_mark(mark: char) -> char {
     }
 }
 
-/// Where the passage ends: at the mark that a word doesn't go on after.
-fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
+/// Returns the offset of the closing mark: the first one not followed by a letter or digit.
+fn find_closing_mark(text: &str, start: usize, mark: char) -> Option<usize> {
     let close = closing_mark(mark);
     let is_end = |at: usize| !text[at + close.len_utf8()..].starts_with(char::is_alphanumeric);
     text[start..]
@@ -423,21 +441,22 @@ fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
         .find(|at| is_end(*at))
 }
 
-/// How long a quotation mark is at most.
+/// Maximum bytes of a quotation mark.
 const QUOTATION_MARK_BYTES_MAX: usize = 3;
 
-/// A text below or behind a colon that the words before it want something done with; after `echo`, all the rest.
-fn pasted(
+/// Returns the byte range of pasted text after a colon or line break, if the words before it ask to
+/// work on it. After `echo`, the range is the whole remaining text.
+fn find_pasted_text(
     text: &str,
     tokens: &[Token],
     quotes: &[Range<usize>],
     is_english: bool,
 ) -> Option<Range<usize>> {
-    const WORKS_ON: [Set; 4] = [
-        Set::SummarizeVerb,
-        Set::EchoVerb,
-        Set::TranslateVerb,
-        Set::Languages,
+    const WORKS_ON: [WordSet; 4] = [
+        WordSet::SummarizeVerb,
+        WordSet::EchoVerb,
+        WordSet::TranslateVerb,
+        WordSet::Languages,
     ];
     let first = tokens.first()?;
     if matches!(
@@ -445,7 +464,7 @@ fn pasted(
         "echo" | "ecoa" | "repeat" | "repita" | "repete"
     ) && tokens
         .get(1)
-        .is_some_and(|token| !token.is_sign(":") && token.kind != Kind::Sign)
+        .is_some_and(|token| !token.is_sign(":") && token.kind != TokenKind::Sign)
         && !quotes
             .iter()
             .any(|range| range.start <= first.range.end + 2)
@@ -457,7 +476,7 @@ fn pasted(
         (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start)
     })?;
     let (at, sign) = cut;
-    // A text that is quoted ends with its quotation mark: what comes after is asked again.
+    // Quoted text ends at its closing mark, and the instruction continues after it.
     let begins = sign.range.end + text.get(sign.range.end..)?.len()
         - text.get(sign.range.end..)?.trim_start().len();
     if quotes
@@ -468,19 +487,21 @@ fn pasted(
     }
     let head: Vec<Token> = tokens[..at].to_vec();
     let tail = text.get(sign.range.end..)?;
-    // `say: …` and nothing else before the colon.
-    let says = head.len() <= 2 && works(&head, &[Set::SayVerb], is_english);
-    let works = says || works(&head, &WORKS_ON, is_english);
-    let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
+    // For example `say: …`, with nothing else before the colon.
+    let says = head.len() <= 2 && has_work_verb(&head, &[WordSet::SayVerb], is_english);
+    let works = says || has_work_verb(&head, &WORKS_ON, is_english);
+    let coded = tokens[at..]
+        .iter()
+        .any(|token| token.kind == TokenKind::Code);
     const PASTED_BYTES_MIN: usize = 200;
     let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;
     ((works || long || coded) && !tail.trim().is_empty()).then_some(sign.range.end..text.len())
 }
 
-fn works(head: &[Token], works_on: &[Set], is_english: bool) -> bool {
+fn has_work_verb(head: &[Token], works_on: &[WordSet], is_english: bool) -> bool {
     const HEAD_WORDS_MAX: usize = 16;
     let mut head: Vec<Token> = head.iter().take(HEAD_WORDS_MAX).cloned().collect();
-    spell(&mut head, is_english);
+    correct_misspellings(&mut head, is_english);
     lexicon()
         .sets
         .find(&head, is_english)
@@ -488,7 +509,8 @@ fn works(head: &[Token], works_on: &[Set], is_english: bool) -> bool {
         .any(|hit| works_on.contains(&hit.value))
 }
 
-/// Whether it is Portuguese, and whether it is surely English, by words that only one of the two has.
+/// Detects the language by words that only one language has. Returns whether the text is
+/// Portuguese, and whether it is certainly English.
 fn language(tokens: &[Token]) -> (bool, bool) {
     const PORTUGUESE: &str = "o os um uma e de do da dos das em no na nos nas para pra pro por pelo com sem que eu voce vc meu minha me quero preciso tem qual quais quem \
         nao sim ja isso este esta esse essa aquele ele ela onde como quanto mais ai la favor gente pode tudo depois hoje amanha faz agora vai ta ou eh sao numa num ao oi ola \
@@ -509,7 +531,7 @@ fn language(tokens: &[Token]) -> (bool, bool) {
 mod tests {
     use super::*;
 
-    /// Goal: words written in a hurry are read as they are meant, in their language alone. Method: rows.
+    /// Goal: abbreviations are expanded in their own language only. Method: rows.
     #[test]
     fn words_in_a_hurry() {
         for (request, expect) in [
@@ -528,7 +550,7 @@ mod tests {
             ("o livro d Ana e n o meu", "o livro de ana e nao o meu"),
             ("PQ 7 and U 2", "pq 7 and u 2"),
         ] {
-            let read: Vec<String> = Reading::new(request)
+            let read: Vec<String> = RequestReading::new(request)
                 .tokens
                 .into_iter()
                 .map(|token| token.folded)
@@ -537,7 +559,7 @@ mod tests {
         }
     }
 
-    /// Goal: no word by which something is refused or let through is taken for a misspelt other one. Method: each of them alone.
+    /// Goal: no word of the refusal rules is taken for a misspelling. Method: each of them alone.
     #[test]
     fn words_of_refusals_are_left() {
         let changed: Vec<String> = refusal::every_word()
@@ -547,7 +569,7 @@ mod tests {
                     let mut tokens = tokenize(word, |_| None);
                     let before: Vec<String> =
                         tokens.iter().map(|token| token.folded.clone()).collect();
-                    spell(&mut tokens, is_english);
+                    correct_misspellings(&mut tokens, is_english);
                     tokens.iter().map(|token| &token.folded).ne(&before)
                 })
             })

@@ -1,4 +1,4 @@
-//! What no agent here does: classes of requests that are refused, and how that is said.
+//! Requests that are refused: classes, patterns and the texts of refusals.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,70 +7,70 @@ use callboard_message::text::is_one_of;
 use serde::Deserialize;
 
 use super::matcher::{Hit, Matcher};
-use super::pattern::{Pattern, best};
-use super::words::Token;
+use super::pattern::{Pattern, best_score};
+use super::tokens::Token;
 
-/// What comes with callboard.
+/// Built-in refusal rules.
 const REFUSALS: &str = include_str!("refusals.toml");
 
-/// A request that is refused.
+/// Refusal of a harmful request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Refusal {
-    /// The class that it is of.
+    /// Name of the class of refused requests.
     pub(super) class: String,
-    /// How clearly, 0 to 1.
+    /// Score of the match, 0 to 1.
     pub(super) score: f32,
-    /// What whoever asked is told.
+    /// Reason that is shown to the user.
     pub(super) reason: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct RefusalsFile {
     sets: BTreeMap<String, String>,
-    class: Vec<Class<String>>,
-    sum: Sum,
+    class: Vec<RefusalClass<String>>,
+    sum: WeightedWords,
 }
 
-/// Wishes that no pattern knows.
+/// Weighted words for harmful requests that match no pattern.
 #[derive(Debug, Deserialize)]
-struct Sum {
+struct WeightedWords {
     least: f32,
     less: f32,
     defensive: Vec<String>,
     #[serde(flatten)]
-    phrases: Phrases,
-    kinds: Vec<Kind>,
+    phrases: ReasonPhrases,
+    kinds: Vec<WeightedSets>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kind {
+struct WeightedSets {
     weight: f32,
-    /// Names of sets, with spaces between them.
+    /// Names of word sets, separated by spaces.
     sets: String,
 }
 
-/// A class of requests, its patterns as they are written or read.
+/// Class of refused requests. Its patterns are text, or parsed patterns.
 #[derive(Debug, Deserialize)]
-struct Class<P> {
+struct RefusalClass<P> {
     name: String,
     patterns: Vec<P>,
     #[serde(flatten)]
-    phrases: Phrases,
+    phrases: ReasonPhrases,
     #[serde(default)]
-    objects: Vec<Object>,
+    objects: Vec<RefusalObject>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Object {
+struct RefusalObject {
     words: String,
     #[serde(flatten)]
-    phrases: Phrases,
+    phrases: ReasonPhrases,
 }
 
 #[derive(Debug, Deserialize)]
-struct Phrases {
+struct ReasonPhrases {
     #[serde(rename = "gerund")]
     english: String,
     #[serde(rename = "gerund_pt")]
@@ -78,27 +78,27 @@ struct Phrases {
 }
 
 #[derive(Debug)]
-struct Rules {
-    /// Names of the sets, by place.
+struct RefusalRules {
+    /// Names of the word sets, by index.
     names: Vec<String>,
     words: Matcher<usize>,
-    classes: Vec<Class<Pattern<usize>>>,
+    classes: Vec<RefusalClass<Pattern<usize>>>,
     objects: Matcher<(usize, usize)>,
-    sum: Sum,
+    sum: WeightedWords,
 }
 
-/// `None` where the file can't be read, which a test rules out.
-fn rules() -> Option<&'static Rules> {
-    static READ: OnceLock<Option<Rules>> = OnceLock::new();
-    let read = || match toml::from_str::<File>(REFUSALS)
+/// Returns the refusal rules. `None` if the built-in file can't be parsed, which a test rules out.
+fn rules() -> Option<&'static RefusalRules> {
+    static READ: OnceLock<Option<RefusalRules>> = OnceLock::new();
+    let read = || match toml::from_str::<RefusalsFile>(REFUSALS)
         .map_err(|error| error.to_string())
-        .and_then(Rules::new)
+        .and_then(RefusalRules::new)
     {
         Ok(rules) => Some(rules),
         Err(error) => {
             callboard_message::log::error!(
                 error,
-                "failed to read the rules' refusals: nothing is refused by rules"
+                "failed to parse the built-in refusals: the rules refuse nothing"
             );
             None
         }
@@ -106,8 +106,8 @@ fn rules() -> Option<&'static Rules> {
     READ.get_or_init(read).as_ref()
 }
 
-impl Rules {
-    fn new(file: File) -> Result<Self, String> {
+impl RefusalRules {
+    fn new(file: RefusalsFile) -> Result<Self, String> {
         let (mut words, mut objects) = (Matcher::default(), Matcher::default());
         let names: Vec<String> = file.sets.keys().cloned().collect();
         for (place, list) in file.sets.values().enumerate() {
@@ -126,7 +126,7 @@ impl Rules {
             return Err(format!("no set is called {name}"));
         }
         let mut classes = Vec::new();
-        for Class {
+        for RefusalClass {
             name,
             patterns,
             phrases,
@@ -140,7 +140,7 @@ impl Rules {
                 .iter()
                 .map(|text| Pattern::parse(text, place))
                 .collect::<Result<_, _>>()?;
-            classes.push(Class {
+            classes.push(RefusalClass {
                 name,
                 patterns,
                 phrases,
@@ -156,7 +156,7 @@ impl Rules {
         })
     }
 
-    /// Weight of the words, whatever they say together.
+    /// Sums the weights of the matching words, whatever their order.
     fn sum(&self, hits: &[Hit<usize>]) -> f32 {
         let is_of = |hit: &Hit<usize>, sets: &str| {
             self.names
@@ -185,18 +185,23 @@ impl Rules {
     }
 }
 
-/// The class of those who would harm themselves.
+/// Name of the class of requests about self-harm.
 const SELF_HARM: &str = "self_harm";
 
-/// The clearest refusal that a request is for, if any. Text that is only quoted decides nothing.
-pub(super) fn refusal(tokens: &[Token], is_english: bool, is_portuguese: bool) -> Option<Refusal> {
+/// Returns the best matching refusal for a request. Quoted text has no influence, because it isn't
+/// part of the tokens.
+pub(super) fn refusal_in_tokens(
+    tokens: &[Token],
+    is_english: bool,
+    is_portuguese: bool,
+) -> Option<Refusal> {
     let rules = rules()?;
     let hits = rules.words.find(tokens, is_english);
     let scores = rules
         .classes
         .iter()
-        .map(|class| best(&class.patterns, &hits));
-    // The first of those that are as clear.
+        .map(|class| best_score(&class.patterns, &hits));
+    // Ties go to the first class.
     let (at, score) = scores.enumerate().fold(
         (0, 0.0),
         |best, next| if next.1 > best.1 { next } else { best },
@@ -204,7 +209,8 @@ pub(super) fn refusal(tokens: &[Token], is_english: bool, is_portuguese: bool) -
     let sum = rules.sum(&hits);
     let (name, score, phrases) = match rules.classes.get(at).filter(|_| score > 0.0) {
         Some(class) => {
-            // The first of the class's objects that is there: "banco de dados do governo" is the government's.
+            // The first object in the class's order counts: "banco de dados do governo" is the
+            // government's.
             let objects = rules.objects.find(tokens, is_english);
             let object = objects
                 .into_iter()
@@ -225,16 +231,18 @@ pub(super) fn refusal(tokens: &[Token], is_english: bool, is_portuguese: bool) -
     Some(Refusal {
         class: name.to_owned(),
         score,
-        reason: reason(name, phrases, is_portuguese),
+        reason: refusal_reason(name, phrases, is_portuguese),
     })
 }
 
-/// Whether the token is a word of the file, also within a phrase: then it isn't a misspelt other one.
-pub(super) fn knows(token: &Token) -> bool {
-    rules().is_some_and(|rules| rules.words.knows(token) || rules.objects.knows(token))
+/// Whether the token is a word of the refusal rules, alone or within a phrase. Such a word isn't
+/// corrected as a misspelling.
+pub(super) fn is_refusal_word(token: &Token) -> bool {
+    rules()
+        .is_some_and(|rules| rules.words.contains_word(token) || rules.objects.contains_word(token))
 }
 
-fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
+fn refusal_reason(class: &str, phrases: &ReasonPhrases, portuguese: bool) -> String {
     match (class, portuguese) {
         (SELF_HARM, false) => "I'm sorry that it is this hard. I can't help with that, but you don't have to be alone with it: \
             please talk to someone you trust now, or call your local emergency number or crisis line."
@@ -255,10 +263,10 @@ fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
     }
 }
 
-/// The words of the file, one by one.
+/// Returns all single words of the refusal rules.
 #[cfg(test)]
 pub(super) fn every_word() -> Vec<String> {
-    let file: File = toml::from_str(REFUSALS).unwrap();
+    let file: RefusalsFile = toml::from_str(REFUSALS).unwrap();
     let objects = file
         .class
         .iter()
@@ -278,9 +286,9 @@ pub(super) fn every_word() -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Goal: the file can be read: every pattern names sets that are there. Method: read it.
+    /// Goal: the built-in file is valid: every pattern names existing sets. Method: parse it.
     #[test]
     fn the_file_is_whole() {
-        Rules::new(toml::from_str(REFUSALS).unwrap()).unwrap();
+        RefusalRules::new(toml::from_str(REFUSALS).unwrap()).unwrap();
     }
 }

@@ -1,23 +1,24 @@
-//! Parameters for a tool, from a request in words.
+//! Parameters for tool calls, extracted from a request.
 
 use callboard_message::RawObject;
 use serde_json::Value;
 
 use super::command::command_line;
-use super::lexicon::Set;
-use super::reading::Reading;
+use super::lexicon::WordSet;
+use super::reading::RequestReading;
 use crate::decide::{ToolChoice, ToolView, Turn};
-use crate::tool_name::Tool;
+use crate::tool_name::BuiltinTool;
 
-/// The tool with its parameters; `None` where what it needs isn't there.
-pub(super) fn choice(
+/// Chooses the tool's parameters from the request. `None` if the request lacks a required
+/// parameter.
+pub(super) fn choose_tool(
     tool: &ToolView,
-    reading: &Reading,
+    reading: &RequestReading,
     request: &str,
     history: &[Turn],
 ) -> Option<ToolChoice> {
-    let params = match Tool::named(&tool.name) {
-        Some(ours) => params(ours, reading, request, history)?,
+    let params = match BuiltinTool::from_name(&tool.name) {
+        Some(ours) => tool_params(ours, reading, request, history)?,
         None => only_text(&tool.params, request)?,
     };
     Some(ToolChoice {
@@ -26,31 +27,40 @@ pub(super) fn choice(
     })
 }
 
-fn params(tool: Tool, reading: &Reading, request: &str, history: &[Turn]) -> Option<RawObject> {
-    // "Shorten this" is about the longest of what was said before.
+fn tool_params(
+    tool: BuiltinTool,
+    reading: &RequestReading,
+    request: &str,
+    history: &[Turn],
+) -> Option<RawObject> {
+    // A request such as "shorten this" refers to the longest earlier turn.
     let said = history
         .iter()
         .rev()
         .max_by_key(|turn| turn.text.len())
         .map(|turn| &*turn.text);
-    let said =
-        said.filter(|_| tool == Tool::Summarize && reading.has(Set::SummarizeVerb, &reading.all()));
+    let said = said.filter(|_| {
+        tool == BuiltinTool::Summarize && reading.has(WordSet::SummarizeVerb, &reading.full_span())
+    });
     let text = if reading.has_content() {
         reading.content.trim()
     } else {
         said.unwrap_or(request).trim()
     };
     Some(match tool {
-        Tool::Echo | Tool::Summarize => RawObject::of("text", text),
-        Tool::Llm => RawObject::of("text", request),
-        Tool::ListAgents => RawObject::new(),
-        Tool::RememberAgent => RawObject::of("url", reading.only_address()?),
-        Tool::ExecuteCommand => RawObject::of("command", command_line(reading, request)?),
-        Tool::HumanInput => RawObject::of("question", request),
+        BuiltinTool::Echo | BuiltinTool::Summarize => RawObject::single("text", text),
+        BuiltinTool::Llm => RawObject::single("text", request),
+        BuiltinTool::ListAgents => RawObject::new(),
+        BuiltinTool::RememberAgent => RawObject::single("url", reading.only_address()?),
+        BuiltinTool::ExecuteCommand => {
+            RawObject::single("command", command_line(reading, request)?)
+        }
+        BuiltinTool::HumanInput => RawObject::single("question", request),
     })
 }
 
-/// The request under the only text that a tool needs.
+/// Returns parameters with the request as the tool's only required text parameter. `None` if the
+/// tool has no such parameter.
 fn only_text(schema: &Value, request: &str) -> Option<RawObject> {
     let required = schema
         .get("required")
@@ -63,5 +73,5 @@ fn only_text(schema: &Value, request: &str) -> Option<RawObject> {
     let kind = schema
         .pointer(&format!("/properties/{name}/type"))
         .and_then(Value::as_str);
-    (kind.unwrap_or("string") == "string").then(|| RawObject::of(name, request))
+    (kind.unwrap_or("string") == "string").then(|| RawObject::single(name, request))
 }

@@ -1,54 +1,63 @@
-//! One try: the tool is used, or the agent asked.
+//! Single attempt at an action: runs the tool or asks the agent.
 
 use std::sync::Arc;
 
-use callboard_guardrail::Origin;
-use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
+use callboard_guardrail::TextOrigin;
+use callboard_message::capabilities::{CallTool, Converse, ListTools, RESERVED_PREFIX};
 use callboard_message::{
-    Answer, Content, ElicitAction, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind,
-    Message as _, MessageSpec, Question, RawObject, SHOWN, TaskState, ToolResult,
+    ARTIFACTS_SENT_META_KEY, Answer, Content, Elicitation, ElicitationAction, ElicitationAnswer,
+    FAILURE_META_KEY, Failure, FailureKind, Message as _, MessageSpec, Question, RawObject,
+    TaskState, ToolResult,
 };
-use callboard_runtime::{AgentRef, Caller, Cx};
+use callboard_runtime::{AgentRef, Caller, Context};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Errand, passes, text_of};
+use super::{StepExecution, check_guardrail, result_text};
 use crate::decide::limits::STEP_RESULT_BYTES_MAX;
 use crate::decide::{
-    Action, DecideFollowUp, Deciders, FollowUp, RunId, Turn, text_member, with_caller, withheld,
+    Action, DecideFollowUp, Deciders, FollowUp, RunId, Turn, only_text_param, suppress_artifacts,
+    with_caller,
 };
-use crate::memory::{Outgoing, now_ms};
-use crate::peer_registry::Health;
+use crate::memory::{DelegatedRequest, now_ms};
+use crate::peer_registry::PeerHealth;
 
-/// Member of a result's `_meta`, and what a failure's data is: where the task stands at an A2A agent.
-const PLACE: &str = "a2a";
-/// The member of a message's metadata that makes a callboard do it once.
-const ONCE: &str = "callboard/key";
-/// Tools that an error names at most.
-const NAMED_MAX: usize = 16;
+/// Key in a result's `_meta` that holds the state of the task at a remote A2A agent.
+const REMOTE_TASK_MEMBER: &str = "a2a";
+/// Metadata key of the idempotency key. An orchestrator runs requests with the same key only once.
+const IDEMPOTENCY_KEY_MEMBER: &str = "callboard/key";
+/// Maximum tool names listed in an error message.
+const TOOLS_LISTED_MAX: usize = 16;
 
-/// Why a try failed.
-pub(super) struct Trouble {
+/// Failure of one attempt.
+pub(super) struct StepAttemptError {
     pub failure: Failure,
-    /// The agent isn't there at all.
-    pub is_away: bool,
-    /// Whoever failed has ended it: the same again under the same key would be the same failure.
-    pub is_settled: bool,
+    /// Whether the agent can't be reached: it is unknown or counts as down.
+    pub is_agent_unavailable: bool,
+    /// Whether the tool or agent has finished with the request. A retry under the same idempotency
+    /// key would return the same failure.
+    pub is_final: bool,
 }
 
-impl Trouble {
-    pub fn of(failure: Failure) -> Self {
+impl StepAttemptError {
+    pub fn from_failure(failure: Failure) -> Self {
         Self {
             failure,
-            is_away: false,
-            is_settled: true,
+            is_agent_unavailable: false,
+            is_final: true,
         }
     }
 }
 
-impl Errand<'_> {
-    /// Does it once. `settled` counts the tries before that came to an end at who did them.
-    pub(super) async fn once(&self, action: &Action, settled: u32) -> Result<ToolResult, Trouble> {
+impl StepExecution<'_> {
+    /// Makes one attempt to perform the action. `settled` is the number of earlier attempts that
+    /// ended with a final failure ([`StepAttemptError::is_final`]). The idempotency key contains
+    /// it, so that an attempt after a final failure counts as a new request.
+    pub(super) async fn attempt(
+        &self,
+        action: &Action,
+        settled: u32,
+    ) -> Result<ToolResult, StepAttemptError> {
         match action {
             Action::Local { tool, params } => {
                 let Self {
@@ -60,70 +69,82 @@ impl Errand<'_> {
                 } = *self;
                 let used = options
                     .tools
-                    .run_within(tool, params.clone(), run, history.to_vec(), cx)
+                    .run_in_conversation(tool, params.clone(), run, history.to_vec(), cx)
                     .await;
-                let result = used.map_err(Trouble::of)?;
+                let result = used.map_err(StepAttemptError::from_failure)?;
                 if result.is_error() {
-                    Err(Trouble::of(failure_of(result)))
+                    Err(StepAttemptError::from_failure(failure_of_result(result)))
                 } else {
                     Ok(result)
                 }
             }
-            Action::Remote { agent, text } => self.remote(agent, text, settled).await,
+            Action::Remote { agent, text } => self.ask_remote(agent, text, settled).await,
         }
     }
 
-    async fn remote(&self, id: &str, text: &str, settled: u32) -> Result<ToolResult, Trouble> {
-        let known = self.options.known.get(id);
+    async fn ask_remote(
+        &self,
+        id: &str,
+        text: &str,
+        settled: u32,
+    ) -> Result<ToolResult, StepAttemptError> {
+        let known = self.options.peer_registry.get(id);
         let is_away = known
             .as_ref()
-            .is_none_or(|known| known.state == Health::Down);
-        let away = |failure| Trouble {
+            .is_none_or(|known| known.state == PeerHealth::Down);
+        let away = |failure| StepAttemptError {
             failure,
-            is_away,
-            is_settled: false,
+            is_agent_unavailable: is_away,
+            is_final: false,
         };
-        let agent = self.options.known.agent(id).await.map_err(away)?;
+        let agent = self
+            .options
+            .peer_registry
+            .agent_ref(id)
+            .await
+            .map_err(away)?;
         let key = match settled {
             0 => format!("{}/{}", self.run, self.step),
             settled => format!("{}/{}/{settled}", self.run, self.step),
         };
         let task = format!("{key}@{id}");
-        self.remember(&task, id, text).await;
-        let answer = self.tell(&agent, id, text, &key).await;
-        let there = task_there(&answer);
+        self.record_outgoing(&task, id, text).await;
+        let answer = self.send_to_agent(&agent, id, text, &key).await;
+        let there = remote_task_id(&answer);
         let ended = match answer {
-            Ok(result) if result.is_error() => Err(Trouble::of(failure_of(result))),
-            Ok(result) => match passes(
+            Ok(result) if result.is_error() => {
+                Err(StepAttemptError::from_failure(failure_of_result(result)))
+            }
+            Ok(result) => match check_guardrail(
                 self.options.guard.as_ref(),
                 &result.texts(),
-                Origin::ToolResult,
+                TextOrigin::ToolResult,
             )
             .await
             {
-                Ok(()) if self.options.guard.is_some() => Ok(not_shown(result)),
+                Ok(()) if self.options.guard.is_some() => Ok(clear_shown(result)),
                 Ok(()) => Ok(result),
-                Err(blocked) => Err(Trouble::of(blocked)),
+                Err(blocked) => Err(StepAttemptError::from_failure(blocked)),
             },
             Err(failure) => {
                 let is_passing = matches!(
                     failure.kind,
                     FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded
                 );
-                Err(Trouble {
+                Err(StepAttemptError {
                     failure,
-                    is_away: is_away && is_passing,
-                    is_settled: !is_passing,
+                    is_agent_unavailable: is_away && is_passing,
+                    is_final: !is_passing,
                 })
             }
         };
-        self.heard(&task, there, &ended).await;
+        self.record_outcome(&task, there, &ended).await;
         ended
     }
 
-    /// Tells an agent something, and hears the answer. What it asks meanwhile goes to whoever called. The same key again is
-    /// the same task.
-    async fn tell(
+    /// Sends text to an agent and waits for the answer. The agent's questions go to the caller. A
+    /// repeated call with the same `key` refers to the same task at the agent.
+    async fn send_to_agent(
         &self,
         agent: &AgentRef,
         id: &str,
@@ -138,7 +159,7 @@ impl Errand<'_> {
         }
         let judged = |inner| -> Arc<dyn Caller> {
             let (deciders, run) = (options.deciders.clone(), self.run.clone());
-            Arc::new(JudgedAnswers {
+            Arc::new(AnswerReviewer {
                 inner,
                 cx: self.cx.clone(),
                 deciders,
@@ -147,28 +168,28 @@ impl Errand<'_> {
             })
         };
         let cx = with_caller(self.cx, judged).unwrap_or_else(|| self.cx.clone());
-        // What the guardrail has yet to judge nobody sees.
+        // The guardrail has to check artifacts before anyone sees them.
         let cx = if options.guard.is_some() {
-            withheld(&cx)
+            suppress_artifacts(&cx)
         } else {
             cx
         };
         let specs = agent.specs();
         let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
-        if converses || agent.is_outside() {
-            let said = self.converse(id, text, key);
+        if converses || agent.is_proxy() {
+            let said = self.converse_message(id, text, key);
             match cx
                 .ask(agent, said)
                 .await
                 .map_err(Failure::from)
                 .and_then(|reply| reply)
             {
-                // It speaks a protocol that has only tools.
+                // The agent's protocol has only tools.
                 Err(failure) if failure.kind == FailureKind::NotFound && !converses => {}
                 other => return other,
             }
         }
-        if agent.is_outside() || specs.iter().any(|spec| spec.name == ListTools::NAME) {
+        if agent.is_proxy() || specs.iter().any(|spec| spec.name == ListTools::NAME) {
             let listed = cx
                 .ask(agent, ListTools(RawObject::new()))
                 .await
@@ -180,7 +201,7 @@ impl Errand<'_> {
                     tool.read("inputSchema").unwrap_or_default(),
                 ))
             };
-            let (name, arguments) = only(tools.iter().filter_map(named), id, text)?;
+            let (name, arguments) = only_text_tool(tools.iter().filter_map(named), id, text)?;
             return cx
                 .ask(agent, CallTool::new(&name, arguments))
                 .await
@@ -192,22 +213,22 @@ impl Errand<'_> {
         let named = messages
             .clone()
             .map(|spec| (spec.name.clone(), spec.input_schema.clone()));
-        let (name, arguments) = only(named, id, text)?;
+        let (name, arguments) = only_text_tool(named, id, text)?;
         let reply = agent
             .ask_named(&*name, arguments.to_raw(), cx.next_hop())
             .await?;
         let spec = messages.clone().find(|spec| spec.name == name);
-        Ok(result_of(spec, &reply))
+        Ok(reply_to_result(spec, &reply))
     }
 
-    fn converse(&self, id: &str, text: &str, key: &str) -> Converse {
-        let Converse(body) = Converse::of([Content::text(text)]);
+    fn converse_message(&self, id: &str, text: &str, key: &str) -> Converse {
+        let Converse(body) = Converse::from_content([Content::text(text)]);
         let body = body
             .with("key", key)
-            .with("metadata", RawObject::of(ONCE, key));
+            .with("metadata", RawObject::single(IDEMPOTENCY_KEY_MEMBER, key));
         Converse(match self.context {
             "" => body,
-            // Ours says nothing to it, and is nobody's business there.
+            // The id is hashed: ours means nothing to the other agent and is none of its business.
             context => body.with(
                 "context",
                 RunId::of(&self.options.id, id, context, "context").as_str(),
@@ -215,8 +236,8 @@ impl Errand<'_> {
         })
     }
 
-    async fn remember(&self, task: &str, to: &str, request: &str) {
-        let outgoing = Outgoing {
+    async fn record_outgoing(&self, task: &str, to: &str, request: &str) {
+        let outgoing = DelegatedRequest {
             task: task.to_owned(),
             to: to.to_owned(),
             request: request.to_owned(),
@@ -224,29 +245,41 @@ impl Errand<'_> {
             state: TaskState::Working,
             at_ms: now_ms(),
         };
-        // What went out is asked for by people; the work doesn't hang on it.
+        // The log is for people; a failure to write it doesn't stop the work.
         if let Err(failure) = self.options.memory.remember(outgoing).await {
-            callboard_message::log::warn!(%failure, "a request that goes out isn't remembered");
+            callboard_message::log::warn!(%failure, "failed to log a delegated request");
         }
     }
 
-    /// Notes what came of a task that went out; from then on it is remembered by its name there, where it has one.
-    async fn heard(&self, task: &str, there: Option<String>, ended: &Result<ToolResult, Trouble>) {
+    /// Records the outcome of a delegated request in the log. `there` is the task's id at the other
+    /// agent; if known, it replaces this orchestrator's own id `task`.
+    async fn record_outcome(
+        &self,
+        task: &str,
+        there: Option<String>,
+        ended: &Result<ToolResult, StepAttemptError>,
+    ) {
         let (state, answer) = match ended {
-            Ok(result) => (TaskState::Completed, text_of(result, STEP_RESULT_BYTES_MAX)),
+            Ok(result) => (
+                TaskState::Completed,
+                result_text(result, STEP_RESULT_BYTES_MAX),
+            ),
             Err(trouble) if trouble.failure.kind == FailureKind::Blocked => {
                 (TaskState::Failed, String::new())
             }
-            Err(trouble) => (state_of(&trouble.failure), trouble.failure.message.clone()),
+            Err(trouble) => (
+                failed_task_state(&trouble.failure),
+                trouble.failure.message.clone(),
+            ),
         };
         let answer = Some(answer).filter(|answer| !answer.is_empty());
         let memory = &self.options.memory;
         let noted = match (there, memory.get(task).await) {
             (Some(there), Ok(Some(before))) => {
                 memory
-                    .settle(
+                    .replace(
                         task,
-                        Outgoing {
+                        DelegatedRequest {
                             task: there,
                             state,
                             answer,
@@ -258,15 +291,15 @@ impl Errand<'_> {
             _ => memory.update(task, state, answer).await,
         };
         if let Err(failure) = noted {
-            callboard_message::log::warn!(%failure, "what came of a request isn't remembered");
+            callboard_message::log::warn!(%failure, "failed to log the outcome of a delegated request");
         }
     }
 }
 
-/// A task's id at the agent that works on it, where that says it.
-fn task_there(answer: &Result<ToolResult, Failure>) -> Option<String> {
+/// Returns the id that the remote agent gave the task, if its answer contains one.
+fn remote_task_id(answer: &Result<ToolResult, Failure>) -> Option<String> {
     let place = match answer {
-        Ok(result) => result.0.object("_meta")?.object(PLACE)?,
+        Ok(result) => result.0.object("_meta")?.object(REMOTE_TASK_MEMBER)?,
         Err(failure) => {
             RawObject::parse(&serde_json::value::to_raw_value(failure.data.as_ref()?).ok()?).ok()?
         }
@@ -274,17 +307,22 @@ fn task_there(answer: &Result<ToolResult, Failure>) -> Option<String> {
     place.text("taskId").filter(|id| !id.is_empty())
 }
 
-/// A result of which nobody was shown anything before it was judged, whatever it says.
-fn not_shown(mut result: ToolResult) -> ToolResult {
-    if let Some(mut meta) = result.0.object("_meta").filter(|meta| meta.has(SHOWN)) {
-        meta.remove(SHOWN);
+/// Removes the mark that the result's artifacts were sent to the caller already. With a guardrail,
+/// artifacts are held back until the result is checked.
+fn clear_shown(mut result: ToolResult) -> ToolResult {
+    if let Some(mut meta) = result
+        .0
+        .object("_meta")
+        .filter(|meta| meta.has(ARTIFACTS_SENT_META_KEY))
+    {
+        meta.remove(ARTIFACTS_SENT_META_KEY);
         result.0.set("_meta", meta);
     }
     result
 }
 
-/// Final state of a task with this failure.
-pub(crate) fn state_of(failure: &Failure) -> TaskState {
+/// Returns the final task state for a failure.
+pub(crate) fn failed_task_state(failure: &Failure) -> TaskState {
     match failure.kind {
         FailureKind::Rejected => TaskState::Rejected,
         FailureKind::Cancelled => TaskState::Canceled,
@@ -292,18 +330,21 @@ pub(crate) fn state_of(failure: &Failure) -> TaskState {
     }
 }
 
-/// Failure of a result: a callboard's as it was there, others' by the state of their task.
-fn failure_of(result: ToolResult) -> Failure {
+/// Returns the failure of a result that is marked as an error. A result from a callboard agent
+/// names the failure kind; otherwise the kind follows from the state of the A2A task.
+fn failure_of_result(result: ToolResult) -> Failure {
     let meta = result.0.object("_meta").unwrap_or_default();
-    let ours = meta.object(FAILURE).and_then(|ours| ours.read("kind"));
+    let ours = meta
+        .object(FAILURE_META_KEY)
+        .and_then(|ours| ours.read("kind"));
     let theirs = meta
         .object("a2a")
         .and_then(|place| place.read::<TaskState>("state"));
     let kind = ours.unwrap_or(match theirs {
         Some(TaskState::Rejected) => FailureKind::Rejected,
         Some(TaskState::Canceled) => FailureKind::Cancelled,
-        Some(TaskState::InputRequired | TaskState::AuthRequired) => FailureKind::NobodyToAsk,
-        // A tool that fails doesn't refuse: another may do it.
+        Some(TaskState::InputRequired | TaskState::AuthRequired) => FailureKind::NoResponder,
+        // A failed tool isn't a rejection: another tool may succeed.
         _ => FailureKind::Internal,
     });
     let reason = result
@@ -314,15 +355,16 @@ fn failure_of(result: ToolResult) -> Failure {
     Failure::new(
         kind,
         if message.is_empty() {
-            "it failed, and didn't say why".to_owned()
+            "it failed without a reason".to_owned()
         } else {
             message
         },
     )
 }
 
-/// The only tool that takes one text, and nothing else for sure.
-fn only(
+/// Returns the name of the agent's only tool with a single required text parameter, and arguments
+/// with `text` as this parameter. Fails if there is no such tool or more than one.
+fn only_text_tool(
     tools: impl Iterator<Item = (String, Value)>,
     agent: &str,
     text: &str,
@@ -330,15 +372,15 @@ fn only(
     let mut names = Vec::new();
     let mut fitting = Vec::new();
     for (name, schema) in tools {
-        if let Some(member) = text_member(&schema) {
-            fitting.push((name.clone(), RawObject::of(&member, text)));
+        if let Some(member) = only_text_param(&schema) {
+            fitting.push((name.clone(), RawObject::single(&member, text)));
         }
         names.push(name);
     }
     match (fitting.pop(), fitting.is_empty()) {
         (Some(found), true) => Ok(found),
         _ => {
-            names.truncate(NAMED_MAX);
+            names.truncate(TOOLS_LISTED_MAX);
             let why = format!(
                 "{agent} takes no plain words; it has the tools: {}",
                 names.join(", ")
@@ -348,8 +390,8 @@ fn only(
     }
 }
 
-/// A plain reply as a tool's result.
-fn result_of(spec: Option<&MessageSpec>, reply: &serde_json::value::RawValue) -> ToolResult {
+/// Converts an agent's reply to a plain message, as declared by `spec`, to a tool result.
+fn reply_to_result(spec: Option<&MessageSpec>, reply: &serde_json::value::RawValue) -> ToolResult {
     let is_result = spec.is_some_and(|spec| spec.output_schema.is_none());
     match (is_result, serde_json::from_str::<String>(reply.get())) {
         (true, _) => {
@@ -357,25 +399,26 @@ fn result_of(spec: Option<&MessageSpec>, reply: &serde_json::value::RawValue) ->
         }
         (false, Ok(text)) => ToolResult::text(text),
         (false, Err(_)) if reply.get().starts_with('{') => {
-            ToolResult::text(reply.get()).structured(reply)
+            ToolResult::text(reply.get()).with_structured_content(reply)
         }
         (false, Err(_)) => ToolResult::text(reply.get()),
     }
 }
 
-/// Caller that has the answers to another agent's questions judged before the agent gets them.
-struct JudgedAnswers {
+/// Caller that has the user's answers to another agent's questions reviewed (DP1) before the agent
+/// receives them.
+struct AnswerReviewer {
     inner: Arc<dyn Caller>,
-    /// The call without this.
-    cx: Cx,
+    /// Context of the call, without this reviewer.
+    cx: Context,
     deciders: Arc<Deciders>,
     run: RunId,
-    /// What was said before, what is wanted, and what the agent was told.
+    /// Conversation, goal, and the text sent to the agent.
     history: Vec<Turn>,
 }
 
-impl JudgedAnswers {
-    async fn form(&self, elicitation: Elicitation) -> Result<Answer, Failure> {
+impl AnswerReviewer {
+    async fn review_answer(&self, elicitation: Elicitation) -> Result<Answer, Failure> {
         let answer = self
             .inner
             .ask(Question::Elicit(elicitation.clone()))
@@ -383,15 +426,15 @@ impl JudgedAnswers {
         let Answer::Elicit(given) = &answer else {
             return Ok(answer);
         };
-        // Only what was said can be said better.
-        if given.action() != ElicitAction::Accept {
+        // Only accepted forms contain text that can be improved.
+        if given.action() != ElicitationAction::Accept {
             return Ok(answer);
         }
         let history = self.history.clone();
         let message = DecideFollowUp {
             history,
             reason: elicitation.message(),
-            message: said(given),
+            message: answer_text(given),
         };
         let question = match self
             .deciders
@@ -407,13 +450,13 @@ impl JudgedAnswers {
             Some(question) => Elicitation(elicitation.0.with("message", question)),
             None => elicitation,
         });
-        // Under its own key there is an answer already: the one that won't do.
+        // The original key already has the insufficient answer.
         if let Some(key) = again.take_key() {
-            again = again.key(&format!("{key}-again"));
+            again = again.with_key(&format!("{key}-again"));
         }
-        // Once more, and then it goes on as it is.
+        // The user is asked once more; then the answer is passed on as it is.
         match self.inner.ask(again).await? {
-            Answer::Elicit(better) if better.action() == ElicitAction::Accept => {
+            Answer::Elicit(better) if better.action() == ElicitationAction::Accept => {
                 Ok(Answer::Elicit(better))
             }
             _ => Ok(answer),
@@ -421,8 +464,8 @@ impl JudgedAnswers {
     }
 }
 
-/// The words of an answer, one value a line.
-fn said(answer: &ElicitAnswer) -> String {
+/// Returns the values of an answer, one per line.
+fn answer_text(answer: &ElicitationAnswer) -> String {
     let words = |value: &Value| {
         value
             .as_str()
@@ -435,16 +478,16 @@ fn said(answer: &ElicitAnswer) -> String {
     }
 }
 
-impl Caller for JudgedAnswers {
-    fn behind(&self) -> Option<&dyn Caller> {
+impl Caller for AnswerReviewer {
+    fn inner(&self) -> Option<&dyn Caller> {
         Some(&*self.inner)
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
             match question {
-                Question::Elicit(elicitation) if elicitation.address().is_none() => {
-                    self.form(elicitation).await
+                Question::Elicit(elicitation) if elicitation.target_url().is_none() => {
+                    self.review_answer(elicitation).await
                 }
                 other => self.inner.ask(other).await,
             }

@@ -1,77 +1,79 @@
-//! Does what was decided: a tool of ours is used, another agent asked, and errors are recovered from (NP3).
+//! Execution of an action: runs a tool or asks an agent, recovers from failures (NP3) and asks for
+//! confirmations (NP5).
 
 mod attempt;
-mod recover;
+mod recovery;
 
-use callboard_guardrail::{Guard, Origin};
-use callboard_message::json::quoted;
-use callboard_message::text::{cut_bytes, cut_chars, plain};
+use callboard_guardrail::{GuardrailPolicy, TextOrigin};
+use callboard_message::json::quote_raw;
+use callboard_message::text::{cut_bytes, cut_chars, normalize};
 use callboard_message::{Elicitation, Failure, ToolResult};
-use callboard_runtime::{AgentRef, Cx};
+use callboard_runtime::{AgentRef, Context};
 use serde_json::{Value, json};
 
 use crate::decide::limits::ERROR_CHARS_MAX;
 use crate::decide::{
-    Action, AgentView, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, Turn,
-    World,
+    Action, Confirm, ConfirmReason, DecideConfirm, Deciders, PeerAgentView, Risk, RoutingContext,
+    RunId, SkillView, Turn,
 };
-use crate::task::{Asked, TaskOptions};
+use crate::task::{QuestionHistory, TaskOrchestratorOptions};
 use crate::tool_name::EXECUTE_COMMAND;
 
-/// Maximum attempts of one step, in all.
-pub const TRIES_MAX: u32 = 4;
-/// Maximum reroutes of one step to another tool or agent.
-pub const REROUTES_MAX: u32 = 2;
-/// Maximum questions to a person about the errors of one step.
-pub const ASKS_MAX: u32 = 1;
-/// The first line of the question.
+/// Maximum attempts of one step in total, over all tools and agents. Fixed.
+pub const STEP_ATTEMPTS_MAX: u32 = 4;
+/// Maximum switches of one step to another tool or agent. Fixed.
+pub const STEP_REROUTES_MAX: u32 = 2;
+/// Maximum questions to a person about the failures of one step. Fixed.
+pub const STEP_QUESTIONS_MAX: u32 = 1;
+/// First line of a confirmation question.
 pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your confirmation…";
-/// The key of the question, and the member of its answer.
-pub(crate) const CONFIRM: &str = "confirm";
-/// Risk of asking an agent with a destructive skill, or one that never said what it does.
+/// Default key of a confirmation question, and the name of its answer field.
+pub(crate) const CONFIRM_KEY: &str = "confirm";
+/// Risk of asking an agent with a destructive skill, or an unreachable agent with unknown skills.
 const RISK_DESTRUCTIVE: f32 = 0.8;
-/// Longest account of what is planned, in characters: a person reads it.
-const SHOWN_CHARS_MAX: usize = 1_000;
-/// Text in place of an error that the guardrail stopped.
-const STOPPED: &str = "the error isn't shown: the guardrail stopped it";
+/// Maximum characters of a plan's description in a confirmation question.
+const PLAN_SHOWN_CHARS_MAX: usize = 1_000;
+/// Replacement for an error message that the guardrail blocks.
+const BLOCKED_ERROR_TEXT: &str = "the error isn't shown: the guardrail stopped it";
 
-/// One thing to do, and what it takes to do it.
-pub(crate) struct Errand<'a> {
+/// Action to execute, with its surroundings.
+pub(crate) struct StepExecution<'a> {
     /// Options of the orchestrator.
-    pub options: &'a TaskOptions,
-    /// The call that it belongs to.
-    pub cx: &'a Cx,
-    /// Earlier questions, if it is done once more.
-    pub asked: &'a Asked,
-    /// The run that it belongs to.
+    pub options: &'a TaskOrchestratorOptions,
+    /// Context of the call.
+    pub cx: &'a Context,
+    /// Questions asked in an earlier execution of this step.
+    pub question_history: &'a QuestionHistory,
+    /// Id of the run.
     pub run: &'a RunId,
-    /// Names it among what the run does.
+    /// Step id within the run.
     pub step: &'a str,
     /// Goal of the run.
     pub goal: &'a str,
-    /// Task in words.
+    /// Instruction of the step.
     pub text: &'a str,
-    /// The conversation that the run belongs to; empty where it is in none.
+    /// Conversation id; empty if none.
     pub context: &'a str,
-    /// History of that conversation.
+    /// Earlier turns of the conversation.
     pub history: &'a [Turn],
-    /// Tools and agents that could do it.
-    pub world: &'a World,
-    /// Whether errors are recovered from.
-    pub recovers: bool,
+    /// Available tools and agents.
+    pub routing_context: &'a RoutingContext,
+    /// Whether a failed attempt is followed by recovery (NP3), such as a retry.
+    pub recovers_errors: bool,
 }
 
-/// It is done.
-pub(crate) struct Done {
-    /// By whom: a tool's name or an agent's id.
-    pub by: String,
+/// Completed action.
+pub(crate) struct CompletedStep {
+    /// Name of the tool or id of the agent that performed it.
+    pub performed_by: String,
     pub result: ToolResult,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
 }
 
-/// Text of a result, as others get to see it.
-pub(crate) fn text_of(result: &ToolResult, bytes_max: usize) -> String {
+/// Returns the text of a result, cut to `bytes_max` bytes. A result without text yields its
+/// structured content as JSON.
+pub(crate) fn result_text(result: &ToolResult, bytes_max: usize) -> String {
     let texts = result.texts();
     let text = match result.structured_content() {
         Some(value) if texts.is_empty() => value.to_string(),
@@ -86,47 +88,52 @@ pub(crate) fn text_of(result: &ToolResult, bytes_max: usize) -> String {
     }
 }
 
-impl Errand<'_> {
-    /// Does it. What fails is tried again, by others or otherwise, as far as there is any use in it.
+impl StepExecution<'_> {
+    /// Executes the action. Retries, reroutes or asks a person on failure, within the limits of
+    /// this module.
     ///
     /// # Errors
-    /// What the last of them failed with, or why it was given up.
-    pub(crate) async fn run(&self, action: Action) -> Result<Done, Failure> {
-        recover::Trying::new(self, action).run().await
+    /// The failure of the last attempt, or the reason for giving up.
+    pub(crate) async fn run(&self, action: Action) -> Result<CompletedStep, Failure> {
+        recovery::RecoveringExecution::new(self, action).run().await
     }
 }
 
-/// Something that may have to be confirmed.
-pub(crate) struct Doubt<'a> {
-    /// Plan in words.
-    pub what: String,
-    /// The same, for a decider.
+/// Action or answer for which confirmation may be needed.
+pub(crate) struct ConfirmationRequest<'a> {
+    /// Description in words, for the person.
+    pub description: String,
+    /// Description as JSON, for the decider.
     pub action: Value,
-    pub why: ConfirmWhy,
-    /// 0 to 1.
+    pub reason: ConfirmReason,
+    /// Risk, 0 to 1.
     pub risk: f32,
-    /// Whether a person has to be asked, whatever is decided.
-    pub always: bool,
+    /// Whether a person is always asked, without consulting the decider (NP5).
+    pub always_asks: bool,
     /// Key of the question.
     pub key: &'a str,
 }
 
-/// Has it confirmed, where that is needed. What was asked before the process ended is asked again as it was.
+/// Asks a person for confirmation if the decider (NP5) requires it. A question asked before a
+/// restart is repeated unchanged.
 ///
 /// # Errors
-/// `Cancelled` where the person doesn't want it, `NobodyToAsk` where there is nobody.
+/// `Cancelled` if the person declines, `NoResponder` if there is no person to ask.
 pub(crate) async fn confirm(
     deciders: &Deciders,
-    cx: &Cx,
+    cx: &Context,
     run: &RunId,
-    asked: &Asked,
-    doubt: Doubt<'_>,
+    asked: &QuestionHistory,
+    confirmation: ConfirmationRequest<'_>,
 ) -> Result<(), Failure> {
-    let before = asked.before(doubt.key).await?;
-    if before.is_none() && !doubt.always {
-        let Doubt {
-            action, why, risk, ..
-        } = &doubt;
+    let before = asked.find_question(confirmation.key).await?;
+    if before.is_none() && !confirmation.always_asks {
+        let ConfirmationRequest {
+            action,
+            reason: why,
+            risk,
+            ..
+        } = &confirmation;
         let message = DecideConfirm {
             action: action.clone(),
             why: *why,
@@ -137,54 +144,57 @@ pub(crate) async fn confirm(
             return Ok(());
         }
     }
-    let question = before.unwrap_or_else(|| question(&doubt));
+    let question = before.unwrap_or_else(|| confirmation_form(&confirmation));
     let answer = cx.elicit(question).await?;
     match answer
         .content()
-        .and_then(|content| content.get(CONFIRM)?.as_bool())
+        .and_then(|content| content.get(CONFIRM_KEY)?.as_bool())
     {
         Some(true) => Ok(()),
         _ => Err(Failure::cancelled("not confirmed")),
     }
 }
 
-fn question(doubt: &Doubt<'_>) -> Elicitation {
-    let Doubt {
-        what,
-        why,
+fn confirmation_form(confirmation: &ConfirmationRequest<'_>) -> Elicitation {
+    let ConfirmationRequest {
+        description: what,
+        reason: why,
         risk,
         key,
         ..
-    } = doubt;
+    } = confirmation;
     let because = match why {
-        ConfirmWhy::Confidence => format!("The answer is not sure enough: {:.2} of 1.", 1.0 - risk),
-        ConfirmWhy::Risk => {
+        ConfirmReason::Confidence => {
+            format!("The answer is not sure enough: {:.2} of 1.", 1.0 - risk)
+        }
+        ConfirmReason::Risk => {
             format!("It may change something that can't be undone: risk {risk:.2} of 1.")
         }
-        ConfirmWhy::Cost => "It may cost more than was set as the limit.".to_owned(),
+        ConfirmReason::Cost => "It may cost more than was set as the limit.".to_owned(),
     };
-    // Nobody agrees to what they weren't shown: what always needs a person is bounded by what it may be, and shown whole.
-    let shown = if doubt.always {
+    // The person must see all of what they agree to: requests that always need confirmation have a
+    // bounded size and are shown whole.
+    let shown = if confirmation.always_asks {
         what
     } else {
-        cut_chars(what, SHOWN_CHARS_MAX)
+        cut_chars(what, PLAN_SHOWN_CHARS_MAX)
     };
     let schema = json!({
         "type": "object",
-        "properties": { CONFIRM: { "type": "boolean", "title": "Go on?" } },
-        "required": [CONFIRM],
+        "properties": { CONFIRM_KEY: { "type": "boolean", "title": "Go on?" } },
+        "required": [CONFIRM_KEY],
     });
-    Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).key(key)
+    Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).with_key(key)
 }
 
-/// Risk of an action, 0 to 1.
-pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
+/// Returns the risk of an action, 0 to 1.
+pub(crate) fn action_risk(action: &Action, world: &RoutingContext) -> f32 {
     match action {
         Action::Local { tool, .. } if tool == EXECUTE_COMMAND => Risk::Acts.score(),
-        // What isn't there does nothing.
+        // A missing tool fails without effect.
         Action::Local { tool, .. } => world.tool(tool).map_or(0.0, |tool| tool.risk.score()),
         Action::Remote { agent, .. } => {
-            let may_destroy = |agent: &AgentView| {
+            let may_destroy = |agent: &PeerAgentView| {
                 agent.skills.iter().any(SkillView::is_destructive)
                     || !agent.is_up && agent.skills.is_empty()
             };
@@ -197,40 +207,44 @@ pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
     }
 }
 
-/// Lets a text pass.
+/// Checks a text with the guardrail. Passes every text if there is no guardrail.
 ///
 /// # Errors
 /// `Blocked`, without the text.
-pub(crate) async fn passes(
+pub(crate) async fn check_guardrail(
     guard: Option<&AgentRef>,
     text: &str,
-    origin: Origin,
+    origin: TextOrigin,
 ) -> Result<(), Failure> {
     let Some(guard) = guard else { return Ok(()) };
-    Guard::new(guard.clone()).pass(&quoted(text), origin).await
+    GuardrailPolicy::new(guard.clone())
+        .check(&quote_raw(text), origin)
+        .await
 }
 
-/// An error as a decider may see it: one line, [`ERROR_CHARS_MAX`] characters.
-pub(crate) async fn screened(guard: Option<&AgentRef>, failure: &Failure) -> String {
-    let text = plain(&failure.message)
+/// Returns an error message fit for deciders: on one line, at most [`ERROR_CHARS_MAX`] characters,
+/// and replaced if the guardrail blocks it.
+pub(crate) async fn screen_error(guard: Option<&AgentRef>, failure: &Failure) -> String {
+    let text = normalize(&failure.message)
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
     let text = cut_chars(&text, ERROR_CHARS_MAX).to_owned();
-    match passes(guard, &text, Origin::ToolResult).await {
+    match check_guardrail(guard, &text, TextOrigin::ToolResult).await {
         Ok(()) if !text.is_empty() => text,
         Ok(()) => failure.kind.to_string(),
-        Err(_) => STOPPED.to_owned(),
+        Err(_) => BLOCKED_ERROR_TEXT.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::TAG_DESTRUCTIVE;
+    use crate::decide::DESTRUCTIVE_TAG;
 
-    /// Goal: an agent that never said what it does is as risky as one that destroys. Method: an agent up and down, with no
-    /// skill, a harmless one and one that destroys; one that isn't there.
+    /// Goal: an agent that never described its skills is as risky as a destructive one. Method: an
+    /// agent up and down, without skills, with a harmless and with a destructive one; an unknown
+    /// agent.
     #[test]
     fn agents_never_described_are_risky() {
         let tagged = |tag: &str| {
@@ -244,21 +258,21 @@ mod tests {
             (false, vec![], RISK_DESTRUCTIVE),
             (true, vec![], 0.0),
             (false, tagged("tame"), 0.0),
-            (true, tagged(TAG_DESTRUCTIVE), RISK_DESTRUCTIVE),
+            (true, tagged(DESTRUCTIVE_TAG), RISK_DESTRUCTIVE),
         ] {
             let told = format!("{is_up} {skills:?}");
-            let agents = vec![AgentView {
+            let agents = vec![PeerAgentView {
                 id: "a".into(),
                 is_up,
                 skills,
-                ..AgentView::default()
+                ..PeerAgentView::default()
             }];
-            let world = World {
+            let world = RoutingContext {
                 agents,
-                ..World::default()
+                ..RoutingContext::default()
             };
             let risk = |agent: &str| {
-                risk_of(
+                action_risk(
                     &Action::Remote {
                         agent: agent.into(),
                         text: "t".into(),

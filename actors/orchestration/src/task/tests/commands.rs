@@ -1,19 +1,20 @@
-//! Programs: always confirmed, by whoever may run them, and never run twice.
+//! Commands: always confirmed, only by permitted principals, and never run twice.
 
-use callboard_message::surface::CallTool;
-use callboard_message::{ElicitAnswer, FailureKind, Principal};
+use callboard_message::capabilities::CallTool;
+use callboard_message::{ElicitationAnswer, FailureKind, Principal};
 use callboard_runtime::{OnRestart, TaskFilter};
 use serde_json::json;
 
 use super::kit::{decided, nobody, said, says, with_programs};
 use crate::tools::{COMMAND_BYTES_MAX, COMMAND_INPUT_BYTES_MAX};
 
-/// Goal: a program runs when its operator said yes, whoever decides otherwise, and is a task of which a restart makes no
-/// second run. Method: the pipeline, a line, a tool; yes, no, nobody, a peer.
+/// Goal: a command runs only after the operator's confirmation, regardless of the decider, as a
+/// task that a restart doesn't repeat. Method: through the pipeline, a `:tool` line and the tool;
+/// with yes, no, nobody to ask, and a peer.
 #[test]
 fn confirmed_and_kept() {
     with_programs(async |kit| {
-        // Not even whoever decides that nobody need be asked.
+        // The decider says that no confirmation is needed.
         kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
         let params = json!({ "command": ["echo", "hi"] });
         kit.decide(
@@ -23,7 +24,7 @@ fn confirmed_and_kept() {
             )],
         );
         let line = format!(":tool execute_command {params}");
-        let no = |_: &str, _: &str| Some(ElicitAnswer::accept(json!({ "confirm": false })));
+        let no = |_: &str, _: &str| Some(ElicitationAnswer::accept(json!({ "confirm": false })));
         for text in ["run it", &*line] {
             let heard = kit.say(text, &says("")).await;
             assert!(heard.text().contains("hi"), "{text}");
@@ -39,7 +40,7 @@ fn confirmed_and_kept() {
             );
             assert_eq!(
                 kit.say(text, &nobody).await.failure().kind,
-                FailureKind::NobodyToAsk,
+                FailureKind::NoResponder,
                 "{text}"
             );
             let peer = kit
@@ -87,8 +88,8 @@ fn confirmed_and_kept() {
     });
 }
 
-/// Goal: a command is run whole and as it was confirmed, or not at all. Method: commands in sentences, as one text from a model,
-/// and by the tool's name; what `echo` says it was given.
+/// Goal: a command runs whole and as confirmed, or not at all. Method: commands in sentences, as a
+/// single text from a model, and by the tool's name; compare the output of `echo`.
 #[test]
 fn whole_or_not_at_all() {
     with_programs(async |kit| {
@@ -104,7 +105,7 @@ fn whole_or_not_at_all() {
         assert_eq!(heard.text(), "x  y a;b c d\n");
         let (_, words) = &heard.questions[0];
         assert!(words.contains(r#"["echo","x  y","a;b","c d"]"#), "{words}");
-        // Nobody is asked about what isn't run.
+        // A rejected command isn't confirmed first.
         for line in [
             "echo a; echo b",
             "echo a | echo b",
@@ -123,7 +124,7 @@ fn whole_or_not_at_all() {
             );
             assert!(failure.message.contains("no shell"), "{line}: {failure}");
         }
-        // As one text, planned by whoever decides.
+        // As a single text from the decider.
         let params = json!({ "command": "echo 'x  y'; echo z" });
         kit.decide(
             "decide_tool",
@@ -146,8 +147,8 @@ fn whole_or_not_at_all() {
     });
 }
 
-/// Goal: who confirms a command is shown every word of it, and nothing that hides. Method: one as long as may be, and characters
-/// that take no room or turn text around.
+/// Goal: the confirmation shows every word of a command, including hidden characters. Method: a
+/// command of maximum length, and invisible and bidirectional characters.
 #[test]
 fn all_words_are_shown() {
     with_programs(async |kit| {
@@ -192,8 +193,9 @@ fn all_words_are_shown() {
     });
 }
 
-/// Goal: who confirms a command is shown all of its input, and nothing that hides. Method: an input as long as may be, by the
-/// tool's name and as planned, with its end and characters that take no room.
+/// Goal: the confirmation shows all of a command's input, including hidden characters. Method:
+/// input of maximum length by the tool's name and through the pipeline, ending in invisible
+/// characters.
 #[test]
 fn all_of_the_input_is_shown() {
     with_programs(async |kit| {
@@ -223,7 +225,8 @@ fn all_of_the_input_is_shown() {
     });
 }
 
-/// Goal: a program that failed isn't run again by itself. Method: one that isn't allowed, a decider that repeats.
+/// Goal: a failed command isn't retried automatically. Method: a program that isn't allowed, with a
+/// decider that always retries.
 #[test]
 fn never_repeated() {
     with_programs(async |kit| {
@@ -241,7 +244,7 @@ fn never_repeated() {
             .iter()
             .map(|(key, _)| key.rsplit('.').next().unwrap())
             .collect();
-        // Nobody confirms what isn't allowed.
+        // A program that isn't allowed isn't confirmed first.
         assert_eq!(asked, ["recover-1"]);
         assert!(heard.reply.is_err());
     });

@@ -1,16 +1,16 @@
 use crate::shape::shape;
-use crate::task::call::Routed;
-use crate::task::plan::{RunPlan, RunStep, StepDone};
+use crate::task::plan::{RunPlan, RunStep, StepResult};
+use crate::task::request_pipeline::RoutedRequest;
 
-/// Goal: a run that an earlier version began is finished by every later one. Method: the members and variants of what a run
-/// keeps in its tasks and notes.
+/// Goal: later versions can finish a run that an earlier version began. Method: compare the fields
+/// and variants of a run's stored tasks and data.
 #[test]
 fn run() {
     let of = [
         ("step", shape::<RunStep>()),
-        ("done", shape::<StepDone>()),
+        ("done", shape::<StepResult>()),
         ("plan", shape::<RunPlan>()),
-        ("routed", shape::<Routed>()),
+        ("routed", shape::<RoutedRequest>()),
     ];
     let all: String = of
         .iter()

@@ -1,19 +1,19 @@
-//! An orchestrator whose deciders follow a script, with peers that follow theirs.
+//! Test orchestrator with scripted deciders and scripted peers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_guardrail::Guardrail;
-use callboard_message::surface::Converse;
+use callboard_message::capabilities::Converse;
 use callboard_message::{
-    Answer, Artifact, Content, DataClass, ElicitAnswer, Failure, Message, Named, Principal,
-    Question, RawObject, SHOWN, ToolResult,
+    ARTIFACTS_SENT_META_KEY, Answer, Artifact, Content, DataClass, ElicitationAnswer, Failure,
+    Message, Principal, Question, RawMessage, RawObject, ToolResult,
 };
-use callboard_runtime::testkit::{paused, real};
+use callboard_runtime::testkit::{run_with_paused_time, run_with_real_time};
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, RunnerHandle, RunnerOptions,
-    System, TaskRunner,
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Context, Handlers, System, TaskRunner,
+    TaskRunnerHandle, TaskRunnerOptions,
 };
 use futures::future::BoxFuture;
 use serde_json::value::{RawValue, to_raw_value};
@@ -21,20 +21,21 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::super::{TaskOptions, TaskOrchestrator};
+use super::super::{TaskOrchestrator, TaskOrchestratorOptions};
 use crate::decide::intake::IntakeOptions;
 use crate::decide::{Decider, Deciders};
-use crate::memory::Memory;
-use crate::peer_registry::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
+use crate::memory::DelegatedRequestLog;
+use crate::peer_registry::{
+    AddressSource, AgentConnector, FetchedCard, PeerRegistry, PeerRegistryOptions,
+};
 use crate::tools::{CommandOptions, TOOL_NAMES, ToolDeps, Toolbox};
 
-/// The orchestrator's id.
 const ID: &str = "orchestrator";
 
-/// Answers by message: what is left of each list, then its last again.
+/// Scripted answers by message; the last one of each list repeats.
 type Script = Arc<Mutex<HashMap<String, VecDeque<Value>>>>;
 
-/// Decides by the script, and remembers what it was asked.
+/// Decider that follows the script and records its requests.
 struct Player {
     script: Script,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
@@ -42,15 +43,15 @@ struct Player {
 
 impl Agent for Player {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(1_024);
+        on.fallback(1_024);
     }
 }
 
-impl ConcurrentHandler<Named> for Player {
+impl ConcurrentHandler<RawMessage> for Player {
     fn handle(
         &mut self,
-        message: Named,
-        _: Cx,
+        message: RawMessage,
+        _: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         let asked: Value = serde_json::from_str(message.payload.get()).unwrap();
         let mut script = self.script.lock().unwrap();
@@ -73,7 +74,7 @@ impl ConcurrentHandler<Named> for Player {
     }
 }
 
-/// What is decided where the script says nothing: the straight way.
+/// Returns the outcome for messages without a script: the simplest route.
 fn by_default(message: &str, asked: &Value) -> Value {
     let outcome = match message {
         "decide_follow_up" => json!("handle_directly"),
@@ -90,31 +91,31 @@ fn by_default(message: &str, asked: &Value) -> Value {
     json!({ "outcome": outcome, "confidence": 0.9 })
 }
 
-/// A decision.
+/// Builds a clear decision.
 pub(super) fn decided(outcome: Value) -> Value {
     json!({ "outcome": outcome, "confidence": 0.9 })
 }
 
-/// A plan of steps: id, what to do, needs.
+/// Builds a plan from steps: id, input message, dependencies.
 pub(super) fn steps(steps: &[(&str, &str, &[&str])]) -> Value {
     let step = |(id, text, needs): &(&str, &str, &[&str])| json!({ "id": id, "input_message": text, "metadata": { "depends_on": needs } });
     decided(json!({ "steps": steps.iter().map(step).collect::<Vec<_>>() }))
 }
 
-/// What a peer does with the next message.
+/// Reaction of a peer to its next message.
 #[derive(Clone)]
 pub(super) enum Act {
     Say(&'static str),
-    /// Says it, and gives it as an artifact before, of a task that is called `t-1` there.
+    /// Answers, after sending the answer as an artifact of the task `t-1`.
     Show(&'static str),
     Fail(Failure),
-    /// Asks for one word, and says it.
+    /// Asks for one word and answers with it.
     Ask(&'static str),
     /// Never answers.
     Hang,
 }
 
-/// An agent that converses by a script.
+/// Peer agent that follows a script.
 struct Peer {
     script: VecDeque<Act>,
     said: Arc<Mutex<Vec<Converse>>>,
@@ -130,7 +131,7 @@ impl ConcurrentHandler<Converse> for Peer {
     fn handle(
         &mut self,
         said: Converse,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         let text = said.texts();
         self.said.lock().unwrap().push(said);
@@ -145,17 +146,17 @@ impl ConcurrentHandler<Converse> for Peer {
                 Some(Act::Show(text)) => {
                     cx.artifact(Artifact::new("result", [Content::text(text)]));
                     let ToolResult(told) = ToolResult::text(text);
-                    let place = RawObject::of("taskId", "t-1");
+                    let place = RawObject::single("taskId", "t-1");
                     Ok(ToolResult(told.with(
                         "_meta",
-                        RawObject::of(SHOWN, true).with("a2a", place),
+                        RawObject::single(ARTIFACTS_SENT_META_KEY, true).with("a2a", place),
                     )))
                 }
                 Some(Act::Fail(failure)) => Err(failure),
                 Some(Act::Ask(what)) => {
                     let schema = json!({ "type": "object", "properties": { "answer": { "type": "string" } } });
                     let Answer::Elicit(answer) =
-                        cx.question(Question::elicit(what, schema)).await?
+                        cx.ask_caller(Question::elicit(what, schema)).await?
                     else {
                         return Err(Failure::internal("no answer"));
                     };
@@ -173,35 +174,39 @@ impl ConcurrentHandler<Converse> for Peer {
 
 struct Nowhere;
 
-impl Connect for Nowhere {
-    fn look<'a>(&'a self, _: &'a Url, _: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
+impl AgentConnector for Nowhere {
+    fn fetch_card<'a>(
+        &'a self,
+        _: &'a Url,
+        _: AddressSource,
+    ) -> BoxFuture<'a, Result<FetchedCard, Failure>> {
         Box::pin(async { Err(Failure::unavailable("nobody is there")) })
     }
 
-    fn open(&self, _: &System, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, _: &System, _: &Url, _: AddressSource) -> Result<AgentRef, Failure> {
         Err(Failure::unavailable("nobody is there"))
     }
 }
 
-/// An orchestrator at work.
+/// Running orchestrator with its surroundings.
 pub(super) struct Kit {
     pub(super) system: System,
     pub(super) agent: AgentRef,
-    pub(super) memory: Memory,
+    pub(super) memory: DelegatedRequestLog,
     pub(super) ending: CancellationToken,
-    known: KnownAgents,
+    known: PeerRegistry,
     script: Script,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
-    runner: Option<RunnerHandle>,
+    runner: Option<TaskRunnerHandle>,
 }
 
-/// How a person answers: by the end of the question's key.
-type Person<'a> = &'a dyn Fn(&str, &str) -> Option<ElicitAnswer>;
+/// Person who answers questions, given the question's key and text.
+type Person<'a> = &'a dyn Fn(&str, &str) -> Option<ElicitationAnswer>;
 
-/// What came of something that was said.
+/// Result of a call, with its events.
 pub(super) struct Heard {
     pub(super) reply: Result<ToolResult, Failure>,
-    /// Keys and words.
+    /// Keys and texts of the questions.
     pub(super) questions: Vec<(String, String)>,
     pub(super) progress: Vec<String>,
     pub(super) artifacts: Vec<String>,
@@ -217,32 +222,35 @@ impl Heard {
     }
 }
 
-/// Runs `test` with an orchestrator whose options are `change`d, time paused.
-pub(super) fn with(change: impl FnOnce(&mut TaskOptions), test: impl AsyncFnOnce(&mut Kit)) {
-    paused(async |system| run(system, change, test).await);
+/// Runs `test` with an orchestrator with changed options, in paused time.
+pub(super) fn with(
+    change: impl FnOnce(&mut TaskOrchestratorOptions),
+    test: impl AsyncFnOnce(&mut Kit),
+) {
+    run_with_paused_time(async |system| run(system, change, test).await);
 }
 
-/// The same with the options as they are.
+/// Runs `test` with an orchestrator with the default options, in paused time.
 pub(super) fn with_kit(test: impl AsyncFnOnce(&mut Kit)) {
     with(|_| {}, test);
 }
 
-/// The same behind a guardrail.
+/// Runs `test` with an orchestrator behind a guardrail, in paused time.
 pub(super) fn with_guard(test: impl AsyncFnOnce(&mut Kit)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let guard = system.spawn(Guardrail::default());
         run(system, |options| options.guard = Some(guard), test).await;
     });
 }
 
-/// The same in real time, for what runs programs.
+/// Runs `test` with an orchestrator in real time, for commands.
 pub(super) fn with_programs(test: impl AsyncFnOnce(&mut Kit)) {
-    real(async |system| run(system, |_| {}, test).await);
+    run_with_real_time(async |system| run(system, |_| {}, test).await);
 }
 
 async fn run(
     system: &System,
-    change: impl FnOnce(&mut TaskOptions),
+    change: impl FnOnce(&mut TaskOrchestratorOptions),
     test: impl AsyncFnOnce(&mut Kit),
 ) {
     let mut kit = Kit::new(system, change).await;
@@ -254,35 +262,35 @@ async fn run(
 }
 
 impl Kit {
-    async fn new(system: &System, change: impl FnOnce(&mut TaskOptions)) -> Self {
+    async fn new(system: &System, change: impl FnOnce(&mut TaskOrchestratorOptions)) -> Self {
         let (script, asked) = (Script::default(), Arc::new(Mutex::new(Vec::new())));
         let player = system.spawn(Player {
             script: script.clone(),
             asked: asked.clone(),
         });
-        let deciders = Arc::new(Deciders::all(
+        let deciders = Arc::new(Deciders::uniform(
             ID,
             DataClass::Personal,
             &Decider::model("script", player),
         ));
-        let notes = system.store().notes.clone();
-        let known = KnownOptions {
+        let notes = system.store().kv.clone();
+        let known = PeerRegistryOptions {
             id: ID.into(),
             name: "Orchestrator".into(),
-            allow: Vec::new(),
+            allowed_origins: Vec::new(),
         };
-        let known = KnownAgents::open(system, notes.clone(), Arc::new(Nowhere), known)
+        let known = PeerRegistry::open(system, notes.clone(), Arc::new(Nowhere), known)
             .await
             .unwrap();
         let deps = ToolDeps {
             deciders: deciders.clone(),
-            known: known.clone(),
+            peer_registry: known.clone(),
             system_prompt: String::new(),
             command: Some(CommandOptions::new(["echo"], std::env::temp_dir())),
         };
-        let memory = Memory::new(notes, ID, DataClass::Personal);
+        let memory = DelegatedRequestLog::new(notes, ID, DataClass::Personal);
         let ending = CancellationToken::new();
-        let mut options = TaskOptions {
+        let mut options = TaskOrchestratorOptions {
             id: ID.into(),
             name: "Orchestrator".into(),
             description: "Takes requests".into(),
@@ -292,22 +300,22 @@ impl Kit {
             max_risk: crate::decide::limits::RISK_MAX_DEFAULT,
             cost_micro_usd_max: None,
             tools: Toolbox::new(&TOOL_NAMES.map(str::to_owned), deps).unwrap(),
-            known: known.clone(),
+            peer_registry: known.clone(),
             memory: memory.clone(),
             guard: None,
             system_prompt: String::new(),
             class: DataClass::Personal,
             task_ttl: super::super::TASK_TTL_DEFAULT,
-            ending: ending.clone(),
+            shutdown: ending.clone(),
         };
         change(&mut options);
         let agent = system.spawn(TaskOrchestrator::new(options));
         system.directory().register(ID, &agent).unwrap();
         let runner = Some(TaskRunner::start(
             system,
-            RunnerOptions {
+            TaskRunnerOptions {
                 tasks_max: 64,
-                ..RunnerOptions::default()
+                ..TaskRunnerOptions::default()
             },
         ));
         Self {
@@ -322,7 +330,7 @@ impl Kit {
         }
     }
 
-    /// What is decided from now on, one answer after the other.
+    /// Scripts the decider's answers to a message.
     pub(super) fn decide(&self, message: &str, answers: impl IntoIterator<Item = Value>) {
         self.script
             .lock()
@@ -330,7 +338,7 @@ impl Kit {
             .insert(message.to_owned(), answers.into_iter().collect());
     }
 
-    /// What was asked of deciders under that name.
+    /// Returns the recorded requests to deciders under a message name.
     pub(super) fn asked(&self, message: &str) -> Vec<Value> {
         self.asked
             .lock()
@@ -341,7 +349,7 @@ impl Kit {
             .collect()
     }
 
-    /// A peer that is known by `id`; what it hears.
+    /// Adds a peer under `id` and returns the log of its messages.
     pub(super) fn peer(
         &self,
         id: &str,
@@ -356,16 +364,19 @@ impl Kit {
         said
     }
 
-    /// Lets go of the tasks under way, as a process that ends does.
+    /// Stops the task runner and releases its tasks, as a process that ends does.
     pub(super) async fn stop_runner(&mut self) {
         self.runner.take().unwrap().stop().await;
     }
 
     pub(super) fn start_runner(&mut self) {
-        self.runner = Some(TaskRunner::start(&self.system, RunnerOptions::default()));
+        self.runner = Some(TaskRunner::start(
+            &self.system,
+            TaskRunnerOptions::default(),
+        ));
     }
 
-    /// Says something, and stays until the end.
+    /// Sends a text and waits for the end of the call.
     pub(super) async fn say(&self, text: &str, person: Person<'_>) -> Heard {
         self.hear(said(text, "", ""), person).await
     }
@@ -403,7 +414,7 @@ impl Kit {
                     match answer {
                         Some(answer) => pending.answer(Answer::Elicit(answer)),
                         None => pending.refuse(Failure::new(
-                            callboard_message::FailureKind::NobodyToAsk,
+                            callboard_message::FailureKind::NoResponder,
                             "nobody to ask",
                         )),
                     }
@@ -425,31 +436,31 @@ impl Kit {
     }
 }
 
-/// What is answered by a tool's result.
+/// Message that is answered by a tool result.
 pub(super) trait Asks: Message<Reply = Result<ToolResult, Failure>> {}
 
 impl<M: Message<Reply = Result<ToolResult, Failure>>> Asks for M {}
 
-/// Something that is said under a key, in a conversation.
+/// Builds a message with an idempotency key and a conversation id.
 pub(super) fn said(text: &str, key: &str, context: &str) -> Converse {
-    let Converse(body) = Converse::of([Content::text(text)]);
+    let Converse(body) = Converse::from_content([Content::text(text)]);
     let body: RawObject = body.with("key", key).with("context", context);
     Converse(body)
 }
 
-/// Nobody is there to be asked.
-pub(super) fn nobody(_: &str, _: &str) -> Option<ElicitAnswer> {
+/// Person who isn't there to answer.
+pub(super) fn nobody(_: &str, _: &str) -> Option<ElicitationAnswer> {
     None
 }
 
-/// Says that word, whatever is asked, and yes to what is to be confirmed.
-pub(super) fn says(word: &'static str) -> impl Fn(&str, &str) -> Option<ElicitAnswer> {
+/// Person who answers every question with that word and confirms everything.
+pub(super) fn says(word: &'static str) -> impl Fn(&str, &str) -> Option<ElicitationAnswer> {
     move |key, _| {
         let content = if key.contains("confirm") {
             json!({ "confirm": true })
         } else {
             json!({ "answer": word })
         };
-        Some(ElicitAnswer::accept(content))
+        Some(ElicitationAnswer::accept(content))
     }
 }

@@ -1,12 +1,14 @@
-//! Plans: steps as tasks, roll-up, NP4, NP5.
+//! Plans: steps as tasks, final states, synthesis (NP4), confirmation (NP5).
 
-use callboard_message::{ElicitAnswer, Failure, FailureKind, SHOWN, TaskState};
+use callboard_message::{
+    ARTIFACTS_SENT_META_KEY, ElicitationAnswer, Failure, FailureKind, TaskState,
+};
 use callboard_runtime::{TaskFilter, TaskId};
 use serde_json::{Value, json};
 
 use super::kit::{Act, Kit, decided, nobody, said, says, steps, with, with_kit};
 
-/// A request that becomes a plan of these steps, each for the peer of its id.
+/// Scripts a request that becomes a plan of these steps, each for the peer with the step's id.
 fn planned(kit: &Kit, all: &[(&str, &str, &[&str])]) {
     kit.decide("decide_split", [decided(json!("yes"))]);
     kit.decide("make_steps", [steps(all)]);
@@ -25,8 +27,8 @@ fn synthesis(kit: &Kit, confidence: f64) {
     );
 }
 
-/// Goal: steps run beside one another, those that need others after them and with their results; the answer is the artifact
-/// `final_answer`. Method: two peers, and a third that needs both.
+/// Goal: independent steps run concurrently, dependent ones afterwards with the results; the answer
+/// is the artifact `final_answer`. Method: two peers, and a third that depends on both.
 #[test]
 fn steps_in_order() {
     with_kit(async |kit| {
@@ -52,7 +54,11 @@ fn steps_in_order() {
         );
         let reply = heard.reply.unwrap();
         assert_eq!(
-            reply.0.object("_meta").unwrap().read::<bool>(SHOWN),
+            reply
+                .0
+                .object("_meta")
+                .unwrap()
+                .read::<bool>(ARTIFACTS_SENT_META_KEY),
             Some(true)
         );
         let told = reply.structured_content().unwrap();
@@ -73,7 +79,7 @@ fn steps_in_order() {
                 .all(|child| child.extra.text("parent_id").as_deref() == Some(run.as_str()))
         );
 
-        // The same again, under the same key, is the same run.
+        // A repetition under the same key is the same run.
         let again = kit.hear(said("plan my day", "k", "c"), &nobody).await;
         assert_eq!(
             (again.text(), sum.lock().unwrap().len()),
@@ -83,7 +89,8 @@ fn steps_in_order() {
     });
 }
 
-/// Goal: a parent ends as its parts do: some completed, all refused, all failed. Method: rows of peers.
+/// Goal: the run's final state follows from its steps: some completed, all rejected, all failed.
+/// Method: rows of peers.
 #[test]
 fn roll_up() {
     let no = |kind| Act::Fail(Failure::new(kind, "no"));
@@ -138,7 +145,8 @@ fn roll_up() {
     }
 }
 
-/// Goal: what needs a step that failed is cancelled, and named. Method: one of two, and one behind it.
+/// Goal: a step that depends on a failed one is cancelled and named in the answer. Method: one of
+/// two steps fails, and a third depends on it.
 #[test]
 fn needs_that_fail() {
     with_kit(async |kit| {
@@ -159,7 +167,8 @@ fn needs_that_fail() {
     });
 }
 
-/// Goal: below 0.40 a person confirms, at 0.40 nobody does (T-B13); no and nobody are no. Method: rows.
+/// Goal: a confidence below 0.40 needs confirmation, 0.40 doesn't (T-B13); "no" and nobody to ask
+/// both decline. Method: rows.
 #[test]
 fn confidence() {
     let first_line = "⚠️ Planned action needs your confirmation…";
@@ -185,14 +194,15 @@ fn confidence() {
         }
         planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
         synthesis(kit, 0.1);
-        let no = |_: &str, _: &str| Some(ElicitAnswer::accept(json!({ "confirm": false })));
+        let no = |_: &str, _: &str| Some(ElicitationAnswer::accept(json!({ "confirm": false })));
         for (heard, kind) in [
             (kit.say("both", &no).await, FailureKind::Cancelled),
             (
-                kit.say("both", &|_, _| Some(ElicitAnswer::decline())).await,
+                kit.say("both", &|_, _| Some(ElicitationAnswer::decline()))
+                    .await,
                 FailureKind::Cancelled,
             ),
-            (kit.say("both", &nobody).await, FailureKind::NobodyToAsk),
+            (kit.say("both", &nobody).await, FailureKind::NoResponder),
         ] {
             assert_eq!(heard.failure().kind, kind);
             assert!(heard.artifacts.is_empty());
@@ -202,7 +212,7 @@ fn confidence() {
     });
 }
 
-/// Goal: what a decider didn't put together is put together by rule, and confirmed. Method: NP4 unclear.
+/// Goal: if NP4 is unclear, rules make the answer, and it is confirmed. Method: NP4 unclear.
 #[test]
 fn synthesis_falls_back() {
     with_kit(async |kit| {
@@ -215,7 +225,8 @@ fn synthesis_falls_back() {
     });
 }
 
-/// Goal: what a step asks bubbles up, and the answer goes back. Method: a peer that asks, in a step.
+/// Goal: a step's question reaches the caller, and the answer the step. Method: a peer that asks
+/// within a step.
 #[test]
 fn questions_bubble_up() {
     with_kit(async |kit| {
@@ -234,7 +245,8 @@ fn questions_bubble_up() {
     });
 }
 
-/// Goal: a plan dearer than allowed is confirmed before anything of it is done. Method: decisions that cost.
+/// Goal: a plan above the cost limit is confirmed before any step runs. Method: decisions with
+/// costs.
 #[test]
 fn cost() {
     with(
@@ -247,7 +259,7 @@ fn cost() {
             let a = kit.peer("a", [Act::Say("x")]);
             kit.peer("b", [Act::Say("y")]);
             let heard = kit.say("both", &nobody).await;
-            assert_eq!(heard.failure().kind, FailureKind::NobodyToAsk);
+            assert_eq!(heard.failure().kind, FailureKind::NoResponder);
             assert!(a.lock().unwrap().is_empty());
             let asked: Vec<Value> = kit.asked("decide_confirm");
             assert_eq!(asked[0]["why"], "cost");
@@ -256,8 +268,9 @@ fn cost() {
     );
 }
 
-/// Goal: what one does is confirmed too where it is dearer than allowed, and what is risky besides is confirmed for that. Method: a
-/// tool and an agent behind dear decisions, one of them risky; decisions that are cheap enough.
+/// Goal: a single action above the cost limit is confirmed, and a risky one once more for its risk.
+/// Method: a tool and an agent behind expensive decisions, one of them risky; decisions below the
+/// limit.
 #[test]
 fn cost_of_one() {
     for (micro_usd, route, risky, expect) in [
@@ -292,7 +305,7 @@ fn cost_of_one() {
     }
 }
 
-/// Goal: who gives up a request gives up its steps. Method: a call that is dropped while a peer hangs.
+/// Goal: cancelling a request cancels its steps. Method: a call that is dropped while a peer hangs.
 #[test]
 fn cancelled() {
     with_kit(async |kit| {

@@ -1,19 +1,19 @@
-//! NP3: five strategies, and the budget of all of them (T-B12).
+//! NP3: the five recovery strategies and their common budget (T-B12).
 
 use std::time::Duration;
 
-use callboard_message::{ElicitAnswer, Failure, FailureKind};
+use callboard_message::{ElicitationAnswer, Failure, FailureKind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::kit::{Act, Kit, decided, nobody, says, with_kit};
-use crate::task::execution::TRIES_MAX;
+use crate::task::execution::STEP_ATTEMPTS_MAX;
 
 fn away() -> Act {
     Act::Fail(Failure::unavailable("connection refused"))
 }
 
-/// A request that goes to the peer `one`.
+/// Scripts a request for the peer `one`, with these recovery strategies.
 fn to_one(kit: &Kit, strategies: impl IntoIterator<Item = Value>) {
     kit.decide(
         "decide_route",
@@ -22,7 +22,8 @@ fn to_one(kit: &Kit, strategies: impl IntoIterator<Item = Value>) {
     kit.decide("decide_recovery", strategies.into_iter().map(decided));
 }
 
-/// Goal: the same again, after pauses that grow, under the same key. Method: a peer away twice; the time that passed.
+/// Goal: retries repeat the same request under the same key after growing pauses. Method: a peer
+/// that is unavailable twice; measure the time.
 #[test]
 fn retry_same() {
     with_kit(async |kit| {
@@ -31,7 +32,7 @@ fn retry_same() {
         let began = Instant::now();
         let heard = kit.say("go", &nobody).await;
         assert_eq!(heard.text(), "done");
-        // 500 ms and 1 s, each half of it more or less.
+        // 500 ms and 1 s, each ±50 %.
         let took = began.elapsed();
         assert!(
             (Duration::from_millis(750)..Duration::from_millis(2_300)).contains(&took),
@@ -50,17 +51,18 @@ fn retry_same() {
         let told: Vec<_> = heard
             .progress
             .iter()
-            .filter(|line| line.starts_with("NP3: one failed"))
+            .filter(|line| line.contains(" by one failed"))
             .collect();
         assert_eq!(
             told[0],
-            "NP3: one failed (TransientNetwork, attempt 1): retry_same"
+            "Attempt 1 by one failed (TransientNetwork). Trying the step again"
         );
         assert!(told.iter().all(|line| !line.contains("refused")));
     });
 }
 
-/// Goal: what ended at the peer is another task there when it is tried again. Method: a failure that isn't the network's.
+/// Goal: a retry of a failure that the peer has ended is a new task there. Method: a failure other
+/// than a network error.
 #[test]
 fn settled_failures_are_other_tasks() {
     with_kit(async |kit| {
@@ -80,7 +82,8 @@ fn settled_failures_are_other_tasks() {
     });
 }
 
-/// Goal: again with other parameters, as far as the tool takes them. Method: a tool that misses one; parameters that miss too.
+/// Goal: a retry uses modified parameters if the tool accepts them. Method: a tool call with a
+/// missing parameter; a patch that still lacks it.
 #[test]
 fn retry_modified() {
     with_kit(async |kit| {
@@ -111,8 +114,9 @@ fn retry_modified() {
     });
 }
 
-/// Goal: other parameters change what they name and no more; to an agent they are other words, under another key. Method: a patch of
-/// one of two, one that leaves one out, and an agent that fails at first, or that may still be at work.
+/// Goal: modified parameters change only what they name; for an agent they are a new text under a
+/// new key. Method: a patch of one of two parameters, one that removes a parameter, and an agent
+/// whose failure is final, or which may still be at work.
 #[test]
 fn retry_patched() {
     let text = "One. Two. Three.";
@@ -177,7 +181,8 @@ fn retry_patched() {
     }
 }
 
-/// Goal: another does it, by its exact name, and none twice. Method: an agent, a tool; one that isn't offered.
+/// Goal: an alternative is used by its exact name, and no target twice. Method: an agent, a tool;
+/// one that isn't offered.
 #[test]
 fn use_alternative() {
     with_kit(async |kit| {
@@ -202,7 +207,8 @@ fn use_alternative() {
     });
 }
 
-/// Goal: a person says what to do, or that it is enough. Method: a word more; `skip`; nobody; twice is too often.
+/// Goal: a person can add instructions or give up. Method: another word; `skip`; nobody to ask; a
+/// second question.
 #[test]
 fn ask_human() {
     with_kit(async |kit| {
@@ -229,7 +235,7 @@ fn ask_human() {
             "no key"
         );
         assert_eq!(
-            kit.say("go", &|_, _| Some(ElicitAnswer::decline()))
+            kit.say("go", &|_, _| Some(ElicitationAnswer::decline()))
                 .await
                 .failure()
                 .message,
@@ -244,7 +250,7 @@ fn ask_human() {
     });
 }
 
-/// Goal: what is given up fails with the reason. Method: one.
+/// Goal: giving up fails with the decider's reason. Method: a single strategy.
 #[test]
 fn abandon() {
     with_kit(async |kit| {
@@ -258,8 +264,9 @@ fn abandon() {
     });
 }
 
-/// Goal: what a model's provider refuses is an error to recover from, and no refusal of what was asked for. Method: a key and a
-/// request that are refused (their data as the model gives it), and a decider that itself won't.
+/// Goal: a request that the model's provider refuses is an error to recover from, not a rejection
+/// of the user's request. Method: a refused key and a refused request (with the model's failure
+/// data), and a decider that is refused itself.
 #[test]
 fn provider_refuses() {
     for (kind, data, class, ends) in [
@@ -302,8 +309,8 @@ fn provider_refuses() {
     }
 }
 
-/// Goal: the budget holds, whatever is decided, and what is refused is no error to recover from. Method: a decider that never
-/// gives up; a peer that refuses.
+/// Goal: the budget of attempts holds whatever is decided, and rejections aren't recovered from.
+/// Method: a decider that never gives up; a peer that rejects.
 #[test]
 fn budgets() {
     with_kit(async |kit| {
@@ -313,8 +320,8 @@ fn budgets() {
             kit.say("go", &nobody).await.failure().kind,
             FailureKind::Unavailable
         );
-        assert_eq!(one.lock().unwrap().len(), TRIES_MAX as usize);
-        // The third in a row, and not the fourth, which is over the budget.
+        assert_eq!(one.lock().unwrap().len(), STEP_ATTEMPTS_MAX as usize);
+        // Three failures in a row; the fourth attempt is over the budget.
         let classes: Vec<Value> = kit
             .asked("decide_recovery")
             .iter()

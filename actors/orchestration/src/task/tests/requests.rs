@@ -1,12 +1,15 @@
-//! One tool, one agent, a question first, or no.
+//! Requests handled by one tool or one agent, clarified first, or rejected.
 
-use callboard_message::surface::{CallTool, Converse, ListTools};
-use callboard_message::{Content, ElicitAnswer, FailureKind, Principal, RawObject, SHOWN};
+use callboard_message::capabilities::{CallTool, Converse, ListTools};
+use callboard_message::{
+    ARTIFACTS_SENT_META_KEY, Content, ElicitationAnswer, FailureKind, Principal, RawObject,
+};
 use serde_json::{Value, json};
 
 use super::kit::{Act, Heard, Kit, decided, nobody, said, says, with, with_guard, with_kit};
 
-/// Goal: a request is done by who was decided, with what was decided. Method: the script decides each.
+/// Goal: a request goes to the chosen target with the chosen parameters. Method: script each
+/// decision.
 #[test]
 fn who_does_it() {
     with_kit(async |kit| {
@@ -43,8 +46,9 @@ fn who_does_it() {
     });
 }
 
-/// Goal: what another agent gives early is seen early only where nothing judges it; else the whole answer is what is seen, or
-/// nothing. Method: a peer that shows its answer first, without a guardrail, and behind one, which lets one pass and stops one.
+/// Goal: early artifacts of another agent are shown only without a guardrail; with one, the caller
+/// sees the whole checked answer or nothing. Method: a peer that sends an artifact first, without a
+/// guardrail, and with one that passes and blocks.
 #[test]
 fn nothing_is_shown_before_it_is_judged() {
     let to_peer = |kit: &Kit, text| {
@@ -61,7 +65,7 @@ fn nothing_is_shown_before_it_is_judged() {
             .unwrap()
             .0
             .object("_meta")
-            .is_some_and(|meta| meta.has(SHOWN))
+            .is_some_and(|meta| meta.has(ARTIFACTS_SENT_META_KEY))
     };
     with_kit(async |kit| {
         to_peer(kit, "sunny");
@@ -70,7 +74,7 @@ fn nothing_is_shown_before_it_is_judged() {
             (heard.text(), heard.artifacts.len(), is_shown(&heard)),
             ("sunny".to_owned(), 1, true)
         );
-        // Remembered by its name there, that can be asked for there.
+        // Logged under the id of the task at the other agent, by which it can be queried there.
         let remembered = kit.memory.list().await.unwrap();
         let names: Vec<_> = remembered
             .iter()
@@ -97,7 +101,8 @@ fn nothing_is_shown_before_it_is_judged() {
     });
 }
 
-/// Goal: what no decider says clearly goes where the fallback says: to the model's words (T-B8, T-B10, T-B11). Method: rows.
+/// Goal: unclear decisions go to the fallback, the model's answer (T-B8, T-B10, T-B11). Method:
+/// rows.
 #[test]
 fn fallbacks() {
     let unclear = json!({ "outcome": null });
@@ -123,7 +128,10 @@ fn fallbacks() {
             let heard = kit.say("task", &nobody).await;
             assert_eq!(heard.text(), expect, "{message} {answer}");
             assert!(
-                heard.progress.iter().any(|line| line.contains("fallback")),
+                heard
+                    .progress
+                    .iter()
+                    .any(|line| line.contains("by default")),
                 "{:?}",
                 heard.progress
             );
@@ -131,7 +139,7 @@ fn fallbacks() {
     }
 }
 
-/// Goal: a plan that isn't one falls back to one step (T-B9). Method: six steps, an extra key, a circle.
+/// Goal: an invalid plan falls back to one step (T-B9). Method: six steps, an extra key, a cycle.
 #[test]
 fn plans_that_are_none() {
     let step = |id: &str, needs: &[&str]| json!({ "id": id, "input_message": "x", "metadata": { "depends_on": needs } });
@@ -152,8 +160,9 @@ fn plans_that_are_none() {
     }
 }
 
-/// Goal: NP1's question is asked in its own words before anything is chosen, the answer goes back in behind NP1 (T-B7), at most
-/// twice. Method: a decider that always wants to know more of a short request; routes that are unsure.
+/// Goal: NP1's question is asked verbatim before routing, the answer is appended to the request
+/// (T-B7), at most twice. Method: a decider that always asks about a short request; routes with low
+/// confidence.
 #[test]
 fn clarified() {
     let which = || decided(json!({ "needs_clarify": { "question": "Which city?" } }));
@@ -181,11 +190,11 @@ fn clarified() {
     with_kit(async |kit| {
         kit.decide("decide_clarity", [which()]);
         let alone = kit.say("the weather", &nobody).await;
-        assert_eq!(alone.failure().kind, FailureKind::NobodyToAsk);
+        assert_eq!(alone.failure().kind, FailureKind::NoResponder);
         assert!(alone.failure().message.contains("Which city?"));
         assert!(kit.asked("decide_route").is_empty() && kit.asked("decide_tool").is_empty());
         let declined = kit
-            .say("the weather", &|_, _| Some(ElicitAnswer::decline()))
+            .say("the weather", &|_, _| Some(ElicitationAnswer::decline()))
             .await;
         assert_eq!(declined.failure().kind, FailureKind::Cancelled);
     });
@@ -198,7 +207,8 @@ fn clarified() {
     );
 }
 
-/// Goal: a conversation is remembered, each sender's own. Method: two exchanges in one context, then what deciders saw.
+/// Goal: each sender's conversations are remembered separately. Method: two exchanges in one
+/// context; inspect the requests to deciders.
 #[test]
 fn conversations() {
     with_kit(async |kit| {
@@ -228,8 +238,9 @@ fn conversations() {
     });
 }
 
-/// Goal: what the sender tells of what was said elsewhere comes before the conversation, and nothing is told twice. Method: an
-/// exchange, then a message with two turns, one of them from the conversation; what deciders saw.
+/// Goal: history sent by the caller precedes the stored conversation, without duplicates. Method:
+/// an exchange, then a message with two turns, one of them from the conversation; inspect the
+/// requests to deciders.
 #[test]
 fn told_history() {
     with_kit(async |kit| {
@@ -257,7 +268,7 @@ fn told_history() {
     });
 }
 
-/// Goal: a tool asked for by its name is used as it is asked for. Method: a line, a skill, a tool that isn't there.
+/// Goal: a tool called by name runs as requested. Method: a line, a skill, an unknown tool.
 #[test]
 fn by_name() {
     with_kit(async |kit| {
@@ -282,7 +293,8 @@ fn by_name() {
     });
 }
 
-/// Goal: those who use tools see the tools, and the pipeline as one. Method: the list, and each used.
+/// Goal: tool clients see the built-in tools, and the pipeline as one more tool. Method: list the
+/// tools and call each.
 #[test]
 fn as_tools() {
     with_kit(async |kit| {
@@ -320,8 +332,8 @@ fn as_tools() {
     });
 }
 
-/// Goal: what another agent asks goes to the person, and back what they say; once more where it won't do (DP1). Method: a peer
-/// that asks; an answer that needs more.
+/// Goal: another agent's question goes to the user and the reply back, after one more question if
+/// the reply doesn't suffice (DP1). Method: a peer that asks; a reply that needs more.
 #[test]
 fn follow_ups() {
     with_kit(async |kit| {
@@ -341,7 +353,7 @@ fn follow_ups() {
         let heard = kit.say("weather", &says("Rome")).await;
         let asked: Vec<&str> = heard.questions.iter().map(|(_, words)| &**words).collect();
         assert_eq!(asked, ["Which city?", "Which city, exactly?"]);
-        // Whoever judges the answer sees what is wanted.
+        // The reviewing decider sees the goal.
         assert_eq!(
             kit.asked("decide_follow_up")[0]["history"],
             json!([{ "by": "user", "text": "weather" }])

@@ -1,14 +1,16 @@
-//! A process that ends in the midst of it, as far as one process can show: tests/it has the real one.
+//! Restarts in the middle of a run, as far as a single process can simulate them; tests/it has real
+//! ones.
 
 use callboard_message::{Answer, FailureKind};
 use callboard_runtime::CallEvent;
 use serde_json::json;
 
-use super::super::question_dedup::RUN_NOTE_BYTES_MAX;
+use super::super::question_dedup::RUN_STORE_BYTES_MAX;
 use super::kit::{Act, Kit, decided, nobody, said, says, steps, with, with_kit};
 
-/// Goal: steps that were under way go on when the runner is back, those that are done aren't done again, and nothing is
-/// decided anew. Method: the runner stops while one of two hangs; the call ends with the node and is made again.
+/// Goal: interrupted steps resume with the runner, completed ones aren't repeated, and nothing is
+/// decided again. Method: the runner stops while one of two steps hangs; the call ends with the
+/// node and is repeated.
 #[test]
 fn goes_on() {
     with_kit(async |kit| {
@@ -50,8 +52,8 @@ fn goes_on() {
     });
 }
 
-/// Goal: what was answered isn't asked again, and what was made one answer isn't made again. Method: the runner stops at the
-/// confirmation; the step before it had asked too.
+/// Goal: answered questions aren't repeated, and a finished synthesis isn't made again. Method: the
+/// runner stops at the confirmation; an earlier step had asked too.
 #[test]
 fn asked_once() {
     with_kit(async |kit| {
@@ -71,7 +73,7 @@ fn asked_once() {
         kit.peer("a", [Act::Ask("Which city?")]);
         kit.peer("b", [Act::Say("y")]);
         let person = says("Rome");
-        // Whoever is asked to confirm doesn't answer before the end.
+        // The confirmation stays unanswered until the restart.
         let mut call = kit.agent.call(said("both", "k", "c")).start();
         let unanswered = loop {
             let CallEvent::Question(mut pending) = call.next().await.expect("it ended") else {
@@ -87,7 +89,7 @@ fn asked_once() {
         kit.stop_runner().await;
         drop((call, unanswered));
 
-        // Whoever is asked anew would say otherwise.
+        // A new decision would need no confirmation.
         kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
         kit.start_runner();
         let heard = kit.hear(said("both", "k", "c"), &person).await;
@@ -104,7 +106,8 @@ fn asked_once() {
     });
 }
 
-/// Says something and answers "Rome" to every question but the one under `key`: with it the process ends.
+/// Sends a text and answers "Rome" to every question except the one under `key`, at which the
+/// process ends.
 async fn parked_at(kit: &Kit, text: &str, key: &str) {
     let (person, mut call) = (says("Rome"), kit.agent.call(said(text, "k", "c")).start());
     loop {
@@ -122,8 +125,9 @@ async fn parked_at(kit: &Kit, text: &str, key: &str) {
     }
 }
 
-/// Goal: what a person is asked before there is a plan is asked again as it was, whatever would be decided now, with the answers
-/// that were given before. Method: deciders that change their minds while it is asked: NP1 once and twice, NP5, an agent.
+/// Goal: a question before the plan is repeated verbatim after a restart, with the earlier answers,
+/// whatever the deciders would decide now. Method: deciders that change their outcome during the
+/// question: NP1 once and twice, NP5, an agent.
 #[test]
 fn asked_again_as_it_was() {
     let unsure = || json!({ "outcome": "local", "confidence": 0.2 });
@@ -193,15 +197,17 @@ fn asked_again_as_it_was() {
     }
 }
 
-/// Goal: what led to a question is kept up to its limit, and beyond it is asked all the same. Method: a request whose route has just
-/// room, and one that has none; a decider that would ask nobody by then.
+/// Goal: the decisions before a question are stored up to a limit; beyond it, the question is asked
+/// anyway. Method: a request whose route just fits, and one that doesn't; a decider that would no
+/// longer ask.
 #[test]
 fn kept_up_to_a_limit() {
-    for (chars, asked_again) in [(RUN_NOTE_BYTES_MAX / 8, 1), (RUN_NOTE_BYTES_MAX / 4, 0)] {
+    for (chars, asked_again) in [(RUN_STORE_BYTES_MAX / 8, 1), (RUN_STORE_BYTES_MAX / 4, 0)] {
         with(
             |options| (options.max_risk, options.intake.clarification) = (-1.0, false),
             async |kit| {
-                // Two bytes each, in the request and in the tool's parameters.
+                // Each character has two bytes, and occurs in the request and in the tool's
+                // parameters.
                 let text = "é".repeat(chars);
                 parked_at(kit, &text, "confirm").await;
                 kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);

@@ -6,27 +6,27 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn commands(allow: &[&str], home: &TempDir) -> Commands {
-    Commands::open(CommandOptions::new(allow.iter().copied(), home.path())).unwrap()
+fn commands(allow: &[&str], home: &TempDir) -> CommandRunner {
+    CommandRunner::open(CommandOptions::new(allow.iter().copied(), home.path())).unwrap()
 }
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Runs `command` and gives its text.
-async fn told(commands: &Commands, command: &[&str]) -> Result<String, Failure> {
+/// Runs `command` and returns its text.
+async fn told(commands: &CommandRunner, command: &[&str]) -> Result<String, Failure> {
     commands
-        .end_of(commands.command(words(command), None)?)
+        .run_to_end(commands.prepare(words(command), None)?)
         .await
-        .map(|ran| ran.told())
+        .map(|ran| ran.to_text())
 }
 
 fn home() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Goal: nothing is run but what was named, by exactly that name or its path. Method: names that are near.
+/// Goal: only allowed programs run, by their exact name or path. Method: similar names.
 #[tokio::test]
 async fn only_what_is_allowed_is_run() {
     let home = home();
@@ -46,12 +46,12 @@ async fn only_what_is_allowed_is_run() {
     );
 }
 
-/// Goal: mistakes are told at the start. Method: one of each.
+/// Goal: invalid options are reported at start. Method: one of each kind.
 #[test]
 fn mistakes_are_told() {
     let home = home();
     let open = |allow: &[&str]| {
-        Commands::open(CommandOptions::new(allow.iter().copied(), home.path())).unwrap_err()
+        CommandRunner::open(CommandOptions::new(allow.iter().copied(), home.path())).unwrap_err()
     };
     assert_eq!(open(&[]), CommandError::NothingAllowed);
     assert_eq!(
@@ -59,24 +59,24 @@ fn mistakes_are_told() {
         CommandError::NotFound("no-such-program".into())
     );
     for no in ["bin/ls", "/etc/passwd", "/usr/bin", "ls -l", ""] {
-        assert_eq!(open(&[no]), CommandError::NoProgram(no.into()));
+        assert_eq!(open(&[no]), CommandError::InvalidProgram(no.into()));
     }
     let nowhere = CommandOptions::new(["ls"], home.path().join("no"));
     assert!(matches!(
-        Commands::open(nowhere.clone()),
-        Err(CommandError::NoDirectory(_))
+        CommandRunner::open(nowhere.clone()),
+        Err(CommandError::NotADirectory(_))
     ));
     assert_eq!(
-        Commands::open(CommandOptions {
+        CommandRunner::open(CommandOptions {
             directory: None,
             ..nowhere
         })
         .unwrap_err(),
-        CommandError::Nowhere
+        CommandError::MissingDirectory
     );
 }
 
-/// Goal: there is no shell. Method: everything that one would act on comes out as it went in.
+/// Goal: there is no shell. Method: shell syntax is output unchanged.
 #[tokio::test]
 async fn metacharacters_are_text() {
     let home = home();
@@ -89,7 +89,7 @@ async fn metacharacters_are_text() {
     assert!(std::fs::read_dir(home.path()).unwrap().next().is_none());
 }
 
-/// Goal: programs know nothing of this process but what they need, and work where they should. Method: `env`, `pwd`, and
+/// Goal: programs get a minimal environment and the configured directory. Method: `env`, `pwd`, and
 /// `cat` without input.
 #[tokio::test]
 async fn surroundings_are_bare() {
@@ -113,12 +113,12 @@ async fn surroundings_are_bare() {
         "its input is empty"
     );
     let fed = commands
-        .command(words(&["cat"]), Some("given".into()))
+        .prepare(words(&["cat"]), Some("given".into()))
         .unwrap();
-    assert_eq!(commands.end_of(fed).await.unwrap().told(), "given");
+    assert_eq!(commands.run_to_end(fed).await.unwrap().to_text(), "given");
 }
 
-/// Goal: every limit holds, and one below it nothing is lost. Method: at the limit and one past it.
+/// Goal: every limit holds, and nothing is lost below it. Method: at the limit and one beyond.
 #[tokio::test]
 async fn limits_hold() {
     let home = home();
@@ -127,26 +127,26 @@ async fn limits_hold() {
     let many = |n: usize| {
         let mut many = vec!["echo".to_owned()];
         many.resize(n + 1, String::new());
-        commands.command(many, None)
+        commands.prepare(many, None)
     };
     assert!(many(COMMAND_ARGUMENTS_MAX_DEFAULT).is_ok());
     assert_eq!(
         many(COMMAND_ARGUMENTS_MAX_DEFAULT + 1).unwrap_err().kind,
         FailureKind::InvalidInput
     );
-    let long = |n: usize| commands.command(vec!["echo".into(), "a".repeat(n)], None);
+    let long = |n: usize| commands.prepare(vec!["echo".into(), "a".repeat(n)], None);
     assert!(long(COMMAND_BYTES_MAX - 4).is_ok());
     assert_eq!(
         long(COMMAND_BYTES_MAX - 3).unwrap_err().kind,
         FailureKind::InvalidInput
     );
-    let fed = |n: usize| commands.command(words(&["echo"]), Some("a".repeat(n)));
+    let fed = |n: usize| commands.prepare(words(&["echo"]), Some("a".repeat(n)));
     assert!(fed(COMMAND_INPUT_BYTES_MAX).is_ok());
     assert_eq!(
         fed(COMMAND_INPUT_BYTES_MAX + 1).unwrap_err().kind,
         FailureKind::InvalidInput
     );
-    assert!(commands.command(words(&["echo", "a\0b"]), None).is_err());
+    assert!(commands.prepare(words(&["echo", "a\0b"]), None).is_err());
 
     assert_eq!(
         told(&commands, &["echo", "123456789"]).await.unwrap(),
@@ -157,13 +157,13 @@ async fn limits_hold() {
         cut.starts_with("1234567890\n[1 bytes more were left out]"),
         "{cut}"
     );
-    // Far more than a pipe holds: it is read to its end all the same.
+    // More than a pipe holds: the output is read to its end anyway.
     let much = told(&commands, &["head", "-c", "1000000", "/dev/zero"])
         .await
         .unwrap();
     assert!(much.contains("999990 bytes more"), "{much}");
 
-    commands.options.within = Duration::from_millis(50);
+    commands.options.timeout = Duration::from_millis(50);
     let began = Instant::now();
     assert_eq!(
         told(&commands, &["sleep", "60"]).await.unwrap_err().kind,
@@ -172,7 +172,7 @@ async fn limits_hold() {
     assert!(began.elapsed() < Duration::from_secs(30));
 }
 
-/// Goal: how it ended is told, and its errors are. Method: a program that fails.
+/// Goal: exit code and error output are reported. Method: a program that fails.
 #[tokio::test]
 async fn failures_are_told() {
     let home = home();
@@ -202,8 +202,9 @@ async fn gone(mark: &str) {
     .unwrap();
 }
 
-/// Goal: what a program started ends with it: at its own end, at the time limit, and when nobody waits any more. Method: a
-/// shell (allowed here) that leaves a sleeper behind, which is looked for by its odd number of seconds.
+/// Goal: child processes end with the program: at its own end, at the time limit, and on
+/// cancellation. Method: a shell (allowed here) that leaves a sleeper behind, found by its unusual
+/// number of seconds.
 #[tokio::test]
 async fn children_of_children_die() {
     let home = home();
@@ -216,14 +217,14 @@ async fn children_of_children_die() {
         "begun\n"
     );
     gone("86461.25").await;
-    commands.options.within = Duration::from_millis(300);
+    commands.options.timeout = Duration::from_millis(300);
     assert!(
         told(&commands, &["sh", "-c", &script("86462.25", "wait")])
             .await
             .is_err()
     );
     gone("86462.25").await;
-    commands.options.within = Duration::from_secs(60);
+    commands.options.timeout = Duration::from_secs(60);
     let script = script("86463.25", "wait");
     let words = ["sh", "-c", &script];
     let given_up = told(&commands, &words);
@@ -231,10 +232,11 @@ async fn children_of_children_die() {
     gone("86463.25").await;
 }
 
-/// Goal: only the operator and whoever has the scope run anything. Method: each kind of principal.
+/// Goal: only the operator and principals with the scope run commands. Method: each kind of
+/// principal.
 #[test]
 fn peers_run_nothing() {
-    assert!(may_run(&Principal::local_operator()).is_ok());
+    assert!(check_may_run(&Principal::local_operator()).is_ok());
     for kind in [
         PrincipalKind::Anonymous,
         PrincipalKind::Agent,
@@ -244,16 +246,16 @@ fn peers_run_nothing() {
             kind,
             ..Principal::local_operator()
         };
-        assert_eq!(may_run(&peer).unwrap_err().kind, FailureKind::Denied);
+        assert_eq!(check_may_run(&peer).unwrap_err().kind, FailureKind::Denied);
         assert!(
-            may_run(&Principal {
+            check_may_run(&Principal {
                 scopes: vec!["execute_command".into()],
                 ..peer.clone()
             })
             .is_ok()
         );
         assert!(
-            may_run(&Principal {
+            check_may_run(&Principal {
                 scopes: vec!["execute".into()],
                 ..peer
             })
@@ -262,7 +264,7 @@ fn peers_run_nothing() {
     }
 }
 
-/// Goal: a line comes to the words that a shell would make of it. Method: rows of line and words.
+/// Goal: a command line is split as a shell would split it. Method: rows of lines and words.
 #[test]
 fn quoted_as_in_a_shell() {
     for (line, expected) in [
@@ -288,11 +290,12 @@ fn quoted_as_in_a_shell() {
         ),
         ("", vec![]),
     ] {
-        assert_eq!(words_of(line).unwrap(), expected, "{line}");
+        assert_eq!(split_command_line(line).unwrap(), expected, "{line}");
     }
 }
 
-/// Goal: what needs a shell is refused as a whole, and it is said why. Method: a line of each kind.
+/// Goal: a line with shell syntax is rejected as a whole, with the reason. Method: a line of each
+/// kind.
 #[test]
 fn needs_a_shell() {
     for (line, named) in [
@@ -330,7 +333,7 @@ fn needs_a_shell() {
         ("touch “x y”", "`“`"),
         ("A=b ls", "a variable"),
     ] {
-        let failure = words_of(line).unwrap_err();
+        let failure = split_command_line(line).unwrap_err();
         assert!(
             failure.message.contains(named) && failure.message.contains("no shell"),
             "{line}: {failure}"
@@ -339,7 +342,7 @@ fn needs_a_shell() {
 }
 
 proptest! {
-    /// Goal: whatever is quoted comes out as it went in. Method: random words, quoted singly and with `\`.
+    /// Goal: quoting round-trips. Method: random words, in single quotes and with `\`.
     #[test]
     fn quoting_and_back(words in proptest::collection::vec("[ -~\\n\u{e9}]{0,12}", 0..6)) {
         let single = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
@@ -350,10 +353,10 @@ proptest! {
             }).collect();
             format!("\"{escaped}\"")
         };
-        // A variable in front is told apart from a program though it is quoted.
+        // An assignment before the program is rejected even if quoted.
         prop_assume!(!words.first().is_some_and(|word| is_assignment(word)));
         for line in [words.iter().map(single).collect::<Vec<_>>(), words.iter().map(double).collect()] {
-            prop_assert_eq!(&words_of(&line.join(" ")).unwrap(), &words);
+            prop_assert_eq!(&split_command_line(&line.join(" ")).unwrap(), &words);
         }
     }
 }

@@ -1,41 +1,43 @@
-//! A task that is kept, with its events, and how both take steps.
+//! Stored task with its events, and the application of steps to both.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::TaskState;
 
-use crate::task::step::KeptEvent;
+use crate::task::step::CompactEvent;
 use crate::task::{LeaseView, OpenQuestion, Task, TaskError, TaskId, TaskResult, TaskStep};
 
-/// What is kept of a task.
-pub(super) struct Slot {
+/// Stored task with its events.
+pub(super) struct TaskSlot {
     pub(super) task: Arc<Task>,
-    pub(super) events: Vec<KeptEvent>,
-    /// What it needs, as far as that is still kept: another task may get the id of a forgotten one.
+    pub(super) events: Vec<CompactEvent>,
+    /// Ids of the tasks that this task needs and that haven't been deleted. The id of a deleted
+    /// task may be reused.
     pub(super) needs: Vec<TaskId>,
-    /// Of its latest lease.
+    /// Fencing token of the task's latest lease.
     pub(super) epoch: u64,
 }
 
-impl Slot {
-    /// Takes steps, all or none, and answers the task after them.
-    pub(super) fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> TaskResult<Arc<Task>> {
-        self.take_within(usize::MAX, steps, now)
+impl TaskSlot {
+    /// Applies steps to the task, all or none, and returns the task afterwards.
+    pub(super) fn apply(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> TaskResult<Arc<Task>> {
+        self.apply_within(usize::MAX, steps, now)
     }
 
-    /// The same, where the task isn't larger than `bytes_max` after them.
-    pub(super) fn take_within(
+    /// Applies steps to the task, all or none, and returns the task afterwards. Fails if its bodies
+    /// would exceed `bytes_max` in total.
+    pub(super) fn apply_within(
         &mut self,
         bytes_max: usize,
         steps: Vec<TaskStep>,
         now: SystemTime,
     ) -> TaskResult<Arc<Task>> {
-        // A copy is made where somebody looks at the task: they have it as it was.
+        // Readers that hold the task keep their version: it is copied on write.
         let task = Arc::make_mut(&mut self.task);
-        let before = Before::of(task);
+        let before = TaskUndo::of(task);
         let taken = task
-            .take_over(steps, now)
+            .apply_all_compact(steps, now)
             .and_then(|events| match task.bytes() {
                 bytes if bytes > bytes_max => Err(TaskError::TooLarge { bytes, bytes_max }),
                 _ => Ok(events),
@@ -51,39 +53,39 @@ impl Slot {
     }
 }
 
-/// What steps change of a task, as it was before them.
-struct Before {
+/// Fields of a task that steps change, saved for a rollback.
+struct TaskUndo {
     state: TaskState,
     updated: SystemTime,
-    said: Option<String>,
+    status: Option<String>,
     open: Vec<OpenQuestion>,
     artifacts: usize,
     last_event: u64,
-    cancel_wanted: bool,
+    cancel_requested: bool,
     lease: Option<LeaseView>,
 }
 
-impl Before {
+impl TaskUndo {
     fn of(task: &Task) -> Self {
         let Task {
             state,
             updated,
-            said,
-            open,
+            status_message: status,
+            open_questions: open,
             artifacts,
             last_event,
-            cancel_wanted,
+            cancel_requested,
             lease,
             ..
         } = task;
         Self {
             state: *state,
             updated: *updated,
-            said: said.clone(),
+            status: status.clone(),
             open: open.clone(),
             artifacts: artifacts.len(),
             last_event: *last_event,
-            cancel_wanted: *cancel_wanted,
+            cancel_requested: *cancel_requested,
             lease: lease.clone(),
         }
     }
@@ -92,19 +94,25 @@ impl Before {
         let Self {
             state,
             updated,
-            said,
+            status,
             open,
             artifacts,
             last_event,
-            cancel_wanted,
+            cancel_requested,
             lease,
         } = self;
-        // What has ended takes no step, so what took one had no outcome.
+        // Ended tasks take no steps, so a task that was open had no outcome.
         if !state.is_terminal() {
             task.outcome = None;
         }
         task.artifacts.truncate(artifacts);
-        (task.state, task.updated, task.said, task.open) = (state, updated, said, open);
-        (task.last_event, task.cancel_wanted, task.lease) = (last_event, cancel_wanted, lease);
+        (
+            task.state,
+            task.updated,
+            task.status_message,
+            task.open_questions,
+        ) = (state, updated, status, open);
+        (task.last_event, task.cancel_requested, task.lease) =
+            (last_event, cancel_requested, lease);
     }
 }

@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::task::TaskOutcome;
 
-/// Something that somebody does. Tasks and leases are chosen among those that there are.
+/// Operation on the table. Tasks and leases are chosen by index among existing ones.
 #[derive(Debug, Clone)]
-enum Deed {
+enum Operation {
     Begin {
         parent: Option<usize>,
         needs: Vec<usize>,
@@ -37,7 +37,7 @@ enum Deed {
     },
 }
 
-fn deeds() -> impl Strategy<Value = Deed> {
+fn operations() -> impl Strategy<Value = Operation> {
     let task = || 0usize..20;
     let new = || {
         (
@@ -46,31 +46,31 @@ fn deeds() -> impl Strategy<Value = Deed> {
         )
     };
     prop_oneof![
-        2 => new().prop_map(|(parent, needs)| Deed::Begin { parent, needs }),
-        2 => prop::collection::vec(new(), 1..5).prop_map(Deed::BeginAll),
-        4 => (1usize..4).prop_map(|tasks_max| Deed::Claim { tasks_max }),
-        6 => (task(), 0u8..8).prop_map(|(lease, end)| Deed::Step { lease, end }),
-        2 => (task(), any::<bool>()).prop_map(|(lease, waits)| Deed::Release { lease, waits }),
-        1 => task().prop_map(|task| Deed::Cancel { task }),
-        1 => task().prop_map(|task| Deed::Forget { task }),
-        1 => (0u64..60).prop_map(|seconds| Deed::Pass { seconds }),
+        2 => new().prop_map(|(parent, needs)| Operation::Begin { parent, needs }),
+        2 => prop::collection::vec(new(), 1..5).prop_map(Operation::BeginAll),
+        4 => (1usize..4).prop_map(|tasks_max| Operation::Claim { tasks_max }),
+        6 => (task(), 0u8..8).prop_map(|(lease, end)| Operation::Step { lease, end }),
+        2 => (task(), any::<bool>()).prop_map(|(lease, waits)| Operation::Release { lease, waits }),
+        1 => task().prop_map(|task| Operation::Cancel { task }),
+        1 => task().prop_map(|task| Operation::Forget { task }),
+        1 => (0u64..60).prop_map(|seconds| Operation::Pass { seconds }),
     ]
 }
 
-struct World {
-    kept: Kept,
+struct TestState {
+    table: TaskTable,
     ids: Vec<TaskId>,
     leases: Vec<Lease>,
 }
 
-impl World {
+impl TestState {
     fn new_task(&mut self, parent: Option<usize>, needs: &[usize]) -> NewTask {
         let of = |at: &usize| self.ids.get(at % self.ids.len().max(1)).cloned();
         let mut new = NewTask::new(
             Principal::agent("a"),
             "a",
             "m",
-            self.kept.now + Duration::from_secs(3_600),
+            self.table.now + Duration::from_secs(3_600),
         );
         new.parent = parent.as_ref().and_then(of);
         new.needs = needs.iter().filter_map(of).collect();
@@ -81,39 +81,39 @@ impl World {
         new
     }
 
-    fn does(&mut self, deed: Deed) {
+    fn does(&mut self, operation: Operation) {
         let lease = |at: usize, leases: &[Lease]| leases.get(at % leases.len().max(1)).cloned();
-        match deed {
-            Deed::Begin { parent, needs } => {
+        match operation {
+            Operation::Begin { parent, needs } => {
                 let new = self.new_task(parent, &needs);
-                if let Ok(Begun::New(_, lease)) = self.kept.begin(new, "w") {
+                if let Ok(CreateOutcome::Created(_, lease)) = self.table.create(new, "w") {
                     self.leases.push(lease);
                 }
             }
-            Deed::BeginAll(all) => {
-                // Refused as a whole where one is.
+            Operation::BeginAll(all) => {
+                // The whole batch is rejected if one task is.
                 let all = all
                     .iter()
                     .map(|(parent, needs)| self.new_task(*parent, needs))
                     .collect();
-                let _ = self.kept.begin_all(all);
+                let _ = self.table.create_all(all);
             }
-            Deed::Claim { tasks_max } => {
-                let claim = Claim {
+            Operation::Claim { tasks_max } => {
+                let claim = ClaimRequest {
                     scope: "agent".into(),
-                    by: "w".into(),
+                    worker: "w".into(),
                     tasks_max,
                     lease: Duration::from_secs(30),
                 };
                 self.leases.extend(
-                    self.kept
+                    self.table
                         .claim(&claim)
                         .0
                         .into_iter()
                         .map(|(_, lease)| lease),
                 );
             }
-            Deed::Step { lease: at, end } => {
+            Operation::Step { lease: at, end } => {
                 let Some(lease) = lease(at, &self.leases) else {
                     return;
                 };
@@ -124,49 +124,51 @@ impl World {
                     5 => TaskStep::Said("on it".into()),
                     _ => TaskStep::Start,
                 };
-                let _ = self.kept.step(&lease.task, By::Worker(&lease), vec![step]);
+                let _ = self
+                    .table
+                    .apply(&lease.task, TaskActor::Worker(&lease), vec![step]);
             }
-            Deed::Release { lease: at, waits } => {
+            Operation::Release { lease: at, waits } => {
                 let why = if waits {
-                    Released::Waits
+                    ReleaseReason::Waiting
                 } else {
-                    Released::Interrupted
+                    ReleaseReason::Interrupted
                 };
                 if let Some(lease) = lease(at, &self.leases) {
-                    self.kept.release(&lease, why);
+                    self.table.release(&lease, why);
                 }
             }
-            Deed::Cancel { .. } | Deed::Forget { .. } if self.ids.is_empty() => {}
-            Deed::Cancel { task } => {
+            Operation::Cancel { .. } | Operation::Forget { .. } if self.ids.is_empty() => {}
+            Operation::Cancel { task } => {
                 let _ = self
-                    .kept
-                    .want_cancel(&self.ids[task % self.ids.len()], By::Operator);
+                    .table
+                    .request_cancel(&self.ids[task % self.ids.len()], TaskActor::Operator);
             }
-            Deed::Forget { task } => self.kept.forget(&self.ids[task % self.ids.len()]),
-            Deed::Pass { seconds } => self.kept.now += Duration::from_secs(seconds),
+            Operation::Forget { task } => self.table.delete(&self.ids[task % self.ids.len()]),
+            Operation::Pass { seconds } => self.table.now += Duration::from_secs(seconds),
         }
     }
 
     fn check(&self) {
-        let (all, _) = self.kept.list(&TaskFilter::default(), 0, usize::MAX);
+        let (all, _) = self.table.list(&TaskFilter::default(), 0, usize::MAX);
         for task in &all {
             let ended = task.state.is_terminal();
             let parts = all
                 .iter()
                 .filter(|part| part.parent.as_ref() == Some(&task.id));
             assert_eq!(
-                task.children_open as usize,
+                task.open_children as usize,
                 parts.filter(|part| !part.state.is_terminal()).count()
             );
             let needs = task
                 .needs
                 .iter()
-                .filter_map(|need| self.kept.task(need))
+                .filter_map(|need| self.table.task(need))
                 .map(|need| need.state);
             if !ended {
-                // One that was forgotten had ended before, or ended this one.
+                // A deleted task had ended before, or ended this one.
                 assert_eq!(
-                    task.waiting as usize,
+                    task.pending_needs as usize,
                     needs.filter(|state| *state != TaskState::Completed).count()
                 );
             }
@@ -178,7 +180,7 @@ impl World {
                 matches!(task.outcome, Some(TaskOutcome::Reply(_))),
                 task.state == TaskState::Completed
             );
-            let events = self.kept.events(&task.id, 0, usize::MAX);
+            let events = self.table.events(&task.id, 0, usize::MAX);
             assert!(
                 (1..)
                     .zip(&events)
@@ -200,27 +202,28 @@ impl World {
 }
 
 proptest! {
-    /// Goal: whatever is done with tasks, counts fit, ends come once, and what is left can be worked off. Method: any deeds; the
-    /// rules are checked after each, then a worker takes all that is there until nothing is.
+    /// Goal: after any operations, counts are consistent, every task ends once, and all open tasks
+    /// can be completed. Method: random operations with the invariants checked after each; then a
+    /// worker claims until nothing is left.
     #[test]
-    fn any_deeds_keep_the_rules(deeds in prop::collection::vec(deeds(), 0..40)) {
-        let mut world = World { kept: Kept::new(10_000), ids: Vec::new(), leases: Vec::new() };
-        world.kept.now = UNIX_EPOCH + Duration::from_secs(1_000);
-        for deed in deeds {
-            world.does(deed);
-            world.check();
+    fn any_deeds_keep_the_rules(operations in prop::collection::vec(operations(), 0..40)) {
+        let mut state = TestState { table: TaskTable::new(10_000), ids: Vec::new(), leases: Vec::new() };
+        state.table.now = UNIX_EPOCH + Duration::from_secs(1_000);
+        for operation in operations {
+            state.does(operation);
+            state.check();
         }
-        world.kept.now += Duration::from_secs(60);
-        let claim = Claim { scope: "agent".into(), by: "w".into(), tasks_max: 9, lease: Duration::from_secs(30) };
+        state.table.now += Duration::from_secs(60);
+        let claim = ClaimRequest { scope: "agent".into(), worker: "w".into(), tasks_max: 9, lease: Duration::from_secs(30) };
         loop {
-            let (before, _) = world.kept.list(&TaskFilter::default(), 0, usize::MAX);
+            let (before, _) = state.table.list(&TaskFilter::default(), 0, usize::MAX);
             let open = before.iter().filter(|task| !task.state.is_terminal()).count();
-            for (task, lease) in world.kept.claim(&claim).0 {
+            for (task, lease) in state.table.claim(&claim).0 {
                 let steps = vec![TaskStep::Start, TaskStep::Completed(RawValue::from_string("1".into()).unwrap())];
-                world.kept.step(&task.id, By::Worker(&lease), steps).unwrap();
+                state.table.apply(&task.id, TaskActor::Worker(&lease), steps).unwrap();
             }
-            world.check();
-            let (after, _) = world.kept.list(&TaskFilter::default(), 0, usize::MAX);
+            state.check();
+            let (after, _) = state.table.list(&TaskFilter::default(), 0, usize::MAX);
             let left = after.iter().filter(|task| !task.state.is_terminal()).count();
             if left == 0 {
                 break;

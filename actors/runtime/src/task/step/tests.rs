@@ -13,7 +13,7 @@ fn at(second: u64) -> SystemTime {
 }
 
 fn submitted() -> Task {
-    Task::submitted(
+    Task::new_submitted(
         NewTask::new(Principal::local_operator(), "a", "m", at(9_000)),
         1,
         0,
@@ -54,56 +54,57 @@ fn steps() -> impl Strategy<Value = TaskStep> {
 }
 
 proptest! {
-    /// Goal: an end is final, input is required just while something is open, nothing is half done, events have no gap, time
-    /// doesn't run back. Method: any steps at any times, with and without parts that still run.
+    /// Goal: an end is final, input is required exactly while a question is open, steps are atomic,
+    /// event numbers have no gap, and time never runs back. Method: random steps at random times,
+    /// with and without open children.
     #[test]
     fn any_steps_keep_the_rules(
-        steps in prop::collection::vec((steps(), 0u64..2_000), 0..60), children_open in 0u32..2, waiting in 0u32..2,
+        steps in prop::collection::vec((steps(), 0u64..2_000), 0..60), open_children in 0u32..2, pending_needs in 0u32..2,
     ) {
-        let mut task = Task { children_open, waiting, ..submitted() };
+        let mut task = Task { open_children, pending_needs, ..submitted() };
         for (step, second) in steps {
             let before = task.clone();
-            match task.step(&step, at(second)) {
+            match task.apply(&step, at(second)) {
                 Ok(state) => {
                     prop_assert!(!before.state.is_terminal());
                     prop_assert_eq!(state, task.state);
                     prop_assert_eq!(task.last_event, before.last_event + 1);
                     prop_assert!(task.updated >= before.updated);
                     prop_assert_eq!(step.is_end(), state.is_terminal());
-                    prop_assert!(state != TaskState::Completed || children_open == 0);
-                    prop_assert!(waiting == 0 || matches!(state, TaskState::Submitted | TaskState::Failed | TaskState::Rejected | TaskState::Canceled));
+                    prop_assert!(state != TaskState::Completed || open_children == 0);
+                    prop_assert!(pending_needs == 0 || matches!(state, TaskState::Submitted | TaskState::Failed | TaskState::Rejected | TaskState::Canceled));
                 }
                 Err(error) => {
                     let has_ended = matches!(error, TaskError::HasEnded(_));
                     prop_assert_eq!(has_ended, before.state.is_terminal());
                     prop_assert_eq!(
-                        (task.state, task.updated, &task.said, task.last_event, &task.open, &task.artifacts),
-                        (before.state, before.updated, &before.said, before.last_event, &before.open, &before.artifacts)
+                        (task.state, task.updated, &task.status_message, task.last_event, &task.open_questions, &task.artifacts),
+                        (before.state, before.updated, &before.status_message, before.last_event, &before.open_questions, &before.artifacts)
                     );
                     prop_assert_eq!(task.outcome.is_some(), before.outcome.is_some());
                 }
             }
-            prop_assert_eq!(task.state == TaskState::InputRequired, !task.open.is_empty());
+            prop_assert_eq!(task.state == TaskState::InputRequired, !task.open_questions.is_empty());
             prop_assert_eq!(task.outcome.is_some(), task.state.is_terminal() && task.state != TaskState::Canceled);
         }
     }
 
-    /// Goal: whatever happened to a task that is resumed, its recovery takes, and leaves it working or not begun. Method: any
-    /// steps before it.
+    /// Goal: the recovery steps of any interrupted task can be applied, and leave it working, ended
+    /// or not started. Method: random steps before it.
     #[test]
     fn recovery_can_be_taken(steps in prop::collection::vec(steps(), 0..40), resumes: bool, cancelled: bool) {
         let on_restart = if resumes { OnRestart::Resume } else { OnRestart::Fail };
         let mut task = submitted();
         task.on_restart = on_restart;
         for step in steps {
-            let _ = task.step(&step, at(1_000));
+            let _ = task.apply(&step, at(1_000));
         }
         if task.state.is_terminal() {
             return Ok(());
         }
-        task.cancel_wanted = cancelled;
+        task.cancel_requested = cancelled;
         let begun = task.state != TaskState::Submitted;
-        task.take(task.recovery(), at(1_000)).unwrap();
+        task.apply_all(task.recovery_steps(), at(1_000)).unwrap();
         let expected = match (cancelled, begun, resumes) {
             (true, ..) => TaskState::Canceled,
             (_, false, _) => TaskState::Submitted,
@@ -113,7 +114,7 @@ proptest! {
         prop_assert_eq!(task.state, expected);
     }
 
-    /// Goal: what is kept of a step reads back. Method: any step, through JSON.
+    /// Goal: a stored step reads back unchanged. Method: random steps, through JSON.
     #[test]
     fn steps_read_back(step in steps()) {
         let text = serde_json::to_string(&step).unwrap();
@@ -123,7 +124,7 @@ proptest! {
     }
 }
 
-/// Goal: which steps which state allows. Method: a table.
+/// Goal: each state allows the right steps. Method: a table.
 #[test]
 fn legal_steps() {
     use TaskState::*;
@@ -213,29 +214,36 @@ fn legal_steps() {
                 InputRequired => vec![TaskStep::Start, asked("q")],
                 _ => vec![TaskStep::Start, TaskStep::AuthWanted("a".into())],
             };
-            task.take(way, at(1_000)).unwrap();
+            task.apply_all(way, at(1_000)).unwrap();
             assert_eq!(task.state, from);
-            assert_eq!(task.step(step, at(1_000)).ok(), expected, "{from} {step:?}");
+            assert_eq!(
+                task.apply(step, at(1_000)).ok(),
+                expected,
+                "{from} {step:?}"
+            );
         }
     }
 }
 
-/// Goal: a talkative task still ends, and doesn't grow without end. Method: the limits, and one more.
+/// Goal: a task with too many status texts still ends and has bounded history. Method: the limits,
+/// and one more.
 #[test]
 fn events_have_a_limit() {
     let mut task = Task {
-        last_event: TASK_SAID_EVENTS_MAX - 1,
+        last_event: TASK_STATUS_EVENTS_MAX - 1,
         ..submitted()
     };
     let said = || vec![TaskStep::Said("on it".into())];
-    assert_eq!(task.take(said(), at(1_000)).unwrap().len(), 1);
-    assert_eq!(task.take(said(), at(1_000)).unwrap().len(), 0);
+    assert_eq!(task.apply_all(said(), at(1_000)).unwrap().len(), 1);
+    assert_eq!(task.apply_all(said(), at(1_000)).unwrap().len(), 0);
     task.last_event = TASK_EVENTS_MAX_DEFAULT - 1;
     assert_eq!(
-        task.take(vec![TaskStep::Start], at(1_000)).unwrap()[0].number,
+        task.apply_all(vec![TaskStep::Start], at(1_000)).unwrap()[0].number,
         TASK_EVENTS_MAX_DEFAULT
     );
-    let refused = task.take(vec![TaskStep::Start], at(1_000)).unwrap_err();
+    let refused = task
+        .apply_all(vec![TaskStep::Start], at(1_000))
+        .unwrap_err();
     assert_eq!(
         refused,
         TaskError::TooManyEvents {
@@ -243,7 +251,7 @@ fn events_have_a_limit() {
         }
     );
     let events = task
-        .take(vec![TaskStep::Completed(raw("1"))], at(1_000))
+        .apply_all(vec![TaskStep::Completed(raw("1"))], at(1_000))
         .unwrap();
     assert_eq!(
         (events[0].number, events[0].state),
@@ -251,39 +259,43 @@ fn events_have_a_limit() {
     );
 }
 
-/// Goal: a principal owns its tasks wherever it comes from; nobody in particular owns them by session. Method: rows.
+/// Goal: a principal owns its tasks across sessions; an anonymous one owns them by session. Method:
+/// rows.
 #[test]
 fn owners() {
     let [a, b] = ["a", "b"].map(Principal::agent);
     let nobody = Principal::anonymous();
     let session = |n: u32| format!("run:{n}");
     assert_eq!(
-        TaskOwner::of(&a, Some(&session(1))),
-        TaskOwner::of(&a, None)
-    );
-    assert_ne!(TaskOwner::of(&a, None), TaskOwner::of(&b, None));
-    assert_ne!(
-        TaskOwner::of(&nobody, Some(&session(1))),
-        TaskOwner::of(&nobody, Some(&session(2)))
+        TaskOwner::from_principal(&a, Some(&session(1))),
+        TaskOwner::from_principal(&a, None)
     );
     assert_ne!(
-        TaskOwner::of(&nobody, Some(&session(1))),
-        TaskOwner::of(&nobody, None)
+        TaskOwner::from_principal(&a, None),
+        TaskOwner::from_principal(&b, None)
     );
-    // Not even by its name can a principal become a session.
     assert_ne!(
-        TaskOwner::of(&Principal::agent("run:1"), None),
-        TaskOwner::of(&nobody, Some(&session(1)))
+        TaskOwner::from_principal(&nobody, Some(&session(1))),
+        TaskOwner::from_principal(&nobody, Some(&session(2)))
+    );
+    assert_ne!(
+        TaskOwner::from_principal(&nobody, Some(&session(1))),
+        TaskOwner::from_principal(&nobody, None)
+    );
+    // A principal can't impersonate a session by its name.
+    assert_ne!(
+        TaskOwner::from_principal(&Principal::agent("run:1"), None),
+        TaskOwner::from_principal(&nobody, Some(&session(1)))
     );
 }
 
-/// Goal: only what says that it may be repeated is. Method: rows of annotations.
+/// Goal: only messages annotated as idempotent are restarted. Method: rows of annotations.
 #[test]
 fn restart_policies() {
     let of = |annotations: serde_json::Value| {
         let more = RawObject::new().with("annotations", annotations);
         let (input_schema, name) = (json!({}), "m".to_owned());
-        OnRestart::of(&MessageSpec {
+        OnRestart::from_spec(&MessageSpec {
             name,
             description: String::new(),
             input_schema,
@@ -306,7 +318,7 @@ fn restart_policies() {
     }
 }
 
-/// Goal: what people said or were told is in no debug output. Method: a word in every body.
+/// Goal: debug output contains no text of people or agents. Method: a marker word in every body.
 #[test]
 fn debug_shows_sizes_only() {
     let body = || RawObject::new().with("text", "Maria");
@@ -314,7 +326,7 @@ fn debug_shows_sizes_only() {
     let mut new = NewTask::new(Principal::local_operator(), "a", "m", at(9_000));
     (new.request, new.extra, new.class) = (Some(raw(r#""Maria""#)), body(), DataClass::Personal);
     let shown = format!("{new:?}");
-    let mut task = Task::submitted(new, 1, 0, at(1_000));
+    let mut task = Task::new_submitted(new, 1, 0, at(1_000));
     let steps = vec![
         TaskStep::Start,
         TaskStep::Said("Maria".into()),
@@ -325,9 +337,12 @@ fn debug_shows_sizes_only() {
         }),
         TaskStep::Completed(raw(r#""Maria""#)),
     ];
-    let events = task.take(steps[..4].to_vec(), at(1_000)).unwrap();
-    let shown = format!("{shown}{task:?}{events:?}{steps:?}{:?}", task.open);
-    task.step(&steps[4], at(1_000)).unwrap();
+    let events = task.apply_all(steps[..4].to_vec(), at(1_000)).unwrap();
+    let shown = format!(
+        "{shown}{task:?}{events:?}{steps:?}{:?}",
+        task.open_questions
+    );
+    task.apply(&steps[4], at(1_000)).unwrap();
     let shown = format!("{shown}{task:?}{:?}", task.outcome);
     assert!(!shown.contains("Maria"), "{shown}");
 }

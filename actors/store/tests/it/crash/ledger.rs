@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use callboard_message::TaskState;
-use callboard_runtime::{EntryState, StoredEvent, TaskFilter, TaskId};
-use callboard_store::VerifyOptions;
+use callboard_runtime::{DeliveryState, StoredMailEvent, TaskFilter, TaskId};
+use callboard_store::AuditVerifyOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 
@@ -10,9 +10,9 @@ use super::load::{EFFECTS, Job, Kind, SCOPE, STREAMS, read, stream_of, written};
 use crate::kit::Opened;
 
 const PAGE: usize = 1_000;
-/// Audit entries that are looked for at once.
+/// Number of audit entries in one query.
 const ENTRIES: usize = 200;
-/// What no store may ever hold, as counts that are zero.
+/// Queries whose count must be 0 in any store.
 const NEVER: [(&str, &str); 3] = [
     (
         "a task that has ended has one end",
@@ -33,32 +33,32 @@ const NOT_ENDED: &str =
     "SELECT count(*) FROM task WHERE state NOT IN ('completed', 'failed', 'canceled', 'rejected')";
 
 const NOT_READ: &str = "SELECT count(*) FROM copy WHERE state <> 'read'";
-/// Letters that lack a copy, or have one too many.
+/// Messages with a missing or an extra copy.
 const NOT_SPREAD: &str = "SELECT count(*) FROM letter AS l LEFT JOIN \
     (SELECT letter, count(*) AS n FROM copy GROUP BY letter) AS c ON c.letter = l.number \
     WHERE coalesce(c.n, 0) <> l.count OR l.spread <> l.count";
 
-/// What a child said, and what was found of it so far.
+/// Record of what a child reported, and of what was found in its store.
 #[derive(Default)]
 pub struct Ledger {
-    /// Begun, and not acknowledged.
+    /// Started, and not acknowledged.
     tried: BTreeSet<Job>,
     /// Acknowledged, with its number.
     acked: BTreeMap<Job, u64>,
-    /// Those of them that nobody has looked for yet.
+    /// Acknowledged, but not yet looked up in the store.
     fresh: Vec<Job>,
     streams: HashMap<&'static str, Numbered>,
     letters: Letters,
-    /// Letters that were said to be read.
+    /// Messages reported as read.
     got: Vec<(String, u64)>,
     fresh_got: Vec<(String, u64)>,
     tasks: Numbered,
-    /// Tasks that were said to be done.
+    /// Tasks reported as done.
     ended: Vec<TaskId>,
     fresh_ended: Vec<TaskId>,
 }
 
-/// A stream, letters or tasks, as far as it was read.
+/// Numbered stream, messages or tasks, up to the last one read.
 #[derive(Default)]
 struct Numbered {
     last: u64,
@@ -119,12 +119,12 @@ impl Numbered {
     }
 }
 
-/// Mail, as far as its events were read.
+/// Mail, up to the last event read.
 #[derive(Default)]
 struct Letters {
     last_event: u64,
     posted: Numbered,
-    /// By recipient and letter.
+    /// Copies by recipient and message.
     read: BTreeSet<(String, u64)>,
 }
 
@@ -141,7 +141,7 @@ impl Letters {
                 assert_eq!(number, self.last_event + 1, "events of mail have a gap");
                 self.last_event = number;
                 match event {
-                    StoredEvent::Posted(letter) => {
+                    StoredMailEvent::Posted(letter) => {
                         let key = letter.new.key.clone().unwrap();
                         assert_eq!(
                             letter.new.body, key,
@@ -150,9 +150,9 @@ impl Letters {
                         );
                         self.posted.take("letters", letter.number, key);
                     }
-                    StoredEvent::Marked {
-                        letter,
-                        state: EntryState::Read,
+                    StoredMailEvent::ReceiptsUpdated {
+                        message_number: letter,
+                        state: DeliveryState::Read,
                         recipients,
                         ..
                     } => {
@@ -169,7 +169,7 @@ impl Letters {
 }
 
 impl Ledger {
-    /// Takes a line of a child's; whether it was an acknowledgement.
+    /// Parses a line of a child. Returns whether it was an acknowledgement.
     pub fn hear(&mut self, line: &str) -> bool {
         match line.split_once(' ') {
             Some(("try", job)) => {
@@ -207,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// What is to be tried again.
+    /// Returns the jobs to retry.
     pub fn pending(&self) -> Vec<String> {
         self.tried.iter().map(written).collect()
     }
@@ -219,7 +219,8 @@ impl Ledger {
             .join(", ")
     }
 
-    /// Looks for all that was acknowledged since the last look, and that what came to the store since then is in order.
+    /// Checks that everything acknowledged since the last check is in the store, and that new rows
+    /// are in order.
     pub async fn look(&mut self, opened: &Opened) {
         for name in STREAMS.into_iter().chain([EFFECTS]) {
             self.streams
@@ -249,7 +250,7 @@ impl Ledger {
         }
     }
 
-    /// Nothing is left that nobody has seen to.
+    /// Checks that no work is left unfinished.
     pub async fn is_settled(&self, opened: &Opened) {
         assert_eq!(
             self.pending(),
@@ -269,7 +270,7 @@ impl Ledger {
         );
     }
 
-    /// Reads everything again, from the beginning, and has the database look at itself.
+    /// Reads everything again from the beginning, and runs the database's own integrity check.
     pub async fn look_at_all(&mut self, opened: &Opened) {
         self.streams.clear();
         self.letters = Letters::default();
@@ -283,7 +284,7 @@ impl Ledger {
         }
         let chains = opened
             .sql
-            .verify_audit(&VerifyOptions::default())
+            .verify_audit(&AuditVerifyOptions::default())
             .await
             .unwrap();
         assert!(
@@ -335,7 +336,7 @@ impl Ledger {
     }
 }
 
-/// The first column of a query's rows.
+/// Returns the first column of a query's rows.
 async fn texts(opened: &Opened, query: &'static str) -> Vec<String> {
     let mut db = SqliteConnectOptions::new()
         .filename(opened.file())

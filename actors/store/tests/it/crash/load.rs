@@ -3,11 +3,11 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::mail::LetterKind;
+use callboard_message::mail::MailMessageKind;
 use callboard_message::{DataClass, Principal};
 use callboard_runtime::{
-    AuditEntry, Begun, By, Claim, Lease, Letter, Mark, NewLetter, NewTask, OnRestart, Record,
-    Store, TASK_LEASE, TaskStep,
+    AuditEntry, ClaimRequest, CreateOutcome, JournalRecord, Lease, MailMessage, NewMailMessage,
+    NewTask, OnRestart, ReceiptUpdate, Store, TASK_LEASE, TaskActor, TaskStep,
 };
 use callboard_store::{SqlStore, StoreOptions};
 use futures::future::join_all;
@@ -15,35 +15,35 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
-/// Who write at the same time.
+/// Number of concurrent producers.
 const PRODUCERS: u32 = 16;
-/// The streams that records go to.
+/// Streams that records are appended to.
 pub const STREAMS: [&str; 3] = ["crash/a", "crash/b", "crash/c"];
-/// What tasks do: one record each, under the task's id.
+/// Stream of the effects of tasks: one record each, under the task's id.
 pub const EFFECTS: &str = "effects";
-/// What tasks are kept under.
+/// Scope of the tasks.
 pub const SCOPE: &str = "crash";
 const CLAIMED_AT_ONCE: usize = 8;
-/// Who get letters; a letter is for two of them, or for all.
+/// Number of agents that receive messages. A message is for two of them, or for all.
 const READERS: usize = 20;
 const READ_AT_ONCE: usize = 8;
-/// Copies that are made at once.
+/// Number of copies written at once.
 const SPREAD: u32 = 8;
-/// More than all processes together left so: one batch of each producer in each round.
+/// Upper bound of leftovers by all processes: one batch of each producer in each round.
 const GOT_MAX: usize = 1_000;
-/// The last line of a child that was told to finish.
+/// Last line of a child that was told to finish.
 pub const DONE: &str = "done";
 
-/// What is done, over and over.
+/// Kind of job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A record is appended.
+    /// Append a record.
     Record,
-    /// A letter is posted, its copies are made, some of its recipients read it.
+    /// Post a message, write its copies, and let some recipients read it.
     Letter,
-    /// A task is begun and done.
+    /// Create a task and complete it.
     Task,
-    /// Something is on record. A retry is on record too.
+    /// Append an audit entry. A retry adds another entry.
     Audit,
 }
 
@@ -58,10 +58,10 @@ impl Kind {
     }
 }
 
-/// One thing to do: a kind, and the key under which it is tried until it is acknowledged.
+/// Job: its kind, and the key under which it is retried until acknowledged.
 pub type Job = (Kind, String);
 
-/// As it is written in orders and told: `KIND KEY`.
+/// Returns the text of a job in orders and reports: `KIND KEY`.
 pub fn written((kind, key): &Job) -> String {
     format!("{kind:?} {key}")
 }
@@ -71,7 +71,7 @@ pub fn read(line: &str) -> Job {
     (Kind::named(kind), key.to_owned())
 }
 
-/// The stream that a record with that key goes to.
+/// Returns the stream for the record with this key.
 pub fn stream_of(key: &str) -> &'static str {
     STREAMS[sum(key) % STREAMS.len()]
 }
@@ -80,7 +80,8 @@ fn sum(key: &str) -> usize {
     key.bytes().map(usize::from).sum()
 }
 
-/// Opens the store, does first what it is told to try again, and goes on until it is killed, or has finished.
+/// Opens the store, first retries the jobs it was given, then continues until it is killed or has
+/// finished.
 pub async fn run(options: StoreOptions) {
     let (retries, round) = orders();
     let sql = SqlStore::open(&options).await.unwrap();
@@ -101,7 +102,7 @@ pub async fn run(options: StoreOptions) {
     println!("{DONE}");
 }
 
-/// What is to be tried again, and which round this is; `None`: nothing is begun in it.
+/// Reads the jobs to retry and the number of the round; `None`: no new jobs are started.
 fn orders() -> (VecDeque<Job>, Option<u32>) {
     let mut retries = VecDeque::new();
     for line in std::io::stdin().lines() {
@@ -125,7 +126,7 @@ impl Load {
     async fn produce(self: Arc<Self>, producer: u32) {
         for nth in 0_usize.. {
             let again = self.retries.lock().unwrap().pop_front();
-            // All kinds are there from the beginning, however early the end comes.
+            // All kinds from the beginning, however early the kill comes.
             let kind = Kind::ALL[(nth + producer as usize) % Kind::ALL.len()];
             let fresh = || {
                 self.round
@@ -144,7 +145,7 @@ impl Load {
         match job.0 {
             Kind::Record => {
                 let body = json!({ "key": key, "filled": "x".repeat(key.len() * 20) });
-                let record = Record {
+                let record = JournalRecord {
                     stream: stream_of(key).to_owned(),
                     key: Some(key.clone()),
                     body,
@@ -172,10 +173,10 @@ impl Load {
                     on_restart,
                     ..NewTask::new(Principal::agent("ann"), "worker", "work", expires)
                 };
-                match self.store.tasks.begin(new).await.unwrap() {
-                    // Whoever began it was killed, or does it: see `recover`.
-                    Begun::Again(task) => ack(&job, task.number),
-                    Begun::New(task, lease) => {
+                match self.store.tasks.create(new).await.unwrap() {
+                    // Its creator was killed, or runs it: see `recover`.
+                    CreateOutcome::Existing(task) => ack(&job, task.number),
+                    CreateOutcome::Created(task, lease) => {
                         ack(&job, task.number);
                         self.work(&lease).await;
                     }
@@ -188,28 +189,28 @@ impl Load {
         }
     }
 
-    /// Does a task: what it does is known by its id.
+    /// Runs a task; its effect is keyed by the task's id.
     async fn work(&self, lease: &Lease) {
-        let (id, by) = (lease.task.as_str(), By::Worker(lease));
+        let (id, by) = (lease.task.as_str(), TaskActor::Worker(lease));
         let said = vec![TaskStep::Said("begun".to_owned())];
-        self.store.tasks.step(&lease.task, by, said).await.unwrap();
-        let effect = Record {
+        self.store.tasks.apply(&lease.task, by, said).await.unwrap();
+        let effect = JournalRecord {
             stream: EFFECTS.to_owned(),
             key: Some(id.to_owned()),
             body: json!({ "key": id }),
         };
         let number = self.store.journal.append(effect).await.unwrap();
         let done = vec![TaskStep::Completed(to_raw_value(&number).unwrap())];
-        self.store.tasks.step(&lease.task, by, done).await.unwrap();
+        self.store.tasks.apply(&lease.task, by, done).await.unwrap();
         println!("end {id}");
     }
 
-    /// Does what earlier processes left, as far as it may be done again; the others have failed.
+    /// Runs tasks that earlier processes left, if they may be repeated; the others have failed.
     async fn recover(self: Arc<Self>) {
         loop {
-            let claim = Claim {
+            let claim = ClaimRequest {
                 scope: SCOPE.to_owned(),
-                by: self.store.tasks.worker().to_owned(),
+                worker: self.store.tasks.worker_id().to_owned(),
                 tasks_max: CLAIMED_AT_ONCE,
                 lease: TASK_LEASE,
             };
@@ -221,48 +222,54 @@ impl Load {
         }
     }
 
-    /// Makes a letter's copies, a part at a time; the last of each part has it then.
-    async fn spread(&self, letter: &Letter) {
+    /// Writes a message's copies in parts; the last recipient of each part has received it.
+    async fn spread(&self, letter: &MailMessage) {
         let recipients = &letter.new.recipients;
-        let mut made = letter.spread;
+        let mut made = letter.copies_made;
         while (made as usize) < recipients.len() {
             made += SPREAD;
             let has_it = recipients[recipients.len().min(made as usize) - 1].clone();
             self.store
                 .mail
-                .spread(letter.number, made, vec![has_it])
+                .fan_out(letter.number, made, vec![has_it])
                 .await
                 .unwrap();
         }
     }
 
-    /// Has an agent read its letters.
+    /// Marks an agent's messages as read.
     async fn read_mail(&self, reader: &str) {
         let open = self
             .store
             .mail
-            .open(reader, None, false, READ_AT_ONCE)
+            .list_open(reader, None, false, READ_AT_ONCE)
             .await
             .unwrap();
         let marks: Vec<_> = open
             .iter()
             .map(|(letter, _)| (reader.to_owned(), letter.number))
             .collect();
-        for (reader, number) in self.store.mail.mark(marks, Mark::Read).await.unwrap() {
+        for (reader, number) in self
+            .store
+            .mail
+            .update_receipts(marks, ReceiptUpdate::Read)
+            .await
+            .unwrap()
+        {
             println!("got {reader} {number}");
         }
     }
 
-    /// Goes on until nothing is left that earlier processes began.
+    /// Continues until no work of earlier processes is left.
     async fn settle(&self) {
-        for letter in self.store.mail.unspread(GOT_MAX).await.unwrap() {
+        for letter in self.store.mail.pending_fan_out(GOT_MAX).await.unwrap() {
             self.spread(&letter).await;
         }
-        for reader in self.store.mail.waiting().await.unwrap().into_keys() {
+        for reader in self.store.mail.unread_counts().await.unwrap().into_keys() {
             while !self
                 .store
                 .mail
-                .open(&reader, None, false, 1)
+                .list_open(&reader, None, false, 1)
                 .await
                 .unwrap()
                 .is_empty()
@@ -273,18 +280,18 @@ impl Load {
     }
 }
 
-/// The letter with that key, with an id of this attempt's.
-fn letter(key: &str) -> NewLetter {
+/// Returns the message for a key, with a new id for each attempt.
+fn letter(key: &str) -> NewMailMessage {
     let all = || (0..READERS).map(|n| format!("a{n:02}"));
     let to = if sum(key).is_multiple_of(2) {
         all().collect()
     } else {
         all().take(2).collect()
     };
-    NewLetter {
+    NewMailMessage {
         id: Uuid::now_v7().to_string(),
         sender: "ann".to_owned(),
-        kind: LetterKind::Broadcast,
+        kind: MailMessageKind::Broadcast,
         label: None,
         audience: "all".to_owned(),
         recipients: to,

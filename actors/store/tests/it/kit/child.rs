@@ -1,4 +1,4 @@
-//! A process of its own: this test binary again, at one ignored test.
+//! Child processes that run one ignored test of this test binary.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -6,22 +6,22 @@ use std::process::{Child as Process, ChildStdout, Command, Stdio};
 
 use callboard_store::StoreOptions;
 
-/// Ends with the test, at the latest.
+/// Child process. It is killed when it is dropped.
 pub struct Child {
     process: Process,
     out: BufReader<ChildStdout>,
 }
 
 impl Child {
-    /// `test` is an ignored test's whole name.
+    /// Starts a child for an ignored test, given by its full name.
     pub fn start(test: &str, env: &[(&str, String)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(arguments(test));
         Self::of(command, env)
     }
 
-    /// As the user nobody; `None` where this user may not become another one. The binary is copied to where nobody may
-    /// read it.
+    /// Starts a child as the user `nobody`; `None` without the right to change users. The binary is
+    /// copied to a folder that this user can read.
     pub fn start_as_nobody(test: &str, store: &Path) -> Option<Self> {
         let mut given = Command::new("setpriv");
         given
@@ -48,7 +48,7 @@ impl Child {
         ))
     }
 
-    /// Any command that ends in this test binary.
+    /// Starts a child with any command that runs this test binary.
     pub fn of(mut command: Command, env: &[(&str, String)]) -> Self {
         command.envs(env.iter().map(|(name, value)| (*name, value)));
         let mut process = command
@@ -64,7 +64,8 @@ impl Child {
         self.process.id()
     }
 
-    /// The next line that the test prints; what the test runner prints is passed over. Empty when the child has ended.
+    /// Returns the next line of the test, without the output of the test runner. Empty when the
+    /// child has ended.
     pub fn line(&mut self) -> String {
         let is_runners = |line: &str| {
             line.is_empty() || line.starts_with("running ") || line.starts_with("test ")
@@ -75,7 +76,7 @@ impl Child {
                 return line;
             }
             let line = line.trim_end();
-            // The runner doesn't end its line before the test has ended.
+            // The runner ends its line only after the test.
             let line = line.split_once(" ... ").map_or(line, |(_, rest)| rest);
             if !is_runners(line) {
                 return line.to_owned();
@@ -83,14 +84,14 @@ impl Child {
         }
     }
 
-    /// A line to the child.
+    /// Writes a line to the child's standard input.
     pub fn say(&mut self, line: &str) {
         let input = self.process.stdin.as_mut().unwrap();
         writeln!(input, "{line}").unwrap();
         input.flush().unwrap();
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL and waits for the end.
     pub fn kill(&mut self) {
         // It may have ended by itself.
         let _ = self.process.kill();
@@ -104,13 +105,13 @@ impl Drop for Child {
     }
 }
 
-/// What makes the binary run one ignored test and show what it prints.
+/// Returns the arguments that run one ignored test with its output.
 pub fn arguments(test: &str) -> [&str; 4] {
     ["--exact", test, "--ignored", "--nocapture"]
 }
 
-/// A store that a parent names in an environment variable, as `Opened::child_store` does; without a key's file, the key is
-/// beside the store.
+/// Returns the store that the parent named in an environment variable with `Opened::child_store`.
+/// Without a key file, the key is beside the store.
 pub fn of_parent(variable: &str) -> StoreOptions {
     let store = std::env::var(variable).unwrap();
     let (url, key) = store
@@ -118,7 +119,7 @@ pub fn of_parent(variable: &str) -> StoreOptions {
         .map_or((store.as_str(), None), |(url, key)| (url, Some(key)));
     let options = StoreOptions::parse(url, Path::new("."), None)
         .unwrap()
-        .clean_every(None);
+        .cleanup_interval(None);
     match key {
         Some(key) => options.audit_key(key),
         None => options,

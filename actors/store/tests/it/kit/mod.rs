@@ -1,4 +1,4 @@
-//! Stores to try a promise on: in a file, and in a database where there is a server.
+//! Stores to test on: a SQLite file, and a Postgres database if there is a server.
 
 mod child;
 
@@ -7,25 +7,28 @@ use std::sync::Once;
 
 pub use child::{Child, arguments, of_parent};
 
-use callboard_store::{AuditFilter, SqlStore, StoreOptions, VerifyOptions};
+use callboard_store::{AuditFilter, AuditVerifyOptions, SqlStore, StoreOptions};
 use sqlx::{ConnectOptions, Connection, Executor};
 use tempfile::TempDir;
 use url::Url;
 use uuid::Uuid;
 
-/// Where the tests find a Postgres server: a URL whose user may create databases.
+/// Environment variable with the URL of a Postgres server; its user must be allowed to create
+/// databases.
 pub const POSTGRES: &str = "CALLBOARD_POSTGRES";
+/// Whether the crate under test was built with Postgres. The tests' own driver always is.
+pub const WITH_POSTGRES: bool = cfg!(feature = "postgres");
 
-/// An open store, empty at first.
+/// Open store of a test, initially empty.
 pub struct Opened {
     pub sql: SqlStore,
     options: StoreOptions,
-    /// Beside the store; its files too where it is one.
+    /// Folder beside the store; it holds the file of a SQLite store.
     folder: TempDir,
     database: Option<Database>,
 }
 
-/// A database of this test's own.
+/// Postgres database of one test.
 struct Database {
     server: Url,
     name: String,
@@ -40,17 +43,18 @@ impl Opened {
         self.folder.path()
     }
 
-    /// The store's file, or where it would be.
+    /// Returns the path of the SQLite file, whether or not there is one.
     pub fn file(&self) -> PathBuf {
         self.folder().join("store.sqlite")
     }
 
-    /// How it was opened.
+    /// Returns the options that the store was opened with.
     pub fn options(&self) -> StoreOptions {
         self.options.clone()
     }
 
-    /// The store for a child process, which opens it by `of_parent`: a URL, a space, the audit key's file.
+    /// Returns the value that lets a child open the store with `of_parent`: a URL, a space, the
+    /// path of the audit key.
     pub fn child_store(&self) -> String {
         let key = self.folder().join("audit.key");
         match &self.database {
@@ -59,7 +63,7 @@ impl Opened {
         }
     }
 
-    /// Closes it and opens it anew, as the next process would.
+    /// Closes and reopens the store, as the next process would.
     pub async fn restart(&mut self) {
         let options = self.options();
         self.restart_with(options).await;
@@ -71,7 +75,7 @@ impl Opened {
         self.options = options;
     }
 
-    /// One statement, past the store: to break it, or to look.
+    /// Runs one statement directly on the database, to damage or inspect it.
     pub async fn raw(&self, sql: &str) {
         let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
         match &self.database {
@@ -96,7 +100,7 @@ impl Opened {
 }
 
 impl Opened {
-    /// One number, past the store.
+    /// Returns the number from one query directly on the database.
     pub async fn number(&self, sql: &str) -> i64 {
         let sql = sqlx::AssertSqlSafe(sql.to_owned());
         match &self.database {
@@ -122,18 +126,22 @@ impl Opened {
     }
 }
 
-/// A store in a file.
+/// Opens a store in a new SQLite file.
 pub async fn in_file(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Opened {
     let folder = TempDir::new().unwrap();
     let options = StoreOptions::sqlite(folder.path().join("store.sqlite"))
-        .clean_every(None)
-        .sign_every(None);
+        .cleanup_interval(None)
+        .sign_interval(None);
     open(change(options), folder, None).await
 }
 
-/// A store in a database, where there is a server; it says once where there is none.
+/// Opens a store in a new Postgres database; `None` without a server (reported once) or without the
+/// feature.
 pub async fn in_database(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Option<Opened> {
     static TOLD: Once = Once::new();
+    if !WITH_POSTGRES {
+        return None;
+    }
     let Ok(server) = std::env::var(POSTGRES) else {
         TOLD.call_once(|| {
             eprintln!(
@@ -148,9 +156,9 @@ pub async fn in_database(change: impl FnOnce(StoreOptions) -> StoreOptions) -> O
     let folder = TempDir::new().unwrap();
     let options = StoreOptions::postgres(at(&server, &name).as_str(), None)
         .unwrap()
-        .clean_every(None);
+        .cleanup_interval(None);
     let options = options
-        .sign_every(None)
+        .sign_interval(None)
         .audit_key(folder.path().join("audit.key"));
     Some(open(change(options), folder, Some(Database { server, name })).await)
 }
@@ -165,7 +173,8 @@ async fn open(options: StoreOptions, folder: TempDir, database: Option<Database>
     }
 }
 
-/// The seed of a random test: `CALLBOARD_SEED`, else another each time. It is printed, and so shown where the test fails.
+/// Returns the seed of a random test: `CALLBOARD_SEED` or a random one. It is printed, so a failure
+/// shows it.
 pub fn seed() -> u64 {
     let given = std::env::var("CALLBOARD_SEED")
         .ok()
@@ -175,12 +184,12 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Runs a body on each kind of store, with an empty one of its own, and closes it.
+/// Runs a test on an empty store of each kind, and closes it.
 pub async fn stores(body: impl AsyncFn(&mut Opened)) {
     stores_with(|options| options, body).await;
 }
 
-/// As [`stores`], with other options.
+/// Runs a test as [`stores`] does, with changed options.
 pub async fn stores_with(
     change: impl Fn(StoreOptions) -> StoreOptions,
     body: impl AsyncFn(&mut Opened),
@@ -192,7 +201,7 @@ pub async fn stores_with(
     }
 }
 
-/// Runs a body on what is kept in memory, and on what each kind of store keeps.
+/// Runs a test on an implementation in memory, and on that of each kind of store.
 pub async fn anywhere<T>(memory: T, of: impl Fn(&Opened) -> T, body: impl AsyncFn(T)) {
     body(memory).await;
     stores(async |opened| {
@@ -201,7 +210,7 @@ pub async fn anywhere<T>(memory: T, of: impl Fn(&Opened) -> T, body: impl AsyncF
     .await;
 }
 
-/// What the audit says of messages, oldest first; it is whole.
+/// Verifies the audit. Returns its entries about messages, oldest first.
 pub async fn communications(opened: &Opened) -> Vec<String> {
     let filter = AuditFilter {
         event: Some("agent_communication".into()),
@@ -211,7 +220,7 @@ pub async fn communications(opened: &Opened) -> Vec<String> {
     lines.sort_by_key(|line| line.number);
     let reports = opened
         .sql
-        .verify_audit(&VerifyOptions::default())
+        .verify_audit(&AuditVerifyOptions::default())
         .await
         .unwrap();
     assert!(
@@ -222,7 +231,7 @@ pub async fn communications(opened: &Opened) -> Vec<String> {
 }
 
 impl Opened {
-    /// The first column of each row, past the store.
+    /// Returns the first column of each row, directly from the database.
     pub async fn texts(&self, sql: &str) -> Vec<String> {
         let sql = sqlx::AssertSqlSafe(sql.to_owned());
         match &self.database {
@@ -247,7 +256,7 @@ impl Opened {
         }
     }
 
-    /// Closes it and removes its database.
+    /// Closes the connection and drops the database.
     pub async fn end(self) {
         self.sql.close().await;
         if let Some(Database { server, name }) = self.database {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::mail::{EntryState, LetterKind};
+use callboard_message::mail::{DeliveryState, MailMessageKind};
 use callboard_runtime::*;
 use futures::future::join_all;
 use rand::rngs::StdRng;
@@ -13,9 +13,9 @@ use super::letter;
 use crate::kit::{seed, stores};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Things that are done.
+/// Number of random operations.
 const ACTS: usize = 300;
-/// Agents: more than have their copies made at once.
+/// Number of agents: more than get their copies at once.
 const AGENTS: usize = 24;
 const WORDS: [&str; 4] = ["Pumps", "rota", "valves and pumps", "ä"];
 
@@ -23,15 +23,15 @@ fn agent(random: &mut StdRng) -> String {
     format!("a{:02}", random.random_range(0..AGENTS))
 }
 
-/// What somebody does, and can do to several stores.
+/// Random operation, applicable to several stores.
 #[derive(Debug)]
 enum Act {
-    /// At the same time, in this order: a store takes them in together.
-    Post(Vec<NewLetter>),
+    /// Posts at the same time, in this order: a store merges them.
+    Post(Vec<NewMailMessage>),
     Spread(u64, u32, Vec<String>),
-    Mark(Vec<(String, u64)>, Mark),
+    Mark(Vec<(String, u64)>, ReceiptUpdate),
     Tried(String, u64),
-    Tell(StoredEvent),
+    Tell(StoredMailEvent),
 }
 
 impl Act {
@@ -60,46 +60,48 @@ impl Act {
                 Self::Mark(
                     marks,
                     if random.random() {
-                        Mark::Delivered
+                        ReceiptUpdate::Delivered
                     } else {
-                        Mark::Read
+                        ReceiptUpdate::Read
                     },
                 )
             }
             17..19 => Self::Tried(agent(random), nth(random)),
-            _ => Self::Tell(StoredEvent::Left(agent(random), "gone".into())),
+            _ => Self::Tell(StoredMailEvent::Left(agent(random), "gone".into())),
         }
     }
 
-    /// Does it, and tells what came of it.
-    async fn on(&self, mail: &Arc<dyn Mail>) -> String {
+    /// Runs the operation and returns its result as text.
+    async fn on(&self, mail: &Arc<dyn MailStore>) -> String {
         match self {
             Self::Post(new) => {
                 let posted = join_all(new.iter().map(|new| mail.post(new.clone()))).await;
-                let told = |posted: Result<Arc<Letter>, _>| {
+                let told = |posted: Result<Arc<MailMessage>, _>| {
                     let posted = posted.unwrap();
                     format!(
                         "{} {} {} {:?}",
-                        posted.number, posted.is_new, posted.spread, posted.new
+                        posted.number, posted.is_new, posted.copies_made, posted.new
                     )
                 };
                 posted.into_iter().map(told).collect()
             }
             Self::Spread(letter, to, delivered) => {
-                format!("{:?}", mail.spread(*letter, *to, delivered.clone()).await)
+                format!("{:?}", mail.fan_out(*letter, *to, delivered.clone()).await)
             }
             Self::Mark(marks, mark) => {
-                let mut moved = mail.mark(marks.clone(), *mark).await.unwrap();
+                let mut moved = mail.update_receipts(marks.clone(), *mark).await.unwrap();
                 moved.sort_unstable();
                 format!("{moved:?}")
             }
-            Self::Tried(recipient, letter) => format!("{:?}", mail.tried(recipient, *letter).await),
-            Self::Tell(event) => format!("{:?}", mail.tell(event.clone()).await),
+            Self::Tried(recipient, letter) => {
+                format!("{:?}", mail.count_attempt(recipient, *letter).await)
+            }
+            Self::Tell(event) => format!("{:?}", mail.append_event(event.clone()).await),
         }
     }
 }
 
-fn new(random: &mut StdRng, letters: u64) -> NewLetter {
+fn new(random: &mut StdRng, letters: u64) -> NewMailMessage {
     let many = random.random_ratio(1, 3);
     let count = if many {
         random.random_range(10..AGENTS)
@@ -112,12 +114,12 @@ fn new(random: &mut StdRng, letters: u64) -> NewLetter {
     } else {
         SystemTime::now() + HOUR
     };
-    NewLetter {
+    NewMailMessage {
         sender: agent(random),
         kind: if many {
-            LetterKind::Broadcast
+            MailMessageKind::Broadcast
         } else {
-            LetterKind::Direct
+            MailMessageKind::Direct
         },
         recipients: to.into_keys().collect(),
         topic: random.random_ratio(1, 3).then(|| "rota".to_owned()),
@@ -133,8 +135,8 @@ fn new(random: &mut StdRng, letters: u64) -> NewLetter {
     }
 }
 
-/// A filter of any kind.
-fn filter(random: &mut StdRng) -> LetterFilter {
+/// Returns a random filter.
+fn filter(random: &mut StdRng) -> MailMessageFilter {
     let mut some = |n, value: String| random.random_ratio(1, n).then_some(value);
     let (of, with, sender) = (
         some(2, "a03".into()),
@@ -146,14 +148,14 @@ fn filter(random: &mut StdRng) -> LetterFilter {
         some(4, "t1".into()),
         some(3, "pumps".into()),
     );
-    // Of nobody, there is neither a way nor a state.
+    // Direction and state need a member.
     let of_one = of.is_some();
-    LetterFilter {
+    MailMessageFilter {
         sent: (of_one && random.random_ratio(1, 3)).then(|| random.random()),
         state: (of_one && random.random_ratio(1, 4))
-            .then(|| *EntryState::ALL.choose(random).unwrap()),
+            .then(|| *DeliveryState::ALL.choose(random).unwrap()),
         with: with.filter(|_| of_one),
-        of,
+        member: of,
         sender,
         topic,
         thread,
@@ -166,7 +168,7 @@ fn filter(random: &mut StdRng) -> LetterFilter {
 fn copy_of(copy: &MailCopy) -> String {
     let MailCopy {
         recipient,
-        letter,
+        message_number: letter,
         state,
         delivered,
         read,
@@ -180,8 +182,8 @@ fn copy_of(copy: &MailCopy) -> String {
     )
 }
 
-/// All that can be seen, as far as it is the same everywhere: no times, no ids.
-async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<String> {
+/// Returns everything visible, without times and ids, which differ between stores.
+async fn seen(mail: &Arc<dyn MailStore>, random: &mut StdRng, letters: u64) -> Vec<String> {
     let mut seen = Vec::new();
     let agent = agent(random);
     for undelivered in [false, true] {
@@ -189,7 +191,7 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
             .random_ratio(1, 2)
             .then(|| (random.random(), random.random_range(0..=letters)));
         let open = mail
-            .open(&agent, after, undelivered, random.random_range(1..20))
+            .list_open(&agent, after, undelivered, random.random_range(1..20))
             .await
             .unwrap();
         seen.extend(
@@ -197,13 +199,13 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
                 .map(|(letter, copy)| format!("open {} {}", letter.number, copy_of(copy))),
         );
     }
-    let waiting: BTreeMap<String, u64> = mail.waiting().await.unwrap().into_iter().collect();
+    let waiting: BTreeMap<String, u64> = mail.unread_counts().await.unwrap().into_iter().collect();
     seen.push(format!("waiting {waiting:?}"));
-    let unspread = mail.unspread(9).await.unwrap();
+    let unspread = mail.pending_fan_out(9).await.unwrap();
     seen.extend(
         unspread
             .iter()
-            .map(|letter| format!("unspread {} {}", letter.number, letter.spread)),
+            .map(|letter| format!("unspread {} {}", letter.number, letter.copies_made)),
     );
     let nth = random.random_range(0..=letters + 1);
     let receipts = mail
@@ -228,7 +230,7 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
     let after = random.random_range(0..=letters);
     for (number, event) in mail.events(after, 20).await.unwrap() {
         seen.push(match event {
-            StoredEvent::Posted(letter) => {
+            StoredMailEvent::Posted(letter) => {
                 format!("{number} posted {} {:?}", letter.number, letter.new)
             }
             other => format!("{number} {other:?}"),
@@ -237,9 +239,9 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
     seen.push(format!("last {}", mail.last_event().await.unwrap()));
     for of in [None, Some(agent.as_str())] {
         let rows = mail
-            .logs(
+            .log_rows(
                 of,
-                after * MAIL_LOG_ROWS_A_LETTER + 3,
+                after * MAIL_LOG_ROWS_PER_MESSAGE + 3,
                 random.random_range(1..30),
             )
             .await
@@ -252,13 +254,15 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
     seen
 }
 
-/// Goal: mail goes the same way wherever it is kept. Method: random acts, possible and not, on mail in memory and in a store at
-/// the same time; after each, all that is seen of it is compared. Fails with the seed in `CALLBOARD_SEED`.
+/// Goal: mail behaves the same in every store. Method: the same random operations, valid and
+/// invalid, on mail in memory and in a store; compare everything visible after each. A failure
+/// prints the seed for `CALLBOARD_SEED`.
 #[tokio::test]
 async fn memory_and_store_are_alike() {
     let seed = seed();
     stores(async |opened| {
-        let memory: Arc<dyn Mail> = Arc::new(MemoryMail::new(Arc::new(MemoryAudit::default())));
+        let memory: Arc<dyn MailStore> =
+            Arc::new(MemoryMailStore::new(Arc::new(MemoryAuditStore::default())));
         let store = opened.sql.store().mail;
         let mut random = StdRng::seed_from_u64(seed);
         let mut letters = 0;
@@ -267,13 +271,13 @@ async fn memory_and_store_are_alike() {
             let (ours, theirs) = (act.on(&memory).await, act.on(&store).await);
             assert_eq!(ours, theirs, "act {n}: {act:?}");
             letters = memory
-                .history(LetterFilter::default(), 0, 1)
+                .history(MailMessageFilter::default(), 0, 1)
                 .await
                 .unwrap()
                 .0
                 .first()
                 .map_or(0, |l| l.0.number);
-            // Both are looked at in the same way.
+            // Both are read with the same random choices.
             let look = random.random();
             let ours = seen(&memory, &mut StdRng::seed_from_u64(look), letters).await;
             assert_eq!(

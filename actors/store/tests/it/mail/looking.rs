@@ -1,36 +1,39 @@
 use std::sync::Arc;
 
-use callboard_message::mail::{EntryState, LetterKind, MAIL_LOG_CHARS};
-use callboard_message::time::rfc3339;
-use callboard_runtime::{LetterFilter, MAIL_LOOKED_MAX, Mail, Mark, NewLetter};
+use callboard_message::mail::{DeliveryState, MAIL_LOG_CHARS, MailMessageKind};
+use callboard_message::time::format_rfc3339;
+use callboard_runtime::{
+    MAIL_SCAN_MAX, MailMessageFilter, MailStore, NewMailMessage, ReceiptUpdate,
+};
 use futures::future::join_all;
 
 use super::{letter, mails, pair, to_crowd};
 
-/// Goal: one finds what concerns one, by each filter, page by page, newest first. Method: a dozen letters among three.
+/// Goal: history finds a member's messages by each filter, page by page, newest first. Method: a
+/// dozen messages among three.
 #[tokio::test]
 async fn history() {
     mails(async |mail| {
-        let from = |sender: &str, to: &[&str], body: &str| NewLetter {
+        let from = |sender: &str, to: &[&str], body: &str| NewMailMessage {
             sender: sender.into(),
             ..letter(to, body)
         };
         let first = mail.post(from("ann", &["bob"], "The Pumps")).await.unwrap();
         let thread = Some(first.new.id.clone());
-        mail.post(NewLetter {
+        mail.post(NewMailMessage {
             thread: thread.clone(),
             ..from("bob", &["ann"], "which?")
         })
         .await
         .unwrap();
-        mail.post(NewLetter {
+        mail.post(NewMailMessage {
             topic: Some("rota".into()),
             ..from("eve", &["ann", "bob"], "rota")
         })
         .await
         .unwrap();
         mail.post(from("eve", &["max"], "pumps")).await.unwrap();
-        mail.post(NewLetter {
+        mail.post(NewMailMessage {
             sender: "eve".into(),
             ..to_crowd(40, "PUMPS ÄÖ")
         })
@@ -39,22 +42,24 @@ async fn history() {
         mail.post(from("ann", &["agent-00007"], "seven"))
             .await
             .unwrap();
-        mail.mark(vec![pair("bob", 1)], Mark::Read).await.unwrap();
-        let seen = async |filter: LetterFilter, before, most| -> (Vec<u64>, Option<u64>) {
+        mail.update_receipts(vec![pair("bob", 1)], ReceiptUpdate::Read)
+            .await
+            .unwrap();
+        let seen = async |filter: MailMessageFilter, before, most| -> (Vec<u64>, Option<u64>) {
             let (found, next) = mail.history(filter, before, most).await.unwrap();
             (
                 found.iter().map(|(letter, _)| letter.number).collect(),
                 next,
             )
         };
-        let all = async |filter: LetterFilter| -> Vec<u64> {
+        let all = async |filter: MailMessageFilter| -> Vec<u64> {
             let (found, next) = seen(filter, 0, 100).await;
             assert_eq!(next, None);
             found
         };
-        let any = LetterFilter::default;
-        let of = |agent: &str| LetterFilter {
-            of: Some(agent.into()),
+        let any = MailMessageFilter::default;
+        let of = |agent: &str| MailMessageFilter {
+            member: Some(agent.into()),
             ..any()
         };
         let some = |text: &str| Some(text.to_owned());
@@ -63,7 +68,7 @@ async fn history() {
         assert_eq!(all(of("agent-00007")).await, [6, 5]);
         assert_eq!(all(of("nobody")).await, [0; 0]);
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 sent: Some(true),
                 ..of("ann")
             })
@@ -71,7 +76,7 @@ async fn history() {
             [6, 1]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 sent: Some(false),
                 ..of("ann")
             })
@@ -79,7 +84,7 @@ async fn history() {
             [3, 2]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 with: some("bob"),
                 ..of("ann")
             })
@@ -87,7 +92,7 @@ async fn history() {
             [2, 1]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 with: some("eve"),
                 ..of("agent-00007")
             })
@@ -95,7 +100,7 @@ async fn history() {
             [5]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 with: some("agent-00039"),
                 ..of("eve")
             })
@@ -103,7 +108,7 @@ async fn history() {
             [5]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 sender: some("eve"),
                 ..of("bob")
             })
@@ -111,7 +116,7 @@ async fn history() {
             [3]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 sender: some("eve"),
                 ..any()
             })
@@ -119,7 +124,7 @@ async fn history() {
             [5, 4, 3]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 topic: some("rota"),
                 ..of("bob")
             })
@@ -127,7 +132,7 @@ async fn history() {
             [3]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 thread: thread.clone(),
                 ..of("bob")
             })
@@ -135,7 +140,7 @@ async fn history() {
             [2, 1]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 thread,
                 ..of("eve")
             })
@@ -144,7 +149,7 @@ async fn history() {
             "a thread is theirs whom it concerns"
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 text: some("pumps"),
                 ..any()
             })
@@ -152,7 +157,7 @@ async fn history() {
             [5, 4, 1]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 text: some("umps ÄÖ"),
                 ..any()
             })
@@ -160,7 +165,7 @@ async fn history() {
             [5]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 text: some("äö"),
                 ..any()
             })
@@ -168,7 +173,7 @@ async fn history() {
             [0; 0]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 text: some("100%_"),
                 ..any()
             })
@@ -176,23 +181,23 @@ async fn history() {
             [0; 0]
         );
         assert_eq!(
-            all(LetterFilter {
-                state: Some(EntryState::Read),
+            all(MailMessageFilter {
+                state: Some(DeliveryState::Read),
                 ..of("bob")
             })
             .await,
             [1]
         );
         assert_eq!(
-            all(LetterFilter {
-                state: Some(EntryState::Accepted),
+            all(MailMessageFilter {
+                state: Some(DeliveryState::Accepted),
                 ..of("agent-00007")
             })
             .await,
             [6, 5]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 since: Some(first.accepted),
                 ..of("bob")
             })
@@ -200,7 +205,7 @@ async fn history() {
             [3, 2, 1]
         );
         assert_eq!(
-            all(LetterFilter {
+            all(MailMessageFilter {
                 until: Some(first.accepted),
                 ..of("bob")
             })
@@ -221,8 +226,8 @@ async fn history() {
         let (found, _) = mail.history(of("agent-00007"), 6, 9).await.unwrap();
         let copy = found[0].1.as_ref().unwrap();
         assert_eq!(
-            (copy.recipient.as_str(), copy.letter, copy.state),
-            ("agent-00007", 5, EntryState::Accepted)
+            (copy.recipient.as_str(), copy.message_number, copy.state),
+            ("agent-00007", 5, DeliveryState::Accepted)
         );
         assert_eq!(
             mail.history(of("eve"), 0, 9).await.unwrap().0[0].1,
@@ -233,26 +238,26 @@ async fn history() {
     .await;
 }
 
-/// Goal: a search looks at no more than its bound, and says where to go on. Method: one letter more than it looks at, of which
-/// the oldest has the word.
+/// Goal: a search scans up to its limit and returns where to continue. Method: one message more
+/// than the limit, of which the oldest matches.
 #[tokio::test]
 async fn a_search_is_bounded() {
     mails(search_is_bounded).await;
 }
 
-async fn search_is_bounded(mail: Arc<dyn Mail>) {
+async fn search_is_bounded(mail: Arc<dyn MailStore>) {
     mail.post(letter(&["bob"], "needle")).await.unwrap();
-    for _ in 0..MAIL_LOOKED_MAX / 500 {
+    for _ in 0..MAIL_SCAN_MAX / 500 {
         let hay = (0..500).map(|_| mail.post(letter(&["bob"], "hay")));
         join_all(hay)
             .await
             .into_iter()
             .for_each(|posted| assert!(posted.is_ok()));
     }
-    let filter = || LetterFilter {
-        of: Some("bob".into()),
+    let filter = || MailMessageFilter {
+        member: Some("bob".into()),
         text: Some("needle".into()),
-        ..LetterFilter::default()
+        ..MailMessageFilter::default()
     };
     let (found, next) = mail.history(filter(), 0, 9).await.unwrap();
     assert_eq!((found.len(), next), (0, Some(2)));
@@ -260,28 +265,28 @@ async fn search_is_bounded(mail: Arc<dyn Mail>) {
     assert_eq!((found[0].0.number, next), (1, None));
 }
 
-/// Goal: the log has a row a letter and recipient, with the first 200 characters, whoever reads it how. Method: a letter to one
-/// with 250 characters, one to two, one to many; in pages, and of one agent.
+/// Goal: the log has a row for each message and recipient, with the first 200 characters. Method: a
+/// message to one with 250 characters, one to two, one to many; in pages, and of one agent.
 #[tokio::test]
 async fn logs() {
     mails(async |mail| {
         let long: String = "é".repeat(250);
         let sender = "12345678-90".to_owned();
         let posted = mail
-            .post(NewLetter {
+            .post(NewMailMessage {
                 sender: sender.clone(),
                 ..letter(&["bob"], &long)
             })
             .await
             .unwrap();
-        mail.post(NewLetter {
-            kind: LetterKind::Group,
+        mail.post(NewMailMessage {
+            kind: MailMessageKind::Group,
             ..letter(&["bob", "eve"], "two")
         })
         .await
         .unwrap();
         mail.post(to_crowd(20, "all")).await.unwrap();
-        let rows = mail.logs(Some("bob"), 0, 9).await.unwrap();
+        let rows = mail.log_rows(Some("bob"), 0, 9).await.unwrap();
         let row = &rows[0];
         assert_eq!(
             (row.log_type.as_str(), row.agent_id.as_str()),
@@ -296,16 +301,22 @@ async fn logs() {
         assert_eq!(details.message_content, "é".repeat(MAIL_LOG_CHARS));
         assert_eq!(
             (details.message_type, &details.timestamp),
-            (LetterKind::Direct, &rfc3339(posted.accepted))
+            (MailMessageKind::Direct, &format_rfc3339(posted.accepted))
         );
         assert_eq!(
             (rows.len(), rows[1].message.as_str()),
             (2, "Group message from agent ann")
         );
-        assert_eq!(mail.logs(Some("agent-00019"), 0, 9).await.unwrap().len(), 1);
+        assert_eq!(
+            mail.log_rows(Some("agent-00019"), 0, 9)
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
         let mut all = Vec::new();
         while let Some(page) = Some(
-            mail.logs(None, all.last().copied().unwrap_or_default(), 4)
+            mail.log_rows(None, all.last().copied().unwrap_or_default(), 4)
                 .await
                 .unwrap(),
         )

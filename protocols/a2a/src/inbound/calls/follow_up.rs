@@ -1,64 +1,74 @@
-//! Messages to a task that there is (they answer what it asks), and waiting for one.
+//! Messages to existing tasks, which answer their questions, and waiting for tasks.
 
 use std::time::Duration;
 
 use callboard_message::{RawObject, TaskState};
-use callboard_runtime::live::Found;
-use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskId, TaskStep};
+use callboard_runtime::running::FoundTask;
+use callboard_runtime::{OpenQuestion, Task, TaskActor, TaskError, TaskId, TaskStep};
 use tokio::time::{Instant, timeout_at};
 
-use super::begin::{Sent, Taken};
-use super::view::{self, NEEDED, context};
-use super::{Calls, Who};
-use crate::convert::{QUESTION, answered};
-use crate::wire::{Message, Wire as _};
+use super::task_start::{MessageDisposition, SendOutcome};
+use super::view::{self, NEEDED_PREFIX, context_id};
+use super::{A2aTaskService, RequestContext};
+use crate::convert::{QUESTION_METADATA, parse_answer};
+use crate::wire::{Message, WireType as _};
 use crate::{A2aError, ErrorKind};
 
-impl Calls {
-    /// Takes a message for a task.
+impl A2aTaskService {
+    /// Passes a message to an existing task as the answer to one of its open questions.
     ///
     /// # Errors
-    /// `InvalidParams` where it belongs to another conversation or names no open question, `UnsupportedOperation` where the task has
-    /// ended or asks nothing.
+    /// `InvalidParams` if the message names another conversation or lacks required fields;
+    /// `UnsupportedOperation` if the task has ended, or has no open question that the message could
+    /// answer.
     pub(super) async fn follow_up(
         &self,
-        mut found: Found,
+        mut found: FoundTask,
         mut message: Message,
-    ) -> Result<Sent, A2aError> {
-        let context = context(&found.task);
+    ) -> Result<SendOutcome, A2aError> {
+        let context = context_id(&found.task);
         if !message.context_id.is_empty() && message.context_id != context {
             return Err(ErrorKind::InvalidParams.error("the task belongs to another `contextId`"));
         }
-        if self.has(&found.task, &message).await? {
-            let Found { task, live, .. } = found;
-            return Ok(Sent {
+        if self.has_received(&found.task, &message).await? {
+            let FoundTask {
+                task,
+                running: live,
+                ..
+            } = found;
+            return Ok(SendOutcome {
                 task,
                 live,
-                how: Taken::Again,
+                disposition: MessageDisposition::Duplicate,
             });
         }
-        if found.live.as_ref().is_some_and(|live| live.is_resumed) {
-            // What it had asked before the restart is asked again, soon.
-            settled(&mut found, Instant::now() + ASKS_AGAIN_IN).await?;
+        if found.running.as_ref().is_some_and(|live| live.is_resumed) {
+            // A question from before the restart will be asked again soon.
+            wait_until_settled(&mut found, Instant::now() + REPEATED_QUESTION_TIMEOUT).await?;
         }
-        let Found { task, live, .. } = found;
+        let FoundTask {
+            task,
+            running: live,
+            ..
+        } = found;
         if task.state.is_terminal() {
-            return Err(ended(&task));
+            return Err(ended_error(&task));
         }
         message.context_id = context;
         task.id.as_str().clone_into(&mut message.task_id);
-        let open = self.open(&task, &message)?;
-        let told = match (&live, answered(&open.question, &message)) {
+        let open = self.find_open_question(&task, &message)?;
+        let told = match (&live, parse_answer(&open.question, &message)) {
             (Some(live), Ok(answer)) => {
                 let is_needed = task
-                    .said
+                    .status_message
                     .as_deref()
-                    .is_some_and(|said| said.starts_with(NEEDED));
+                    .is_some_and(|said| said.starts_with(NEEDED_PREFIX));
                 let said = is_needed.then(|| TaskStep::Said(String::new()));
                 let steps = [history_step(&message)].into_iter().chain(said).collect();
-                live.tell(steps, Some((open.key.clone(), answer))).await
+                live.apply(steps, Some((open.key.clone(), answer))).await
             }
-            // Others than its worker may answer, and nothing else. The answer tells of its message.
+            // Only its worker may write other steps of a task, but anyone may answer. The answer
+            // contains its message.
             (None, Ok(answer)) => {
                 let step = TaskStep::Answered {
                     key: open.key.clone(),
@@ -66,83 +76,98 @@ impl Calls {
                 };
                 self.store
                     .tasks
-                    .step(&task.id, By::Owner(&task.owner), vec![step])
+                    .apply(&task.id, TaskActor::Owner(&task.owner), vec![step])
                     .await
             }
             (Some(live), Err(lacks)) => {
-                live.tell(
-                    vec![history_step(&message), TaskStep::Said(needed(&lacks))],
+                live.apply(
+                    vec![
+                        history_step(&message),
+                        TaskStep::Said(missing_fields_text(&lacks)),
+                    ],
                     None,
                 )
                 .await
             }
-            (None, Err(lacks)) => return Err(ErrorKind::InvalidParams.error(needed(&lacks))),
+            (None, Err(lacks)) => {
+                return Err(ErrorKind::InvalidParams.error(missing_fields_text(&lacks)));
+            }
         };
         match told {
-            Ok(task) => Ok(Sent {
+            Ok(task) => Ok(SendOutcome {
                 task,
                 live,
-                how: Taken::Answered,
+                disposition: MessageDisposition::Answered,
             }),
-            Err(TaskError::Illegal { .. }) => Err(asks_nothing(&task)),
-            Err(TaskError::HasEnded(_)) => Err(ended(&task)),
+            Err(TaskError::Illegal { .. }) => Err(no_open_question_error(&task)),
+            Err(TaskError::HasEnded(_)) => Err(ended_error(&task)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether a task has taken a message before.
-    async fn has(&self, task: &Task, message: &Message) -> Result<bool, A2aError> {
+    /// Returns whether the task's history contains the message already.
+    async fn has_received(&self, task: &Task, message: &Message) -> Result<bool, A2aError> {
         let said = self.history(task, None).await?;
         Ok(said
             .into_iter()
             .flatten()
-            .any(|said| view::is_same(&said, message)))
+            .any(|said| view::is_same_message(&said, message)))
     }
 
-    /// The question that a message answers: the one that it names, or the one that waits longest.
-    fn open<'a>(&self, task: &'a Task, message: &Message) -> Result<&'a OpenQuestion, A2aError> {
+    /// Returns the open question that a message answers: the one that its metadata names, else the
+    /// task's oldest one.
+    fn find_open_question<'a>(
+        &self,
+        task: &'a Task,
+        message: &Message,
+    ) -> Result<&'a OpenQuestion, A2aError> {
         let wanted = message
             .metadata
             .as_ref()
-            .and_then(|metadata| metadata.text(QUESTION));
+            .and_then(|metadata| metadata.text(QUESTION_METADATA));
         match wanted {
-            Some(key) => task.open.iter().find(|open| open.key == key),
-            None => task.open.first(),
+            Some(key) => task.open_questions.iter().find(|open| open.key == key),
+            None => task.open_questions.first(),
         }
-        .ok_or_else(|| asks_nothing(task))
+        .ok_or_else(|| no_open_question_error(task))
     }
 }
 
-/// The message as a part of its task's history.
+/// Returns the step that adds a message to its task's history.
 fn history_step(message: &Message) -> TaskStep {
     TaskStep::History(RawObject::parse(&message.to_raw()).unwrap_or_default())
 }
 
-fn needed(lacks: &[String]) -> String {
-    format!("{NEEDED}{}", lacks.join(", "))
+fn missing_fields_text(lacks: &[String]) -> String {
+    format!("{NEEDED_PREFIX}{}", lacks.join(", "))
 }
 
-fn ended(task: &Task) -> A2aError {
+fn ended_error(task: &Task) -> A2aError {
     ErrorKind::UnsupportedOperation
         .error("the task has ended")
-        .about(task.id.as_str())
+        .with_task(task.id.as_str())
 }
 
-fn asks_nothing(task: &Task) -> A2aError {
+fn no_open_question_error(task: &Task) -> A2aError {
     ErrorKind::UnsupportedOperation
-        .error("the task asks nothing now")
-        .about(task.id.as_str())
+        .error("the task has no open question that this message could answer")
+        .with_task(task.id.as_str())
 }
 
-/// How long a message waits for a task that goes on after a restart to ask again what it answers.
-const ASKS_AGAIN_IN: Duration = Duration::from_secs(5);
+/// Maximum time for which an answer waits until its task, resumed after a restart, asks its
+/// question again.
+const REPEATED_QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Calls {
-    /// A task of `who`'s. Another's isn't told from one that never was.
+impl A2aTaskService {
+    /// Returns a task of the caller. A task of another owner counts as missing.
     ///
     /// # Errors
     /// `TaskNotFound`.
-    pub(super) async fn find(&self, who: &Who, id: &str) -> Result<Found, A2aError> {
+    pub(super) async fn find_task(
+        &self,
+        who: &RequestContext,
+        id: &str,
+    ) -> Result<FoundTask, A2aError> {
         let found = match TaskId::new(id) {
             Ok(task) => self.live.find(&task, &who.owner()).await?,
             Err(_) => None,
@@ -151,42 +176,47 @@ impl Calls {
     }
 }
 
-/// Ends when a task stands still: it has ended, or waits for its owner. At `until` it is as it is.
+/// Waits until a task has ended or has an open question, but not longer than the time `until`.
+/// Updates `found` to the task's new state.
 ///
 /// # Errors
-/// `TaskNotFound` where its time is over; the store's.
-pub(super) async fn settled(found: &mut Found, until: Instant) -> Result<(), A2aError> {
+/// `TaskNotFound` if the task has expired; errors of the task store.
+pub(super) async fn wait_until_settled(
+    found: &mut FoundTask,
+    until: Instant,
+) -> Result<(), A2aError> {
     while !found.task.state.is_terminal() && !view::is_interrupted(&found.task) {
-        match timeout_at(until, found.changed()).await {
-            Ok(changed) => changed.map_err(|error| of_task(error, &found.task))?,
+        match timeout_at(until, found.wait_until_changed()).await {
+            Ok(changed) => changed.map_err(|error| task_error(error, &found.task))?,
             Err(_) => return Ok(()),
         }
     }
     Ok(())
 }
 
-/// Cancels a task, and looks what became of it.
+/// Cancels a task and updates `found` to its new state.
 ///
 /// # Errors
-/// `TaskNotCancelable` where it has ended; the store's.
-pub(super) async fn cancel_found(found: &mut Found) -> Result<(), A2aError> {
+/// `TaskNotCancelable` if the task has already ended, or ends in another state than cancelled;
+/// errors of the task store.
+pub(super) async fn cancel_found_task(found: &mut FoundTask) -> Result<(), A2aError> {
     let had_ended = found.task.state.is_terminal();
     found
         .cancel()
         .await
-        .map_err(|error| of_task(error, &found.task))?;
+        .map_err(|error| task_error(error, &found.task))?;
     let (task, ended_otherwise) = (
         &found.task,
         [TaskState::Completed, TaskState::Failed, TaskState::Rejected],
     );
     if had_ended || ended_otherwise.contains(&task.state) {
         let error = ErrorKind::TaskNotCancelable.error("the task has ended");
-        return Err(error.about(task.id.as_str()));
+        return Err(error.with_task(task.id.as_str()));
     }
     Ok(())
 }
 
-fn of_task(error: TaskError, task: &Task) -> A2aError {
+fn task_error(error: TaskError, task: &Task) -> A2aError {
     match error {
         TaskError::NotFound => A2aError::task_not_found(task.id.as_str()),
         error => error.into(),

@@ -1,25 +1,26 @@
-//! Messages become calls, calls are seen as tasks.
+//! Calls as tasks: messages begin calls, and clients see the calls as tasks.
 //!
-//! A message begins a task in the store before its agent is asked ([`begin`]); the runtime's [`LiveTasks`] take the steps of those
-//! that run here. Whoever looks at it sees what the store has ([`view`]), waits for it or
-//! goes along with its events ([`stream`]); who sends to it answers what it asks ([`follow_up`]).
+//! A message begins a task in the store before its agent is called ([`task_start`]);
+//! [`RunningTasks`] of the runtime records the steps of tasks that run in this process. A client
+//! gets the stored task ([`view`]), waits for it, or streams its events ([`stream`]). A message to
+//! an existing task answers its question ([`follow_up`]).
 
-mod begin;
 mod follow_up;
-mod page;
-mod pick;
+mod skill_selection;
 mod skills;
 mod stream;
+mod task_list;
+mod task_start;
 #[cfg(test)]
 mod tests;
 mod view;
 
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::json::raw;
+use callboard_message::json::raw_from_written;
 use callboard_message::{FailureKind, Principal, PrincipalKind, TraceContext};
-use callboard_runtime::live::{Found, LiveOptions, LiveTasks};
-use callboard_runtime::{AgentRef, CallMeta, Store, Task, TaskError, TaskId, TaskOwner};
+use callboard_runtime::running::{FoundTask, RunningTaskOptions, RunningTasks};
+use callboard_runtime::{AgentRef, CallContext, Store, Task, TaskError, TaskId, TaskOwner};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::RwLock;
@@ -32,131 +33,146 @@ use crate::wire::{
     TaskPushNotificationConfig,
 };
 use crate::{A2aError, Dialect, ErrorKind};
-use begin::{Sent, Taken, Waits};
-use skills::Callee;
-use stream::Until;
+use skills::ServedAgent;
+use stream::StreamEnd;
+use task_start::{MessageDisposition, SendOutcome, WaitMode};
 
-pub(crate) use begin::dialect_of;
-pub(crate) use page::most;
-pub(crate) use skills::{Skill, Skills};
+pub(crate) use skills::{Skill, SkillSet};
+pub(crate) use task_list::history_limit;
+pub(crate) use task_start::task_dialect;
 
-/// What a stream tells, in the canonical model, and its place among the task's events.
+/// An event of a task's stream in the format of 1.0, with its number.
 #[derive(Debug, Clone)]
-pub(crate) struct Numbered {
-    /// What `id:` says.
+pub(crate) struct NumberedEvent {
+    /// Number of the event within its task, sent as the SSE field `id`.
     pub(crate) number: u64,
     pub(crate) event: StreamResponse,
-    /// Nothing follows.
-    pub(crate) ends: bool,
+    /// Whether the stream ends with this event.
+    pub(crate) is_last: bool,
 }
 
-/// A stream of a task. It can be dropped at any time; the call goes on.
-pub(crate) type Events = BoxStream<'static, Result<Numbered, A2aError>>;
+/// Stream of a task's events. Dropping the stream doesn't end the task's call.
+pub(crate) type TaskEventStream = BoxStream<'static, Result<NumberedEvent, A2aError>>;
 
-/// Keeps the push configuration that came with a message, before its call begins.
-pub(crate) type KeepPush = dyn Fn(Who, Arc<Task>, TaskPushNotificationConfig) -> BoxFuture<'static, Result<(), A2aError>>
+/// Callback that stores the push configuration of a message before its call begins.
+pub(crate) type PushConfigHandler = dyn Fn(
+        RequestContext,
+        Arc<Task>,
+        TaskPushNotificationConfig,
+    ) -> BoxFuture<'static, Result<(), A2aError>>
     + Send
     + Sync;
 
-/// An agent's calls and tasks, whatever wire they come by.
-pub(crate) struct Calls {
+/// Service that performs A2A operations on the calls and tasks of one agent. All protocol bindings
+/// share it.
+pub(crate) struct A2aTaskService {
     options: Arc<A2aOptions>,
-    /// Where tasks and push configurations are kept.
+    /// Store of tasks and push configurations.
     pub(crate) store: Store,
-    /// Who is served now. What a message began with one goes on with it.
-    callee: RwLock<Arc<Callee>>,
-    push: OnceLock<Arc<KeepPush>>,
-    /// Those that run here.
-    pub(crate) live: Arc<LiveTasks>,
+    /// Agent for future calls. A running call keeps the agent with which it began.
+    agent: RwLock<Arc<ServedAgent>>,
+    push: OnceLock<Arc<PushConfigHandler>>,
+    /// Tasks that run in this process.
+    pub(crate) live: Arc<RunningTasks>,
 }
 
-impl Calls {
-    /// Within a tokio runtime it begins to look after the store's tasks; outside of one the first request does.
+impl A2aTaskService {
+    /// Creates the service. Within a tokio runtime it resumes the tasks in the store at once,
+    /// otherwise at the first request.
     pub(crate) fn new(agent: AgentRef, options: Arc<A2aOptions>) -> Arc<Self> {
-        let store = options.tasks.store();
-        let live = LiveOptions {
+        let store = options.tasks.store_or_in_memory();
+        let live = RunningTaskOptions {
             is_shared: options.tasks.store.is_some(),
-            makes_room: true,
-            artifacts: Some(view::made),
-            ..LiveOptions::default()
+            evicts_ended: true,
+            artifact_encoder: Some(view::convert_artifact),
+            ..RunningTaskOptions::default()
         };
         let calls = Arc::new(Self {
-            live: store.live.of(&store.tasks, options.scope(), live),
+            live: store
+                .running_tasks
+                .for_scope(&store.tasks, options.task_scope(), live),
             store,
-            callee: RwLock::new(Arc::new(Callee::new(agent))),
+            agent: RwLock::new(Arc::new(ServedAgent::new(agent))),
             push: OnceLock::new(),
             options,
         });
-        calls.live.serve(&calls);
+        calls.live.attach_host(&calls);
         calls
     }
 
-    /// Where push configurations that come with a message go. Without it there are no push notifications. To be said once.
-    pub(crate) fn keep_pushes_with(&self, keep: Arc<KeepPush>) {
-        // Said twice, the first stands.
-        let _ = self.push.set(keep);
+    /// Sets the callback that stores push configurations. Until it is set, push notifications are
+    /// unsupported. Later calls have no effect.
+    pub(crate) fn set_push_handler(&self, handler: Arc<PushConfigHandler>) {
+        let _ = self.push.set(handler);
     }
 
-    /// Another agent takes the place of this one. Calls that run go on with theirs.
-    pub(crate) fn replace(&self, agent: AgentRef) {
-        *self.callee.write() = Arc::new(Callee::new(agent));
+    /// Replaces the agent for future calls. Running calls continue with the previous agent.
+    pub(crate) fn replace_agent(&self, agent: AgentRef) {
+        *self.agent.write() = Arc::new(ServedAgent::new(agent));
     }
 
-    /// Ends the work on all tasks here, whoever else serves them; a store that lasts hands them to whoever serves next.
+    /// Stops running tasks of this agent and store in this process. Tasks in a durable store are
+    /// resumed by the next server.
     pub(crate) async fn stop(&self) {
         self.live.stop();
-        self.live.stopped().await;
+        self.live.wait_until_stopped().await;
     }
 
-    /// What the agent can do, as `call`'s principal may know.
+    /// Returns the agent's skills that `call`'s principal may see.
     ///
     /// # Errors
-    /// `Denied`, `Blocked`: the policy's; `Overloaded` where the agent can't be asked now.
-    pub(crate) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, A2aError> {
-        let callee = self.callee();
-        let call = callee.seen(call).await?;
+    /// `Denied` or `Blocked` by the policy; `Overloaded` if the agent can't be asked now.
+    pub(crate) async fn visible_skills(
+        &self,
+        call: CallContext,
+    ) -> Result<Arc<SkillSet>, A2aError> {
+        let callee = self.served_agent();
+        let call = callee.authorize_listing(call).await?;
         Ok(callee.skills(call).await?)
     }
 
-    /// Whether `call`'s principal may know what the agent can do.
-    pub(crate) async fn is_seen_by(&self, call: CallMeta) -> bool {
-        let judged = self.callee().seen(call).await;
+    /// Returns whether `call`'s principal may see the agent's skills.
+    pub(crate) async fn is_visible_to(&self, call: CallContext) -> bool {
+        let judged = self.served_agent().authorize_listing(call).await;
         !judged.is_err_and(|refused| {
             matches!(refused.kind, FailureKind::Denied | FailureKind::Blocked)
         })
     }
 
-    /// What answers a message, in its sender's dialect: once its task has ended or asks, or at once where that is wanted.
+    /// Sends a message and returns the response in the sender's dialect. The response comes when
+    /// the task has ended or has a question, or immediately if the request says so.
     ///
     /// # Errors
-    /// Before there is a task: `InvalidParams`, `ContentTypeNotSupported`, `TaskNotFound`, `UnsupportedOperation`,
-    /// `Overloaded`, `Denied`, `Blocked`. Later a failure is the task's state.
+    /// `InvalidParams`, `ContentTypeNotSupported`, `TaskNotFound`, `UnsupportedOperation`,
+    /// `Overloaded`, `Denied` or `Blocked`, if the message isn't accepted. A failure after that
+    /// becomes the task's state.
     pub(crate) async fn send(
         &self,
-        who: &Who,
+        who: &RequestContext,
         request: SendMessageRequest,
     ) -> Result<Box<RawValue>, A2aError> {
         let given = request.configuration.as_ref();
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
-        let messages_max = most(given.and_then(|given| given.history_length));
+        let messages_max = history_limit(given.and_then(|given| given.history_length));
         let waits = if is_blocking {
-            Waits::ForItsEnd
+            WaitMode::UntilSettled
         } else {
-            Waits::ForItsBeginning
+            WaitMode::UntilStarted
         };
-        let Sent {
+        let SendOutcome {
             mut task,
             live,
-            how,
-        } = self.take(who, request, waits).await?;
-        if is_blocking && how != Taken::Again && !task.state.is_terminal() {
-            let mut found = self.live.found(task, live);
-            follow_up::settled(&mut found, Instant::now() + self.options.call_deadline).await?;
+            disposition: how,
+        } = self.accept_message(who, request, waits).await?;
+        if is_blocking && how != MessageDisposition::Duplicate && !task.state.is_terminal() {
+            let mut found = self.live.found_task(task, live);
+            follow_up::wait_until_settled(&mut found, Instant::now() + self.options.call_deadline)
+                .await?;
             task = found.task;
         }
-        if how == Taken::Begun
+        if how == MessageDisposition::TaskCreated
             && is_blocking
-            && let Some(message) = self.said_at_once(&task).await
+            && let Some(message) = self.take_direct_reply(&task).await
         {
             return Ok(who
                 .dialect
@@ -164,136 +180,157 @@ impl Calls {
         }
         if who.dialect == Dialect::V10 {
             let mut out = String::from("{\"task\":");
-            if view::write(&task, messages_max, &mut out) {
+            if view::write_task_json(&task, messages_max, &mut out) {
                 out.push('}');
-                return Ok(raw(out));
+                return Ok(raw_from_written(out));
             }
         }
-        let task = self.seen(&task, messages_max).await?;
+        let task = self.to_wire_task(&task, messages_max).await?;
         Ok(who
             .dialect
             .write_send_response(&SendMessageResponse::Task(task)))
     }
 
-    /// First the task, then what happens to it, until it ends or asks.
+    /// Sends a message and returns a stream: first the task, then its events until it ends or has a
+    /// question.
     ///
     /// # Errors
-    /// As [`Calls::send`].
+    /// As [`A2aTaskService::send`].
     pub(crate) async fn stream(
         &self,
-        who: &Who,
+        who: &RequestContext,
         request: SendMessageRequest,
-    ) -> Result<Events, A2aError> {
+    ) -> Result<TaskEventStream, A2aError> {
         let given = request.configuration.as_ref();
-        let messages_max = most(given.and_then(|given| given.history_length));
-        let sent = self.take(who, request, Waits::ForItsBeginning).await?;
-        self.told(sent, messages_max).await
+        let messages_max = history_limit(given.and_then(|given| given.history_length));
+        let sent = self
+            .accept_message(who, request, WaitMode::UntilStarted)
+            .await?;
+        self.response_stream(sent, messages_max).await
     }
 
-    /// First the task, then what happens to it, until it ends; with `last_event` as it was then, and all that came after.
+    /// Returns a stream of a task: first the task in its current state, then its events until it
+    /// ends. With `last_event` the stream begins with the task's state after the event of that
+    /// number instead.
     ///
     /// # Errors
-    /// `TaskNotFound`; `UnsupportedOperation` where it has ended, and nothing came after `last_event`.
+    /// `TaskNotFound`; `UnsupportedOperation` if the task has ended and has no events after
+    /// `last_event`.
     pub(crate) async fn subscribe(
         &self,
-        who: &Who,
+        who: &RequestContext,
         id: &str,
         last_event: Option<u64>,
-    ) -> Result<Events, A2aError> {
-        let task = self.find(who, id).await?.task;
+    ) -> Result<TaskEventStream, A2aError> {
+        let task = self.find_task(who, id).await?.task;
         let missed = last_event.filter(|last| *last < task.last_event);
         if task.state.is_terminal() && missed.is_none() {
             return Err(ErrorKind::UnsupportedOperation
                 .error("the task has ended")
-                .about(id));
+                .with_task(id));
         }
         let task = match missed {
-            Some(last) => Arc::new(self.as_of(&task, last).await?),
+            Some(last) => Arc::new(self.task_at_event(&task, last).await?),
             None => task,
         };
-        self.from(task, None, Until::End).await
+        self.stream_from(task, None, StreamEnd::TaskEnd).await
     }
 
-    /// A task with at most the last `messages_max` messages; `None`: all.
+    /// Returns a task with at most the latest `messages_max` messages of its history; with all
+    /// messages if that is `None`.
     ///
     /// # Errors
     /// `TaskNotFound`.
-    pub(crate) async fn get(
+    pub(crate) async fn get_task(
         &self,
-        who: &Who,
+        who: &RequestContext,
         id: &str,
         messages_max: Option<u32>,
     ) -> Result<wire::Task, A2aError> {
-        let found = self.find(who, id).await?;
-        self.seen(&found.task, messages_max).await
+        let found = self.find_task(who, id).await?;
+        self.to_wire_task(&found.task, messages_max).await
     }
 
-    /// Ends a task; answers it as it is then.
+    /// Cancels a task and returns its new state.
     ///
     /// # Errors
     /// `TaskNotFound`, `TaskNotCancelable`.
-    pub(crate) async fn cancel(&self, who: &Who, id: &str) -> Result<wire::Task, A2aError> {
-        let mut found = self.find(who, id).await?;
-        follow_up::cancel_found(&mut found).await?;
-        self.seen(&found.task, None).await
+    pub(crate) async fn cancel_task(
+        &self,
+        who: &RequestContext,
+        id: &str,
+    ) -> Result<wire::Task, A2aError> {
+        let mut found = self.find_task(who, id).await?;
+        follow_up::cancel_found_task(&mut found).await?;
+        self.to_wire_task(&found.task, None).await
     }
 
-    /// A task of `who`'s, as it is kept.
+    /// Returns the stored task with this id, if it belongs to the caller.
     ///
     /// # Errors
-    /// `TaskNotFound`, for another's as for one that never was.
-    pub(crate) async fn owned(&self, who: &Who, id: &str) -> Result<Arc<Task>, A2aError> {
-        Ok(self.find(who, id).await?.task)
+    /// `TaskNotFound`, also for a task of another owner.
+    pub(crate) async fn owned_task(
+        &self,
+        who: &RequestContext,
+        id: &str,
+    ) -> Result<Arc<Task>, A2aError> {
+        Ok(self.find_task(who, id).await?.task)
     }
 
-    /// A task of anybody's in the canonical model, with at most the last `messages_max` messages; `None`: all.
+    /// Converts a stored task of any owner to the format of 1.0, with at most the latest
+    /// `messages_max` messages of its history; with all messages if that is `None`.
     ///
     /// # Errors
-    /// The store's.
-    pub(crate) async fn seen(
+    /// Errors of the task store.
+    pub(crate) async fn to_wire_task(
         &self,
         task: &Task,
         messages_max: Option<u32>,
     ) -> Result<wire::Task, A2aError> {
-        Ok(view::task(
+        Ok(view::wire_task(
             task,
             self.history(task, messages_max).await?,
             true,
         ))
     }
 
-    /// What happens to a task after its event `after`, until it ends, for push notifications.
+    /// Returns a stream of a task's events after the event with the number `after`, until the task
+    /// ends. Used for push notifications.
     ///
     /// # Errors
-    /// The store's.
-    pub(crate) async fn follow(&self, task: &Task, after: u64) -> Result<Events, A2aError> {
-        let then = self.as_of(task, after.min(task.last_event)).await?;
-        Ok(self.after(then, Until::End))
-    }
-
-    fn callee(&self) -> Arc<Callee> {
-        self.callee.read().clone()
-    }
-
-    /// A message begins a task, or goes to the one that it names.
-    async fn take(
+    /// Errors of the task store.
+    pub(crate) async fn events_after(
         &self,
-        who: &Who,
+        task: &Task,
+        after: u64,
+    ) -> Result<TaskEventStream, A2aError> {
+        let then = self.task_at_event(task, after.min(task.last_event)).await?;
+        Ok(self.stream_after(then, StreamEnd::TaskEnd))
+    }
+
+    fn served_agent(&self) -> Arc<ServedAgent> {
+        self.agent.read().clone()
+    }
+
+    /// Begins a new task with a message, or passes the message to the existing task that it names.
+    async fn accept_message(
+        &self,
+        who: &RequestContext,
         mut request: SendMessageRequest,
-        waits: Waits,
-    ) -> Result<Sent, A2aError> {
-        self.live.start();
+        waits: WaitMode,
+    ) -> Result<SendOutcome, A2aError> {
+        self.live.start_renewal();
         let id = std::mem::take(&mut request.message.task_id);
         if id.is_empty() {
-            return self.begin(who, request, None, waits).await;
+            return self.start_task(who, request, None, waits).await;
         }
         if who.dialect == Dialect::V01 {
-            // Its clients name their tasks.
+            // Clients of 0.1 assign task ids.
             let named = TaskId::new(&*id)?;
             return match self.live.find(&named, &who.owner()).await? {
-                Some(found) => self.go_on(who, found, request).await,
-                None => match self.begin(who, request, Some(named), waits).await {
-                    // It is another's.
+                Some(found) => self.continue_task(who, found, request).await,
+                None => match self.start_task(who, request, Some(named), waits).await {
+                    // The id belongs to a task of another owner.
                     Err(error) if error.message == TaskError::KeyReused.to_string() => {
                         Err(A2aError::task_not_found(&id))
                     }
@@ -301,49 +338,50 @@ impl Calls {
                 },
             };
         }
-        let found = self.find(who, &id).await?;
-        self.go_on(who, found, request).await
+        let found = self.find_task(who, &id).await?;
+        self.continue_task(who, found, request).await
     }
 
-    async fn go_on(
+    async fn continue_task(
         &self,
-        who: &Who,
-        found: Found,
+        who: &RequestContext,
+        found: FoundTask,
         request: SendMessageRequest,
-    ) -> Result<Sent, A2aError> {
+    ) -> Result<SendOutcome, A2aError> {
         let push = request
             .configuration
             .and_then(|given| given.task_push_notification_config);
         if let Some(config) = push.filter(|_| !found.task.state.is_terminal()) {
-            self.keep_push(who, &found.task, config).await?;
+            self.store_push_config(who, &found.task, config).await?;
         }
         self.follow_up(found, request.message).await
     }
 
-    /// What a call said at once and nothing else: then there need be no task.
-    async fn said_at_once(&self, task: &Task) -> Option<Message> {
-        // Nothing happened to it but its beginning and its end.
-        let message = view::message(task).filter(|_| task.last_event == 2)?;
-        self.live.forget(&task.id).await;
+    /// Returns the direct reply of a call that recorded nothing else, and deletes the call's task,
+    /// because a direct reply needs none. `None` if the call gave another reply.
+    async fn take_direct_reply(&self, task: &Task) -> Option<Message> {
+        // Only the beginning and the end of the task have been recorded.
+        let message = view::direct_reply(task).filter(|_| task.last_event == 2)?;
+        self.live.delete(&task.id).await;
         Some(message)
     }
 }
 
-/// Who sends a request, and how.
+/// Context of a request: its principal, dialect, trace and hops.
 #[derive(Clone)]
-pub(crate) struct Who {
-    /// Whose the task is that it begins, and which it finds.
+pub(crate) struct RequestContext {
+    /// Principal that owns the tasks of the request.
     pub(crate) principal: Arc<Principal>,
-    /// What it speaks.
+    /// Dialect in which the request was sent.
     pub(crate) dialect: Dialect,
-    /// The request's place in a trace.
+    /// Trace context of the request.
     pub(crate) trace: TraceContext,
-    /// How many agents it has passed through.
+    /// Number of agents that the request has passed through.
     pub(crate) hops: u16,
 }
 
-impl Who {
-    /// Somebody at the beginning of a trace.
+impl RequestContext {
+    /// Creates the context of a request at the beginning of a trace.
     pub(crate) fn new(principal: Arc<Principal>, dialect: Dialect) -> Self {
         Self {
             principal,
@@ -353,8 +391,8 @@ impl Who {
         }
     }
 
-    /// The same, called from `caller`'s place in a trace, if that is known.
-    pub(crate) fn traced(self, caller: Option<TraceContext>) -> Self {
+    /// Returns the context as a child of the caller's trace, if that is known.
+    pub(crate) fn with_parent_trace(self, caller: Option<TraceContext>) -> Self {
         Self {
             trace: caller.map_or(self.trace, |caller| caller.child()),
             ..self
@@ -362,20 +400,21 @@ impl Who {
     }
 
     pub(crate) fn owner(&self) -> TaskOwner {
-        TaskOwner::of(&self.principal, None)
+        TaskOwner::from_principal(&self.principal, None)
     }
 
-    /// Whether it showed no credential.
+    /// Returns whether the request had no credential.
     fn is_anonymous(&self) -> bool {
         self.principal.kind == PrincipalKind::Anonymous
     }
 
-    /// A call of its own: the request's ends with its answer.
-    pub(crate) fn call(&self) -> CallMeta {
-        CallMeta {
+    /// Returns the context for the agent's call. It doesn't depend on the request, because the call
+    /// may outlive it.
+    pub(crate) fn call_context(&self) -> CallContext {
+        CallContext {
             trace: self.trace,
             hops: self.hops,
-            ..CallMeta::new(self.principal.clone())
+            ..CallContext::new(self.principal.clone())
         }
     }
 }

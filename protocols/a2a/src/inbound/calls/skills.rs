@@ -1,74 +1,76 @@
-//! What an agent can do: its message types, or the tools that it lists itself.
+//! Skills of an agent: its message types, or the tools that it lists itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
+use callboard_message::capabilities::{CallTool, Converse, ListTools, RESERVED_PREFIX};
 use callboard_message::{
-    Abilities, Answer, Change, Failure, Message, MessageSpec, Named, Progress, Question, RawObject,
-    RawReply,
+    Answer, CallerCapabilities, CapabilityChange, Failure, Message, MessageSpec, Progress,
+    Question, RawMessage, RawObject, RawReply,
 };
 use callboard_runtime::{
-    Agent, AgentRef, CallMeta, Caller, Changed, Cx, Handlers, OnRestart, SyncHandler, inward,
+    Agent, AgentChanged, AgentRef, CallContext, Caller, Context, Handlers, OnRestart, SyncHandler,
+    inbound_policy,
 };
 use futures::future::{BoxFuture, ready};
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How long a list of tools is believed of an agent that doesn't tell of changes.
+/// Time for which a list of tools is cached, unless the agent reports a change.
 /// At the limit: it is read again.
-const LIST_KEPT_FOR: Duration = Duration::from_secs(60);
-/// How long an agent may take for its list of tools.
+const LIST_CACHE_TTL: Duration = Duration::from_secs(60);
+/// Timeout for an agent's list of tools.
 /// At the limit: HTTP status 503.
-const LIST_WAIT: Duration = Duration::from_secs(30);
-/// Most tools that are read of one list.
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of listed tools after which no further page of an agent's tool list is read.
 /// At the limit: the rest isn't offered.
 const LIST_SKILLS_MAX: usize = 4_096;
-/// What a skill takes that doesn't say otherwise.
+/// Default media types of a skill.
 const MODES_DEFAULT: [&str; 2] = ["text/plain", "application/json"];
-/// Any media type.
+/// Media type in a skill's accepted types that matches any other.
 pub(super) const ANY_MODE: &str = "*/*";
 
-/// The caller for a list: what is asked in a call waits in its task for whoever looks in, but a list has none.
-struct AnswersLater;
+/// Caller on whose behalf the tools of an agent are listed. It states all capabilities, as a task's
+/// caller does, but answers no questions.
+struct ListingCaller;
 
-impl Caller for AnswersLater {
+impl Caller for ListingCaller {
     fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(ready(Err(Failure::nobody_to_ask(
-            "a list is no conversation",
+        Box::pin(ready(Err(Failure::no_responder(
+            "a list of tools can't ask questions",
         ))))
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities::all()
+    fn capabilities(&self) -> CallerCapabilities {
+        CallerCapabilities::all()
     }
 }
 
-/// What an agent can do.
+/// Skills of an agent.
 #[derive(Debug, Default)]
-pub(crate) struct Skills {
-    /// In the agent's order.
+pub(crate) struct SkillSet {
+    /// Skills in the agent's order.
     pub(crate) all: Vec<Skill>,
-    /// It also takes what somebody says in no skill's words ([`Converse`]).
-    pub(crate) converses: bool,
+    /// Whether the agent also handles [`Converse`], that is, accepts messages that name no skill.
+    pub(crate) accepts_messages: bool,
 }
 
-/// One of them: a message type, or a tool.
+/// A skill of an agent: a message type or a tool.
 #[derive(Debug)]
 pub(crate) struct Skill {
-    /// Its name, description and schemas.
+    /// Name, description and schemas.
     pub(crate) spec: MessageSpec,
-    /// The media types that it takes; `*/*` is any.
+    /// Accepted media types; `*/*` matches any.
     pub(crate) input_modes: Vec<String>,
-    /// The media types that it may answer with.
+    /// Media types of results.
     pub(crate) output_modes: Vec<String>,
 }
 
-impl Skills {
+impl SkillSet {
     pub(crate) fn get(&self, name: &str) -> Option<&Skill> {
         self.all.iter().find(|skill| skill.spec.name == name)
     }
@@ -90,62 +92,65 @@ impl Skill {
     }
 }
 
-/// How a message's words reach the agent.
+/// Kind of message that is sent to the agent to call a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Route {
-    /// A message type of its own.
+pub(super) enum SkillRoute {
+    /// A message of the type that the skill was made from.
     Message,
-    /// A tool that it lists itself.
+    /// A tool call (`callboard.tools.call`), because the agent lists its tools itself.
     Tool,
-    /// As somebody said them.
+    /// [`Converse`], with the client's whole message.
     Converse,
 }
 
-/// The agent behind an address.
-pub(super) struct Callee {
+/// An agent that the server makes available to clients.
+pub(super) struct ServedAgent {
     agent: AgentRef,
-    /// What the policy knows it by.
+    /// Name of the agent in policies.
     name: String,
-    lists: Option<Listed>,
-    /// Of message types; of an agent that lists its tools whether it converses.
-    own: Arc<Skills>,
-    /// What becomes of a conversation where the process ends in the midst of it.
+    lists: Option<ToolListCache>,
+    /// Skills made from the agent's message types. If the agent lists its tools itself, the list is
+    /// empty and only its member `accepts_messages` is used.
+    own: Arc<SkillSet>,
+    /// Handling of a conversation's task if the process ends while it runs.
     converse: OnRestart,
 }
 
-/// The tools that an agent lists, as far as they are known.
-struct Listed {
-    known: Mutex<Option<(Instant, Arc<Skills>)>>,
+/// Cached tools of an agent that lists its tools itself.
+struct ToolListCache {
+    known: Mutex<Option<(Instant, Arc<SkillSet>)>>,
     is_stale: Arc<AtomicBool>,
-    /// Hears of changes.
+    /// Actor that marks the cache as stale when the agent reports a change.
     follower: AgentRef,
 }
 
-impl Callee {
+impl ServedAgent {
     pub(super) fn new(agent: AgentRef) -> Self {
         let specs = agent.specs();
         let handles = |name: &str| specs.iter().any(|spec| spec.name == name);
         let converse = specs
             .iter()
             .find(|spec| spec.name == Converse::NAME)
-            .map(OnRestart::of);
-        let lists = (agent.is_outside() || handles(ListTools::NAME)).then(|| Listed::of(&agent));
+            .map(OnRestart::from_spec);
+        let lists =
+            (agent.is_proxy() || handles(ListTools::NAME)).then(|| ToolListCache::of(&agent));
         let own = |spec: &MessageSpec| lists.is_none() && !spec.name.starts_with(RESERVED_PREFIX);
         let all = specs.into_iter().filter(own).map(Skill::new).collect();
         Self {
             name: agent.to_string(),
             lists,
-            own: Arc::new(Skills {
+            own: Arc::new(SkillSet {
                 all,
-                converses: converse.is_some(),
+                accepts_messages: converse.is_some(),
             }),
             converse: converse.unwrap_or(OnRestart::Fail),
             agent,
         }
     }
 
-    /// What it can do, as far as that is known by now. `call` asks it where it has to be asked.
-    pub(super) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, Failure> {
+    /// Returns the agent's skills. If the agent lists its tools itself and they aren't cached, they
+    /// are read from it as part of `call`.
+    pub(super) async fn skills(&self, call: CallContext) -> Result<Arc<SkillSet>, Failure> {
         let Some(listed) = &self.lists else {
             return Ok(self.own.clone());
         };
@@ -153,28 +158,28 @@ impl Callee {
         let is_stale = listed.is_stale.swap(false, Ordering::AcqRel);
         if let Some((_, skills)) = known
             .as_ref()
-            .filter(|(at, _)| !is_stale && at.elapsed() < LIST_KEPT_FOR)
+            .filter(|(at, _)| !is_stale && at.elapsed() < LIST_CACHE_TTL)
         {
             return Ok(skills.clone());
         }
         let all = self
-            .list(&call)
+            .fetch_tools(&call)
             .await
             .inspect_err(|_| listed.is_stale.store(true, Ordering::Release))?;
-        let skills = Arc::new(Skills {
+        let skills = Arc::new(SkillSet {
             all,
-            converses: self.own.converses,
+            accepts_messages: self.own.accepts_messages,
         });
         *known = Some((Instant::now(), skills.clone()));
         Ok(skills)
     }
 
-    async fn list(&self, call: &CallMeta) -> Result<Vec<Skill>, Failure> {
-        // A task can be asked anything: what is shown to such callers only is shown to its own.
+    async fn fetch_tools(&self, call: &CallContext) -> Result<Vec<Skill>, Failure> {
+        // Tasks can answer any question, so tools that require a capable caller are listed.
         let call = Arc::new(
             call.clone()
-                .with_caller(Arc::new(AnswersLater))
-                .until(Instant::now() + LIST_WAIT),
+                .with_caller(Arc::new(ListingCaller))
+                .with_deadline(Instant::now() + LIST_TIMEOUT),
         );
         let (mut all, mut cursor) = (Vec::new(), None::<Box<RawValue>>);
         loop {
@@ -189,7 +194,12 @@ impl Callee {
             let mut page = RawObject::parse(&page)
                 .map_err(|_| Failure::internal("a list of tools can't be read"))?;
             let tools: Vec<RawObject> = page.read("tools").unwrap_or_default();
-            all.extend(tools.into_iter().filter_map(spec_of).map(Skill::new));
+            all.extend(
+                tools
+                    .into_iter()
+                    .filter_map(parse_tool_spec)
+                    .map(Skill::new),
+            );
             cursor = page
                 .remove("nextCursor")
                 .filter(|cursor| cursor.get() != "null");
@@ -199,83 +209,87 @@ impl Callee {
         }
     }
 
-    /// How `skill` is asked.
-    pub(super) fn route(&self, skill: &str) -> Route {
+    /// Returns the kind of message that calls `skill`.
+    pub(super) fn route(&self, skill: &str) -> SkillRoute {
         match (skill == Converse::NAME, &self.lists) {
-            (true, _) => Route::Converse,
-            (false, Some(_)) => Route::Tool,
-            (false, None) => Route::Message,
+            (true, _) => SkillRoute::Converse,
+            (false, Some(_)) => SkillRoute::Tool,
+            (false, None) => SkillRoute::Message,
         }
     }
 
-    /// Whether what `skill` answers is a tool result, and no plain value.
-    pub(super) fn answers_result(&self, skill: &str) -> bool {
+    /// Returns whether the replies of `skill` are tool results rather than plain values.
+    pub(super) fn returns_tool_result(&self, skill: &str) -> bool {
         match self.route(skill) {
-            Route::Converse | Route::Tool => true,
-            Route::Message => self
+            SkillRoute::Converse | SkillRoute::Tool => true,
+            SkillRoute::Message => self
                 .own
                 .get(skill)
                 .is_none_or(|skill| skill.spec.output_schema.is_none()),
         }
     }
 
-    /// What becomes of a task where the process ends in the midst of it.
-    pub(super) fn on_restart(&self, skills: &Skills, skill: &str) -> OnRestart {
+    /// Returns the handling of a task of `skill` if the process ends while it runs.
+    pub(super) fn on_restart(&self, skills: &SkillSet, skill: &str) -> OnRestart {
         if skill == Converse::NAME {
             return self.converse;
         }
         skills
             .get(skill)
-            .map_or(OnRestart::Fail, |skill| OnRestart::of(&skill.spec))
+            .map_or(OnRestart::Fail, |skill| OnRestart::from_spec(&skill.spec))
     }
 
-    /// The call, if the policy lets its principal know what the agent can do.
-    pub(super) async fn seen(&self, call: CallMeta) -> Result<CallMeta, Failure> {
-        self.judged(ListTools::NAME, &RawObject::new().to_raw(), call)
+    /// Checks that the policy allows the call's principal to list the skills, and returns the call.
+    pub(super) async fn authorize_listing(
+        &self,
+        call: CallContext,
+    ) -> Result<CallContext, Failure> {
+        self.authorize(ListTools::NAME, &RawObject::new().to_raw(), call)
             .await
     }
 
-    /// The call, if the policy lets it in.
-    pub(super) async fn judged(
+    /// Checks that the policy allows a call of `skill`, and returns the call.
+    pub(super) async fn authorize(
         &self,
         skill: &str,
         payload: &RawValue,
-        call: CallMeta,
-    ) -> Result<CallMeta, Failure> {
-        inward::admit(&self.agent, &self.name, skill, payload, &call)
+        call: CallContext,
+    ) -> Result<CallContext, Failure> {
+        inbound_policy::admit(&self.agent, &self.name, skill, payload, &call)
             .await
             .map(|()| call)
     }
 
-    /// Asks, as part of a call that was judged. Dropped, it cancels whatever the call caused elsewhere.
+    /// Calls a skill of the agent. The policy must have allowed the call before. Dropping the
+    /// future cancels the call.
     pub(super) async fn ask(
         &self,
         skill: &str,
         arguments: Box<RawValue>,
-        call: CallMeta,
+        call: CallContext,
     ) -> RawReply {
         let sent = match self.route(skill) {
-            Route::Tool => {
+            SkillRoute::Tool => {
                 let CallTool(params) = CallTool::new(skill, &arguments);
-                Named {
+                RawMessage {
                     name: CallTool::NAME.to_owned(),
                     payload: params.to_raw(),
                 }
             }
-            Route::Message | Route::Converse => Named {
+            SkillRoute::Message | SkillRoute::Converse => RawMessage {
                 name: skill.to_owned(),
                 payload: arguments,
             },
         };
-        inward::ask(&self.agent, &self.name, skill, sent, call).await
+        inbound_policy::ask(&self.agent, &self.name, skill, sent, call).await
     }
 }
 
-impl Listed {
+impl ToolListCache {
     fn of(agent: &AgentRef) -> Self {
         let is_stale = Arc::new(AtomicBool::new(false));
-        let follower = agent.system().spawn(Follower(is_stale.clone()));
-        if let Some(recipient) = follower.recipient::<Changed>() {
+        let follower = agent.system().spawn(ToolChangeListener(is_stale.clone()));
+        if let Some(recipient) = follower.recipient::<AgentChanged>() {
             agent.follow(recipient);
         }
         Self {
@@ -286,7 +300,7 @@ impl Listed {
     }
 }
 
-impl Drop for Callee {
+impl Drop for ServedAgent {
     fn drop(&mut self) {
         if let Some(listed) = &self.lists {
             self.agent.unfollow(listed.follower.id());
@@ -295,8 +309,8 @@ impl Drop for Callee {
     }
 }
 
-/// A tool, as lists of tools write it.
-fn spec_of(mut tool: RawObject) -> Option<MessageSpec> {
+/// Parses a tool from a list of tools; `None` if it has no name.
+fn parse_tool_spec(mut tool: RawObject) -> Option<MessageSpec> {
     let (name, description) = (
         tool.text("name")?,
         tool.text("description").unwrap_or_default(),
@@ -317,18 +331,18 @@ fn spec_of(mut tool: RawObject) -> Option<MessageSpec> {
     })
 }
 
-/// Hears that the tools of an agent are others.
-struct Follower(Arc<AtomicBool>);
+/// Marks the cached tools as stale when the agent reports a change.
+struct ToolChangeListener(Arc<AtomicBool>);
 
-impl Agent for Follower {
+impl Agent for ToolChangeListener {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Changed>();
+        on.sync::<AgentChanged>();
     }
 }
 
-impl SyncHandler<Changed> for Follower {
-    fn handle(&mut self, message: Changed, _: &mut Cx) {
-        if message.change == Change::Tools {
+impl SyncHandler<AgentChanged> for ToolChangeListener {
+    fn handle(&mut self, message: AgentChanged, _: &mut Context) {
+        if message.change == CapabilityChange::Tools {
             self.0.store(true, Ordering::Release);
         }
     }

@@ -1,100 +1,110 @@
-//! A task as a stream: first as it is, or was, then each thing that happens to it, once.
+//! Streams of a task: first its current or earlier state, then each later event once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{Task, TaskEvent, TaskStep, follow};
+use callboard_runtime::{Task, TaskEvent, TaskStep, follow_task};
 use futures::stream::{self, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::begin::{Sent, Taken};
-use super::{Calls, Events, Numbered, view};
+use super::task_start::{MessageDisposition, SendOutcome};
+use super::{A2aTaskService, NumberedEvent, TaskEventStream, view};
 use crate::A2aError;
 use crate::wire::{StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 
-/// How long the first event of a call waits for an answer that needs no task.
-/// At the limit: it begins with the task.
-const MESSAGE_REPLY_WAIT: Duration = Duration::from_millis(100);
-/// Events that are read at once.
+/// Time for which the first event of a stream is delayed, in case the call gives a direct reply.
+/// At the limit: the stream begins with the task.
+const DIRECT_REPLY_TIMEOUT: Duration = Duration::from_millis(100);
+/// Number of events that are read from the store at once.
 const EVENTS_READ_MAX: usize = 100;
 
-/// When a stream ends.
+/// Condition that ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
-    /// With the task.
-    End,
-    /// With the task, or when it asks.
-    EndOrQuestion,
+pub(super) enum StreamEnd {
+    /// The stream ends when the task has ended.
+    TaskEnd,
+    /// The stream ends when the task has ended or has an open question.
+    TaskEndOrQuestion,
 }
 
-impl Until {
-    fn is_over(self, task: &Task) -> bool {
-        task.state.is_terminal() || (self == Self::EndOrQuestion && view::is_interrupted(task))
+impl StreamEnd {
+    fn is_reached(self, task: &Task) -> bool {
+        task.state.is_terminal() || (self == Self::TaskEndOrQuestion && view::is_interrupted(task))
     }
 }
 
-impl Calls {
-    /// What a message brings about.
-    pub(super) async fn told(
+impl A2aTaskService {
+    /// Returns the stream that responds to a sent message: a single direct reply, or the task and
+    /// its later events until it ends or has a question. The task has at most the latest
+    /// `messages_max` messages; all if that is `None`.
+    ///
+    /// # Errors
+    /// Errors of the task store.
+    pub(super) async fn response_stream(
         &self,
-        sent: Sent,
+        sent: SendOutcome,
         messages_max: Option<u32>,
-    ) -> Result<Events, A2aError> {
-        if sent.how == Taken::Begun
+    ) -> Result<TaskEventStream, A2aError> {
+        if sent.disposition == MessageDisposition::TaskCreated
             && let Some(live) = sent.live.clone()
         {
-            let (mut seen, first) = (live.seen, sent.task.last_event);
+            let (mut seen, first) = (live.updates, sent.task.last_event);
             let is_news = |task: &Arc<Task>| task.last_event > first;
-            let until = Instant::now() + MESSAGE_REPLY_WAIT;
+            let until = Instant::now() + DIRECT_REPLY_TIMEOUT;
             let now = timeout_at(until, seen.wait_for(is_news))
                 .await
                 .ok()
                 .and_then(Result::ok)
                 .map(|now| now.clone());
             if let Some(task) = now
-                && let Some(message) = self.said_at_once(&task).await
+                && let Some(message) = self.take_direct_reply(&task).await
             {
                 let event = StreamResponse::Message(message);
-                return Ok(stream::iter([Ok(Numbered {
+                return Ok(stream::iter([Ok(NumberedEvent {
                     number: task.last_event,
                     event,
-                    ends: true,
+                    is_last: true,
                 })])
                 .boxed());
             }
         }
-        let task = match sent.how == Taken::BegunBefore {
-            // As it would have been told then.
-            true => Arc::new(self.as_of(&sent.task, 1).await?),
+        let task = match sent.disposition == MessageDisposition::TaskExisted {
+            // A repeated message gets the same stream as the first one.
+            true => Arc::new(self.task_at_event(&sent.task, 1).await?),
             false => sent.task,
         };
-        self.from(task, messages_max, Until::EndOrQuestion).await
+        self.stream_from(task, messages_max, StreamEnd::TaskEndOrQuestion)
+            .await
     }
 
-    /// A task as it is, and what happens to it from then on.
-    pub(super) async fn from(
+    /// Returns a stream that begins with a task's current state, followed by its later events until
+    /// the condition `until`. The task has at most the latest `messages_max` messages; all if that
+    /// is `None`.
+    pub(super) async fn stream_from(
         &self,
         task: Arc<Task>,
         messages_max: Option<u32>,
-        until: Until,
-    ) -> Result<Events, A2aError> {
-        let event = StreamResponse::Task(self.seen(&task, messages_max).await?);
-        let (number, ends) = (task.last_event, until.is_over(&task));
-        let first = stream::iter([Ok(Numbered {
+        until: StreamEnd,
+    ) -> Result<TaskEventStream, A2aError> {
+        let event = StreamResponse::Task(self.to_wire_task(&task, messages_max).await?);
+        let (number, ends) = (task.last_event, until.is_reached(&task));
+        let first = stream::iter([Ok(NumberedEvent {
             number,
             event,
-            ends,
+            is_last: ends,
         })]);
         if ends {
             return Ok(first.boxed());
         }
-        Ok(first.chain(self.after(Task::clone(&task), until)).boxed())
+        Ok(first
+            .chain(self.stream_after(Task::clone(&task), until))
+            .boxed())
     }
 
-    /// What happens to a task after it was as `task` says.
-    pub(super) fn after(&self, task: Task, until: Until) -> Events {
-        let events = follow(self.store.tasks.clone(), task.id.clone(), task.last_event);
-        let teller = Teller {
+    /// Returns a stream of the events that follow the state `task`, until the condition `until`.
+    pub(super) fn stream_after(&self, task: Task, until: StreamEnd) -> TaskEventStream {
+        let events = follow_task(self.store.tasks.clone(), task.id.clone(), task.last_event);
+        let teller = EventConverter {
             task: Box::new(Task {
                 artifacts: Vec::new(),
                 ..task
@@ -106,8 +116,8 @@ impl Calls {
             loop {
                 match events.next().await? {
                     Ok(event) => {
-                        if let Some(told) = teller.tell(event) {
-                            let goes_on = (!told.ends).then_some(teller);
+                        if let Some(told) = teller.convert_event(event) {
+                            let goes_on = (!told.is_last).then_some(teller);
                             return Some((Ok(told), (events, goes_on)));
                         }
                     }
@@ -118,18 +128,19 @@ impl Calls {
         told.boxed()
     }
 
-    /// A task as it was after its event `number`: so that nobody who goes on from there gets anything twice.
-    pub(super) async fn as_of(&self, now: &Task, number: u64) -> Result<Task, A2aError> {
+    /// Returns the state that a task had right after the event `number`. A stream that resumes
+    /// there begins with this state, so that the client gets no event twice.
+    pub(super) async fn task_at_event(&self, now: &Task, number: u64) -> Result<Task, A2aError> {
         let mut then = Task {
             state: callboard_message::TaskState::Submitted,
             updated: now.created,
-            said: None,
-            open: Vec::new(),
+            status_message: None,
+            open_questions: Vec::new(),
             outcome: None,
             artifacts: Vec::new(),
             last_event: 0,
-            waiting: 0,
-            children_open: 0,
+            pending_needs: 0,
+            open_children: 0,
             ..now.clone()
         };
         while then.last_event < number {
@@ -141,7 +152,7 @@ impl Calls {
                 .await;
             for event in events? {
                 if event.number <= number {
-                    take(&mut then, &event);
+                    apply_event(&mut then, &event);
                 }
             }
             if then.last_event == after {
@@ -152,36 +163,41 @@ impl Calls {
     }
 }
 
-/// The task takes a step that was kept.
-fn take(task: &mut Task, event: &TaskEvent) {
-    // What was kept was legal; where a task is told with less than it has, its state is told all the same.
-    if task.step(&event.step, event.at).is_err() {
+/// Updates a task by an event that was recorded for it.
+fn apply_event(task: &mut Task, event: &TaskEvent) {
+    // Recorded steps were legal. If the task holds less than when they were recorded, only the
+    // state is updated.
+    if task.apply(&event.step, event.at).is_err() {
         task.updated = event.at;
     }
     task.state = event.state;
     task.last_event = event.number;
 }
 
-/// Goes along with a task's events and tells them.
-struct Teller {
-    /// As it was after the last one, without what it made.
+/// Converter from a task's recorded events to the events of a stream.
+struct EventConverter {
+    /// State of the task after the latest converted event, without artifacts.
     task: Box<Task>,
-    until: Until,
+    until: StreamEnd,
 }
 
-impl Teller {
-    fn tell(&mut self, event: TaskEvent) -> Option<Numbered> {
+impl EventConverter {
+    fn convert_event(&mut self, event: TaskEvent) -> Option<NumberedEvent> {
         let before = self.task.state;
-        take(&mut self.task, &event);
+        apply_event(&mut self.task, &event);
         self.task.artifacts.clear();
-        let (task_id, context_id) = (self.task.id.as_str().to_owned(), view::context(&self.task));
-        let metadata = view::event(event.number);
+        let (task_id, context_id) = (
+            self.task.id.as_str().to_owned(),
+            view::context_id(&self.task),
+        );
+        let metadata = view::event_metadata(event.number);
         let told = match &event.step {
             TaskStep::History(_) => return None,
-            // It began before anybody heard of it; beginning again is worth telling where it stood still.
+            // The first start happens before a client knows the task. A later one is sent only if
+            // the state has changed.
             TaskStep::Start if before == event.state => return None,
             TaskStep::Artifact(kept) => {
-                let (artifact, append, last_chunk) = view::artifact(kept)?;
+                let (artifact, append, last_chunk) = view::read_artifact(kept)?;
                 StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
                     task_id,
                     context_id,
@@ -193,7 +209,7 @@ impl Teller {
             }
             TaskStep::Said(text) if text.is_empty() => return None,
             _ => {
-                let status = view::status(&self.task);
+                let status = view::task_status(&self.task);
                 StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
                     task_id,
                     context_id,
@@ -202,11 +218,11 @@ impl Teller {
                 })
             }
         };
-        let ends = self.until.is_over(&self.task);
-        Some(Numbered {
+        let ends = self.until.is_reached(&self.task);
+        Some(NumberedEvent {
             number: event.number,
             event: told,
-            ends,
+            is_last: ends,
         })
     }
 }

@@ -1,51 +1,62 @@
-//! Tasks as their owner sees them, in the canonical model: state, artifacts, history, and what messages refer to.
+//! Tasks in the canonical model, as their owner sees them: status, artifacts, history, and content
+//! of referenced tasks.
 
 use std::collections::HashMap;
 
-use callboard_message::json::{Walk, raw};
-use callboard_message::surface::SAID;
+use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
+use callboard_message::json::{RawCursor, raw_from_written};
 use callboard_message::{Content, RawObject, TaskState};
 use callboard_runtime::{OpenQuestion, Task, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
-use super::{Calls, Who};
+use super::{A2aTaskService, RequestContext};
 use crate::A2aError;
 use crate::convert::{
-    EVENT, QUESTION, is_address, is_said_at_once, parts_of, question_parts, said_parts, write_block,
+    EVENT_METADATA, QUESTION_METADATA, content_to_parts, direct_reply_parts, is_url_question,
+    parse_direct_reply, question_parts, write_part_as_block,
 };
 use crate::wire::{
-    self, Artifact, Message, Part, Role, TaskStatus, Wire as _, Writer, written_about,
+    self, Artifact, JsonWriter, Message, Part, Role, TaskStatus, WireType as _, write_json_sized,
 };
 
-/// Member of [`Task::extra`]: the conversation.
-pub(super) const CONTEXT: &str = "context";
-/// How what a task says begins where an answer didn't fit its question.
-pub(super) const NEEDED: &str = "still needed: ";
-/// Room for what a task has besides its bodies where it is written, in bytes.
-const WRITTEN_ROOM_BYTES: usize = 512;
-/// What is said of a result that was held in memory only.
-const NOT_KEPT: &str = "the result was of a kind that isn't kept over a restart of the server";
+/// Key in [`Task::extra`] of the conversation's id.
+pub(super) const CONTEXT_MEMBER: &str = "context";
+/// Prefix of a task's status message after an answer that lacks required fields. The names of the
+/// fields follow.
+pub(super) const NEEDED_PREFIX: &str = "still needed: ";
+/// Estimated size of a task's JSON without its contents, in bytes. Used for the initial capacity of
+/// buffers.
+const TASK_OVERHEAD_BYTES: usize = 512;
+/// Status message of a completed task whose result was only in memory and was lost when the server
+/// restarted.
+const RESULT_NOT_STORED: &str =
+    "the result was of a kind that isn't kept over a restart of the server";
 
-/// The conversation that a task belongs to.
-pub(super) fn context(task: &Task) -> String {
-    task.extra.text(CONTEXT).unwrap_or_default()
+/// Returns the id of the task's conversation.
+pub(super) fn context_id(task: &Task) -> String {
+    task.extra.text(CONTEXT_MEMBER).unwrap_or_default()
 }
 
-/// The same, as JSON.
-pub(super) fn written_context(task: &Task) -> &str {
-    task.extra.get(CONTEXT).map_or("\"\"", RawValue::get)
+/// Returns the id of the task's conversation as a JSON string.
+pub(super) fn context_id_json(task: &Task) -> &str {
+    task.extra.get(CONTEXT_MEMBER).map_or("\"\"", RawValue::get)
 }
 
-/// Where a task stands. One that only sends its owner to an address waits for a credential.
-pub(super) fn state(task: &Task) -> TaskState {
-    let is_auth = !task.open.is_empty() && task.open.iter().all(|open| is_address(&open.question));
+/// Returns the task's state as shown to clients. If all open questions ask the owner to visit a
+/// URL, it is `AuthRequired`.
+pub(super) fn task_state(task: &Task) -> TaskState {
+    let is_auth = !task.open_questions.is_empty()
+        && task
+            .open_questions
+            .iter()
+            .all(|open| is_url_question(&open.question));
     match task.state {
         TaskState::InputRequired if is_auth => TaskState::AuthRequired,
         state => state,
     }
 }
 
-/// Whether it waits for its owner.
+/// Returns whether the task waits for an answer of its owner.
 pub(super) fn is_interrupted(task: &Task) -> bool {
     matches!(
         task.state,
@@ -53,39 +64,44 @@ pub(super) fn is_interrupted(task: &Task) -> bool {
     )
 }
 
-/// Metadata that says how far a task has come.
-pub(super) fn event(number: u64) -> Option<RawObject> {
-    Some(RawObject::of(EVENT, number))
+/// Returns the metadata of a task or event: the number of the task's latest event.
+pub(super) fn event_metadata(number: u64) -> Option<RawObject> {
+    Some(RawObject::single(EVENT_METADATA, number))
 }
 
-/// The task, with `history` as far as that was asked for.
-pub(super) fn task(task: &Task, history: Option<Vec<Message>>, with_artifacts: bool) -> wire::Task {
+/// Converts a task; `history` is `None` if it wasn't requested.
+pub(super) fn wire_task(
+    task: &Task,
+    history: Option<Vec<Message>>,
+    with_artifacts: bool,
+) -> wire::Task {
     wire::Task {
         id: task.id.as_str().to_owned(),
-        context_id: context(task),
-        status: status(task),
-        artifacts: with_artifacts.then(|| artifacts(task)),
+        context_id: context_id(task),
+        status: task_status(task),
+        artifacts: with_artifacts.then(|| merge_artifacts(task)),
         history,
-        metadata: event(task.last_event),
+        metadata: event_metadata(task.last_event),
     }
 }
 
-/// The same as 1.0 writes it, at the end of `out`, without reading what is written already. `false`, and nothing written, where
-/// that can't be: more was said than the message that began it, or it goes on with what it made.
-pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) -> bool {
+/// Appends a task as JSON of 1.0 to `out`, without parsing its stored contents. This works only for
+/// a task with a single message and at most one piece of an artifact. For any other task it returns
+/// `false` and appends nothing.
+pub(super) fn write_task_json(task: &Task, messages_max: Option<u32>, out: &mut String) -> bool {
     let ([] | [_]) = &*task.artifacts else {
         return false;
     };
     let Some(first) = only_message(task) else {
         return false;
     };
-    let bytes = task.bytes() + WRITTEN_ROOM_BYTES;
+    let bytes = task.bytes() + TASK_OVERHEAD_BYTES;
     out.reserve(bytes);
-    let mut object = Writer::new(out).into_object();
+    let mut object = JsonWriter::new(out).into_object();
     object.text("id", task.id.as_str());
-    let context = written_context(task);
+    let context = context_id_json(task);
     object.member("contextId").json(context);
-    status(task).write(&mut object.member("status"));
+    task_status(task).write(&mut object.member("status"));
     let made = task
         .artifacts
         .iter()
@@ -96,48 +112,55 @@ pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) ->
             let mut message = out.object();
             message.member("contextId").json(context);
             message.text("taskId", task.id.as_str());
-            // As it came, it may have named neither.
-            let others = Walk::object(said).into_iter().flatten();
+            // The stored message may lack these ids.
+            let others = RawCursor::object(said).into_iter().flatten();
             for (name, value) in others.filter(|(name, _)| name != "contextId" && name != "taskId")
             {
-                message.named(&name).json(value.get());
+                message.member_named(&name).json(value.get());
             }
             message.end();
         });
     }
     let mut metadata = object.member("metadata").into_object();
-    metadata.member(EVENT).json(&task.last_event.to_string());
+    metadata
+        .member(EVENT_METADATA)
+        .json(&task.last_event.to_string());
     metadata.end();
     object.end();
     true
 }
 
-/// Where it stands, and what it says about that.
-pub(super) fn status(task: &Task) -> TaskStatus {
-    let (parts, metadata) = said(task);
-    let message = |parts| said_by_agent(task, task.last_event, parts, metadata);
+/// Returns the task's status, including the agent's message about it.
+pub(super) fn task_status(task: &Task) -> TaskStatus {
+    let (parts, metadata) = status_parts(task);
+    let message = |parts| agent_message(task, task.last_event, parts, metadata);
     TaskStatus {
-        state: state(task),
+        state: task_state(task),
         message: (!parts.is_empty()).then(|| message(parts)),
         timestamp: Some(task.updated),
     }
 }
 
-fn said(task: &Task) -> (Vec<Part>, Option<RawObject>) {
-    let text = task.said.as_deref().filter(|said| !said.is_empty());
-    if let Some(open) = task.open.first() {
-        let lacks = text.filter(|said| said.starts_with(NEEDED)).map(Part::text);
-        // The question first: what it is about stands in its first line.
+fn status_parts(task: &Task) -> (Vec<Part>, Option<RawObject>) {
+    let text = task
+        .status_message
+        .as_deref()
+        .filter(|said| !said.is_empty());
+    if let Some(open) = task.open_questions.first() {
+        let lacks = text
+            .filter(|said| said.starts_with(NEEDED_PREFIX))
+            .map(Part::text);
+        // The question comes first, because its first line states the topic.
         let parts = question_parts(&open.key, &open.question)
             .into_iter()
             .chain(lacks)
             .collect();
-        return (parts, Some(RawObject::of(QUESTION, &open.key)));
+        return (parts, Some(RawObject::single(QUESTION_METADATA, &open.key)));
     }
     let parts = match &task.outcome {
-        Some(TaskOutcome::NotKept) => vec![Part::text(NOT_KEPT)],
-        Some(TaskOutcome::Reply(reply)) => is_said_at_once(reply)
-            .map(|said| said_parts(&said))
+        Some(TaskOutcome::NotKept) => vec![Part::text(RESULT_NOT_STORED)],
+        Some(TaskOutcome::Reply(reply)) => parse_direct_reply(reply)
+            .map(|said| direct_reply_parts(&said))
             .unwrap_or_default(),
         Some(TaskOutcome::Failed(failure)) => vec![Part::text(&failure.message)],
         None => text.map(Part::text).into_iter().collect(),
@@ -145,25 +168,26 @@ fn said(task: &Task) -> (Vec<Part>, Option<RawObject>) {
     (parts, None)
 }
 
-/// An answer that no task stands for: what a call said at once.
-pub(super) fn message(task: &Task) -> Option<Message> {
+/// Returns the call's reply as a message, if the call gave a direct reply, which needs no task.
+pub(super) fn direct_reply(task: &Task) -> Option<Message> {
     let Some(TaskOutcome::Reply(reply)) = &task.outcome else {
         return None;
     };
-    let parts = said_parts(&is_said_at_once(reply)?);
-    let message = said_by_agent(task, task.last_event, parts, None);
+    let parts = direct_reply_parts(&parse_direct_reply(reply)?);
+    let message = agent_message(task, task.last_event, parts, None);
     Some(Message {
         task_id: String::new(),
         ..message
     })
 }
 
-/// What it has made so far, in the order in which each first came.
-fn artifacts(task: &Task) -> Vec<Artifact> {
+/// Returns the task's artifacts, each joined from its stored pieces, in the order of their first
+/// piece.
+fn merge_artifacts(task: &Task) -> Vec<Artifact> {
     let mut all: Vec<Artifact> = Vec::new();
     let mut places = HashMap::new();
     for kept in &task.artifacts {
-        let Some((artifact, append, _)) = artifact(kept) else {
+        let Some((artifact, append, _)) = read_artifact(kept) else {
             continue;
         };
         match places
@@ -181,15 +205,17 @@ fn artifacts(task: &Task) -> Vec<Artifact> {
     all
 }
 
-/// An artifact as it is kept: itself, whether it goes on with one, whether it is whole.
-pub(super) fn artifact(kept: &RawObject) -> Option<(Artifact, bool, bool)> {
+/// Parses a stored artifact. The two flags tell whether it is appended to an earlier piece, and
+/// whether it is complete with this piece.
+pub(super) fn read_artifact(kept: &RawObject) -> Option<(Artifact, bool, bool)> {
     let artifact = Artifact::from_raw(kept.get("artifact")?).ok()?;
     let is = |name| kept.read::<bool>(name).unwrap_or_default();
     Some((artifact, is("append"), is("lastChunk")))
 }
 
-/// An artifact, as 1.0 writes it, as it is kept.
-pub(super) fn kept(artifact: Box<RawValue>, append: bool, last: bool) -> RawObject {
+/// Returns an artifact (JSON of 1.0) in the format of the task store. `append` tells whether it is
+/// appended to an earlier piece, `last` whether it is complete.
+pub(super) fn stored_artifact(artifact: Box<RawValue>, append: bool, last: bool) -> RawObject {
     let mut kept = RawObject::new();
     kept.set_raw("artifact", artifact);
     if append {
@@ -201,55 +227,58 @@ pub(super) fn kept(artifact: Box<RawValue>, append: bool, last: bool) -> RawObje
     kept
 }
 
-/// What an artifact of mid-call is kept as.
-pub(super) fn made(given: &callboard_message::Artifact) -> RawObject {
+/// Converts an artifact that an agent reported during its call to the format of the task store.
+pub(super) fn convert_artifact(given: &callboard_message::Artifact) -> RawObject {
     let artifact = Artifact {
         artifact_id: given.id(),
         name: given.0.text("name").unwrap_or_default(),
         description: given.0.text("description").unwrap_or_default(),
-        parts: parts_of(&given.content()),
+        parts: content_to_parts(&given.content()),
         metadata: given.0.object("metadata"),
         ..Artifact::default()
     };
-    kept(artifact.to_raw(), given.is_appended(), given.is_last())
+    stored_artifact(artifact.to_raw(), given.is_appended(), given.is_last())
 }
 
-/// Events that are read at once.
+/// Number of events that are read from the store at once.
 const EVENTS_READ_MAX: usize = 100;
-/// Member of [`Task::request`]: the message that began it.
-pub(super) const MESSAGE: &str = "message";
+/// Key in [`Task::request`] of the message that began the task.
+pub(super) const MESSAGE_MEMBER: &str = "message";
 
-/// The message that began a task, as far as it is still held.
+/// Returns the message that began a task, if it is still stored.
 pub(super) fn first_message(task: &Task) -> Option<Message> {
     let request = RawObject::parse(task.request.as_deref()?).ok()?;
-    let said = Message::from_raw(request.get(MESSAGE)?).ok()?;
-    // As it came, it may have named neither.
+    let said = Message::from_raw(request.get(MESSAGE_MEMBER)?).ok()?;
+    // The stored message may lack these ids.
     Some(Message {
         task_id: task.id.as_str().to_owned(),
-        context_id: context(task),
+        context_id: context_id(task),
         ..said
     })
 }
 
-/// Whether nobody said anything but the message that began it: there was a beginning, what it made, and an end.
-fn is_only_first(task: &Task) -> bool {
+/// Returns whether the message that began a task is its only one. That is the case if the task's
+/// only events are its start, artifacts and end.
+fn has_single_message(task: &Task) -> bool {
     let made = u64::try_from(task.artifacts.len()).unwrap_or(u64::MAX);
     task.last_event.saturating_sub(made) <= 2
 }
 
-/// The message that began a task as it came, as far as it is still held, where nobody said anything else; else `None`.
+/// Returns the message that began a task, if it is the task's only one. The outer `None` means that
+/// there are further messages, the inner one that the message isn't stored.
 fn only_message(task: &Task) -> Option<Option<&RawValue>> {
     let said = |request| {
-        Walk::object(request)?
-            .find(|(name, _)| name == MESSAGE)
+        RawCursor::object(request)?
+            .find(|(name, _)| name == MESSAGE_MEMBER)
             .map(|(_, said)| said)
     };
-    is_only_first(task).then(|| task.request.as_deref().and_then(said))
+    has_single_message(task).then(|| task.request.as_deref().and_then(said))
 }
 
-impl Calls {
-    /// Messages of a task, oldest first: the owner's and the agent's questions, but for those that still wait. At most the
-    /// last `messages_max`; `None` where none are wanted.
+impl A2aTaskService {
+    /// Returns the messages of a task, oldest first: those of its owner, and the agent's questions
+    /// that have been answered. At most the latest `messages_max` are returned; all if that is
+    /// `None`. The result is `None` if `messages_max` is 0.
     pub(super) async fn history(
         &self,
         task: &Task,
@@ -259,7 +288,7 @@ impl Calls {
             return Ok(None);
         }
         let mut said: Vec<Message> = first_message(task).into_iter().collect();
-        let mut after = if is_only_first(task) {
+        let mut after = if has_single_message(task) {
             task.last_event
         } else {
             0
@@ -281,12 +310,15 @@ impl Calls {
                         said.extend(Message::from_raw(&message.to_raw()).ok())
                     }
                     TaskStep::Asked(open)
-                        if task.open.iter().all(|waits| waits.key != open.key) =>
+                        if task
+                            .open_questions
+                            .iter()
+                            .all(|waits| waits.key != open.key) =>
                     {
                         said.push(question_message(task, event.number, &open));
                     }
                     TaskStep::Answered { answer, .. } => {
-                        said.extend(answered(task, &answer, &said))
+                        said.extend(answer_message(task, &answer, &said))
                     }
                     _ => {}
                 }
@@ -299,10 +331,11 @@ impl Calls {
     }
 }
 
-/// A question as the message that asked it, in event `number`.
+/// Returns a question as a message of the agent. `number` is the number of the event that recorded
+/// the question.
 fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> Message {
-    let metadata = RawObject::of(QUESTION, &open.key);
-    said_by_agent(
+    let metadata = RawObject::single(QUESTION_METADATA, &open.key);
+    agent_message(
         task,
         number,
         question_parts(&open.key, &open.question),
@@ -310,8 +343,9 @@ fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> Message {
     )
 }
 
-/// A message of the agent's about a task. Its id is the same whenever it is made again of the same event.
-fn said_by_agent(
+/// Returns a message of the agent about a task. Its id is made from the task's id and the event's
+/// number, so it is the same every time.
+fn agent_message(
     task: &Task,
     event: u64,
     parts: Vec<Part>,
@@ -319,7 +353,7 @@ fn said_by_agent(
 ) -> Message {
     Message {
         message_id: format!("{}-{event}", task.id),
-        context_id: context(task),
+        context_id: context_id(task),
         task_id: task.id.as_str().to_owned(),
         role: Role::Agent,
         parts,
@@ -328,83 +362,88 @@ fn said_by_agent(
     }
 }
 
-/// The message that an answer came by, where it was taken by another than its worker: then it stands there only.
-fn answered(task: &Task, answer: &RawValue, said: &[Message]) -> Option<Message> {
+/// Returns the message of the owner that contained an answer, unless `said` contains it already. If
+/// another node than the task's worker accepts an answer, its message is recorded only within the
+/// answer.
+fn answer_message(task: &Task, answer: &RawValue, said: &[Message]) -> Option<Message> {
     let told = RawObject::parse(answer)
         .ok()?
         .object("_meta")?
-        .object(SAID)?;
+        .object(SOURCE_MESSAGE_META_KEY)?;
     let message_id = told.text("key")?;
     let content: Vec<Content> = told.read("content").unwrap_or_default();
     let message = Message {
         message_id,
-        context_id: context(task),
+        context_id: context_id(task),
         task_id: task.id.as_str().to_owned(),
         role: Role::User,
-        parts: parts_of(&content),
+        parts: content_to_parts(&content),
         metadata: told.object("metadata"),
         ..Message::default()
     };
-    (!said.iter().any(|known| is_same(known, &message))).then_some(message)
+    (!said.iter().any(|known| is_same_message(known, &message))).then_some(message)
 }
 
-/// Whether two messages are one that was sent twice. The id alone doesn't say: some clients use one for several.
-pub(super) fn is_same(a: &Message, b: &Message) -> bool {
+/// Returns whether two messages have the same id and parts, so that one is a repetition of the
+/// other. The id alone isn't sufficient, because some clients use it for several messages.
+pub(super) fn is_same_message(a: &Message, b: &Message) -> bool {
     a.message_id == b.message_id && a.parts == b.parts
 }
 
-/// Messages of one task that are told, its last.
-const MESSAGES_EACH_MAX: u32 = 16;
-/// Bytes of what is told of all of them. The first that doesn't fit, and those after it, aren't told.
-const TOLD_BYTES_MAX: usize = 256 * 1024;
-/// Room for the words around a turn, in bytes.
-const TURN_ROOM_BYTES: usize = 32;
+/// Maximum number of messages taken from one referenced task, the latest ones.
+const REFERENCED_MESSAGES_MAX: u32 = 16;
+/// Maximum content taken from all referenced tasks, in bytes. The first turn that exceeds it and
+/// all later ones are omitted.
+const REFERENCED_BYTES_MAX: usize = 256 * 1024;
+/// Estimated size of a turn's JSON without its parts, in bytes.
+const TURN_OVERHEAD_BYTES: usize = 32;
 
-/// What was said, by whom.
-struct Turn {
-    is_users: bool,
+/// A message or artifact of a referenced task, and whether the user or the agent made it.
+struct HistoryTurn {
+    is_from_user: bool,
     parts: Vec<Part>,
 }
 
-impl Turn {
+impl HistoryTurn {
     fn bytes(&self) -> usize {
-        self.parts.iter().map(Part::bytes).sum::<usize>() + TURN_ROOM_BYTES
+        self.parts.iter().map(Part::content_bytes).sum::<usize>() + TURN_OVERHEAD_BYTES
     }
 }
 
-impl Calls {
-    /// The arguments of a conversation, with what was said and made in the tasks that a message refers to as its `history`, in
-    /// their order; `None` where there is nothing to tell. What isn't `who`'s, or is no more, isn't told from what never was: it is
-    /// left out.
+impl A2aTaskService {
+    /// Adds the content of referenced tasks to the arguments of a conversation: their messages and
+    /// artifacts become the member `history`, in the order of the references. Returns `None` if
+    /// there is no such content. Tasks that are deleted or belong to other owners are skipped
+    /// without an error.
     ///
     /// # Errors
-    /// The store's.
-    pub(super) async fn with_referenced(
+    /// Errors of the task store.
+    pub(super) async fn with_referenced_tasks(
         &self,
-        who: &Who,
+        who: &RequestContext,
         said: &Message,
         arguments: &RawValue,
     ) -> Result<Option<Box<RawValue>>, A2aError> {
         let (mut turns, mut bytes) = (Vec::new(), 0);
         for id in &said.reference_task_ids {
-            let Ok(found) = self.find(who, id).await else {
+            let Ok(found) = self.find_task(who, id).await else {
                 continue;
             };
             let task = &found.task;
-            let said = self.history(task, Some(MESSAGES_EACH_MAX)).await?;
-            let said = said.into_iter().flatten().map(|said| Turn {
-                is_users: said.role == Role::User,
+            let said = self.history(task, Some(REFERENCED_MESSAGES_MAX)).await?;
+            let said = said.into_iter().flatten().map(|said| HistoryTurn {
+                is_from_user: said.role == Role::User,
                 parts: said.parts,
             });
-            let last = status(task).message.into_iter().map(|said| said.parts);
-            let made = artifacts(task).into_iter().map(|made| made.parts);
-            let answered = last.chain(made).map(|parts| Turn {
-                is_users: false,
+            let last = task_status(task).message.into_iter().map(|said| said.parts);
+            let made = merge_artifacts(task).into_iter().map(|made| made.parts);
+            let answered = last.chain(made).map(|parts| HistoryTurn {
+                is_from_user: false,
                 parts,
             });
             for turn in said.chain(answered).filter(|turn| !turn.parts.is_empty()) {
                 bytes += turn.bytes();
-                if bytes > TOLD_BYTES_MAX {
+                if bytes > REFERENCED_BYTES_MAX {
                     return Ok(with_history(arguments, &turns));
                 }
                 turns.push(turn);
@@ -414,18 +453,27 @@ impl Calls {
     }
 }
 
-fn with_history(arguments: &RawValue, turns: &[Turn]) -> Option<Box<RawValue>> {
+fn with_history(arguments: &RawValue, turns: &[HistoryTurn]) -> Option<Box<RawValue>> {
     let said = arguments
         .get()
         .strip_suffix('}')
         .filter(|_| !turns.is_empty())?;
-    let history = written_about(turns.iter().map(Turn::bytes).sum(), |out| {
+    let history = write_json_sized(turns.iter().map(HistoryTurn::bytes).sum(), |out| {
         out.list(turns, |turn, out| {
             let mut object = out.object();
-            object.text("role", if turn.is_users { "user" } else { "assistant" });
-            object.list("content", &turn.parts, write_block);
+            object.text(
+                "role",
+                if turn.is_from_user {
+                    "user"
+                } else {
+                    "assistant"
+                },
+            );
+            object.list("content", &turn.parts, write_part_as_block);
             object.end();
         });
     });
-    Some(raw([said, ",\"history\":", history.get(), "}"].concat()))
+    Some(raw_from_written(
+        [said, ",\"history\":", history.get(), "}"].concat(),
+    ))
 }

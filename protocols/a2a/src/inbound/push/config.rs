@@ -1,52 +1,55 @@
-//! A push configuration as it is kept: a note.
+//! Push configurations as stored entries of a key-value store.
 
 use callboard_message::RawObject;
-use callboard_runtime::{Note, Task, TaskId};
+use callboard_runtime::{KvEntry, Task, TaskId};
 use reqwest::header::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::wire::{TaskPushNotificationConfig, Wire};
+use crate::wire::{TaskPushNotificationConfig, WireType};
 use crate::{A2aError, Dialect};
 
-/// Most push configurations of a task.
+/// Maximum number of push configurations of a task.
 /// At the limit: `InvalidParams`.
 pub const PUSH_CONFIGS_MAX: usize = 16;
-/// Longest id of a push configuration, in bytes.
+/// Maximum length of a push configuration's id, in bytes.
 /// At the limit: `InvalidParams`.
 pub const PUSH_ID_BYTES_MAX: usize = 64;
-/// Longest URL of a receiver, in bytes.
+/// Maximum length of a receiver's URL, in bytes.
 /// At the limit: `InvalidParams`.
 pub const PUSH_URL_BYTES_MAX: usize = 2 * 1024;
-/// Longest token, and longest credentials, in bytes.
+/// Maximum length of a token and of credentials, in bytes.
 /// At the limit: `InvalidParams`.
 pub const PUSH_SECRET_BYTES_MAX: usize = 4 * 1024;
 
-/// Between a task's id and a configuration's: neither has control characters.
-const BETWEEN: char = '\u{1}';
+/// Separator between the task's id and the configuration's id in a key of the store. Neither id can
+/// contain it, because control characters aren't allowed in them.
+const KEY_SEPARATOR: char = '\u{1}';
 
-/// What is kept of a configuration.
+/// A push configuration with its delivery state.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(super) struct StoredPushConfig {
     pub(super) config: TaskPushNotificationConfig,
-    /// How its client speaks, and so what it is sent. Of the bindings of 0.3 it is no matter which.
+    /// Dialect of the client that created the configuration. Notifications are written in it. The
+    /// two dialects of 0.3 are stored as one, because their notifications are equal.
     pub(super) dialect: Dialect,
-    /// The number of the last event that was posted, or given up.
+    /// Number of the last event that was delivered or dropped.
     pub(super) delivered: u64,
-    /// The receiver took nothing for so long that it is sent no more.
-    pub(super) given_up: bool,
-    /// Which node posts, while nobody works on the task.
+    /// Whether delivery was stopped after too many consecutive failures.
+    pub(super) is_abandoned: bool,
+    /// Name of the node that delivers notifications while no node is working on the task.
     pub(super) node: String,
 }
 
-impl Kept {
-    /// `None` where the note is of another version of callboard, or broken.
-    pub(super) fn of(note: &Note) -> Option<Self> {
+impl StoredPushConfig {
+    /// Parses an entry of the store; `None` if it is invalid or written by an incompatible version
+    /// of callboard.
+    pub(super) fn from_note(note: &KvEntry) -> Option<Self> {
         let config = TaskPushNotificationConfig::from_raw(note.body.get("config")?).ok()?;
         Some(Self {
             config,
-            dialect: Dialect::of_version(&note.body.text("version")?)?,
+            dialect: Dialect::from_version(&note.body.text("version")?)?,
             delivered: note.body.read("delivered")?,
-            given_up: note.body.read("givenUp")?,
+            is_abandoned: note.body.read("givenUp")?,
             node: note.body.text("node")?,
         })
     }
@@ -57,31 +60,34 @@ impl Kept {
         let body = body
             .with("version", self.dialect.version())
             .with("delivered", self.delivered);
-        body.with("givenUp", self.given_up).with("node", &self.node)
+        body.with("givenUp", self.is_abandoned)
+            .with("node", &self.node)
     }
 }
 
-/// Where an agent's configurations are kept.
-pub(super) fn space(scope: &str) -> String {
+/// Returns the namespace in the store for the push configurations of an agent.
+pub(super) fn push_namespace(scope: &str) -> String {
     format!("a2a-push/{scope}")
 }
 
-/// The key of a task's configuration; with none, what the keys of all of them begin with.
-pub(super) fn key(task: &TaskId, config: &str) -> String {
-    format!("{task}{BETWEEN}{config}")
+/// Returns the store key of a task's push configuration. If `config` is empty, this is the prefix
+/// of all keys of the task.
+pub(super) fn config_key(task: &TaskId, config: &str) -> String {
+    format!("{task}{KEY_SEPARATOR}{config}")
 }
 
-/// The task and the configuration that a key is of.
-pub(super) fn parts_of(key: &str) -> Option<(TaskId, &str)> {
-    let (task, config) = key.split_once(BETWEEN)?;
+/// Parses a store key into the ids of task and configuration.
+pub(super) fn parse_config_key(key: &str) -> Option<(TaskId, &str)> {
+    let (task, config) = key.split_once(KEY_SEPARATOR)?;
     Some((TaskId::new(task).ok()?, config))
 }
 
-/// A configuration as it may be kept for `task`; its receiver's place is the sender's to judge.
+/// Checks a push configuration for `task`, and fills in missing ids. The receiver's address is
+/// checked separately by [`PushSender`](super::sender::PushSender).
 ///
 /// # Errors
 /// `InvalidParams`.
-pub(super) fn checked(
+pub(super) fn validate_config(
     mut config: TaskPushNotificationConfig,
     task: &Task,
 ) -> Result<TaskPushNotificationConfig, A2aError> {
@@ -91,7 +97,7 @@ pub(super) fn checked(
     }
     task.id.as_str().clone_into(&mut config.task_id);
     if config.url.len() > PUSH_URL_BYTES_MAX {
-        return Err(A2aError::invalid("url", "is too long"));
+        return Err(A2aError::invalid_params("url", "is too long"));
     }
     check_secret("token", &config.token)?;
     if let Some(authentication) = &config.authentication {
@@ -99,7 +105,7 @@ pub(super) fn checked(
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let scheme = &authentication.scheme;
         if scheme.is_empty() || scheme.len() > PUSH_ID_BYTES_MAX || !scheme.bytes().all(is_token) {
-            return Err(A2aError::invalid(
+            return Err(A2aError::invalid_params(
                 "authentication.scheme",
                 "must be a token, like Bearer",
             ));
@@ -109,10 +115,11 @@ pub(super) fn checked(
     Ok(config)
 }
 
-/// Refuses ids that no configuration has.
+/// Checks a configuration's id. Fails with `InvalidParams` if it is too long or has control
+/// characters.
 pub(super) fn check_id(id: &str) -> Result<(), A2aError> {
     match id.len() > PUSH_ID_BYTES_MAX || id.chars().any(char::is_control) {
-        true => Err(A2aError::invalid(
+        true => Err(A2aError::invalid_params(
             "id",
             "is too long, or has control characters",
         )),
@@ -120,13 +127,16 @@ pub(super) fn check_id(id: &str) -> Result<(), A2aError> {
     }
 }
 
-/// What goes into a header must fit there: a line break would begin another.
+/// Checks that a secret fits into a header, because a line break would begin another one.
 fn check_secret(field: &'static str, secret: &SecretString) -> Result<(), A2aError> {
     let secret = secret.expose_secret();
     let fits = secret.len() <= PUSH_SECRET_BYTES_MAX && HeaderValue::from_str(secret).is_ok();
     if fits {
         Ok(())
     } else {
-        Err(A2aError::invalid(field, "is too long, or fits no header"))
+        Err(A2aError::invalid_params(
+            field,
+            "is too long, or fits no header",
+        ))
     }
 }

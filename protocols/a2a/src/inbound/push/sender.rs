@@ -1,9 +1,10 @@
-//! Posts one event to one receiver, and tries again. Where it may go is judged by [`Hooks`].
+//! Delivery of one event to one receiver, with retries. [`WebhookClient`] checks whether the
+//! address is allowed.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use callboard_rpc::{EgressError, HookOptions, Hooks, Posted};
+use callboard_rpc::{EgressError, PostOutcome, WebhookClient, WebhookClientOptions};
 use rand::Rng;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use secrecy::ExposeSecret;
@@ -14,70 +15,75 @@ use crate::inbound::options::PushOptions;
 use crate::wire::TaskPushNotificationConfig;
 use crate::{A2aError, Dialect};
 
-/// How long a receiver may take to answer one post.
-/// At the limit: posted again.
+/// Timeout for a receiver's response to one attempt.
+/// At the limit: retried.
 pub const PUSH_TIMEOUT: Duration = Duration::from_secs(15);
-/// How often an event is posted again.
-/// At the limit: given up, on record. Changed by `PushOptions::retry_after`.
+/// Maximum number of retries for one event.
+/// At the limit: the event is dropped, with an audit entry. The delay is changed by
+/// `PushOptions::retry_delay`.
 pub const PUSH_RETRIES_MAX: u32 = 5;
-/// Longest wait that a receiver can ask for (`Retry-After`).
-/// At the limit: that long.
+/// Maximum delay that a receiver can request (`Retry-After`).
+/// At the limit: the bound is used.
 pub const PUSH_RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// The receiver's own token, so that it knows its configuration again.
+/// Header with the configuration's token, so that the receiver can recognise notifications that it
+/// requested.
 const TOKEN_HEADER: &str = "x-a2a-notification-token";
 const VERSION_HEADER: &str = "a2a-version";
 
-/// What became of an event.
+/// Result of delivering an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// The receiver has it.
+pub(super) enum DeliveryOutcome {
+    /// The receiver accepted the event.
     Delivered,
-    /// The receiver wants no more: 410.
+    /// The receiver responded with HTTP status 410: it wants no more events.
     Gone,
-    /// It was given up; why.
+    /// The event was dropped after its retries, or because it can't be delivered. Contains the
+    /// reason.
     Dropped(&'static str),
 }
 
-/// Why a post is to be tried again, and not before when, where the receiver says so.
-type Again = (Option<Duration>, &'static str);
+/// Reason why an attempt should be retried, and the delay that the receiver requested, if any.
+type RetryReason = (Option<Duration>, &'static str);
 
-/// Posts events.
-pub(super) struct Sender {
-    hooks: Hooks,
+/// Client that delivers events to receivers.
+pub(super) struct PushSender {
+    client: WebhookClient,
     retry_after: Duration,
 }
 
-impl Sender {
+impl PushSender {
     pub(super) fn new(options: &PushOptions) -> Result<Self, reqwest::Error> {
-        let hooks = Hooks::new(&HookOptions {
-            allow: options.allow.clone(),
-            lookup: options.lookup.clone(),
+        let client = WebhookClient::new(&WebhookClientOptions {
+            allowed_networks: options.allowed_networks.clone(),
+            resolver: options.resolver.clone(),
             timeout: PUSH_TIMEOUT,
             retry_after_max: PUSH_RETRY_AFTER_MAX,
         })?;
         Ok(Self {
-            hooks,
-            retry_after: options.retry_after,
+            client,
+            retry_after: options.retry_delay,
         })
     }
 
-    /// Whether there is a way to a receiver: by what its URL says, and by what its name leads to now.
-    pub(super) async fn check(&self, url: &str) -> Result<(), A2aError> {
+    /// Checks that the egress rules allow a receiver's URL, and the addresses to which its host
+    /// currently resolves. Fails with `InvalidParams`.
+    pub(super) async fn check_receiver(&self, url: &str) -> Result<(), A2aError> {
         let judged = match Url::parse(url) {
-            Ok(url) => self.hooks.look_up(&url).await,
+            Ok(url) => self.client.resolve_url(&url).await,
             Err(_) => Err(EgressError::Url),
         };
-        judged.map_err(|error| A2aError::invalid("url", &format!("is refused: {error}")))
+        judged.map_err(|error| A2aError::invalid_params("url", &format!("is refused: {error}")))
     }
 
-    /// Posts an event until its receiver has it, wants no more, or it is given up.
+    /// Sends an event until the receiver accepts it, refuses further events, or the retries are
+    /// used up.
     pub(super) async fn send(
         &self,
         config: &TaskPushNotificationConfig,
         dialect: Dialect,
         body: &str,
-    ) -> Sent {
+    ) -> DeliveryOutcome {
         let mut tries = 0;
         loop {
             let (asked, why) = match self.try_once(config, dialect, body).await {
@@ -85,10 +91,10 @@ impl Sender {
                 Err(again) => again,
             };
             if tries == PUSH_RETRIES_MAX {
-                return Sent::Dropped(why);
+                return DeliveryOutcome::Dropped(why);
             }
             let jitter = rand::rng().random();
-            sleep(pause(self.retry_after, tries, asked, jitter)).await;
+            sleep(retry_delay(self.retry_after, tries, asked, jitter)).await;
             tries += 1;
         }
     }
@@ -98,22 +104,22 @@ impl Sender {
         config: &TaskPushNotificationConfig,
         dialect: Dialect,
         body: &str,
-    ) -> Result<Sent, Again> {
+    ) -> Result<DeliveryOutcome, RetryReason> {
         let Ok(url) = Url::parse(&config.url) else {
-            return Ok(Sent::Dropped("no URL"));
+            return Ok(DeliveryOutcome::Dropped("no URL"));
         };
-        let Some(headers) = headers(config, dialect) else {
-            return Ok(Sent::Dropped("no header"));
+        let Some(headers) = push_headers(config, dialect) else {
+            return Ok(DeliveryOutcome::Dropped("no header"));
         };
-        judge(
-            self.hooks
+        classify_post(
+            self.client
                 .post(&url, headers, Bytes::copy_from_slice(body.as_bytes()))
                 .await,
         )
     }
 }
 
-fn headers(config: &TaskPushNotificationConfig, dialect: Dialect) -> Option<HeaderMap> {
+fn push_headers(config: &TaskPushNotificationConfig, dialect: Dialect) -> Option<HeaderMap> {
     let secret = |value: &str| {
         let mut value = HeaderValue::from_str(value).ok()?;
         value.set_sensitive(true);
@@ -137,28 +143,30 @@ fn headers(config: &TaskPushNotificationConfig, dialect: Dialect) -> Option<Head
     Some(headers)
 }
 
-/// What a post means.
-fn judge(posted: Posted) -> Result<Sent, Again> {
+/// Classifies the outcome of one attempt to deliver. `Err` means that the attempt should be
+/// retried.
+fn classify_post(posted: PostOutcome) -> Result<DeliveryOutcome, RetryReason> {
     let (status, retry_after) = match posted {
-        Posted::Answered {
+        PostOutcome::Answered {
             status,
             retry_after,
         } => (status, retry_after),
-        Posted::Silent => return Err((None, "no answer")),
-        Posted::NotAllowed => return Ok(Sent::Dropped("not allowed")),
+        PostOutcome::NoAnswer => return Err((None, "no answer")),
+        PostOutcome::NotAllowed => return Ok(DeliveryOutcome::Dropped("not allowed")),
     };
     match status.as_u16() {
-        200..=299 => Ok(Sent::Delivered),
-        410 => Ok(Sent::Gone),
-        // It would say the same again, and nobody goes where it points.
-        300..=399 => Ok(Sent::Dropped("redirected")),
+        200..=299 => Ok(DeliveryOutcome::Delivered),
+        410 => Ok(DeliveryOutcome::Gone),
+        // Redirects aren't followed, and a retry would get the same one.
+        300..=399 => Ok(DeliveryOutcome::Dropped("redirected")),
         _ => Err((retry_after, "refused")),
     }
 }
 
-/// How long to wait after so many retries: twice as long each time, and up to a quarter longer, so that what failed together
-/// doesn't come back together.
-fn pause(first: Duration, retries: u32, asked: Option<Duration>, jitter: f64) -> Duration {
+/// Returns the delay before the next retry. It doubles with each retry, beginning with `first`, and
+/// is at least `asked`. A random part of up to a quarter is added by `jitter` (0 to 1), so that
+/// deliveries that failed together aren't retried together.
+fn retry_delay(first: Duration, retries: u32, asked: Option<Duration>, jitter: f64) -> Duration {
     let own = first.saturating_mul(2_u32.saturating_pow(retries));
     own.max(asked.unwrap_or_default()) + own.mul_f64(jitter.clamp(0.0, 1.0) / 4.0)
 }
@@ -166,23 +174,24 @@ fn pause(first: Duration, retries: u32, asked: Option<Duration>, jitter: f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inbound::options::PUSH_RETRY_AFTER_DEFAULT;
+    use crate::inbound::options::PUSH_RETRY_DELAY_DEFAULT;
 
-    /// Goal: an answer means what it says. Method: a status of each kind, and no answer.
+    /// Goal: each response has the right consequence. Method: a status of each kind, and no
+    /// response.
     #[test]
     fn answers_are_judged() {
         let judged = |status: u16, retry_after| {
-            judge(Posted::Answered {
+            classify_post(PostOutcome::Answered {
                 status: status.try_into().unwrap(),
                 retry_after,
             })
         };
         let seconds = Some(Duration::from_secs(7));
         for (status, retry_after, expected) in [
-            (200, None, Ok(Sent::Delivered)),
-            (204, None, Ok(Sent::Delivered)),
-            (302, None, Ok(Sent::Dropped("redirected"))),
-            (410, None, Ok(Sent::Gone)),
+            (200, None, Ok(DeliveryOutcome::Delivered)),
+            (204, None, Ok(DeliveryOutcome::Delivered)),
+            (302, None, Ok(DeliveryOutcome::Dropped("redirected"))),
+            (410, None, Ok(DeliveryOutcome::Gone)),
             (404, None, Err((None, "refused"))),
             (500, None, Err((None, "refused"))),
             (503, seconds, Err((seconds, "refused"))),
@@ -193,15 +202,22 @@ mod tests {
                 "{status} {retry_after:?}"
             );
         }
-        assert_eq!(judge(Posted::Silent), Err((None, "no answer")));
-        assert_eq!(judge(Posted::NotAllowed), Ok(Sent::Dropped("not allowed")));
+        assert_eq!(
+            classify_post(PostOutcome::NoAnswer),
+            Err((None, "no answer"))
+        );
+        assert_eq!(
+            classify_post(PostOutcome::NotAllowed),
+            Ok(DeliveryOutcome::Dropped("not allowed"))
+        );
     }
 
-    /// Goal: waits grow from the first, and a receiver can ask for longer ones. Method: rows.
+    /// Goal: delays grow from the first, and a receiver can request longer ones. Method: rows.
     #[test]
     fn pauses_grow() {
         let seconds = Duration::from_secs;
-        let of = |retries, asked, jitter| pause(PUSH_RETRY_AFTER_DEFAULT, retries, asked, jitter);
+        let of =
+            |retries, asked, jitter| retry_delay(PUSH_RETRY_DELAY_DEFAULT, retries, asked, jitter);
         let all: Vec<_> = (0..PUSH_RETRIES_MAX)
             .map(|retries| of(retries, None, 0.0))
             .collect();

@@ -10,11 +10,11 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::outbound::options::CardTrust;
 
-/// Where a card of an agent `down` is.
+/// Path of the card of the agent `down`.
 pub const OWN: &str = "/agents/down/.well-known/agent-card.json";
 pub const ROOT: &str = "/.well-known/agent-card.json";
 
-/// A server of cards: each path has a status and a body, the others are 404.
+/// Server of cards: each path has a status and a body, all others are 404.
 pub struct CardServer {
     pub url: String,
     answers: Arc<Mutex<HashMap<String, (u16, String)>>>,
@@ -68,12 +68,12 @@ impl CardServer {
             .insert(path.to_owned(), (status, body));
     }
 
-    /// A card of `name`, with one interface.
+    /// Adds a card of `name` with one interface.
     pub fn put_card(&self, path: &str, name: &str, interface: &str) {
         self.put_card_with(path, name, &[interface]);
     }
 
-    /// A card of `name`, with several interfaces.
+    /// Adds a card of `name` with several interfaces.
     pub fn put_card_with(&self, path: &str, name: &str, interfaces: &[&str]) {
         let interface = |url: &&str| json!({ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" });
         let interfaces: Vec<_> = interfaces.iter().map(interface).collect();
@@ -84,7 +84,7 @@ impl CardServer {
         );
     }
 
-    /// The paths that were asked for since the last time.
+    /// Returns the paths requested since the last call.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
@@ -93,16 +93,16 @@ impl CardServer {
         format!("{}/agents/down", self.url).parse().unwrap()
     }
 
-    async fn find(&self, before: Option<&Kept>) -> Result<Kept, PeerError> {
+    async fn find(&self, before: Option<&CachedCard>) -> Result<CachedCard, A2aClientError> {
         let options = RemoteOptions {
-            trust: CardTrust::Any,
+            card_trust: CardTrust::Any,
             ..RemoteOptions::default()
         };
         let (door, badge) = (
-            Door::new(&options).unwrap(),
-            Badge::new(&options.auth, &options.headers).unwrap(),
+            HttpClient::new(&options).unwrap(),
+            RequestCredentials::new(&options.auth, &options.headers).unwrap(),
         );
-        find(&self.agent(), before, &door, &badge, &options).await
+        resolve_card(&self.agent(), before, &door, &badge, &options).await
     }
 }
 
@@ -112,8 +112,9 @@ impl Drop for CardServer {
     }
 }
 
-/// Goal: only 404 leads to the card above an address; every other refusal is an error that names status and URL, retryable
-/// where it is 429 or 5xx. Method: each status at the agent's own place, beside a root card that would fit.
+/// Goal: only 404 leads to the card above an address; every other refusal is an error with status
+/// and URL, retryable if it is 429 or 5xx. Method: each status at the agent's own URL, beside a
+/// root card that would fit.
 #[tokio::test]
 async fn only_404_leads_above() {
     for (status, kind) in [
@@ -138,19 +139,20 @@ async fn only_404_leads_above() {
         let told = format!("{}{OWN} answered with HTTP status {status}", server.url);
         assert!(failure.message.contains(&told), "{}", failure.message);
     }
-    // Neither does a card that can't be read.
+    // An unreadable card doesn't continue the search either.
     let server = CardServer::start().await;
     server.put(OWN, 200, "[]".into());
     server.put_card(ROOT, "root", "/agents/down");
     assert!(matches!(
         server.find(None).await,
-        Err(PeerError::Protocol(_))
+        Err(A2aClientError::Protocol(_))
     ));
     assert_eq!(server.asked(), [OWN]);
 }
 
-/// Goal: a card above an address counts only if it is that agent's; another's is refused, and both are named. Method: root
-/// cards with an interface at the address, below it, and elsewhere.
+/// Goal: a card above an address counts only if it is that agent's; another agent's is rejected
+/// with the names of both. Method: root cards with an interface at the address, below it, and
+/// elsewhere.
 #[tokio::test]
 async fn cards_above_are_of_the_same_agent() {
     let server = CardServer::start().await;
@@ -172,7 +174,7 @@ async fn cards_above_are_of_the_same_agent() {
             Ok(_) => assert!(is_it, "{interface}"),
             Err(error) => {
                 assert!(
-                    !is_it && matches!(error, PeerError::OtherAgent { .. }),
+                    !is_it && matches!(error, A2aClientError::OtherAgent { .. }),
                     "{interface}: {error}"
                 );
                 let told = error.to_string();
@@ -189,19 +191,19 @@ async fn cards_above_are_of_the_same_agent() {
     }
 }
 
-/// Goal: a query of an address tells its agent from others at the same path. Method: root cards with an interface of the same
-/// query, another and none.
+/// Goal: the query of an address distinguishes agents at the same path. Method: root cards with an
+/// interface of the same query, another and none.
 #[tokio::test]
 async fn queries_tell_agents_apart() {
     let server = CardServer::start().await;
     let address: Url = format!("{}?agent=down", server.agent()).parse().unwrap();
     let options = RemoteOptions {
-        trust: CardTrust::Any,
+        card_trust: CardTrust::Any,
         ..RemoteOptions::default()
     };
     let (door, badge) = (
-        Door::new(&options).unwrap(),
-        Badge::new(&options.auth, &options.headers).unwrap(),
+        HttpClient::new(&options).unwrap(),
+        RequestCredentials::new(&options.auth, &options.headers).unwrap(),
     );
     for (interface, is_it) in [
         ("/agents/down?agent=down", true),
@@ -209,18 +211,18 @@ async fn queries_tell_agents_apart() {
         ("/agents/down", false),
     ] {
         server.put_card(ROOT, "root", interface);
-        match find(&address, None, &door, &badge, &options).await {
-            Ok(kept) => assert!(is_it && kept.is_above, "{interface}"),
+        match resolve_card(&address, None, &door, &badge, &options).await {
+            Ok(kept) => assert!(is_it && kept.is_from_parent_path, "{interface}"),
             Err(error) => assert!(
-                !is_it && matches!(error, PeerError::OtherAgent { .. }),
+                !is_it && matches!(error, A2aClientError::OtherAgent { .. }),
                 "{interface}: {error}"
             ),
         }
     }
 }
 
-/// Goal: a card that was found once is never looked for above its place. Method: the server forgets it, and has a root card
-/// that would fit; then it has it under the older name.
+/// Goal: a card once found is never searched above its URL. Method: the server removes it, and has
+/// a root card that would fit; then it has the card under the older name.
 #[tokio::test]
 async fn found_cards_are_not_looked_for_above() {
     let server = CardServer::start().await;
@@ -231,27 +233,27 @@ async fn found_cards_are_not_looked_for_above() {
     server.put_card(ROOT, "root", "/agents/down");
     let error = server.find(Some(&found)).await.err().unwrap();
     assert!(
-        matches!(error, PeerError::CardStatus { status: 404, .. }),
+        matches!(error, A2aClientError::CardStatus { status: 404, .. }),
         "{error}"
     );
     let old = "/agents/down/.well-known/agent.json";
     assert_eq!(server.asked(), [OWN, old]);
     server.put_card(old, "down", "/agents/down");
     assert_eq!(
-        server.find(Some(&found)).await.unwrap().found.url.path(),
+        server.find(Some(&found)).await.unwrap().resolved.url.path(),
         old
     );
 }
 
 fn looked_for(url: &str) -> Vec<String> {
-    places(&url.parse().unwrap())
+    card_locations(&url.parse().unwrap())
         .into_iter()
         .map(|place| place.path().to_owned())
         .collect()
 }
 
-/// Goal: a card is found under its agent's URL, beside it, or at the root, in that order. Method: rows; a URL with more
-/// parents than are looked under.
+/// Goal: a card is searched under its agent's URL, beside it, and at the root, in that order.
+/// Method: rows; a URL with more parents than are searched.
 #[test]
 fn cards_are_looked_for() {
     assert_eq!(
@@ -274,12 +276,13 @@ fn cards_are_looked_for() {
         ]
     );
     let deep = looked_for("https://a.example/1/2/3/4/5/6/7/8/9");
-    assert_eq!(deep.len(), PLACES_MAX);
+    assert_eq!(deep.len(), CARD_LOCATIONS_MAX);
     assert_eq!(deep.last().unwrap(), "/.well-known/agent.json");
     assert!(deep.contains(&"/.well-known/agent-card.json".to_owned()));
 }
 
-/// Goal: a card is used for as long as its server says, within bounds. Method: at the bounds and past them.
+/// Goal: a card is cached for as long as its server says, within limits. Method: at the limits and
+/// past them.
 #[test]
 fn ages_are_bounded() {
     for (said, seconds) in [
@@ -291,6 +294,10 @@ fn ages_are_bounded() {
     ] {
         let mut headers = HeaderMap::new();
         headers.insert(CACHE_CONTROL, said.parse().unwrap());
-        assert_eq!(age(&headers), Duration::from_secs(seconds), "{said}");
+        assert_eq!(
+            cache_lifetime(&headers),
+            Duration::from_secs(seconds),
+            "{said}"
+        );
     }
 }

@@ -15,17 +15,18 @@ fn raw(value: Value) -> Box<RawValue> {
 }
 
 fn said(card: &AgentCard, tool: &str, arguments: Value) -> Result<Message, Failure> {
-    let book = Book::of(card);
-    let meta = RawObject::of("a2a", json!({ "contextId": "c" }));
-    book.opening(book.get(tool).unwrap(), &raw(arguments), &meta)
+    let book = SkillTools::from_card(card);
+    let meta = RawObject::single("a2a", json!({ "contextId": "c" }));
+    book.conversation_request(book.get(tool).unwrap(), &raw(arguments), &meta)
         .map(|opening| opening.message)
 }
 
-/// Goal: every skill is a tool with a name of its own that clients take. Method: ids that aren't, and the same twice.
+/// Goal: every skill is a tool with a unique name that clients accept. Method: unsuitable ids, and
+/// the same twice.
 #[test]
 fn skills_have_names() {
     let ids = ["plain", "with space/é", "with space/é", "callboard.x", ""];
-    let book = Book::of(&AgentCard {
+    let book = SkillTools::from_card(&AgentCard {
         skills: ids.map(skill).to_vec(),
         ..AgentCard::default()
     });
@@ -43,21 +44,21 @@ fn skills_have_names() {
     let tools: Vec<RawObject> = book.page.read("tools").unwrap();
     assert_eq!(tools[0].text("title").unwrap(), "Name");
     assert!(tools[0].object("inputSchema").unwrap().has("anyOf"));
-    let long = Book::of(&AgentCard {
+    let long = SkillTools::from_card(&AgentCard {
         skills: vec![skill(&"x".repeat(500)); 2],
         ..AgentCard::default()
     });
     assert!(
         long.skills
             .iter()
-            .all(|skill| skill.tool.len() <= NAME_BYTES_MAX)
+            .all(|skill| skill.tool.len() <= TOOL_NAME_BYTES_MAX)
     );
     let disguised = AgentCard {
         skills: ["add", "\u{430}dd"].map(skill).to_vec(),
         ..AgentCard::default()
     };
     assert_eq!(
-        Book::of(&disguised).skills.len(),
+        SkillTools::from_card(&disguised).skills.len(),
         1,
         "one that looks like the other"
     );
@@ -65,10 +66,11 @@ fn skills_have_names() {
         skills: vec![skill("x"); SKILLS_MAX + 1],
         ..AgentCard::default()
     };
-    assert_eq!(Book::of(&many).skills.len(), SKILLS_MAX);
+    assert_eq!(SkillTools::from_card(&many).skills.len(), SKILLS_MAX);
 }
 
-/// Goal: a tool says all that its skill does. Method: a skill that has everything, then one for which the card speaks.
+/// Goal: a tool contains all metadata of its skill. Method: a skill that has everything, then one
+/// with the card's defaults.
 #[test]
 fn skills_keep_their_traits() {
     let needs = |name: &str| crate::wire::SecurityRequirement {
@@ -122,8 +124,9 @@ fn skills_keep_their_traits() {
     assert!(skill_tools(&AgentCard::default()).is_empty());
 }
 
-/// Goal: an agent that may destroy something is known as one where the skill that says so is left out. Method: one with a
-/// disguised id beside an honest skill, and alone; one more than are tools; the same skills without the tag.
+/// Goal: an agent that may destroy something is marked, even if the skill with the tag is omitted.
+/// Method: one with a confusable id beside an honest skill, and alone; one more than become tools;
+/// the same skills without the tag.
 #[test]
 fn destructive_skills_left_out_are_known() {
     let tagged = |id: &str, tag: &str| AgentSkill {
@@ -151,7 +154,7 @@ fn destructive_skills_left_out_are_known() {
         let alone = tools(vec![tagged("\u{430}dd", tag)]);
         assert_eq!(
             (alone[0].text("name").as_deref(), marked(&alone)),
-            (Some(MESSAGE), count),
+            (Some(MESSAGE_TOOL), count),
             "{tag}"
         );
         let mut many = vec![skill("x"); SKILLS_MAX];
@@ -160,7 +163,8 @@ fn destructive_skills_left_out_are_known() {
     }
 }
 
-/// Goal: an agent without skills can be spoken to. Method: its one tool, each kind of argument, and none.
+/// Goal: an agent without skills can be sent messages. Method: its one tool, each kind of argument,
+/// and none.
 #[test]
 fn plain_arguments_are_parts() {
     let card = AgentCard::default();
@@ -195,11 +199,11 @@ fn plain_arguments_are_parts() {
     );
 }
 
-/// Goal: typed arguments go as a value, and as words to who takes no values; the skill is named. Method: a skill with a
-/// schema, one without, one that takes text only.
+/// Goal: typed arguments are sent as a value, or as text to a skill that accepts no values; the
+/// skill is named. Method: a skill with a schema, one without, one that takes text only.
 #[test]
 fn typed_arguments_are_values() {
-    let params = RawObject::of(
+    let params = RawObject::single(
         "add",
         json!({ "input": { "type": "object" }, "output": { "type": "string" } }),
     );
@@ -228,7 +232,12 @@ fn typed_arguments_are_values() {
         "its own schema"
     );
     assert_eq!(add.metadata.unwrap().text("skill").unwrap(), "add");
-    assert!(Book::of(&card).get("add").unwrap().answers_text);
+    assert!(
+        SkillTools::from_card(&card)
+            .get("add")
+            .unwrap()
+            .answers_text
+    );
     assert!(
         said(&card, "any", json!({ "x": 1 })).unwrap().parts[0]
             .as_data()

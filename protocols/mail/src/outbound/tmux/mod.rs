@@ -1,7 +1,7 @@
-//! Letters pasted into a tmux pane, and confirmed by looking at it.
+//! Delivery of mail by pasting it into a tmux pane and checking the pane's content.
 //!
-//! Nobody's word is taken for a delivery but the pane's own: what isn't seen there isn't delivered. Nothing is pasted where a
-//! shell is in front, for it would run what it is told.
+//! A message counts as delivered only once it is visible in the pane. Nothing is pasted while a
+//! shell is in the foreground, because it would run the text as commands.
 
 mod pane;
 
@@ -11,136 +11,155 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use callboard_message::Failure;
-use callboard_message::mail::{Deliver, Reach};
+use callboard_message::mail::{CheckDelivery, DeliverMessage};
 use callboard_message::text::cut_chars;
-use callboard_runtime::{Agent, Cx, Handler, Handlers, Profile};
+use callboard_runtime::{Agent, AgentProfile, Context, Handler, Handlers};
 use futures::future::try_join;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use pane::{LINE_BREAK, Mark, Pane, Sight};
+use pane::{LINE_BREAK, MarkerCount, Pane, PasteMarker};
 
 pub use pane::{PaneTarget, PaneTargetError};
 
-/// Letters that wait for a pane: whoever hands them out waits for one before the next.
+/// Capacity of the tmux agent's mailbox. A small one suffices, because the delivery worker waits
+/// for each delivery.
 const MAILBOX_MESSAGES_MAX: u32 = 16;
 
-/// Where letters are pasted.
+/// Target pane and settings of a [`TmuxAgent`].
 #[derive(Debug, Clone)]
 pub struct TmuxOptions {
-    /// The pane.
+    /// Target pane.
     pub target: PaneTarget,
-    /// The server's socket: a path where it has a `/`, else a name; the user's own server where there is none.
+    /// Socket of the tmux server: a path if it contains `/`, else a name; `None` for the user's
+    /// default server.
     pub socket: Option<String>,
-    /// Press Enter after what was pasted, once it was seen.
+    /// Whether to press Enter after the pasted text has become visible.
     pub submit: bool,
-    /// The programs one of which must be in front, as tmux calls them (`pane_current_command`). None: any but a shell and some
-    /// that take text for commands. A shell never.
-    pub command: Vec<String>,
-    /// How long a text that was pasted may take to be seen.
-    pub seen_within: Duration,
+    /// Programs to which text may be pasted, by the names that tmux reports
+    /// (`pane_current_command`). One of them must be in the foreground. If empty, all programs are
+    /// allowed except those that read text as commands, such as editors and interpreters. Shells
+    /// are never allowed.
+    pub allowed_programs: Vec<String>,
+    /// Time within which pasted text must become visible in the pane; otherwise delivery fails.
+    pub confirm_timeout: Duration,
 }
 
 impl TmuxOptions {
-    /// A pane of the user's own server, submitted to, with any program but a shell in front.
+    /// Creates options for a pane of the user's default tmux server. Enter is pressed after each
+    /// message, and all programs are allowed except shells and programs that read text as commands.
     pub fn new(target: PaneTarget) -> Self {
         Self {
             target,
             socket: None,
             submit: true,
-            command: Vec::new(),
-            seen_within: TMUX_SEEN_WITHIN,
+            allowed_programs: Vec::new(),
+            confirm_timeout: TMUX_CONFIRM_TIMEOUT,
         }
     }
 }
 
-/// Handles [`Reach`]: says whether the pane may be written to. Handles [`Deliver`]: pastes the letter's text into a pane, one at a time.
+/// Agent that delivers mail to a tmux pane, one message at a time. It handles [`DeliverMessage`] by
+/// pasting the message's text, and [`CheckDelivery`] by checking whether the pane accepts input.
 ///
-/// The reply is true: the text was seen in the pane. `Unavailable`: it can't be pasted now, or it wasn't seen; try again.
-/// `Rejected`: it was pasted [`TMUX_PASTES_MAX`](TMUX_PASTES_MAX) times and never seen. `InvalidInput`: the text has
-/// control characters in it, or doesn't begin with who wrote it.
+/// A delivery succeeds once the text is visible in the pane. Failures: `Unavailable` if the text
+/// can't be pasted now or isn't visible in time; `Rejected` if it was pasted [`TMUX_PASTES_MAX`]
+/// times without becoming visible; `InvalidInput` if the text has control characters or doesn't
+/// begin with its sender.
 pub struct TmuxAgent {
-    tmux: Tmux,
+    tmux: TmuxServer,
     options: TmuxOptions,
-    unseen: Unseen,
+    unseen: UnconfirmedPastes,
 }
 
 impl TmuxAgent {
-    /// Stands for a pane, which needn't be there yet.
+    /// Creates an agent for a pane, which needn't exist yet.
     pub fn new(options: TmuxOptions) -> Self {
         Self {
-            tmux: Tmux {
+            tmux: TmuxServer {
                 socket: options.socket.clone(),
             },
             options,
-            unseen: Unseen::default(),
+            unseen: UnconfirmedPastes::default(),
         }
     }
 }
 
 impl Agent for TmuxAgent {
     fn handlers(on: &mut Handlers<Self>) {
-        on.exclusive::<Deliver>().exclusive::<Reach>();
+        on.exclusive::<DeliverMessage>()
+            .exclusive::<CheckDelivery>();
     }
 
-    /// What was pasted is counted before it is.
-    fn profile() -> Profile {
-        Profile::default()
+    /// Returns the settings of the agent. Handlers may be cancelled, because each paste is recorded
+    /// before it is made.
+    fn profile() -> AgentProfile {
+        AgentProfile::default()
             .mailbox_capacity(MAILBOX_MESSAGES_MAX)
             .cancel_safe()
     }
 }
 
-impl Handler<Deliver> for TmuxAgent {
-    async fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
-        let pane = Pane::find(&self.tmux, &self.options.target, &self.options.command).await?;
+impl Handler<DeliverMessage> for TmuxAgent {
+    async fn handle(&mut self, letter: DeliverMessage, _: &mut Context) -> Result<(), Failure> {
+        let pane = Pane::find(
+            &self.tmux,
+            &self.options.target,
+            &self.options.allowed_programs,
+        )
+        .await?;
         let TmuxOptions {
             submit,
-            seen_within,
+            confirm_timeout: seen_within,
             ..
         } = self.options;
-        Paste {
+        PaneWriter {
             tmux: &self.tmux,
             pane: &pane,
             submit,
-            seen_within,
+            confirm_timeout: seen_within,
         }
         .deliver(&letter, &mut self.unseen)
         .await
     }
 }
 
-impl Handler<Reach> for TmuxAgent {
-    async fn handle(&mut self, _: Reach, _: &mut Cx) -> Result<(), Failure> {
-        Pane::find(&self.tmux, &self.options.target, &self.options.command)
-            .await
-            .map(drop)
+impl Handler<CheckDelivery> for TmuxAgent {
+    async fn handle(&mut self, _: CheckDelivery, _: &mut Context) -> Result<(), Failure> {
+        Pane::find(
+            &self.tmux,
+            &self.options.target,
+            &self.options.allowed_programs,
+        )
+        .await
+        .map(drop)
     }
 }
 
-/// How long one command of tmux may take.
-pub const TMUX_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most of what a command prints that is read, in bytes.
+/// Timeout of one tmux command.
+pub const TMUX_COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of bytes that are read from the output of a tmux command.
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// What tmux finds its server by; nothing else of our surroundings concerns it.
+/// Environment variables that are passed to tmux commands, so that they find the tmux server. All
+/// others are removed.
 const ENVIRONMENT: &str = "PATH HOME TERM TMUX_TMPDIR";
 
-/// A server of tmux.
+/// Client that runs tmux commands on one tmux server.
 #[derive(Debug, Clone)]
-struct Tmux {
+struct TmuxServer {
     socket: Option<String>,
 }
 
-impl Tmux {
-    /// The user's own server, or that of a socket: a path where it has a `/`, else a name beside the user's own.
-    /// What a command prints. `input` is what it reads.
+impl TmuxServer {
+    /// Runs a tmux command with `input` on its standard input, and returns its standard output.
     ///
     /// # Errors
-    /// `Unavailable`: it says no, there is no server or no tmux, or it takes longer than [`TMUX_TIMEOUT`].
+    /// `Unavailable` if the command fails, tmux or its server isn't there, or it takes longer than
+    /// [`TMUX_COMMAND_TIMEOUT`].
     async fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<String, Failure> {
-        match timeout(TMUX_TIMEOUT, self.to_the_end(arguments, input)).await {
+        match timeout(TMUX_COMMAND_TIMEOUT, self.run_to_exit(arguments, input)).await {
             Ok(Ok(Some(output))) => Ok(output),
             Ok(Ok(None)) => Err(Failure::unavailable("tmux refuses, or has no server")),
             Ok(Err(error)) => {
@@ -151,7 +170,7 @@ impl Tmux {
         }
     }
 
-    async fn to_the_end(
+    async fn run_to_exit(
         &self,
         arguments: &[&str],
         input: Option<&str>,
@@ -165,8 +184,11 @@ impl Tmux {
                 Stdio::null()
             })
             .spawn()?;
-        let (_, output) =
-            try_join(feed(child.stdin.take(), input), read(child.stdout.take())).await?;
+        let (_, output) = try_join(
+            write_stdin(child.stdin.take(), input),
+            read_bounded(child.stdout.take()),
+        )
+        .await?;
         let status = child.wait().await?;
         Ok(status
             .success()
@@ -181,7 +203,7 @@ impl Tmux {
                 .split(' ')
                 .filter_map(|name| Some((name, std::env::var_os(name)?))),
         );
-        // Without it, what isn't ASCII is captured as `_`.
+        // Without it, other characters than ASCII are captured as `_`.
         command.arg("-u");
         match &self.socket {
             Some(path) if path.contains('/') => command.args(["-S", path]),
@@ -196,14 +218,14 @@ impl Tmux {
     }
 }
 
-async fn feed(to: Option<ChildStdin>, input: Option<&str>) -> io::Result<()> {
+async fn write_stdin(to: Option<ChildStdin>, input: Option<&str>) -> io::Result<()> {
     if let (Some(mut to), Some(input)) = (to, input) {
         to.write_all(input.as_bytes()).await?;
     }
     Ok(())
 }
 
-async fn read(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+async fn read_bounded(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     if let Some(from) = from {
         from.take(OUTPUT_BYTES_MAX).read_to_end(&mut output).await?;
@@ -211,40 +233,43 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     Ok(output)
 }
 
-/// How long a text that was pasted may take to be seen.
-pub const TMUX_SEEN_WITHIN: Duration = Duration::from_secs(5);
-/// How often one message is pasted, if it isn't seen. After that it is left in the inbox.
+/// Default time within which pasted text must become visible in the pane.
+pub const TMUX_CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of times that one message is pasted if it doesn't become visible. After that,
+/// delivery fails with `Rejected` and the message stays in the inbox.
 pub const TMUX_PASTES_MAX: u32 = 3;
-/// Bytes of a text that is pasted whole, after its lines were joined where they are: a terminal loses what a line has beyond
-/// 4,095. Of a longer one its beginning is pasted, and how to read the rest.
+/// Maximum length of pasted text, in bytes. Of a longer text, an excerpt is pasted, with an
+/// instruction to read the whole message. Terminals drop the part of a line beyond 4,095 bytes.
 pub const TMUX_TEXT_BYTES_MAX: usize = 3_500;
 
-/// How a text begins that says whose it is: one of these. A program would take another beginning (`!`, `/`) for a command.
-const HEADERS: [&str; 2] = ["[AGENT ", "[GUARDIAN GUIDANCE"];
-/// Characters of a message that is too long which are pasted.
-const BEGINNING_CHARS: usize = 200;
-/// How long between two looks at the pane.
-const LOOK: Duration = Duration::from_millis(50);
-/// Lines of what has gone off the pane's top that are looked at.
-const HISTORY: &str = "-500";
-/// Messages that were pasted and not seen, which are remembered.
-const UNSEEN_MAX: usize = 64;
+/// Prefixes with which a pasted text may begin. Text with another beginning, such as `!` or `/`,
+/// could be read as a command.
+const ALLOWED_PREFIXES: [&str; 2] = ["[AGENT ", "[GUARDIAN GUIDANCE"];
+/// Length of the excerpt that is pasted of a message that is too long, in characters.
+const EXCERPT_CHARS: usize = 200;
+/// Interval between checks of the pane's content.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Start of the scrollback that is searched for pasted text: 500 lines above the visible part.
+const SCROLLBACK_START: &str = "-500";
+/// Maximum number of unconfirmed pastes that are remembered. Beyond it, the oldest is forgotten.
+const UNCONFIRMED_MAX: usize = 64;
 
-/// What was pasted and not seen.
+/// Messages that were pasted but have not become visible yet, oldest first.
 #[derive(Debug, Default)]
-struct Unseen(VecDeque<Pasted>);
+struct UnconfirmedPastes(VecDeque<UnconfirmedPaste>);
 
 #[derive(Debug)]
-struct Pasted {
+struct UnconfirmedPaste {
     message_id: String,
-    /// Where the last was pasted, and how often the whole text was to be seen there before the first.
+    /// tmux id of the pane into which the message was last pasted.
     pane: String,
+    /// Number of occurrences of the text in that pane before the first paste.
     whole: usize,
-    times: u32,
+    attempts: u32,
 }
 
-impl Unseen {
-    fn get(&self, message_id: &str) -> Option<&Pasted> {
+impl UnconfirmedPastes {
+    fn get(&self, message_id: &str) -> Option<&UnconfirmedPaste> {
         self.0.iter().find(|pasted| pasted.message_id == message_id)
     }
 
@@ -252,69 +277,82 @@ impl Unseen {
         self.0.retain(|pasted| pasted.message_id != message_id);
     }
 
-    /// Counts one more, and how often it was to be seen before the first in this pane.
-    fn count(&mut self, message_id: &str, pane: &str, whole: usize) -> usize {
+    /// Records one more paste of a message. `whole` is the number of occurrences of its text in the
+    /// pane now. Returns the number before the first paste into this pane.
+    fn record_paste(&mut self, message_id: &str, pane: &str, whole: usize) -> usize {
         if let Some(pasted) = self
             .0
             .iter_mut()
             .find(|pasted| pasted.message_id == message_id)
         {
-            pasted.times += 1;
+            pasted.attempts += 1;
             if pasted.pane != pane {
                 (pasted.pane, pasted.whole) = (pane.to_owned(), whole);
             }
             return pasted.whole;
         }
-        if self.0.len() == UNSEEN_MAX {
+        if self.0.len() == UNCONFIRMED_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Pasted {
+        self.0.push_back(UnconfirmedPaste {
             message_id: message_id.to_owned(),
             pane: pane.to_owned(),
             whole,
-            times: 1,
+            attempts: 1,
         });
         whole
     }
 }
 
-/// A way into a pane that is free now.
-struct Paste<'a> {
-    tmux: &'a Tmux,
+/// Pastes messages into a pane that accepts input.
+struct PaneWriter<'a> {
+    tmux: &'a TmuxServer,
     pane: &'a Pane,
-    /// Press Enter once it was seen.
+    /// Whether to press Enter once the pasted text is visible.
     submit: bool,
-    seen_within: Duration,
+    confirm_timeout: Duration,
 }
 
-impl Paste<'_> {
-    /// Delivers a letter. What comes back is true: the text was seen, and submitted if it should be.
-    async fn deliver(&self, letter: &Deliver, unseen: &mut Unseen) -> Result<(), Failure> {
+impl PaneWriter<'_> {
+    /// Pastes a message. Returns once its text is visible, and has been submitted with Enter if the
+    /// options say so. A text that became visible late is not pasted again.
+    ///
+    /// # Errors
+    /// The failures of [`TmuxAgent`].
+    async fn deliver(
+        &self,
+        letter: &DeliverMessage,
+        unseen: &mut UnconfirmedPastes,
+    ) -> Result<(), Failure> {
         let (id, pane) = (&letter.message_id, self.pane);
-        let text = shown(&letter.text, id, pane.has_bracketed_paste)?;
-        let mark = Mark::of(&text);
-        let now = self.look(&mark).await?;
-        // By the whole text alone: what is folded since may be what the pane's user has pasted.
-        let is_late = |pasted: &Pasted| pasted.pane == pane.id && now.whole > pasted.whole;
+        let text = pasteable_text(&letter.text, id, pane.has_bracketed_paste)?;
+        let mark = PasteMarker::of(&text);
+        let now = self.read_pane(&mark).await?;
+        // Only the whole text counts: a placeholder may stand for a paste of the pane's user.
+        let is_late =
+            |pasted: &UnconfirmedPaste| pasted.pane == pane.id && now.whole > pasted.whole;
         if !unseen.get(id).is_some_and(is_late) {
             if unseen
                 .get(id)
-                .is_some_and(|pasted| pasted.times >= TMUX_PASTES_MAX)
+                .is_some_and(|pasted| pasted.attempts >= TMUX_PASTES_MAX)
             {
                 unseen.forget(id);
-                return Err(Failure::rejected("pasted, and never seen in the pane"));
+                return Err(Failure::rejected("pasted, but never visible in the pane"));
             }
-            // Counted first: who drops this in the middle may have pasted it.
-            let whole = unseen.count(id, &pane.id, now.whole);
+            // Recorded first, because the paste may happen even if this future is dropped.
+            let whole = unseen.record_paste(id, &pane.id, now.whole);
             self.paste(&text).await?;
-            self.see(&mark, Sight { whole, ..now }).await?;
+            self.wait_until_shown(&mark, MarkerCount { whole, ..now })
+                .await?;
         }
         if self.submit
             && !pane
-                .if_still(self.tmux, false, &format!("send-keys -t {} Enter", pane.id))
+                .run_if_unchanged(self.tmux, false, &format!("send-keys -t {} Enter", pane.id))
                 .await?
         {
-            return Err(Failure::unavailable("seen in the pane, and not submitted"));
+            return Err(Failure::unavailable(
+                "visible in the pane, but not submitted",
+            ));
         }
         unseen.forget(id);
         Ok(())
@@ -326,30 +364,36 @@ impl Paste<'_> {
             .run(&["load-buffer", "-b", &buffer, "-"], Some(text))
             .await?;
         let command = format!("paste-buffer -p -r -d -b {buffer} -t {}", self.pane.id);
-        let pasted = self.pane.if_still(self.tmux, true, &command).await;
+        let pasted = self.pane.run_if_unchanged(self.tmux, true, &command).await;
         if !matches!(pasted, Ok(true)) {
-            // There is none where it was pasted and only the answer is missing.
+            // The buffer is gone already if the paste was made and only its result is missing.
             let _ = self.tmux.run(&["delete-buffer", "-b", &buffer], None).await;
         }
         if pasted? {
             Ok(())
         } else {
-            Err(Failure::unavailable("another program came to the front"))
+            Err(Failure::unavailable(
+                "another program came to the foreground",
+            ))
         }
     }
 
-    async fn see(&self, mark: &Mark, before: Sight) -> Result<(), Failure> {
-        let until = Instant::now() + self.seen_within;
-        while !self.look(mark).await?.is_more_than(before) {
+    async fn wait_until_shown(
+        &self,
+        mark: &PasteMarker,
+        before: MarkerCount,
+    ) -> Result<(), Failure> {
+        let until = Instant::now() + self.confirm_timeout;
+        while !self.read_pane(mark).await?.shows_more_than(before) {
             if Instant::now() >= until {
-                return Err(Failure::unavailable("not seen in the pane"));
+                return Err(Failure::unavailable("not visible in the pane"));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    async fn look(&self, mark: &Mark) -> Result<Sight, Failure> {
+    async fn read_pane(&self, mark: &PasteMarker) -> Result<MarkerCount, Failure> {
         let shown = self
             .tmux
             .run(
@@ -358,7 +402,7 @@ impl Paste<'_> {
                     "-p",
                     "-J",
                     "-S",
-                    HISTORY,
+                    SCROLLBACK_START,
                     "-t",
                     &self.pane.id,
                 ],
@@ -369,24 +413,32 @@ impl Paste<'_> {
     }
 }
 
-/// The text as it is pasted: on lines of its own, without tabs, cut where it is too long. Unless the program has bracketed
-/// paste enabled, it is one line: each line of another kind would be an input of its own, and one may be a command.
+/// Converts a message's text to the text to paste: with a line break before and after, tabs
+/// replaced by spaces, and shortened if too long. Without bracketed paste, all lines are joined to
+/// one, because a program would read each line as a separate input.
 ///
 /// # Errors
-/// `InvalidInput`: it has control characters, or doesn't begin with whose it is.
-fn shown(text: &str, message_id: &str, has_bracketed_paste: bool) -> Result<String, Failure> {
-    if !HEADERS.iter().any(|header| text.starts_with(header)) {
-        return Err(Failure::invalid("the text doesn't begin with who wrote it"));
+/// `InvalidInput` if the text has control characters or no allowed prefix.
+fn pasteable_text(
+    text: &str,
+    message_id: &str,
+    has_bracketed_paste: bool,
+) -> Result<String, Failure> {
+    if !ALLOWED_PREFIXES
+        .iter()
+        .any(|header| text.starts_with(header))
+    {
+        return Err(Failure::invalid("the text doesn't begin with its sender"));
     }
     let text = text.replace('\t', "    ");
     if text.chars().any(|c| c.is_control() && c != '\n') || message_id.chars().any(char::is_control)
     {
-        return Err(Failure::invalid("the text has control characters in it"));
+        return Err(Failure::invalid("the text has control characters"));
     }
     let text = if has_bracketed_paste {
         text
     } else {
-        one_line(&text)
+        join_lines(&text)
     };
     if text.len() <= TMUX_TEXT_BYTES_MAX {
         return Ok(format!("\n{text}\n"));
@@ -395,13 +447,13 @@ fn shown(text: &str, message_id: &str, has_bracketed_paste: bool) -> Result<Stri
     let (header, message) = text.split_at(message_begins);
     Ok(format!(
         "\n{header}{}… (read_message {message_id})\n",
-        cut_chars(message, BEGINNING_CHARS)
+        cut_chars(message, EXCERPT_CHARS)
     ))
 }
 
-/// The text with [`LINE_BREAK`] and a space for every character that ends a line. Those that are control characters were
-/// refused before.
-fn one_line(text: &str) -> String {
+/// Replaces each line feed, line separator and paragraph separator with [`LINE_BREAK`] and a space.
+/// Other line ends were rejected as control characters.
+fn join_lines(text: &str) -> String {
     text.replace(['\n', '\u{2028}', '\u{2029}'], &format!("{LINE_BREAK} "))
 }
 
@@ -410,13 +462,13 @@ mod tests {
     use super::*;
     use callboard_message::FailureKind;
 
-    /// Goal: what tmux says is read up to a limit, and no further. Method: as much, and one byte more.
+    /// Goal: output of tmux is read up to a limit. Method: as much, and one byte more.
     #[tokio::test]
     async fn output_is_bounded() {
         for more in [0, 1] {
             let said = tokio::io::repeat(b'x').take(OUTPUT_BYTES_MAX + more);
             assert_eq!(
-                read(Some(said)).await.unwrap().len() as u64,
+                read_bounded(Some(said)).await.unwrap().len() as u64,
                 OUTPUT_BYTES_MAX
             );
         }
@@ -424,10 +476,11 @@ mod tests {
 
     const PREFIX: &str = "[AGENT a BROADCAST]: ";
 
-    /// Goal: what is pasted is on lines of its own, obeyed by no terminal and lost by none. Method: rows, at the limit too.
+    /// Goal: pasted text is on lines of its own, without control characters, and short enough for a
+    /// terminal's line. Method: rows, at the limit too.
     #[test]
     fn as_it_is_pasted() {
-        let shown = |text: &str| shown(text, "m-1", true);
+        let shown = |text: &str| pasteable_text(text, "m-1", true);
         assert_eq!(
             shown("[AGENT a TO AGENT b]: x\ty\nz").unwrap(),
             "\n[AGENT a TO AGENT b]: x    y\nz\n"
@@ -445,10 +498,7 @@ mod tests {
             let failure = shown(&format!("{PREFIX}{text}")).unwrap_err();
             assert_eq!(
                 (failure.kind, &*failure.message),
-                (
-                    FailureKind::InvalidInput,
-                    "the text has control characters in it"
-                )
+                (FailureKind::InvalidInput, "the text has control characters")
             );
         }
         let longest = format!(
@@ -462,16 +512,17 @@ mod tests {
         );
         let cut = format!(
             "\n{PREFIX}{}… (read_message m-1)\n",
-            "é".repeat(BEGINNING_CHARS)
+            "é".repeat(EXCERPT_CHARS)
         );
         assert_eq!(shown(&(longest + "x")).unwrap(), cut);
     }
 
-    /// Goal: without bracketed paste a text is one line, whatever ends its lines, and within the limit. Method: rows; a text
-    /// that only its joined lines make too long; an id with a line break.
+    /// Goal: without bracketed paste a text is one line, whatever its line ends, and within the
+    /// limit. Method: rows; a text that only its joined lines make too long; an id with a line
+    /// break.
     #[test]
     fn joined_to_one_line() {
-        let shown = |text: &str| shown(&format!("{PREFIX}{text}"), "m-1", false);
+        let shown = |text: &str| pasteable_text(&format!("{PREFIX}{text}"), "m-1", false);
         for (text, expected) in [
             ("hello\n!rm -rf x\n/clear", "hello␊ !rm -rf x␊ /clear"),
             ("a\u{2028}!b\u{2029}!c\n\n!d", "a␊ !b␊ !c␊ ␊ !d"),
@@ -485,13 +536,14 @@ mod tests {
         assert_eq!(shown(&fits).unwrap().len(), TMUX_TEXT_BYTES_MAX + 2);
         let cut = format!(
             "\n{PREFIX}{}… (read_message m-1)\n",
-            "␊ ".repeat(BEGINNING_CHARS / 2)
+            "␊ ".repeat(EXCERPT_CHARS / 2)
         );
         assert_eq!(shown(&(fits + "x")).unwrap(), cut);
-        assert!(super::shown(PREFIX, "m\n1", false).is_err());
+        assert!(pasteable_text(PREFIX, "m\n1", false).is_err());
     }
 
-    /// Goal: nothing is pasted that a program takes for a command from its first character. Method: beginnings.
+    /// Goal: nothing is pasted that a program could take for a command by its first character.
+    /// Method: beginnings.
     #[test]
     fn begins_with_its_writer() {
         for text in [
@@ -503,23 +555,24 @@ mod tests {
             "",
         ] {
             for has_bracketed_paste in [true, false] {
-                let failure = shown(text, "m-1", has_bracketed_paste).unwrap_err();
+                let failure = pasteable_text(text, "m-1", has_bracketed_paste).unwrap_err();
                 assert_eq!(failure.kind, FailureKind::InvalidInput, "{text:?}");
             }
         }
-        assert!(shown("[GUARDIAN GUIDANCE - STUCK]: x", "m-1", false).is_ok());
+        assert!(pasteable_text("[GUARDIAN GUIDANCE - STUCK]: x", "m-1", false).is_ok());
     }
 
-    /// Goal: what is remembered is bounded, and counted by message. Method: one more than are kept.
+    /// Goal: the number of remembered messages is bounded, and attempts are counted for each.
+    /// Method: one more than the limit.
     #[test]
     fn unseen_is_bounded() {
-        let mut unseen = Unseen::default();
-        for n in 0..=UNSEEN_MAX {
-            unseen.count(&n.to_string(), "%0", 0);
+        let mut unseen = UnconfirmedPastes::default();
+        for n in 0..=UNCONFIRMED_MAX {
+            unseen.record_paste(&n.to_string(), "%0", 0);
         }
-        unseen.count("1", "%0", 0);
-        assert!(unseen.get("0").is_none() && unseen.0.len() == UNSEEN_MAX);
-        assert_eq!(unseen.get("1").unwrap().times, 2);
+        unseen.record_paste("1", "%0", 0);
+        assert!(unseen.get("0").is_none() && unseen.0.len() == UNCONFIRMED_MAX);
+        assert_eq!(unseen.get("1").unwrap().attempts, 2);
         unseen.forget("1");
         assert!(unseen.get("1").is_none());
     }

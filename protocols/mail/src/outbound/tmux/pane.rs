@@ -1,26 +1,27 @@
-//! Which pane is meant, and what is in it now.
+//! Lookup of tmux panes, checks of their state, and recognition of pasted text.
 
 use std::fmt;
 use std::str::FromStr;
 
 use callboard_message::Failure;
 
-use super::Tmux;
+use super::TmuxServer;
 
-/// Programs that run what they are told, or hand it to one that does.
+/// Shells, and programs that pass input on to a shell. Text is never pasted to these.
 const SHELLS: &str = "sh bash dash zsh fish ksh mksh csh tcsh ash busybox nu pwsh elvish xonsh yash \
     ssh mosh-client telnet su sudo doas login screen tmux";
-/// Programs that take what is typed for commands, some of which run others. Those that wrap an agent are named where they
-/// are meant.
-const COMMANDED: &str = "less more most man vi vim view nvim ex ed emacs gdb lldb python ipython ruby irb perl lua php ghci r \
+/// Programs that read input as commands. Text is pasted to these only if they are allowed by name.
+const COMMAND_PROGRAMS: &str = "less more most man vi vim view nvim ex ed emacs gdb lldb python ipython ruby irb perl lua php ghci r \
     julia psql mysql sqlite redis-cli mongosh ftp sftp bc";
 
-/// Format that is 1 where the pane's program has enabled bracketed paste. A tmux that doesn't know the variable says 0.
+/// tmux format that yields 1 if the pane's program has enabled bracketed paste. It yields 0 in
+/// versions of tmux that can't tell.
 const HAS_BRACKETED_PASTE: &str = "#{==:#{bracket_paste_flag},1}";
 
-/// A pane, as `session:window.pane`: the window by its number or its name, the pane by its number.
+/// Address of a tmux pane, as `session:window.pane`: the window by number or name, the pane by
+/// number.
 ///
-/// A name is compared as a whole: `agent` is never `agent-1`.
+/// Names are compared as a whole: `agent` never matches `agent-1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PaneTarget {
     session: String,
@@ -28,7 +29,7 @@ pub struct PaneTarget {
     pane: u32,
 }
 
-/// Name a pane as `session:window.pane`.
+/// Error for text that isn't `session:window.pane`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a pane is named as session:window.pane, for example builder:0.0; names have letters, digits, `_` and `-`"
@@ -41,7 +42,7 @@ impl FromStr for PaneTarget {
     fn from_str(text: &str) -> Result<Self, PaneTargetError> {
         let (session, rest) = text.split_once(':').ok_or(PaneTargetError)?;
         let (window, pane) = rest.rsplit_once('.').ok_or(PaneTargetError)?;
-        // These stand in formats, where others would mean something.
+        // These are used in tmux formats, where other characters would have a meaning.
         let is_name = |name: &str| {
             !name.is_empty()
                 && name
@@ -67,38 +68,39 @@ impl fmt::Display for PaneTarget {
     }
 }
 
-/// A pane that is there, with a program in front that may be written to.
+/// An existing pane whose foreground program accepts input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pane {
-    /// tmux' own name of it, `%5`: no other pane of the server has or had it.
+    /// tmux pane id, such as `%5`. It is unique over the lifetime of the tmux server.
     pub id: String,
-    /// What is in front.
+    /// Foreground program.
     program: String,
-    /// Whether that program has enabled bracketed paste, so that several lines are one paste to it and not several inputs.
-    /// `false` where tmux doesn't tell: versions before 3.6 don't.
+    /// Whether the program has enabled bracketed paste, so that pasted text of several lines is one
+    /// input. `false` if tmux can't tell (versions before 3.6).
     pub has_bracketed_paste: bool,
 }
 
 impl Pane {
-    /// The pane that is meant, if it may be written to now. `programs`: those that may be in front; where there are none, any
-    /// but a shell and what takes text for commands.
+    /// Finds the pane and checks that it accepts input now. One of `programs` must be in the
+    /// foreground. If `programs` is empty, any program is accepted except shells and programs that
+    /// read text as commands.
     ///
     /// # Errors
-    /// `Unavailable`, with what is in the way.
+    /// `Unavailable` with the reason.
     pub async fn find(
-        tmux: &Tmux,
+        tmux: &TmuxServer,
         target: &PaneTarget,
         programs: &[String],
     ) -> Result<Self, Failure> {
-        // Compared by tmux, and here as a whole: where it resolves a name itself, it takes one that only begins like it, and
-        // another pane of the session for one that isn't there.
+        // Names are compared by tmux formats and here, as a whole. tmux's own target lookup accepts
+        // prefixes of names, and falls back to another pane of the session.
         let format = format!(
             "#{{pane_id}} #{{pane_index}} #{{window_index}} #{{==:#{{window_name}},{}}} #{{==:#{{session_name}},{}}}",
             target.window, target.session
         );
         let panes = tmux.run(&["list-panes", "-a", "-F", &format], None).await?;
-        let id = only(&panes, target)?;
-        // One of these may hold what its program likes: it comes last, alone.
+        let id = find_pane_id(&panes, target)?;
+        // The program's name may contain spaces, so it comes last.
         let format = format!(
             "{HAS_BRACKETED_PASTE} #{{pane_dead}} #{{pane_in_mode}} #{{pane_synchronized}} #{{pane_current_command}}"
         );
@@ -109,7 +111,7 @@ impl Pane {
             .trim_end_matches('\n')
             .split_once(' ')
             .unwrap_or_default();
-        let program = free(state, programs)?;
+        let program = check_free(state, programs)?;
         Ok(Self {
             id,
             program,
@@ -117,21 +119,21 @@ impl Pane {
         })
     }
 
-    /// Runs a command of tmux where the pane is as it was found: the same program in front, nobody reading back, and for a
-    /// paste (`is_paste`) bracketed paste enabled still, where it was. `false` where it isn't. tmux judges and runs it in one
-    /// step.
-    pub async fn if_still(
+    /// Runs a tmux command if the pane still accepts input and has the same program in the
+    /// foreground. For a paste (`is_paste`), bracketed paste must also still be enabled if it was.
+    /// Returns whether the command was run. tmux checks and runs in one step.
+    pub async fn run_if_unchanged(
         &self,
-        tmux: &Tmux,
+        tmux: &TmuxServer,
         is_paste: bool,
         command: &str,
     ) -> Result<bool, Failure> {
-        let mut condition = self.still();
+        let mut condition = self.unchanged_condition();
         if is_paste && self.has_bracketed_paste {
             condition = format!("#{{&&:{condition},{HAS_BRACKETED_PASTE}}}");
         }
         let otherwise = "display-message -p no";
-        let said = tmux
+        let output = tmux
             .run(
                 &[
                     "if-shell", "-F", "-t", &self.id, &condition, command, otherwise,
@@ -139,19 +141,23 @@ impl Pane {
                 None,
             )
             .await?;
-        Ok(said.is_empty())
+        Ok(output.is_empty())
     }
 
-    /// The condition, as a tmux format, that the pane is as it was found.
-    fn still(&self) -> String {
+    /// Returns the tmux format that is true while the pane accepts input and has the same
+    /// foreground program.
+    fn unchanged_condition(&self) -> String {
         let same = format!("#{{==:#{{pane_current_command}},{}}}", self.program);
         let free = "#{==:#{pane_dead}#{pane_in_mode}#{pane_synchronized},000}";
         format!("#{{&&:{free},{same}}}")
     }
 }
 
-/// The id of the one pane of a list that is meant.
-fn only(panes: &str, target: &PaneTarget) -> Result<String, Failure> {
+/// Returns the tmux id of the pane that matches `target`. `panes` is the output of `list-panes`.
+///
+/// # Errors
+/// `Unavailable` if no pane or more than one matches.
+fn find_pane_id(panes: &str, target: &PaneTarget) -> Result<String, Failure> {
     let is_meant = |line: &&str| {
         let fields: Vec<_> = line.split(' ').collect();
         let [_, pane, window, window_is_named, session_is] = fields[..] else {
@@ -183,69 +189,74 @@ fn is_pane_id(id: &str) -> bool {
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The program in front of a pane, from its state: whether it is dead, read back in and synchronized, and the program.
-fn free(state: &str, programs: &[String]) -> Result<String, Failure> {
+/// Checks that a pane accepts input, and returns its foreground program. `state` consists of three
+/// flags (dead, in copy mode, synchronized) and the program's name, separated by spaces.
+///
+/// # Errors
+/// `Unavailable` with the reason.
+fn check_free(state: &str, programs: &[String]) -> Result<String, Failure> {
     let fields: Vec<_> = state.splitn(4, ' ').collect();
     let [dead, read_back, synchronized, program] = fields[..] else {
         return Err(Failure::unavailable("no such pane"));
     };
     for (flag, why) in [
         (dead, "the pane's program has ended"),
-        (read_back, "somebody reads back in the pane"),
-        (
-            synchronized,
-            "what is typed into the pane goes to others too",
-        ),
+        (read_back, "the pane is in copy mode"),
+        (synchronized, "the pane is synchronized with others"),
     ] {
         if flag != "0" {
             return Err(Failure::unavailable(why));
         }
     }
     let named = program.trim_start_matches('-').to_lowercase();
-    // `python3.11` is one like `python`.
+    // `python3.11` counts as `python`.
     let kind = named.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let is_among = |all: &str| {
         all.split_ascii_whitespace()
             .any(|one| one == named || one == kind)
     };
     if is_among(SHELLS) {
-        return Err(Failure::unavailable("a shell is in front"));
+        return Err(Failure::unavailable("a shell is in the foreground"));
     }
-    if programs.is_empty() && is_among(COMMANDED) {
+    if programs.is_empty() && is_among(COMMAND_PROGRAMS) {
         return Err(Failure::unavailable(
-            "what is in front takes text for commands; name it, if it is meant",
+            "the foreground program reads text as commands; allow it by name if that is intended",
         ));
     }
-    // Others would mean something in a format.
+    // Other characters would have a meaning in a tmux format.
     let is_plain =
         |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | ' ' | '/' | '@');
     if program.is_empty() || !program.chars().all(is_plain) {
-        return Err(Failure::unavailable("the program in front isn't known"));
+        return Err(Failure::unavailable(
+            "the foreground program's name is unusual",
+        ));
     }
     if !programs.is_empty() && !programs.iter().any(|one| one == program) {
-        return Err(Failure::unavailable("another program is in front"));
+        return Err(Failure::unavailable("another program is in the foreground"));
     }
     Ok(program.to_owned())
 }
 
-/// How many characters of a long text's beginning and of its end are looked for.
+/// Number of visible characters at the beginning, and also at the end, by which a long text is
+/// recognised.
 const EDGE_CHARS: usize = 120;
-/// What programs show in place of a long paste.
-const FOLDED: &str = "[Pastedtext#";
+/// Text that some programs display in place of a long paste, after removal of white space.
+const FOLDED_PASTE: &str = "[Pastedtext#";
 
-/// Stands for a line break in a text that is pasted as one line.
+/// Symbol that replaces line breaks in text that is pasted as one line.
 pub(super) const LINE_BREAK: char = '\u{240a}';
 
-/// What to look for.
+/// Visible characters by which a pasted text is recognised: all of a short text, or the beginning
+/// and end of a long one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct PasteMarker {
     begins: String,
     ends: String,
 }
 
-impl Mark {
+impl PasteMarker {
     pub fn of(text: &str) -> Self {
-        let all: Vec<char> = squash(text).collect();
+        let all: Vec<char> = visible_chars(text).collect();
         if all.len() <= 2 * EDGE_CHARS {
             return Self {
                 begins: all.iter().collect(),
@@ -259,44 +270,48 @@ impl Mark {
         }
     }
 
-    /// How often a pane shows it.
-    pub fn count(&self, shown: &str) -> Sight {
-        let shown: String = squash(shown).collect();
+    /// Counts the occurrences of the pasted text, and of placeholders for pastes, in a pane's
+    /// content.
+    pub fn count(&self, shown: &str) -> MarkerCount {
+        let shown: String = visible_chars(shown).collect();
         let (mut whole, mut rest) = (0, &*shown);
-        while let Some(after) = after(rest, &self.begins).and_then(|rest| after(rest, &self.ends)) {
+        while let Some(after) =
+            text_after(rest, &self.begins).and_then(|rest| text_after(rest, &self.ends))
+        {
             whole += 1;
             rest = after;
         }
-        Sight {
+        MarkerCount {
             whole,
-            folded: shown.matches(FOLDED).count(),
+            folded: shown.matches(FOLDED_PASTE).count(),
         }
     }
 }
 
-/// What follows the first `part` of a text.
-fn after<'a>(text: &'a str, part: &str) -> Option<&'a str> {
+/// Returns the text after the first occurrence of `part`.
+fn text_after<'a>(text: &'a str, part: &str) -> Option<&'a str> {
     text.find(part).map(|at| &text[at + part.len()..])
 }
 
-/// How often a pane shows a text.
+/// Number of occurrences of a pasted text, and of placeholders, in a pane's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Sight {
+pub(super) struct MarkerCount {
     pub whole: usize,
-    /// Pastes, whosever, of which it shows only that there are some.
+    /// Number of placeholders for pastes. They may also stand for pastes of the pane's user.
     pub folded: usize,
 }
 
-impl Sight {
-    /// Whether it came to be shown since: that more is folded says so only of what was pasted just before.
-    pub fn is_more_than(self, before: Self) -> bool {
+impl MarkerCount {
+    /// Returns whether the text or a placeholder occurs more often than in `before`. Because the
+    /// pane's user may also cause a placeholder, this is meaningful only right after a paste.
+    pub fn shows_more_than(self, before: Self) -> bool {
         self.whole > before.whole || self.folded > before.folded
     }
 }
 
-/// A text without what a program changes where it shows one: spaces, ends of lines and frames; without what takes no room;
-/// and without what stands for a line break, so that a text is the same whether its lines were joined or not.
-fn squash(text: &str) -> impl Iterator<Item = char> + '_ {
+/// Returns the characters of a text that programs display unchanged. White space, control
+/// characters, box-drawing characters, characters without width, and [`LINE_BREAK`] are left out.
+fn visible_chars(text: &str) -> impl Iterator<Item = char> + '_ {
     let stays = |c: &char| {
         !c.is_whitespace()
             && !c.is_control()
@@ -310,7 +325,8 @@ fn squash(text: &str) -> impl Iterator<Item = char> + '_ {
 mod tests {
     use super::*;
 
-    /// Goal: a target names one pane, and nothing that tmux would take for something else. Method: rows.
+    /// Goal: a target names exactly one pane, and has no characters with a meaning for tmux.
+    /// Method: rows.
     #[test]
     fn targets() {
         for text in ["builder:0.0", "a_b-c:main.12", "é:1.0"] {
@@ -323,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Goal: one pane is meant or none is written to. Method: lists as tmux prints them.
+    /// Goal: exactly one pane matches, or nothing is written. Method: lists as tmux prints them.
     #[test]
     fn only_one_is_meant() {
         let (several, no) = (Err("more than one such pane"), Err("no such pane"));
@@ -334,13 +350,14 @@ mod tests {
             ("%0 0 0 0 0\n", "a:0.0", no),
             ("%0 0 3 1 1\n", "a:main.0", Ok("%0")),
             ("%0 0 3 1 1\n%1 0 4 1 1\n", "a:main.0", several),
-            // A window that is called by another's number.
+            // A window whose name is another's number.
             ("%0 0 3 1 1\n%1 0 4 0 1\n", "a:4.0", Ok("%1")),
             ("x 0 0 0 1\n", "a:0.0", no),
             ("%0 0 0 0 1 1\n", "a:0.0", no),
             ("", "a:0.0", no),
         ] {
-            let found = only(list, &target.parse().unwrap()).map_err(|failure| failure.message);
+            let found =
+                find_pane_id(list, &target.parse().unwrap()).map_err(|failure| failure.message);
             assert_eq!(
                 found.as_deref().map_err(|why| &**why),
                 expected,
@@ -349,7 +366,7 @@ mod tests {
         }
     }
 
-    /// Goal: only what reads, and runs nothing, is written to. Method: states.
+    /// Goal: input is sent only to programs that read text and run no commands. Method: states.
     #[test]
     fn who_is_in_front() {
         let claude = ["claude".to_owned(), "bash".to_owned()];
@@ -357,44 +374,65 @@ mod tests {
         for (state, programs, expected) in [
             ("0 0 0 cat", &[][..], Ok("cat")),
             ("0 0 0 claude", &claude, Ok("claude")),
-            ("0 0 0 node", &claude, Err("another program is in front")),
-            ("0 0 0 bash", &[], Err("a shell is in front")),
-            ("0 0 0 bash", &claude, Err("a shell is in front")),
-            ("0 0 0 -ZSH", &[], Err("a shell is in front")),
-            ("0 0 0 ssh", &[], Err("a shell is in front")),
+            (
+                "0 0 0 node",
+                &claude,
+                Err("another program is in the foreground"),
+            ),
+            ("0 0 0 bash", &[], Err("a shell is in the foreground")),
+            ("0 0 0 bash", &claude, Err("a shell is in the foreground")),
+            ("0 0 0 -ZSH", &[], Err("a shell is in the foreground")),
+            ("0 0 0 ssh", &[], Err("a shell is in the foreground")),
             (
                 "0 0 0 less",
                 &[],
-                Err("what is in front takes text for commands; name it, if it is meant"),
+                Err(
+                    "the foreground program reads text as commands; allow it by name if that is intended",
+                ),
             ),
             (
                 "0 0 0 python3.11",
                 &[],
-                Err("what is in front takes text for commands; name it, if it is meant"),
+                Err(
+                    "the foreground program reads text as commands; allow it by name if that is intended",
+                ),
             ),
             ("0 0 0 python3.11", &python, Ok("python3.11")),
-            ("0 0 0 ", &[], Err("the program in front isn't known")),
-            ("0 0 0 a,b", &[], Err("the program in front isn't known")),
-            ("0 0 0 a\n0", &[], Err("the program in front isn't known")),
+            (
+                "0 0 0 ",
+                &[],
+                Err("the foreground program's name is unusual"),
+            ),
+            (
+                "0 0 0 a,b",
+                &[],
+                Err("the foreground program's name is unusual"),
+            ),
+            (
+                "0 0 0 a\n0",
+                &[],
+                Err("the foreground program's name is unusual"),
+            ),
             ("1 0 0 cat", &[], Err("the pane's program has ended")),
-            ("0 1 0 cat", &[], Err("somebody reads back in the pane")),
+            ("0 1 0 cat", &[], Err("the pane is in copy mode")),
             (
                 "0 0 1 cat",
                 &[],
-                Err("what is typed into the pane goes to others too"),
+                Err("the pane is synchronized with others"),
             ),
             ("", &[], Err("no such pane")),
         ] {
-            let found = free(state, programs).map_err(|failure| failure.message);
+            let found = check_free(state, programs).map_err(|failure| failure.message);
             assert_eq!(found.as_deref().map_err(|why| &**why), expected, "{state}");
         }
     }
 
-    /// Goal: a text is seen however it is wrapped and framed, and not where only a part of it is. Method: screens.
+    /// Goal: a text is recognised however it is wrapped and framed, but not by a part of it.
+    /// Method: screens.
     #[test]
     fn wrapped_and_framed() {
-        let mark = Mark::of("\n[AGENT a TO AGENT b]: hello é\nsecond line\n");
-        let sight = |whole, folded| Sight { whole, folded };
+        let mark = PasteMarker::of("\n[AGENT a TO AGENT b]: hello é\nsecond line\n");
+        let sight = |whole, folded| MarkerCount { whole, folded };
         for (shown, expected) in [
             ("", sight(0, 0)),
             ("[AGENT a TO AGENT b]: hello é\nsecond line", sight(1, 0)),
@@ -410,14 +448,15 @@ mod tests {
         }
         let joined = "[AGENT a TO AGENT b]: hello é␊ second line";
         assert_eq!(
-            (Mark::of(joined), mark.count(joined)),
+            (PasteMarker::of(joined), mark.count(joined)),
             (mark.clone(), sight(1, 0))
         );
         let twice = "[AGENT a TO AGENT b]: hello é\nsecond line\n".repeat(2);
         assert_eq!(mark.count(&twice), sight(2, 0));
     }
 
-    /// Goal: of a long text beginning and end must be there, in order. Method: one with the middle cut out, and halves.
+    /// Goal: beginning and end of a long text must be shown, in order. Method: one with the middle
+    /// cut out, and halves.
     #[test]
     fn long_texts() {
         let begins: String = (0..EDGE_CHARS + 1)
@@ -427,7 +466,7 @@ mod tests {
             .map(|n| char::from(b'A' + (n % 26) as u8))
             .collect();
         let text = format!("{begins} middle {ends}");
-        let seen = |shown: &str| Mark::of(&text).count(shown).whole;
+        let seen = |shown: &str| PasteMarker::of(&text).count(shown).whole;
         assert_eq!(
             (
                 seen(&text),
@@ -442,11 +481,11 @@ mod tests {
         );
     }
 
-    /// Goal: only what came since counts. Method: pairs.
+    /// Goal: only occurrences since the last look count. Method: pairs.
     #[test]
     fn more_than_before() {
-        let of = |whole, folded| Sight { whole, folded };
-        assert!(of(1, 0).is_more_than(of(0, 0)) && of(2, 1).is_more_than(of(2, 0)));
-        assert!(!of(1, 1).is_more_than(of(1, 1)) && !of(0, 0).is_more_than(of(1, 0)));
+        let of = |whole, folded| MarkerCount { whole, folded };
+        assert!(of(1, 0).shows_more_than(of(0, 0)) && of(2, 1).shows_more_than(of(2, 0)));
+        assert!(!of(1, 1).shows_more_than(of(1, 1)) && !of(0, 0).shows_more_than(of(1, 0)));
     }
 }

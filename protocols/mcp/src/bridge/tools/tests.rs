@@ -1,12 +1,15 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use callboard_message::surface::CallTool;
+use callboard_message::capabilities::CallTool;
 use callboard_message::{
-    Abilities, Answer, CallId, Failure, FailureKind, Message, Named, Principal, Question,
+    Answer, CallId, CallerCapabilities, Failure, FailureKind, Message, Principal, Question,
+    RawMessage,
 };
-use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, AgentRef, CallMeta, Caller, ConcurrentHandler, Handlers, System};
+use callboard_runtime::testkit::run_with_paused_time;
+use callboard_runtime::{
+    Agent, AgentRef, CallContext, Caller, ConcurrentHandler, Handlers, System,
+};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -22,23 +25,23 @@ enum Step {
     Hangs,
 }
 
-/// A server's tools, with a script in the server's place.
+/// A server's tools, with a script instead of the server.
 #[derive(Clone)]
 struct Host {
-    tools: Arc<Tools>,
+    tools: Arc<ToolCallRunner>,
     script: Arc<Mutex<(VecDeque<Step>, u32)>>,
 }
 
 impl Agent for Host {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(64);
+        on.fallback(64);
     }
 }
 
 impl Host {
-    fn new(options: ToolOptions, script: impl IntoIterator<Item = Step>) -> Self {
+    fn new(options: BridgeToolOptions, script: impl IntoIterator<Item = Step>) -> Self {
         let book = Arc::new(ToolCache::default());
-        book.learn(
+        book.record_page(
             &RawValue::from_string(
                 json!({ "tools": [
                     { "name": "plain" },
@@ -51,14 +54,14 @@ impl Host {
             .unwrap(),
             false,
         );
-        let tools = Arc::new(Tools::new(&options, book));
+        let tools = Arc::new(ToolCallRunner::new(&options, book));
         Self {
             tools,
             script: Arc::new(Mutex::new((script.into_iter().collect(), 0))),
         }
     }
 
-    async fn send(&self, watch: Watch, cx: &Cx) -> Attempt {
+    async fn send(&self, watch: AttemptMonitor, cx: &Context) -> AttemptResult {
         let step = {
             let mut script = self.script.lock().unwrap();
             script.1 += 1;
@@ -71,7 +74,7 @@ impl Host {
             Step::Result(value) => Ok(value),
             Step::Fails(kind) => Err(kind),
             Step::Asks(outcome) => {
-                let caller = watch.over(cx.call().unwrap().caller.clone().unwrap());
+                let caller = watch.wrap(cx.call().unwrap().caller.clone().unwrap());
                 let _ = caller.ask(Question::roots()).await;
                 outcome
             }
@@ -79,8 +82,8 @@ impl Host {
         };
         let value = outcome.map_err(|kind| {
             let failure = Failure::new(kind, "as the script says");
-            Trouble {
-                may_pass: may_pass(&TransportError::Failed(failure.clone())),
+            AttemptError {
+                is_transient: is_transient(&TransportError::Failed(failure.clone())),
                 failure,
             }
         })?;
@@ -92,11 +95,11 @@ impl Host {
     }
 }
 
-impl ConcurrentHandler<Named> for Host {
+impl ConcurrentHandler<RawMessage> for Host {
     fn handle(
         &mut self,
-        message: Named,
-        cx: Cx,
+        message: RawMessage,
+        cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         let host = self.clone();
         async move {
@@ -111,16 +114,16 @@ impl ConcurrentHandler<Named> for Host {
 
 struct Nobody;
 
-/// Can be asked anything.
+/// Caller that can answer any question.
 struct Somebody;
 
 impl Caller for Somebody {
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(async { Err(Failure::nobody_to_ask("not now")) })
+        Box::pin(async { Err(Failure::no_responder("not now")) })
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities::all()
+    fn capabilities(&self) -> CallerCapabilities {
+        CallerCapabilities::all()
     }
 }
 
@@ -130,14 +133,14 @@ fn answer(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
-fn call_of(who: &str) -> CallMeta {
-    CallMeta {
-        id: CallId::fresh(),
-        ..CallMeta::new(Arc::new(Principal::agent(who))).with_caller(Arc::new(Nobody))
+fn call_of(who: &str) -> CallContext {
+    CallContext {
+        id: CallId::generate(),
+        ..CallContext::new(Arc::new(Principal::agent(who))).with_caller(Arc::new(Nobody))
     }
 }
 
-async fn ask(agent: &AgentRef, call: CallMeta, params: Value) -> Result<String, FailureKind> {
+async fn ask(agent: &AgentRef, call: CallContext, params: Value) -> Result<String, FailureKind> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let reply = agent
         .ask_named(CallTool::NAME, params, Some(Arc::new(call)))
@@ -163,12 +166,12 @@ async fn end(system: &System) {
     system.shutdown(Duration::from_secs(1)).await;
 }
 
-/// Goal: only what says that it may be called twice is, and only where that may help. Method: a tool of each kind, failures
-/// of each kind.
+/// Goal: only tools whose hints permit it are retried, and only after errors that a retry may
+/// change. Method: a tool of each kind, failures of each kind.
 #[test]
 fn only_what_may_be_repeated_is() {
     use FailureKind::{InvalidInput, Overloaded, TimedOut, Unavailable};
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         for (tool, failure, sent) in [
             ("plain", Unavailable, 1),
             ("unknown", Unavailable, 1),
@@ -177,7 +180,7 @@ fn only_what_may_be_repeated_is() {
             ("again", TimedOut, 1),
             ("reads", InvalidInput, 1),
         ] {
-            let host = Host::new(ToolOptions::default(), [Step::Fails(failure)]);
+            let host = Host::new(BridgeToolOptions::default(), [Step::Fails(failure)]);
             let agent = system.spawn(host.clone());
             let expected = if sent == 2 {
                 Ok("end".to_owned())
@@ -195,14 +198,14 @@ fn only_what_may_be_repeated_is() {
     });
 }
 
-/// Goal: a call is sent again so many times and no more. Method: a failure more than that.
+/// Goal: the number of retries is limited. Method: one failure more.
 #[test]
 fn retries_are_bounded() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         for retries_max in [0, 1, 3] {
-            let options = ToolOptions {
+            let options = BridgeToolOptions {
                 retries_max,
-                ..ToolOptions::default()
+                ..BridgeToolOptions::default()
             };
             let fails = vec![Step::Fails(FailureKind::Unavailable); retries_max as usize + 1];
             let host = Host::new(options, fails);
@@ -218,12 +221,12 @@ fn retries_are_bounded() {
     });
 }
 
-/// Goal: nobody is asked twice. Method: a server that asks, hears nothing, and goes away.
+/// Goal: no caller is asked twice. Method: a server that asks, gets no answer, and disconnects.
 #[test]
 fn nobody_is_asked_twice() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let host = Host::new(
-            ToolOptions::default(),
+            BridgeToolOptions::default(),
             [Step::Asks(Err(FailureKind::Unavailable))],
         );
         let agent = system.spawn(host.clone());
@@ -236,17 +239,18 @@ fn nobody_is_asked_twice() {
     });
 }
 
-/// Goal: no pause outlasts the call. Method: a deadline before the shortest pause ends, on paused time.
+/// Goal: no pause outlasts the call. Method: a deadline before the shortest pause ends, on paused
+/// time.
 #[test]
 fn retries_keep_the_deadline() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let host = Host::new(
-            ToolOptions::default(),
+            BridgeToolOptions::default(),
             [Step::Fails(FailureKind::Unavailable)],
         );
         let agent = system.spawn(host.clone());
         let began = Instant::now();
-        let call = call_of("ann").until(began + RETRY_PAUSE_DEFAULT / 2);
+        let call = call_of("ann").with_deadline(began + RETRY_PAUSE_DEFAULT / 2);
         let params = json!({ "name": "reads", "arguments": {} });
         assert_eq!(
             ask(&agent, call, params).await,
@@ -260,21 +264,21 @@ fn retries_keep_the_deadline() {
     });
 }
 
-/// Goal: a server that falls over isn't called again by everyone at once. Method: one call more than have a place, all
-/// failing at one moment and then never answered.
+/// Goal: an overloaded server isn't called again by all callers at once. Method: one call more than
+/// there are permits, all failing at one moment and then never answered.
 #[test]
 fn retries_at_once_are_bounded() {
-    paused(async |system| {
-        let n = RETRIES_AT_ONCE_MAX + 1;
+    run_with_paused_time(async |system| {
+        let n = CONCURRENT_RETRIES_MAX + 1;
         let steps = vec![Step::Fails(FailureKind::Unavailable); n]
             .into_iter()
             .chain(vec![Step::Hangs; n]);
-        let host = Host::new(ToolOptions::default(), steps);
+        let host = Host::new(BridgeToolOptions::default(), steps);
         let agent = system.spawn(host.clone());
         let deadline = Instant::now() + Duration::from_secs(30);
         let calls = (0..n).map(|_| {
             let params = json!({ "name": "reads", "arguments": {} });
-            ask(&agent, call_of("ann").until(deadline), params)
+            ask(&agent, call_of("ann").with_deadline(deadline), params)
         });
         let replies = futures::future::join_all(calls).await;
         assert_eq!(
@@ -284,7 +288,7 @@ fn retries_at_once_are_bounded() {
                 .count(),
             1
         );
-        assert_eq!(host.sent() as usize, n + RETRIES_AT_ONCE_MAX);
+        assert_eq!(host.sent() as usize, n + CONCURRENT_RETRIES_MAX);
         end(system).await;
     });
 }
@@ -293,12 +297,12 @@ fn steps(n: usize) -> impl Iterator<Item = Step> {
     (0..n).map(|n| Step::Result(answer(&n.to_string())))
 }
 
-/// Goal: what a tool declares is kept for its time, for the same arguments of the same principal, and for no others.
-/// Method: calls that differ in one thing each, then time.
+/// Goal: a result is cached for its time to live, for the same arguments of the same principal
+/// only. Method: calls that differ in one thing each, then time.
 #[test]
 fn declared_results_are_kept() {
-    paused(async |system| {
-        let host = Host::new(ToolOptions::default(), steps(9));
+    run_with_paused_time(async |system| {
+        let host = Host::new(BridgeToolOptions::default(), steps(9));
         let agent = system.spawn(host.clone());
         let ok = |text: &str| Ok(text.to_owned());
         assert_eq!(
@@ -324,9 +328,9 @@ fn declared_results_are_kept() {
         let same = json!({ "name": "kept", "arguments": { "a": 1, "b": [] } });
         assert_eq!(ask(&agent, call_of("bob"), same.clone()).await, ok("4"));
         let mut purpose = call_of("ann");
-        purpose.principal = Arc::new(Principal::agent("ann").for_purpose("research"));
+        purpose.principal = Arc::new(Principal::agent("ann").with_purpose("research"));
         assert_eq!(ask(&agent, purpose, same.clone()).await, ok("5"));
-        // Whom it can ask a tool may answer otherwise.
+        // A tool may answer otherwise if it can ask other questions.
         assert_eq!(
             ask(&agent, call_of("ann").with_caller(Arc::new(Somebody)), same).await,
             ok("6")
@@ -341,8 +345,8 @@ fn declared_results_are_kept() {
             call(&agent, "kept", json!({ "a": 1, "b": [] })).await,
             ok("7")
         );
-        // Another edition of the tools may answer otherwise.
-        host.tools.book.forget();
+        // Another version of the tool list may answer otherwise.
+        host.tools.tool_cache.invalidate();
         assert_eq!(
             call(&agent, "kept", json!({ "a": 1, "b": [] })).await,
             ok("8")
@@ -352,17 +356,17 @@ fn declared_results_are_kept() {
     });
 }
 
-/// Goal: the operator's word goes before the tool's. Method: a tool kept by pattern for all, and one that isn't kept though
-/// it says so.
+/// Goal: the operator's setting takes precedence over the tool's. Method: a tool cached by pattern
+/// for all callers, and one that isn't cached although it declares so.
 #[test]
 fn configured_results_are_kept() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let cache =
             [("pl*", 60), ("kept", 0)].map(|(tool, s)| (tool.to_owned(), Duration::from_secs(s)));
-        let options = ToolOptions {
-            cache: cache.into(),
+        let options = BridgeToolOptions {
+            cache_ttl: cache.into(),
             cache_shared: vec!["plain".into()],
-            ..ToolOptions::default()
+            ..BridgeToolOptions::default()
         };
         let agent = system.spawn(Host::new(options, steps(9)));
         let plain = json!({ "name": "plain", "arguments": {} });
@@ -377,10 +381,11 @@ fn configured_results_are_kept() {
     });
 }
 
-/// Goal: errors, what a question went into, and parts of something longer are asked anew. Method: each, twice.
+/// Goal: errors, results after a question, and parts of a task are never cached. Method: each,
+/// twice.
 #[test]
 fn what_is_never_kept() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let error = json!({ "content": [{ "type": "text", "text": "error" }], "isError": true });
         let script = [
             Step::Result(error),
@@ -389,7 +394,7 @@ fn what_is_never_kept() {
             Step::Result(answer("task")),
             Step::Result(answer("kept")),
         ];
-        let host = Host::new(ToolOptions::default(), script);
+        let host = Host::new(BridgeToolOptions::default(), script);
         let agent = system.spawn(host.clone());
         assert_eq!(call(&agent, "kept", json!({})).await, Ok("error".into()));
         assert_eq!(

@@ -1,6 +1,6 @@
-//! The bare dialect (see [`crate::bare`]) at the server's path, in place of streamable HTTP.
+//! The bare dialect (see [`crate::bare`]) at the server's path, instead of streamable HTTP.
 
-use crate::inbound::agent_adapter::Outcome;
+use crate::inbound::agent_adapter::RpcResult;
 use std::sync::Arc;
 
 use actix_web::http::StatusCode;
@@ -8,28 +8,30 @@ use actix_web::http::header::{ALLOW, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource, web};
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
-use callboard_rpc::serve::guard::{JSON, Refused, refused};
-use callboard_rpc::serve::{guard, idle, reply};
+use callboard_rpc::serve::guard::{HttpRejection, JSON, http_rejection};
+use callboard_rpc::serve::{guard, http_response, idle_timeout};
 use callboard_rpc::{
-    Id, Incoming, Notification, Nulls, Request, RpcError, decode, encode_response,
+    RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest, UnusedMember, decode,
+    encode_response,
 };
-use callboard_runtime::CallMeta;
+use callboard_runtime::CallContext;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{Server, read_post};
-use crate::bare::{METHOD, read_call, to_rpc};
+use super::{ServerState, authenticate};
+use crate::bare::{CALL_METHOD, parse_call, to_rpc};
 
-pub(crate) fn resource(path: &str) -> Resource {
+pub(crate) fn bare_resource(path: &str) -> Resource {
     web::resource(path)
         .route(web::post().to(post))
         .default_service(web::to(other_method))
 }
 
-async fn other_method(request: HttpRequest, server: Data<Server>) -> HttpResponse {
-    const METHOD: Refused = refused(StatusCode::METHOD_NOT_ALLOWED, "calls are posted: use POST");
+async fn other_method(request: HttpRequest, server: Data<ServerState>) -> HttpResponse {
+    const METHOD: HttpRejection =
+        http_rejection(StatusCode::METHOD_NOT_ALLOWED, "calls are posted: use POST");
     let checked = guard::check_source(&request, &server.options.hosts, &server.options.origins);
-    let mut response = refuse(checked.err().unwrap_or(METHOD));
+    let mut response = rejection_response(checked.err().unwrap_or(METHOD));
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         response
             .headers_mut()
@@ -38,74 +40,85 @@ async fn other_method(request: HttpRequest, server: Data<Server>) -> HttpRespons
     response
 }
 
-async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
-    let _busy = idle::busy(&request);
-    answer(&request, payload, &server)
+async fn post(request: HttpRequest, payload: Payload, server: Data<ServerState>) -> HttpResponse {
+    let _busy = idle_timeout::track_request(&request);
+    handle_post(&request, payload, &server)
         .await
-        .unwrap_or_else(refuse)
+        .unwrap_or_else(rejection_response)
 }
 
-async fn answer(
+async fn handle_post(
     request: &HttpRequest,
     payload: Payload,
-    server: &Server,
-) -> Result<HttpResponse, Refused> {
-    let (principal, body) = read_post(request, payload, server).await?;
-    let invalid = |why: &str| answered(None, Err(&RpcError::invalid_request(why)));
+    server: &ServerState,
+) -> Result<HttpResponse, HttpRejection> {
+    let principal = authenticate(request, server)?;
+    let (bytes_max, body_timeout) = (
+        server.options.inbound.limits.body_bytes_max,
+        server.options.body_timeout,
+    );
+    let body = guard::read_json(request, payload, &[JSON], bytes_max, body_timeout).await?;
+    let invalid = |why: &str| rpc_response(None, Err(&RpcError::invalid_request(why)));
     Ok(match decode(&body, &server.options.inbound.limits) {
-        Ok(Incoming::Request(request)) => answered(
+        Ok(RpcMessage::Request(request)) => rpc_response(
             Some(&request.id),
             call(server, principal, &request).await.as_deref(),
         ),
-        // An answer is wanted and nobody could pair it: silence would hide the mistake.
-        Ok(Incoming::Notification(Notification { method, .. })) if method == METHOD => {
+        // The client expects a response but couldn't match it to a request: silence would hide the
+        // mistake.
+        Ok(RpcMessage::Notification(RpcNotification { method, .. })) if method == CALL_METHOD => {
             invalid("`tools/call` must have an `id`")
         }
-        Ok(Incoming::Notification(_)) => HttpResponse::Accepted().finish(),
-        Ok(Incoming::Response(_)) => invalid("a response that nobody waits for"),
-        Err(refusal) => answered(refusal.id.as_ref(), Err(&RpcError::from(&refusal))),
+        Ok(RpcMessage::Notification(_)) => HttpResponse::Accepted().finish(),
+        Ok(RpcMessage::Response(_)) => invalid("unexpected response: no request is pending"),
+        Err(refusal) => rpc_response(refusal.id.as_ref(), Err(&RpcError::from(&refusal))),
     })
 }
 
-async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) -> Outcome {
-    if request.method != METHOD {
+async fn call(
+    server: &ServerState,
+    mut principal: Principal,
+    request: &RpcRequest<'_>,
+) -> RpcResult {
+    if request.method != CALL_METHOD {
         return Err(RpcError::method_not_found(
             "unsupported method: only `tools/call` is served",
         ));
     }
     let sent =
-        read_call(request.params).map_err(|error| RpcError::invalid_params(error.to_string()))?;
+        parse_call(request.params).map_err(|error| RpcError::invalid_params(error.to_string()))?;
     if let Some(purpose) = sent.meta.purpose {
-        principal = principal.for_purpose(purpose);
+        principal = principal.with_purpose(purpose);
     }
     let deadline_max = server.options.inbound.call_deadline;
-    let patience = sent
+    let timeout = sent
         .meta
-        .patience
-        .map_or(deadline_max, |patience| patience.min(deadline_max));
+        .timeout
+        .map_or(deadline_max, |timeout| timeout.min(deadline_max));
     let trace = sent
         .meta
         .trace
         .as_ref()
         .map_or_else(TraceContext::root, TraceContext::child);
-    let call = CallMeta {
+    let call = CallContext {
         hops: sent.meta.hops,
         trace,
-        ..CallMeta::new(Arc::new(principal))
+        ..CallContext::new(Arc::new(principal))
     };
     let (adapter, deadline) = (
         server.service.tasks.endpoint.adapter(),
-        Instant::now() + patience,
+        Instant::now() + timeout,
     );
     let asked = adapter
         .ask(
             &sent.tool,
             sent.arguments.into_owned(),
-            call.until(deadline),
+            call.with_deadline(deadline),
         )
         .await;
-    // A handler that ends because its deadline passed may still answer something: nobody can tell it from a reply.
-    let late = || Err(Failure::timed_out(format!("no reply in {patience:?}")));
+    // A handler that ends because its deadline passed may still return a value, which can't be told
+    // from a reply.
+    let late = || Err(Failure::timed_out(format!("no reply in {timeout:?}")));
     let outcome = if Instant::now() < deadline {
         asked
     } else {
@@ -121,19 +134,19 @@ async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) 
     })
 }
 
-fn answered(id: Option<&Id>, outcome: Result<&RawValue, &RpcError>) -> HttpResponse {
-    reply::json(
+fn rpc_response(id: Option<&RequestId>, outcome: Result<&RawValue, &RpcError>) -> HttpResponse {
+    http_response::json_response(
         StatusCode::OK,
         JSON,
-        encode_response(id, outcome, Nulls::Emit),
+        encode_response(id, outcome, UnusedMember::Emit),
     )
 }
 
-fn refuse(refused: Refused) -> HttpResponse {
+fn rejection_response(refused: HttpRejection) -> HttpResponse {
     let error = RpcError::invalid_request(refused.message);
-    reply::refuse(
+    http_response::rejection_response(
         refused,
         JSON,
-        encode_response(None, Err(&error), Nulls::Emit),
+        encode_response(None, Err(&error), UnusedMember::Emit),
     )
 }

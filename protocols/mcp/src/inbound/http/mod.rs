@@ -1,24 +1,25 @@
 //! Streamable HTTP on actix-web, both eras at one URL.
 //!
-//! A message belongs to the modern era where its `_meta` names a revision or the header `MCP-Protocol-Version` names
-//! 2026-07-28; else it belongs to the legacy session that `Mcp-Session-Id` names.
+//! A message belongs to the modern era if its `_meta` names a revision or the header
+//! `MCP-Protocol-Version` names 2026-07-28. Otherwise it belongs to the legacy session in
+//! `Mcp-Session-Id`.
 //!
-//! | sent | status |
+//! | request | status |
 //! |---|---|
-//! | a request | 200: JSON, or an event stream where something comes before the answer, or the answer late |
+//! | a request | 200: JSON, or an event stream if messages precede the response, or the response is late |
 //! | a notification, a response | 202, empty |
-//! | no message, a batch where the revision has none | 400 with -32700, -32600 or -32602 |
-//! | a version that isn't spoken here | 400 with -32022 |
-//! | no session where one is needed; an unknown one, or another principal's | 400; 404 |
+//! | an invalid message, a batch in a revision without batches | 400 with -32700, -32600 or -32602 |
+//! | an unsupported version | 400 with -32022 |
+//! | no session if one is required; an unknown one, or another principal's | 400; 404 |
 //! | an `Accept` without JSON and event streams; another content type | 406; 415 |
 //! | a body over the limit; one that doesn't arrive in time, or whole | 413; 408, 400 |
-//! | an `Origin` or `Host` that isn't this machine's, nor configured | 403 |
-//! | in front of a mailroom: an `X-Agent-ID` that isn't the credential's id; two, or an empty one | 403; 401 |
-//! | a credential that nobody verifies | 401 |
-//! | more streams of a session than it may have; more of the server, or sessions | 429; 503 |
+//! | an `Origin` or `Host` that is neither this machine's nor configured | 403 |
+//! | in front of a mailroom: an `X-Agent-ID` other than the credential's id; two, or an empty one | 403; 401 |
+//! | a credential that no verifier accepts | 401 |
+//! | too many streams of a session; too many streams or sessions of the server | 429; 503 |
 //!
-//! In the legacy era the end of a connection is no cancellation: the work goes on, and its stream can be resumed by GET
-//! with `Last-Event-ID`. In the modern era it is one.
+//! In the legacy era a closed connection is no cancellation: the call continues, and its stream can
+//! be resumed by GET with `Last-Event-ID`. In the modern era it is a cancellation.
 
 use std::fmt;
 use std::net::{IpAddr, TcpListener};
@@ -30,25 +31,27 @@ use actix_web::dev::{Extensions, Service as _};
 use actix_web::guard::fn_guard;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
-use actix_web::web::{Data, Payload, ServiceConfig};
+use actix_web::web::{Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, web};
-use bytes::BytesMut;
 use callboard_message::Principal;
-use callboard_message::mail::Join;
-use callboard_rpc::serve::guard::{JSON, Refused, refused};
+use callboard_message::mail::JoinMailroom;
+use callboard_rpc::serve::guard::{HttpRejection, JSON, http_rejection};
 use callboard_rpc::serve::{
-    ListenOptions, Named, Permit, ServeError, Serving, Standing, accept, claim, guard, reply,
+    BoundServer, ConcurrencyPermit, CredentialWatch, ListenOptions, ServeError, ServerRegistry,
+    accept_header, agent_id_header, guard, http_response,
 };
-use callboard_rpc::{Refusal, RpcError, code, encode_error, encode_refusal, serve as door};
+use callboard_rpc::{
+    DecodeFailure, RpcError, code, encode_decode_failure, encode_error, serve as rpc_serve,
+};
 use callboard_runtime::AgentRef;
 use futures::future::{Either, ready};
 
 use super::modern::ModernService;
 use super::options::McpServerOptions;
-use super::response::Answer;
+use super::response::EncodedResponse;
 use crate::wire::{Era, Revision, code as mcp};
-use replay_buffer::LogEvents;
-use sessions::{HttpSession, Sessions};
+use replay_buffer::ReplayStream;
+use sessions::{HttpSession, SessionTable};
 use sse_compat::SseSessions;
 
 mod bare;
@@ -58,31 +61,33 @@ mod sse_compat;
 mod streamable;
 mod websocket;
 
-/// Serves one agent as an MCP server, as a part of any actix-web application.
+/// MCP server for one agent, as part of any actix-web application.
 ///
-/// Whoever builds the `HttpServer` sets its timeouts and must call `h1_allow_half_closed(false)`, else a client that
-/// goes away isn't noticed, and `tcp_nodelay(true)`; [`serve`] does all of that.
+/// An application that builds its own `HttpServer` must set its timeouts and call
+/// `h1_allow_half_closed(false)`, without which disconnected clients aren't noticed, and
+/// `tcp_nodelay(true)`. [`serve`] does all of that.
 #[derive(Clone)]
 pub struct McpServer {
-    server: Data<Server>,
+    server: Data<ServerState>,
 }
 
-/// What the workers share.
-struct Server {
+/// State of a server, shared by its HTTP worker threads.
+struct ServerState {
     service: Arc<ModernService>,
     options: McpServerOptions,
-    sessions: Sessions,
+    sessions: SessionTable,
     open_streams: Arc<AtomicUsize>,
     sse: SseSessions,
 }
 
 impl McpServer {
-    /// Every message of `agent`'s that can be written as JSON is a tool under its name, unless the agent lists its tools
-    /// itself; what else it handles of `callboard_message::surface` is served as well.
+    /// Creates a server for `agent`. Each of the agent's message types with a JSON form is a tool,
+    /// unless the agent lists its tools itself. Other messages of `callboard_message::capabilities`
+    /// that the agent handles are served, too.
     pub fn new(agent: AgentRef, options: McpServerOptions) -> Self {
-        let server = Server {
+        let server = ServerState {
             service: ModernService::new(agent, options.inbound.clone()),
-            sessions: Sessions::new(options.sessions.clone(), options.streams.limits),
+            sessions: SessionTable::new(options.sessions.clone(), options.streams.limits),
             open_streams: Arc::default(),
             sse: SseSessions::default(),
             options,
@@ -92,20 +97,21 @@ impl McpServer {
         }
     }
 
-    /// Serves `agent` from now on, in place of the one before: sessions and subscriptions go on with it, and are told that
-    /// its lists changed. A request that was begun ends with the agent that it began with.
+    /// Serves `agent` from now on instead of the current one. Sessions and subscriptions continue,
+    /// and their clients are notified that the lists have changed. A running request is finished by
+    /// the agent that it began with.
     pub fn replace(&self, agent: AgentRef) {
         self.server.service.tasks.endpoint.replace(agent);
     }
 
-    /// Adds the resource to an application, at [`McpServerOptions::path`], and what [`McpServerOptions::compat`] wants
-    /// beside it.
+    /// Adds the server's resources to an application: at [`McpServerOptions::path`], and those of
+    /// [`McpServerOptions::compat`].
     pub fn configure(&self, config: &mut ServiceConfig) {
         let options = &self.server.options;
         let resource = if options.compat.bare {
-            bare::resource
+            bare::bare_resource
         } else {
-            resource
+            mcp_resource
         };
         config.service(resource(&options.path).app_data(self.server.clone()));
         if options.compat.sse {
@@ -113,10 +119,10 @@ impl McpServer {
                 .path
                 .rsplit_once('/')
                 .map_or("", |(folder, _)| folder);
-            let stream =
-                web::resource(format!("{folder}/sse")).route(web::get().to(sse_compat::get));
-            let messages =
-                web::resource(format!("{folder}/messages")).route(web::post().to(sse_compat::post));
+            let stream = web::resource(format!("{folder}/sse"))
+                .route(web::get().to(sse_compat::open_stream));
+            let messages = web::resource(format!("{folder}/messages"))
+                .route(web::post().to(sse_compat::post_message));
             config.service(
                 stream
                     .app_data(self.server.clone())
@@ -131,15 +137,16 @@ impl McpServer {
     }
 }
 
-/// Where each of [`NamedServers`] is served.
+/// URL path of each of the [`NamedServers`].
 pub const NAMED_PATH: &str = "/agents/{name}/mcp";
 
-/// Servers by name, each at [`NAMED_PATH`].
-pub type NamedServers = Named<McpServer>;
+/// Servers by name, each at [`NAMED_PATH`]. Servers may be added and removed while requests are
+/// served.
+pub type NamedServers = ServerRegistry<McpServer>;
 
 fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
     let servers = servers.clone();
-    let found = resource(NAMED_PATH).wrap_fn(move |mut request, service| {
+    let found = mcp_resource(NAMED_PATH).wrap_fn(move |mut request, service| {
         let Some(server) = request
             .match_info()
             .get("name")
@@ -157,81 +164,90 @@ fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
     config.service(found);
 }
 
-/// Streamable HTTP at a path; it needs a `Data<Server>`.
-fn resource(path: &str) -> Resource {
+/// Returns the actix-web resource for streamable HTTP at `path`. It requires a `Data<ServerState>`.
+fn mcp_resource(path: &str) -> Resource {
     web::resource(path)
         .route(web::post().to(streamable::post))
         .route(
             web::get()
                 .guard(fn_guard(|context| {
-                    accept::wants_websocket(context.head().headers())
+                    accept_header::wants_websocket(context.head().headers())
                 }))
-                .to(websocket::get),
+                .to(websocket::upgrade),
         )
         .route(web::get().to(streamable::get))
         .route(web::delete().to(streamable::delete))
         .default_service(web::to(streamable::other_method))
 }
 
-impl Server {
+impl ServerState {
     fn may_listen_on(&self, address: IpAddr) -> bool {
         let Self { options, .. } = self;
         options.access.may_listen_on(address)
             && (!options.compat.bare || address.to_canonical().is_loopback())
     }
 
-    /// Whether who sent a request may go on with what that opened.
-    fn standing(&self, request: &HttpRequest) -> Standing {
-        Standing::of(request, &self.options.access)
+    /// Returns a watch that ends the event streams of the request when its credential is revoked.
+    fn credential_watch(&self, request: &HttpRequest) -> CredentialWatch {
+        CredentialWatch::new(request, &self.options.access)
     }
 
-    /// Answers with an event stream.
-    fn stream(
+    fn event_stream_response(
         &self,
         request: &HttpRequest,
-        events: LogEvents,
+        events: ReplayStream,
         held: impl Sized + 'static,
     ) -> HttpResponse {
-        reply::events(
+        http_response::event_stream_response(
             events,
             self.options.streams.keep_alive,
-            self.standing(request),
+            self.credential_watch(request),
             held,
         )
     }
 
-    /// Room for one more event stream.
-    fn permits(&self, session: Option<&HttpSession>) -> Result<Vec<Permit>, Refused> {
-        const SESSION_FULL: Refused = refused(
+    /// Acquires permits for one more event stream, of the session if given and of the server.
+    ///
+    /// # Errors
+    /// 429 if the session has too many open streams, 503 if the server has.
+    fn acquire_stream_permits(
+        &self,
+        session: Option<&HttpSession>,
+    ) -> Result<Vec<ConcurrencyPermit>, HttpRejection> {
+        const SESSION_FULL: HttpRejection = http_rejection(
             StatusCode::TOO_MANY_REQUESTS,
             "the session has too many open streams",
         );
-        const SERVER_FULL: Refused = refused(
+        const SERVER_FULL: HttpRejection = http_rejection(
             StatusCode::SERVICE_UNAVAILABLE,
             "there are too many open streams: try again later",
         );
         let mut permits = Vec::with_capacity(2);
         if let Some(session) = session {
             permits.push(
-                Permit::take(&session.open_streams, self.sessions.options.streams_max)
-                    .ok_or(SESSION_FULL)?,
+                ConcurrencyPermit::try_acquire(
+                    &session.open_streams,
+                    self.sessions.options.streams_max,
+                )
+                .ok_or(SESSION_FULL)?,
             );
         }
         permits.push(
-            Permit::take(&self.open_streams, self.options.streams.streams_max)
+            ConcurrencyPermit::try_acquire(&self.open_streams, self.options.streams.streams_max)
                 .ok_or(SERVER_FULL)?,
         );
         Ok(permits)
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerState {
     fn drop(&mut self) {
         self.service.close();
     }
 }
 
-/// Serves `agent` over MCP on a bound listener, with every timeout set. Call it within a tokio runtime.
+/// Serves `agent` over MCP on a bound listener, with all timeouts set. Must be called within a
+/// Tokio runtime.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -240,7 +256,7 @@ pub fn serve(
     agent: AgentRef,
     options: McpServerOptions,
     listen: &ListenOptions,
-) -> Result<Serving, ServeError> {
+) -> Result<BoundServer, ServeError> {
     serve_named(
         listener,
         vec![McpServer::new(agent, options)],
@@ -249,8 +265,8 @@ pub fn serve(
     )
 }
 
-/// Serves agents on one bound listener, each at its own path, and those of `named` at theirs, of which some may come and go
-/// while it serves.
+/// Serves agents on one bound listener: each of `servers` at its own path, each of `named` at
+/// [`NAMED_PATH`]. Servers may be added to and removed from `named` while serving.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -259,41 +275,42 @@ pub fn serve_named(
     servers: Vec<McpServer>,
     named: NamedServers,
     listen: &ListenOptions,
-) -> Result<Serving, ServeError> {
-    door::check_address(&listener, |address| {
+) -> Result<BoundServer, ServeError> {
+    rpc_serve::check_address(&listener, |address| {
         let named = named.all().into_iter().map(|(_, server)| server);
         named
             .chain(servers.iter().cloned())
             .all(|server| server.server.may_listen_on(address))
     })?;
-    door::serve(listener, listen, move |config| {
+    rpc_serve::serve(listener, listen, move |config| {
         servers.iter().for_each(|server| server.configure(config));
         configure_named(&named, config);
     })
 }
 
-/// The header of a legacy session's id.
+/// Header with the id of a legacy session.
 static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The header of the revision.
+/// Header with the protocol revision.
 static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The header of the last event that a client has seen (WHATWG HTML, section 9.2.4).
+/// Header with the id of the last event that the client has received (WHATWG HTML, section 9.2.4).
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// What a client can read.
+/// Content types that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Accepts {
+struct AcceptedTypes {
     json: bool,
     events: bool,
 }
 
-impl Accepts {
-    /// Reads `Accept`, which MCP wants to be there. Weights are only looked at for being zero.
-    fn of(headers: &HeaderMap) -> Self {
+impl AcceptedTypes {
+    /// Parses the `Accept` header. A media type of weight zero isn't accepted; other weights are
+    /// ignored.
+    fn from_headers(headers: &HeaderMap) -> Self {
         let mut accepts = Self {
             json: false,
             events: false,
         };
-        accept::each_range(headers, |kind| {
+        accept_header::for_each_media_range(headers, |kind| {
             let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
             accepts.json |= is("application/json") || is("application/*") || is("*/*");
             accepts.events |= is("text/event-stream") || is("text/*") || is("*/*");
@@ -301,14 +318,16 @@ impl Accepts {
         accepts
     }
 
+    /// Checks that the client accepts event streams.
+    ///
     /// # Errors
-    /// 406 where no event stream can be read.
-    fn check_events(headers: &HeaderMap) -> Result<(), Refused> {
-        let refused = refused(
+    /// 406 if it doesn't.
+    fn check_events(headers: &HeaderMap) -> Result<(), HttpRejection> {
+        let refused = http_rejection(
             StatusCode::NOT_ACCEPTABLE,
             "`Accept` must name text/event-stream",
         );
-        if Self::of(headers).events {
+        if Self::from_headers(headers).events {
             Ok(())
         } else {
             Err(refused)
@@ -316,16 +335,16 @@ impl Accepts {
     }
 }
 
-/// What `MCP-Protocol-Version` says.
+/// Value of the header `MCP-Protocol-Version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version<'a> {
+pub(crate) enum VersionHeader<'a> {
     Missing,
     Known(Revision),
     Unknown(&'a str),
 }
 
-impl<'a> Version<'a> {
-    fn of(headers: &'a HeaderMap) -> Self {
+impl<'a> VersionHeader<'a> {
+    fn from_headers(headers: &'a HeaderMap) -> Self {
         let Some(value) = headers.get(&PROTOCOL_VERSION) else {
             return Self::Missing;
         };
@@ -338,28 +357,11 @@ impl<'a> Version<'a> {
     }
 }
 
-/// Reads what was posted, by whom.
-async fn read_post(
-    request: &HttpRequest,
-    payload: Payload,
-    server: &Server,
-) -> Result<(Principal, BytesMut), Refused> {
-    let principal = principal_of(request, server)?;
-    let (bytes_max, body_timeout) = (
-        server.options.inbound.limits.body_bytes_max,
-        server.options.body_timeout,
-    );
-    Ok((
-        principal,
-        guard::read_json(request, payload, &[JSON], bytes_max, body_timeout).await?,
-    ))
-}
-
-/// Who is behind a request from a source that may ask. In front of a mailroom it may say so again (`X-Agent-ID`), and only
-/// truly.
-fn principal_of(request: &HttpRequest, server: &Server) -> Result<Principal, Refused> {
+/// Checks `Host` and `Origin`, authenticates the request and returns its principal. If the agent is
+/// a mailroom, or `agent_id_must_match` is set, an `X-Agent-ID` header must match the principal.
+fn authenticate(request: &HttpRequest, server: &ServerState) -> Result<Principal, HttpRejection> {
     guard::check_source(request, &server.options.hosts, &server.options.origins)?;
-    let principal = guard::principal(request, &server.options.access)?;
+    let principal = guard::authenticate(request, None, &server.options.access)?;
     let leads_to_mail = || {
         server
             .service
@@ -367,71 +369,56 @@ fn principal_of(request: &HttpRequest, server: &Server) -> Result<Principal, Ref
             .endpoint
             .adapter()
             .agent
-            .recipient::<Join>()
+            .recipient::<JoinMailroom>()
             .is_some()
     };
-    if claim::is_there(request.headers()) && (server.options.claims_must_match || leads_to_mail()) {
-        claim::check(request.headers(), &principal)?;
+    if agent_id_header::is_present(request.headers())
+        && (server.options.agent_id_must_match || leads_to_mail())
+    {
+        agent_id_header::check_matches_principal(request.headers(), &principal)?;
     }
     Ok(principal)
 }
 
-/// The session that a request names. Another principal's is as unknown as none.
-fn find_session(
-    headers: &HeaderMap,
-    principal: &Principal,
-    server: &Server,
-) -> Result<Option<Arc<HttpSession>>, Refused> {
-    let Some(id) = headers.get(&SESSION_ID) else {
-        return Ok(None);
-    };
-    let found = std::str::from_utf8(id.as_bytes())
-        .ok()
-        .and_then(|id| server.sessions.get(id, principal));
-    found.map(Some).ok_or(refused(
-        StatusCode::NOT_FOUND,
-        "no such session: send `initialize` without one",
-    ))
-}
-
-/// What a request of a session is that names none.
-const NO_SESSION: Refused = refused(
+/// Rejection of a request that needs a session but has no session id.
+const MISSING_SESSION: HttpRejection = http_rejection(
     StatusCode::BAD_REQUEST,
     "the header `Mcp-Session-Id` is missing: send `initialize` first",
 );
 
-/// The answer to a request, in one piece.
-fn answer_response(answer: Answer) -> HttpResponse {
-    reply::json(answer.status, JSON, answer.body.unwrap_or_default())
+fn answer_response(answer: EncodedResponse) -> HttpResponse {
+    http_response::json_response(answer.status, JSON, answer.body.unwrap_or_default())
 }
 
-/// Taken, and nothing to say.
-fn accepted() -> HttpResponse {
+fn accepted_response() -> HttpResponse {
     HttpResponse::Accepted().finish()
 }
 
-/// A message that is none.
-fn malformed_response(refusal: &Refusal) -> HttpResponse {
-    reply::json(StatusCode::BAD_REQUEST, JSON, encode_refusal(refusal))
+fn malformed_response(refusal: &DecodeFailure) -> HttpResponse {
+    http_response::json_response(
+        StatusCode::BAD_REQUEST,
+        JSON,
+        encode_decode_failure(refusal),
+    )
 }
 
-/// A request that never became a call: answered with a JSON-RPC error.
+/// Rejection of an HTTP request that never became a call, with a JSON-RPC error as body.
 #[derive(Debug)]
-pub(crate) struct Rejection(Refused);
+pub(crate) struct JsonRpcRejection(HttpRejection);
 
-impl From<Refused> for Rejection {
-    fn from(refused: Refused) -> Self {
+impl From<HttpRejection> for JsonRpcRejection {
+    fn from(refused: HttpRejection) -> Self {
         Self(refused)
     }
 }
 
-impl fmt::Display for Rejection {
+impl fmt::Display for JsonRpcRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.message)
     }
 }
 
-impl ResponseError for Rejection {
+impl ResponseError for JsonRpcRejection {
     fn status_code(&self) -> StatusCode {
         self.0.status
     }
@@ -443,7 +430,7 @@ impl ResponseError for Rejection {
             _ => code::INVALID_REQUEST,
         };
         let message = encode_error(None, &RpcError::new(code, refused.message));
-        let mut response = reply::refuse(refused, JSON, message);
+        let mut response = http_response::rejection_response(refused, JSON, message);
         if refused.status == StatusCode::METHOD_NOT_ALLOWED {
             response
                 .headers_mut()
@@ -458,7 +445,7 @@ mod tests {
     use super::*;
     use actix_web::http::header::{ACCEPT, HeaderValue};
 
-    /// Goal: what a client can read is told from `Accept`. Method: rows.
+    /// Goal: accepted content types follow from `Accept`. Method: rows.
     #[test]
     fn accepts() {
         for (accept, json, events) in [
@@ -474,11 +461,15 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            assert_eq!(Accepts::of(&headers), Accepts { json, events }, "{accept}");
+            assert_eq!(
+                AcceptedTypes::from_headers(&headers),
+                AcceptedTypes { json, events },
+                "{accept}"
+            );
         }
         assert_eq!(
-            Accepts::of(&HeaderMap::new()),
-            Accepts {
+            AcceptedTypes::from_headers(&HeaderMap::new()),
+            AcceptedTypes {
                 json: false,
                 events: false
             }

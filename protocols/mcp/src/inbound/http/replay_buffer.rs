@@ -1,6 +1,6 @@
-//! The messages of one stream, kept until they are read, and as long as they may be asked for again.
+//! Buffer of one event stream's messages, until they are read and as long as they can be replayed.
 
-use crate::inbound::response::Answer;
+use crate::inbound::response::EncodedResponse;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -16,61 +16,65 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 
-use crate::inbound::client::MessageSink;
+use crate::inbound::client_messages::MessageSink;
 use crate::inbound::options::StreamLimits;
 
-/// What a stream is for.
+/// Kind of an event stream, which determines the events that may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// What one request causes, and its answer. Nothing of it may be lost; a reader may come back.
+pub(crate) enum StreamKind {
+    /// Messages and response of one request. No unread event may be lost, and a client may
+    /// reconnect and resume.
     Resumable,
-    /// The same, for one reader only: what it has read is gone.
+    /// Messages and response of one request, for one reader. Events are dropped once read, so the
+    /// client can't resume.
     Once,
-    /// What no request caused. Without a reader the oldest gives way.
+    /// Messages that no request caused. At the buffer limits the oldest is dropped.
     Unsolicited,
 }
 
-/// One stream. It is the link of those who write to it; a [`Reader`] takes from it.
+/// Event buffer of one stream. Senders write to it, a [`ReplayReader`] reads from it.
 pub(crate) struct ReplayBuffer {
-    /// Unique in the session; part of each event's id.
+    /// Number of the stream, unique in its session; part of each event's id.
     pub number: u64,
-    kind: Kind,
-    /// Whether its reader could see a question at all.
-    readable: bool,
+    kind: StreamKind,
+    /// False if the client can't read an event stream. Messages are then rejected.
+    has_reader: bool,
     limits: StreamLimits,
-    inner: Mutex<Inner>,
+    inner: Mutex<BufferState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    /// Framed, oldest first.
+struct BufferState {
+    /// Encoded events, oldest first.
     events: VecDeque<Bytes>,
     bytes: usize,
-    /// How many events have left the front for good.
-    gone: u64,
-    /// How many events have been handed to a reader.
-    read: u64,
-    /// How many readers there were: the last is the one.
-    readers: u64,
+    /// Number of events dropped from the front.
+    dropped_events: u64,
+    /// Position after the last event that a reader has received, counted from the start of the
+    /// stream.
+    read_events: u64,
+    /// Number of readers opened so far. Only the latest may read.
+    readers_opened: u64,
     finished: bool,
-    /// Something was lost that may not be.
+    /// True once an unread event of a request's stream was dropped. Readers then get an error.
     broken: bool,
     waker: Option<Waker>,
 }
 
 impl ReplayBuffer {
-    pub fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
+    pub fn new(number: u64, kind: StreamKind, readable: bool, limits: StreamLimits) -> Arc<Self> {
         Arc::new(Self {
             number,
             kind,
-            readable,
+            has_reader: readable,
             limits,
             inner: Mutex::default(),
         })
     }
 
-    /// The event that carries nothing but where to go on from (2025-11-25, transports), and after which pause.
-    pub fn priming(&self, retry: Duration) -> Bytes {
+    /// Returns the initial event of a stream: an id to resume from, and the reconnect delay,
+    /// without data (2025-11-25, transports).
+    pub fn priming_event(&self, retry: Duration) -> Bytes {
         let id = Some(format!("{}-0", self.number));
         encode_event(&SseEvent {
             id,
@@ -80,7 +84,7 @@ impl ReplayBuffer {
         .into()
     }
 
-    /// Ends the stream, after `last` where there is one.
+    /// Appends the message `last`, if given, and ends the stream.
     pub fn finish(&self, last: Option<Vec<u8>>) {
         let waker = {
             let mut inner = self.inner.lock();
@@ -97,8 +101,9 @@ impl ReplayBuffer {
         self.inner.lock().finished
     }
 
-    /// Ready when there is something to read.
-    pub fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
+    /// Returns ready if the buffer holds an event or the stream has ended; otherwise registers the
+    /// waker.
+    pub fn poll_readable(&self, cx: &Context<'_>) -> Poll<()> {
         let mut inner = self.inner.lock();
         if !inner.events.is_empty() || inner.finished {
             return Poll::Ready(());
@@ -107,20 +112,24 @@ impl ReplayBuffer {
         Poll::Pending
     }
 
-    /// Reads from after event `after` on, or from the first that nobody has read. Whoever read before reads no more. `None` where
-    /// what follows isn't kept any more, or never was.
-    pub fn read(self: &Arc<Self>, after: Option<u64>) -> Option<Reader> {
+    /// Opens a reader after event number `after`, or at the first unread event, and closes the
+    /// previous reader. Returns `None` if the following events are no longer buffered or never
+    /// existed, or if an unread event was lost.
+    pub fn reader_after(self: &Arc<Self>, after: Option<u64>) -> Option<ReplayReader> {
         let (reader, waker) = {
             let mut inner = self.inner.lock();
-            let next = after.unwrap_or(inner.read.max(inner.gone));
-            if next < inner.gone || next > inner.gone + inner.events.len() as u64 || inner.broken {
+            let next = after.unwrap_or(inner.read_events.max(inner.dropped_events));
+            if next < inner.dropped_events
+                || next > inner.dropped_events + inner.events.len() as u64
+                || inner.broken
+            {
                 return None;
             }
-            inner.readers += 1;
+            inner.readers_opened += 1;
             (
-                Reader {
-                    log: self.clone(),
-                    number: inner.readers,
+                ReplayReader {
+                    buffer: self.clone(),
+                    number: inner.readers_opened,
                     next,
                 },
                 inner.waker.take(),
@@ -130,13 +139,13 @@ impl ReplayBuffer {
         Some(reader)
     }
 
-    fn append(&self, inner: &mut Inner, message: Vec<u8>) -> bool {
+    fn append(&self, inner: &mut BufferState, message: Vec<u8>) -> bool {
         if inner.finished || inner.broken {
             return false;
         }
-        let number = inner.gone + inner.events.len() as u64 + 1;
+        let number = inner.dropped_events + inner.events.len() as u64 + 1;
         let mut event = SseEvent::message(message);
-        if self.kind != Kind::Once {
+        if self.kind != StreamKind::Once {
             event.id = Some(format!("{}-{number}", self.number));
         }
         let framed = Bytes::from(encode_event(&event));
@@ -146,16 +155,18 @@ impl ReplayBuffer {
         !inner.broken
     }
 
-    /// Lets go of what was read long ago; of what wasn't, only where the bound says so.
-    fn trim(&self, inner: &mut Inner) {
+    /// Drops the oldest events: read ones over the replay limits, and unread ones over the limits
+    /// of the stream. The newest event always stays.
+    fn trim(&self, inner: &mut BufferState) {
         let StreamLimits {
             events_max,
             bytes_max,
             replay_bytes_max,
         } = self.limits;
         while inner.events.len() > 1 {
-            let was_read = inner.read > inner.gone;
-            let unread = inner.gone + inner.events.len() as u64 - inner.read.max(inner.gone);
+            let was_read = inner.read_events > inner.dropped_events;
+            let unread = inner.dropped_events + inner.events.len() as u64
+                - inner.read_events.max(inner.dropped_events);
             let give_way = match was_read {
                 true => {
                     inner.bytes > replay_bytes_max
@@ -166,11 +177,11 @@ impl ReplayBuffer {
             if !give_way {
                 return;
             }
-            // Nobody is promised what no request caused; of the rest, a gap would be a lie.
-            inner.broken |= !was_read && self.kind != Kind::Unsolicited;
+            // Unsolicited messages may be lost. A stream of a request is broken by a gap.
+            inner.broken |= !was_read && self.kind != StreamKind::Unsolicited;
             if let Some(event) = inner.events.pop_front() {
                 inner.bytes -= event.len();
-                inner.gone += 1;
+                inner.dropped_events += 1;
             }
         }
     }
@@ -178,7 +189,7 @@ impl ReplayBuffer {
 
 impl MessageSink for ReplayBuffer {
     fn send(&self, message: Bytes) -> bool {
-        if !self.readable {
+        if !self.has_reader {
             return false;
         }
         let (sent, waker) = {
@@ -189,47 +200,48 @@ impl MessageSink for ReplayBuffer {
         sent
     }
 
-    fn offer(&self, message: Bytes) -> bool {
+    fn send_lossy(&self, message: Bytes) -> bool {
         let slow = {
             let inner = self.inner.lock();
-            let unread = inner.gone + inner.events.len() as u64 - inner.read.max(inner.gone);
+            let unread = inner.dropped_events + inner.events.len() as u64
+                - inner.read_events.max(inner.dropped_events);
             unread as usize >= self.limits.events_max / 2 || inner.bytes > self.limits.bytes_max / 2
         };
-        (!slow || self.kind == Kind::Unsolicited) && self.send(message)
+        (!slow || self.kind == StreamKind::Unsolicited) && self.send(message)
     }
 
     fn can_ask(&self) -> bool {
-        self.readable
+        self.has_reader
     }
 }
 
-/// Takes events from a log, in order, each once.
-pub(crate) struct Reader {
-    log: Arc<ReplayBuffer>,
+/// Reader of a [`ReplayBuffer`], which returns each event once, in order.
+pub(crate) struct ReplayReader {
+    buffer: Arc<ReplayBuffer>,
     number: u64,
-    /// How many events it has behind it.
+    /// Position of the next event to read, counted from the start of the stream.
     next: u64,
 }
 
-impl Reader {
-    /// The next event, framed; `None` where the stream is over, or another reader has taken it; an error where the reader was
-    /// too slow: something is lost.
+impl ReplayReader {
+    /// Returns the next encoded event. Returns `None` if the stream has ended, or if another reader
+    /// has been opened. Returns an error if events were lost because the client read too slowly.
     fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        // An orderly end would say that nothing is missing.
+        // An ordinary end would hide the loss.
         let broken = || Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
-        let mut inner = self.log.inner.lock();
-        if inner.readers != self.number {
+        let mut inner = self.buffer.inner.lock();
+        if inner.readers_opened != self.number {
             return Poll::Ready(None);
         }
-        let Some(at) = self.next.checked_sub(inner.gone) else {
+        let Some(at) = self.next.checked_sub(inner.dropped_events) else {
             return broken();
         };
         if let Some(event) = inner.events.get(at as usize).cloned() {
             self.next += 1;
-            inner.read = inner.read.max(self.next);
-            if self.log.kind == Kind::Once {
+            inner.read_events = inner.read_events.max(self.next);
+            if self.buffer.kind == StreamKind::Once {
                 inner.bytes -= event.len();
-                inner.gone += 1;
+                inner.dropped_events += 1;
                 inner.events.pop_front();
             }
             return Poll::Ready(Some(Ok(event)));
@@ -245,10 +257,10 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for ReplayReader {
     fn drop(&mut self) {
-        let mut inner = self.log.inner.lock();
-        if inner.readers == self.number {
+        let mut inner = self.buffer.inner.lock();
+        if inner.readers_opened == self.number {
             inner.waker = None;
         }
     }
@@ -260,81 +272,56 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// Work for one request. Dropped before it is done, it either ends, which cancels what it caused, or goes on without its
-/// connection and leaves its answer in the log.
-pub(crate) struct Work {
-    running: Option<BoxFuture<'static, Answer>>,
-    /// Where its answer goes if it outlives its connection.
-    outlives: Option<Arc<ReplayBuffer>>,
+/// Execution of one request, polled by the body of its response. If dropped before its end, it is
+/// cancelled; with an `answer_buffer` it continues without its connection instead.
+pub(crate) struct RequestWork {
+    /// `None` once the execution has ended.
+    pub running: Option<BoxFuture<'static, EncodedResponse>>,
+    /// Buffer that receives the response if the execution outlives its connection.
+    pub answer_buffer: Option<Arc<ReplayBuffer>>,
 }
 
-impl Work {
-    pub fn new(running: BoxFuture<'static, Answer>, outlives: Option<Arc<ReplayBuffer>>) -> Self {
-        Self {
-            running: Some(running),
-            outlives,
-        }
-    }
-
-    /// Ends it now, whatever it was to outlive.
-    pub fn ends_here(mut self) {
-        self.outlives = None;
-    }
-}
-
-impl Future for Work {
-    type Output = Answer;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        let Some(running) = &mut self.running else {
-            return Poll::Pending;
-        };
-        let done = std::task::ready!(running.as_mut().poll(cx));
-        self.running = None;
-        Poll::Ready(done)
-    }
-}
-
-impl Drop for Work {
+impl Drop for RequestWork {
     fn drop(&mut self) {
-        let (Some(running), Some(log)) = (self.running.take(), self.outlives.take()) else {
+        let (Some(running), Some(log)) = (self.running.take(), self.answer_buffer.take()) else {
             return;
         };
-        // Without a runtime the whole server ends, and the work with it.
+        // Without a runtime the whole server ends, and the execution with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { log.finish(running.await.body) });
         }
     }
 }
 
-/// What a response streams: the events of a log, and the work that ends it.
-pub(crate) struct LogEvents {
-    reader: Reader,
-    work: Option<Work>,
+/// Body of a streamed response: the events of a buffer, and the request whose response ends the
+/// stream.
+pub(crate) struct ReplayStream {
+    reader: ReplayReader,
+    work: Option<RequestWork>,
     first: Option<Bytes>,
-    /// When the connection is closed though the stream goes on.
-    closes: Option<Pin<Box<Sleep>>>,
+    /// Timer that closes the connection, but not the stream: the client reconnects for the rest.
+    close_timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl LogEvents {
-    /// `first` goes before all others; the answer of `work` ends the stream; after `patience` the connection is closed, for the
-    /// client to come back.
+impl ReplayStream {
+    /// Creates a response body. `first` precedes all events of `reader`. The response of `work`
+    /// ends the stream. After `close_after` the connection is closed, and the client reconnects.
     pub fn new(
-        reader: Reader,
+        reader: ReplayReader,
         first: Option<Bytes>,
-        work: Option<Work>,
-        patience: Option<Duration>,
+        work: Option<RequestWork>,
+        close_after: Option<Duration>,
     ) -> Self {
         Self {
             reader,
             work,
             first,
-            closes: patience.map(|patience| Box::pin(sleep(patience))),
+            close_timer: close_after.map(|close_after| Box::pin(sleep(close_after))),
         }
     }
 }
 
-impl Stream for LogEvents {
+impl Stream for ReplayStream {
     type Item = io::Result<Bytes>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -343,12 +330,13 @@ impl Stream for LogEvents {
             return Poll::Ready(Some(Ok(first)));
         }
         if let Some(work) = &mut this.work
-            && let Poll::Ready(done) = Pin::new(work).poll(cx)
+            && let Some(running) = &mut work.running
+            && let Poll::Ready(done) = running.as_mut().poll(cx)
         {
-            this.work = None;
-            this.reader.log.finish(done.body);
+            work.running = None;
+            this.reader.buffer.finish(done.body);
         }
-        match (this.reader.poll_next(cx), &mut this.closes) {
+        match (this.reader.poll_next(cx), &mut this.close_timer) {
             (Poll::Pending, Some(closes)) => closes.as_mut().poll(cx).map(|()| None),
             (read, _) => read,
         }
@@ -367,33 +355,33 @@ mod tests {
         replay_bytes_max: 1_000,
     };
 
-    fn next(reader: &mut Reader) -> Poll<Option<io::Result<Bytes>>> {
+    fn next(reader: &mut ReplayReader) -> Poll<Option<io::Result<Bytes>>> {
         reader.poll_next(&Context::from_waker(noop_waker_ref()))
     }
 
-    fn event(reader: &mut Reader) -> String {
+    fn event(reader: &mut ReplayReader) -> String {
         match next(reader) {
             Poll::Ready(Some(Ok(bytes))) => String::from_utf8(bytes.into()).unwrap(),
             other => panic!("{other:?}"),
         }
     }
 
-    /// Goal: what waits is bounded, and the bound is exact; a reader with a gap is told. Method: the bound, then one
-    /// more, for each kind of stream.
+    /// Goal: unread events are bounded, the limit is exact, and a reader with a gap gets an error.
+    /// Method: the limit, then one more, for each kind of stream.
     #[test]
     fn waiting_events_are_bounded() {
-        for kind in [Kind::Resumable, Kind::Once] {
+        for kind in [StreamKind::Resumable, StreamKind::Once] {
             let log = ReplayBuffer::new(1, kind, true, LIMITS);
-            let mut reader = log.read(None).unwrap();
+            let mut reader = log.reader_after(None).unwrap();
             assert!((0..4).all(|_| log.send("{}".into())));
             assert!(!log.send("{}".into()));
             assert!(matches!(next(&mut reader), Poll::Ready(Some(Err(_)))));
-            assert!(log.read(None).is_none());
+            assert!(log.reader_after(None).is_none());
             assert!(!log.send("{}".into()));
         }
-        let log = ReplayBuffer::new(0, Kind::Unsolicited, true, LIMITS);
+        let log = ReplayBuffer::new(0, StreamKind::Unsolicited, true, LIMITS);
         assert!((0..9).all(|_| log.send("{}".into())));
-        let mut reader = log.read(None).unwrap();
+        let mut reader = log.reader_after(None).unwrap();
         for number in 6..=9 {
             assert_eq!(
                 event(&mut reader),
@@ -403,29 +391,31 @@ mod tests {
         assert!(next(&mut reader).is_pending());
     }
 
-    /// Goal: bytes are bounded as well; one message may be larger than the bound. Method: sizes around it.
+    /// Goal: bytes are bounded as well; one message may be larger than the limit. Method: sizes
+    /// around it.
     #[test]
     fn waiting_bytes_are_bounded() {
-        let log = ReplayBuffer::new(1, Kind::Resumable, true, LIMITS);
+        let log = ReplayBuffer::new(1, StreamKind::Resumable, true, LIMITS);
         assert!(log.send(vec![b'x'; 5_000].into()));
-        let mut reader = log.read(None).unwrap();
+        let mut reader = log.reader_after(None).unwrap();
         assert!(event(&mut reader).len() > 5_000);
         assert!(log.send("{}".into()));
-        // What was read gave way to it.
-        assert!(log.read(Some(0)).is_none());
+        // Events already read were dropped for it.
+        assert!(log.reader_after(Some(0)).is_none());
         assert_eq!(event(&mut reader), "id: 1-2\ndata: {}\n\n");
         assert!(log.send(vec![b'x'; 900].into()));
         assert!(!log.send(vec![b'x'; 900].into()));
     }
 
-    /// Goal: what may be lost is left out before it costs the stream. Method: offers without end.
+    /// Goal: lossy messages are dropped before they break the stream. Method: lossy messages
+    /// without end.
     #[test]
     fn offers_never_break_a_stream() {
-        let log = ReplayBuffer::new(1, Kind::Resumable, true, LIMITS);
-        assert_eq!((0..100).filter(|_| log.offer("{}".into())).count(), 2);
+        let log = ReplayBuffer::new(1, StreamKind::Resumable, true, LIMITS);
+        assert_eq!((0..100).filter(|_| log.send_lossy("{}".into())).count(), 2);
         assert!(log.send("{}".into()));
         log.finish(Some(b"[]".to_vec()));
-        let mut reader = log.read(None).unwrap();
+        let mut reader = log.reader_after(None).unwrap();
         assert_eq!(
             (0..4)
                 .map(|_| event(&mut reader))
@@ -439,9 +429,9 @@ mod tests {
     /// Goal: text can't forge an event. Method: line ends of each kind in a message.
     #[test]
     fn events_are_not_forged() {
-        let log = ReplayBuffer::new(1, Kind::Once, true, LIMITS);
+        let log = ReplayBuffer::new(1, StreamKind::Once, true, LIMITS);
         log.send("{\r\n\n\"id\":1,\revent: x}".into());
-        let framed = event(&mut log.read(None).unwrap());
+        let framed = event(&mut log.reader_after(None).unwrap());
         assert!(
             framed
                 .lines()

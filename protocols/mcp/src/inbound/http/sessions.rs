@@ -1,43 +1,47 @@
-//! Legacy sessions over HTTP: their ids, their streams, their end.
+//! Legacy sessions over HTTP, with their ids and streams.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use actix_web::http::StatusCode;
+use actix_web::http::header::HeaderMap;
 use callboard_message::Principal;
+use callboard_rpc::serve::guard::{HttpRejection, http_rejection};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::replay_buffer::{Kind, ReplayBuffer};
-use crate::inbound::legacy::Session;
+use super::SESSION_ID;
+use super::replay_buffer::{ReplayBuffer, StreamKind};
+use crate::inbound::legacy::LegacySession;
 use crate::inbound::options::{SessionOptions, StreamLimits};
 use crate::inbound::tasks::TaskService;
 
-/// The sessions of one server.
-pub(crate) struct Sessions {
+/// Legacy sessions of one HTTP server, by session id.
+pub(crate) struct SessionTable {
     pub options: SessionOptions,
     limits: StreamLimits,
     table: Mutex<HashMap<String, Arc<HttpSession>>>,
 }
 
-/// A session and its streams.
+/// A legacy session over HTTP, with its event streams.
 pub(crate) struct HttpSession {
-    pub session: Arc<Session>,
-    /// What no request caused.
+    pub session: Arc<LegacySession>,
+    /// Stream of messages that no request caused.
     pub unsolicited: Arc<ReplayBuffer>,
     limits: StreamLimits,
     replay_streams_max: usize,
     last_stream: AtomicU64,
-    /// Streams of requests, running ones and the last that finished.
+    /// Streams of requests by number: running ones, and the latest finished ones.
     streams: Mutex<BTreeMap<u64, Arc<ReplayBuffer>>>,
     pub open_streams: Arc<AtomicUsize>,
-    /// Requests and streams at this moment.
+    /// Number of running requests and open streams.
     active: AtomicUsize,
     idle_since: Mutex<Instant>,
 }
 
-impl Sessions {
+impl SessionTable {
     pub fn new(options: SessionOptions, limits: StreamLimits) -> Self {
         Self {
             options,
@@ -46,11 +50,15 @@ impl Sessions {
         }
     }
 
-    /// A session that isn't known by any id yet.
-    pub fn prepare(&self, tasks: &Arc<TaskService>, principal: Principal) -> Arc<HttpSession> {
-        let unsolicited = ReplayBuffer::new(0, Kind::Unsolicited, true, self.limits);
+    /// Creates a session that isn't in the table yet. [`Self::insert`] gives it an id.
+    pub fn create_session(
+        &self,
+        tasks: &Arc<TaskService>,
+        principal: Principal,
+    ) -> Arc<HttpSession> {
+        let unsolicited = ReplayBuffer::new(0, StreamKind::Unsolicited, true, self.limits);
         Arc::new(HttpSession {
-            session: Session::open(tasks.clone(), Arc::new(principal), unsolicited.clone()),
+            session: LegacySession::open(tasks.clone(), Arc::new(principal), unsolicited.clone()),
             unsolicited,
             limits: self.limits,
             replay_streams_max: self.options.replay_streams_max,
@@ -62,13 +70,15 @@ impl Sessions {
         })
     }
 
-    /// Whether there is room for one more of `principal`'s; sessions that nobody has used for long make some.
+    /// Returns true if `principal` may open another session. At the limit, idle sessions past their
+    /// timeout are closed first.
     pub fn has_room(&self, principal: &Principal) -> bool {
         self.make_room(&mut self.table.lock(), principal)
     }
 
-    /// Gives a session its id: 244 random bits. `None` where there are too many.
-    pub fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
+    /// Adds a session to the table and returns its id, which has 244 random bits. Returns `None` if
+    /// the server or the session's principal has too many sessions.
+    pub fn insert(&self, session: Arc<HttpSession>) -> Option<String> {
         let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let mut table = self.table.lock();
         if !self.make_room(&mut table, &session.session.principal) {
@@ -78,20 +88,34 @@ impl Sessions {
         Some(id)
     }
 
-    /// The session of that id, if it is `principal`'s.
-    pub fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
-        let found = self.table.lock().get(id).cloned()?;
+    /// Returns the session that the `Mcp-Session-Id` header names; `None` without that header.
+    ///
+    /// # Errors
+    /// 404 if there is no such session, it has expired, or it belongs to another principal.
+    pub fn find(
+        &self,
+        headers: &HeaderMap,
+        principal: &Principal,
+    ) -> Result<Option<Arc<HttpSession>>, HttpRejection> {
+        const NONE: HttpRejection = http_rejection(
+            StatusCode::NOT_FOUND,
+            "no such session: send `initialize` without one",
+        );
+        let Some(id) = headers.get(&SESSION_ID) else {
+            return Ok(None);
+        };
+        let id = std::str::from_utf8(id.as_bytes()).map_err(|_| NONE)?;
+        let found = self.table.lock().get(id).cloned().ok_or(NONE)?;
         if *found.session.principal != *principal {
-            return None;
+            return Err(NONE);
         }
-        if found.is_idle_for(self.options.idle_max) {
+        if found.is_idle_for(self.options.idle_timeout) {
             self.end(id);
-            return None;
+            return Err(NONE);
         }
-        Some(found)
+        Ok(Some(found))
     }
 
-    /// Ends a session.
     pub fn end(&self, id: &str) {
         let ended = self.table.lock().remove(id);
         if let Some(ended) = ended {
@@ -104,30 +128,34 @@ impl Sessions {
         table: &mut HashMap<String, Arc<HttpSession>>,
         principal: &Principal,
     ) -> bool {
-        if self.fits(table, principal) {
+        if self.has_capacity(table, principal) {
             return true;
         }
         table.retain(|_, session| {
-            let idle = session.is_idle_for(self.options.idle_max);
+            let idle = session.is_idle_for(self.options.idle_timeout);
             if idle {
                 session.close();
             }
             !idle
         });
-        self.fits(table, principal)
+        self.has_capacity(table, principal)
     }
 
-    fn fits(&self, table: &HashMap<String, Arc<HttpSession>>, principal: &Principal) -> bool {
-        let of_principal_max = self.options.of_principal_max;
+    fn has_capacity(
+        &self,
+        table: &HashMap<String, Arc<HttpSession>>,
+        principal: &Principal,
+    ) -> bool {
+        let of_principal_max = self.options.sessions_per_principal_max;
         let is_theirs = |session: &&Arc<HttpSession>| *session.session.principal == *principal;
-        // Under its share in any case, where all sessions together are.
+        // Only above this number can one principal exceed its share.
         table.len() < self.options.sessions_max
             && (table.len() < of_principal_max
                 || table.values().filter(is_theirs).count() < of_principal_max)
     }
 }
 
-impl Drop for Sessions {
+impl Drop for SessionTable {
     fn drop(&mut self) {
         for session in self.table.lock().values() {
             session.close();
@@ -136,14 +164,16 @@ impl Drop for Sessions {
 }
 
 impl HttpSession {
-    /// A stream for one request; it can't be found before it is [kept](Self::keep).
+    /// Creates a stream for one request. [`Self::stream`] finds it only after
+    /// [`Self::retain_stream`].
     pub fn new_stream(&self, readable: bool) -> Arc<ReplayBuffer> {
         let number = self.last_stream.fetch_add(1, Ordering::Relaxed) + 1;
-        ReplayBuffer::new(number, Kind::Resumable, readable, self.limits)
+        ReplayBuffer::new(number, StreamKind::Resumable, readable, self.limits)
     }
 
-    /// Keeps a stream for readers that come back. The oldest finished ones make room.
-    pub fn keep(&self, log: &Arc<ReplayBuffer>) {
+    /// Keeps a request's stream, so that the client may reconnect to it. The oldest finished
+    /// streams over the limit are dropped.
+    pub fn retain_stream(&self, log: &Arc<ReplayBuffer>) {
         let mut streams = self.streams.lock();
         let finished: Vec<u64> = streams
             .values()
@@ -159,7 +189,7 @@ impl HttpSession {
         streams.insert(log.number, log.clone());
     }
 
-    /// The stream of that number.
+    /// Returns the kept stream with this number; 0 is the stream of unsolicited messages.
     pub fn stream(&self, number: u64) -> Option<Arc<ReplayBuffer>> {
         match number {
             0 => Some(self.unsolicited.clone()),
@@ -167,10 +197,10 @@ impl HttpSession {
         }
     }
 
-    /// Keeps it from being idle.
-    pub fn busy(self: &Arc<Self>) -> Active {
+    /// Marks the session as in use until the returned guard is dropped.
+    pub fn mark_active(self: &Arc<Self>) -> ActiveSession {
         self.active.fetch_add(1, Ordering::Relaxed);
-        Active(self.clone())
+        ActiveSession(self.clone())
     }
 
     fn is_idle_for(&self, idle_max: std::time::Duration) -> bool {
@@ -184,10 +214,10 @@ impl HttpSession {
     }
 }
 
-/// A request or a stream of a session.
-pub(crate) struct Active(pub Arc<HttpSession>);
+/// Guard of a running request or open stream. The session can't expire before it is dropped.
+pub(crate) struct ActiveSession(pub Arc<HttpSession>);
 
-impl Drop for Active {
+impl Drop for ActiveSession {
     fn drop(&mut self) {
         *self.0.idle_since.lock() = Instant::now();
         self.0.active.fetch_sub(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! HTTP+SSE, the transport of 2024-11-05: everything for the client goes by one event stream, everything from it is
-//! posted to the address that the stream names first. The end of the stream ends the session.
+//! HTTP+SSE, the transport of 2024-11-05: one event stream carries all messages to the client,
+//! which posts its own to the URL in the first event. The end of the stream ends the session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,44 +7,49 @@ use std::sync::Arc;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::idle;
+use callboard_rpc::serve::guard::{self, HttpRejection, JSON, http_rejection};
+use callboard_rpc::serve::idle_timeout;
 use callboard_rpc::{SseEvent, decode, encode_event};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::replay_buffer::{Kind, LogEvents, ReplayBuffer};
-use super::{Accepts, Rejection, Server, accepted, malformed_response, principal_of, read_post};
-use crate::inbound::client::MessageSink;
-use crate::inbound::legacy::{Session, batch};
+use super::replay_buffer::{ReplayBuffer, ReplayStream, StreamKind};
+use super::{
+    AcceptedTypes, JsonRpcRejection, ServerState, accepted_response, authenticate,
+    malformed_response,
+};
+use crate::inbound::client_messages::MessageSink;
+use crate::inbound::legacy::{LegacySession, answer_batch};
+use crate::inbound::request::ClientMessage;
 use crate::wire::Revision;
 
-/// The streams that are open, by the names of their sessions.
+/// Open sessions of the HTTP+SSE transport (2024-11-05), by their random names.
 #[derive(Default)]
 pub(crate) struct SseSessions(Mutex<HashMap<String, SseSession>>);
 
 #[derive(Clone)]
 struct SseSession {
-    session: Arc<Session>,
-    log: Arc<ReplayBuffer>,
+    session: Arc<LegacySession>,
+    buffer: Arc<ReplayBuffer>,
 }
 
-pub(crate) async fn get(
+pub(crate) async fn open_stream(
     request: HttpRequest,
-    server: Data<Server>,
-) -> Result<HttpResponse, Rejection> {
-    const GONE: Refused = refused(StatusCode::INTERNAL_SERVER_ERROR, "the stream is gone");
-    let busy = idle::busy(&request);
-    let principal = principal_of(&request, &server)?;
-    Accepts::check_events(request.headers())?;
-    let permits = server.permits(None)?;
-    let log = ReplayBuffer::new(0, Kind::Once, true, server.options.streams.limits);
-    let session = Session::open(
+    server: Data<ServerState>,
+) -> Result<HttpResponse, JsonRpcRejection> {
+    const GONE: HttpRejection =
+        http_rejection(StatusCode::INTERNAL_SERVER_ERROR, "the stream is gone");
+    let busy = idle_timeout::track_request(&request);
+    let principal = authenticate(&request, &server)?;
+    AcceptedTypes::check_events(request.headers())?;
+    let permits = server.acquire_stream_permits(None)?;
+    let log = ReplayBuffer::new(0, StreamKind::Once, true, server.options.streams.limits);
+    let session = LegacySession::open(
         server.service.tasks.clone(),
         Arc::new(principal),
         log.clone(),
     );
-    // 122 random bits, and the principal is checked besides.
+    // The name has 122 random bits, and the principal is checked as well.
     let name = Uuid::new_v4().simple().to_string();
     let folder = request.path().strip_suffix("sse").unwrap_or("/");
     let endpoint = SseEvent {
@@ -52,20 +57,22 @@ pub(crate) async fn get(
         data: format!("{folder}messages?session={name}").into(),
         ..SseEvent::default()
     };
-    let reader = log.read(None).ok_or(GONE)?;
-    server
-        .sse
-        .0
-        .lock()
-        .insert(name.clone(), SseSession { session, log });
-    let events = LogEvents::new(reader, Some(encode_event(&endpoint).into()), None, None);
-    Ok(server.stream(
+    let reader = log.reader_after(None).ok_or(GONE)?;
+    server.sse.0.lock().insert(
+        name.clone(),
+        SseSession {
+            session,
+            buffer: log,
+        },
+    );
+    let events = ReplayStream::new(reader, Some(encode_event(&endpoint).into()), None, None);
+    Ok(server.event_stream_response(
         &request,
         events,
         (
             busy,
             permits,
-            Open {
+            SseSessionGuard {
                 name,
                 server: server.clone(),
             },
@@ -73,13 +80,13 @@ pub(crate) async fn get(
     ))
 }
 
-/// A session's stream; its end is the session's.
-struct Open {
+/// Closes a session when its event stream is dropped.
+struct SseSessionGuard {
     name: String,
-    server: Data<Server>,
+    server: Data<ServerState>,
 }
 
-impl Drop for Open {
+impl Drop for SseSessionGuard {
     fn drop(&mut self) {
         let ended = self.server.sse.0.lock().remove(&self.name);
         if let Some(ended) = ended {
@@ -88,23 +95,31 @@ impl Drop for Open {
     }
 }
 
-pub(crate) async fn post(
+pub(crate) async fn post_message(
     request: HttpRequest,
     payload: Payload,
-    server: Data<Server>,
-) -> Result<HttpResponse, Rejection> {
-    const UNKNOWN: Refused = refused(
+    server: Data<ServerState>,
+) -> Result<HttpResponse, JsonRpcRejection> {
+    const UNKNOWN: HttpRejection = http_rejection(
         StatusCode::NOT_FOUND,
         "no such session: open a stream first",
     );
-    let _busy = idle::busy(&request);
-    let (principal, body) = read_post(&request, payload, &server).await?;
+    let _busy = idle_timeout::track_request(&request);
+    let principal = authenticate(&request, &server)?;
+    let (bytes_max, body_timeout) = (
+        server.options.inbound.limits.body_bytes_max,
+        server.options.body_timeout,
+    );
+    let body = guard::read_json(&request, payload, &[JSON], bytes_max, body_timeout).await?;
     let name = request
         .query_string()
         .split('&')
         .find_map(|pair| pair.strip_prefix("session="));
     let found = name.and_then(|name| server.sse.0.lock().get(name).cloned());
-    let SseSession { session, log } = found
+    let SseSession {
+        session,
+        buffer: log,
+    } = found
         .filter(|found| *found.session.principal == principal)
         .ok_or(UNKNOWN)?;
     if session.revision() == Some(Revision::V2025_03_26)
@@ -112,23 +127,23 @@ pub(crate) async fn post(
     {
         actix_web::rt::spawn(async move {
             let sink: Arc<dyn MessageSink> = log;
-            if let Some(answer) = batch(&session, &body, &sink).await {
+            if let Some(answer) = answer_batch(&session, &body, &sink).await {
                 sink.send(answer.into());
             }
         });
-        return Ok(accepted());
+        return Ok(accepted_response());
     }
-    match decode(&body, &server.options.inbound.limits) {
+    match decode(&body, &server.options.inbound.limits).map(ClientMessage::from) {
         Err(refusal) => return Ok(malformed_response(&refusal)),
-        Ok(message) => {
-            if let Some((id, request)) = session.hear(message.into()) {
-                actix_web::rt::spawn(async move {
-                    if let Some(answer) = session.request(id, request, log.clone()).await {
-                        log.send(answer.into());
-                    }
-                });
-            }
+        Ok(ClientMessage::Notification(notification)) => session.handle_notification(&notification),
+        Ok(ClientMessage::Response(response)) => session.questions.handle_response(response),
+        Ok(ClientMessage::Request(id, request)) => {
+            actix_web::rt::spawn(async move {
+                if let Some(answer) = session.handle_request(id, request, log.clone()).await {
+                    log.send(answer.into());
+                }
+            });
         }
     }
-    Ok(accepted())
+    Ok(accepted_response())
 }

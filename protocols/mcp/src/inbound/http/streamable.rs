@@ -1,7 +1,7 @@
-//! POST: one message, or a batch where the session's revision has them.
+//! Handlers of streamable HTTP: POST with one message or a batch, GET and DELETE.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -10,11 +10,11 @@ use actix_web::http::header::{HeaderMap, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
-use callboard_rpc::serve::guard::{JSON, Refused, refused};
-use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::serve::reply::event_stream;
-use callboard_rpc::serve::{idle, reply};
-use callboard_rpc::{Body, Id, RpcError, decode, decode_body, encode_error};
+use callboard_rpc::serve::guard::{self, HttpRejection, JSON, http_rejection};
+use callboard_rpc::serve::http_response::event_stream_head;
+use callboard_rpc::serve::idle_timeout::ActiveRequest;
+use callboard_rpc::serve::{http_response, idle_timeout};
+use callboard_rpc::{RequestId, RpcBody, RpcError, decode, decode_body, encode_error};
 use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
 use serde_json::json;
@@ -22,21 +22,21 @@ use serde_json::value::to_raw_value;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::replay_buffer::{Kind, LogEvents, ReplayBuffer, Work};
+use super::replay_buffer::{ReplayBuffer, ReplayStream, RequestWork, StreamKind};
 use super::sessions::HttpSession;
 use super::{
-    Accepts, LAST_EVENT_ID, NO_SESSION, Rejection, SESSION_ID, Server, Version, accepted,
-    answer_response, find_session, malformed_response, principal_of, read_post,
+    AcceptedTypes, JsonRpcRejection, LAST_EVENT_ID, MISSING_SESSION, SESSION_ID, ServerState,
+    VersionHeader, accepted_response, answer_response, authenticate, malformed_response,
 };
-use crate::inbound::client::MessageSink;
-use crate::inbound::legacy::batch;
+use crate::inbound::client_messages::MessageSink;
+use crate::inbound::legacy::answer_batch;
 use crate::inbound::modern;
-use crate::inbound::modern::Field;
-use crate::inbound::request::{Message, Method, Request};
-use crate::inbound::response::Answer;
+use crate::inbound::modern::HeaderField;
+use crate::inbound::request::{ClientMessage, McpMethod, McpRequest};
+use crate::inbound::response::EncodedResponse;
 use crate::wire::{Revision, code as mcp};
 
-const NOT_ACCEPTABLE: Refused = refused(
+const NOT_ACCEPTABLE: HttpRejection = http_rejection(
     StatusCode::NOT_ACCEPTABLE,
     "`Accept` must name application/json or text/event-stream, better both",
 );
@@ -44,23 +44,31 @@ const NOT_ACCEPTABLE: Refused = refused(
 pub(crate) async fn post(
     request: HttpRequest,
     payload: Payload,
-    server: Data<Server>,
-) -> Result<HttpResponse, Rejection> {
-    let busy = idle::busy(&request);
-    // Says first what is wrong with the content.
-    let (principal, body) = read_post(&request, payload, &server).await?;
+    server: Data<ServerState>,
+) -> Result<HttpResponse, JsonRpcRejection> {
+    let busy = idle_timeout::track_request(&request);
     let (limits, headers) = (&server.options.inbound.limits, request.headers());
-    let accepts = Accepts::of(headers);
+    let principal = authenticate(&request, &server)?;
+    // Content errors are reported before others.
+    let body = guard::read_json(
+        &request,
+        payload,
+        &[JSON],
+        limits.body_bytes_max,
+        server.options.body_timeout,
+    )
+    .await?;
+    let accepts = AcceptedTypes::from_headers(headers);
     if !accepts.json && !accepts.events {
         return Err(NOT_ACCEPTABLE.into());
     }
-    let version = Version::of(headers);
-    // A session means nothing to the modern era.
+    let version = VersionHeader::from_headers(headers);
+    // The modern era ignores sessions.
     let session = match version.is_modern() {
         true => None,
-        false => find_session(headers, &principal, &server)?,
+        false => server.sessions.find(headers, &principal)?,
     };
-    let exchange = Exchange {
+    let exchange = PostExchange {
         request: &request,
         server: &server,
         accepts,
@@ -71,65 +79,73 @@ pub(crate) async fn post(
         .is_some_and(|s| s.session.revision() == Some(Revision::V2025_03_26));
     let decoded = match &session {
         Some(session) if has_batches => match decode_body(&body, limits) {
-            Ok(Body::One(message)) => Ok(message),
-            Ok(Body::Batch(_)) => {
-                return Ok(Box::pin(exchange.batch(body.freeze(), session.clone())).await?);
+            Ok(RpcBody::One(message)) => Ok(message),
+            Ok(RpcBody::Batch(_)) => {
+                return Ok(Box::pin(exchange.respond_batch(body.freeze(), session.clone())).await?);
             }
             Err(refusal) => Err(refusal),
         },
         _ => decode(&body, limits),
     };
     let message = match decoded {
-        Ok(message) => Message::from(message),
+        Ok(message) => ClientMessage::from(message),
         Err(refusal) => return Ok(malformed_response(&refusal)),
     };
     if version.is_modern() || (!has_batches && message.is_modern()) {
         return match message {
-            Message::Request(id, request) => Ok(exchange.modern(id, request, principal).await?),
-            Message::Notification(_) => Ok(accepted()),
-            Message::Response(_) => Ok(answer_response(modern::response_refused())),
+            ClientMessage::Request(id, request) => {
+                Ok(exchange.respond_modern(id, request, principal).await?)
+            }
+            ClientMessage::Notification(_) => Ok(accepted_response()),
+            ClientMessage::Response(_) => Ok(answer_response(modern::reject_response())),
         };
     }
-    if let Version::Unknown(wanted) = version {
-        return Ok(unsupported(&message, wanted));
+    if let VersionHeader::Unknown(wanted) = version {
+        return Ok(unsupported_version(&message, wanted));
     }
     match (session, message) {
-        (None, Message::Request(id, request)) if request.method == Method::Initialize => {
-            // Boxed, for it is rare: other requests carry no room for it.
-            Ok(Box::pin(exchange.initialize(id, request, principal)).await?)
+        (None, ClientMessage::Request(id, request)) if request.method == McpMethod::Initialize => {
+            // Boxed because it is rare, so that other requests don't carry its state.
+            Ok(Box::pin(exchange.respond_initialize(id, request, principal)).await?)
         }
-        (None, _) => Err(NO_SESSION.into()),
-        (Some(session), message) => match session.session.hear(message) {
-            None => Ok(accepted()),
-            Some((id, request)) => {
-                let log = session.new_stream(accepts.events);
-                let (active, sink) = (session.busy(), log.clone());
-                let running =
-                    async move { Answer::ok(active.0.session.request(id, request, sink).await) };
-                Ok(exchange
-                    .respond(running.boxed(), log, Some(session))
-                    .await?)
-            }
-        },
+        (None, _) => Err(MISSING_SESSION.into()),
+        (Some(session), ClientMessage::Request(id, request)) => {
+            let log = session.new_stream(accepts.events);
+            let (active, sink) = (session.mark_active(), log.clone());
+            let running = async move {
+                EncodedResponse::ok(active.0.session.handle_request(id, request, sink).await)
+            };
+            Ok(exchange
+                .respond(running.boxed(), log, Some(session))
+                .await?)
+        }
+        (Some(session), ClientMessage::Notification(notification)) => {
+            session.session.handle_notification(&notification);
+            Ok(accepted_response())
+        }
+        (Some(session), ClientMessage::Response(response)) => {
+            session.session.questions.handle_response(response);
+            Ok(accepted_response())
+        }
     }
 }
 
-/// One POST on its way to an answer.
-struct Exchange<'a> {
+/// A POST request that is being answered.
+struct PostExchange<'a> {
     request: &'a HttpRequest,
-    server: &'a Data<Server>,
-    accepts: Accepts,
-    busy: Busy,
+    server: &'a Data<ServerState>,
+    accepts: AcceptedTypes,
+    busy: ActiveRequest,
 }
 
-impl Exchange<'_> {
-    async fn initialize(
+impl PostExchange<'_> {
+    async fn respond_initialize(
         self,
-        id: Id,
-        request: Request,
+        id: RequestId,
+        request: McpRequest,
         principal: Principal,
-    ) -> Result<HttpResponse, Refused> {
-        const FULL: Refused = refused(
+    ) -> Result<HttpResponse, HttpRejection> {
+        const FULL: HttpRejection = http_rejection(
             StatusCode::SERVICE_UNAVAILABLE,
             "there are too many sessions: try again later",
         );
@@ -137,20 +153,22 @@ impl Exchange<'_> {
         if !server.sessions.has_room(&principal) {
             return Err(FULL);
         }
-        let session = server.sessions.prepare(&server.service.tasks, principal);
+        let session = server
+            .sessions
+            .create_session(&server.service.tasks, principal);
         let opened = session.clone();
         let running = async move {
-            Answer::ok(
+            EncodedResponse::ok(
                 opened
                     .session
-                    .request(id, request, opened.unsolicited.clone())
+                    .handle_request(id, request, opened.unsolicited.clone())
                     .await,
             )
         };
-        let log = ReplayBuffer::new(0, Kind::Once, false, server.options.streams.limits);
+        let log = ReplayBuffer::new(0, StreamKind::Once, false, server.options.streams.limits);
         let mut response = self.respond(running.boxed(), log, None).await?;
         if session.session.revision().is_some() {
-            let id = server.sessions.admit(session).ok_or(FULL)?;
+            let id = server.sessions.insert(session).ok_or(FULL)?;
             if let Ok(id) = HeaderValue::try_from(id) {
                 response.headers_mut().insert(SESSION_ID.clone(), id);
             }
@@ -158,17 +176,18 @@ impl Exchange<'_> {
         Ok(response)
     }
 
-    async fn batch(
+    async fn respond_batch(
         self,
         body: bytes::Bytes,
         session: Arc<HttpSession>,
-    ) -> Result<HttpResponse, Refused> {
+    ) -> Result<HttpResponse, HttpRejection> {
         let log = session.new_stream(self.accepts.events);
-        let (active, sink) = (session.busy(), log.clone() as Arc<dyn MessageSink>);
+        let (active, sink) = (session.mark_active(), log.clone() as Arc<dyn MessageSink>);
         let running = async move {
-            // Read again, for the work may outlive the connection and then owns what it reads.
-            let body = batch(&active.0.session, &body, &sink).await;
-            Answer {
+            // Decoded again, because the execution may outlive the connection and must own its
+            // input.
+            let body = answer_batch(&active.0.session, &body, &sink).await;
+            EncodedResponse {
                 status: if body.is_some() {
                     StatusCode::OK
                 } else {
@@ -180,22 +199,22 @@ impl Exchange<'_> {
         self.respond(running.boxed(), log, Some(session)).await
     }
 
-    async fn modern(
+    async fn respond_modern(
         self,
-        id: Id,
-        request: Request,
+        id: RequestId,
+        request: McpRequest,
         principal: Principal,
-    ) -> Result<HttpResponse, Refused> {
+    ) -> Result<HttpResponse, HttpRejection> {
         let service = self.server.service.clone();
-        let field = |name: &str| field(self.request.headers(), name);
+        let field = |name: &str| header_field(self.request.headers(), name);
         if let Err(error) = modern::check_headers(&service.tasks.endpoint, &field, &request) {
             return Ok(answer_response(modern::bad_request(&id, error)));
         }
         let limits = self.server.options.streams.limits;
-        let log = ReplayBuffer::new(0, Kind::Once, self.accepts.events, limits);
+        let log = ReplayBuffer::new(0, StreamKind::Once, self.accepts.events, limits);
         let sink = log.clone();
         let running = async move {
-            modern::request(
+            modern::handle_request(
                 &service,
                 Arc::new(principal),
                 &id,
@@ -208,30 +227,37 @@ impl Exchange<'_> {
         self.respond(running.boxed(), log, None).await
     }
 
-    /// Answers in one piece where the answer comes before anything must be streamed, else by a stream. In a session the work
-    /// outlives the connection, a late answer is a stream too, and streams can be resumed.
+    /// Responds with JSON if the result is ready before any other message, otherwise with an event
+    /// stream. A request of a session continues if its connection is lost, and the client can
+    /// resume its stream. Its result is also streamed if it takes longer than `stream_after`.
     async fn respond(
         self,
-        running: BoxFuture<'static, Answer>,
+        running: BoxFuture<'static, EncodedResponse>,
         log: Arc<ReplayBuffer>,
         session: Option<Arc<HttpSession>>,
-    ) -> Result<HttpResponse, Refused> {
+    ) -> Result<HttpResponse, HttpRejection> {
         let streams = &self.server.options.streams;
-        let mut work = Work::new(running, session.is_some().then(|| log.clone()));
+        let mut work = RequestWork {
+            running: Some(running),
+            answer_buffer: session.is_some().then(|| log.clone()),
+        };
         let mut late = pin!(OptionFuture::from(
-            session.is_some().then(|| sleep(streams.after))
+            session.is_some().then(|| sleep(streams.stream_after))
         ));
         let done = poll_fn(|cx| {
-            if let Poll::Ready(done) = Pin::new(&mut work).poll(cx) {
-                // What was sent before goes first.
-                if log.poll_begun(cx).is_ready() {
+            if let Some(running) = &mut work.running
+                && let Poll::Ready(done) = running.as_mut().poll(cx)
+            {
+                work.running = None;
+                // Earlier messages come first.
+                if log.poll_readable(cx).is_ready() {
                     log.finish(done.body);
                     return Poll::Ready(None);
                 }
                 return Poll::Ready(Some(done));
             }
             let is_late = session.is_some() && late.as_mut().poll(cx).is_ready();
-            if self.accepts.events && (log.poll_begun(cx).is_ready() || is_late) {
+            if self.accepts.events && (log.poll_readable(cx).is_ready() || is_late) {
                 return Poll::Ready(None);
             }
             Poll::Pending
@@ -239,24 +265,24 @@ impl Exchange<'_> {
         .await;
         let session = match done {
             None => session,
-            Some(Answer {
+            Some(EncodedResponse {
                 status: StatusCode::ACCEPTED,
                 body: None,
-            }) => return Ok(accepted()),
-            // A request that was cancelled.
-            Some(Answer { body: None, .. }) => return Ok(event_stream().finish()),
+            }) => return Ok(accepted_response()),
+            // The request was cancelled.
+            Some(EncodedResponse { body: None, .. }) => return Ok(event_stream_head().finish()),
             Some(answer) if self.accepts.json => return Ok(answer_response(answer)),
-            // As one event where the client reads nothing else.
+            // As one event, if the client accepts event streams only.
             Some(answer) => {
                 log.finish(answer.body);
                 None
             }
         };
-        let permits = match self.server.permits(session.as_deref()) {
+        let permits = match self.server.acquire_stream_permits(session.as_deref()) {
             Ok(permits) => permits,
             Err(refused) => {
-                // A call that was refused must not go on.
-                work.ends_here();
+                // A rejected call must not continue.
+                work.answer_buffer = None;
                 return Err(refused);
             }
         };
@@ -264,95 +290,98 @@ impl Exchange<'_> {
             .as_ref()
             .is_some_and(|s| s.session.revision() >= Some(Revision::V2025_11_25));
         if let Some(session) = &session {
-            session.keep(&log);
+            session.retain_stream(&log);
         }
-        let first = polls.then(|| log.priming(streams.retry));
-        let closes = streams.poll_after.filter(|_| polls);
-        let reader = log.read(None).ok_or(BROKEN)?;
-        let events = LogEvents::new(reader, first, Some(work), closes);
-        let active = session.map(|session| session.busy());
+        let first = polls.then(|| log.priming_event(streams.retry));
+        let closes = streams.close_after.filter(|_| polls);
+        let reader = log.reader_after(None).ok_or(STREAM_OVERFLOW)?;
+        let events = ReplayStream::new(reader, first, Some(work), closes);
+        let active = session.map(|session| session.mark_active());
         Ok(self
             .server
-            .stream(self.request, events, (self.busy, permits, active)))
+            .event_stream_response(self.request, events, (self.busy, permits, active)))
     }
 }
 
-/// A call that said more, before anybody could read it, than is kept.
-const BROKEN: Refused = refused(
+/// Rejection of a call whose messages overflowed the buffer before they could be read.
+const STREAM_OVERFLOW: HttpRejection = http_rejection(
     StatusCode::INTERNAL_SERVER_ERROR,
-    "the call said more than is kept for a reader",
+    "the call's messages overflowed the buffer before they were read",
 );
 
-/// The answer to a revision that isn't spoken here (2025-06-18, transports).
-fn unsupported(message: &Message<'_>, wanted: &str) -> HttpResponse {
+/// Returns the response to a request that names an unsupported revision (2025-06-18, transports).
+fn unsupported_version(message: &ClientMessage<'_>, wanted: &str) -> HttpResponse {
     const SHOWN_CHARS_MAX: usize = 40;
     let wanted: String = wanted.chars().take(SHOWN_CHARS_MAX).collect();
     let supported: Vec<&str> = Revision::ALL
         .iter()
         .map(|revision| revision.as_str())
         .collect();
-    let mut error = RpcError::new(
-        mcp::UNSUPPORTED_VERSION,
-        "that protocol version is not spoken here",
-    );
+    let mut error = RpcError::new(mcp::UNSUPPORTED_VERSION, "unsupported protocol version");
     error.data = to_raw_value(&json!({ "supported": supported, "requested": wanted })).ok();
     let id = match message {
-        Message::Request(id, _) => Some(id),
+        ClientMessage::Request(id, _) => Some(id),
         _ => None,
     };
-    reply::json(StatusCode::BAD_REQUEST, JSON, encode_error(id, &error))
+    http_response::json_response(StatusCode::BAD_REQUEST, JSON, encode_error(id, &error))
 }
 
-const METHOD_NOT_ALLOWED: Refused = refused(
+const METHOD_NOT_ALLOWED: HttpRejection = http_rejection(
     StatusCode::METHOD_NOT_ALLOWED,
     "messages are posted: use POST",
 );
 
 pub(crate) async fn get(
     request: HttpRequest,
-    server: Data<Server>,
-) -> Result<HttpResponse, Rejection> {
-    const GONE: Refused = refused(
+    server: Data<ServerState>,
+) -> Result<HttpResponse, JsonRpcRejection> {
+    const GONE: HttpRejection = http_rejection(
         StatusCode::BAD_REQUEST,
         "nothing can be resumed from that `Last-Event-ID`",
     );
-    let busy = idle::busy(&request);
-    let principal = principal_of(&request, &server)?;
+    let busy = idle_timeout::track_request(&request);
+    let principal = authenticate(&request, &server)?;
     let headers = request.headers();
     check_version(headers)?;
-    Accepts::check_events(headers)?;
-    let session = find_session(headers, &principal, &server)?.ok_or(NO_SESSION)?;
+    AcceptedTypes::check_events(headers)?;
+    let session = server
+        .sessions
+        .find(headers, &principal)?
+        .ok_or(MISSING_SESSION)?;
     let (log, after) = match headers.get(&LAST_EVENT_ID) {
         None => (session.unsolicited.clone(), None),
         Some(id) => {
-            let (stream, event) = id.to_str().ok().and_then(event_id).ok_or(GONE)?;
+            let (stream, event) = id.to_str().ok().and_then(parse_event_id).ok_or(GONE)?;
             (session.stream(stream).ok_or(GONE)?, Some(event))
         }
     };
-    let permits = server.permits(Some(&session))?;
-    let reader = log.read(after).ok_or(GONE)?;
+    let permits = server.acquire_stream_permits(Some(&session))?;
+    let reader = log.reader_after(after).ok_or(GONE)?;
     let streams = &server.options.streams;
     let polls = session.session.revision() >= Some(Revision::V2025_11_25);
-    let first = (polls && after.is_none()).then(|| log.priming(streams.retry));
+    let first = (polls && after.is_none()).then(|| log.priming_event(streams.retry));
     let of_call = log.number > 0 && polls;
-    let events = LogEvents::new(reader, first, None, streams.poll_after.filter(|_| of_call));
-    Ok(server.stream(&request, events, (busy, permits, session.busy())))
+    let events = ReplayStream::new(reader, first, None, streams.close_after.filter(|_| of_call));
+    Ok(server.event_stream_response(&request, events, (busy, permits, session.mark_active())))
 }
 
-/// `stream-event`, as it was sent.
-fn event_id(text: &str) -> Option<(u64, u64)> {
+/// Parses an event id of the form `stream number-event number`.
+fn parse_event_id(text: &str) -> Option<(u64, u64)> {
     let (stream, event) = text.split_once('-')?;
     Some((stream.parse().ok()?, event.parse().ok()?))
 }
 
 pub(crate) async fn delete(
     request: HttpRequest,
-    server: Data<Server>,
-) -> Result<HttpResponse, Rejection> {
-    let principal = principal_of(&request, &server)?;
+    server: Data<ServerState>,
+) -> Result<HttpResponse, JsonRpcRejection> {
+    let principal = authenticate(&request, &server)?;
     let headers = request.headers();
     check_version(headers)?;
-    find_session(headers, &principal, &server)?.ok_or(NO_SESSION)?;
+    server
+        .sessions
+        .find(headers, &principal)?
+        .ok_or(MISSING_SESSION)?;
     if let Some(id) = headers.get(&SESSION_ID).and_then(|id| id.to_str().ok()) {
         server.sessions.end(id);
     }
@@ -361,30 +390,30 @@ pub(crate) async fn delete(
 
 pub(crate) async fn other_method(
     request: HttpRequest,
-    server: Data<Server>,
-) -> Result<HttpResponse, Rejection> {
-    principal_of(&request, &server)?;
+    server: Data<ServerState>,
+) -> Result<HttpResponse, JsonRpcRejection> {
+    authenticate(&request, &server)?;
     Err(METHOD_NOT_ALLOWED.into())
 }
 
-/// The modern era has neither GET nor DELETE.
-fn check_version(headers: &HeaderMap) -> Result<(), Refused> {
-    match Version::of(headers) {
+/// Rejects a GET or DELETE that names an unsupported revision, or one of the modern era, which has
+/// neither method.
+fn check_version(headers: &HeaderMap) -> Result<(), HttpRejection> {
+    match VersionHeader::from_headers(headers) {
         version if version.is_modern() => Err(METHOD_NOT_ALLOWED),
-        Version::Unknown(_) => Err(refused(
+        VersionHeader::Unknown(_) => Err(http_rejection(
             StatusCode::BAD_REQUEST,
-            "that protocol version is not spoken here",
+            "unsupported protocol version",
         )),
         _ => Ok(()),
     }
 }
 
-/// A header by its name, in bytes.
-fn field<'h>(headers: &'h HeaderMap, name: &str) -> Field<'h> {
+fn header_field<'h>(headers: &'h HeaderMap, name: &str) -> HeaderField<'h> {
     let mut values = headers.get_all(name);
     match (values.next(), values.next()) {
-        (None, _) => Field::Missing,
-        (Some(value), None) => Field::One(value.as_bytes()),
-        _ => Field::Several,
+        (None, _) => HeaderField::Missing,
+        (Some(value), None) => HeaderField::One(value.as_bytes()),
+        _ => HeaderField::Several,
     }
 }

@@ -1,4 +1,5 @@
-//! WebSocket, which MCP never had: a text frame a message, both ways, one session a socket.
+//! WebSocket transport, which no revision of MCP has: one message per text frame, one session per
+//! socket.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,42 +10,45 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actix_ws::{AggregatedMessage, CloseCode, CloseReason, Closed, ProtocolError};
 use callboard_message::Principal;
-use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::serve::websocket::Messages;
-use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, idle, websocket};
+use callboard_rpc::serve::guard::{HttpRejection, http_rejection};
+use callboard_rpc::serve::idle_timeout::ActiveRequest;
+use callboard_rpc::serve::websocket::WebSocketReader;
+use callboard_rpc::serve::{
+    ConcurrencyPermit, CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, idle_timeout,
+    websocket,
+};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use super::{Rejection, Server, principal_of, streamable};
+use super::{JsonRpcRejection, ServerState, authenticate, streamable};
 use crate::inbound::options::{
-    STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT,
+    STDIO_DRAIN_TIMEOUT_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT,
 };
-use crate::inbound::stdio::{Pipe, Queued, Requests};
+use crate::inbound::stdio::{OutgoingQueue, QueuedMessage, RequestRunner};
 
-/// What a client offers that wants MCP.
+/// WebSocket subprotocol that a client must offer.
 const SUBPROTOCOL: &str = "mcp";
 
-pub(crate) async fn get(
+pub(crate) async fn upgrade(
     request: HttpRequest,
     payload: Payload,
-    server: Data<Server>,
-) -> Result<HttpResponse, Rejection> {
-    const NO_HANDSHAKE: Refused = refused(
+    server: Data<ServerState>,
+) -> Result<HttpResponse, JsonRpcRejection> {
+    const NO_HANDSHAKE: HttpRejection = http_rejection(
         StatusCode::BAD_REQUEST,
         "the WebSocket handshake is not complete",
     );
     if !server.options.compat.websocket {
         return streamable::other_method(request, server).await;
     }
-    let busy = idle::busy(&request);
-    let principal = principal_of(&request, &server)?;
-    let permits = server.permits(None)?;
+    let busy = idle_timeout::track_request(&request);
+    let principal = authenticate(&request, &server)?;
+    let permits = server.acquire_stream_permits(None)?;
     let bytes_max = server.options.inbound.limits.body_bytes_max;
-    let opened = websocket::open(&request, payload, &[SUBPROTOCOL], bytes_max);
+    let opened = websocket::accept_handshake(&request, payload, &[SUBPROTOCOL], bytes_max);
     let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
-    let standing = server.standing(&request);
-    actix_web::rt::spawn(serve(
+    let standing = server.credential_watch(&request);
+    actix_web::rt::spawn(serve_socket(
         server,
         principal,
         standing,
@@ -55,34 +59,35 @@ pub(crate) async fn get(
     Ok(response)
 }
 
-/// Serves one socket until either side closes it, the client no longer shows that it is there, or its key counts no more.
-async fn serve(
-    server: Data<Server>,
+/// Serves one WebSocket until either side closes it, its heartbeat fails, or its credential is
+/// revoked.
+async fn serve_socket(
+    server: Data<ServerState>,
     principal: Principal,
-    mut standing: Standing,
+    mut standing: CredentialWatch,
     socket: actix_ws::Session,
-    mut messages: Messages,
-    _held: (Busy, Vec<Permit>),
+    mut messages: WebSocketReader,
+    _held: (ActiveRequest, Vec<ConcurrencyPermit>),
 ) {
-    let (pipe, queue) = Pipe::new(STDIO_QUEUE_BYTES_MAX_DEFAULT);
-    let mut requests = Requests::new(
+    let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT);
+    let mut requests = RequestRunner::new(
         server.service.clone(),
         Arc::new(principal),
         pipe.clone(),
         STDIO_REQUESTS_MAX_DEFAULT,
     );
-    let mut alive = Alive::new(server.options.streams.keep_alive);
+    let mut alive = HeartbeatMonitor::new(server.options.streams.keep_alive);
     let closing = {
         let mut writing = pin!(write_frames(queue, socket.clone()));
         loop {
             let close = |code: CloseCode| Some(CloseReason::from(code));
             tokio::select! {
-                message = messages.recv(), if requests.have_room() => {
-                    alive.seen();
+                message = messages.recv(), if requests.has_capacity() => {
+                    alive.record_activity();
                     match message {
-                        Some(Ok(AggregatedMessage::Text(text))) => requests.begin(text.into_bytes()),
+                        Some(Ok(AggregatedMessage::Text(text))) => requests.handle_line(text.into_bytes()),
                         Some(Ok(AggregatedMessage::Ping(payload))) => {
-                            // A client that fills the way with pings gets no answer to them.
+                            // A client that floods the socket with pings gets no answer to them.
                             let mut socket = socket.clone();
                             let _ = timeout(Duration::ZERO, socket.pong(&payload)).await;
                         }
@@ -93,14 +98,14 @@ async fn serve(
                         Some(Err(_)) => break close(CloseCode::Protocol),
                     }
                 }
-                () = requests.work() => {}
+                () = requests.run_next() => {}
                 _ = &mut writing => break None,
-                () = standing.lost() => {
-                    let description = Some(COUNTS_NO_MORE.to_owned());
+                () = standing.wait_revoked() => {
+                    let description = Some(KEY_REVOKED_MESSAGE.to_owned());
                     break Some(CloseReason { code: CloseCode::Policy, description });
                 }
                 () = alive.tick() => {
-                    if alive.is_over() {
+                    if alive.is_dead() {
                         break None;
                     }
                     let mut socket = socket.clone();
@@ -110,19 +115,19 @@ async fn serve(
         }
     };
     requests.cancel_all();
-    let _ = timeout(STDIO_DRAIN_DEFAULT, async {
-        tokio::join!(requests.finish(), socket.close(closing))
+    let _ = timeout(STDIO_DRAIN_TIMEOUT_DEFAULT, async {
+        tokio::join!(requests.wait_finished(), socket.close(closing))
     })
     .await;
 }
 
-/// Writes what the pipe is given, a frame each.
+/// Writes queued messages to the WebSocket, one per frame.
 async fn write_frames(
-    mut queue: Receiver<Queued>,
+    mut queue: Receiver<QueuedMessage>,
     mut socket: actix_ws::Session,
 ) -> Result<(), Closed> {
-    while let Some(Queued::Message(message, _room)) = queue.recv().await {
-        // What was put together here is UTF-8.
+    while let Some(QueuedMessage::Message(message, _room)) = queue.recv().await {
+        // Encoded messages are UTF-8.
         if let Ok(text) = String::from_utf8(message.into()) {
             socket.text(text).await?;
         }

@@ -1,13 +1,13 @@
-//! The client of a session as an agent sees it: told of progress, asked questions.
+//! Client of a legacy session as the caller of an agent: progress, log messages and questions.
 
-use crate::inbound::legacy::Outcome;
+use crate::inbound::legacy::RpcResult;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use callboard_message::surface::{Abilities, Log};
+use callboard_message::capabilities::{CallerCapabilities, LogMessage};
 use callboard_message::{Answer, Failure, Progress, Question, RawObject};
-use callboard_rpc::{Id, Response, encode_notification, encode_request};
+use callboard_rpc::{RequestId, RpcResponse, encode_notification, encode_request};
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -15,35 +15,36 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::Session;
-use crate::inbound::client::{MessageSink, Reports, nobody_answers, question_method};
-use crate::inbound::options::QUESTIONS_PENDING_MAX;
-use crate::wire::{failure, meta};
+use super::LegacySession;
+use crate::inbound::client_messages::{MessageSink, ProgressReporter, question_method};
+use crate::inbound::options::PENDING_ELICITATIONS_MAX;
+use crate::wire::{error_mapping, meta};
 
-/// Who sent one request; or the client of a session, for what belongs to none of its requests for sure.
+/// Client of a legacy session, as the agent sees it: the sender of one request, or the session's
+/// client for messages outside requests.
 pub(crate) struct SessionCaller {
-    session: Weak<Session>,
-    /// Where the request came from.
-    link: Arc<dyn MessageSink>,
-    /// Fires when the request, or the session, is over.
-    over: CancellationToken,
-    progress: Option<Mutex<Reports>>,
+    session: Weak<LegacySession>,
+    /// Sink for messages to the client: that of the request, or that of the session.
+    sink: Arc<dyn MessageSink>,
+    /// Cancelled when the request or the session has ended.
+    ended: CancellationToken,
+    progress: Option<Mutex<ProgressReporter>>,
 }
 
 impl SessionCaller {
     pub fn new(
-        session: Weak<Session>,
-        link: Arc<dyn MessageSink>,
-        over: CancellationToken,
+        session: Weak<LegacySession>,
+        sink: Arc<dyn MessageSink>,
+        ended: CancellationToken,
         meta: Option<&RawObject>,
     ) -> Self {
         let token = meta.and_then(|meta| meta.get(meta::PROGRESS_TOKEN));
-        let token = token.filter(|token| Reports::is_token(token));
-        let progress = token.map(|token| Mutex::new(Reports::under(token)));
+        let token = token.filter(|token| ProgressReporter::is_progress_token(token));
+        let progress = token.map(|token| Mutex::new(ProgressReporter::for_token(token)));
         Self {
             session,
-            link,
-            over,
+            sink,
+            ended,
             progress,
         }
     }
@@ -54,24 +55,25 @@ impl Caller for SessionCaller {
         let Some(reports) = &self.progress else {
             return;
         };
-        // After the answer nothing may be said of the request.
-        if self.over.is_cancelled() {
+        // After the response no notification of the request may follow.
+        if self.ended.is_cancelled() {
             return;
         }
         let mut reports = reports.lock();
-        if let Some(report) = reports.next(progress) {
-            self.link.offer(report.into());
+        if let Some(report) = reports.next_notification(progress) {
+            self.sink.send_lossy(report.into());
         }
     }
 
-    fn log(&self, line: Log) {
+    fn log(&self, line: LogMessage) {
         if self
             .session
             .upgrade()
             .is_some_and(|session| line.level() >= *session.log_level.lock())
         {
-            self.link
-                .offer(encode_notification("notifications/message", Some(&line.0.to_raw())).into());
+            self.sink.send_lossy(
+                encode_notification("notifications/message", Some(&line.0.to_raw())).into(),
+            );
         }
     }
 
@@ -80,23 +82,23 @@ impl Caller for SessionCaller {
             let session = self
                 .session
                 .upgrade()
-                .ok_or_else(|| Failure::nobody_to_ask("the client has gone"))?;
-            let abilities = self.abilities();
+                .ok_or_else(|| Failure::no_responder("the client has gone"))?;
+            let abilities = self.capabilities();
             if !abilities.can_answer(&question) {
-                return Err(nobody_answers());
+                return Err(no_responder());
             }
-            let unknown = || Failure::nobody_to_ask("MCP has no such question");
+            let unknown = || Failure::no_responder("MCP has no such question");
             let (method, params) = (
                 question_method(&question).ok_or_else(unknown)?,
                 question.body().to_raw(),
             );
             let answer = session
                 .questions
-                .ask(method, &params, &*self.link, &self.over)
+                .ask(method, &params, &*self.sink, &self.ended)
                 .await?;
             let answer = RawObject::parse(&answer)
                 .map_err(|_| Failure::invalid("the client's answer is no object"))?;
-            Ok(question.answered(answer))
+            Ok(question.answer_with(answer))
         })
     }
 
@@ -104,115 +106,120 @@ impl Caller for SessionCaller {
         if self
             .session
             .upgrade()
-            .is_some_and(|session| session.abilities().elicitation_url())
+            .is_some_and(|session| session.abilities().has_elicitation_url())
         {
-            let params = RawObject::of("elicitationId", id).to_raw();
-            self.link.offer(
+            let params = RawObject::single("elicitationId", id).to_raw();
+            self.sink.send_lossy(
                 encode_notification("notifications/elicitation/complete", Some(&params)).into(),
             );
         }
     }
 
-    fn abilities(&self) -> Abilities {
-        let session = self.session.upgrade().filter(|_| self.link.can_ask());
+    fn capabilities(&self) -> CallerCapabilities {
+        let session = self.session.upgrade().filter(|_| self.sink.can_ask());
         session
             .map(|session| session.abilities())
             .unwrap_or_default()
     }
 }
 
-/// Questions that wait for an answer, by the id that they were sent under.
+/// Questions to a session's client that wait for answers, by request id.
 #[derive(Default)]
-pub(crate) struct Questions {
+pub(crate) struct SessionElicitations {
     last_id: AtomicI64,
-    waiting: Mutex<HashMap<Id, oneshot::Sender<Outcome>>>,
-    /// Answers that nobody waited for.
-    stray: AtomicU64,
+    waiting: Mutex<HashMap<RequestId, oneshot::Sender<RpcResult>>>,
+    /// Number of dropped responses that answered no open question.
+    unknown_responses: AtomicU64,
 }
 
-impl Questions {
-    /// Asks by `link` and waits until it is answered or `over` fires. Dropped before that, it tells the peer so.
+impl SessionElicitations {
+    /// Sends a question to `sink` and waits for the client's answer. If the call is cancelled or
+    /// dropped first, the client is notified.
     ///
     /// # Errors
-    /// `NobodyToAsk` where the link or the peer has nobody, `Overloaded` where too many questions wait, `Cancelled` when
-    /// `over` fires; [`failure::of_answer`] where the peer answers with an error.
+    /// - `NoResponder` if the question can't be sent or the session closes.
+    /// - `Overloaded` if too many questions are open.
+    /// - `Cancelled` if `over` is cancelled.
+    /// - The failure of [`error_mapping::from_answer_error`] if the client answers with an error.
     async fn ask(
         &self,
         method: &str,
         params: &RawValue,
-        link: &dyn MessageSink,
+        sink: &dyn MessageSink,
         over: &CancellationToken,
     ) -> Result<Box<RawValue>, Failure> {
-        let id = Id::integer(self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
+        let id = RequestId::integer(self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let (answer, answered) = oneshot::channel();
         {
             let mut waiting = self.waiting.lock();
-            if waiting.len() >= QUESTIONS_PENDING_MAX {
+            if waiting.len() >= PENDING_ELICITATIONS_MAX {
                 return Err(Failure::overloaded(
                     "too many questions wait for this client",
                 ));
             }
             waiting.insert(id.clone(), answer);
         }
-        let mut pending = Pending {
+        let mut pending = ElicitationGuard {
             questions: self,
             id,
-            link,
+            sink,
             unanswered: false,
         };
-        if !link.send(encode_request(&pending.id, method, params).into()) {
-            return Err(nobody());
+        if !sink.send(encode_request(&pending.id, method, params).into()) {
+            return Err(no_responder());
         }
         pending.unanswered = true;
         let outcome = tokio::select! {
             biased;
-            outcome = answered => outcome.map_err(|_| nobody()),
+            outcome = answered => outcome.map_err(|_| no_responder()),
             () = over.cancelled() => return Err(Failure::cancelled("the call was cancelled")),
         };
         pending.unanswered = false;
-        outcome?.map_err(|error| failure::of_answer(&error))
+        outcome?.map_err(|error| error_mapping::from_answer_error(&error))
     }
 
-    /// Takes an answer. One that nobody waits for, or no more, is dropped and counted.
-    pub fn answered(&self, response: Response<'_>) {
+    /// Passes a client's response to the open question with its id. A response to no open question
+    /// is dropped and counted.
+    pub fn handle_response(&self, response: RpcResponse<'_>) {
         let waiting = response
             .id
             .as_ref()
             .and_then(|id| self.waiting.lock().remove(id));
         let Some(waiting) = waiting else {
-            let strays = self.stray.fetch_add(1, Ordering::Relaxed) + 1;
-            callboard_message::log::debug!(strays, "a response that nobody waits for was dropped");
+            let strays = self.unknown_responses.fetch_add(1, Ordering::Relaxed) + 1;
+            callboard_message::log::debug!(strays, "dropped a response without an open question");
             return;
         };
         let _ = waiting.send(response.outcome.map(RawValue::to_owned));
     }
 
-    /// Nobody answers any more.
+    /// Fails all open questions with `NoResponder`.
     pub fn close(&self) {
         self.waiting.lock().clear();
     }
 }
 
-fn nobody() -> Failure {
-    Failure::nobody_to_ask("the client can't be asked")
+fn no_responder() -> Failure {
+    Failure::no_responder("the client can't be asked")
 }
 
-/// A question in the table; taken out when it goes out of scope.
-struct Pending<'a> {
-    questions: &'a Questions,
-    id: Id,
-    link: &'a dyn MessageSink,
+/// Guard of an open question. When dropped, it removes the question, and notifies the client if it
+/// hasn't answered.
+struct ElicitationGuard<'a> {
+    questions: &'a SessionElicitations,
+    id: RequestId,
+    sink: &'a dyn MessageSink,
     unanswered: bool,
 }
 
-impl Drop for Pending<'_> {
+impl Drop for ElicitationGuard<'_> {
     fn drop(&mut self) {
         let was_waiting = self.questions.waiting.lock().remove(&self.id).is_some();
         if self.unanswered && was_waiting {
             let id = serde_json::from_str::<Box<RawValue>>(self.id.as_json()).unwrap_or_default();
-            let params = RawObject::of("requestId", id).to_raw();
-            self.link
-                .offer(encode_notification("notifications/cancelled", Some(&params)).into());
+            let params = RawObject::single("requestId", id).to_raw();
+            self.sink
+                .send_lossy(encode_notification("notifications/cancelled", Some(&params)).into());
         }
     }
 }
@@ -222,13 +229,13 @@ mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
-    use callboard_rpc::{Incoming, Limits, decode};
+    use callboard_rpc::{DecodeLimits, RpcMessage, decode};
     use futures::FutureExt;
 
     use super::*;
     use callboard_message::FailureKind;
 
-    /// Keeps what is sent.
+    /// Records sent messages.
     #[derive(Default)]
     struct Sent(Mutex<Vec<Bytes>>);
 
@@ -239,24 +246,26 @@ mod tests {
         }
     }
 
-    fn answer(questions: &Questions, json: &str) {
-        let Ok(Incoming::Response(response)) = decode(json.as_bytes(), &Limits::default()) else {
+    fn answer(questions: &SessionElicitations, json: &str) {
+        let Ok(RpcMessage::Response(response)) = decode(json.as_bytes(), &DecodeLimits::default())
+        else {
             panic!("{json}")
         };
-        questions.answered(response);
+        questions.handle_response(response);
     }
 
-    /// Goal: strays are counted and answer nobody; a question that is given up is taken back, and its late answer is a
-    /// stray. Method: answers to other ids, then to the question's own after it was dropped.
+    /// Goal: unknown responses are counted and answer no question; a dropped question is cancelled
+    /// at the client, and its late answer is unknown. Method: responses to other ids, then to a
+    /// dropped question.
     #[test]
     fn strays_are_counted() {
-        let (questions, link, over) = (
-            Questions::default(),
+        let (questions, sink, over) = (
+            SessionElicitations::default(),
             Sent::default(),
             CancellationToken::new(),
         );
         let params = RawValue::from_string("{}".into()).unwrap();
-        let mut asked = Box::pin(questions.ask("roots/list", &params, &link, &over));
+        let mut asked = Box::pin(questions.ask("roots/list", &params, &sink, &over));
         assert!((&mut asked).now_or_never().is_none());
         for stray in ["2", "\"1\"", "-1"] {
             answer(
@@ -269,25 +278,26 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#,
         );
         assert!((&mut asked).now_or_never().is_none());
-        assert_eq!(questions.stray.load(Ordering::Relaxed), 4);
+        assert_eq!(questions.unknown_responses.load(Ordering::Relaxed), 4);
         drop(asked);
-        let sent = link.0.lock();
+        let sent = sink.0.lock();
         let taken_back =
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         assert_eq!(sent.last().map(|m| &m[..]), Some(taken_back.as_bytes()));
         answer(&questions, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
-        assert_eq!(questions.stray.load(Ordering::Relaxed), 5);
+        assert_eq!(questions.unknown_responses.load(Ordering::Relaxed), 5);
         assert!(questions.waiting.lock().is_empty());
     }
 
-    /// Goal: questions that wait are bounded, and the bound is exact. Method: the bound, one more, one answered.
+    /// Goal: open questions are bounded, and the limit is exact. Method: the limit, one more, one
+    /// answered.
     #[test]
     fn waiting_questions_are_bounded() {
-        let questions = Arc::new(Questions::default());
-        let (link, over) = (Sent::default(), CancellationToken::new());
+        let questions = Arc::new(SessionElicitations::default());
+        let (sink, over) = (Sent::default(), CancellationToken::new());
         let params = RawValue::from_string("{}".into()).unwrap();
-        let ask = || Box::pin(questions.ask("roots/list", &params, &link, &over));
-        let mut waiting: Vec<_> = (0..QUESTIONS_PENDING_MAX).map(|_| ask()).collect();
+        let ask = || Box::pin(questions.ask("roots/list", &params, &sink, &over));
+        let mut waiting: Vec<_> = (0..PENDING_ELICITATIONS_MAX).map(|_| ask()).collect();
         assert!(
             waiting
                 .iter_mut()

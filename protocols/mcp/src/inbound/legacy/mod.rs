@@ -1,65 +1,74 @@
-//! The legacy era: sessions that begin with `initialize` (2024-11-05 … 2025-11-25), whatever carries them.
+//! Legacy era: sessions that begin with `initialize` (2024-11-05 … 2025-11-25), on any transport.
 //!
-//! A transport opens a [`Session`] for a peer, hands it what the peer sends, and writes what it answers. What a request
-//! causes meanwhile (progress, log lines, questions) goes by the link that the transport gave with the request.
+//! A transport opens a [`LegacySession`] for a client, passes it the client's messages, and writes
+//! its responses. Progress, log messages and questions of a request go to the sink that the
+//! transport passed with the request.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-use callboard_message::json::raw;
-use callboard_message::surface::{Abilities, About, Change, LogLevel};
+use callboard_message::capabilities::{
+    CallerCapabilities, CapabilityChange, DescribeAgentResult, LogLevel,
+};
+use callboard_message::json::raw_from_written;
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{
-    Body, Id, Nulls, RpcError, decode_body, encode_batch, encode_error, encode_notification,
-    encode_refusal, encode_response,
+    RequestId, RpcBody, RpcError, RpcNotification, UnusedMember, decode_body, encode_batch,
+    encode_decode_failure, encode_error, encode_notification, encode_response,
 };
-use callboard_runtime::{CallMeta, Caller, PeerSession};
+use callboard_runtime::{CallContext, Caller, PeerSession};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::agent_adapter::Outcome;
-use super::client::MessageSink;
-use super::endpoint::{Listening, Watching, change_notification};
-use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
-use super::request::{Member, Message, Method, Params, Request, RunningRequests, object};
+use super::agent_adapter::RpcResult;
+use super::client_messages::MessageSink;
+use super::endpoint::{ChangeSubscription, ResourceSubscription, change_notification};
+use super::options::{PENDING_REQUESTS_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
+use super::request::{
+    ClientMessage, McpMethod, McpRequest, ParamName, RequestParams, RunningRequests,
+    parse_params_object,
+};
 use super::tasks::{TaskRequest, TaskService};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
-use caller::{Questions, SessionCaller};
+use caller::{SessionCaller, SessionElicitations};
 
 mod caller;
 
-/// A client's side of the state. A transport owns it, and closes it when the client is gone.
-pub(crate) struct Session {
+/// One session of the legacy era. The transport owns it, and closes it when the client is gone.
+pub(crate) struct LegacySession {
     tasks: Arc<TaskService>,
-    /// Who opened it.
+    /// Principal that opened the session.
     pub principal: Arc<Principal>,
-    /// Where goes what no request caused.
+    /// Sink for messages that no request caused.
     unsolicited: Arc<dyn MessageSink>,
-    /// Set by `initialize`.
-    client: OnceLock<Client>,
-    /// The least grave line that the client wants.
+    /// Properties of the client, set by `initialize`.
+    client: OnceLock<InitializedClient>,
+    /// Minimum level of the log messages that are sent to the client.
     log_level: Mutex<LogLevel>,
-    questions: Questions,
+    /// Open questions to the client.
+    pub questions: SessionElicitations,
     running: RunningRequests,
-    state: Mutex<State>,
-    /// Hears what changes. Its number is the session's: no other of this process has or had it.
-    listening: Listening,
-    /// The session as agents see it.
+    state: Mutex<SessionState>,
+    /// Subscription to the agent's changes. Its number identifies the session within this process.
+    change_subscription: ChangeSubscription,
+    /// View of the session for agents: a caller for messages outside requests, the session's end,
+    /// and changes of the client's roots.
     peer: Arc<PeerSession>,
-    over: CancellationToken,
+    closed: CancellationToken,
 }
 
 #[derive(Default)]
-struct State {
-    subscriptions: HashMap<String, Watching>,
+struct SessionState {
+    subscriptions: HashMap<String, ResourceSubscription>,
     closed: bool,
 }
 
-impl Session {
-    /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
+impl LegacySession {
+    /// Opens a session that waits for `initialize`. `unsolicited` receives messages that no request
+    /// caused.
     pub fn open(
         tasks: Arc<TaskService>,
         principal: Arc<Principal>,
@@ -74,52 +83,52 @@ impl Session {
                 unsolicited,
                 client: OnceLock::new(),
                 log_level: Mutex::new(LogLevel::Info),
-                questions: Questions::default(),
-                running: RunningRequests::new(REQUESTS_IN_FLIGHT_MAX),
+                questions: SessionElicitations::default(),
+                running: RunningRequests::new(PENDING_REQUESTS_MAX),
                 state: Mutex::default(),
-                listening: tasks.endpoint.changes.listen(move |change| {
+                change_subscription: tasks.endpoint.changes.subscribe(move |change| {
                     if let Some(session) = listener.upgrade() {
-                        session.changed(change);
+                        session.notify_change(change);
                     }
                 }),
                 peer: Arc::new(PeerSession::new(over.clone(), Arc::new(background))),
-                over,
+                closed: over,
                 tasks,
             }
         })
     }
 
-    /// What both sides speak; `None` before `initialize`.
+    /// Returns the negotiated revision; `None` before `initialize`.
     pub fn revision(&self) -> Option<Revision> {
         self.client.get().map(|client| client.revision)
     }
 
-    fn abilities(&self) -> Abilities {
+    fn abilities(&self) -> CallerCapabilities {
         self.client
             .get()
             .map(|client| client.abilities.clone())
             .unwrap_or_default()
     }
 
-    /// Answers one request; what it causes meanwhile goes by `sink`. `None` where it was cancelled. Dropped, it cancels what it
-    /// caused.
-    pub async fn request(
+    /// Executes one request and returns its response; `None` if the request was cancelled. Messages
+    /// that the request causes go to `sink`. Dropping the future cancels the agent's call.
+    pub async fn handle_request(
         self: &Arc<Self>,
-        id: Id,
-        request: Request,
+        id: RequestId,
+        request: McpRequest,
         sink: Arc<dyn MessageSink>,
     ) -> Option<Vec<u8>> {
         let outcome = match (request.method, self.revision()) {
-            (Method::Initialize, _) => Box::pin(self.initialize(request.params.raw())).await,
-            (Method::Ping, _) => Ok(raw("{}".into())),
+            (McpMethod::Initialize, _) => Box::pin(self.initialize(request.params.raw())).await,
+            (McpMethod::Ping, _) => Ok(raw_from_written("{}".into())),
             (_, None) => Err(RpcError::invalid_request("send `initialize` first")),
             (method, Some(revision)) => {
-                let mut call = CallMeta::new(self.principal.clone());
+                let mut call = CallContext::new(self.principal.clone());
                 let (cancel, params) = (call.cancel.clone(), &request.params);
                 let meta = params
-                    .get(Member::Meta)
+                    .get(ParamName::Meta)
                     .and_then(|meta| RawObject::parse(meta).ok());
-                call.trace = meta::trace(meta.as_ref());
+                call.trace = meta::parse_trace(meta.as_ref());
                 call.caller = Some(Arc::new(SessionCaller::new(
                     Arc::downgrade(self),
                     sink,
@@ -129,10 +138,12 @@ impl Session {
                 call.session = Some(self.peer.clone());
                 let work = async {
                     match method {
-                        Method::SetLevel => return self.set_level(params),
-                        Method::Subscribe => return Box::pin(self.subscribe(params, call)).await,
-                        Method::Unsubscribe => return self.unsubscribe(params),
-                        _ if !self.tasks.concerns(method) => {}
+                        McpMethod::SetLevel => return self.set_level(params),
+                        McpMethod::Subscribe => {
+                            return Box::pin(self.subscribe(params, call)).await;
+                        }
+                        McpMethod::Unsubscribe => return self.unsubscribe(params),
+                        _ if !self.tasks.handles_method(method) => {}
                         _ => {
                             let background = |over: CancellationToken| -> Arc<dyn Caller> {
                                 let (session, sink) =
@@ -143,12 +154,13 @@ impl Session {
                                 request: &request,
                                 revision,
                                 call: &call,
-                                session: Some(self.listening.number),
+                                session: Some(self.change_subscription.number),
                                 client: &self.abilities(),
                                 background: Some(&background),
                                 unsolicited: Some(&self.unsolicited),
                             };
-                            // Boxed, for most requests carry no room for it.
+                            // Boxed because it is rare, so that most requests don't carry its
+                            // state.
                             if let Some(outcome) = Box::pin(self.tasks.perform(request)).await {
                                 return outcome;
                             }
@@ -160,7 +172,7 @@ impl Session {
                         .perform(&request, revision, call)
                         .await
                 };
-                match self.running.enter(&id, &cancel) {
+                match self.running.register(&id, &cancel) {
                     Err(refused) => Err(refused),
                     Ok(_running) => tokio::select! {
                         biased;
@@ -170,35 +182,35 @@ impl Session {
                 }
             }
         };
-        Some(encode_response(Some(&id), outcome.as_deref(), Nulls::Omit))
+        Some(encode_response(
+            Some(&id),
+            outcome.as_deref(),
+            UnusedMember::Omit,
+        ))
     }
 
-    /// Takes a notification, or an answer to something that the session asked; gives a request back.
-    pub fn hear(&self, message: Message<'_>) -> Option<(Id, Request)> {
-        match message {
-            Message::Request(id, request) => return Some((id, request)),
-            Message::Response(response) => self.questions.answered(response),
-            Message::Notification(told) if told.method == "notifications/roots/list_changed" => {
+    /// Handles a client's notification. Unknown ones are ignored.
+    pub fn handle_notification(&self, notification: &RpcNotification<'_>) {
+        match &*notification.method {
+            "notifications/roots/list_changed" => {
                 self.peer
                     .roots_changed
                     .send_modify(|count| *count = count.wrapping_add(1));
             }
-            Message::Notification(told) if told.method == "notifications/cancelled" => {
-                self.running.cancel(told.params);
-            }
-            Message::Notification(_) => {}
+            "notifications/cancelled" => _ = self.running.cancel(notification.params),
+            _ => {}
         }
-        None
     }
 
-    /// Cancels what runs and fails what it asked. Nothing begins any more.
+    /// Closes the session: cancels running requests, ends subscriptions and fails open questions.
+    /// Further requests are rejected.
     pub fn close(&self) {
-        self.over.cancel();
+        self.closed.cancel();
         let last = std::mem::replace(
             &mut *self.state.lock(),
-            State {
+            SessionState {
                 closed: true,
-                ..State::default()
+                ..SessionState::default()
             },
         );
         self.running.close();
@@ -206,54 +218,53 @@ impl Session {
         self.questions.close();
     }
 
-    /// Tells the client of a change, where it wants to know.
-    fn changed(&self, change: &Change) {
+    /// Notifies the client of a change of a list, or of a resource that it has subscribed to.
+    fn notify_change(&self, change: &CapabilityChange) {
         let Some((method, params)) = change_notification(change) else {
             return;
         };
         let is_wanted = {
             let state = self.state.lock();
             !state.closed
-                && !matches!(change, Change::Resource(uri) if !state.subscriptions.contains_key(uri))
+                && !matches!(change, CapabilityChange::Resource(uri) if !state.subscriptions.contains_key(uri))
         };
         if self.client.get().is_none() || !is_wanted {
             return;
         }
         let params = (!params.is_empty()).then(|| params.to_raw());
         self.unsolicited
-            .offer(encode_notification(method, params.as_deref()).into());
+            .send_lossy(encode_notification(method, params.as_deref()).into());
     }
 
-    async fn initialize(&self, params: Option<&RawValue>) -> Outcome {
+    async fn initialize(&self, params: Option<&RawValue>) -> RpcResult {
         let twice = || RpcError::invalid_request("the session is initialized already");
         if self.client.get().is_some() {
             return Err(twice());
         }
-        let client = Client::read(params)?;
+        let client = InitializedClient::from_params(params)?;
         let revision = client.revision;
         let about = self
             .tasks
             .endpoint
             .adapter()
-            .about(CallMeta::new(self.principal.clone()))
+            .describe(CallContext::new(self.principal.clone()))
             .await;
         self.client.set(client).map_err(|_| twice())?;
-        Ok(self.welcome(revision, &about))
+        Ok(self.initialize_result(revision, &about))
     }
 
-    /// The result of `initialize`.
-    fn welcome(&self, revision: Revision, about: &About) -> Box<RawValue> {
+    fn initialize_result(&self, revision: Revision, about: &DescribeAgentResult) -> Box<RawValue> {
         let endpoint = &self.tasks.endpoint;
         let mut capabilities = endpoint.adapter().capabilities(about);
-        hmcp::translate(&mut capabilities, false);
+        hmcp::copy_to_extensions(&mut capabilities, false);
         if revision < Revision::V2025_03_26 {
             capabilities.remove("completions");
         }
         if let Some((name, tasks)) = self.tasks.capability(revision) {
             capabilities.set(name, tasks);
         }
-        let mut result =
-            RawObject::of("protocolVersion", revision.as_str()).with("capabilities", capabilities);
+        let mut result = RawObject::single("protocolVersion", revision.as_str())
+            .with("capabilities", capabilities);
         match about.0.get("serverInfo") {
             Some(theirs) => result.set_raw("serverInfo", theirs.to_owned()),
             None => result.set("serverInfo", endpoint.options.info.implementation()),
@@ -265,19 +276,19 @@ impl Session {
         result.to_raw()
     }
 
-    fn set_level(&self, params: &Params) -> Outcome {
+    fn set_level(&self, params: &RequestParams) -> RpcResult {
         let level = params
-            .get(Member::Level)
+            .get(ParamName::Level)
             .and_then(|level| serde_json::from_str(level.get()).ok());
         let invalid =
             || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
         *self.log_level.lock() = level.ok_or_else(invalid)?;
-        Ok(raw("{}".into()))
+        Ok(raw_from_written("{}".into()))
     }
 
-    async fn subscribe(&self, params: &Params, call: CallMeta) -> Outcome {
-        let uri = self.resource(params)?;
-        let is_full = |state: &State| {
+    async fn subscribe(&self, params: &RequestParams, call: CallContext) -> RpcResult {
+        let uri = self.requested_uri(params)?;
+        let is_full = |state: &SessionState| {
             state.subscriptions.len() >= SUBSCRIPTIONS_MAX
                 && !state.subscriptions.contains_key(&uri)
         };
@@ -289,25 +300,29 @@ impl Session {
             .tasks
             .endpoint
             .changes
-            .watch(&self.tasks.endpoint.adapter(), &uri, call)
+            .subscribe_resource(&self.tasks.endpoint.adapter(), &uri, call)
             .await?;
         let mut state = self.state.lock();
         if state.closed || is_full(&state) {
             return Err(full());
         }
         state.subscriptions.insert(uri, watching);
-        Ok(raw("{}".into()))
+        Ok(raw_from_written("{}".into()))
     }
 
-    fn unsubscribe(&self, params: &Params) -> Outcome {
-        let uri = self.resource(params)?;
+    fn unsubscribe(&self, params: &RequestParams) -> RpcResult {
+        let uri = self.requested_uri(params)?;
         let watching = self.state.lock().subscriptions.remove(&uri);
         drop(watching);
-        Ok(raw("{}".into()))
+        Ok(raw_from_written("{}".into()))
     }
 
-    /// Which resource is meant.
-    fn resource(&self, params: &Params) -> Result<String, RpcError> {
+    /// Returns the `uri` of a subscription request.
+    ///
+    /// # Errors
+    /// `METHOD_NOT_FOUND` if the agent has no resources, `INVALID_PARAMS` if the URI is missing or
+    /// too long.
+    fn requested_uri(&self, params: &RequestParams) -> Result<String, RpcError> {
         if !self.tasks.endpoint.adapter().has_resources() {
             return Err(RpcError::method_not_found(
                 "method not found: there are no resources here",
@@ -322,22 +337,23 @@ impl Session {
     }
 }
 
-/// What a session knows of its client.
-pub(crate) struct Client {
-    /// What both speak.
+/// Revision and capabilities negotiated with a client by `initialize`.
+pub(crate) struct InitializedClient {
+    /// Negotiated revision.
     revision: Revision,
-    /// What it can be asked, as far as the revision has it.
-    abilities: Abilities,
+    /// Client capabilities, without those that the revision doesn't have.
+    abilities: CallerCapabilities,
 }
 
-impl Client {
-    /// Reads the params of `initialize`. A revision that isn't spoken here, or is of the other era, is answered with the
-    /// newest legacy one: the client decides whether that will do (2025-11-25, lifecycle).
+impl InitializedClient {
+    /// Parses the params of `initialize`. If the requested revision is unsupported or of the modern
+    /// era, the latest legacy one is chosen, and the client decides whether to continue
+    /// (2025-11-25, lifecycle).
     ///
     /// # Errors
-    /// `INVALID_PARAMS` where a member has the wrong type.
-    fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
-        let params = object(params)?;
+    /// `INVALID_PARAMS` if a member is missing or has the wrong type.
+    fn from_params(params: Option<&RawValue>) -> Result<Self, RpcError> {
+        let params = parse_params_object(params)?;
         let wanted = params
             .text("protocolVersion")
             .ok_or_else(|| invalid("`protocolVersion` must be a string"))?;
@@ -357,7 +373,7 @@ impl Client {
         }
         Ok(Self {
             revision,
-            abilities: known_to(revision, capabilities),
+            abilities: revision_capabilities(revision, capabilities),
         })
     }
 }
@@ -366,8 +382,8 @@ fn invalid(why: &str) -> RpcError {
     RpcError::invalid_params(why)
 }
 
-/// What of a client's capabilities may be used: a revision before a question has never heard of it.
-fn known_to(revision: Revision, mut capabilities: RawObject) -> Abilities {
+/// Removes the client capabilities that a revision doesn't have.
+fn revision_capabilities(revision: Revision, mut capabilities: RawObject) -> CallerCapabilities {
     if revision < Revision::V2025_06_18 {
         capabilities.remove("elicitation");
     }
@@ -381,31 +397,37 @@ fn known_to(revision: Revision, mut capabilities: RawObject) -> Abilities {
             capabilities.set("sampling", sampling);
         }
     }
-    Abilities(capabilities)
+    CallerCapabilities(capabilities)
 }
 
-/// Answers the messages of a batch (2025-03-26 only), all at once, in one batch; `None` where none of them wants an answer.
-pub(crate) async fn batch(
-    session: &Arc<Session>,
+/// Executes the messages of a JSON-RPC batch concurrently (2025-03-26 only). Returns the batch of
+/// responses; `None` if no message needs a response.
+pub(crate) async fn answer_batch(
+    session: &Arc<LegacySession>,
     body: &[u8],
     sink: &Arc<dyn MessageSink>,
 ) -> Option<Vec<u8>> {
     let entries = match decode_body(body, &session.tasks.endpoint.options.limits) {
-        Ok(Body::Batch(entries)) => entries,
-        Ok(Body::One(_)) => return None,
-        Err(refusal) => return Some(encode_refusal(&refusal)),
+        Ok(RpcBody::Batch(entries)) => entries,
+        Ok(RpcBody::One(_)) => return None,
+        Err(refusal) => return Some(encode_decode_failure(&refusal)),
     };
     let answers = entries.into_iter().map(|entry| async move {
-        let message = match entry {
-            Ok(message) => Message::from(message),
-            Err(refusal) => return Some(encode_refusal(&refusal)),
-        };
-        let (id, request) = session.hear(message)?;
-        if request.method == Method::Initialize {
-            let error = RpcError::invalid_request("`initialize` must not be part of a batch");
-            return Some(encode_error(Some(&id), &error));
+        match entry.map(ClientMessage::from) {
+            Ok(ClientMessage::Request(id, request)) if request.method == McpMethod::Initialize => {
+                let error = RpcError::invalid_request("`initialize` must not be part of a batch");
+                return Some(encode_error(Some(&id), &error));
+            }
+            Ok(ClientMessage::Request(id, request)) => {
+                return session.handle_request(id, request, sink.clone()).await;
+            }
+            Ok(ClientMessage::Notification(notification)) => {
+                session.handle_notification(&notification)
+            }
+            Ok(ClientMessage::Response(response)) => session.questions.handle_response(response),
+            Err(refusal) => return Some(encode_decode_failure(&refusal)),
         }
-        session.request(id, request, sink.clone()).await
+        None
     });
     encode_batch(join_all(answers).await.into_iter().flatten())
 }

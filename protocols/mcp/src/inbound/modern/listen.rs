@@ -1,53 +1,60 @@
 use std::sync::Arc;
 
-use callboard_message::json::raw;
-use callboard_message::{Abilities, Change, Principal, RawObject};
-use callboard_rpc::{Id, RpcError, encode_notification};
-use callboard_runtime::CallMeta;
+use callboard_message::json::raw_from_written;
+use callboard_message::{CallerCapabilities, CapabilityChange, Principal, RawObject};
+use callboard_rpc::{RequestId, RpcError, encode_notification};
+use callboard_runtime::CallContext;
 use futures::stream::StreamExt;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::ModernService;
-use super::suspended_requests::cancelled;
-use crate::inbound::client::MessageSink;
-use crate::inbound::endpoint::{Endpoint, Watching, change_notification};
-use crate::inbound::request::{Member, Params};
-use crate::inbound::response::Reply;
+use super::suspended_requests::cancelled_error;
+use crate::inbound::client_messages::MessageSink;
+use crate::inbound::endpoint::{AgentEndpoint, ResourceSubscription, change_notification};
+use crate::inbound::request::{ParamName, RequestParams};
+use crate::inbound::response::ModernResult;
 use crate::inbound::tasks;
 use crate::wire::code::OVERLOADED;
 use crate::wire::meta::SUBSCRIPTION_ID;
 
-/// Changes that wait for one subscriber. One that is slower misses some, so its subscription ends: it lists anew.
-const CHANGES_WAITING_MAX: usize = 256;
+/// Maximum number of undelivered changes of one subscription. Beyond it the subscription ends, and
+/// the client must subscribe and list again.
+const QUEUED_CHANGES_MAX: usize = 256;
 
-/// Lists that change: the member of a subscription, the capability, and the change.
-const LISTS: [(&str, &str, Change); 3] = [
-    ("toolsListChanged", "tools", Change::Tools),
-    ("promptsListChanged", "prompts", Change::Prompts),
-    ("resourcesListChanged", "resources", Change::Resources),
+/// Kinds of list changes: member of the subscription filter, server capability that declares the
+/// change, the change itself.
+const LIST_SUBSCRIPTIONS: [(&str, &str, CapabilityChange); 3] = [
+    ("toolsListChanged", "tools", CapabilityChange::Tools),
+    ("promptsListChanged", "prompts", CapabilityChange::Prompts),
+    (
+        "resourcesListChanged",
+        "resources",
+        CapabilityChange::Resources,
+    ),
 ];
 
-/// Which changes a subscriber hears of.
-struct Filter {
-    /// Of [`LISTS`].
-    lists: Vec<(&'static str, &'static str, Change)>,
+/// Changes that a client has subscribed to.
+struct SubscriptionFilter {
+    /// Wanted entries of [`LIST_SUBSCRIPTIONS`].
+    lists: Vec<(&'static str, &'static str, CapabilityChange)>,
     uris: Vec<String>,
-    /// Tasks whose steps it wants to hear of.
+    /// Ids of the tasks whose changes are sent.
     task_ids: Vec<String>,
 }
 
-/// `subscriptions/listen`: stays open until its client hangs up, or the agent or the endpoint ends.
+/// Executes `subscriptions/listen`: sends the wanted changes to `sink`. Returns when the client
+/// disconnects or reads too slowly, when the agent has ended, or when the endpoint closes.
 pub(crate) async fn listen(
     service: &ModernService,
     principal: Arc<Principal>,
-    id: &Id,
-    params: &Params,
-    client: &Abilities,
-    link: Arc<dyn MessageSink>,
+    id: &RequestId,
+    params: &RequestParams,
+    client: &CallerCapabilities,
+    sink: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
-) -> Result<Reply, RpcError> {
+) -> Result<ModernResult, RpcError> {
     let (endpoint, full) = (
         &service.tasks.endpoint,
         "too many subscriptions are open: end one, or try again later",
@@ -56,16 +63,17 @@ pub(crate) async fn listen(
         .subscriptions
         .try_acquire()
         .map_err(|_| RpcError::new(OVERLOADED, full))?;
-    let mut filter = Filter::read(params, endpoint.options.modern.subscription_uris_max)?;
+    let mut filter =
+        SubscriptionFilter::parse(params, endpoint.options.modern.subscription_uris_max)?;
     let about = endpoint
         .adapter()
-        .about(CallMeta::new(principal.clone()))
+        .describe(CallContext::new(principal.clone()))
         .await;
-    filter.narrow(&endpoint.adapter().capabilities(&about));
-    if !filter.task_ids.is_empty() && !tasks::declares(client) {
-        return Err(tasks::undeclared());
+    filter.restrict_to(&endpoint.adapter().capabilities(&about));
+    if !filter.task_ids.is_empty() && !tasks::declares_extension(client) {
+        return Err(tasks::missing_extension());
     }
-    let (task_ids, mut steps) = tasks::follow(
+    let (task_ids, mut steps) = tasks::follow_tasks(
         &service.tasks,
         &principal,
         std::mem::take(&mut filter.task_ids),
@@ -74,31 +82,31 @@ pub(crate) async fn listen(
     filter.task_ids = task_ids;
 
     let lost = CancellationToken::new();
-    let (told, mut changes) = mpsc::channel(CHANGES_WAITING_MAX);
+    let (change_sender, mut changes) = mpsc::channel(QUEUED_CHANGES_MAX);
     let overflow = lost.clone();
-    let _listening = endpoint.changes.listen(move |change| {
-        if told.try_send(change.clone()).is_err() {
+    let _listening = endpoint.changes.subscribe(move |change| {
+        if change_sender.try_send(change.clone()).is_err() {
             overflow.cancel();
         }
     });
-    let _watched = watch(endpoint, &principal, &mut filter).await;
+    let _watched = subscribe_resources(endpoint, &principal, &mut filter).await;
 
-    if !link.send(notification(
+    if !sink.send(notification(
         "notifications/subscriptions/acknowledged",
         id,
-        RawObject::of("notifications", filter.members()),
+        RawObject::single("notifications", filter.to_object()),
     )) {
-        return Err(cancelled());
+        return Err(cancelled_error());
     }
     loop {
         let change = tokio::select! {
             biased;
-            () = hung_up.cancelled() => return Err(cancelled()),
+            () = hung_up.cancelled() => return Err(cancelled_error()),
             () = lost.cancelled() => break,
             () = service.closing.cancelled() => break,
             Some(step) = steps.next() => {
-                if !link.send(notification("notifications/tasks", id, step)) {
-                    return Err(cancelled());
+                if !sink.send(notification("notifications/tasks", id, step)) {
+                    return Err(cancelled_error());
                 }
                 continue;
             }
@@ -106,44 +114,48 @@ pub(crate) async fn listen(
             () = endpoint.agent_ended() => None,
         };
         let Some(change) = change else { break };
-        if let Some(message) = filter.message(&change, id)
-            && !link.send(message)
+        if let Some(message) = filter.notification_for(&change, id)
+            && !sink.send(message)
         {
-            return Err(cancelled());
+            return Err(cancelled_error());
         }
     }
-    Ok(Reply::Complete(
-        RawObject::of("_meta", subscription(id)).to_raw(),
+    Ok(ModernResult::Complete(
+        RawObject::single("_meta", subscription_meta(id)).to_raw(),
     ))
 }
 
-/// Watches the resources of the filter, and leaves out of it what can't be watched.
-async fn watch(
-    endpoint: &Endpoint,
+/// Subscribes to the filter's resources. Removes from the filter those that the agent refuses.
+async fn subscribe_resources(
+    endpoint: &AgentEndpoint,
     principal: &Arc<Principal>,
-    filter: &mut Filter,
-) -> Vec<Watching> {
+    filter: &mut SubscriptionFilter,
+) -> Vec<ResourceSubscription> {
     let mut watched = Vec::with_capacity(filter.uris.len());
-    let mut kept = Vec::with_capacity(filter.uris.len());
+    let mut subscribed = Vec::with_capacity(filter.uris.len());
     for uri in std::mem::take(&mut filter.uris) {
         if let Ok(watching) = endpoint
             .changes
-            .watch(&endpoint.adapter(), &uri, CallMeta::new(principal.clone()))
+            .subscribe_resource(
+                &endpoint.adapter(),
+                &uri,
+                CallContext::new(principal.clone()),
+            )
             .await
         {
             watched.push(watching);
-            kept.push(uri);
+            subscribed.push(uri);
         }
     }
-    filter.uris = kept;
+    filter.uris = subscribed;
     watched
 }
 
-impl Filter {
-    fn read(params: &Params, uris_max: usize) -> Result<Self, RpcError> {
+impl SubscriptionFilter {
+    fn parse(params: &RequestParams, uris_max: usize) -> Result<Self, RpcError> {
         let invalid = |why: String| RpcError::invalid_params(why);
         let wanted = params
-            .get(Member::Notifications)
+            .get(ParamName::Notifications)
             .and_then(|raw| RawObject::parse(raw).ok());
         let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object".into()))?;
         let flag = |name: &str| match wanted.get(name).map(RawValue::get) {
@@ -164,7 +176,7 @@ impl Filter {
             }
         };
         let mut lists = Vec::new();
-        for of_list in LISTS {
+        for of_list in LIST_SUBSCRIPTIONS {
             if flag(of_list.0)? {
                 lists.push(of_list);
             }
@@ -176,8 +188,8 @@ impl Filter {
         })
     }
 
-    /// Leaves what the server can tell.
-    fn narrow(&mut self, capabilities: &RawObject) {
+    /// Removes the changes that aren't declared by the server capabilities.
+    fn restrict_to(&mut self, capabilities: &RawObject) {
         let can = |what: &str, how: &str| {
             capabilities
                 .object(what)
@@ -191,7 +203,7 @@ impl Filter {
         }
     }
 
-    fn members(&self) -> RawObject {
+    fn to_object(&self) -> RawObject {
         let mut members = RawObject::new();
         self.lists
             .iter()
@@ -205,10 +217,11 @@ impl Filter {
         members
     }
 
-    /// The notification of a change; `None` where it isn't asked for.
-    fn message(&self, change: &Change, id: &Id) -> Option<bytes::Bytes> {
+    /// Returns the notification of a change for the subscription `id`; `None` if the filter doesn't
+    /// include the change.
+    fn notification_for(&self, change: &CapabilityChange, id: &RequestId) -> Option<bytes::Bytes> {
         let is_wanted = match change {
-            Change::Resource(uri) => self.uris.contains(uri),
+            CapabilityChange::Resource(uri) => self.uris.contains(uri),
             list => self.lists.iter().any(|(.., wanted)| wanted == list),
         };
         let (method, params) = change_notification(change).filter(|_| is_wanted)?;
@@ -216,16 +229,16 @@ impl Filter {
     }
 }
 
-fn notification(method: &str, id: &Id, params: RawObject) -> bytes::Bytes {
+fn notification(method: &str, id: &RequestId, params: RawObject) -> bytes::Bytes {
     encode_notification(
         method,
-        Some(&params.with("_meta", subscription(id)).to_raw()),
+        Some(&params.with("_meta", subscription_meta(id)).to_raw()),
     )
     .into()
 }
 
-fn subscription(id: &Id) -> RawObject {
+fn subscription_meta(id: &RequestId) -> RawObject {
     let mut meta = RawObject::new();
-    meta.set_raw(SUBSCRIPTION_ID, raw(id.as_json().to_owned()));
+    meta.set_raw(SUBSCRIPTION_ID, raw_from_written(id.as_json().to_owned()));
     meta
 }

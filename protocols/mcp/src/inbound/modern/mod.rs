@@ -1,32 +1,38 @@
-//! The stateless era (2026-07-28): each request says all there is to know, a call's questions are results.
+//! Modern, stateless era (2026-07-28): each request is self-contained, and a call's questions are
+//! results.
 //!
-//! `request_meta` reads what a request says of itself. A call that asks is suspended (`suspended_requests`), its questions are
-//! kept (`pending_elicitations`), and the client's next request, tied to it by a `state_token`, goes on with it.
+//! `request_meta` parses the metadata of a request. A call that asks questions is suspended
+//! (`suspended_requests`) with its questions (`pending_elicitations`), and the client's next
+//! request, tied to it by a `state_token`, resumes it.
 
 use std::sync::{Arc, OnceLock};
 
 use actix_web::http::StatusCode;
 use callboard_message::{Principal, RawObject};
-use callboard_rpc::{Id, RpcError};
-use callboard_runtime::{AgentRef, CallMeta};
+use callboard_rpc::{RequestId, RpcError};
+use callboard_runtime::{AgentRef, CallContext};
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::agent_adapter::Outcome;
-use super::client::MessageSink;
-use super::endpoint::Endpoint;
+use super::agent_adapter::RpcResult;
+use super::client_messages::MessageSink;
+use super::endpoint::AgentEndpoint;
 use super::options::InboundOptions;
-use super::request::{Method, Request};
-use super::response::{Answer, Members, Reply};
+use super::request::{McpMethod, McpRequest};
+use super::response::{EncodedResponse, ModernResult, ResultMembers};
 use super::tasks::{self, TaskRequest, TaskService};
 use crate::wire::{Revision, hmcp};
-use pending_elicitations::{Client, PendingElicitations, RequestSink, perform_with_visits};
-use request_meta::{RequestMeta, spoken_versions};
-use state_token::Binding;
-use suspended_requests::{Adopt, Retry, RunningCall, Step, SuspendedCalls, cancelled};
+use pending_elicitations::{
+    ModernCaller, PendingElicitations, RequestSink, perform_with_url_elicitation,
+};
+use request_meta::{RequestMeta, supported_versions};
+use state_token::StateBinding;
+use suspended_requests::{
+    AdoptAsTask, CallStep, ResumeRequest, RunningCall, SuspendedCalls, cancelled_error,
+};
 
-pub(crate) use request_meta::{Field, check_headers};
+pub(crate) use request_meta::{HeaderField, check_headers};
 
 mod listen;
 pub(crate) mod pending_elicitations;
@@ -38,96 +44,100 @@ mod tests;
 
 const REVISION: Revision = Revision::V2026_07_28;
 
-/// An endpoint as the stateless era serves it.
+/// MCP server of one agent in the modern era: its tasks, suspended calls and subscriptions.
 pub(crate) struct ModernService {
     pub tasks: Arc<TaskService>,
     calls: Arc<SuspendedCalls>,
     subscriptions: Semaphore,
     closing: CancellationToken,
-    members: Members,
-    /// The same in the name that the agent gave itself, once it was asked.
-    named: OnceLock<Members>,
+    members: ResultMembers,
+    /// Members added to results, with the server's name as the agent itself reports it. Set by
+    /// `server/discover`.
+    named_members: OnceLock<ResultMembers>,
 }
 
 impl ModernService {
     pub fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
-        let tasks = TaskService::new(Endpoint::new(agent, options));
+        let tasks = TaskService::new(AgentEndpoint::new(agent, options));
         let options = &tasks.endpoint.options;
         let subscriptions_max = options.modern.subscriptions_max.min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
             calls: SuspendedCalls::new(options),
             subscriptions: Semaphore::new(subscriptions_max),
             closing: CancellationToken::new(),
-            members: Members::new(&options.modern, options.info.implementation()),
-            named: OnceLock::new(),
+            members: ResultMembers::new(&options.modern, options.info.implementation()),
+            named_members: OnceLock::new(),
             tasks,
         })
     }
 
-    /// Ends subscriptions, each with its result, cancels the calls that wait for answers, and leaves the tasks.
+    /// Ends all subscriptions normally, cancels suspended calls, and stops serving tasks.
     pub fn close(&self) {
         self.closing.cancel();
         self.calls.close();
-        self.tasks.leave();
+        self.tasks.close();
     }
 }
 
-/// What answers a JSON-RPC response that a client sends in this era: nobody asked it anything.
-pub(crate) fn response_refused() -> Answer {
+/// Returns the error for a client that sends a JSON-RPC response. In the modern era servers send no
+/// requests that could be answered.
+pub(crate) fn reject_response() -> EncodedResponse {
     let why = "responses aren't accepted: answers go into `inputResponses` of a request";
-    Answer::error(None, RpcError::invalid_request(why))
+    EncodedResponse::error(None, RpcError::invalid_request(why))
 }
 
-/// Answers one request. What it causes meanwhile goes by `sink`; when `hung_up` fires, or this is dropped, it is cancelled.
-pub(crate) async fn request(
+/// Executes one request. Messages that the request causes go to `sink`. The request is cancelled
+/// when `hung_up` is cancelled or the future is dropped.
+pub(crate) async fn handle_request(
     service: &ModernService,
     principal: Arc<Principal>,
-    id: &Id,
-    request: Request,
+    id: &RequestId,
+    request: McpRequest,
     sink: Arc<dyn MessageSink>,
     hung_up: CancellationToken,
-) -> Answer {
+) -> EncodedResponse {
     let method = request.method;
-    let outcome = match RequestMeta::read(&request.params) {
+    let outcome = match RequestMeta::parse(&request.params) {
         Ok(meta) => dispatch(service, principal, id, request, meta, sink, &hung_up).await,
         Err(error) => return bad_request(id, error),
     };
     service
-        .named
+        .named_members
         .get()
         .unwrap_or(&service.members)
-        .finish(id, method, outcome)
+        .encode_response(id, method, outcome)
 }
 
-/// The answer to a request that isn't one of this era: an error with the status 400.
-pub(crate) fn bad_request(id: &Id, error: RpcError) -> Answer {
-    Answer {
+/// Returns an error response with HTTP status 400, for a request that isn't valid in the modern
+/// era.
+pub(crate) fn bad_request(id: &RequestId, error: RpcError) -> EncodedResponse {
+    EncodedResponse {
         status: StatusCode::BAD_REQUEST,
-        ..Answer::error(Some(id), error)
+        ..EncodedResponse::error(Some(id), error)
     }
 }
 
 async fn dispatch(
     service: &ModernService,
     principal: Arc<Principal>,
-    id: &Id,
-    request: Request,
+    id: &RequestId,
+    request: McpRequest,
     meta: RequestMeta,
     sink: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
-) -> Result<Reply, RpcError> {
-    if meta.state.is_none() && service.tasks.concerns(request.method) {
-        let call = call(&principal, &meta);
+) -> Result<ModernResult, RpcError> {
+    if meta.request_state.is_none() && service.tasks.handles_method(request.method) {
+        let call = call_context(&principal, &meta);
         let request = TaskRequest::modern(&request, &call, &meta.abilities);
         if let Some(outcome) = service.tasks.perform(request).await {
-            return outcome.map(Reply::Complete);
+            return outcome.map(ModernResult::Complete);
         }
     }
     match request.method {
-        Method::Discover => discover(service, call(&principal, &meta))
+        McpMethod::Discover => discover(service, call_context(&principal, &meta))
             .await
-            .map(Reply::Complete),
-        Method::Listen => {
+            .map(ModernResult::Complete),
+        McpMethod::Listen => {
             listen::listen(
                 service,
                 principal,
@@ -139,64 +149,67 @@ async fn dispatch(
             )
             .await
         }
-        Method::CallTool | Method::GetPrompt | Method::ReadResource | Method::CreateMessage => {
-            may_ask(service, principal, request, meta, sink, hung_up).await
+        McpMethod::CallTool
+        | McpMethod::GetPrompt
+        | McpMethod::ReadResource
+        | McpMethod::CreateMessage => {
+            perform_interactive(service, principal, request, meta, sink, hung_up).await
         }
-        // What other revisions had, and an agent that stands for one of their servers would answer.
-        Method::Initialize
-        | Method::Ping
-        | Method::SetLevel
-        | Method::Subscribe
-        | Method::Unsubscribe => Err(RpcError::method_not_found(format!(
+        // Methods of other revisions, which the remote server of a proxy might answer.
+        McpMethod::Initialize
+        | McpMethod::Ping
+        | McpMethod::SetLevel
+        | McpMethod::Subscribe
+        | McpMethod::Unsubscribe => Err(RpcError::method_not_found(format!(
             "method not found: {}",
             request.name
         ))),
         _ => {
-            let call = call(&principal, &meta);
-            let client = Arc::new(Client::new(
-                RequestSink::of(meta.reports, meta.level, &sink),
+            let call = call_context(&principal, &meta);
+            let client = Arc::new(ModernCaller::new(
+                RequestSink::new(meta.progress, meta.log_level, &sink),
                 None,
             ));
-            perform_here(service, &request, client, call, hung_up).await
+            perform_inline(service, &request, client, call, hung_up).await
         }
     }
 }
 
-fn call(principal: &Arc<Principal>, meta: &RequestMeta) -> CallMeta {
-    CallMeta {
+fn call_context(principal: &Arc<Principal>, meta: &RequestMeta) -> CallContext {
+    CallContext {
         trace: meta.trace,
-        ..CallMeta::new(principal.clone())
+        ..CallContext::new(principal.clone())
     }
 }
 
-/// Does a request whose call needn't outlive it.
-async fn perform_here(
+/// Executes a request whose call ends with it, because it needs no answers from the client.
+async fn perform_inline(
     service: &ModernService,
-    request: &Request,
-    client: Arc<Client>,
-    call: CallMeta,
+    request: &McpRequest,
+    client: Arc<ModernCaller>,
+    call: CallContext,
     hung_up: &CancellationToken,
-) -> Result<Reply, RpcError> {
+) -> Result<ModernResult, RpcError> {
     let adapter = service.tasks.endpoint.adapter();
     let outcome = tokio::select! {
         biased;
         outcome = adapter.perform(request, REVISION, call.with_caller(client.clone())) => outcome,
-        () = hung_up.cancelled() => Err(cancelled()),
+        () = hung_up.cancelled() => Err(cancelled_error()),
     };
     client.attach(None);
-    outcome.map(Reply::Complete)
+    outcome.map(ModernResult::Complete)
 }
 
-async fn discover(service: &ModernService, call: CallMeta) -> Outcome {
+async fn discover(service: &ModernService, call: CallContext) -> RpcResult {
     let endpoint = &service.tasks.endpoint;
-    let about = endpoint.adapter().about(call).await;
+    let about = endpoint.adapter().describe(call).await;
     if let Some(server) = about.0.object("serverInfo") {
         service
-            .named
-            .get_or_init(|| Members::new(&endpoint.options.modern, server));
+            .named_members
+            .get_or_init(|| ResultMembers::new(&endpoint.options.modern, server));
     }
     let mut capabilities = endpoint.adapter().capabilities(&about);
-    hmcp::translate(&mut capabilities, true);
+    hmcp::copy_to_extensions(&mut capabilities, true);
     if let Some((_, tasks)) = service.tasks.capability(REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();
         tasks
@@ -204,39 +217,43 @@ async fn discover(service: &ModernService, call: CallMeta) -> Outcome {
             .for_each(|(name, settings)| extensions.set_raw(name, settings.to_owned()));
         capabilities.set("extensions", extensions);
     }
-    let mut result = RawObject::of("supportedVersions", spoken_versions().collect::<Vec<_>>());
+    let mut result = RawObject::single(
+        "supportedVersions",
+        supported_versions().collect::<Vec<_>>(),
+    );
     result.set("capabilities", capabilities);
     result.set_some(
         "instructions",
         &endpoint.options.info.instructions_of(&about),
     );
-    // It may change soon, for example because a part of it is missing.
+    // It may change soon, for example because a part of the agent is missing.
     result.set_some("ttlMs", &about.0.get("ttlMs"));
     Ok(result.to_raw())
 }
 
-/// The requests in whose course the client may be asked.
-async fn may_ask(
+/// Executes a request during which the agent may ask the client questions. A question ends the
+/// request with `inputRequests` and suspends the call; a retry with `requestState` resumes it.
+async fn perform_interactive(
     service: &ModernService,
     principal: Arc<Principal>,
-    mut request: Request,
+    mut request: McpRequest,
     meta: RequestMeta,
     sink: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
-) -> Result<Reply, RpcError> {
-    let call = call(&principal, &meta);
+) -> Result<ModernResult, RpcError> {
+    let call = call_context(&principal, &meta);
     let RequestMeta {
         abilities,
-        level,
-        reports,
-        responses,
-        state,
+        log_level: level,
+        progress: reports,
+        input_responses: responses,
+        request_state: state,
         ..
     } = meta;
-    let sink = RequestSink::of(reports, level, &sink);
+    let sink = RequestSink::new(reports, level, &sink);
     if let Some(state) = state {
-        let becomes_task = request.method == Method::CallTool
-            && service.tasks.asks_first(&request.params, &abilities);
+        let becomes_task = request.method == McpMethod::CallTool
+            && service.tasks.asks_before_task(&request.params, &abilities);
         let task = TaskRequest::modern(&request, &call, &abilities);
         let adopt = |call: RunningCall| -> BoxFuture<'_, _> {
             let RunningCall {
@@ -245,14 +262,14 @@ async fn may_ask(
                 ..
             } = call;
             let hand_over = move |successor| caller.hand_over(successor);
-            Box::pin(tasks::adopt(&service.tasks, &task, outcome, hand_over))
+            Box::pin(tasks::adopt_call(&service.tasks, &task, outcome, hand_over))
         };
-        let adopt = becomes_task.then_some(&adopt as Adopt<'_>);
+        let adopt = becomes_task.then_some(&adopt as AdoptAsTask<'_>);
         let (responses, binding) = (
             responses.unwrap_or_default(),
-            Binding::of(&principal, &request),
+            StateBinding::new(&principal, &request),
         );
-        let retry = Retry {
+        let retry = ResumeRequest {
             state: &state,
             binding: &binding,
             abilities: abilities.clone(),
@@ -273,29 +290,30 @@ async fn may_ask(
             .and_then(|raw| RawObject::parse(raw).ok())
             .unwrap_or_default();
         params.remove("inputResponses");
-        request = Request::new(request.name, Some(params.to_raw()));
+        request = McpRequest::new(request.name, Some(params.to_raw()));
     }
     let elicitations = PendingElicitations::new(abilities, responses.unwrap_or_default());
-    let client = Arc::new(Client::new(sink, Some(elicitations.clone())));
+    let client = Arc::new(ModernCaller::new(sink, Some(elicitations.clone())));
     if !answerable {
-        return perform_here(service, &request, client, call, hung_up).await;
+        return perform_inline(service, &request, client, call, hung_up).await;
     }
     let request = Arc::new(request);
     let (adapter, sent) = (service.tasks.endpoint.adapter(), request.clone());
     let (call, asked) = (call.with_caller(client.clone()), client.clone());
-    let outcome = Box::pin(async move { perform_with_visits(&adapter, &sent, call, asked).await });
+    let outcome =
+        Box::pin(async move { perform_with_url_elicitation(&adapter, &sent, call, asked).await });
     let mut running = RunningCall {
         outcome,
         client,
         elicitations,
     };
-    let step = running.step(hung_up).await;
+    let step = running.run_until_input(hung_up).await;
     running.client.attach(None);
     match step {
-        Step::Ended(outcome) => outcome.map(Reply::Complete),
-        Step::HungUp => Err(cancelled()),
-        Step::Asks(requests) => {
-            let binding = Binding::of(&principal, &request);
+        CallStep::Ended(outcome) => outcome.map(ModernResult::Complete),
+        CallStep::HungUp => Err(cancelled_error()),
+        CallStep::InputRequired(requests) => {
+            let binding = StateBinding::new(&principal, &request);
             service
                 .calls
                 .suspend(running, requests, principal, &binding)

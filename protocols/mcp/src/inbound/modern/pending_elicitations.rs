@@ -1,11 +1,11 @@
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
-    Abilities, Answer, ElicitAction, Elicitation, Failure, Log, LogLevel, Progress, Question,
-    RawObject, Sample,
+    Answer, CallerCapabilities, Elicitation, ElicitationAction, Failure, LogLevel, LogMessage,
+    Progress, Question, RawObject, SamplingRequest,
 };
 use callboard_rpc::{RpcError, encode_notification};
-use callboard_runtime::{CallMeta, Caller};
+use callboard_runtime::{CallContext, Caller};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -13,40 +13,41 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
 use super::REVISION;
-use crate::inbound::agent_adapter::{AgentAdapter, Outcome};
-use crate::inbound::client::{MessageSink, Reports, question_request};
-use crate::inbound::request::Request;
+use crate::inbound::agent_adapter::{AgentAdapter, RpcResult};
+use crate::inbound::client_messages::{MessageSink, ProgressReporter, question_request};
+use crate::inbound::request::McpRequest;
 use crate::wire::code::URL_ELICITATION_REQUIRED;
 
-/// Most questions of one call that wait for answers at once.
-pub const QUESTIONS_MAX: usize = 16;
+/// Maximum number of unanswered questions of one call.
+pub const ELICITATIONS_MAX: usize = 16;
 
-/// The questions of one call that wait for the client, which answers them with its next request.
+/// Unanswered questions of one call. The client receives them in a result, and answers them with
+/// its next request.
 pub(crate) struct PendingElicitations {
-    state: Mutex<State>,
-    /// A question came in since the last time.
-    pub asked: Notify,
+    state: Mutex<ElicitationState>,
+    /// Notified when a question has been added.
+    pub new_question: Notify,
 }
 
-struct State {
-    /// What the client can answer, as its newest request says.
-    abilities: Abilities,
-    waiting: Vec<Waiting>,
-    /// Answers that came before their questions.
+struct ElicitationState {
+    /// Capabilities that the client declared in its latest request.
+    abilities: CallerCapabilities,
+    waiting: Vec<PendingElicitation>,
+    /// Answers by key, received before their questions were asked.
     early: RawObject,
-    /// Questions so far.
+    /// Number of questions asked so far.
     count: usize,
 }
 
-struct Waiting {
+struct PendingElicitation {
     key: String,
     question: Question,
     answer: oneshot::Sender<Answer>,
 }
 
 impl PendingElicitations {
-    pub fn new(abilities: Abilities, early: RawObject) -> Arc<Self> {
-        let state = State {
+    pub fn new(abilities: CallerCapabilities, early: RawObject) -> Arc<Self> {
+        let state = ElicitationState {
             abilities,
             waiting: Vec::new(),
             early,
@@ -54,62 +55,70 @@ impl PendingElicitations {
         };
         Arc::new(Self {
             state: Mutex::new(state),
-            asked: Notify::new(),
+            new_question: Notify::new(),
         })
     }
 
-    pub fn abilities(&self) -> Abilities {
+    pub fn abilities(&self) -> CallerCapabilities {
         self.state.lock().abilities.clone()
     }
 
-    /// Puts a question up and waits for its answer.
+    /// Adds a question and waits for its answer. Returns at once if the answer was received before.
+    ///
+    /// # Errors
+    /// `NoResponder` if the client lacks the capability or the call's questions are dropped,
+    /// `Overloaded` if too many questions are open.
     pub async fn ask(self: &Arc<Self>, mut question: Question) -> Result<Answer, Failure> {
         let key = question.take_key();
         let answered = {
             let mut state = self.state.lock();
             state.waiting.retain(|waiting| !waiting.answer.is_closed());
-            check_ability(&question, &state.abilities)?;
-            if state.waiting.len() >= QUESTIONS_MAX {
+            check_capability(&question, &state.abilities)?;
+            if state.waiting.len() >= ELICITATIONS_MAX {
                 return Err(Failure::overloaded("too many questions wait for answers"));
             }
-            let key = state.key(key);
+            let key = state.assign_key(key);
             if let Some(early) = state
                 .early
                 .remove(&key)
-                .and_then(|raw| read_answer(&question, &raw))
+                .and_then(|raw| parse_valid_answer(&question, &raw))
             {
                 return Ok(early);
             }
             let (answer, answered) = oneshot::channel();
-            state.waiting.push(Waiting {
+            state.waiting.push(PendingElicitation {
                 key,
                 question,
                 answer,
             });
             answered
         };
-        self.asked.notify_one();
-        answered.await.map_err(|_| nobody())
+        self.new_question.notify_one();
+        answered.await.map_err(|_| no_responder())
     }
 
-    /// The questions that wait, as `inputRequests`; `None` where none does.
-    pub fn requests(&self) -> Option<RawObject> {
+    /// Returns the unanswered questions as `inputRequests`, by key; `None` if there are none.
+    pub fn input_requests(&self) -> Option<RawObject> {
         let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut requests = RawObject::new();
-        for Waiting { key, question, .. } in &state.waiting {
+        for PendingElicitation { key, question, .. } in &state.waiting {
             requests.set_some(key, &question_request(question));
         }
         (!requests.is_empty()).then_some(requests)
     }
 
-    /// Takes what the client's next request brings: what it can answer now, and its answers. What nobody asked for is
-    /// ignored; what isn't answered waits on. Returns whether the call goes on: at least one question was answered, or none is
-    /// left.
+    /// Records the client capabilities of a retry, and delivers its answers. Answers without an
+    /// open question are ignored; unanswered questions stay open. Returns true if the call can
+    /// continue: a question was answered, or none is open.
     ///
     /// # Errors
-    /// The key of an answer that doesn't fit its question: nothing was taken.
-    pub fn deliver(&self, abilities: Abilities, responses: &RawObject) -> Result<bool, String> {
+    /// The key of an answer that doesn't fit its question. No answer is delivered then.
+    pub fn deliver(
+        &self,
+        abilities: CallerCapabilities,
+        responses: &RawObject,
+    ) -> Result<bool, String> {
         let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut answers = Vec::new();
@@ -117,7 +126,8 @@ impl PendingElicitations {
             let Some(raw) = responses.get(&waiting.key) else {
                 continue;
             };
-            let answer = read_answer(&waiting.question, raw).ok_or_else(|| waiting.key.clone())?;
+            let answer =
+                parse_valid_answer(&waiting.question, raw).ok_or_else(|| waiting.key.clone())?;
             answers.push((waiting.key.clone(), answer));
         }
         state.abilities = abilities;
@@ -126,7 +136,7 @@ impl PendingElicitations {
         }
         for (key, answer) in answers {
             if let Some(at) = state.waiting.iter().position(|waiting| waiting.key == key) {
-                // A callee that gave up meanwhile doesn't need it.
+                // The agent's call may have given up meanwhile.
                 let _ = state.waiting.remove(at).answer.send(answer);
             }
         }
@@ -134,9 +144,9 @@ impl PendingElicitations {
     }
 }
 
-impl State {
-    /// The key of a question: its own where that is free.
-    fn key(&mut self, own: Option<String>) -> String {
+impl ElicitationState {
+    /// Returns a key that no open question has: `own` if it is free.
+    fn assign_key(&mut self, own: Option<String>) -> String {
         self.count += 1;
         let wanted = own
             .filter(|key| !key.is_empty())
@@ -144,7 +154,7 @@ impl State {
         let taken = |key: &str| self.waiting.iter().any(|waiting| waiting.key == key);
         match taken(&wanted) {
             false => wanted,
-            // At most so many wait, so one of the next numbers is free.
+            // The number of questions is limited, so one of the next keys is free.
             true => (2..)
                 .map(|n| format!("{wanted}-{n}"))
                 .find(|key| !taken(key))
@@ -153,28 +163,31 @@ impl State {
     }
 }
 
-/// Refuses a question that the client hasn't said it can answer, and says what it would have to declare.
-fn check_ability(question: &Question, abilities: &Abilities) -> Result<(), Failure> {
+/// Checks that the client has declared the capability to answer the question.
+///
+/// # Errors
+/// `NoResponder`; `data.requiredCapabilities` names the missing capability.
+fn check_capability(question: &Question, abilities: &CallerCapabilities) -> Result<(), Failure> {
     if abilities.can_answer(question) {
         return Ok(());
     }
     let required = match question {
-        Question::Sample(Sample(body)) if body.has("tools") || body.has("toolChoice") => {
+        Question::Sample(SamplingRequest(body)) if body.has("tools") || body.has("toolChoice") => {
             json!({ "sampling": { "tools": {} } })
         }
         Question::Sample(_) => json!({ "sampling": {} }),
-        Question::Elicit(elicitation) if elicitation.is_visit() => {
+        Question::Elicit(elicitation) if elicitation.is_url() => {
             json!({ "elicitation": { "url": {} } })
         }
         Question::Elicit(_) => json!({ "elicitation": {} }),
         _ => json!({ "roots": {} }),
     };
-    let failure = Failure::nobody_to_ask("the client hasn't declared that it can answer this");
+    let failure = Failure::no_responder("the client hasn't declared that it can answer this");
     Err(failure.with_data(json!({ "requiredCapabilities": required })))
 }
 
-/// An answer as its question wants it; `None` where it doesn't fit.
-fn read_answer(question: &Question, raw: &RawValue) -> Option<Answer> {
+/// Parses the answer to a question; `None` if it doesn't fit the question.
+fn parse_valid_answer(question: &Question, raw: &RawValue) -> Option<Answer> {
     let body = RawObject::parse(raw).ok()?;
     let fits = match question {
         Question::Sample(_) => {
@@ -198,95 +211,102 @@ fn read_answer(question: &Question, raw: &RawValue) -> Option<Answer> {
             .iter()
             .all(|root| root.text("uri").is_some()),
     };
-    fits.then(|| question.answered(body))
+    fits.then(|| question.answer_with(body))
 }
 
-/// The client behind a call. Progress and log lines go to the request of it that is open, questions to the elicitations.
-pub(crate) struct Client {
-    line: Mutex<Option<RequestSink>>,
-    /// `None` where the request can't be answered with questions.
+/// Client of a modern-era call, as the agent sees it. Progress and log messages go to the open
+/// request, questions to `elicitations`.
+pub(crate) struct ModernCaller {
+    sink: Mutex<Option<RequestSink>>,
+    /// Questions of the call; `None` if the client can't be asked during this request.
     elicitations: Option<Arc<PendingElicitations>>,
-    /// Who has taken the call over; then it alone hears and is asked.
+    /// Caller that replaces the client once the call has become a task.
     successor: OnceLock<Arc<dyn Caller>>,
 }
 
-/// Where what happens during one request goes.
+/// Sink for the progress and log notifications of one open request.
 pub(crate) struct RequestSink {
-    link: Arc<dyn MessageSink>,
-    reports: Option<Reports>,
+    message_sink: Arc<dyn MessageSink>,
+    progress: Option<ProgressReporter>,
     level: Option<LogLevel>,
 }
 
 impl RequestSink {
-    /// The line of a request; `None` where its sender wants to hear nothing.
-    pub fn of(
-        reports: Option<Reports>,
+    /// Creates the sink of a request; `None` if the client wants neither progress nor log messages.
+    pub fn new(
+        reports: Option<ProgressReporter>,
         level: Option<LogLevel>,
-        link: &Arc<dyn MessageSink>,
+        sink: &Arc<dyn MessageSink>,
     ) -> Option<Self> {
         let wanted = reports.is_some() || level.is_some();
         wanted.then(|| Self {
-            link: link.clone(),
-            reports,
+            message_sink: sink.clone(),
+            progress: reports,
             level,
         })
     }
 }
 
-impl Client {
-    pub fn new(line: Option<RequestSink>, elicitations: Option<Arc<PendingElicitations>>) -> Self {
+impl ModernCaller {
+    pub fn new(
+        request_sink: Option<RequestSink>,
+        elicitations: Option<Arc<PendingElicitations>>,
+    ) -> Self {
         Self {
-            line: Mutex::new(line),
+            sink: Mutex::new(request_sink),
             elicitations,
             successor: OnceLock::new(),
         }
     }
 
-    /// The next request of the same call, or none: nothing may be sent for one that was answered.
-    pub fn attach(&self, line: Option<RequestSink>) {
-        *self.line.lock() = line;
+    /// Sets the open request of the call. `None` stops notifications, because none may follow a
+    /// request's response.
+    pub fn attach(&self, request_sink: Option<RequestSink>) {
+        *self.sink.lock() = request_sink;
     }
 
-    /// Puts somebody in the client's place, once.
+    /// Replaces the client by `successor`. Only the first replacement takes effect.
     pub fn hand_over(&self, successor: Arc<dyn Caller>) {
         let _ = self.successor.set(successor);
     }
 }
 
-impl Caller for Client {
+impl Caller for ModernCaller {
     fn progress(&self, progress: Progress) {
         if let Some(successor) = self.successor.get() {
             return successor.progress(progress);
         }
-        let mut line = self.line.lock();
+        let mut request_sink = self.sink.lock();
         let Some(RequestSink {
-            link,
-            reports: Some(reports),
+            message_sink: sink,
+            progress: Some(reports),
             ..
-        }) = &mut *line
+        }) = &mut *request_sink
         else {
             return;
         };
-        if let Some(report) = reports.next(progress) {
-            link.offer(report.into());
+        if let Some(report) = reports.next_notification(progress) {
+            sink.send_lossy(report.into());
         }
     }
 
-    fn log(&self, log: Log) {
+    fn log(&self, log: LogMessage) {
         if let Some(successor) = self.successor.get() {
             return successor.log(log);
         }
-        let line = self.line.lock();
+        let request_sink = self.sink.lock();
         let Some(RequestSink {
-            link,
+            message_sink: sink,
             level: Some(level),
             ..
-        }) = &*line
+        }) = &*request_sink
         else {
             return;
         };
         if log.level() >= *level {
-            link.offer(encode_notification("notifications/message", Some(&log.0.to_raw())).into());
+            sink.send_lossy(
+                encode_notification("notifications/message", Some(&log.0.to_raw())).into(),
+            );
         }
     }
 
@@ -296,13 +316,13 @@ impl Caller for Client {
         }
         match &self.elicitations {
             Some(elicitations) => Box::pin(elicitations.ask(question)),
-            None => Box::pin(async { Err(nobody()) }),
+            None => Box::pin(async { Err(no_responder()) }),
         }
     }
 
-    fn abilities(&self) -> Abilities {
+    fn capabilities(&self) -> CallerCapabilities {
         if let Some(successor) = self.successor.get() {
-            return successor.abilities();
+            return successor.capabilities();
         }
         self.elicitations
             .as_ref()
@@ -311,28 +331,30 @@ impl Caller for Client {
     }
 }
 
-fn nobody() -> Failure {
-    Failure::nobody_to_ask("nobody can be asked during this request")
+fn no_responder() -> Failure {
+    Failure::no_responder("the client can't be asked during this request")
 }
 
-/// Most times that one request is done again after its addresses were visited.
-pub const VISITS_MAX: usize = 4;
-/// Most addresses of one refusal that are asked; one with more goes to the client as an error.
-pub const VISITS_AT_ONCE_MAX: usize = 8;
+/// Maximum number of times that a request is repeated after the user has visited the required URLs.
+pub const URL_ELICITATION_ROUNDS_MAX: usize = 4;
+/// Maximum number of URLs that one error may require. An error with more is sent to the client
+/// unchanged.
+pub const URL_ELICITATIONS_MAX: usize = 8;
 
-/// Does a request, and what must be visited first.
-pub(crate) async fn perform_with_visits(
+/// Executes a request. If the agent requires the user to visit URLs, asks the user and repeats the
+/// request.
+pub(crate) async fn perform_with_url_elicitation(
     adapter: &AgentAdapter,
-    request: &Request,
-    call: CallMeta,
+    request: &McpRequest,
+    call: CallContext,
     client: Arc<dyn Caller>,
-) -> Outcome {
-    for _ in 0..VISITS_MAX {
+) -> RpcResult {
+    for _ in 0..URL_ELICITATION_ROUNDS_MAX {
         match adapter.perform(request, REVISION, call.clone()).await {
-            Err(refused) => match wanted(&refused) {
+            Err(refused) => match required_elicitations(&refused) {
                 Some(visits)
-                    if client.abilities().elicitation_url()
-                        && all_made(&*client, &visits).await => {}
+                    if client.capabilities().has_elicitation_url()
+                        && all_accepted(&*client, &visits).await => {}
                 _ => return Err(refused),
             },
             done => return done,
@@ -341,20 +363,21 @@ pub(crate) async fn perform_with_visits(
     adapter.perform(request, REVISION, call).await
 }
 
-/// What a refusal wants visited; `None` where it is no such refusal, or wants too much.
-fn wanted(refused: &RpcError) -> Option<Vec<Elicitation>> {
+/// Returns the URLs that an error requires the user to visit, as elicitations. `None` for any other
+/// error, or for too many URLs.
+fn required_elicitations(refused: &RpcError) -> Option<Vec<Elicitation>> {
     let data = refused
         .data
         .as_ref()
         .filter(|_| refused.code == URL_ELICITATION_REQUIRED)?;
     let visits: Vec<RawObject> = RawObject::parse(data).ok()?.read("elicitations")?;
     let visits: Vec<_> = visits.into_iter().map(Elicitation).collect();
-    let all_visits = visits.iter().all(|visit| visit.address().is_some());
-    (all_visits && (1..=VISITS_AT_ONCE_MAX).contains(&visits.len())).then_some(visits)
+    let all_visits = visits.iter().all(|visit| visit.target_url().is_some());
+    (all_visits && (1..=URL_ELICITATIONS_MAX).contains(&visits.len())).then_some(visits)
 }
 
-/// Whether the person agreed to all of them. They are asked at once.
-async fn all_made(client: &dyn Caller, visits: &[Elicitation]) -> bool {
+/// Asks the user to visit all URLs at once. Returns true if the user accepted every one.
+async fn all_accepted(client: &dyn Caller, visits: &[Elicitation]) -> bool {
     let asked = futures::future::join_all(
         visits
             .iter()
@@ -363,7 +386,7 @@ async fn all_made(client: &dyn Caller, visits: &[Elicitation]) -> bool {
     )
     .await;
     asked.into_iter().all(|answer| match answer {
-        Ok(Answer::Elicit(answer)) => answer.action() == ElicitAction::Accept,
+        Ok(Answer::Elicit(answer)) => answer.action() == ElicitationAction::Accept,
         _ => false,
     })
 }

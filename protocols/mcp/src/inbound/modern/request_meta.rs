@@ -1,105 +1,109 @@
 use callboard_message::json::text;
-use callboard_message::{Abilities, LogLevel, RawMembers, RawObject, TraceContext};
+use callboard_message::{CallerCapabilities, LogLevel, RawMembers, RawObject, TraceContext};
 use callboard_rpc::RpcError;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
-use crate::inbound::client::Reports;
-use crate::inbound::endpoint::Endpoint;
-use crate::inbound::request::{Member, Method, Params, Request, version_in_meta};
+use crate::inbound::client_messages::ProgressReporter;
+use crate::inbound::endpoint::AgentEndpoint;
+use crate::inbound::request::{McpMethod, McpRequest, ParamName, RequestParams, version_in_meta};
 use crate::wire::code::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
-use crate::wire::header::{HeaderParam, ParamKind};
+use crate::wire::header::{HeaderParam, HeaderParamKind};
 use crate::wire::meta::{
     CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, TRACEPARENT,
 };
 use crate::wire::{Era, Revision, header};
 
-/// What every request says of itself: its `_meta`, and its part in a multi-round-trip.
+/// Metadata of a modern-era request: its `_meta`, and the members that resume a suspended call.
 pub(crate) struct RequestMeta {
-    /// What the client can answer.
-    pub abilities: Abilities,
-    /// Which lines of the log it wants; none without.
-    pub level: Option<LogLevel>,
-    /// Its progress; nobody is told of it without.
-    pub reports: Option<Reports>,
+    /// Capabilities that the client declares for this request.
+    pub abilities: CallerCapabilities,
+    /// Minimum level of the log messages that the client wants; `None` if it wants none.
+    pub log_level: Option<LogLevel>,
+    /// Progress reporter; `None` if the client wants no progress.
+    pub progress: Option<ProgressReporter>,
     pub trace: TraceContext,
-    /// Answers to questions.
-    pub responses: Option<RawObject>,
-    /// Which call they are for.
-    pub state: Option<String>,
+    /// Answers to questions of the suspended call that this request resumes.
+    pub input_responses: Option<RawObject>,
+    /// Signed state of the suspended call that this request resumes.
+    pub request_state: Option<String>,
 }
 
 impl RequestMeta {
-    /// Reads it.
+    /// Parses the metadata of a request.
     ///
     /// # Errors
-    /// With the status 400: `INVALID_PARAMS` where something required is missing or of the wrong type,
-    /// `UNSUPPORTED_VERSION` for another revision.
-    pub fn read(params: &Params) -> Result<Self, RpcError> {
-        let meta = params.get(Member::Meta).ok_or_else(|| missing("_meta"))?;
-        let meta = RawMembers::parse(meta).map_err(|_| malformed("_meta", "an object"))?;
-        // `null` is as good as missing.
+    /// `INVALID_PARAMS` if a required member is missing or a member has the wrong type,
+    /// `UNSUPPORTED_VERSION` for another revision. Both must be answered with HTTP status 400.
+    pub fn parse(params: &RequestParams) -> Result<Self, RpcError> {
+        let meta = params
+            .get(ParamName::Meta)
+            .ok_or_else(|| missing_member("_meta"))?;
+        let meta = RawMembers::parse(meta).map_err(|_| malformed_member("_meta", "an object"))?;
+        // `null` counts as missing.
         let member = |name: &str| meta.get(name).filter(|value| value.get() != "null");
-        let version = member(PROTOCOL_VERSION).ok_or_else(|| missing(PROTOCOL_VERSION))?;
-        let version = text(version).ok_or_else(|| malformed(PROTOCOL_VERSION, "a string"))?;
-        if !is_spoken(&version) {
-            return Err(unsupported(&version));
+        let version = member(PROTOCOL_VERSION).ok_or_else(|| missing_member(PROTOCOL_VERSION))?;
+        let version =
+            text(version).ok_or_else(|| malformed_member(PROTOCOL_VERSION, "a string"))?;
+        if !is_supported_version(&version) {
+            return Err(unsupported_version(&version));
         }
         let capabilities =
-            member(CLIENT_CAPABILITIES).ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
+            member(CLIENT_CAPABILITIES).ok_or_else(|| missing_member(CLIENT_CAPABILITIES))?;
         let capabilities = RawObject::parse(capabilities)
-            .map_err(|_| malformed(CLIENT_CAPABILITIES, "an object"))?;
+            .map_err(|_| malformed_member(CLIENT_CAPABILITIES, "an object"))?;
         let level = member(LOG_LEVEL)
             .map(|raw| serde_json::from_str(raw.get()))
             .transpose();
-        let level = level.map_err(|_| malformed(LOG_LEVEL, "a level of RFC 5424"))?;
+        let level = level.map_err(|_| malformed_member(LOG_LEVEL, "a level of RFC 5424"))?;
         let token = member(PROGRESS_TOKEN);
-        if token.is_some_and(|token| !Reports::is_token(token)) {
-            return Err(malformed(PROGRESS_TOKEN, "a string or a number"));
+        if token.is_some_and(|token| !ProgressReporter::is_progress_token(token)) {
+            return Err(malformed_member(PROGRESS_TOKEN, "a string or a number"));
         }
         let sent: Option<TraceContext> = meta.read(TRACEPARENT);
         let responses = params
-            .get(Member::InputResponses)
+            .get(ParamName::InputResponses)
             .map(RawObject::parse)
             .transpose();
         let state = params
-            .get(Member::RequestState)
+            .get(ParamName::RequestState)
             .map(|raw| serde_json::from_str(raw.get()))
             .transpose();
         Ok(Self {
-            abilities: Abilities(capabilities),
-            level,
-            reports: token.map(Reports::under),
+            abilities: CallerCapabilities(capabilities),
+            log_level: level,
+            progress: token.map(ProgressReporter::for_token),
             trace: sent
                 .as_ref()
                 .map_or_else(TraceContext::root, TraceContext::child),
-            responses: responses.map_err(|_| malformed("inputResponses", "an object"))?,
-            state: state.map_err(|_| malformed("requestState", "a string"))?,
+            input_responses: responses
+                .map_err(|_| malformed_member("inputResponses", "an object"))?,
+            request_state: state.map_err(|_| malformed_member("requestState", "a string"))?,
         })
     }
 }
 
-/// The revisions that a request may name.
-pub(crate) fn spoken_versions() -> impl Iterator<Item = &'static str> {
+/// Returns the revisions that a modern-era request may name.
+pub(crate) fn supported_versions() -> impl Iterator<Item = &'static str> {
     Revision::ALL
         .into_iter()
         .filter(|revision| revision.era() == Era::Modern)
         .map(Revision::as_str)
 }
 
-fn is_spoken(version: &str) -> bool {
-    spoken_versions().any(|spoken| spoken == version)
+fn is_supported_version(version: &str) -> bool {
+    supported_versions().any(|spoken| spoken == version)
 }
 
-fn unsupported(requested: &str) -> RpcError {
+fn unsupported_version(requested: &str) -> RpcError {
     const CHARS_MAX: usize = 64;
     let requested: String = requested.chars().take(CHARS_MAX).collect();
-    let supported: Vec<&str> = spoken_versions().collect();
+    let supported: Vec<&str> = supported_versions().collect();
     let message = format!(
         "unsupported protocol version: this server speaks {}",
         supported.join(", ")
     );
-    let data = RawObject::of("supported", supported).with("requested", requested);
+    let data = RawObject::single("supported", supported).with("requested", requested);
     RpcError {
         code: UNSUPPORTED_VERSION,
         message,
@@ -107,139 +111,156 @@ fn unsupported(requested: &str) -> RpcError {
     }
 }
 
-fn missing(name: &str) -> RpcError {
+fn missing_member(name: &str) -> RpcError {
     RpcError::invalid_params(format!("missing `{name}`"))
 }
 
-fn malformed(name: &str, expected: &str) -> RpcError {
+fn malformed_member(name: &str, expected: &str) -> RpcError {
     RpcError::invalid_params(format!("`{name}` must be {expected}"))
 }
 
-/// A header of a request.
+/// Result of looking up a request header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Field<'a> {
-    /// It isn't there.
+pub(crate) enum HeaderField<'a> {
     Missing,
-    /// Its value, in bytes.
+    /// Value of a header that occurs once, in bytes.
     One(&'a [u8]),
-    /// It stands several times.
+    /// The header occurs several times.
     Several,
 }
 
-/// Finds a header by its name in lower case.
-pub(crate) type Fields<'f, 'h> = &'f dyn Fn(&str) -> Field<'h>;
+/// Looks up a header by its lower-case name.
+pub(crate) type HeaderLookup<'f, 'h> = &'f dyn Fn(&str) -> HeaderField<'h>;
 
-/// Holds the headers of streamable HTTP against the body (2026-07-28, basic/transports/streamable-http, Server
-/// Validation).
+/// Checks the headers of a streamable HTTP request against its body (2026-07-28,
+/// basic/transports/streamable-http, Server Validation).
 ///
-/// A body without a revision, or with one that isn't spoken here, passes: [`super::request`] refuses it.
+/// A body without a revision, or with an unsupported one, passes; [`RequestMeta::parse`] rejects
+/// it.
 ///
 /// # Errors
-/// `HEADER_MISMATCH`, to be answered with the status 400. No value of a header is repeated.
+/// `HEADER_MISMATCH`, to be answered with status 400. The message repeats no header value.
 pub(crate) fn check_headers(
-    endpoint: &Endpoint,
-    field: Fields<'_, '_>,
-    request: &Request,
+    endpoint: &AgentEndpoint,
+    field: HeaderLookup<'_, '_>,
+    request: &McpRequest,
 ) -> Result<(), RpcError> {
     let params = &request.params;
-    let Some(version) = params.get(Member::Meta).and_then(version_in_meta) else {
+    let Some(version) = params.get(ParamName::Meta).and_then(version_in_meta) else {
         return Ok(());
     };
-    same(field, header::PROTOCOL_VERSION, &version)?;
-    if !is_spoken(&version) {
+    check_plain_header(field, header::PROTOCOL_VERSION, &version)?;
+    if !is_supported_version(&version) {
         return Ok(());
     }
-    same(field, header::METHOD, &request.name)?;
+    check_plain_header(field, header::METHOD, &request.name)?;
     let about = match request.method {
-        Method::CallTool | Method::GetPrompt => params.name(),
-        Method::ReadResource => params.uri(),
-        // An extension's: held to the body where it is sent.
-        Method::GetTask | Method::UpdateTask | Method::CancelTask
-            if field(header::NAME) != Field::Missing =>
+        McpMethod::CallTool | McpMethod::GetPrompt => params.name(),
+        McpMethod::ReadResource => params.uri(),
+        // An extension's header: checked only if it is sent.
+        McpMethod::GetTask | McpMethod::UpdateTask | McpMethod::CancelTask
+            if field(header::NAME) != HeaderField::Missing =>
         {
             params.task_id()
         }
         _ => None,
     };
-    // Params that lack it are refused later, for that.
+    // Params that lack it are rejected later, for that reason.
     if let Some(about) = &about {
-        encoded(field, header::NAME, about)?;
+        check_encoded_header(field, header::NAME, about)?;
     }
-    if let Some(tool) = about.filter(|_| request.method == Method::CallTool) {
+    if let Some(tool) = about.filter(|_| request.method == McpMethod::CallTool) {
         let adapter = endpoint.adapter();
         let repeated = adapter.header_params(&tool);
         if !repeated.is_empty() {
             let arguments = params
-                .get(Member::Arguments)
+                .get(ParamName::Arguments)
                 .and_then(|raw| serde_json::from_str(raw.get()).ok())
                 .unwrap_or_default();
             repeated
                 .iter()
-                .try_for_each(|param| argument(field, param, &arguments))?;
+                .try_for_each(|param| check_argument_header(field, param, &arguments))?;
         }
     }
     Ok(())
 }
 
-/// A header that is never encoded.
-fn same(field: Fields<'_, '_>, name: &str, body: &str) -> Result<(), RpcError> {
-    match value(field, name)?.trim_ascii() == body.as_bytes() {
+/// Checks that a header has the value `body`. The header is never Base64-encoded.
+fn check_plain_header(field: HeaderLookup<'_, '_>, name: &str, body: &str) -> Result<(), RpcError> {
+    match single_value(field, name)?.trim_ascii() == body.as_bytes() {
         true => Ok(()),
-        false => Err(mismatch(name)),
+        false => Err(mismatch_error(name)),
     }
 }
 
-/// A header that may be.
-fn encoded(field: Fields<'_, '_>, name: &str, body: &str) -> Result<(), RpcError> {
-    match header::decode(value(field, name)?) {
+/// Checks that a header has the value `body`, plain or Base64-encoded.
+fn check_encoded_header(
+    field: HeaderLookup<'_, '_>,
+    name: &str,
+    body: &str,
+) -> Result<(), RpcError> {
+    match header::decode(single_value(field, name)?) {
         Some(value) if value == body => Ok(()),
-        Some(_) => Err(mismatch(name)),
-        None => Err(error(format!(
+        Some(_) => Err(mismatch_error(name)),
+        None => Err(header_error(format!(
             "the header {name} holds invalid characters or encoding"
         ))),
     }
 }
 
-fn value<'h>(field: Fields<'_, 'h>, name: &str) -> Result<&'h [u8], RpcError> {
+fn single_value<'h>(field: HeaderLookup<'_, 'h>, name: &str) -> Result<&'h [u8], RpcError> {
     match field(name) {
-        Field::One(value) => Ok(value),
-        Field::Missing => Err(error(format!("the header {name} is missing"))),
-        Field::Several => Err(error(format!("the header {name} stands several times"))),
+        HeaderField::One(value) => Ok(value),
+        HeaderField::Missing => Err(header_error(format!("the header {name} is missing"))),
+        HeaderField::Several => Err(header_error(format!(
+            "the header {name} occurs several times"
+        ))),
     }
 }
 
-/// `Mcp-Param-*` against its argument: there when, and only when, that has a value.
-fn argument(field: Fields<'_, '_>, param: &HeaderParam, arguments: &Value) -> Result<(), RpcError> {
+/// Checks an `Mcp-Param-*` header against its argument in the body. The header must be present if
+/// and only if the argument is present and not `null`.
+fn check_argument_header(
+    field: HeaderLookup<'_, '_>,
+    param: &HeaderParam,
+    arguments: &Value,
+) -> Result<(), RpcError> {
     let name = param.header.as_str();
     let mut found = Some(arguments);
     for member in &param.path {
         found = found.and_then(|value| value.get(member));
     }
     match (found.filter(|value| !value.is_null()), param.kind) {
-        (None, _) if field(name) == Field::Missing => Ok(()),
-        (None, _) => Err(mismatch(name)),
-        (Some(Value::String(text)), ParamKind::String) => encoded(field, name, text),
-        (Some(Value::Bool(flag)), ParamKind::Boolean) => {
-            encoded(field, name, if *flag { "true" } else { "false" })
+        (None, _) if field(name) == HeaderField::Missing => Ok(()),
+        (None, _) => Err(mismatch_error(name)),
+        (Some(Value::String(text)), HeaderParamKind::String) => {
+            check_encoded_header(field, name, text)
         }
-        (Some(Value::Number(number)), ParamKind::Integer) => {
-            let sent = header::decode(value(field, name)?);
+        (Some(Value::Bool(flag)), HeaderParamKind::Boolean) => {
+            check_encoded_header(field, name, if *flag { "true" } else { "false" })
+        }
+        (Some(Value::Number(number)), HeaderParamKind::Integer) => {
+            let sent = header::decode(single_value(field, name)?);
             let sent = sent.and_then(|text| serde_json::from_str::<serde_json::Number>(&text).ok());
             let same = sent.is_some_and(|sent| match (sent.as_i64(), number.as_i64()) {
                 (Some(sent), Some(body)) => sent == body,
                 _ => sent.as_f64() == number.as_f64(),
             });
-            if same { Ok(()) } else { Err(mismatch(name)) }
+            if same {
+                Ok(())
+            } else {
+                Err(mismatch_error(name))
+            }
         }
-        // A value of another type than the schema's: no header can repeat it.
-        (Some(_), _) => Err(mismatch(name)),
+        // A value of another type than the schema's can't be repeated in a header.
+        (Some(_), _) => Err(mismatch_error(name)),
     }
 }
 
-fn mismatch(name: &str) -> RpcError {
-    error(format!("the header {name} doesn't match the body"))
+fn mismatch_error(name: &str) -> RpcError {
+    header_error(format!("the header {name} doesn't match the body"))
 }
 
-fn error(message: String) -> RpcError {
+fn header_error(message: String) -> RpcError {
     RpcError::new(HEADER_MISMATCH, message)
 }

@@ -2,44 +2,46 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use callboard_message::{Abilities, Principal, RawObject};
+use callboard_message::{CallerCapabilities, Principal, RawObject};
 use callboard_rpc::RpcError;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::pending_elicitations::{Client, PendingElicitations, RequestSink};
-use super::state_token::{Binding, Seal, State, random};
-use crate::inbound::agent_adapter::Outcome;
+use super::pending_elicitations::{ModernCaller, PendingElicitations, RequestSink};
+use super::state_token::{RequestState, StateBinding, StateSigner, random_bytes};
+use crate::inbound::agent_adapter::RpcResult;
 use crate::inbound::options::InboundOptions;
-use crate::inbound::response::Reply;
+use crate::inbound::response::ModernResult;
 use crate::wire::code::{CANCELLED, OVERLOADED};
 
-/// Most outcomes that are kept for clients that repeat a retry.
-pub const OUTCOMES_KEPT_MAX: usize = 256;
-/// Largest outcome that is kept, in bytes.
-pub const OUTCOME_BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of ended calls whose outcome is kept for clients that send their last retry
+/// again.
+pub const RETAINED_OUTCOMES_MAX: usize = 256;
+/// Maximum size of the kept outcome of a call, in bytes. A larger one is replaced by an error.
+pub const RETAINED_OUTCOME_BYTES_MAX: usize = 64 * 1024;
 
-/// Makes a task of a call whose questions are answered.
-pub(crate) type Adopt<'a> = &'a (dyn Fn(RunningCall) -> BoxFuture<'a, Outcome> + Send + Sync);
+/// Function that converts a running call to a task, once its first questions are answered.
+pub(crate) type AdoptAsTask<'a> =
+    &'a (dyn Fn(RunningCall) -> BoxFuture<'a, RpcResult> + Send + Sync);
 
-/// The calls of one endpoint that wait for their clients' answers.
+/// Calls of one endpoint that wait for their clients' answers.
 pub(crate) struct SuspendedCalls {
-    table: Mutex<Table>,
-    seal: Seal,
+    table: Mutex<SuspendedTable>,
+    signer: StateSigner,
     began: Instant,
     calls_max: usize,
-    of_principal_max: usize,
-    parked_for: Duration,
-    /// How long a call may be gone on with.
-    runs_for: Duration,
+    per_principal_max: usize,
+    suspended_ttl: Duration,
+    /// Time limit of a resumed call.
+    call_deadline: Duration,
 }
 
 #[derive(Default)]
-struct Table {
+struct SuspendedTable {
     calls: HashMap<[u8; 16], Arc<SuspendedCall>>,
-    /// Those of them that have ended, oldest first.
+    /// Ids of the calls that have ended but whose outcome is kept, oldest first.
     ended: VecDeque<[u8; 16]>,
 }
 
@@ -47,92 +49,98 @@ struct SuspendedCall {
     id: [u8; 16],
     principal: Arc<Principal>,
     expires: Mutex<Instant>,
-    /// Fires when it leaves the table.
-    gone: CancellationToken,
-    /// One retry at a time.
-    turn: tokio::sync::Mutex<Turn>,
+    /// Cancelled when the call is removed from the table.
+    removed: CancellationToken,
+    /// Current round of questions. Retries of one call run one at a time, because each holds this
+    /// lock.
+    current_round: tokio::sync::Mutex<SuspendedRound>,
 }
 
-struct Turn {
-    /// The round whose answers are awaited; past the last one where the call has ended.
+struct SuspendedRound {
+    /// Number of the round whose answers are awaited; one past the last round if the call has
+    /// ended.
     round: u32,
-    /// `None` where it has ended, or is being gone on with by a request that may go away.
+    /// `None` if the call has ended, or while a retry executes it. If that retry's client
+    /// disconnects, the call is cancelled.
     running: Option<RunningCall>,
-    /// What the round before this one came to.
-    last: Option<Result<Reply, RpcError>>,
+    /// Outcome of the previous round, for a client that sends its retry again.
+    last: Option<Result<ModernResult, RpcError>>,
 }
 
-/// A retry, as far as it matters to a parked call.
-pub(crate) struct Retry<'a> {
+/// A client's retry of a request, which resumes a suspended call.
+pub(crate) struct ResumeRequest<'a> {
     pub state: &'a str,
-    pub binding: &'a Binding,
-    pub abilities: Abilities,
+    pub binding: &'a StateBinding,
+    pub abilities: CallerCapabilities,
     pub responses: RawObject,
     pub sink: Option<RequestSink>,
-    /// For a call that becomes a task after its first questions.
-    pub adopt: Option<Adopt<'a>>,
+    /// Set if the tool's call becomes a task after its first questions are answered.
+    pub adopt: Option<AdoptAsTask<'a>>,
 }
 
 impl SuspendedCalls {
     pub fn new(options: &InboundOptions) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::default(),
-            seal: Seal::new(),
+            signer: StateSigner::new(),
             began: Instant::now(),
-            calls_max: options.modern.parked_calls_max,
-            of_principal_max: options.modern.parked_calls_of_principal_max,
-            parked_for: options.modern.parked_for,
-            runs_for: options.call_deadline,
+            calls_max: options.modern.suspended_calls_max,
+            per_principal_max: options.modern.principal_suspended_max,
+            suspended_ttl: options.modern.suspended_ttl,
+            call_deadline: options.call_deadline,
         })
     }
 
-    /// Keeps a call that asks, until it is answered or expires.
+    /// Suspends a call that asks questions, until a retry resumes it or it expires. Returns a
+    /// result with the questions and a signed state.
     ///
     /// # Errors
-    /// `OVERLOADED` where too many wait, or too many of the principal's: the call is cancelled.
+    /// `OVERLOADED` if too many calls are suspended, in total or of the principal. The call is then
+    /// cancelled.
     pub fn suspend(
         self: &Arc<Self>,
         running: RunningCall,
         requests: RawObject,
         principal: Arc<Principal>,
-        binding: &Binding,
-    ) -> Result<Reply, RpcError> {
-        let parked = Arc::new(SuspendedCall {
-            id: random(),
+        binding: &StateBinding,
+    ) -> Result<ModernResult, RpcError> {
+        let suspended = Arc::new(SuspendedCall {
+            id: random_bytes(),
             principal,
             expires: Mutex::new(Instant::now()),
-            gone: CancellationToken::new(),
-            turn: tokio::sync::Mutex::new(Turn {
+            removed: CancellationToken::new(),
+            current_round: tokio::sync::Mutex::new(SuspendedRound {
                 round: 1,
                 running: Some(running),
                 last: None,
             }),
         });
-        let reply = self.asking(&parked, 1, requests, binding);
+        let reply = self.input_required(&suspended, 1, requests, binding);
         {
             let mut table = self.table.lock();
-            if !self.fits(&table, &parked.principal) {
+            if !self.has_capacity(&table, &suspended.principal) {
                 return Err(RpcError::new(
                     OVERLOADED,
                     "too many calls wait for answers: try again later",
                 ));
             }
-            table.calls.insert(parked.id, parked.clone());
+            table.calls.insert(suspended.id, suspended.clone());
         }
-        tokio::spawn(expire(Arc::downgrade(self), parked));
+        tokio::spawn(expire(Arc::downgrade(self), suspended));
         Ok(reply)
     }
 
-    /// Goes on with a call that asked.
+    /// Resumes a suspended call with the client's answers.
     ///
     /// # Errors
-    /// `INVALID_PARAMS` where the state isn't good for this request, has expired or was used; else the call's own.
+    /// `INVALID_PARAMS` if the state isn't valid for this request, has expired or was used, or if
+    /// an answer doesn't fit its question; otherwise the error of the call.
     pub async fn resume(
         self: &Arc<Self>,
-        retry: Retry<'_>,
+        retry: ResumeRequest<'_>,
         hung_up: &CancellationToken,
-    ) -> Result<Reply, RpcError> {
-        let Retry {
+    ) -> Result<ModernResult, RpcError> {
+        let ResumeRequest {
             state,
             binding,
             abilities,
@@ -140,17 +148,17 @@ impl SuspendedCalls {
             sink,
             adopt,
         } = retry;
-        let state = self.seal.open(state, binding).ok_or_else(|| {
+        let state = self.signer.verify(state, binding).ok_or_else(|| {
             RpcError::invalid_params(
                 "`requestState` isn't valid for this request: call again without it",
             )
         })?;
         let expired =
             || RpcError::invalid_params("`requestState` has expired: call again without it");
-        if state.expires_ms <= self.ms(Instant::now()) {
+        if state.expires_ms <= self.to_millis(Instant::now()) {
             return Err(expired());
         }
-        let parked = self
+        let suspended = self
             .table
             .lock()
             .calls
@@ -158,8 +166,8 @@ impl SuspendedCalls {
             .cloned()
             .ok_or_else(expired)?;
         let mut turn = tokio::select! {
-            turn = parked.turn.lock() => turn,
-            () = hung_up.cancelled() => return Err(cancelled()),
+            turn = suspended.current_round.lock() => turn,
+            () = hung_up.cancelled() => return Err(cancelled_error()),
         };
         if state.round != turn.round {
             let used = || {
@@ -176,123 +184,126 @@ impl SuspendedCalls {
         let goes_on = running.elicitations.deliver(abilities, &responses);
         if goes_on != Ok(true) {
             running.client.attach(None);
-            let requests = running.elicitations.requests().unwrap_or_default();
+            let requests = running.elicitations.input_requests().unwrap_or_default();
             turn.running = Some(running);
             let unfit = |key| format!("the answer `inputResponses.{key}` doesn't fit its question");
             goes_on.map_err(|key| RpcError::invalid_params(unfit(key)))?;
-            return Ok(self.asking(&parked, state.round, requests, binding));
+            return Ok(self.input_required(&suspended, state.round, requests, binding));
         }
         turn.round = state.round.saturating_add(1);
         turn.last = None;
-        // Where this request goes away, the call does too.
-        let mut leaving = Leaving {
+        // If this request disconnects, the call ends.
+        let mut leaving = RemoveOnDrop {
             calls: self,
-            id: parked.id,
-            stays: false,
+            id: suspended.id,
+            is_kept: false,
         };
-        parked.expire_after(self.runs_for + self.parked_for);
+        suspended.expire_after(self.call_deadline + self.suspended_ttl);
         let outcome = if let Some(adopt) = adopt
-            && running.elicitations.requests().is_none()
+            && running.elicitations.input_requests().is_none()
         {
             running.client.attach(None);
-            adopt(running).await.map(Reply::Complete)
+            adopt(running).await.map(ModernResult::Complete)
         } else {
-            let step = running.step(hung_up).await;
+            let step = running.run_until_input(hung_up).await;
             running.client.attach(None);
             match step {
-                Step::HungUp => return Err(cancelled()),
-                Step::Asks(requests) => {
+                CallStep::HungUp => return Err(cancelled_error()),
+                CallStep::InputRequired(requests) => {
                     turn.running = Some(running);
-                    Ok(self.asking(&parked, turn.round, requests, binding))
+                    Ok(self.input_required(&suspended, turn.round, requests, binding))
                 }
-                Step::Ended(outcome) => outcome.map(Reply::Resumed),
+                CallStep::Ended(outcome) => outcome.map(ModernResult::Resumed),
             }
         };
         if turn.running.is_none() {
-            parked.expire_after(self.parked_for);
-            self.ended(parked.id);
+            suspended.expire_after(self.suspended_ttl);
+            self.mark_ended(suspended.id);
         }
-        leaving.stays = true;
-        turn.last = Some(keepable(&outcome));
+        leaving.is_kept = true;
+        turn.last = Some(retained_outcome(&outcome));
         outcome
     }
 
-    /// Ends all of them.
+    /// Cancels all suspended calls and forgets kept outcomes.
     pub fn close(&self) {
         let table = std::mem::take(&mut *self.table.lock());
-        table.calls.values().for_each(|parked| parked.gone.cancel());
+        table
+            .calls
+            .values()
+            .for_each(|suspended| suspended.removed.cancel());
     }
 
-    fn fits(&self, table: &Table, principal: &Principal) -> bool {
+    fn has_capacity(&self, table: &SuspendedTable, principal: &Principal) -> bool {
         let waiting = table.calls.len() - table.ended.len();
         let theirs = || {
             let calls = table
                 .calls
                 .values()
-                .filter(|parked| *parked.principal == *principal);
+                .filter(|suspended| *suspended.principal == *principal);
             calls
-                .filter(|parked| !table.ended.contains(&parked.id))
+                .filter(|suspended| !table.ended.contains(&suspended.id))
                 .count()
         };
-        // Under its share in any case, where all of them together are.
+        // Only above this number can one principal exceed its share.
         waiting < self.calls_max
-            && (waiting < self.of_principal_max || theirs() < self.of_principal_max)
+            && (waiting < self.per_principal_max || theirs() < self.per_principal_max)
     }
 
-    /// How many wait for answers.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         let table = self.table.lock();
         table.calls.len() - table.ended.len()
     }
 
-    fn asking(
+    fn input_required(
         &self,
-        parked: &SuspendedCall,
+        suspended: &SuspendedCall,
         round: u32,
         requests: RawObject,
-        binding: &Binding,
-    ) -> Reply {
-        let expires_ms = self.ms(parked.expire_after(self.parked_for));
-        let state = self.seal.seal(
-            State {
-                call: parked.id,
+        binding: &StateBinding,
+    ) -> ModernResult {
+        let expires_ms = self.to_millis(suspended.expire_after(self.suspended_ttl));
+        let state = self.signer.sign(
+            RequestState {
+                call: suspended.id,
                 round,
                 expires_ms,
             },
             binding,
         );
-        Reply::InputRequired(
-            RawObject::of("inputRequests", requests)
+        ModernResult::InputRequired(
+            RawObject::single("inputRequests", requests)
                 .with("requestState", state)
                 .to_raw(),
         )
     }
 
-    fn ms(&self, at: Instant) -> u64 {
+    fn to_millis(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A call has ended: it stays for a while, for clients that repeat their retry.
-    fn ended(&self, id: [u8; 16]) {
+    /// Marks a call as ended. Its outcome is kept until it expires, or until
+    /// [`RETAINED_OUTCOMES_MAX`] later calls have ended.
+    fn mark_ended(&self, id: [u8; 16]) {
         let mut table = self.table.lock();
         if !table.calls.contains_key(&id) {
             return;
         }
         table.ended.push_back(id);
-        if table.ended.len() > OUTCOMES_KEPT_MAX
+        if table.ended.len() > RETAINED_OUTCOMES_MAX
             && let Some(oldest) = table.ended.pop_front()
-            && let Some(parked) = table.calls.remove(&oldest)
+            && let Some(suspended) = table.calls.remove(&oldest)
         {
-            parked.gone.cancel();
+            suspended.removed.cancel();
         }
     }
 
     fn remove(&self, id: &[u8; 16]) {
         let mut table = self.table.lock();
         table.ended.retain(|ended| ended != id);
-        if let Some(parked) = table.calls.remove(id) {
-            parked.gone.cancel();
+        if let Some(suspended) = table.calls.remove(id) {
+            suspended.removed.cancel();
         }
     }
 }
@@ -305,101 +316,105 @@ impl SuspendedCall {
     }
 }
 
-/// What a repeated retry is told; a large result isn't kept.
-fn keepable(outcome: &Result<Reply, RpcError>) -> Result<Reply, RpcError> {
+/// Returns the outcome to be kept for a client that sends its retry again. A large result is
+/// replaced by an error.
+fn retained_outcome(outcome: &Result<ModernResult, RpcError>) -> Result<ModernResult, RpcError> {
     match outcome {
-        Ok(Reply::Complete(raw) | Reply::Resumed(raw) | Reply::InputRequired(raw))
-            if raw.get().len() > OUTCOME_BYTES_MAX =>
-        {
-            Err(RpcError::invalid_params(
-                "`requestState` was used before, and its result was too large to keep",
-            ))
-        }
+        Ok(
+            ModernResult::Complete(raw)
+            | ModernResult::Resumed(raw)
+            | ModernResult::InputRequired(raw),
+        ) if raw.get().len() > RETAINED_OUTCOME_BYTES_MAX => Err(RpcError::invalid_params(
+            "`requestState` was used before, and its result was too large to keep",
+        )),
         outcome => outcome.clone(),
     }
 }
 
-/// Ends a parked call when nobody answers in time.
-async fn expire(calls: Weak<SuspendedCalls>, parked: Arc<SuspendedCall>) {
+/// Waits until a suspended call expires or is removed, and then cancels it, unless a retry is
+/// executing it.
+async fn expire(calls: Weak<SuspendedCalls>, suspended: Arc<SuspendedCall>) {
     loop {
-        let expires = *parked.expires.lock();
+        let expires = *suspended.expires.lock();
         if Instant::now() >= expires {
             break;
         }
         tokio::select! {
             () = sleep_until(expires) => {}
-            () = parked.gone.cancelled() => break,
+            () = suspended.removed.cancelled() => break,
         }
     }
     if let Some(calls) = calls.upgrade() {
-        calls.remove(&parked.id);
+        calls.remove(&suspended.id);
     }
-    // A request that goes on with it has taken it; else it is dropped here, which cancels it.
-    parked.turn.lock().await.running = None;
+    // If a request is running the call, that request owns it. Otherwise it is dropped here, and so
+    // cancelled.
+    suspended.current_round.lock().await.running = None;
 }
 
-/// Takes a call out of the table unless it stays.
-struct Leaving<'a> {
+/// Removes a call from the table when dropped, unless `is_kept` is set.
+struct RemoveOnDrop<'a> {
     calls: &'a SuspendedCalls,
     id: [u8; 16],
-    stays: bool,
+    is_kept: bool,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
-        if !self.stays {
+        if !self.is_kept {
             self.calls.remove(&self.id);
         }
     }
 }
 
-/// How long the questions that a call asks at once may be apart: they go to the client together.
-const GATHER: Duration = Duration::from_millis(5);
+/// Time to wait for further questions after each question of a call, so that questions asked
+/// concurrently are sent to the client together.
+const QUESTION_GATHER_WINDOW: Duration = Duration::from_millis(5);
 
-/// A call under way, from request to request. Dropped, it is cancelled.
+/// A call that may continue over several requests. Dropping it cancels the call.
 pub(crate) struct RunningCall {
-    pub outcome: BoxFuture<'static, Outcome>,
-    pub client: Arc<Client>,
+    pub outcome: BoxFuture<'static, RpcResult>,
+    pub client: Arc<ModernCaller>,
     pub elicitations: Arc<PendingElicitations>,
 }
 
-/// How far a call came.
-pub(crate) enum Step {
-    /// To its end.
-    Ended(Outcome),
-    /// To questions: `inputRequests`.
-    Asks(RawObject),
-    /// Its client went away.
+/// Reason why a running call has paused or ended.
+pub(crate) enum CallStep {
+    /// The call has ended.
+    Ended(RpcResult),
+    /// The call waits for answers to these `inputRequests`.
+    InputRequired(RawObject),
+    /// The client has disconnected.
     HungUp,
 }
 
 impl RunningCall {
-    /// Goes on until the call ends, or waits for answers.
-    pub async fn step(&mut self, hung_up: &CancellationToken) -> Step {
+    /// Runs the call until it ends, asks questions, or `hung_up` is cancelled.
+    pub async fn run_until_input(&mut self, hung_up: &CancellationToken) -> CallStep {
         loop {
-            if self.elicitations.requests().is_none() {
+            if self.elicitations.input_requests().is_none() {
                 tokio::select! {
                     biased;
-                    outcome = &mut self.outcome => return Step::Ended(outcome),
-                    () = self.elicitations.asked.notified() => {}
-                    () = hung_up.cancelled() => return Step::HungUp,
+                    outcome = &mut self.outcome => return CallStep::Ended(outcome),
+                    () = self.elicitations.new_question.notified() => {}
+                    () = hung_up.cancelled() => return CallStep::HungUp,
                 }
             }
             while tokio::select! {
                 biased;
-                outcome = &mut self.outcome => return Step::Ended(outcome),
-                () = self.elicitations.asked.notified() => true,
-                () = hung_up.cancelled() => return Step::HungUp,
-                () = sleep(GATHER) => false,
+                outcome = &mut self.outcome => return CallStep::Ended(outcome),
+                () = self.elicitations.new_question.notified() => true,
+                () = hung_up.cancelled() => return CallStep::HungUp,
+                () = sleep(QUESTION_GATHER_WINDOW) => false,
             } {}
-            if let Some(requests) = self.elicitations.requests() {
-                return Step::Asks(requests);
+            if let Some(requests) = self.elicitations.input_requests() {
+                return CallStep::InputRequired(requests);
             }
         }
     }
 }
 
-/// What a request is answered with whose client went away; nobody reads it.
-pub(crate) fn cancelled() -> RpcError {
+/// Returns the error of a request whose client has disconnected. The client never receives it.
+pub(crate) fn cancelled_error() -> RpcError {
     RpcError::new(CANCELLED, "cancelled")
 }

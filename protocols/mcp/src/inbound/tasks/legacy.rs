@@ -1,19 +1,21 @@
-//! Tasks of 2025-11-25: the client decides which calls are tasks, and collects their results.
+//! Tasks of 2025-11-25: the client decides which calls are tasks, and fetches their results.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{FailureKind, RawObject, TaskState};
 use callboard_rpc::{RpcError, encode_notification};
-use callboard_runtime::live::{Delivering, LiveTask};
+use callboard_runtime::running::{QuestionClaim, RunningTask};
 use callboard_runtime::{Task, TaskFilter};
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::record::{RELATED_TASK, legacy_status, legacy_view, outcome, refused, related_meta};
-use super::{TaskRequest, TaskService, answer_question, gone};
-use crate::inbound::agent_adapter::{Outcome, cursor, page_start};
-use crate::inbound::client::{MessageSink, nobody_answers, question_with_meta};
-use crate::inbound::request::{Member, Method, Params};
+use super::record::{
+    RELATED_TASK, call_outcome, legacy_status, legacy_view, related_meta, task_error,
+};
+use super::{TaskRequest, TaskService, answer_question, lookup_error};
+use crate::inbound::agent_adapter::{RpcResult, encode_cursor, parse_cursor};
+use crate::inbound::client_messages::{MessageSink, no_responder, question_with_meta};
+use crate::inbound::request::{McpMethod, ParamName, RequestParams};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
@@ -29,23 +31,23 @@ pub(crate) fn capability() -> RawObject {
 pub(crate) async fn perform(
     tasks: &Arc<TaskService>,
     request: &TaskRequest<'_>,
-) -> Option<Outcome> {
+) -> Option<RpcResult> {
     Some(match request.request.method {
-        Method::CallTool => return call(tasks, request).await,
-        Method::GetTask => get(tasks, request).await,
-        Method::TaskResult => result(tasks, request).await,
-        Method::ListTasks => list(tasks, request).await,
-        Method::CancelTask => cancel(tasks, request).await,
+        McpMethod::CallTool => return call_tool(tasks, request).await,
+        McpMethod::GetTask => get(tasks, request).await,
+        McpMethod::TaskResult => wait_result(tasks, request).await,
+        McpMethod::ListTasks => list(tasks, request).await,
+        McpMethod::CancelTask => cancel(tasks, request).await,
         _ => return None,
     })
 }
 
-async fn call(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
+async fn call_tool(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<RpcResult> {
     let support = tasks
         .endpoint
         .adapter()
         .task_support(&request.request.params.name()?);
-    let wanted = match wanted(&request.request.params, tasks.options.ttl) {
+    let wanted = match requested_ttl(&request.request.params, tasks.options.ttl) {
         Ok(wanted) => wanted,
         Err(error) => return Some(Err(error)),
     };
@@ -56,41 +58,52 @@ async fn call(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Out
             not_found("this tool can be called as a task only")
         }
         (TaskSupport::Forbidden | TaskSupport::Optional, None) => None,
-        (_, Some(ttl)) => Some(begin(tasks, request, ttl).await),
+        (_, Some(ttl)) => Some(start_task(tasks, request, ttl).await),
     }
 }
 
-async fn begin(tasks: &Arc<TaskService>, request: &TaskRequest<'_>, ttl: Duration) -> Outcome {
+async fn start_task(
+    tasks: &Arc<TaskService>,
+    request: &TaskRequest<'_>,
+    ttl: Duration,
+) -> RpcResult {
     let poll = tasks.options.poll_interval;
-    let (task, live) = tasks.begin(request, ttl).await?;
-    let created = RawObject::of("task", legacy_view(&task, poll));
-    if let (Some(live), Some(link)) = (live, request.unsolicited) {
-        tokio::spawn(tell_steps(live, link.clone(), poll));
+    let (task, live) = tasks.start_task(request, ttl).await?;
+    let created = RawObject::single("task", legacy_view(&task, poll));
+    if let (Some(live), Some(sink)) = (live, request.unsolicited) {
+        tokio::spawn(notify_steps(live, sink.clone(), poll));
     }
     Ok(created.to_raw())
 }
 
-/// Tells the client of the steps of a task, as far as it keeps up, until its end.
-async fn tell_steps(mut task: LiveTask, link: Arc<dyn MessageSink>, poll: Duration) {
-    let mut told = TaskState::Working;
-    while task.seen.changed().await.is_ok() {
-        let now = task.seen.borrow_and_update().clone();
-        if now.state != told {
-            told = now.state;
+/// Notifies the client of each change of a task's status until its end. Notifications are dropped
+/// if the client reads slowly.
+async fn notify_steps(mut task: RunningTask, sink: Arc<dyn MessageSink>, poll: Duration) {
+    let mut sent_state = TaskState::Working;
+    while task.updates.changed().await.is_ok() {
+        let now = task.updates.borrow_and_update().clone();
+        if now.state != sent_state {
+            sent_state = now.state;
             let params = legacy_view(&now, poll).to_raw();
-            link.offer(encode_notification("notifications/tasks/status", Some(&params)).into());
+            sink.send_lossy(
+                encode_notification("notifications/tasks/status", Some(&params)).into(),
+            );
         }
-        if told.is_terminal() {
+        if sent_state.is_terminal() {
             return;
         }
     }
 }
 
-/// How long the task is to be kept that a client wants; `None` where it wants none.
-fn wanted(params: &Params, default: Duration) -> Result<Option<Duration>, RpcError> {
+/// Returns the time for which the client wants the task to be kept: `default` if it names none,
+/// `None` if it doesn't request a task.
+///
+/// # Errors
+/// `INVALID_PARAMS` if `task` isn't an object, or its `ttl` isn't a number or is negative.
+fn requested_ttl(params: &RequestParams, default: Duration) -> Result<Option<Duration>, RpcError> {
     let invalid = |why: &str| RpcError::invalid_params(why);
     params.check_object()?;
-    let Some(task) = params.get(Member::Task) else {
+    let Some(task) = params.get(ParamName::Task) else {
         return Ok(None);
     };
     let task = RawObject::parse(task).map_err(|_| invalid("`task` must be an object"))?;
@@ -100,7 +113,7 @@ fn wanted(params: &Params, default: Duration) -> Result<Option<Duration>, RpcErr
     let millis: f64 =
         serde_json::from_str(ttl.get()).map_err(|_| invalid("`ttl` must be a number"))?;
     let ttl = Duration::try_from_secs_f64(millis / 1_000.0);
-    // More than a duration can hold is cut to what the server allows, like anything over that.
+    // A value beyond the range of a duration is cut to the server's maximum, like any above it.
     let ttl = if millis < 0.0 {
         Err(invalid("`ttl` must not be negative"))
     } else {
@@ -109,15 +122,15 @@ fn wanted(params: &Params, default: Duration) -> Result<Option<Duration>, RpcErr
     ttl.map(Some)
 }
 
-async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let found = tasks.find(request).await?;
     Ok(legacy_view(&found.task, tasks.options.poll_interval).to_raw())
 }
 
-async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let mut found = tasks.find(request).await?;
     let had_ended = found.task.state.is_terminal();
-    found.cancel().await.map_err(gone)?;
+    found.cancel().await.map_err(lookup_error)?;
     let now = &found.task;
     if had_ended || now.state.is_terminal() && now.state != TaskState::Canceled {
         let status = legacy_status(now);
@@ -128,8 +141,8 @@ async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
     Ok(legacy_view(now, tasks.options.poll_interval).to_raw())
 }
 
-async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
-    let after = page_start(&request.request.params, TASKS)?;
+async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+    let after = parse_cursor(&request.request.params, TASK_CURSOR)?;
     let owner = tasks.owner(&request.call.principal, request.session);
     let items_max = tasks.endpoint.options.page_items_max.max(1);
     let theirs = TaskFilter {
@@ -138,32 +151,38 @@ async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
         ..TaskFilter::default()
     };
     let page = tasks.live.tasks.list(theirs, after, items_max).await;
-    let (page, more) = page.map_err(|error| refused(error.into()))?;
+    let (page, more) = page.map_err(|error| task_error(error.into()))?;
     let seen: Vec<_> = page
         .iter()
         .map(|task| legacy_view(task, tasks.options.poll_interval))
         .collect();
-    let mut result = RawObject::of("tasks", seen);
+    let mut result = RawObject::single("tasks", seen);
     let last = page.last().filter(|_| more);
-    result.set_some("nextCursor", &last.map(|last| cursor(TASKS, last.number)));
+    result.set_some(
+        "nextCursor",
+        &last.map(|last| encode_cursor(TASK_CURSOR, last.number)),
+    );
     Ok(result.to_raw())
 }
 
-/// The list of tasks, in cursors.
-const TASKS: &str = "task";
+/// Prefix of the cursors of `tasks/list`, which tells them from cursors of other lists.
+const TASK_CURSOR: &str = "task";
 
-/// Waits for the end of a task. Meanwhile its questions go to whoever waits here.
-async fn result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+/// Waits until a task ends and returns its result. Meanwhile the task's questions are put to the
+/// waiting client.
+async fn wait_result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let mut found = tasks.find(request).await?;
-    let (mut asked, mut delivering) = (FuturesUnordered::new(), found.delivering.subscribe());
+    let (mut asked, mut delivering) =
+        (FuturesUnordered::new(), found.claimed_questions.subscribe());
     loop {
         delivering.mark_unchanged();
         found.refresh();
         if found.task.state.is_terminal() {
-            return come_to(&found.task);
+            return call_result(&found.task);
         }
-        for open in &found.task.open {
-            let Some(delivering) = Delivering::of(&found.delivering, &open.key) else {
+        for open in &found.task.open_questions {
+            let Some(delivering) = QuestionClaim::acquire(&found.claimed_questions, &open.key)
+            else {
                 continue;
             };
             let question =
@@ -172,17 +191,17 @@ async fn result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
             asked.push(async move {
                 let answer = match &request.call.caller {
                     Some(caller) => caller.ask(question).await,
-                    None => Err(nobody_answers()),
+                    None => Err(no_responder()),
                 };
                 (key, answer, delivering)
             });
         }
         tokio::select! {
-            changed = found.changed() => changed.map_err(gone)?,
-            // Whoever was asked may have gone: then a question is free again.
+            changed = found.wait_until_changed() => changed.map_err(lookup_error)?,
+            // A client that was asked may have disconnected: its question is free again.
             Ok(()) = delivering.changed() => {}
             Some((key, answer, delivered)) = asked.next() => {
-                // Nobody could be asked here and now; somebody may at the next `tasks/result`.
+                // The client couldn't be asked now; the next `tasks/result` may ask it.
                 if !matches!(&answer, Err(why) if why.kind == FailureKind::Cancelled) {
                     answer_question(&mut found, key, answer).await?;
                 }
@@ -192,9 +211,10 @@ async fn result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
     }
 }
 
-/// Just what the call itself would have answered, and which task it belongs to.
-fn come_to(task: &Task) -> Outcome {
-    match outcome(task) {
+/// Returns the result of a task's call, with the task's id in `_meta`; an error if the call failed
+/// or was cancelled.
+fn call_result(task: &Task) -> RpcResult {
+    match call_outcome(task) {
         Some(Ok(result)) => {
             let mut result = RawObject::parse(result).unwrap_or_default();
             let meta = result.object("_meta").unwrap_or_default();

@@ -1,34 +1,38 @@
-//! Tasks: calls of tools that outlive the request that began them, and the process.
+//! Tasks: tool calls that outlive the request that began them, and the process.
 //!
-//! One store and one state machine (the runtime's) behind both eras' words: the experiment of 2025-11-25 ([`legacy`]) and the
-//! extension `io.modelcontextprotocol/tasks` of 2026-07-28 ([`modern`]).
+//! The runtime's store and state machine serve both eras: the experiment of 2025-11-25 ([`legacy`])
+//! and the extension `io.modelcontextprotocol/tasks` of 2026-07-28 ([`modern`]).
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Abilities, Answer, Failure, Principal, RawObject};
+use callboard_message::{Answer, CallerCapabilities, Failure, Principal, RawObject};
 use callboard_rpc::RpcError;
-use callboard_runtime::live::{
-    BeginWork, CannotResume, Ending, Found, LiveOptions, LiveTask, LiveTasks, Run, TaskHost,
+use callboard_runtime::running::{
+    BeginTaskCall, CannotResume, EndSteps, FoundTask, RunningTask, RunningTaskOptions,
+    RunningTasks, TaskHost, TaskRun,
 };
 use callboard_runtime::{
-    Begun, By, CallMeta, Caller, Lease, NewTask, Task, TaskError, TaskId, TaskOwner, TaskStep,
+    CallContext, Caller, CreateOutcome, Lease, NewTask, Task, TaskActor, TaskError, TaskId,
+    TaskOwner, TaskStep,
 };
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::agent_adapter::Outcome;
-use super::client::MessageSink;
-use super::endpoint::Endpoint;
-use super::options::{TASK_TTL_MIN, TaskOptions, TaskStore};
-use super::request::{Method, Params, Request};
+use super::agent_adapter::RpcResult;
+use super::client_messages::MessageSink;
+use super::endpoint::AgentEndpoint;
+use super::options::{McpTaskOptions, McpTaskStore, TASK_TTL_MIN};
+use super::request::{McpMethod, McpRequest, RequestParams};
 use super::tools::TaskSupport;
 use crate::wire::{Era, Revision};
-use record::{Extra, ended, refused};
+use record::{TaskExtra, final_step, task_error};
 
-pub(crate) use modern::{EXTENSION, adopt, declares, follow, undeclared};
+pub(crate) use modern::{
+    TASKS_EXTENSION, adopt_call, declares_extension, follow_tasks, missing_extension,
+};
 
 mod legacy;
 mod modern;
@@ -38,26 +42,30 @@ mod restart_tests;
 #[cfg(test)]
 mod tests;
 
-/// A request, as far as tasks need to know it.
+/// A request that may concern tasks, with its context.
 pub(crate) struct TaskRequest<'a> {
-    pub request: &'a Request,
+    pub request: &'a McpRequest,
     pub revision: Revision,
-    /// The request's own call: whose it is, and who can be asked while it is open.
-    pub call: &'a CallMeta,
-    /// The session that it belongs to, in the legacy era.
+    /// Context of the request. Its caller can be asked questions while the request is open.
+    pub call: &'a CallContext,
+    /// Number of the request's session; `None` in the modern era.
     pub session: Option<u64>,
-    /// What the client declared that it can do.
-    pub client: &'a Abilities,
-    /// Makes whoever is told of progress and log lines after the request is answered, in the legacy era. The token fires at
-    /// the task's end.
+    /// Capabilities of the client that sent the request.
+    pub client: &'a CallerCapabilities,
+    /// Creates the caller to which a task sends progress and log messages after the response. The
+    /// token is cancelled when the task ends. `None` in the modern era.
     pub background: Option<&'a (dyn Fn(CancellationToken) -> Arc<dyn Caller> + Sync)>,
-    /// Where the client hears of a task's steps, in the legacy era.
+    /// Sink for task status notifications; `None` in the modern era.
     pub unsolicited: Option<&'a Arc<dyn MessageSink>>,
 }
 
 impl<'a> TaskRequest<'a> {
-    /// A request of the stateless era.
-    pub fn modern(request: &'a Request, call: &'a CallMeta, client: &'a Abilities) -> Self {
+    /// Creates a task request of the modern era.
+    pub fn modern(
+        request: &'a McpRequest,
+        call: &'a CallContext,
+        client: &'a CallerCapabilities,
+    ) -> Self {
         let revision = Revision::V2026_07_28;
         Self {
             request,
@@ -71,69 +79,71 @@ impl<'a> TaskRequest<'a> {
     }
 }
 
-/// The tasks of an endpoint.
+/// Tasks of one endpoint, for both eras.
 pub(crate) struct TaskService {
-    pub endpoint: Endpoint,
-    options: TaskOptions,
-    /// This run of the process.
+    pub endpoint: AgentEndpoint,
+    options: McpTaskOptions,
+    /// Identifier of this run of the process, part of the owner of anonymous sessions' tasks.
     run: Arc<str>,
-    /// Those that run here, and the store.
-    live: Arc<LiveTasks>,
-    /// They are this endpoint's alone.
-    owned: bool,
+    /// Tasks that run in this process, and the store of all tasks.
+    live: Arc<RunningTasks>,
+    /// True if running tasks end when this endpoint closes; false if they continue in the process.
+    owns_tasks: bool,
 }
 
-/// A task that was begun, and its handle where it runs here.
-type Started = (Arc<Task>, Option<LiveTask>);
+/// A started task, and its handle if it runs in this process.
+type StartedTask = (Arc<Task>, Option<RunningTask>);
 
 impl TaskService {
-    /// Serves the tasks of `endpoint` from now on.
-    pub fn new(endpoint: Endpoint) -> Arc<Self> {
+    /// Creates the service, and attaches it to the task store as the server that resumes
+    /// interrupted tasks of its scope.
+    pub fn new(endpoint: AgentEndpoint) -> Arc<Self> {
         let scope = format!("mcp:{}", endpoint.options.info.name);
         let options = endpoint.options.tasks.clone();
         let is_shared = options.store.is_some();
-        let TaskStore {
+        let McpTaskStore {
             tasks: store,
             run,
-            live: scopes,
+            live_scopes: scopes,
         } = options
             .store
             .clone()
-            .unwrap_or_else(|| TaskStore::in_memory(options.tasks_max));
-        let live = LiveOptions {
+            .unwrap_or_else(|| McpTaskStore::in_memory(options.tasks_max));
+        let live = RunningTaskOptions {
             is_shared,
-            stays: true,
-            ..LiveOptions::default()
+            keeps_ended: true,
+            ..RunningTaskOptions::default()
         };
         let owned = scopes.is_none();
         let live = match scopes {
-            Some(scopes) => scopes.of(&store, scope, live),
-            None => LiveTasks::new(store, scope, live),
+            Some(scopes) => scopes.for_scope(&store, scope, live),
+            None => RunningTasks::new(store, scope, live),
         };
         let service = Arc::new(Self {
             endpoint,
             options,
             run,
             live,
-            owned,
+            owns_tasks: owned,
         });
-        service.live.serve(&service);
+        service.live.attach_host(&service);
         service
     }
 
-    /// Whether a request may be about tasks.
-    pub fn concerns(&self, method: Method) -> bool {
-        use Method::{CallTool, CancelTask, GetTask, ListTasks, TaskResult, UpdateTask};
+    /// Returns true for `tools/call` and the `tasks/…` methods, if the agent has tools that can run
+    /// as tasks.
+    pub fn handles_method(&self, method: McpMethod) -> bool {
+        use McpMethod::{CallTool, CancelTask, GetTask, ListTasks, TaskResult, UpdateTask};
         matches!(
             method,
             CallTool | GetTask | TaskResult | ListTasks | UpdateTask | CancelTask
         ) && self.endpoint.adapter().has_task_tools()
     }
 
-    /// Does a request that is about tasks, or begins one, of those that [concern](Self::concerns) them. `None` for any other:
-    /// the agent does it.
-    pub async fn perform(self: &Arc<Self>, request: TaskRequest<'_>) -> Option<Outcome> {
-        self.live.start();
+    /// Executes a request that concerns a task, or that starts one. Returns `None` for any other
+    /// request, which the agent's adapter executes instead.
+    pub async fn perform(self: &Arc<Self>, request: TaskRequest<'_>) -> Option<RpcResult> {
+        self.live.start_renewal();
         match request.revision {
             Revision::V2025_11_25 => legacy::perform(self, &request).await,
             Revision::V2026_07_28 => modern::perform(self, &request).await,
@@ -141,28 +151,32 @@ impl TaskService {
         }
     }
 
-    /// The member of a server's capabilities that says that there are tasks; `None` where there are none.
+    /// Returns the server capability that declares tasks: member name and value. `None` if no tool
+    /// can run as a task, or if the revision has no tasks.
     pub fn capability(&self, revision: Revision) -> Option<(&'static str, RawObject)> {
         if !self.endpoint.adapter().has_task_tools() {
             return None;
         }
         match (revision, revision.era()) {
             (Revision::V2025_11_25, _) => Some(("tasks", legacy::capability())),
-            (_, Era::Modern) => Some(("extensions", RawObject::of(EXTENSION, RawObject::new()))),
+            (_, Era::Modern) => Some((
+                "extensions",
+                RawObject::single(TASKS_EXTENSION, RawObject::new()),
+            )),
             _ => None,
         }
     }
 
-    /// Nobody serves them here any more. Those of a store that others share go on; of any other they are cancelled, and
-    /// what is kept elsewhere stays there, for whoever serves next.
-    pub fn leave(&self) {
-        if self.owned {
+    /// Closes the service. Its running tasks are cancelled if they belong to this endpoint alone;
+    /// otherwise they continue.
+    pub fn close(&self) {
+        if self.owns_tasks {
             self.live.stop();
         }
     }
 
     fn owner(&self, principal: &Principal, session: Option<u64>) -> TaskOwner {
-        TaskOwner::of(
+        TaskOwner::from_principal(
             principal,
             session
                 .map(|session| format!("{}:{session}", self.run))
@@ -170,36 +184,37 @@ impl TaskService {
         )
     }
 
-    /// Begins the call that a request asks for as a task. When this returns, anybody who may can find it. A request whose key
-    /// was there is answered with the task that has it.
+    /// Starts a tool call as a task, which is in the store when this returns. A request that
+    /// repeats an idempotency key of its owner gets the existing task.
     ///
     /// # Errors
-    /// `OVERLOADED` where too many are kept or the store can't keep more, `INVALID_PARAMS` for what is no key or another's.
-    async fn begin(
+    /// `OVERLOADED` if there are too many tasks or the store is full. `INVALID_PARAMS` if the
+    /// idempotency key is invalid or was used for a different request.
+    async fn start_task(
         self: &Arc<Self>,
         request: &TaskRequest<'_>,
         ttl: Duration,
-    ) -> Result<Started, RpcError> {
-        // A call of its own: the request's ends with its answer.
-        let mut call = CallMeta::new(request.call.principal.clone());
+    ) -> Result<StartedTask, RpcError> {
+        // The task has a call of its own, because the request's call ends with the response.
+        let mut call = CallContext::new(request.call.principal.clone());
         call.trace = request.call.trace;
-        let told = request
+        let observer = request
             .background
             .map(|background| background(call.cancel.clone()));
         let work = self.call_tool(request.request.params.raw(), request.revision, call);
-        self.run(request, ttl, told, work).await
+        self.start_work(request, ttl, observer, work).await
     }
 
-    async fn run(
+    async fn start_work(
         &self,
         request: &TaskRequest<'_>,
         ttl: Duration,
-        told: Option<Arc<dyn Caller>>,
-        work: BeginWork<'_>,
-    ) -> Result<Started, RpcError> {
+        observer: Option<Arc<dyn Caller>>,
+        work: BeginTaskCall<'_>,
+    ) -> Result<StartedTask, RpcError> {
         let (params, principal) = (&request.request.params, &request.call.principal);
         let ttl = ttl.clamp(TASK_TTL_MIN, self.options.ttl_max.max(TASK_TTL_MIN));
-        let extra = Extra {
+        let extra = TaskExtra {
             revision: request.revision,
             client: request.client.clone(),
             ttl,
@@ -209,14 +224,14 @@ impl TaskService {
         let new = NewTask {
             scope: self.live.scope.clone(),
             owner: self.owner(principal, request.session),
-            key: record::key(params)?,
-            request: record::request(params),
+            key: record::idempotency_key(params)?,
+            request: record::stored_request(params),
             class: self.options.class,
             on_restart: self.endpoint.adapter().on_restart(&tool),
             deadline: Some(expires),
-            extra: extra.written(),
+            extra: extra.to_object(),
             scope_tasks_max: Some(self.options.tasks_max),
-            owner_tasks_max: Some(self.options.of_owner_max),
+            owner_tasks_max: Some(self.options.tasks_per_owner_max),
             ..NewTask::new(
                 Principal::clone(principal),
                 self.endpoint.options.info.name.clone(),
@@ -224,48 +239,52 @@ impl TaskService {
                 expires,
             )
         };
-        match self.live.keep(new).await.map_err(refused)? {
-            Begun::Again(task) => {
+        match self.live.create(new).await.map_err(task_error)? {
+            CreateOutcome::Existing(task) => {
                 let live = self.live.get(&task.id);
                 Ok((task, live))
             }
-            Begun::New(task, lease) => {
-                let run = Run {
+            CreateOutcome::Created(task, lease) => {
+                let run = TaskRun {
                     task: task.clone(),
                     lease,
                     is_resumed: false,
                     abilities: Arc::new(extra.client),
-                    told,
-                    work,
+                    observer,
+                    begin_call: work,
                 };
                 Ok((task, Some(self.live.run(run))))
             }
         }
     }
 
-    /// Whether the call of this tool becomes a task once its first questions are answered.
-    pub fn asks_first(&self, params: &Params, client: &Abilities) -> bool {
+    /// Returns true if a call of the tool named by `params` becomes a task after its first
+    /// questions are answered.
+    pub fn asks_before_task(&self, params: &RequestParams, client: &CallerCapabilities) -> bool {
         let adapter = self.endpoint.adapter();
         let asks_first =
             |tool: Cow<'_, str>| adapter.task_support(&tool) == TaskSupport::AfterQuestions;
-        adapter.has_task_tools() && params.name().is_some_and(asks_first) && declares(client)
+        adapter.has_task_tools()
+            && params.name().is_some_and(asks_first)
+            && declares_extension(client)
     }
 
-    /// The work of a call that begins now.
+    /// Returns a function that executes a tool call as a task. The runtime calls it once the task
+    /// may run.
     fn call_tool(
         self: &Arc<Self>,
         params: Option<&RawValue>,
         revision: Revision,
-        call: CallMeta,
-    ) -> BeginWork<'static> {
+        call: CallContext,
+    ) -> BeginTaskCall<'static> {
         let (service, request) = (
             self.clone(),
-            Request::new("tools/call", params.map(RawValue::to_owned)),
+            McpRequest::new("tools/call", params.map(RawValue::to_owned)),
         );
         Box::new(move |caller, expiry| {
-            let call = call.with_caller(caller).until(expiry);
+            let call = call.with_caller(caller).with_deadline(expiry);
             Box::pin(async move {
-                ending(
+                task_ending(
                     service
                         .endpoint
                         .adapter()
@@ -276,30 +295,32 @@ impl TaskService {
         })
     }
 
-    /// A task of `request`'s owner.
+    /// Finds the task named by `request`, if it belongs to the sender of the request.
     ///
     /// # Errors
-    /// `INVALID_PARAMS` where it names none: another's isn't told from one that never was.
-    async fn find(&self, request: &TaskRequest<'_>) -> Result<Found, RpcError> {
+    /// `INVALID_PARAMS` if there is no such task. Tasks of other owners are reported as missing,
+    /// too.
+    async fn find(&self, request: &TaskRequest<'_>) -> Result<FoundTask, RpcError> {
         let params = &request.request.params;
         params.check_object()?;
         let id = params
             .task_id()
             .ok_or_else(|| RpcError::invalid_params("`taskId` must be a string"))?;
-        self.find_of(&self.owner(&request.call.principal, request.session), &id)
+        self.find_owned(&self.owner(&request.call.principal, request.session), &id)
             .await
     }
 
-    async fn find_of(&self, owner: &TaskOwner, id: &str) -> Result<Found, RpcError> {
-        let id = TaskId::new(id).map_err(|_| unknown())?;
+    async fn find_owned(&self, owner: &TaskOwner, id: &str) -> Result<FoundTask, RpcError> {
+        let id = TaskId::new(id).map_err(|_| unknown_task())?;
         self.live
             .find(&id, owner)
             .await
-            .map_err(|error| refused(error.into()))?
-            .ok_or_else(unknown)
+            .map_err(|error| task_error(error.into()))?
+            .ok_or_else(unknown_task)
     }
 
-    /// Whether the task is of a session of nobody in particular in an earlier run: its number means another by now.
+    /// Returns true if the task belongs to an anonymous session of an earlier run of the process.
+    /// Its session number may now identify another session.
     fn is_of_lost_session(&self, task: &Task) -> bool {
         let session = task.owner.as_str().strip_prefix("session:");
         session.is_some_and(|session| {
@@ -310,24 +331,25 @@ impl TaskService {
     }
 }
 
-/// How a task ends whose call came to this.
-fn ending(outcome: Outcome) -> Ending {
-    Box::new(move |_| vec![ended(outcome)])
+/// Returns the function that ends a task with the outcome of its call.
+fn task_ending(outcome: RpcResult) -> EndSteps {
+    Box::new(move |_| vec![final_step(outcome)])
 }
 
-/// Answers a question of a task; nothing where it waits no more. Ends when the answer is kept.
+/// Answers the question `key` of a task, and returns once the answer is stored. Does nothing if the
+/// question is no longer open.
 ///
 /// # Errors
-/// The store's: the question still waits.
+/// Errors of the store; the question stays open.
 async fn answer_question(
-    found: &mut Found,
+    found: &mut FoundTask,
     key: String,
     answer: Result<Answer, Failure>,
 ) -> Result<(), RpcError> {
-    let taken = match (&found.live, answer) {
-        (Some(live), Ok(answer)) => live.tell(Vec::new(), Some((key, answer))).await,
-        (Some(live), Err(why)) => live.give_up(key, why).await,
-        // That somebody couldn't answer is no answer: only its worker gives a question up.
+    let taken = match (&found.running, answer) {
+        (Some(live), Ok(answer)) => live.apply(Vec::new(), Some((key, answer))).await,
+        (Some(live), Err(why)) => live.withdraw_question(key, why).await,
+        // A failure isn't an answer: only the worker of the task withdraws a question.
         (None, Err(_)) => return Ok(()),
         (None, Ok(answer)) => {
             let step = TaskStep::Answered {
@@ -336,7 +358,11 @@ async fn answer_question(
             };
             found
                 .tasks
-                .step(&found.task.id, By::Owner(&found.task.owner), vec![step])
+                .apply(
+                    &found.task.id,
+                    TaskActor::Owner(&found.task.owner),
+                    vec![step],
+                )
                 .await
         }
     };
@@ -346,25 +372,25 @@ async fn answer_question(
             Ok(())
         }
         Err(TaskError::HasEnded(_) | TaskError::Illegal { .. } | TaskError::NotFound) => Ok(()),
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(task_error(error)),
     }
 }
 
-/// Why a task can't be looked at.
-fn gone(error: TaskError) -> RpcError {
+fn lookup_error(error: TaskError) -> RpcError {
     if error == TaskError::NotFound {
-        unknown()
+        unknown_task()
     } else {
-        refused(error)
+        task_error(error)
     }
 }
 
-fn unknown() -> RpcError {
+fn unknown_task() -> RpcError {
     RpcError::invalid_params("there is no such task")
 }
 
 impl TaskHost for TaskService {
-    /// Who serves no tools as tasks could only fail them. Another agent may have such tools later.
+    /// Returns true if the agent has tools that can run as tasks. Without them a resumed task could
+    /// only fail, so it waits for a later agent that has them.
     fn can_resume(&self) -> bool {
         self.endpoint.adapter().has_task_tools()
     }
@@ -377,25 +403,23 @@ impl TaskHost for TaskService {
         Box::pin(async move {
             let unavailable = |why| Failure::unavailable(why);
             if self.is_of_lost_session(&task) {
-                return Err(CannotResume::IsForgotten(unavailable(
-                    "nobody can ask for it any more",
+                return Err(CannotResume::Forget(unavailable(
+                    "the session that could request it has ended",
                 )));
             }
-            let (Some(extra), Some(params)) = (Extra::of(&task), &task.request) else {
-                return Err(CannotResume::Fails(unavailable(
-                    "what it was asked wasn't kept",
-                )));
+            let (Some(extra), Some(params)) = (TaskExtra::from_task(&task), &task.request) else {
+                return Err(CannotResume::Fail(unavailable("its request wasn't stored")));
             };
-            let call = CallMeta::new(Arc::new(task.principal.clone()));
+            let call = CallContext::new(Arc::new(task.principal.clone()));
             let work = self.call_tool(Some(params), extra.revision, call);
             let abilities = Arc::new(extra.client);
-            self.live.run(Run {
+            self.live.run(TaskRun {
                 task,
                 lease,
                 is_resumed: true,
                 abilities,
-                told: None,
-                work,
+                observer: None,
+                begin_call: work,
             });
             Ok(())
         })

@@ -1,9 +1,10 @@
-//! The extension `io.modelcontextprotocol/tasks` of 2026-07-28 (SEP-2663): the server decides which calls are tasks.
+//! The extension `io.modelcontextprotocol/tasks` of 2026-07-28 (SEP-2663): the server decides which
+//! calls are tasks.
 
 use std::sync::Arc;
 
-use callboard_message::json::raw;
-use callboard_message::{Abilities, Principal, RawObject};
+use callboard_message::json::raw_from_written;
+use callboard_message::{CallerCapabilities, Principal, RawObject};
 use callboard_rpc::RpcError;
 use callboard_runtime::{Caller, Task};
 use futures::future::{BoxFuture, ready};
@@ -12,48 +13,50 @@ use futures::stream::{BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::record::{detailed_view, modern_view};
-use super::{TaskRequest, TaskService, answer_question, ending, gone};
-use crate::inbound::agent_adapter::Outcome;
-use crate::inbound::client::parse_answer;
-use crate::inbound::request::{Member, Method};
+use super::{TaskRequest, TaskService, answer_question, lookup_error, task_ending};
+use crate::inbound::agent_adapter::RpcResult;
+use crate::inbound::client_messages::parse_answer;
+use crate::inbound::request::{McpMethod, ParamName};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
-/// The extension's name.
-pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 pub(crate) async fn perform(
     tasks: &Arc<TaskService>,
     request: &TaskRequest<'_>,
-) -> Option<Outcome> {
+) -> Option<RpcResult> {
     match request.request.method {
-        Method::CallTool => call(tasks, request).await,
-        Method::GetTask | Method::UpdateTask | Method::CancelTask if !declares(request.client) => {
-            Some(Err(undeclared()))
+        McpMethod::CallTool => call_tool(tasks, request).await,
+        McpMethod::GetTask | McpMethod::UpdateTask | McpMethod::CancelTask
+            if !declares_extension(request.client) =>
+        {
+            Some(Err(missing_extension()))
         }
-        Method::GetTask => Some(get(tasks, request).await),
-        Method::UpdateTask => Some(update(tasks, request).await),
-        Method::CancelTask => Some(cancel(tasks, request).await),
+        McpMethod::GetTask => Some(get(tasks, request).await),
+        McpMethod::UpdateTask => Some(update(tasks, request).await),
+        McpMethod::CancelTask => Some(cancel(tasks, request).await),
         _ => None,
     }
 }
 
-/// Whether a client declared the extension with its request.
-pub(crate) fn declares(client: &Abilities) -> bool {
+/// Returns true if the client capabilities of a request declare the tasks extension.
+pub(crate) fn declares_extension(client: &CallerCapabilities) -> bool {
     client
         .0
         .object("extensions")
-        .is_some_and(|extensions| extensions.has(EXTENSION))
+        .is_some_and(|extensions| extensions.has(TASKS_EXTENSION))
 }
 
-/// What a client is told that should have declared the extension.
-pub(crate) fn undeclared() -> RpcError {
-    let extensions = RawObject::of(EXTENSION, RawObject::new());
-    let data = RawObject::of(
+/// Returns the error for a client that hasn't declared the tasks extension.
+pub(crate) fn missing_extension() -> RpcError {
+    let extensions = RawObject::single(TASKS_EXTENSION, RawObject::new());
+    let data = RawObject::single(
         "requiredCapabilities",
-        RawObject::of("extensions", extensions),
+        RawObject::single("extensions", extensions),
     );
-    let message = format!("declare the extension {EXTENSION} in the request's client capabilities");
+    let message =
+        format!("declare the extension {TASKS_EXTENSION} in the request's client capabilities");
     RpcError {
         code: mcp::MISSING_CLIENT_CAPABILITY,
         message,
@@ -61,52 +64,58 @@ pub(crate) fn undeclared() -> RpcError {
     }
 }
 
-async fn call(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
+async fn call_tool(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<RpcResult> {
     let support = tasks
         .endpoint
         .adapter()
         .task_support(&request.request.params.name()?);
-    match (support, declares(request.client)) {
+    match (support, declares_extension(request.client)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => None,
-        (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Some(Err(undeclared())),
+        (TaskSupport::Required | TaskSupport::AfterQuestions, false) => {
+            Some(Err(missing_extension()))
+        }
         (TaskSupport::AfterQuestions, true) => None,
         (TaskSupport::Optional | TaskSupport::Required, true) => {
-            let begun = tasks.begin(request, tasks.options.ttl).await;
-            Some(begun.map(|(task, _)| created(tasks, &task)))
+            let begun = tasks.start_task(request, tasks.options.ttl).await;
+            Some(begun.map(|(task, _)| create_task_result(tasks, &task)))
         }
     }
 }
 
-/// `CreateTaskResult`.
-fn created(tasks: &TaskService, task: &Task) -> Box<RawValue> {
+/// Returns the `CreateTaskResult` object of the tasks extension.
+fn create_task_result(tasks: &TaskService, task: &Task) -> Box<RawValue> {
     let seen = modern_view(task, tasks.options.poll_interval);
-    let mut created = RawObject::of("resultType", "task");
+    let mut created = RawObject::single("resultType", "task");
     seen.iter()
         .for_each(|(name, value)| created.set_raw(name, value.to_owned()));
     created.to_raw()
 }
 
-/// Makes a task of a call that runs already, and keeps its own deadline: `CreateTaskResult`. `hand_over` puts somebody in the
-/// place of its caller.
+/// Converts a running call to a task, and returns the tasks extension's `CreateTaskResult`. The
+/// call keeps its own deadline. `hand_over` receives the caller that replaces the client.
 ///
 /// # Errors
-/// `OVERLOADED` where too many are kept: the call is cancelled.
-pub(crate) async fn adopt(
+/// `OVERLOADED` if there are too many tasks. The call is then cancelled.
+pub(crate) async fn adopt_call(
     tasks: &TaskService,
     request: &TaskRequest<'_>,
-    work: BoxFuture<'static, Outcome>,
+    work: BoxFuture<'static, RpcResult>,
     hand_over: impl FnOnce(Arc<dyn Caller>) + Send,
-) -> Outcome {
+) -> RpcResult {
     let work = Box::new(|caller, _| -> BoxFuture<'static, _> {
         hand_over(caller);
-        Box::pin(async move { ending(work.await) })
+        Box::pin(async move { task_ending(work.await) })
     });
-    let (task, _) = tasks.run(request, tasks.options.ttl, None, work).await?;
-    Ok(created(tasks, &task))
+    let (task, _) = tasks
+        .start_work(request, tasks.options.ttl, None, work)
+        .await?;
+    Ok(create_task_result(tasks, &task))
 }
 
-/// Those of `ids` that are tasks of the principal's, and a stream of `notifications/tasks` params for each of their steps.
-pub(crate) async fn follow(
+/// Follows those of the tasks `ids` that belong to the principal; others are skipped. Returns the
+/// ids of the followed tasks, and a stream of `notifications/tasks` params: the current state of
+/// each task, then each of its changes.
+pub(crate) async fn follow_tasks(
     tasks: &TaskService,
     principal: &Principal,
     ids: Vec<String>,
@@ -115,15 +124,16 @@ pub(crate) async fn follow(
     let owner = tasks.owner(principal, None);
     let (mut followed, mut steps) = (Vec::new(), Vec::new());
     for id in ids {
-        // Whatever stands in the way of one doesn't stand in the way of the others.
-        let Ok(found) = tasks.find_of(&owner, &id).await else {
+        // The failure of one task must not prevent the others.
+        let Ok(found) = tasks.find_owned(&owner, &id).await else {
             continue;
         };
         followed.push(id);
-        // What it is at the beginning is told too: it may have moved since the client looked.
+        // The initial state is sent too, because it may have changed since the client's last
+        // request.
         let first = stream::once(ready(detailed_view(&found.task, poll)));
         let later = stream::unfold(found, move |mut found| async move {
-            found.changed().await.ok()?;
+            found.wait_until_changed().await.ok()?;
             Some((detailed_view(&found.task, poll), found))
         });
         steps.push(first.chain(later).boxed());
@@ -131,23 +141,23 @@ pub(crate) async fn follow(
     (followed, stream::select_all(steps).boxed())
 }
 
-async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let found = tasks.find(request).await?;
     Ok(detailed_view(&found.task, tasks.options.poll_interval).to_raw())
 }
 
-async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let mut found = tasks.find(request).await?;
     let params = &request.request.params;
     params.check_object()?;
     let responses = params
-        .get(Member::InputResponses)
+        .get(ParamName::InputResponses)
         .and_then(|raw| RawObject::parse(raw).ok());
     let responses =
         responses.ok_or_else(|| RpcError::invalid_params("`inputResponses` must be an object"))?;
-    // All are read before one is taken.
+    // All answers are validated before the first is stored.
     let mut answers = Vec::new();
-    for open in &found.task.open {
+    for open in &found.task.open_questions {
         let Some(response) = responses.get(&open.key) else {
             continue;
         };
@@ -162,14 +172,19 @@ async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
     for (key, answer) in answers {
         answer_question(&mut found, key, Ok(answer)).await?;
     }
-    Ok(acknowledged())
+    Ok(empty_result())
 }
 
-async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
-    tasks.find(request).await?.cancel().await.map_err(gone)?;
-    Ok(acknowledged())
+async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+    tasks
+        .find(request)
+        .await?
+        .cancel()
+        .await
+        .map_err(lookup_error)?;
+    Ok(empty_result())
 }
 
-fn acknowledged() -> Box<RawValue> {
-    raw("{}".to_owned())
+fn empty_result() -> Box<RawValue> {
+    raw_from_written("{}".to_owned())
 }

@@ -1,46 +1,48 @@
-//! What MCP keeps with a task, and reads from it.
+//! MCP's data in a stored task, and its representation on the wire.
 
 use std::time::Duration;
 
-use callboard_message::time::rfc3339;
-use callboard_message::{Abilities, RawObject, TaskState};
+use callboard_message::time::format_rfc3339;
+use callboard_message::{CallerCapabilities, RawObject, TaskState};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{JournalError, Task, TaskError, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
-use crate::inbound::agent_adapter::Outcome;
-use crate::inbound::client::question_request;
-use crate::inbound::request::Params;
-use crate::wire::failure::{of_rpc, sent_by_peer, to_rpc_or};
+use crate::inbound::agent_adapter::RpcResult;
+use crate::inbound::client_messages::question_request;
+use crate::inbound::request::RequestParams;
+use crate::wire::error_mapping::{from_rpc, peer_error, to_rpc_or};
 use crate::wire::{Revision, code as mcp, meta};
 
-/// `_meta` of a `tools/call`: the same key of the same owner is the same task. A string of 1 to 128 bytes.
-const KEY: &str = "callboard/key";
+/// Member of `_meta` of a `tools/call`: idempotency key, a string of 1 to 128 bytes. A request that
+/// repeats a key of its owner gets the existing task instead of a new one.
+const IDEMPOTENCY_KEY_META: &str = "callboard/key";
 
-/// The shape of [`TaskOutcome::Reply`] here: MCP's `CallToolResult`.
-const SHAPE: &str = "tool_result";
+/// Value of `shape` in `Task::extra` of MCP tasks: their replies are `CallToolResult` objects.
+const REPLY_SHAPE: &str = "tool_result";
 
-/// The members of `Task::extra`.
-pub(crate) struct Extra {
+/// Members that MCP stores in `Task::extra`.
+pub(crate) struct TaskExtra {
     pub revision: Revision,
-    /// What the client can be asked.
-    pub client: Abilities,
-    /// How long the task is kept, from its beginning.
+    /// Client capabilities declared when the task was created.
+    pub client: CallerCapabilities,
+    /// Time that the task is kept after its creation.
     pub ttl: Duration,
 }
 
-impl Extra {
-    pub fn written(&self) -> RawObject {
-        let extra = RawObject::of("shape", SHAPE).with("revision", self.revision.as_str());
+impl TaskExtra {
+    pub fn to_object(&self) -> RawObject {
+        let extra =
+            RawObject::single("shape", REPLY_SHAPE).with("revision", self.revision.as_str());
         extra
             .with("client", &self.client.0)
             .with("ttl_ms", millis(self.ttl))
     }
 
-    /// `None` where another protocol began the task.
-    pub fn of(task: &Task) -> Option<Self> {
+    /// Parses `Task::extra`. Returns `None` if another protocol created the task.
+    pub fn from_task(task: &Task) -> Option<Self> {
         let revision = Revision::parse(&task.extra.text("revision")?)?;
-        let client = Abilities(task.extra.object("client").unwrap_or_default());
+        let client = CallerCapabilities(task.extra.object("client").unwrap_or_default());
         Some(Self {
             revision,
             client,
@@ -49,7 +51,7 @@ impl Extra {
     }
 }
 
-/// How long a task is kept, from its beginning.
+/// Returns the time that a task is kept after its creation.
 fn ttl(task: &Task) -> Duration {
     let millis = task.extra.read::<u64>("ttl_ms").map(Duration::from_millis);
     millis.unwrap_or_else(|| {
@@ -59,21 +61,22 @@ fn ttl(task: &Task) -> Duration {
     })
 }
 
-/// The step that ends a task whose call came to this.
-pub(crate) fn ended(outcome: Outcome) -> TaskStep {
+/// Returns the step that ends a task: completed with the result, or failed with the error.
+pub(crate) fn final_step(outcome: RpcResult) -> TaskStep {
     match outcome {
         Ok(result) => TaskStep::Completed(result),
-        Err(error) => TaskStep::Failed(of_rpc(&error)),
+        Err(error) => TaskStep::Failed(from_rpc(&error)),
     }
 }
 
-/// What its call came to; `None` as long as it runs, and where it was cancelled.
-pub(crate) fn outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
+/// Returns the outcome of a task's call: its result or error. `None` while the call runs, and if it
+/// was cancelled.
+pub(crate) fn call_outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
     Some(match task.outcome.as_ref()? {
         TaskOutcome::Reply(result) => Ok(result),
         TaskOutcome::Failed(failure) => {
             let of_store = || to_rpc_or(code::INVALID_PARAMS, failure.clone());
-            Err(sent_by_peer(failure).unwrap_or_else(of_store))
+            Err(peer_error(failure).unwrap_or_else(of_store))
         }
         TaskOutcome::NotKept => Err(RpcError::new(
             mcp::UNAVAILABLE,
@@ -82,34 +85,39 @@ pub(crate) fn outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
     })
 }
 
-/// What a request is kept as: without what belongs to its hop, so that the same one sent again is the same.
-pub(crate) fn request(params: &Params) -> Option<Box<RawValue>> {
+/// Returns the params to be stored with a task: without the members that differ when a client sends
+/// the same request again, such as `requestState` or the idempotency key.
+pub(crate) fn stored_request(params: &RequestParams) -> Option<Box<RawValue>> {
     let mut params = RawObject::parse(params.raw()?).ok()?;
     for of_hop in ["task", "inputResponses", "requestState"] {
         params.remove(of_hop);
     }
     if let Some(mut meta) = params.object("_meta") {
-        meta.remove(KEY);
+        meta.remove(IDEMPOTENCY_KEY_META);
         params.set("_meta", meta);
     }
-    meta::without_hop(&params.to_raw()).ok()
+    meta::strip_hop_members(&params.to_raw()).ok()
 }
 
-/// The idempotency key of a request.
+/// Returns the idempotency key of a request, if any.
 ///
 /// # Errors
-/// `INVALID_PARAMS` where it is no string. (How long it may be is the store's to say.)
-pub(crate) fn key(params: &Params) -> Result<Option<String>, RpcError> {
-    let Some(key) = params.meta_member(KEY) else {
+/// `INVALID_PARAMS` if the key isn't a string. Its length is checked by the store.
+pub(crate) fn idempotency_key(params: &RequestParams) -> Result<Option<String>, RpcError> {
+    let Some(key) = params.meta_member(IDEMPOTENCY_KEY_META) else {
         return Ok(None);
     };
-    let invalid = |_| RpcError::invalid_params(format!("`_meta[\"{KEY}\"]` must be a string"));
+    let invalid = |_| {
+        RpcError::invalid_params(format!(
+            "`_meta[\"{IDEMPOTENCY_KEY_META}\"]` must be a string"
+        ))
+    };
     serde_json::from_str(key.get()).map(Some).map_err(invalid)
 }
 
-/// Why a task isn't begun, or doesn't take what its client sends.
-pub(crate) fn refused(error: TaskError) -> RpcError {
-    let said = error.to_string();
+/// Converts an error of the task store to an error for the client.
+pub(crate) fn task_error(error: TaskError) -> RpcError {
+    let message = error.to_string();
     let code = match error {
         TaskError::Journal(JournalError::Invalid(_))
         | TaskError::NotFound
@@ -123,67 +131,71 @@ pub(crate) fn refused(error: TaskError) -> RpcError {
         _ => mcp::OVERLOADED,
     };
     if code == code::INTERNAL_ERROR {
-        callboard_message::log::error!(error = said, "the store of tasks failed");
+        callboard_message::log::error!(error = message, "the store of tasks failed");
         return RpcError::new(code, "internal error");
     }
-    RpcError::new(code, said)
+    RpcError::new(code, message)
 }
 
-/// Member of `_meta` that says which task something belongs to (2025-11-25).
+/// Member of `_meta` that names the task to which a message belongs (2025-11-25).
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// MCP's `Task` of 2025-11-25.
+/// Returns the task as MCP's `Task` of 2025-11-25.
 pub(crate) fn legacy_view(task: &Task, poll: Duration) -> RawObject {
-    let seen = common(task, legacy_status(task));
+    let seen = common_view(task, legacy_status(task));
     seen.with("ttl", millis(ttl(task)))
         .with("pollInterval", millis(poll))
 }
 
-/// `_meta` that says that something belongs to the task.
+/// Returns the value of [`RELATED_TASK`] for a task.
 pub(crate) fn related_meta(task: &Task) -> RawObject {
-    RawObject::of("taskId", task.id.as_str())
+    RawObject::single("taskId", task.id.as_str())
 }
 
-/// `Task` of the extension, without what it came to or waits for.
+/// Returns the task as the `Task` object of the tasks extension, without outcome and open
+/// questions.
 pub(crate) fn modern_view(task: &Task, poll: Duration) -> RawObject {
-    let seen = common(task, modern_status(task));
+    let seen = common_view(task, modern_status(task));
     seen.with("ttlMs", millis(ttl(task)))
         .with("pollIntervalMs", millis(poll))
 }
 
-/// `DetailedTask` of the extension.
+/// Returns the task as the `DetailedTask` object of the tasks extension, with outcome and open
+/// questions.
 pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
     let mut seen = modern_view(task, poll);
     if task.state == TaskState::InputRequired {
         let mut requests = RawObject::new();
-        for open in &task.open {
+        for open in &task.open_questions {
             requests.set_some(&open.key, &question_request(&open.question));
         }
         seen.set("inputRequests", requests);
     }
-    match outcome(task) {
+    match call_outcome(task) {
         Some(Ok(result)) => seen.set_raw("result", result.to_owned()),
         Some(Err(error)) => {
-            let mut told = RawObject::of("code", error.code).with("message", &error.message);
-            told.set_some("data", &error.data);
-            seen.set("error", told);
+            let mut error_object =
+                RawObject::single("code", error.code).with("message", &error.message);
+            error_object.set_some("data", &error.data);
+            seen.set("error", error_object);
         }
         None => {}
     }
     seen
 }
 
-fn common(task: &Task, status: &str) -> RawObject {
-    let mut seen = RawObject::of("taskId", task.id.as_str()).with("status", status);
-    seen.set_some("statusMessage", &task.said);
-    seen.with("createdAt", rfc3339(task.created))
-        .with("lastUpdatedAt", rfc3339(task.updated))
+fn common_view(task: &Task, status: &str) -> RawObject {
+    let mut seen = RawObject::single("taskId", task.id.as_str()).with("status", status);
+    seen.set_some("statusMessage", &task.status_message);
+    seen.with("createdAt", format_rfc3339(task.created))
+        .with("lastUpdatedAt", format_rfc3339(task.updated))
 }
 
-/// In 2025-11-25 a tool that says what went wrong has failed; in the extension its call has completed.
+/// Returns the task's status as 2025-11-25 defines it. A tool result with `isError` counts as
+/// failed, but as completed in the later tasks extension.
 pub(crate) fn legacy_status(task: &Task) -> &'static str {
-    match outcome(task) {
-        Some(Ok(result)) if says_error(result) => "failed",
+    match call_outcome(task) {
+        Some(Ok(result)) if is_error_result(result) => "failed",
         _ => modern_status(task),
     }
 }
@@ -198,7 +210,7 @@ fn modern_status(task: &Task) -> &'static str {
     }
 }
 
-fn says_error(result: &RawValue) -> bool {
+fn is_error_result(result: &RawValue) -> bool {
     result.get().contains("\"isError\"")
         && RawObject::parse(result)
             .ok()

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::{Elicitation, Failure, Principal, ToolResult};
-use callboard_runtime::testkit::paused;
+use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::{
-    Agent, AgentRef, By, ConcurrentHandler, Cx, Handlers, MemoryTasks, OnRestart, System, TaskId,
-    Tasks,
+    Agent, AgentRef, ConcurrentHandler, Context, Handlers, MemoryTaskStore, OnRestart, System,
+    TaskActor, TaskId, TaskStore,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,26 +16,26 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::tests::{LEGACY, MODERN, Peer, ask};
-use super::{TaskService, TaskStore};
-use crate::inbound::endpoint::Endpoint;
+use super::{McpTaskStore, TaskService};
+use crate::inbound::endpoint::AgentEndpoint;
 use crate::inbound::options::InboundOptions;
 
-/// May be done twice.
+/// A tool that may be repeated.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String, task = "optional", idempotent)]
 struct Repeat {}
 
-/// May not.
+/// A tool that must not be repeated.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String, task = "optional")]
 struct Once {}
 
-/// Asks.
+/// A tool that asks a question.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible, task = "optional", idempotent)]
 struct Wonder {}
 
-/// Works until it is let go.
+/// A tool that runs until released.
 #[derive(Clone)]
 struct Worker(Arc<Semaphore>);
 
@@ -58,13 +58,13 @@ impl Worker {
 }
 
 impl ConcurrentHandler<Repeat> for Worker {
-    fn handle(&mut self, _: Repeat, _: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(&mut self, _: Repeat, _: Context) -> impl Future<Output = String> + Send + 'static {
         self.work()
     }
 }
 
 impl ConcurrentHandler<Once> for Worker {
-    fn handle(&mut self, _: Once, _: Cx) -> impl Future<Output = String> + Send + 'static {
+    fn handle(&mut self, _: Once, _: Context) -> impl Future<Output = String> + Send + 'static {
         self.work()
     }
 }
@@ -73,7 +73,7 @@ impl ConcurrentHandler<Wonder> for Worker {
     fn handle(
         &mut self,
         _: Wonder,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let form = Elicitation::form("Who?", json!({ "type": "object", "properties": {} }));
@@ -86,11 +86,11 @@ impl ConcurrentHandler<Wonder> for Worker {
 }
 
 /// An endpoint of one run of the process.
-fn serve(agent: &AgentRef, tasks: &Arc<MemoryTasks>, run: &str) -> Arc<TaskService> {
-    let store = TaskStore::new(tasks.clone(), run);
+fn serve(agent: &AgentRef, tasks: &Arc<MemoryTaskStore>, run: &str) -> Arc<TaskService> {
+    let store = McpTaskStore::new(tasks.clone(), run);
     let mut options = InboundOptions::default();
     options.tasks.store = Some(store);
-    TaskService::new(Endpoint::new(agent.clone(), options))
+    TaskService::new(AgentEndpoint::new(agent.clone(), options))
 }
 
 fn worker(system: &System) -> (AgentRef, Arc<Semaphore>) {
@@ -120,7 +120,7 @@ async fn begin(endpoint: &Arc<TaskService>, peer: &Peer, tool: &str, key: &str) 
         .clone()
 }
 
-/// The task once it is as `is` says.
+/// Waits until the task satisfies `is`.
 async fn until(
     endpoint: &Arc<TaskService>,
     peer: &Peer,
@@ -139,11 +139,12 @@ async fn until(
     panic!("it doesn't come to that");
 }
 
-/// Goal: a key is one task, whatever the request's own hop says; another request under it is refused, another's key is
-/// another. Method: the same call with other hop members, another tool, another owner, keys that are none.
+/// Goal: a key identifies one task, whatever the members of this hop; another request under it is
+/// rejected, and another owner's key is another task. Method: the same call with other hop members,
+/// another tool, another owner, invalid keys.
 #[test]
 fn a_key_is_one_task() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let (agent, _) = worker(system);
         let endpoint = serve(&agent, &Arc::default(), "one");
         let (ann, bob) = (of("ann"), of("bob"));
@@ -169,18 +170,18 @@ fn a_key_is_one_task() {
                 "{none}"
             );
         }
-        endpoint.leave();
+        endpoint.close();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
-/// Goal: after a restart what may be repeated goes on and completes, what may not has failed and says so; keys and owners hold.
-/// Method: a run is stopped in mid-call, another begins on the same store.
+/// Goal: after a restart, repeatable calls complete and others have failed with a reason; keys and
+/// owners hold. Method: a run is stopped during a call, another begins on the same store.
 #[test]
 fn a_restart_goes_on_or_says_that_it_does_not() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let (agent, go) = worker(system);
-        let tasks = Arc::new(MemoryTasks::default());
+        let tasks = Arc::new(MemoryTaskStore::default());
         let (ann, bob) = (of("ann"), of("bob"));
         let nobody = Peer {
             principal: Principal::anonymous(),
@@ -195,7 +196,7 @@ fn a_restart_goes_on_or_says_that_it_does_not() {
             .await
             .unwrap()["task"]["taskId"]
             .clone();
-        first.leave();
+        first.close();
 
         let second = serve(&agent, &tasks, "two");
         let failed = until(&second, &ann, &once, |now| now["status"] == "failed").await;
@@ -220,7 +221,7 @@ fn a_restart_goes_on_or_says_that_it_does_not() {
                 Err(-32602)
             );
         }
-        // A session of that number is another's now.
+        // That session number belongs to another client now.
         assert_eq!(
             ask(
                 &second,
@@ -233,17 +234,18 @@ fn a_restart_goes_on_or_says_that_it_does_not() {
         );
         let id = TaskId::new(of_session.as_str().unwrap()).unwrap();
         assert!(tasks.get(&id).await.unwrap().is_none());
-        second.leave();
+        second.close();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
-/// Goal: what runs at one node can be seen, answered and cancelled at another. Method: two endpoints on one store.
+/// Goal: a task that runs at one node can be read, answered and cancelled at another. Method: two
+/// endpoints on one store.
 #[test]
 fn another_node_answers_and_cancels() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let (agent, _) = worker(system);
-        let tasks = Arc::new(MemoryTasks::default());
+        let tasks = Arc::new(MemoryTaskStore::default());
         let (here, there) = (serve(&agent, &tasks, "one"), serve(&agent, &tasks, "two"));
         let ann = of("ann");
         let asks = begin(&here, &ann, "wonder", "w").await;
@@ -259,44 +261,48 @@ fn another_node_answers_and_cancels() {
             .await
             .unwrap();
         until(&here, &ann, &works, |now| now["status"] == "cancelled").await;
-        // So does whoever runs the node.
+        // The operator of the node can cancel it too.
         let works = begin(&here, &ann, "repeat", "p").await;
         let id = TaskId::new(works.as_str().unwrap()).unwrap();
         assert_eq!(
             tasks.get(&id).await.unwrap().unwrap().on_restart,
             OnRestart::Resume
         );
-        tasks.want_cancel(&id, By::Operator).await.unwrap();
+        tasks
+            .request_cancel(&id, TaskActor::Operator)
+            .await
+            .unwrap();
         until(&here, &ann, &works, |now| now["status"] == "cancelled").await;
-        here.leave();
-        there.leave();
+        here.close();
+        there.close();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
-/// Goal: what is kept in a system's store goes on when its endpoint ends, and no session of the next one is taken for one of
-/// before. Method: a call that can't be repeated, and two endpoints in turn.
+/// Goal: tasks in a system's store continue when their endpoint ends, and no session of the next
+/// endpoint is taken for an earlier one. Method: a call that can't be repeated, and two endpoints
+/// in turn.
 #[test]
 fn another_endpoint_takes_its_place() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let (agent, go) = worker(system);
         let serve = || {
             let mut options = InboundOptions::default();
             options.tasks.store = Some(system.store().into());
-            TaskService::new(Endpoint::new(agent.clone(), options))
+            TaskService::new(AgentEndpoint::new(agent.clone(), options))
         };
         let (ann, first) = (of("ann"), serve());
         let once = begin(&first, &ann, "once", "o").await;
-        let session = first.endpoint.changes.listen(|_| ()).number;
-        first.leave();
+        let session = first.endpoint.changes.subscribe(|_| ()).number;
+        first.close();
         drop(first);
 
         let second = serve();
-        assert_ne!(second.endpoint.changes.listen(|_| ()).number, session);
+        assert_ne!(second.endpoint.changes.subscribe(|_| ()).number, session);
         go.add_permits(1);
         let done = until(&second, &ann, &once, |now| now["status"] != "working").await;
         assert_eq!(done["status"], "completed", "{done}");
-        system.store().live.stop().await;
+        system.store().running_tasks.stop().await;
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

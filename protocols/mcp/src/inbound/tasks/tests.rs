@@ -2,21 +2,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::{Abilities, Principal, RawObject};
-use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, CallMeta, ConcurrentHandler, Cx, Handlers, System};
+use callboard_message::{CallerCapabilities, Principal, RawObject};
+use callboard_runtime::testkit::run_with_paused_time;
+use callboard_runtime::{Agent, CallContext, ConcurrentHandler, Context, Handlers, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{EXTENSION, TaskRequest, TaskService};
-use crate::inbound::endpoint::Endpoint;
+use super::{TASKS_EXTENSION, TaskRequest, TaskService};
+use crate::inbound::endpoint::AgentEndpoint;
 use crate::inbound::options::InboundOptions;
-use crate::inbound::request::Request;
+use crate::inbound::request::McpRequest;
 use crate::wire::Revision;
 
-/// Never ends.
+/// A tool that never ends.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = (), task = "optional")]
 struct Work {}
@@ -30,12 +30,12 @@ impl Agent for Worker {
 }
 
 impl ConcurrentHandler<Work> for Worker {
-    fn handle(&mut self, _: Work, cx: Cx) -> impl Future<Output = ()> + Send + 'static {
+    fn handle(&mut self, _: Work, cx: Context) -> impl Future<Output = ()> + Send + 'static {
         async move { cx.cancelled().await }
     }
 }
 
-/// Somebody, by one of the two eras.
+/// Peer of one of the two eras.
 pub(crate) struct Peer {
     pub principal: Principal,
     pub session: Option<u64>,
@@ -52,14 +52,14 @@ pub(crate) async fn ask(
     params: Value,
 ) -> Result<Value, i64> {
     let params = RawValue::from_string(params.to_string()).unwrap();
-    let extensions = RawObject::of(EXTENSION, RawObject::new());
+    let extensions = RawObject::single(TASKS_EXTENSION, RawObject::new());
     let request = TaskRequest {
-        request: &Request::new(method, Some(params)),
+        request: &McpRequest::new(method, Some(params)),
         revision: peer.revision,
-        call: &CallMeta::new(Arc::new(peer.principal.clone())),
+        call: &CallContext::new(Arc::new(peer.principal.clone())),
         session: peer.session,
-        client: &Abilities(
-            RawObject::of("extensions", extensions).with("elicitation", RawObject::new()),
+        client: &CallerCapabilities(
+            RawObject::single("extensions", extensions).with("elicitation", RawObject::new()),
         ),
         background: None,
         unsolicited: None,
@@ -71,17 +71,17 @@ pub(crate) async fn ask(
 }
 
 fn endpoint(system: &System) -> Arc<TaskService> {
-    TaskService::new(Endpoint::new(
+    TaskService::new(AgentEndpoint::new(
         system.spawn(Worker),
         InboundOptions::default(),
     ))
 }
 
-/// Goal: a task is its owner's: to anybody else it doesn't exist, in either era. Method: every other peer asks for it by its
-/// id, lists tasks, and tries to cancel it.
+/// Goal: a task is visible to its owner only, in either era. Method: every other peer requests it
+/// by its id, lists tasks, and tries to cancel it.
 #[test]
 fn a_task_is_its_owners() {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let endpoint = endpoint(system);
         let key = |id: &str| Principal {
             id: id.into(),
@@ -142,7 +142,7 @@ fn a_task_is_its_owners() {
                 assert_eq!(ids, [&named["taskId"]]);
             }
         }
-        // By the other era its owner finds it too.
+        // The owner finds it in the other era, too.
         let (before, after) = (peer(key("c"), Some(9), LEGACY), &owners[5]);
         let listed = ask(&endpoint, &before, "tasks/list", json!({}))
             .await
@@ -155,7 +155,7 @@ fn a_task_is_its_owners() {
             ask(&endpoint, after, "tasks/get", named).await.unwrap()["status"],
             "cancelled"
         );
-        endpoint.leave();
+        endpoint.close();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -1,88 +1,94 @@
 use std::fmt;
 
-use callboard_rpc::Egress;
+use callboard_rpc::EgressPolicy;
 use futures::future::BoxFuture;
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::client::Client;
-use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
-use super::{AuthError, Document};
+use super::client::OAuthClient;
+use super::fetch::{OAuthHttpClient, REQUEST_TIMEOUT_DEFAULT};
+use super::{AuthError, OAuthDocument};
 
-/// Somebody who vouches for us to an authorization server with a signed assertion (RFC 7523): the platform that our
-/// workload runs on, or a company's identity provider.
-pub trait Assertions: Send + Sync {
-    /// An assertion for `audience`. Asked for each token anew, and never kept.
+/// Source of signed assertions that are exchanged for access tokens at an authorization server (RFC
+/// 7523). Implementations ask, for instance, a workload platform or a company's identity provider.
+pub trait AssertionProvider: Send + Sync {
+    /// Returns an assertion for `audience`. It is called for each token request; assertions aren't
+    /// cached.
     ///
     /// # Errors
-    /// Whatever keeps it from being had.
+    /// Any [`AuthError`] that prevents an assertion. The token request then fails with it.
     fn assertion<'a>(
         &'a self,
-        audience: Audience<'a>,
+        audience: AssertionAudience<'a>,
     ) -> BoxFuture<'a, Result<SecretString, AuthError>>;
 }
 
-/// Whom an assertion is to convince.
+/// Audience of an assertion: the authorization server and the resource that it is for.
 #[derive(Debug, Clone, Copy)]
-pub struct Audience<'a> {
-    /// The authorization server's issuer.
+pub struct AssertionAudience<'a> {
+    /// Issuer identifier of the authorization server that will receive the assertion.
     pub issuer: &'a str,
-    /// The upstream's resource identifier.
+    /// Resource identifier of the upstream MCP server.
     pub resource: &'a str,
 }
 
-/// An assertion that somebody handed us as it is, like a workload's identity token.
+/// Assertion provider that always returns the same assertion, such as a workload's identity token.
 #[derive(Debug, Clone)]
 pub struct FixedAssertion(SecretString);
 
 impl FixedAssertion {
-    /// With the assertion, a JWT.
+    /// Creates a provider that returns `assertion`, a JWT.
     #[must_use]
     pub fn new(assertion: SecretString) -> Self {
         Self(assertion)
     }
 }
 
-impl Assertions for FixedAssertion {
-    fn assertion<'a>(&'a self, _: Audience<'a>) -> BoxFuture<'a, Result<SecretString, AuthError>> {
+impl AssertionProvider for FixedAssertion {
+    fn assertion<'a>(
+        &'a self,
+        _: AssertionAudience<'a>,
+    ) -> BoxFuture<'a, Result<SecretString, AuthError>> {
         Box::pin(async { Ok(self.0.clone()) })
     }
 }
 
-impl fmt::Debug for dyn Assertions {
+impl fmt::Debug for dyn AssertionProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Assertions")
+        f.write_str("AssertionProvider")
     }
 }
 
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 
-/// Assertions of an identity provider about one person.
+/// Assertion provider for one user. It obtains assertions (ID-JAG) from an identity provider in
+/// exchange for the user's ID token.
 #[derive(Debug)]
 pub struct TokenExchange {
-    fetch: Fetch,
+    fetch: OAuthHttpClient,
     endpoint: Url,
-    client: Client,
+    client: OAuthClient,
     id_token: SecretString,
 }
 
 impl TokenExchange {
-    /// At the provider's token `endpoint`, which knows us as `client`, for the person whose OpenID Connect ID token this
-    /// is.
+    /// Creates a provider that sends token exchange requests to the identity provider's token
+    /// `endpoint`. `client` is this program's client registration there, and `id_token` the user's
+    /// OpenID Connect ID token.
     ///
     /// # Errors
-    /// [`AuthError::Unreachable`] or [`AuthError::Malformed`] if the endpoint is no URL that `egress` lets us connect to;
-    /// [`AuthError::Client`].
+    /// [`AuthError::Unreachable`] or [`AuthError::Malformed`] if `endpoint` is no URL that `egress`
+    /// permits; [`AuthError::Client`] if the HTTP client can't be built.
     pub fn new(
         endpoint: &str,
-        client: Client,
+        client: OAuthClient,
         id_token: SecretString,
-        egress: &Egress,
+        egress: &EgressPolicy,
     ) -> Result<Self, AuthError> {
-        let fetch = Fetch::new(egress, REQUEST_TIMEOUT_DEFAULT)?;
-        let endpoint = fetch.url(endpoint, Document::Token)?;
+        let fetch = OAuthHttpClient::new(egress, REQUEST_TIMEOUT_DEFAULT)?;
+        let endpoint = fetch.parse_url(endpoint, OAuthDocument::Token)?;
         Ok(Self {
             fetch,
             endpoint,
@@ -93,19 +99,19 @@ impl TokenExchange {
 }
 
 #[derive(Deserialize)]
-struct Response {
+struct TokenExchangeResponse {
     access_token: SecretString,
     issued_token_type: String,
 }
 
-impl Assertions for TokenExchange {
+impl AssertionProvider for TokenExchange {
     fn assertion<'a>(
         &'a self,
-        audience: Audience<'a>,
+        audience: AssertionAudience<'a>,
     ) -> BoxFuture<'a, Result<SecretString, AuthError>> {
         Box::pin(async move {
-            let document = Document::Token;
-            let proven = self.client.proven_to(self.endpoint.as_str(), None)?;
+            let document = OAuthDocument::Token;
+            let proven = self.client.authenticate_to(self.endpoint.as_str(), None)?;
             let mut fields = vec![
                 (
                     "grant_type",
@@ -127,7 +133,7 @@ impl Assertions for TokenExchange {
                     proven.authorization.clone(),
                 )
                 .await?;
-            let response: Response = answer.accepted()?;
+            let response: TokenExchangeResponse = answer.parse_success()?;
             let right = response.issued_token_type == ID_JAG;
             if right {
                 Ok(response.access_token)

@@ -3,62 +3,67 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::AuthError;
 
-/// What authorises requests to one upstream. One value serves all requests to it, at once.
+/// Source of the `Authorization` header for all requests to one upstream, including concurrent
+/// ones.
 pub trait Authorizer: Send + Sync {
-    /// The whole value of `Authorization` for the next request, `None` where nothing is known yet that the upstream
-    /// would take. Renews a token that is about to expire.
+    /// Returns the whole value of the `Authorization` header for the next request, or `None` if no
+    /// token is known yet. A token that is about to expire is renewed first.
     ///
     /// # Errors
     /// See [`AuthError`]; the request isn't sent then.
     fn authorization(&self) -> BoxFuture<'_, Result<Option<SecretString>, AuthError>>;
 
-    /// The upstream refused a request: gets a better token where it can. `Ok(true)`: send the same request again, with
-    /// the value that [`authorization`](Self::authorization) gives now. `Ok(false)`: the refusal is the answer.
+    /// Handles the upstream's rejection of a request, and obtains a better token if possible.
+    /// Returns true if the request is to be sent again with the value that
+    /// [`authorization`](Self::authorization) then returns. Returns false if the rejection is
+    /// final.
     ///
-    /// Call it for each answer with [status 401 or 403](Challenge::concerns).
+    /// Call it for each response with [status 401 or 403](AuthChallenge::is_challenge_status).
     ///
     /// # Errors
     /// See [`AuthError`]; the request has failed then.
-    fn challenged<'a>(&'a self, challenge: Challenge<'a>)
-    -> BoxFuture<'a, Result<bool, AuthError>>;
+    fn handle_challenge<'a>(
+        &'a self,
+        challenge: AuthChallenge<'a>,
+    ) -> BoxFuture<'a, Result<bool, AuthError>>;
 }
 
-/// An upstream's refusal of one request.
+/// Rejection of one request by the upstream.
 #[derive(Debug, Clone, Copy)]
-pub struct Challenge<'a> {
-    /// The status of the answer: 401 or 403.
+pub struct AuthChallenge<'a> {
+    /// Status of the response: 401 or 403.
     pub status: u16,
-    /// The values of its `WWW-Authenticate` header lines, in order.
+    /// Values of the response's `WWW-Authenticate` header lines, in order.
     pub www_authenticate: &'a [&'a str],
-    /// The value of `Authorization` that the request was sent with. Where it is no longer the current one, another
-    /// request has got a better token meanwhile.
-    pub sent: Option<&'a SecretString>,
-    /// How many times this request has been refused before: 0 the first time.
-    pub refused_before: u32,
+    /// Value of `Authorization` in the rejected request; `None` if it had none. If it differs from
+    /// the current value, another request has obtained a new token meanwhile.
+    pub sent_authorization: Option<&'a SecretString>,
+    /// Number of earlier rejections of the same request; 0 for the first rejection.
+    pub earlier_rejections: u32,
 }
 
-impl Challenge<'_> {
-    /// Whether an answer of this status is for the authorizer.
+impl AuthChallenge<'_> {
+    /// Returns true if `status` is one that an [`Authorizer`] handles: 401 or 403.
     #[must_use]
-    pub fn concerns(status: u16) -> bool {
+    pub fn is_challenge_status(status: u16) -> bool {
         matches!(status, 401 | 403)
     }
 }
 
-/// A bearer token (RFC 6750) that somebody configured: sent as it is, never renewed.
+/// Authorizer with a configured bearer token (RFC 6750), which is sent unchanged and never renewed.
 #[derive(Debug, Clone)]
 pub struct StaticBearer {
     value: SecretString,
 }
 
 impl StaticBearer {
-    /// Sends `Authorization: Bearer {token}`.
+    /// Creates an authorizer that sends `Authorization: Bearer {token}`.
     ///
     /// # Errors
-    /// [`AuthError::Token`] if the token can't stand in a header.
+    /// [`AuthError::Token`] if the token is empty or has characters other than visible ASCII.
     pub fn new(token: &SecretString) -> Result<Self, AuthError> {
         Ok(Self {
-            value: bearer(token.expose_secret())?,
+            value: bearer_value(token.expose_secret())?,
         })
     }
 }
@@ -68,23 +73,28 @@ impl Authorizer for StaticBearer {
         Box::pin(async { Ok(Some(self.value.clone())) })
     }
 
-    fn challenged<'a>(&'a self, _: Challenge<'a>) -> BoxFuture<'a, Result<bool, AuthError>> {
+    fn handle_challenge<'a>(
+        &'a self,
+        _: AuthChallenge<'a>,
+    ) -> BoxFuture<'a, Result<bool, AuthError>> {
         Box::pin(async { Ok(false) })
     }
 }
 
-/// The header value for a bearer token; held to visible ASCII, so that no token can add a header line.
-pub(crate) fn bearer(token: &str) -> Result<SecretString, AuthError> {
+/// Returns the `Authorization` value `Bearer {token}`. Fails with [`AuthError::Token`] unless the
+/// token is visible ASCII, so that it can't add a header line.
+pub(crate) fn bearer_value(token: &str) -> Result<SecretString, AuthError> {
     if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(AuthError::Token);
     }
     Ok(SecretString::from(format!("Bearer {token}")))
 }
 
-/// How long a header line may be to be read at all.
+/// Maximum length of a `WWW-Authenticate` header line that is parsed, in bytes. Longer lines are
+/// ignored.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// What a Bearer challenge says.
+/// Parameters of a Bearer challenge in a `WWW-Authenticate` header.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct BearerChallenge {
     pub resource_metadata: Option<String>,
@@ -93,21 +103,22 @@ pub(crate) struct BearerChallenge {
 }
 
 impl BearerChallenge {
-    /// The first Bearer challenge of these header lines; an empty one where there is none.
-    pub fn of(lines: &[&str]) -> Self {
+    /// Parses the first Bearer challenge in the given `WWW-Authenticate` lines. Returns a challenge
+    /// without parameters if there is none.
+    pub fn parse(lines: &[&str]) -> Self {
         lines
             .iter()
             .filter(|line| line.len() <= LINE_BYTES_MAX)
-            .find_map(|line| Self::of_line(line))
+            .find_map(|line| Self::parse_line(line))
             .unwrap_or_default()
     }
 
-    fn of_line(line: &str) -> Option<Self> {
+    fn parse_line(line: &str) -> Option<Self> {
         let mut rest = line;
         let mut bearer: Option<Self> = None;
         loop {
             rest = rest.trim_start_matches([' ', '\t', ',']);
-            let Some((name, after)) = token(rest) else {
+            let Some((name, after)) = split_token(rest) else {
                 return bearer;
             };
             let value = after.trim_start_matches([' ', '\t']);
@@ -124,7 +135,7 @@ impl BearerChallenge {
                     }
                     rest = after;
                 }
-                // A name without a value opens a challenge; the one before it is complete.
+                // A name without a value starts a challenge, so the previous one is complete.
                 _ if bearer.is_some() => return bearer,
                 _ => {
                     bearer = name.eq_ignore_ascii_case("bearer").then(Self::default);
@@ -137,7 +148,8 @@ impl BearerChallenge {
         }
     }
 
-    /// The first of each name counts.
+    /// Stores the parameter `name` if it is a known one. If it occurs several times, the first
+    /// value counts.
     fn set(&mut self, name: &str, value: String) {
         let slot = match name.to_ascii_lowercase().as_str() {
             "resource_metadata" => &mut self.resource_metadata,
@@ -149,7 +161,7 @@ impl BearerChallenge {
     }
 }
 
-fn token(text: &str) -> Option<(&str, &str)> {
+fn split_token(text: &str) -> Option<(&str, &str)> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     let end = text
         .bytes()
@@ -158,7 +170,8 @@ fn token(text: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| text.split_at(end))
 }
 
-/// Skips the token68 that may follow a scheme (`Negotiate YII=`): one word that isn't the name of a parameter.
+/// Returns the text after the token68 that may follow a scheme, as in `Negotiate YII=`. A word that
+/// is the name of a parameter isn't a token68.
 fn after_token68(after_scheme: &str) -> &str {
     let text = after_scheme.trim_start_matches([' ', '\t']);
     let is_token68 = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b);
@@ -179,7 +192,7 @@ fn after_token68(after_scheme: &str) -> &str {
 
 fn parameter_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
-        return token(text).map(|(value, rest)| (value.to_owned(), rest));
+        return split_token(text).map(|(value, rest)| (value.to_owned(), rest));
     };
     let mut value = String::new();
     let mut chars = quoted.char_indices();
@@ -197,7 +210,8 @@ fn parameter_value(text: &str) -> Option<(String, &str)> {
 mod authorizer_tests {
     use super::*;
 
-    /// Goal: a fixed token is sent as it is and never renewed. Method: ask before and after a refusal.
+    /// Goal: a fixed token is sent unchanged and never renewed. Method: read it before and after a
+    /// rejection.
     #[tokio::test]
     async fn fixed_token_stays() -> Result<(), AuthError> {
         let fixed = StaticBearer::new(&SecretString::from("t0k3n"))?;
@@ -206,13 +220,13 @@ mod authorizer_tests {
             sent.as_ref().map(ExposeSecret::expose_secret),
             Some("Bearer t0k3n")
         );
-        let refused = Challenge {
+        let refused = AuthChallenge {
             status: 401,
             www_authenticate: &[],
-            sent: sent.as_ref(),
-            refused_before: 0,
+            sent_authorization: sent.as_ref(),
+            earlier_rejections: 0,
         };
-        assert!(!fixed.challenged(refused).await?);
+        assert!(!fixed.handle_challenge(refused).await?);
         assert!(!format!("{fixed:?} {refused:?}").contains("t0k3n"));
         Ok(())
     }
@@ -289,32 +303,34 @@ mod bearer_tests {
                 BearerChallenge::default(),
             ),
         ] {
-            assert_eq!(BearerChallenge::of(&lines), expected, "{lines:?}");
+            assert_eq!(BearerChallenge::parse(&lines), expected, "{lines:?}");
         }
     }
 
-    /// Goal: an endless line costs nothing. Method: a line at the limit is read, one byte more is not.
+    /// Goal: an overlong header line isn't parsed. Method: a line at the limit is read, one byte
+    /// more is not.
     #[test]
     fn long_lines_are_not_read() {
         let line =
             |bytes: usize| format!("Bearer scope={}", "a".repeat(bytes - "Bearer scope=".len()));
         assert!(
-            BearerChallenge::of(&[&line(LINE_BYTES_MAX)])
+            BearerChallenge::parse(&[&line(LINE_BYTES_MAX)])
                 .scope
                 .is_some()
         );
         assert!(
-            BearerChallenge::of(&[&line(LINE_BYTES_MAX + 1)])
+            BearerChallenge::parse(&[&line(LINE_BYTES_MAX + 1)])
                 .scope
                 .is_none()
         );
     }
 
     proptest! {
-        /// Goal: no header makes the reader panic or loop. Method: generated text of the characters that matter.
+        /// Goal: no header makes the parser panic or loop. Method: generated text of the
+        /// significant characters.
         #[test]
         fn reader_ends(line in r#"(Bearer |[a-z]{1,3}|[ ,="\\\t]|é){0,40}"#) {
-            BearerChallenge::of(&[&line]);
+            BearerChallenge::parse(&[&line]);
         }
     }
 }

@@ -15,105 +15,109 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 
-use super::discovery::{Server, is_listed};
-use super::fetch::Fetch;
-use super::{AuthError, Document};
+use super::discovery::{AuthorizationServer, is_listed};
+use super::fetch::OAuthHttpClient;
+use super::{AuthError, OAuthDocument};
 
 pub use callboard_rpc::SigningAlgorithm;
 
-/// A client that an authorization server knows (RFC 6749, section 2.2).
+/// Client registered at an authorization server (RFC 6749, section 2.2).
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct OAuthClient {
     id: String,
-    proof: Proof,
+    proof: ClientSecret,
 }
 
-/// How a client proves itself at the token endpoint.
+/// Method and secret by which a client authenticates at the token endpoint.
 #[derive(Debug, Clone)]
-pub(crate) enum Proof {
-    /// A public client: not at all.
+pub(crate) enum ClientSecret {
+    /// Public client: no authentication.
     None,
-    /// By a secret; `method` is what the authorization server told this client to use.
+    /// Shared secret. `method` is the authentication method assigned in the response to a dynamic
+    /// registration, if any.
     Secret {
         secret: SecretString,
         method: Option<String>,
     },
-    /// By a signature.
-    Key(Arc<SigningKey>),
+    /// Private key that signs an assertion for each token request (`private_key_jwt`).
+    Key(Arc<ClientSigningKey>),
 }
 
-impl Client {
-    /// A client without a secret, like every program on somebody's desk.
+impl OAuthClient {
+    /// Creates a public client: one that can't keep a secret, such as a program on a user's
+    /// machine.
     #[must_use]
     pub fn public(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
-            proof: Proof::None,
+            proof: ClientSecret::None,
         }
     }
 
-    /// A client with a secret. It is sent in the way that the authorization server's metadata ask for: HTTP Basic
-    /// before the request's body.
+    /// Creates a client with a secret. The secret is sent by a method that the authorization server
+    /// lists in its metadata: HTTP Basic if listed, otherwise in the request's body.
     #[must_use]
     pub fn with_secret(id: impl Into<String>, secret: SecretString) -> Self {
         Self {
             id: id.into(),
-            proof: Proof::Secret {
+            proof: ClientSecret::Secret {
                 secret,
                 method: None,
             },
         }
     }
 
-    /// A client with a private key (`private_key_jwt`, RFC 7523): the key never leaves this process.
+    /// Creates a client with a private key (`private_key_jwt`, RFC 7523). The key never leaves this
+    /// process.
     #[must_use]
-    pub fn with_key(id: impl Into<String>, key: SigningKey) -> Self {
+    pub fn with_key(id: impl Into<String>, key: ClientSigningKey) -> Self {
         Self {
             id: id.into(),
-            proof: Proof::Key(Arc::new(key)),
+            proof: ClientSecret::Key(Arc::new(key)),
         }
     }
 
-    /// Its identifier.
+    /// Returns the client identifier.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What a token request to `issuer` carries to say, and prove, who sends it; `methods` are those that it takes, if it
-    /// says so.
-    pub(crate) fn proven_to(
+    /// Returns the form fields and the header that identify and authenticate the client in a token
+    /// request to `issuer`. `methods` lists the authentication methods that the server has
+    /// published, if any.
+    pub(crate) fn authenticate_to(
         &self,
         issuer: &str,
         methods: Option<&[String]>,
-    ) -> Result<Proven, AuthError> {
-        let mut proven = Proven {
+    ) -> Result<ClientAuthentication, AuthError> {
+        let mut proven = ClientAuthentication {
             fields: vec![("client_id", self.id.as_str().into())],
             authorization: None,
         };
         match &self.proof {
-            Proof::None => {}
-            Proof::Key(key) => {
+            ClientSecret::None => {}
+            ClientSecret::Key(key) => {
                 let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
                 proven.fields.push(("client_assertion_type", kind.into()));
                 proven
                     .fields
                     .push(("client_assertion", key.assertion(&self.id, issuer)?));
             }
-            Proof::Secret { secret, method } => {
-                // What this client was told, else the safest that the server takes; a server that doesn't say takes Basic
-                // (RFC 8414).
+            ClientSecret::Secret { secret, method } => {
+                // The method assigned at registration, otherwise the safest one that the server
+                // lists. Without a list, the server accepts Basic (RFC 8414).
                 let takes = |name: &str| match (method, methods) {
-                    (Some(told), _) => told == name,
+                    (Some(assigned), _) => assigned == name,
                     (None, Some(list)) => is_listed(list, name),
-                    (None, None) => name == BASIC,
+                    (None, None) => name == CLIENT_SECRET_BASIC,
                 };
-                if takes(BASIC) {
-                    proven = Proven {
+                if takes(CLIENT_SECRET_BASIC) {
+                    proven = ClientAuthentication {
                         fields: Vec::new(),
-                        authorization: Some(basic(&self.id, secret)?),
+                        authorization: Some(basic_authorization(&self.id, secret)?),
                     };
-                } else if takes(POST) {
+                } else if takes(CLIENT_SECRET_POST) {
                     proven.fields.push(("client_secret", secret.clone()));
                 }
             }
@@ -122,13 +126,13 @@ impl Client {
     }
 }
 
-/// The part of a token request that is about the client.
-pub(crate) struct Proven {
+/// Form fields and header that identify and authenticate the client in a token request.
+pub(crate) struct ClientAuthentication {
     fields: Vec<(&'static str, SecretString)>,
     pub authorization: Option<HeaderValue>,
 }
 
-impl Proven {
+impl ClientAuthentication {
     pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields
             .iter()
@@ -136,11 +140,12 @@ impl Proven {
     }
 }
 
-const BASIC: &str = "client_secret_basic";
-const POST: &str = "client_secret_post";
+const CLIENT_SECRET_BASIC: &str = "client_secret_basic";
+const CLIENT_SECRET_POST: &str = "client_secret_post";
 
-/// RFC 6749, section 2.3.1: both parts are form-encoded before they are joined.
-fn basic(id: &str, secret: &SecretString) -> Result<HeaderValue, AuthError> {
+/// Returns an `Authorization` value for HTTP Basic. Client id and secret are form-encoded before
+/// they are joined (RFC 6749, section 2.3.1).
+fn basic_authorization(id: &str, secret: &SecretString) -> Result<HeaderValue, AuthError> {
     let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
     let pair = SecretString::from(format!(
         "{}:{}",
@@ -153,11 +158,11 @@ fn basic(id: &str, secret: &SecretString) -> Result<HeaderValue, AuthError> {
     Ok(header)
 }
 
-/// How long a signed assertion counts. Long enough for clocks that differ a little.
+/// Lifetime of a signed client assertion, in seconds; long enough for small clock differences.
 const ASSERTION_LIFETIME_S: u64 = 60;
 
-/// 256 random bits as text that fits a URL.
-pub(crate) fn random_text() -> Result<SecretString, AuthError> {
+/// Returns 256 random bits in URL-safe Base64.
+pub(crate) fn random_token() -> Result<SecretString, AuthError> {
     let mut bytes = Zeroizing::new([0_u8; 32]);
     SystemRandom::new()
         .fill(bytes.as_mut())
@@ -165,19 +170,20 @@ pub(crate) fn random_text() -> Result<SecretString, AuthError> {
     Ok(SecretString::from(URL_SAFE_NO_PAD.encode(bytes.as_ref())))
 }
 
-/// The `S256` challenge to a PKCE verifier (RFC 7636, section 4.2).
-pub(crate) fn s256(verifier: &SecretString) -> String {
+/// Returns the `S256` challenge of a PKCE verifier (RFC 7636, section 4.2).
+pub(crate) fn pkce_challenge(verifier: &SecretString) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.expose_secret().as_bytes()))
 }
 
-/// A private key that proves who the client is (`private_key_jwt`, RFC 7523). Never printed.
-pub struct SigningKey {
+/// Private key for client authentication (`private_key_jwt`, RFC 7523). Never logged.
+pub struct ClientSigningKey {
     pair: KeyPair,
     key_id: Option<String>,
 }
 
-impl SigningKey {
-    /// From PKCS#8 in PEM (`-----BEGIN PRIVATE KEY-----`); `key_id` becomes `kid`.
+impl ClientSigningKey {
+    /// Parses a PKCS#8 key in PEM (`-----BEGIN PRIVATE KEY-----`). `key_id` becomes the JWT's
+    /// `kid`.
     ///
     /// # Errors
     /// [`AuthError::Key`] if the text is no such key or doesn't fit the algorithm.
@@ -190,15 +196,16 @@ impl SigningKey {
         Ok(Self { pair, key_id })
     }
 
-    /// A fresh assertion that the client is `client_id`, for `audience` only.
+    /// Signs a new JWT that authenticates the client `client_id`. It is valid for
+    /// [`ASSERTION_LIFETIME_S`] and for `audience` only.
     fn assertion(&self, client_id: &str, audience: &str) -> Result<SecretString, AuthError> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
-        let jti = random_text()?;
-        let mut header = RawObject::of("alg", self.pair.algorithm().name()).with("typ", "JWT");
+        let jti = random_token()?;
+        let mut header = RawObject::single("alg", self.pair.algorithm().name()).with("typ", "JWT");
         header.set_some("kid", &self.key_id);
-        let claims = RawObject::of("iss", client_id)
+        let claims = RawObject::single("iss", client_id)
             .with("sub", client_id)
             .with("aud", audience)
             .with("jti", jti.expose_secret())
@@ -218,55 +225,59 @@ impl SigningKey {
     }
 }
 
-impl fmt::Debug for SigningKey {
+impl fmt::Debug for ClientSigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SigningKey")
+        f.debug_struct("ClientSigningKey")
             .field("algorithm", &self.pair.algorithm())
             .finish_non_exhaustive()
     }
 }
 
-/// How many authorization servers' registrations are kept for one upstream.
+/// Maximum number of dynamic client registrations kept for one upstream. Beyond it, the oldest is
+/// dropped.
 const REGISTRATIONS_MAX: usize = 8;
 
-/// A client that was registered beforehand.
+/// Client that was registered at an authorization server in advance.
 #[derive(Debug, Clone)]
-pub struct KnownClient {
-    /// The client.
-    pub client: Client,
-    /// The issuer where it is registered, as its metadata spell it. It is shown to nobody else. Without it, the
-    /// authorization server that the upstream names first is taken for it, so give it for a client with a secret.
+pub struct PreregisteredClient {
+    /// The registered client.
+    pub client: OAuthClient,
+    /// Issuer at which the client is registered, spelled as in the metadata of that authorization
+    /// server. The client is used at no other. If `None`, the client is bound to the first
+    /// authorization server that the upstream names. Set it for a client with a secret.
     pub issuer: Option<String>,
 }
 
-/// Who we may be to authorization servers where people consent.
+/// Sources of the client identity at authorization servers that ask for a user's consent, in order
+/// of precedence.
 #[derive(Debug, Clone)]
-pub struct Identity {
-    /// Registered beforehand; then it is this or nothing.
-    pub known: Option<KnownClient>,
-    /// An https URL with a path, at which you publish who we are (client-id metadata document), with this URL as its
-    /// `client_id` and the consent's redirect URI among its `redirect_uris`.
-    pub document: Option<Url>,
-    /// The name under which to register dynamically; `None`: never.
-    pub register_as: Option<String>,
+pub struct ClientIdentity {
+    /// A client registered in advance. If set, no other source is used.
+    pub preregistered: Option<PreregisteredClient>,
+    /// URL of a client-id metadata document that you publish: https, with a path. The document must
+    /// contain this URL as `client_id`, and the redirect URI of the
+    /// [`ConsentProvider`](super::ConsentProvider) in `redirect_uris`.
+    pub metadata_document_url: Option<Url>,
+    /// Client name for dynamic registration. If `None`, the client isn't registered dynamically.
+    pub registration_name: Option<String>,
 }
 
-impl Default for Identity {
-    /// Registers dynamically as "callboard".
+impl Default for ClientIdentity {
+    /// Identity that is registered dynamically with the client name "callboard".
     fn default() -> Self {
         Self {
-            known: None,
-            document: None,
-            register_as: Some("callboard".to_owned()),
+            preregistered: None,
+            metadata_document_url: None,
+            registration_name: Some("callboard".to_owned()),
         }
     }
 }
 
-impl Identity {
-    pub(crate) fn check(&self) -> Result<(), AuthError> {
+impl ClientIdentity {
+    pub(crate) fn validate(&self) -> Result<(), AuthError> {
         let fits =
             |url: &Url| url.scheme() == "https" && url.path() != "/" && url.fragment().is_none();
-        if self.document.as_ref().is_none_or(fits) {
+        if self.metadata_document_url.as_ref().is_none_or(fits) {
             Ok(())
         } else {
             Err(AuthError::ClientIdDocument)
@@ -274,39 +285,42 @@ impl Identity {
     }
 }
 
-/// The clients that we are, each bound to the issuer that knows it.
+/// Client registrations of one upstream, each bound to the issuer of its authorization server.
 #[derive(Debug, Default)]
-pub(crate) struct Registrations {
-    /// Whose the client of the configuration is, where the configuration doesn't say.
+pub(crate) struct ClientRegistrations {
+    /// Issuer to which the preregistered client was bound at its first use, because the
+    /// configuration names none.
     known_to: Option<String>,
-    dynamic: Vec<Registered>,
+    dynamic: Vec<RegisteredClient>,
 }
 
 #[derive(Debug)]
-struct Registered {
+struct RegisteredClient {
     issuer: String,
-    client: Client,
-    /// In seconds since 1970.
+    client: OAuthClient,
+    /// Expiry in seconds since 1970; `None` if the registration never expires.
     expires_at: Option<u64>,
 }
 
-impl Registrations {
-    /// Who we are to `server`; registers where need be.
-    pub async fn client(
+impl ClientRegistrations {
+    /// Returns the client to use at `server`: the preregistered one, otherwise the client-id
+    /// metadata document, otherwise a dynamic registration. Fails with
+    /// [`AuthError::NoRegistration`] if none is possible.
+    pub async fn client_for(
         &mut self,
-        fetch: &Fetch,
-        server: &Server,
-        identity: &Identity,
+        fetch: &OAuthHttpClient,
+        server: &AuthorizationServer,
+        identity: &ClientIdentity,
         redirect_uri: &str,
-    ) -> Result<Client, AuthError> {
-        if let Some(known) = &identity.known {
-            return self.known(known, server);
+    ) -> Result<OAuthClient, AuthError> {
+        if let Some(known) = &identity.preregistered {
+            return self.preregistered_client(known, server);
         }
         if let (true, Some(document)) = (
             server.client_id_metadata_document_supported,
-            &identity.document,
+            &identity.metadata_document_url,
         ) {
-            return Ok(Client::public(document.as_str()));
+            return Ok(OAuthClient::public(document.as_str()));
         }
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -320,7 +334,8 @@ impl Registrations {
         {
             return Ok(registered.client.clone());
         }
-        let (Some(endpoint), Some(name)) = (&server.registration_endpoint, &identity.register_as)
+        let (Some(endpoint), Some(name)) =
+            (&server.registration_endpoint, &identity.registration_name)
         else {
             return Err(AuthError::NoRegistration);
         };
@@ -333,14 +348,21 @@ impl Registrations {
         Ok(client)
     }
 
-    /// `issuer` doesn't know us any more.
+    /// Removes the dynamic registration at `issuer`, because that server no longer knows the
+    /// client.
     pub fn forget(&mut self, issuer: &str) {
         self.dynamic
             .retain(|registered| registered.issuer != issuer);
     }
 
-    /// The configured client, if it is `server`'s.
-    pub fn known(&mut self, known: &KnownClient, server: &Server) -> Result<Client, AuthError> {
+    /// Returns the preregistered client `known` if it is bound to the issuer of `server`. A client
+    /// without a configured issuer is bound to the first server. Fails with
+    /// [`AuthError::ForeignClient`] for any other server.
+    pub fn preregistered_client(
+        &mut self,
+        known: &PreregisteredClient,
+        server: &AuthorizationServer,
+    ) -> Result<OAuthClient, AuthError> {
         let its_issuer = match &known.issuer {
             Some(issuer) => issuer,
             None => self.known_to.get_or_insert_with(|| server.issuer.clone()),
@@ -354,42 +376,42 @@ impl Registrations {
 }
 
 #[derive(Deserialize)]
-struct Response {
+struct RegistrationResponse {
     client_id: String,
     client_secret: Option<SecretString>,
-    /// 0: never.
+    /// Expiry of the client secret in seconds since 1970; 0 if it never expires.
     client_secret_expires_at: Option<u64>,
     token_endpoint_auth_method: Option<String>,
 }
 
 async fn register(
-    fetch: &Fetch,
+    fetch: &OAuthHttpClient,
     endpoint: &str,
-    server: &Server,
+    server: &AuthorizationServer,
     name: &str,
     redirect_uri: &str,
-) -> Result<Registered, AuthError> {
-    let document = Document::Registration;
-    let endpoint = fetch.url(endpoint, document)?;
-    let request = RawObject::of("client_name", name)
+) -> Result<RegisteredClient, AuthError> {
+    let document = OAuthDocument::Registration;
+    let endpoint = fetch.parse_url(endpoint, document)?;
+    let request = RawObject::single("client_name", name)
         .with("redirect_uris", [redirect_uri])
         .with("grant_types", ["authorization_code", "refresh_token"])
         .with("response_types", ["code"])
-        .with("token_endpoint_auth_method", method_for(server))
+        .with("token_endpoint_auth_method", auth_method_for(server))
         .with("application_type", application_type(redirect_uri));
     let body = request.to_raw().get().into();
     let answer = fetch.post_json(&endpoint, document, body).await?;
-    let response: Response = answer.accepted()?;
+    let response: RegistrationResponse = answer.parse_success()?;
     let proof = match response.client_secret {
-        Some(secret) => Proof::Secret {
+        Some(secret) => ClientSecret::Secret {
             secret,
             method: response.token_endpoint_auth_method,
         },
-        None => Proof::None,
+        None => ClientSecret::None,
     };
-    Ok(Registered {
+    Ok(RegisteredClient {
         issuer: server.issuer.clone(),
-        client: Client {
+        client: OAuthClient {
             id: response.client_id,
             proof,
         },
@@ -397,13 +419,14 @@ async fn register(
     })
 }
 
-/// We have nowhere to keep a secret from the machine's owner, so without one where the server lets us; a server that
-/// doesn't say wants Basic (RFC 8414).
-fn method_for(server: &Server) -> &'static str {
+/// Returns the authentication method to request at dynamic registration: `none` (public client) if
+/// the server permits it, because this process can't hide a secret from the machine's owner. A
+/// server that lists no methods requires Basic (RFC 8414).
+fn auth_method_for(server: &AuthorizationServer) -> &'static str {
     let Some(methods) = &server.token_endpoint_auth_methods_supported else {
-        return BASIC;
+        return CLIENT_SECRET_BASIC;
     };
-    ["none", BASIC, POST]
+    ["none", CLIENT_SECRET_BASIC, CLIENT_SECRET_POST]
         .into_iter()
         .find(|known| is_listed(methods, known))
         .unwrap_or("none")
@@ -418,36 +441,42 @@ fn application_type(redirect_uri: &str) -> &'static str {
 mod client_tests {
     use super::*;
 
-    /// Goal: a secret goes the way that the server wants, Basic first. Method: a table of servers.
+    /// Goal: a secret is sent by the method that the server wants, Basic first. Method: a table of
+    /// servers.
     #[test]
     fn secret_goes_as_the_server_wants() -> Result<(), AuthError> {
-        let told = |method: &str| Client {
+        let assigned = |method: &str| OAuthClient {
             id: "me".to_owned(),
-            proof: Proof::Secret {
+            proof: ClientSecret::Secret {
                 secret: "s3cret".into(),
                 method: Some(method.to_owned()),
             },
         };
-        let untold = Client::with_secret("me", "s3cret".into());
+        let untold = OAuthClient::with_secret("me", "s3cret".into());
         for (client, methods, in_header, fields) in [
             (&untold, None, true, vec![]),
-            (&untold, Some(&[POST, BASIC][..]), true, vec![]),
             (
                 &untold,
-                Some(&[POST]),
+                Some(&[CLIENT_SECRET_POST, CLIENT_SECRET_BASIC][..]),
+                true,
+                vec![],
+            ),
+            (
+                &untold,
+                Some(&[CLIENT_SECRET_POST]),
                 false,
                 vec![("client_id", "me"), ("client_secret", "s3cret")],
             ),
             (&untold, Some(&["none"]), false, vec![("client_id", "me")]),
             (
-                &told(POST),
-                Some(&[BASIC]),
+                &assigned(CLIENT_SECRET_POST),
+                Some(&[CLIENT_SECRET_BASIC]),
                 false,
                 vec![("client_id", "me"), ("client_secret", "s3cret")],
             ),
-            (&told("none"), None, false, vec![("client_id", "me")]),
+            (&assigned("none"), None, false, vec![("client_id", "me")]),
             (
-                &Client::public("me"),
+                &OAuthClient::public("me"),
                 None,
                 false,
                 vec![("client_id", "me")],
@@ -458,7 +487,7 @@ mod client_tests {
                     .map(|&method| method.to_owned())
                     .collect::<Vec<_>>()
             });
-            let proven = client.proven_to("https://a.example", listed.as_deref())?;
+            let proven = client.authenticate_to("https://a.example", listed.as_deref())?;
             assert_eq!(proven.authorization.is_some(), in_header, "{methods:?}");
             assert_eq!(proven.fields().collect::<Vec<_>>(), fields, "{methods:?}");
             assert!(!format!("{client:?} {:?}", proven.authorization).contains("s3cret"));
@@ -466,10 +495,10 @@ mod client_tests {
         Ok(())
     }
 
-    /// Goal: Basic is encoded as the RFC says. Method: characters that form encoding changes.
+    /// Goal: Basic is encoded as in the RFC. Method: characters that form encoding changes.
     #[test]
     fn basic_is_form_encoded() -> Result<(), AuthError> {
-        let header = basic("a:b", &"c d%".into())?;
+        let header = basic_authorization("a:b", &"c d%".into())?;
         let encoded = header
             .to_str()
             .ok()
@@ -496,12 +525,13 @@ mod keys_tests {
     fn challenge_is_the_one_of_the_rfc() {
         let verifier = SecretString::from("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
         assert_eq!(
-            s256(&verifier),
+            pkce_challenge(&verifier),
             "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
         );
     }
 
-    /// Goal: an assertion proves the client to one server, once, for a minute. Method: take it apart and verify it.
+    /// Goal: an assertion authenticates the client to one server, once, for a minute. Method:
+    /// decode and verify it.
     #[test]
     fn assertion_is_signed_and_bound() -> Result<(), AuthError> {
         let der =
@@ -511,7 +541,7 @@ mod keys_tests {
         let pem = SecretString::from(format!(
             "-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
         ));
-        let key = SigningKey::from_pem(&pem, SigningAlgorithm::Es256, Some("k1".to_owned()))?;
+        let key = ClientSigningKey::from_pem(&pem, SigningAlgorithm::Es256, Some("k1".to_owned()))?;
         assert!(!format!("{key:?}").contains(&body[..16]));
 
         let (first, second) = (
@@ -552,7 +582,8 @@ mod keys_tests {
         Ok(())
     }
 
-    /// Goal: a key that doesn't fit is told when it is configured. Method: no PEM, no key in it, another algorithm's.
+    /// Goal: an unsuitable key is rejected when it is configured. Method: no PEM, no key in it,
+    /// another algorithm's.
     #[test]
     fn unfit_keys_are_refused() {
         for pem in [
@@ -561,9 +592,9 @@ mod keys_tests {
             "-----BEGIN PRIVATE KEY-----",
         ] {
             for name in ["ES256", "ES384", "RS256", "EdDSA"] {
-                let algorithm = SigningAlgorithm::named(name).expect(name);
+                let algorithm = SigningAlgorithm::from_name(name).expect(name);
                 assert!(matches!(
-                    SigningKey::from_pem(&pem.into(), algorithm, None),
+                    ClientSigningKey::from_pem(&pem.into(), algorithm, None),
                     Err(AuthError::Key)
                 ));
             }

@@ -1,29 +1,31 @@
-//! Who authorises requests to an upstream: protected-resource metadata (RFC 9728), then the authorization server's own
-//! (RFC 8414, OpenID Connect Discovery), in the order that the MCP specification sets.
+//! Discovery of an upstream's authorization server: protected-resource metadata (RFC 9728), then
+//! the authorization server's own (RFC 8414, OpenID Connect Discovery), in the order that the MCP
+//! specification sets.
 
 use std::ops::Deref;
 
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::fetch::Fetch;
-use super::{AuthError, Document};
+use super::fetch::OAuthHttpClient;
+use super::{AuthError, OAuthDocument};
 
-/// How many authorization servers of a resource are looked at.
+/// Maximum number of authorization servers in a resource's metadata that are considered. The rest
+/// are ignored.
 const AUTHORIZATION_SERVERS_MAX: usize = 8;
 
-/// The scope that asks for refresh tokens.
+/// Scope by which a client requests a refresh token (OpenID Connect).
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// What the upstream says of itself.
+/// Protected-resource metadata of the upstream (RFC 9728).
 #[derive(Debug, Clone)]
-pub(crate) struct Resource {
-    /// Its identifier, as it is published: what `resource` parameters carry (RFC 8707).
+pub(crate) struct ProtectedResource {
+    /// Resource identifier as published; sent as the `resource` parameter (RFC 8707).
     pub identifier: String,
-    /// The issuers that it takes tokens of; at least one.
+    /// Issuers of the authorization servers whose tokens the resource accepts; at least one.
     pub issuers: Vec<String>,
-    /// `None` where it doesn't publish any.
-    pub scopes: Option<Scopes>,
+    /// Supported scopes; `None` if not published.
+    pub scopes: Option<ScopeSet>,
 }
 
 #[derive(Deserialize)]
@@ -34,14 +36,14 @@ struct ResourceMetadata {
     scopes_supported: Option<Vec<String>>,
 }
 
-/// An authorization server.
+/// Authorization server whose token endpoint has been validated.
 #[derive(Debug, Clone)]
-pub(crate) struct Server {
+pub(crate) struct AuthorizationServer {
     metadata: ServerMetadata,
     pub token_endpoint: Url,
 }
 
-/// What an authorization server says of itself. `None` where it says nothing.
+/// Metadata of an authorization server (RFC 8414). A field is `None` if not published.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct ServerMetadata {
     pub issuer: String,
@@ -54,12 +56,12 @@ pub(crate) struct ServerMetadata {
     code_challenge_methods_supported: Option<Vec<String>>,
     #[serde(default)]
     pub client_id_metadata_document_supported: bool,
-    /// Its authorization responses carry `iss` (RFC 9207).
+    /// True if the server's authorization responses carry the parameter `iss` (RFC 9207).
     #[serde(default)]
     pub authorization_response_iss_parameter_supported: bool,
 }
 
-impl Deref for Server {
+impl Deref for AuthorizationServer {
     type Target = ServerMetadata;
 
     fn deref(&self) -> &ServerMetadata {
@@ -67,14 +69,14 @@ impl Deref for Server {
     }
 }
 
-impl Server {
-    fn new(fetch: &Fetch, metadata: ServerMetadata) -> Result<Self, AuthError> {
+impl AuthorizationServer {
+    fn new(fetch: &OAuthHttpClient, metadata: ServerMetadata) -> Result<Self, AuthError> {
         let token_endpoint = metadata
             .token_endpoint
             .as_deref()
-            .ok_or(AuthError::Malformed(Document::ServerMetadata))?;
+            .ok_or(AuthError::Malformed(OAuthDocument::ServerMetadata))?;
         Ok(Self {
-            token_endpoint: fetch.url(token_endpoint, Document::Token)?,
+            token_endpoint: fetch.parse_url(token_endpoint, OAuthDocument::Token)?,
             metadata,
         })
     }
@@ -90,16 +92,18 @@ pub(crate) fn is_listed(list: &[String], value: &str) -> bool {
     list.iter().any(|listed| listed == value)
 }
 
-/// The upstream's metadata: from `named`, the place that its challenge names, or else from the well-known ones.
-pub(crate) async fn resource(
-    fetch: &Fetch,
+/// Fetches the protected-resource metadata of `upstream`. `named` is the metadata URL in the
+/// upstream's challenge; without it, the well-known URLs are tried in turn. Fails if the metadata
+/// describe another resource or name no authorization server.
+pub(crate) async fn discover_resource(
+    fetch: &OAuthHttpClient,
     upstream: &Url,
     named: Option<&str>,
-) -> Result<Resource, AuthError> {
-    let document = Document::ResourceMetadata;
+) -> Result<ProtectedResource, AuthError> {
+    let document = OAuthDocument::ResourceMetadata;
     let places = match named {
-        Some(place) => vec![fetch.url(place, document)?],
-        None => resource_places(upstream),
+        Some(place) => vec![fetch.parse_url(place, document)?],
+        None => resource_metadata_urls(upstream),
     };
     let mut found: Option<ResourceMetadata> = None;
     for place in &places {
@@ -109,7 +113,7 @@ pub(crate) async fn resource(
         }
     }
     let found = found.ok_or(AuthError::NoResourceMetadata)?;
-    if !covers(&found.resource, upstream) {
+    if !covers_upstream(&found.resource, upstream) {
         return Err(AuthError::ResourceMismatch);
     }
     let mut issuers = found.authorization_servers;
@@ -119,29 +123,35 @@ pub(crate) async fn resource(
     }
     let scopes = found
         .scopes_supported
-        .map(|list| Scopes::collect(list.iter().map(String::as_str)))
+        .map(|list| ScopeSet::collect(list.iter().map(String::as_str)))
         .transpose()?;
-    Ok(Resource {
+    Ok(ProtectedResource {
         identifier: found.resource,
         issuers,
         scopes,
     })
 }
 
-/// The metadata of the authorization server `issuer`; held to be its own.
-pub(crate) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, AuthError> {
-    let document = Document::ServerMetadata;
-    let base = fetch.url(issuer, document)?;
+/// Fetches the metadata of the authorization server `issuer` from its well-known URLs. Fails if
+/// they name another issuer.
+pub(crate) async fn discover_server(
+    fetch: &OAuthHttpClient,
+    issuer: &str,
+) -> Result<AuthorizationServer, AuthError> {
+    let document = OAuthDocument::ServerMetadata;
+    let base = fetch.parse_url(issuer, document)?;
     if base.query().is_some() || base.fragment().is_some() {
         return Err(AuthError::Malformed(document));
     }
     let mut why = AuthError::NoServerMetadata;
-    for place in server_places(&base) {
+    for place in server_metadata_urls(&base) {
         match fetch.get::<ServerMetadata>(&place, document).await {
-            // Character by character, as it was published: "https://a" and "https://a/" are two issuers.
-            Ok(Some(found)) if found.issuer == issuer => return Server::new(fetch, found),
+            // Issuers are compared as strings: "https://a" and "https://a/" are two.
+            Ok(Some(found)) if found.issuer == issuer => {
+                return AuthorizationServer::new(fetch, found);
+            }
             Ok(Some(_)) => why = AuthError::IssuerMismatch,
-            // What isn't metadata may be a page that answers for all paths.
+            // Invalid metadata may be a page that the server returns for all paths.
             Ok(None) | Err(AuthError::Malformed(_)) => {}
             Err(error) => return Err(error),
         }
@@ -149,22 +159,22 @@ pub(crate) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, AuthEr
     Err(why)
 }
 
-fn resource_places(upstream: &Url) -> Vec<Url> {
+fn resource_metadata_urls(upstream: &Url) -> Vec<Url> {
     const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
     let path = upstream.path().trim_end_matches('/');
     let mut places = Vec::new();
     if !path.is_empty() || upstream.query().is_some() {
-        places.push(at_path(
+        places.push(well_known_url(
             upstream,
             &format!("{WELL_KNOWN}{path}"),
             upstream.query(),
         ));
     }
-    places.push(at_path(upstream, WELL_KNOWN, None));
+    places.push(well_known_url(upstream, WELL_KNOWN, None));
     places
 }
 
-fn server_places(issuer: &Url) -> Vec<Url> {
+fn server_metadata_urls(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut paths = vec![
         format!("/.well-known/oauth-authorization-server{path}"),
@@ -175,11 +185,11 @@ fn server_places(issuer: &Url) -> Vec<Url> {
     }
     paths
         .iter()
-        .map(|path| at_path(issuer, path, None))
+        .map(|path| well_known_url(issuer, path, None))
         .collect()
 }
 
-fn at_path(base: &Url, path: &str, query: Option<&str>) -> Url {
+fn well_known_url(base: &Url, path: &str, query: Option<&str>) -> Url {
     let mut url = base.clone();
     url.set_path(path);
     url.set_query(query);
@@ -187,8 +197,9 @@ fn at_path(base: &Url, path: &str, query: Option<&str>) -> Url {
     url
 }
 
-/// Whether metadata of `resource` speak for `upstream`: the same origin, and the same path or one above it.
-fn covers(resource: &str, upstream: &Url) -> bool {
+/// Returns true if metadata of `resource` apply to `upstream`: same origin, the same path or a
+/// parent of it, and the same query if `resource` has one.
+fn covers_upstream(resource: &str, upstream: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else {
         return false;
     };
@@ -207,17 +218,17 @@ fn covers(resource: &str, upstream: &Url) -> bool {
 }
 
 pub(crate) async fn discover_without_metadata(
-    fetch: &Fetch,
+    fetch: &OAuthHttpClient,
     upstream: &Url,
-) -> Result<(Resource, Server), AuthError> {
+) -> Result<(ProtectedResource, AuthorizationServer), AuthError> {
     let issuer = upstream.origin().ascii_serialization();
-    let server = match server(fetch, &issuer).await {
-        Err(AuthError::NoServerMetadata) => at_fixed_paths(fetch, &issuer)?,
+    let server = match discover_server(fetch, &issuer).await {
+        Err(AuthError::NoServerMetadata) => default_endpoints(fetch, &issuer)?,
         found => found?,
     };
     let identifier = upstream.as_str().trim_end_matches('/').to_owned();
     Ok((
-        Resource {
+        ProtectedResource {
             identifier,
             issuers: vec![issuer],
             scopes: None,
@@ -226,29 +237,33 @@ pub(crate) async fn discover_without_metadata(
     ))
 }
 
-fn at_fixed_paths(fetch: &Fetch, issuer: &str) -> Result<Server, AuthError> {
+fn default_endpoints(
+    fetch: &OAuthHttpClient,
+    issuer: &str,
+) -> Result<AuthorizationServer, AuthError> {
     let at = |path: &str| Some(format!("{issuer}/{path}"));
     let metadata = ServerMetadata {
         issuer: issuer.to_owned(),
         authorization_endpoint: at("authorize"),
         token_endpoint: at("token"),
         registration_endpoint: at("register"),
-        // There is no place to say so, and the revision demands it of all.
+        // Without metadata it can't be declared, and the revision requires it of all servers.
         code_challenge_methods_supported: Some(vec!["S256".to_owned()]),
         ..ServerMetadata::default()
     };
-    Server::new(fetch, metadata)
+    AuthorizationServer::new(fetch, metadata)
 }
 
-/// How many scopes are asked for at most.
+/// Maximum number of scopes in one token or authorization request.
 const SCOPES_MAX: usize = 64;
 
-/// A set of scopes (RFC 6749, section 3.3), in the order in which they came.
+/// Set of scopes (RFC 6749, section 3.3), in order of insertion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Scopes(Vec<String>);
+pub(crate) struct ScopeSet(Vec<String>);
 
-impl Scopes {
-    /// From a space-separated list; what is no scope token is dropped.
+impl ScopeSet {
+    /// Parses a space-separated list of scopes. Invalid ones are dropped. Fails with
+    /// [`AuthError::TooManyScopes`] above [`SCOPES_MAX`].
     pub fn parse(text: &str) -> Result<Self, AuthError> {
         Self::collect(text.split_ascii_whitespace())
     }
@@ -261,7 +276,8 @@ impl Scopes {
         Ok(all)
     }
 
-    /// Adds one.
+    /// Adds a scope. One that is invalid or already present is ignored. Fails with
+    /// [`AuthError::TooManyScopes`] above [`SCOPES_MAX`].
     pub fn insert(&mut self, scope: &str) -> Result<(), AuthError> {
         let token = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\');
         if scope.is_empty() || !scope.bytes().all(token) || self.contains(scope) {
@@ -297,8 +313,9 @@ impl Scopes {
         self.0.is_empty()
     }
 
-    /// The value of a `scope` parameter; `None` where it is left out.
-    pub fn parameter(&self) -> Option<String> {
+    /// Returns the scopes joined by spaces, as value of a `scope` parameter; `None` if the set is
+    /// empty.
+    pub fn to_parameter(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join(" "))
     }
 }
@@ -315,22 +332,25 @@ mod discovery_tests {
         urls.iter().map(Url::as_str).collect()
     }
 
-    /// Goal: well-known places come in the specification's order. Method: issuers and upstreams with and without path.
+    /// Goal: well-known URLs come in the specification's order. Method: issuers and upstreams with
+    /// and without path.
     #[test]
     fn places_are_in_order() {
         assert_eq!(
-            texts(&resource_places(&url("https://m.example/public/mcp"))),
+            texts(&resource_metadata_urls(&url(
+                "https://m.example/public/mcp"
+            ))),
             [
                 "https://m.example/.well-known/oauth-protected-resource/public/mcp",
                 "https://m.example/.well-known/oauth-protected-resource",
             ]
         );
         assert_eq!(
-            texts(&resource_places(&url("https://m.example/"))),
+            texts(&resource_metadata_urls(&url("https://m.example/"))),
             ["https://m.example/.well-known/oauth-protected-resource"]
         );
         assert_eq!(
-            texts(&server_places(&url("https://a.example/tenant1"))),
+            texts(&server_metadata_urls(&url("https://a.example/tenant1"))),
             [
                 "https://a.example/.well-known/oauth-authorization-server/tenant1",
                 "https://a.example/.well-known/openid-configuration/tenant1",
@@ -338,7 +358,7 @@ mod discovery_tests {
             ]
         );
         assert_eq!(
-            texts(&server_places(&url("https://a.example"))),
+            texts(&server_metadata_urls(&url("https://a.example"))),
             [
                 "https://a.example/.well-known/oauth-authorization-server",
                 "https://a.example/.well-known/openid-configuration",
@@ -346,7 +366,8 @@ mod discovery_tests {
         );
     }
 
-    /// Goal: metadata of another resource are told. Method: neighbours in host, port, scheme, path and query.
+    /// Goal: metadata of another resource are detected. Method: neighbours in host, port, scheme,
+    /// path and query.
     #[test]
     fn resource_covers_itself_only() {
         let upstream = url("https://m.example/a/mcp?t=1");
@@ -356,7 +377,7 @@ mod discovery_tests {
             "https://m.example:443/a",
             "https://m.example/a/mcp?t=1",
         ] {
-            assert!(covers(resource, &upstream), "{resource}");
+            assert!(covers_upstream(resource, &upstream), "{resource}");
         }
         for resource in [
             "https://evil.example/a/mcp",
@@ -371,7 +392,7 @@ mod discovery_tests {
             "m.example",
             "",
         ] {
-            assert!(!covers(resource, &upstream), "{resource}");
+            assert!(!covers_upstream(resource, &upstream), "{resource}");
         }
     }
 }
@@ -380,25 +401,29 @@ mod discovery_tests {
 mod scopes_tests {
     use super::*;
 
-    /// Goal: lists are sets in order, and nothing gets in that isn't a scope. Method: doubles, quotes, spaces.
+    /// Goal: lists are ordered sets of valid scopes. Method: doubles, quotes, spaces.
     #[test]
     fn lists_are_ordered_sets() -> Result<(), AuthError> {
-        let scopes = Scopes::parse(" a  b a c\"d é b ")?;
-        assert_eq!(scopes.parameter().as_deref(), Some("a b"));
+        let scopes = ScopeSet::parse(" a  b a c\"d é b ")?;
+        assert_eq!(scopes.to_parameter().as_deref(), Some("a b"));
         assert_eq!(
-            scopes.union(&Scopes::parse("b z")?)?.parameter().as_deref(),
+            scopes
+                .union(&ScopeSet::parse("b z")?)?
+                .to_parameter()
+                .as_deref(),
             Some("a b z")
         );
-        assert_eq!(Scopes::parse("")?.parameter(), None);
+        assert_eq!(ScopeSet::parse("")?.to_parameter(), None);
         Ok(())
     }
 
-    /// Goal: an upstream can't make us ask for ever more. Method: the limit, and one more.
+    /// Goal: an upstream can't make us request an unbounded number of scopes. Method: the limit,
+    /// and one more.
     #[test]
     fn number_is_bounded() -> Result<(), AuthError> {
         let names: Vec<String> = (0..=SCOPES_MAX).map(|n| format!("s{n}")).collect();
-        let all = Scopes::collect(names[..SCOPES_MAX].iter().map(String::as_str))?;
-        let one_more = Scopes::parse(&names[SCOPES_MAX])?;
+        let all = ScopeSet::collect(names[..SCOPES_MAX].iter().map(String::as_str))?;
+        let one_more = ScopeSet::parse(&names[SCOPES_MAX])?;
         assert!(matches!(
             all.union(&one_more),
             Err(AuthError::TooManyScopes(SCOPES_MAX))

@@ -2,139 +2,148 @@ use std::fmt;
 
 use callboard_rpc::EgressError;
 
-/// Why a request couldn't be authorised. Each variant tells what to do next; none carries a secret, and of what the
-/// other side says only the error codes of the RFCs.
+/// Errors of authorizing a request. No variant carries a secret. Of error messages from the
+/// upstream or the authorization server, only the error codes of the RFCs are kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// The token holds characters that no header may: get another.
-    #[error("the token can't stand in a header")]
+    /// The access token, or the HTTP Basic credentials, have characters that a header can't hold.
+    /// Obtain another token.
+    #[error("the token has characters that a header can't hold")]
     Token,
-    /// Configure an http or https URL without user, password and fragment.
+    /// The upstream's URL is unsuitable. Configure an http or https URL without user, password and
+    /// fragment.
     #[error("the upstream's URL can't be protected by OAuth")]
     Upstream,
-    /// Configure an https URL with a path (client-id metadata documents).
+    /// The client-id metadata document isn't at an https URL with a path. Correct the URL.
     #[error("the client-id metadata document is not an https URL with a path")]
     ClientIdDocument,
-    /// Configure a PKCS#8 key in PEM that fits the algorithm.
+    /// The client's private key is unsuitable. Configure a PKCS#8 key in PEM for the algorithm.
     #[error("the private key is no PKCS#8 key for its algorithm")]
     Key,
-    /// The HTTP client can't be built: see the cause.
+    /// The HTTP client can't be built. The source has the reason.
     #[error("can't build the HTTP client")]
     Client(#[source] reqwest::Error),
-    /// Nothing was contacted: the other side names a URL that is not https, or an address that may not be reached. If
-    /// it is right, widen [`Egress`](callboard_rpc::Egress).
+    /// The upstream or authorization server names a URL that isn't https, or an address that isn't
+    /// permitted. It wasn't contacted. If the URL is right, widen the
+    /// [`EgressPolicy`](callboard_rpc::EgressPolicy).
     #[error("{document} is at a URL that may not be contacted")]
     Unreachable {
-        /// What was to be asked for.
-        document: Document,
-        /// Why it wasn't.
+        /// Document to be fetched.
+        document: OAuthDocument,
+        /// Reason of the refusal.
         #[source]
         reason: EgressError,
     },
-    /// No answer from there: try again later. See the cause.
+    /// The HTTP request failed, for the reason in `source`. Try again later.
     #[error("{document} can't be fetched")]
     Http {
-        /// What was asked for.
-        document: Document,
-        /// Without the URL.
+        /// Document that was requested.
+        document: OAuthDocument,
+        /// Error of the HTTP client, without the URL.
         #[source]
         source: reqwest::Error,
     },
-    /// The answer is larger than it may be.
+    /// The response to an OAuth request is over the size limit.
     #[error("{document} is over {bytes_max} bytes")]
     TooLarge {
-        /// What was asked for.
-        document: Document,
-        /// How large it may be.
+        /// Document that was requested.
+        document: OAuthDocument,
+        /// Size limit in bytes.
         bytes_max: usize,
     },
-    /// The answer has a status that means it isn't there.
+    /// The response to an OAuth request has an error status, and no OAuth error code.
     #[error("{document} was answered with status {status}")]
     Status {
-        /// What was asked for.
-        document: Document,
+        /// Document that was requested.
+        document: OAuthDocument,
         /// The HTTP status.
         status: u16,
     },
-    /// The answer breaks its RFC: the other side is at fault.
+    /// The response or URL violates the RFC of the given document.
     #[error("{0} is malformed")]
-    Malformed(Document),
-    /// The upstream asks for authorisation and doesn't say by whom: configure a token, or ask its operator.
+    Malformed(OAuthDocument),
+    /// The upstream requires authorization and publishes no authorization server. Configure a
+    /// token, or ask its operator.
     #[error("the upstream publishes no protected-resource metadata")]
     NoResourceMetadata,
-    /// The metadata speaks of another resource than the one we talk to: nothing was authorised.
+    /// The metadata describe a resource other than the upstream. No token was requested.
     #[error("the protected-resource metadata is another resource's")]
     ResourceMismatch,
-    /// No metadata at any of the places where the authorization server could have it.
+    /// The authorization server has metadata at none of the specified URLs.
     #[error("the authorization server publishes no metadata")]
     NoServerMetadata,
-    /// The authorization server's metadata names another issuer: they were not used.
+    /// The authorization server's metadata name another issuer. They were not used.
     #[error("the authorization server's metadata is another issuer's")]
     IssuerMismatch,
-    /// The authorization server doesn't say that it can do PKCE with S256: it was not used.
+    /// The authorization server doesn't declare PKCE with S256. It was not used.
     #[error("the authorization server doesn't offer PKCE with S256")]
     NoPkce,
-    /// The authorization server takes no client that it doesn't know: register one there and configure it.
+    /// The authorization server accepts registered clients only, and none can be registered
+    /// dynamically. Register a client there and configure it.
     #[error("the authorization server needs a client that is registered beforehand")]
     NoRegistration,
-    /// The configured client is another authorization server's than the one the upstream names now: nothing was sent.
+    /// The configured client belongs to an authorization server other than the one that the
+    /// upstream names now. The client wasn't sent there.
     #[error("the configured client belongs to another authorization server")]
     ForeignClient,
-    /// The authorization URL is neither https nor allowed http: it was shown to nobody.
+    /// The authorization URL is neither https nor permitted http. It was shown to no user.
     #[error("the authorization URL may not be opened")]
     AuthorizationUrl,
-    /// More scopes than a client should hold at once.
-    #[error("over {0} scopes would be asked for")]
+    /// More scopes would have to be requested than the limit, which is the value.
+    #[error("more than {0} scopes are required")]
     TooManyScopes(usize),
-    /// Nobody consented in time, or the browser couldn't be waited for.
+    /// The user didn't consent in time, or the browser's redirect couldn't be received.
     #[error("consent failed: {0}")]
     Consent(&'static str),
-    /// The browser came back with a `state` that isn't ours: dropped.
+    /// The authorization response has another `state` than the authorization request. It was
+    /// discarded.
     #[error("the authorization response belongs to another request")]
     State,
-    /// The response names another issuer, or none where it has to (RFC 9207): dropped.
+    /// The authorization response names another issuer, or none although the server declares one
+    /// (RFC 9207). It was discarded.
     #[error("the authorization response is another issuer's")]
     ResponseIssuer,
-    /// The owner or the authorization server said no.
+    /// The resource owner or the authorization server denied the authorization.
     #[error("authorisation was denied: {0}")]
-    Denied(ErrorCode),
-    /// The authorization server refused a token or a registration.
+    Denied(OAuthErrorCode),
+    /// The authorization server rejected a token request or a registration with an error code.
     #[error("{document} was refused: {code}")]
     Refused {
-        /// What was asked for.
-        document: Document,
-        /// Its reason.
-        code: ErrorCode,
+        /// Document that was requested.
+        document: OAuthDocument,
+        /// The server's error code.
+        code: OAuthErrorCode,
     },
-    /// Another request has just tried to get a token, in vain: it knows why. Later ones try again.
+    /// Another request tried to obtain a token meanwhile and failed; its own error has the reason.
+    /// Later requests try again.
     #[error("another request's attempt at authorisation failed")]
     FailedMeanwhile,
-    /// The operating system gives no random numbers: nothing can be kept secret.
-    #[error("no random numbers to be had")]
+    /// The operating system provides no random numbers.
+    #[error("the operating system provides no random numbers")]
     Randomness,
     /// The runtime, or this client, is shutting down.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// What was asked for over HTTP.
+/// Kind of document requested in an OAuth flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Document {
+pub enum OAuthDocument {
     /// Protected-resource metadata (RFC 9728).
     ResourceMetadata,
     /// Authorization-server metadata (RFC 8414, OpenID Connect Discovery).
     ServerMetadata,
     /// A client registration (RFC 7591).
     Registration,
-    /// The authorization endpoint, where a program follows its redirect.
+    /// Redirect of the authorization endpoint, when a program follows it.
     Authorization,
     /// A token response.
     Token,
 }
 
-impl fmt::Display for Document {
+impl fmt::Display for OAuthDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ResourceMetadata => "the protected-resource metadata",
@@ -146,14 +155,15 @@ impl fmt::Display for Document {
     }
 }
 
-/// An error code of RFC 6749 and those that build on it, like `invalid_grant`.
+/// An error code of RFC 6749 and its extensions, such as `invalid_grant`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ErrorCode(String);
+pub struct OAuthErrorCode(String);
 
-impl ErrorCode {
+impl OAuthErrorCode {
     const BYTES_MAX: usize = 64;
 
-    /// The code, where it looks like one: anything else might be text to be shown to people.
+    /// Keeps the code if it is well-formed; other text is replaced, because it might be shown to
+    /// users.
     pub(crate) fn new(code: &str) -> Self {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         let fits = !code.is_empty() && code.len() <= Self::BYTES_MAX && code.bytes().all(plain);
@@ -164,14 +174,14 @@ impl ErrorCode {
         })
     }
 
-    /// As text.
+    /// Returns the code as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for ErrorCode {
+impl fmt::Display for OAuthErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -1,56 +1,60 @@
 use std::time::Duration;
 
-use callboard_rpc::{Egress, EgressError};
+use callboard_rpc::{EgressError, EgressPolicy};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Client, RequestBuilder, StatusCode, Url, redirect};
 use secrecy::zeroize::Zeroizing;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::error::ErrorCode;
-use super::{AuthError, Document};
+use super::error::OAuthErrorCode;
+use super::{AuthError, OAuthDocument};
 
-/// How long a connection may take.
+/// Default time limit of a connect attempt.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// How long one request to an authorization server may take, its body included.
+/// Default time limit of one HTTP request to an authorization server, including the response's
+/// body.
 pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
-/// How large a metadata document, a registration or a token response may be.
-pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Maximum size of a metadata document, a registration or a token response, in bytes.
+pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024;
 
-/// The only way in which this module reaches others: where [`Egress`] lets it, bounded in time and size, without redirects.
+/// HTTP client for all OAuth requests. It is restricted to https and by an [`EgressPolicy`],
+/// limited in time and response size, and follows no redirects.
 #[derive(Debug, Clone)]
-pub(crate) struct Fetch {
+pub(crate) struct OAuthHttpClient {
     http: Client,
-    egress: Egress,
+    egress: EgressPolicy,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct OAuthErrorBody {
     error: String,
 }
 
-/// An answer with its body.
-pub(crate) struct Answer {
+/// HTTP response to an OAuth request, with its status and body.
+pub(crate) struct FetchedDocument {
     status: StatusCode,
     body: Zeroizing<Vec<u8>>,
-    document: Document,
+    document: OAuthDocument,
 }
 
-impl Answer {
-    fn json<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
+impl FetchedDocument {
+    fn parse<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
         serde_json::from_slice(&self.body).map_err(|_| AuthError::Malformed(self.document))
     }
 
-    /// What it holds; the reason of a refusal, where the status is no success.
-    pub fn accepted<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
+    /// Parses the body as JSON if the status is a success. Otherwise fails with
+    /// [`AuthError::Refused`] and the server's error code, or with [`AuthError::Status`] if the
+    /// body has none.
+    pub fn parse_success<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
         let document = self.document;
         if self.status.is_success() {
-            return self.json();
+            return self.parse();
         }
-        Err(match self.json::<Refusal>() {
+        Err(match self.parse::<OAuthErrorBody>() {
             Ok(refusal) => AuthError::Refused {
                 document,
-                code: ErrorCode::new(&refusal.error),
+                code: OAuthErrorCode::new(&refusal.error),
             },
             Err(_) => AuthError::Status {
                 document,
@@ -60,38 +64,40 @@ impl Answer {
     }
 }
 
-impl Fetch {
-    pub fn new(egress: &Egress, request_timeout: Duration) -> Result<Self, AuthError> {
-        // Tokens and codes pass here.
+impl OAuthHttpClient {
+    pub fn new(egress: &EgressPolicy, request_timeout: Duration) -> Result<Self, AuthError> {
+        // Tokens and codes are transferred.
         let egress = egress.clone().https_only();
         let http = egress
-            .client_builder()
+            .http_client_builder()
             .connect_timeout(CONNECT_TIMEOUT_DEFAULT.min(request_timeout))
             .timeout(request_timeout)
-            // No document is elsewhere than it has to be, and a secret goes to one place only.
+            // Redirects are never needed here, and a secret must go to one server only.
             .redirect(redirect::Policy::none())
             .build()
             .map_err(AuthError::Client)?;
         Ok(Self { http, egress })
     }
 
-    /// The URL that another side names, if it may be contacted.
-    pub fn url(&self, text: &str, document: Document) -> Result<Url, AuthError> {
+    /// Parses a URL that an upstream or authorization server names, and checks that the egress
+    /// policy permits it. `document` is named in errors.
+    pub fn parse_url(&self, text: &str, document: OAuthDocument) -> Result<Url, AuthError> {
         let url = Url::parse(text).map_err(|_| AuthError::Malformed(document))?;
-        self.permit(&url, document).map(|()| url)
+        self.check_egress(&url, document).map(|()| url)
     }
 
-    /// A document, `None` where there is none (404 and its like).
+    /// Fetches a JSON document. Returns `None` for a status 4xx, and fails for other error
+    /// statuses.
     pub async fn get<T: DeserializeOwned>(
         &self,
         url: &Url,
-        document: Document,
+        document: OAuthDocument,
     ) -> Result<Option<T>, AuthError> {
         let answer = self
             .send(url, document, |http| http.get(url.clone()))
             .await?;
         match answer.status {
-            status if status.is_success() => answer.json().map(Some),
+            status if status.is_success() => answer.parse().map(Some),
             status if status.is_client_error() => Ok(None),
             status => Err(AuthError::Status {
                 document,
@@ -100,14 +106,14 @@ impl Fetch {
         }
     }
 
-    /// Sends `fields` as a form, with the value of `Authorization` where there is one.
+    /// Posts `fields` as an HTML form, with `authorization` as `Authorization` header if given.
     pub async fn post_form(
         &self,
         url: &Url,
-        document: Document,
+        document: OAuthDocument,
         fields: &[(&str, &str)],
         authorization: Option<HeaderValue>,
-    ) -> Result<Answer, AuthError> {
+    ) -> Result<FetchedDocument, AuthError> {
         self.send(url, document, |http| {
             let request = http.post(url.clone()).form(fields);
             match authorization {
@@ -121,9 +127,9 @@ impl Fetch {
     pub async fn post_json(
         &self,
         url: &Url,
-        document: Document,
+        document: OAuthDocument,
         body: Vec<u8>,
-    ) -> Result<Answer, AuthError> {
+    ) -> Result<FetchedDocument, AuthError> {
         self.send(url, document, |http| {
             http.post(url.clone())
                 .header(CONTENT_TYPE, "application/json")
@@ -132,19 +138,20 @@ impl Fetch {
         .await
     }
 
-    /// Where `url` redirects to; `None` if it doesn't.
-    pub async fn redirect_of(
+    /// Requests `url` and returns the target of the redirect; `None` if the response isn't a
+    /// redirect.
+    pub async fn redirect_target(
         &self,
         url: &Url,
-        document: Document,
+        document: OAuthDocument,
     ) -> Result<Option<Url>, AuthError> {
-        self.permit(url, document)?;
+        self.check_egress(url, document)?;
         let answer = self
             .http
             .get(url.clone())
             .send()
             .await
-            .map_err(|e| network(document, e))?;
+            .map_err(|e| fetch_error(document, e))?;
         if !answer.status().is_redirection() {
             return Ok(None);
         }
@@ -155,40 +162,44 @@ impl Fetch {
         Ok(location.and_then(|text| url.join(text).ok()))
     }
 
-    fn permit(&self, url: &Url, document: Document) -> Result<(), AuthError> {
+    fn check_egress(&self, url: &Url, document: OAuthDocument) -> Result<(), AuthError> {
         self.egress
-            .check(url)
+            .check_url(url)
             .map_err(|reason| AuthError::Unreachable { document, reason })
     }
 
     async fn send(
         &self,
         url: &Url,
-        document: Document,
+        document: OAuthDocument,
         request: impl FnOnce(&Client) -> RequestBuilder,
-    ) -> Result<Answer, AuthError> {
-        self.permit(url, document)?;
+    ) -> Result<FetchedDocument, AuthError> {
+        self.check_egress(url, document)?;
         let request = request(&self.http).header(ACCEPT, "application/json");
-        let mut response = request.send().await.map_err(|e| network(document, e))?;
+        let mut response = request.send().await.map_err(|e| fetch_error(document, e))?;
         let status = response.status();
         let too_large = || AuthError::TooLarge {
             document,
-            bytes_max: BODY_BYTES_MAX,
+            bytes_max: DOCUMENT_BYTES_MAX,
         };
         if response
             .content_length()
-            .is_some_and(|declared| declared > BODY_BYTES_MAX as u64)
+            .is_some_and(|declared| declared > DOCUMENT_BYTES_MAX as u64)
         {
             return Err(too_large());
         }
         let mut body = Zeroizing::new(Vec::new());
-        while let Some(chunk) = response.chunk().await.map_err(|e| network(document, e))? {
-            if body.len() + chunk.len() > BODY_BYTES_MAX {
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|e| fetch_error(document, e))?
+        {
+            if body.len() + chunk.len() > DOCUMENT_BYTES_MAX {
                 return Err(too_large());
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Answer {
+        Ok(FetchedDocument {
             status,
             body,
             document,
@@ -196,8 +207,8 @@ impl Fetch {
     }
 }
 
-fn network(document: Document, error: reqwest::Error) -> AuthError {
-    match EgressError::among_causes(&error) {
+fn fetch_error(document: OAuthDocument, error: reqwest::Error) -> AuthError {
+    match EgressError::find_in_causes(&error) {
         Some(reason) => AuthError::Unreachable { document, reason },
         None => AuthError::Http {
             document,

@@ -1,33 +1,36 @@
-//! What authorises our requests to an upstream MCP server: a fixed token, or OAuth 2.1.
+//! Authorization of requests to an upstream MCP server: a fixed token, or OAuth 2.1.
 //!
-//! The HTTP transports know [`Authorizer`] and nothing else of it: before each request they ask for the value of
-//! `Authorization`, and when the upstream refuses it they hand over the [`Challenge`] and learn whether to send the
-//! request again.
+//! The HTTP transports use the [`Authorizer`] only. Before each request they call it for the value
+//! of `Authorization`. After a rejection they pass it the [`AuthChallenge`], and it decides whether
+//! the request is sent again.
 //!
 //! ```no_run
 //! # async fn upstream() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //!
-//! use callboard_mcp::outbound::auth::{Grant, Identity, LoopbackConsent, OAuth, OAuthOptions};
+//! use callboard_mcp::outbound::auth::{ClientIdentity, LoopbackConsent, OAuthAuthorizer, OAuthGrant, OAuthOptions};
 //!
-//! // Somebody at this machine consents in their browser.
+//! // A user at this machine consents in their browser.
 //! let consent = LoopbackConsent::bind(0, |url| eprintln!("Please open {url}")).await?;
-//! let grant = Grant::Consent { consent: Arc::new(consent), identity: Identity::default() };
-//! let authorizer = Arc::new(OAuth::new("https://mcp.example.com/mcp", grant, OAuthOptions::default())?);
+//! let grant = OAuthGrant::Consent { consent: Arc::new(consent), identity: ClientIdentity::default() };
+//! let authorizer = Arc::new(OAuthAuthorizer::new("https://mcp.example.com/mcp", grant, OAuthOptions::default())?);
 //! # Ok(())
 //! # }
 //! ```
 
-pub use assertion::{Assertions, Audience, FixedAssertion, TokenExchange};
-pub use authorizer::{Authorizer, Challenge, StaticBearer};
-pub use client::{Client, Identity, KnownClient, SigningAlgorithm, SigningKey};
-pub use consent::{
-    CONNECTIONS_MAX, Consent, HEAD_BYTES_MAX, HeadlessConsent, LoopbackConsent, Redirected,
+pub use assertion::{AssertionAudience, AssertionProvider, FixedAssertion, TokenExchange};
+pub use authorizer::{AuthChallenge, Authorizer, StaticBearer};
+pub use client::{
+    ClientIdentity, ClientSigningKey, OAuthClient, PreregisteredClient, SigningAlgorithm,
 };
-pub use error::{AuthError, Document, ErrorCode};
-pub use fetch::BODY_BYTES_MAX;
-pub use oauth::{OAuth, OAuthOptions};
-pub use token::Grant;
+pub use consent::{
+    AuthorizationResponse, ConsentProvider, HeadlessConsent, LOOPBACK_CONNECTIONS_MAX,
+    LoopbackConsent, REQUEST_HEAD_BYTES_MAX,
+};
+pub use error::{AuthError, OAuthDocument, OAuthErrorCode};
+pub use fetch::DOCUMENT_BYTES_MAX;
+pub use oauth::{OAuthAuthorizer, OAuthOptions};
+pub use token::OAuthGrant;
 
 mod assertion;
 mod authorizer;

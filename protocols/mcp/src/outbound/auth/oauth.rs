@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use callboard_rpc::Egress;
+use callboard_rpc::EgressPolicy;
 use futures::future::BoxFuture;
 use parking_lot::Mutex as Lock;
 use reqwest::Url;
@@ -11,35 +11,37 @@ use secrecy::SecretString;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::authorizer::{Authorizer, BearerChallenge, Challenge};
-use super::client::Registrations;
+use super::authorizer::{AuthChallenge, Authorizer, BearerChallenge};
+use super::client::ClientRegistrations;
 use super::consent::CONSENT_TIMEOUT_DEFAULT;
-use super::discovery::{Resource, Scopes, Server};
-use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
-use super::token::{Grant, Session, Token};
+use super::discovery::{AuthorizationServer, ProtectedResource, ScopeSet};
+use super::fetch::{OAuthHttpClient, REQUEST_TIMEOUT_DEFAULT};
+use super::token::{AuthorizationSession, OAuthGrant, UpstreamToken};
 use super::{AuthError, discovery};
 
-/// How often one request is sent again because the upstream refused it.
-const REFUSALS_MAX: u32 = 3;
+/// Maximum number of rejections by the upstream after which one request is sent again with a new
+/// token.
+const REJECTIONS_MAX: u32 = 3;
 
-/// How an [`OAuth`] client behaves.
+/// Options of an [`OAuthAuthorizer`].
 #[derive(Debug, Clone)]
 pub struct OAuthOptions {
-    /// Where it connects to because others name the place; over https alone, but for this machine.
-    pub egress: Egress,
-    /// How long one request to an authorization server may take.
+    /// Addresses that the client may connect to. The upstream and its authorization servers name
+    /// the URLs, so they can't be trusted. Only https is used, except on this machine.
+    pub egress: EgressPolicy,
+    /// Time limit of one request to an authorization server.
     pub request_timeout: Duration,
-    /// How long somebody may take to consent.
+    /// Time limit of a user's consent.
     pub consent_timeout: Duration,
-    /// Whether an upstream without protected-resource metadata is taken for its own authorization server, as revision
-    /// 2025-03-26 has it. Later revisions don't, so not by default.
+    /// Treats an upstream without protected-resource metadata as its own authorization server, as
+    /// in revision 2025-03-26. Off by default, because later revisions don't.
     pub fallback_2025_03_26: bool,
 }
 
 impl Default for OAuthOptions {
     fn default() -> Self {
         Self {
-            egress: Egress::public(),
+            egress: EgressPolicy::public_internet(),
             request_timeout: REQUEST_TIMEOUT_DEFAULT,
             consent_timeout: CONSENT_TIMEOUT_DEFAULT,
             fallback_2025_03_26: false,
@@ -47,63 +49,69 @@ impl Default for OAuthOptions {
     }
 }
 
-/// An OAuth 2.1 client of one upstream, as the MCP specification wants it.
+/// OAuth 2.1 client of one upstream, as the MCP specification requires.
 ///
-/// Knows nothing until the upstream refuses a request; then it finds out who authorises, gets a token for this
-/// resource, renews it, and asks for more scopes where the upstream says so. Requests that are refused together wait
-/// for one new token. A consent goes on when the request that it was for is given up: the next one profits. Tokens and
-/// registrations last as long as this value.
+/// It acts on the first rejection by the upstream: it discovers the authorization server, obtains a
+/// token for the resource, renews it, and requests more scopes when the upstream demands them.
+/// Requests rejected at the same time wait for one new token. A consent continues after the request
+/// that needed it has been cancelled, and serves the next one. Tokens and registrations are kept in
+/// memory, until the value is dropped.
 #[derive(Debug)]
-pub struct OAuth {
-    inner: Arc<Inner>,
-    /// Dropping this ends what is under way.
+pub struct OAuthAuthorizer {
+    inner: Arc<OAuthState>,
+    /// Cancels running token requests when the authorizer is dropped.
     _open: DropGuard,
 }
 
-struct Inner {
+struct OAuthState {
     upstream: Url,
-    grant: Grant,
+    grant: OAuthGrant,
     options: OAuthOptions,
-    fetch: Fetch,
-    token: Lock<Option<Token>>,
-    flow: Arc<Mutex<Flow>>,
-    /// How many attempts to get a token have failed.
+    fetch: OAuthHttpClient,
+    token: Lock<Option<UpstreamToken>>,
+    flow: Arc<Mutex<AuthorizationFlow>>,
+    /// Number of failed attempts to obtain a token. Waiting requests compare it to detect a failure
+    /// meanwhile.
     failures: AtomicU64,
     closed: CancellationToken,
 }
 
-/// One at a time gets tokens.
+/// State of token requests. It is locked during a request, so that only one runs at a time.
 #[derive(Default)]
-struct Flow {
-    session: Option<Session>,
-    registrations: Registrations,
+struct AuthorizationFlow {
+    session: Option<AuthorizationSession>,
+    registrations: ClientRegistrations,
 }
 
-/// A [`Challenge`] that outlives its request.
-struct Refused {
+/// Parts of an [`AuthChallenge`], owned, so that they outlive the rejected request.
+struct RejectedRequest {
     lacks_scope: bool,
     bearer: BearerChallenge,
     sent: Option<SecretString>,
-    before: u32,
+    earlier_rejections: u32,
 }
 
-impl OAuth {
-    /// A client for the MCP endpoint `upstream`. Connects nowhere yet.
+impl OAuthAuthorizer {
+    /// Creates an authorizer for the MCP endpoint `upstream`. It doesn't connect yet.
     ///
     /// # Errors
     /// [`AuthError::Upstream`], [`AuthError::ClientIdDocument`] or [`AuthError::Client`].
-    pub fn new(upstream: &str, grant: Grant, options: OAuthOptions) -> Result<Self, AuthError> {
+    pub fn new(
+        upstream: &str,
+        grant: OAuthGrant,
+        options: OAuthOptions,
+    ) -> Result<Self, AuthError> {
         let mut upstream = Url::parse(upstream).map_err(|_| AuthError::Upstream)?;
         let bare = upstream.username().is_empty() && upstream.password().is_none();
         if !bare || !upstream.has_host() || !matches!(upstream.scheme(), "http" | "https") {
             return Err(AuthError::Upstream);
         }
         upstream.set_fragment(None);
-        grant.check()?;
-        let fetch = Fetch::new(&options.egress, options.request_timeout)?;
+        grant.validate()?;
+        let fetch = OAuthHttpClient::new(&options.egress, options.request_timeout)?;
         let closed = CancellationToken::new();
         let _open = closed.clone().drop_guard();
-        let inner = Inner {
+        let inner = OAuthState {
             upstream,
             grant,
             options,
@@ -120,18 +128,18 @@ impl OAuth {
     }
 }
 
-impl Authorizer for OAuth {
+impl Authorizer for OAuthAuthorizer {
     fn authorization(&self) -> BoxFuture<'_, Result<Option<SecretString>, AuthError>> {
         Box::pin(async {
             let token = self.inner.token.lock().clone();
             match token {
-                Some(token) if token.wants_renewal() => {
+                Some(token) if token.needs_renewal() => {
                     let (inner, flow) = (
                         self.inner.clone(),
                         self.inner.flow.clone().lock_owned().await,
                     );
                     self.inner
-                        .finish(async move { inner.renewed(flow).await })
+                        .run_to_completion(async move { inner.renew_token(flow).await })
                         .await
                 }
                 token => Ok(token.map(|token| token.value)),
@@ -139,12 +147,12 @@ impl Authorizer for OAuth {
         })
     }
 
-    fn challenged<'a>(
+    fn handle_challenge<'a>(
         &'a self,
-        challenge: Challenge<'a>,
+        challenge: AuthChallenge<'a>,
     ) -> BoxFuture<'a, Result<bool, AuthError>> {
         Box::pin(async move {
-            let bearer = BearerChallenge::of(challenge.www_authenticate);
+            let bearer = BearerChallenge::parse(challenge.www_authenticate);
             let lacks_scope = challenge.status == 403;
             let for_us = if lacks_scope {
                 bearer.error.as_deref() == Some("insufficient_scope")
@@ -154,12 +162,12 @@ impl Authorizer for OAuth {
             if !for_us {
                 return Ok(false);
             }
-            let sent = challenge.sent.cloned();
-            let refused = Refused {
+            let sent = challenge.sent_authorization.cloned();
+            let refused = RejectedRequest {
                 lacks_scope,
                 bearer,
                 sent,
-                before: challenge.refused_before,
+                earlier_rejections: challenge.earlier_rejections,
             };
             let failures = self.inner.failures.load(Ordering::Acquire);
             let (inner, flow) = (
@@ -167,25 +175,26 @@ impl Authorizer for OAuth {
                 self.inner.flow.clone().lock_owned().await,
             );
             if inner.failures.load(Ordering::Acquire) != failures {
-                // Or each of those who wait would ask the same person again.
+                // Otherwise each waiting request would ask the same user again.
                 return Err(AuthError::FailedMeanwhile);
             }
             let answering = async move {
-                let answer = inner.better_token(refused, flow).await;
+                let answer = inner.acquire_token(refused, flow).await;
                 if answer.is_err() {
                     inner.failures.fetch_add(1, Ordering::Release);
                 }
                 answer
             };
-            self.inner.finish(answering).await
+            self.inner.run_to_completion(answering).await
         })
     }
 }
 
-impl Inner {
-    /// Runs `work` to its end even if nobody waits for it any more: a code or a refresh token counts only once, and a
-    /// person who has the page open should find us listening.
-    async fn finish<T: Send + 'static>(
+impl OAuthState {
+    /// Runs `work` to its end even if its caller is cancelled, unless the authorizer is dropped. An
+    /// authorization code or refresh token can be used only once, and a user with the consent page
+    /// open should find this process listening.
+    async fn run_to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
     ) -> Result<T, AuthError> {
@@ -199,24 +208,26 @@ impl Inner {
         task.await.unwrap_or(Err(AuthError::Interrupted))
     }
 
-    /// The value to send, after an attempt to renew the token without anybody's help.
-    async fn renewed(
+    /// Renews the token if necessary, without asking a user. Returns the `Authorization` value to
+    /// send: the old one if it can't be renewed yet. Returns `None` if the authorization server
+    /// rejected the renewal, or there is no token.
+    async fn renew_token(
         &self,
-        mut flow: OwnedMutexGuard<Flow>,
+        mut flow: OwnedMutexGuard<AuthorizationFlow>,
     ) -> Result<Option<SecretString>, AuthError> {
         let Some(token) = self.token.lock().clone() else {
             return Ok(None);
         };
-        let Some(session) = flow.session.clone().filter(|_| token.wants_renewal()) else {
+        let Some(session) = flow.session.clone().filter(|_| token.needs_renewal()) else {
             return Ok(Some(token.value));
         };
         let renewed = match (&token.refresh, &self.grant) {
             (Some(refresh), _) => session.refresh(&self.fetch, refresh).await,
-            // The upstream will say that it ended, and then somebody is asked again.
-            (None, Grant::Consent { .. }) => return Ok(Some(token.value)),
+            // The upstream will reject the expired token, and the user is asked then.
+            (None, OAuthGrant::Consent { .. }) => return Ok(Some(token.value)),
             (None, grant) => {
                 grant
-                    .token(&self.fetch, &session, self.options.consent_timeout)
+                    .request_token(&self.fetch, &session, self.options.consent_timeout)
                     .await
             }
         };
@@ -227,39 +238,45 @@ impl Inner {
                 Ok(Some(value))
             }
             Err(AuthError::Refused { code, .. }) => {
-                self.refresh_refused(&mut flow, code.as_str());
+                self.discard_rejected_token(&mut flow, code.as_str());
                 Ok(None)
             }
-            // It still counts: whoever is away may be back when it doesn't.
-            Err(_) if !token.expired() => Ok(Some(token.value)),
+            // The token is still valid, and the server may be available again before it expires.
+            Err(_) if !token.is_expired() => Ok(Some(token.value)),
             Err(error) => Err(error),
         }
     }
 
-    fn refresh_refused(&self, flow: &mut Flow, code: &str) {
+    fn discard_rejected_token(&self, flow: &mut AuthorizationFlow, code: &str) {
         *self.token.lock() = None;
         if let (Some(session), "invalid_client") = (&flow.session, code) {
             flow.registrations.forget(&session.server.issuer);
         }
     }
 
-    /// Gets the token that a refused request lacks. `Ok(false)`: there is none better.
-    async fn better_token(
+    /// Obtains a token that is better than that of the rejected request. Returns true if there is
+    /// one, perhaps obtained by another request meanwhile. Returns false if the rejection is final.
+    async fn acquire_token(
         &self,
-        refused: Refused,
-        mut flow: OwnedMutexGuard<Flow>,
+        refused: RejectedRequest,
+        mut flow: OwnedMutexGuard<AuthorizationFlow>,
     ) -> Result<bool, AuthError> {
         let current = self.token.lock().clone();
-        let outdated =
-            |current: &Token| !refused.sent.as_ref().is_some_and(|sent| current.is(sent));
+        let outdated = |current: &UpstreamToken| {
+            !refused
+                .sent
+                .as_ref()
+                .is_some_and(|sent| current.has_value(sent))
+        };
         if current.as_ref().is_some_and(outdated) {
             return Ok(true);
         }
-        if refused.before >= REFUSALS_MAX {
+        if refused.earlier_rejections >= REJECTIONS_MAX {
             return Ok(false);
         }
-        let challenged = Scopes::parse(refused.bearer.scope.as_deref().unwrap_or_default())?;
-        let asked_before = |session: &Session| session.requested.contains_all(&challenged);
+        let challenged = ScopeSet::parse(refused.bearer.scope.as_deref().unwrap_or_default())?;
+        let asked_before =
+            |session: &AuthorizationSession| session.requested_scopes.contains_all(&challenged);
         if refused.lacks_scope && flow.session.as_ref().is_some_and(asked_before) {
             return Ok(false);
         }
@@ -272,60 +289,61 @@ impl Inner {
             .as_ref()
             .is_some_and(|session| session.server.issuer != server.issuer)
         {
-            // No token of another's may go to the upstream, nor its scopes and client to the new one.
+            // Token, scopes and client of one authorization server must never go to another.
             flow.session = None;
             *self.token.lock() = None;
         }
         let requested = match &flow.session {
-            Some(session) => session.requested.clone().union(&challenged)?,
+            Some(session) => session.requested_scopes.clone().union(&challenged)?,
             None if challenged.is_empty() => resource.scopes.unwrap_or_default(),
             None => challenged,
         };
         if let (Some(session), false) = (&flow.session, refused.lacks_scope) {
-            let same_scopes = session.requested == requested;
-            let session = Session {
+            let same_scopes = session.requested_scopes == requested;
+            let session = AuthorizationSession {
                 server: server.clone(),
                 resource: resource.identifier.clone(),
                 ..session.clone()
             };
             let refresh = current
                 .and_then(|token| token.refresh)
-                .filter(|_| same_scopes && refused.before == 0);
+                .filter(|_| same_scopes && refused.earlier_rejections == 0);
             if let Some(refresh) = refresh {
                 match session.refresh(&self.fetch, &refresh).await {
                     Ok(token) => {
                         *self.token.lock() = Some(token);
-                        flow.session = Some(Session {
-                            refreshed: true,
+                        flow.session = Some(AuthorizationSession {
+                            is_refreshed: true,
                             ..session
                         });
                         return Ok(true);
                     }
                     Err(AuthError::Refused { code, .. }) => {
-                        self.refresh_refused(&mut flow, code.as_str())
+                        self.discard_rejected_token(&mut flow, code.as_str())
                     }
                     Err(error) => return Err(error),
                 }
             }
-            // What was granted for this very request was refused: another grant would be, too.
-            if refused.before > 0 && !session.refreshed {
+            // The token was granted for this very request and rejected: another grant would be
+            // rejected, too.
+            if refused.earlier_rejections > 0 && !session.is_refreshed {
                 return Ok(false);
             }
         }
         let client = self
             .grant
-            .client(&self.fetch, &server, &mut flow.registrations)
+            .client_for(&self.fetch, &server, &mut flow.registrations)
             .await?;
-        let session = Session {
+        let session = AuthorizationSession {
             server,
             client,
             resource: resource.identifier,
-            requested,
-            refreshed: false,
+            requested_scopes: requested,
+            is_refreshed: false,
         };
         let granted = self
             .grant
-            .token(&self.fetch, &session, self.options.consent_timeout)
+            .request_token(&self.fetch, &session, self.options.consent_timeout)
             .await;
         if let Err(AuthError::Refused { code, .. }) = &granted
             && code.as_str() == "invalid_client"
@@ -337,14 +355,16 @@ impl Inner {
         Ok(true)
     }
 
-    /// Who authorises now; asked anew each time, for it may have changed.
+    /// Discovers the upstream's metadata and its authorization server. It runs each time a token is
+    /// obtained for a rejected request, because the server may change.
     async fn discover(
         &self,
         bearer: &BearerChallenge,
-        session: Option<&Session>,
-    ) -> Result<(Resource, Server), AuthError> {
+        session: Option<&AuthorizationSession>,
+    ) -> Result<(ProtectedResource, AuthorizationServer), AuthError> {
         let named = bearer.resource_metadata.as_deref();
-        let resource = match discovery::resource(&self.fetch, &self.upstream, named).await {
+        let resource = match discovery::discover_resource(&self.fetch, &self.upstream, named).await
+        {
             Err(AuthError::NoResourceMetadata)
                 if self.options.fallback_2025_03_26 && named.is_none() =>
             {
@@ -360,14 +380,14 @@ impl Inner {
                 .or(resource.issuers.first())
                 .ok_or(AuthError::NoServerMetadata)?,
         };
-        let server = discovery::server(&self.fetch, issuer).await?;
+        let server = discovery::discover_server(&self.fetch, issuer).await?;
         Ok((resource, server))
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for OAuthState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner")
+        f.debug_struct("OAuthState")
             .field("upstream", &self.upstream.host_str())
             .field("grant", &self.grant)
             .field("options", &self.options)

@@ -1,9 +1,11 @@
-//! The words of MagicTunnel's external servers: what they ask, and the answers that they expect.
+//! Conversion of questions and answers of MagicTunnel's external servers.
 
-use callboard_message::{Content, Elicitation, Failure, Question, RawObject, Sample, Speaker};
+use callboard_message::{
+    Content, Elicitation, Failure, Question, RawObject, SamplingRequest, Speaker,
+};
 use serde_json::value::RawValue;
 
-/// Members of a sampling request that MCP calls otherwise.
+/// Renamed members of a sampling request: MagicTunnel's name, then MCP's.
 const SAMPLE_NAMES: [(&str, &str); 5] = [
     ("max_tokens", "maxTokens"),
     ("system_prompt", "systemPrompt"),
@@ -11,126 +13,149 @@ const SAMPLE_NAMES: [(&str, &str); 5] = [
     ("stop_sequences", "stopSequences"),
     ("include_context", "includeContext"),
 ];
-/// Members of model preferences that MCP calls otherwise.
+/// Renamed members of model preferences: MagicTunnel's name, then MCP's.
 const PREFERENCE_NAMES: [(&str, &str); 3] = [
     ("cost", "costPriority"),
     ("speed", "speedPriority"),
     ("intelligence", "intelligencePriority"),
 ];
-/// Where a question claims for whom it is asked.
-const CLAIMED_ORIGIN: &str = "original_client_id";
-/// What an answer says of who gave it, and what it cost (members of its `_meta`, set by whoever answers).
-const ANSWERED: &str = "callboard/answered";
-const USAGE: &str = "callboard/usage";
-const PROVIDER: &str = "callboard/provider";
+/// Member of a question's `metadata` that names the client whose call caused the question, as
+/// claimed by the server. Answers repeat it.
+const CLAIMED_ORIGIN_MEMBER: &str = "original_client_id";
+/// Member of an answer's `_meta` that names who answered (`by`) and how (`strategy`).
+const ANSWERED_BY_META: &str = "callboard/answered";
+const USAGE_META: &str = "callboard/usage";
+const PROVIDER_META: &str = "callboard/provider";
 
-/// A sampling request in MCP's words.
-pub(crate) fn sample(mut body: RawObject, client: Option<&str>) -> Result<Sample, Failure> {
+/// Parses a sampling request of MagicTunnel's dialect and returns it as an MCP
+/// `sampling/createMessage` request. `client` names the client whose call caused it.
+///
+/// # Errors
+/// `InvalidInput` if a member has the wrong type.
+pub(crate) fn parse_sample(
+    mut body: RawObject,
+    client: Option<&str>,
+) -> Result<SamplingRequest, Failure> {
     for (theirs, ours) in SAMPLE_NAMES {
-        rename(&mut body, theirs, ours);
+        rename_member(&mut body, theirs, ours);
     }
     if let Some(preferences) = body.remove("model_preferences") {
         let preferences = RawObject::parse(&preferences)
-            .map_err(|_| bad("`model_preferences` must be an object"))?;
+            .map_err(|_| invalid_input("`model_preferences` must be an object"))?;
         if !body.has("modelPreferences") {
-            body.set("modelPreferences", model_preferences(preferences)?);
+            body.set("modelPreferences", convert_model_preferences(preferences)?);
         }
     }
     let messages: Vec<RawObject> = body
         .read("messages")
-        .ok_or_else(|| bad("`messages` must be an array of objects"))?;
+        .ok_or_else(|| invalid_input("`messages` must be an array of objects"))?;
     let (system, messages): (Vec<_>, Vec<_>) = messages
         .into_iter()
         .partition(|message| message.text("role").as_deref() == Some("system"));
     if !system.is_empty() {
-        let told = body
+        let prompts = body
             .text("systemPrompt")
             .into_iter()
             .chain(system.iter().filter_map(|turn| turn.text("content")));
-        body.set("systemPrompt", told.collect::<Vec<_>>().join("\n"));
+        body.set("systemPrompt", prompts.collect::<Vec<_>>().join("\n"));
     }
     let messages: Vec<RawObject> = messages
         .into_iter()
-        .map(message)
+        .map(convert_message)
         .collect::<Result<_, _>>()?;
     body.set("messages", messages);
-    metadata(&mut body, client)?;
-    Ok(Sample(body))
+    merge_metadata(&mut body, client)?;
+    Ok(SamplingRequest(body))
 }
 
-fn message(mut message: RawObject) -> Result<RawObject, Failure> {
+fn convert_message(mut message: RawObject) -> Result<RawObject, Failure> {
     if message.read::<Speaker>("role").is_none() {
-        return Err(bad("the role of a message must be user or assistant"));
+        return Err(invalid_input(
+            "the role of a message must be user or assistant",
+        ));
     }
     let Some(content) = message.get("content") else {
-        return Err(bad("a message must have content"));
+        return Err(invalid_input("a message must have content"));
     };
     let content = match content.get().as_bytes().first() {
         Some(b'"') => text_block(content.to_owned()).to_raw(),
         Some(b'[') => {
             let parts: Vec<RawObject> = message
                 .read("content")
-                .ok_or_else(|| bad("content's parts must be objects"))?;
-            let parts: Vec<RawObject> = parts.into_iter().map(part).collect::<Result<_, _>>()?;
-            RawObject::of("all", parts)
+                .ok_or_else(|| invalid_input("content's parts must be objects"))?;
+            let parts: Vec<RawObject> = parts
+                .into_iter()
+                .map(convert_media_part)
+                .collect::<Result<_, _>>()?;
+            RawObject::single("all", parts)
                 .remove("all")
                 .unwrap_or_default()
         }
         Some(b'{') => return Ok(message),
-        _ => return Err(bad("a message's content must be text or parts")),
+        _ => return Err(invalid_input("a message's content must be text or parts")),
     };
     message.set_raw("content", content);
     Ok(message)
 }
 
-/// A picture or sound, whose data MagicTunnel puts one level deeper.
-fn part(mut part: RawObject) -> Result<RawObject, Failure> {
+/// Converts an image or audio part from MagicTunnel's form, with its data in `source`, to an MCP
+/// content block. Fails if `source` has no data.
+fn convert_media_part(mut part: RawObject) -> Result<RawObject, Failure> {
     let Some(mut source) = part.object("source") else {
         return Ok(part);
     };
     let data = source
         .remove("data")
-        .ok_or_else(|| bad("pictures and sounds must come as data, not by address"))?;
+        .ok_or_else(|| invalid_input("pictures and sounds must come as data, not by address"))?;
     part.remove("source");
     part.set_raw("data", data);
     part.set_some("mimeType", &source.remove("media_type"));
     Ok(part)
 }
 
-fn model_preferences(mut theirs: RawObject) -> Result<RawObject, Failure> {
+fn convert_model_preferences(mut theirs: RawObject) -> Result<RawObject, Failure> {
     for (name, ours) in PREFERENCE_NAMES {
-        rename(&mut theirs, name, ours);
+        rename_member(&mut theirs, name, ours);
     }
     let Some(preferred) = theirs.remove("preferred_models") else {
         return Ok(theirs);
     };
     let preferred: Vec<String> = serde_json::from_str(preferred.get())
-        .map_err(|_| bad("`preferred_models` must be an array of strings"))?;
+        .map_err(|_| invalid_input("`preferred_models` must be an array of strings"))?;
     let mut hints: Vec<RawObject> = theirs.read("hints").unwrap_or_default();
-    hints.extend(preferred.iter().map(|name| RawObject::of("name", name)));
+    hints.extend(preferred.iter().map(|name| RawObject::single("name", name)));
     Ok(theirs.with("hints", hints))
 }
 
-/// A question to a person in MCP's words.
-pub(crate) fn elicitation(mut body: RawObject, client: Option<&str>) -> Result<Question, Failure> {
-    rename(&mut body, "requested_schema", "requestedSchema");
+/// Parses an elicitation request of MagicTunnel's dialect and returns it as an MCP elicitation.
+/// `client` names the client whose call caused it.
+///
+/// # Errors
+/// `InvalidInput` if `message` is no string or `metadata` no object.
+pub(crate) fn parse_elicitation(
+    mut body: RawObject,
+    client: Option<&str>,
+) -> Result<Question, Failure> {
+    rename_member(&mut body, "requested_schema", "requestedSchema");
     if body.text("message").is_none() {
-        return Err(bad("`message` must be a string"));
+        return Err(invalid_input("`message` must be a string"));
     }
-    metadata(&mut body, client)?;
+    merge_metadata(&mut body, client)?;
     Ok(Question::Elicit(Elicitation(body)))
 }
 
-/// Metadata are hints: they join `_meta`, whose own members stay. A true claim of origin is left out, for what is true is
-/// known anyway; one that isn't stays a claim, for whoever relays the question to record.
-fn metadata(body: &mut RawObject, client: Option<&str>) -> Result<(), Failure> {
+/// Moves the members of `metadata` to `_meta`; members already in `_meta` take precedence.
+/// `original_client_id` is dropped if it equals `client`. Otherwise it stays, so that the false
+/// claim can be recorded.
+fn merge_metadata(body: &mut RawObject, client: Option<&str>) -> Result<(), Failure> {
     let Some(hints) = body.remove("metadata").filter(|raw| raw.get() != "null") else {
         return Ok(());
     };
-    let hints = RawObject::parse(&hints).map_err(|_| bad("`metadata` must be an object"))?;
+    let hints =
+        RawObject::parse(&hints).map_err(|_| invalid_input("`metadata` must be an object"))?;
     let mut meta = body.object("_meta").unwrap_or_default();
     for (name, hint) in hints.iter() {
-        let is_true_claim = name == CLAIMED_ORIGIN
+        let is_true_claim = name == CLAIMED_ORIGIN_MEMBER
             && client.is_some_and(|client| {
                 serde_json::from_str::<String>(hint.get()).is_ok_and(|it| it == client)
             });
@@ -144,44 +169,46 @@ fn metadata(body: &mut RawObject, client: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An answer to a sampling request in MagicTunnel's words.
+/// Converts an MCP sampling result to MagicTunnel's `SamplingResponse`. `client` names the client
+/// whose call caused the request.
 pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> RawObject {
     let meta = answer.object("_meta").unwrap_or_default();
-    let mut message = RawObject::of(
+    let mut message = RawObject::single(
         "role",
         answer.read::<Speaker>("role").unwrap_or(Speaker::Assistant),
     );
-    message.set_some("content", &answer.get("content").map(plain));
-    let mut response = RawObject::of("message", message);
+    message.set_some("content", &answer.get("content").map(plain_content));
+    let mut response = RawObject::single("message", message);
     response.set_some("model", &answer.get("model"));
-    if let Some(usage) = meta.object(USAGE) {
+    if let Some(usage) = meta.object(USAGE_META) {
         let count = |name| usage.read::<u64>(name).unwrap_or_default();
         let (input, output) = (count("inputTokens"), count("outputTokens"));
         response.set(
             "usage",
-            RawObject::of("input_tokens", input).with("output_tokens", output),
+            RawObject::single("input_tokens", input).with("output_tokens", output),
         );
     }
-    let answered = meta.object(ANSWERED).unwrap_or_default();
+    let answered = meta.object(ANSWERED_BY_META).unwrap_or_default();
     let by = match answered.text("by").as_deref() {
         None | Some("client") => "client",
         Some(by) if by.starts_with("server:") => "external_server",
         Some(_) => "magictunnel",
     };
-    let mut metadata = RawObject::of("processed_by", by);
-    metadata.set_some("llm_provider", &meta.text(PROVIDER));
+    let mut metadata = RawObject::single("processed_by", by);
+    metadata.set_some("llm_provider", &meta.text(PROVIDER_META));
     metadata.set(
         "strategy",
         answered
             .text("strategy")
             .unwrap_or_else(|| "client_forwarded".to_owned()),
     );
-    metadata.set_some(CLAIMED_ORIGIN, &client);
+    metadata.set_some(CLAIMED_ORIGIN_MEMBER, &client);
     response.with("metadata", metadata)
 }
 
-/// Text as a bare string; what is more than text as it is.
-fn plain(content: &RawValue) -> Box<RawValue> {
+/// Returns content that consists of text blocks as one JSON string, joined by line feeds. Returns
+/// other content unchanged.
+fn plain_content(content: &RawValue) -> Box<RawValue> {
     let blocks: Vec<Content> = match content.get().as_bytes().first() {
         Some(b'[') => serde_json::from_str(content.get()).unwrap_or_default(),
         _ => serde_json::from_str(content.get())
@@ -196,7 +223,7 @@ fn plain(content: &RawValue) -> Box<RawValue> {
         _ => {
             let texts: Option<Vec<String>> = blocks.iter().map(Content::as_text).collect();
             match texts.filter(|texts| !texts.is_empty()) {
-                Some(texts) => RawObject::of("text", texts.join("\n"))
+                Some(texts) => RawObject::single("text", texts.join("\n"))
                     .remove("text")
                     .unwrap_or_default(),
                 None => content.to_owned(),
@@ -205,20 +232,20 @@ fn plain(content: &RawValue) -> Box<RawValue> {
     }
 }
 
-/// A person's answer in MagicTunnel's words.
+/// Converts an MCP elicitation result to MagicTunnel's `ElicitationResponse`.
 pub(crate) fn elicitation_response(mut answer: RawObject) -> RawObject {
-    rename(&mut answer, "content", "data");
+    rename_member(&mut answer, "content", "data");
     answer
 }
 
 fn text_block(text: Box<RawValue>) -> RawObject {
-    let mut block = RawObject::of("type", "text");
+    let mut block = RawObject::single("type", "text");
     block.set_raw("text", text);
     block
 }
 
-/// Gives a member its other name, unless something goes by that already.
-fn rename(body: &mut RawObject, from: &str, to: &str) {
+/// Renames member `from` of `body` to `to`. If `to` exists already, `from` is only removed.
+fn rename_member(body: &mut RawObject, from: &str, to: &str) {
     if let Some(value) = body.remove(from)
         && !body.has(to)
     {
@@ -226,7 +253,7 @@ fn rename(body: &mut RawObject, from: &str, to: &str) {
     }
 }
 
-fn bad(why: &str) -> Failure {
+fn invalid_input(why: &str) -> Failure {
     Failure::invalid(why)
 }
 
@@ -244,7 +271,8 @@ mod tests {
         serde_json::from_str(body.to_raw().get()).unwrap()
     }
 
-    /// Goal: a request in MagicTunnel's words is MCP's in every part. Method: one that has them all.
+    /// Goal: a request in MagicTunnel's dialect is converted to MCP in every part. Method: one with
+    /// all parts.
     #[test]
     fn samples_are_reworded() {
         let theirs = object(json!({
@@ -262,7 +290,7 @@ mod tests {
             "metadata": { "original_client_id": "b", "tool_execution_context": "t", "kept": 2 },
             "_meta": { "kept": 1 }
         }));
-        let ours = sample(theirs, Some("a")).unwrap();
+        let ours = parse_sample(theirs, Some("a")).unwrap();
         assert_eq!(
             value(&ours.0),
             json!({
@@ -283,7 +311,7 @@ mod tests {
         );
     }
 
-    /// Goal: what can't be read is refused with a reason. Method: rows.
+    /// Goal: invalid requests are rejected with a reason. Method: rows.
     #[test]
     fn bad_requests_are_refused() {
         let turn = |turn: Value| json!({ "messages": [turn] });
@@ -303,14 +331,14 @@ mod tests {
             json!({ "messages": [], "model_preferences": { "preferred_models": "gpt-4" } }),
             json!({ "messages": [], "metadata": "m" }),
         ] {
-            let refused = sample(object(theirs.clone()), None).unwrap_err();
+            let refused = parse_sample(object(theirs.clone()), None).unwrap_err();
             assert_eq!(refused.kind, FailureKind::InvalidInput, "{theirs}");
         }
-        assert!(elicitation(object(json!({ "requested_schema": {} })), None).is_err());
+        assert!(parse_elicitation(object(json!({ "requested_schema": {} })), None).is_err());
     }
 
-    /// Goal: answers say what they are in MagicTunnel's words, and no more. Method: text, several texts, a picture; all that
-    /// is known and nothing.
+    /// Goal: answers are complete in MagicTunnel's format, and have nothing else. Method: text,
+    /// several texts, an image; with all metadata and with none.
     #[test]
     fn answers_are_reworded() {
         let worded = |answer: Value| value(&sampling_response(&object(answer), None));

@@ -1,46 +1,50 @@
-//! How a server words its questions, and wants them answered.
+//! Dialects of servers' questions and their answers.
 //!
-//! A server's question becomes MCP's before anyone is asked, and MCP's answer the server's; in between nobody knows of
-//! dialects.
+//! Questions are converted to MCP before a caller is asked, and answers are converted back. No
+//! other module knows the dialects.
 
-use callboard_message::{Elicitation, Failure, Question, RawObject, RootsRequest, Sample};
-use callboard_runtime::CallMeta;
+use callboard_message::{Elicitation, Failure, Question, RawObject, RootsRequest, SamplingRequest};
+use callboard_runtime::CallContext;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 mod magictunnel;
 
-/// How a server words its questions, and wants them answered. What is asked of it is MCP in all of them.
+/// Dialect in which a server asks questions (sampling, elicitation, roots) and expects the answers.
+/// Requests to the server are plain MCP in all dialects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Dialect {
-    /// As MCP says. `elicitation/request` is understood too.
+pub enum ServerDialect {
+    /// Plain MCP. The method `elicitation/request` is accepted as another name of
+    /// `elicitation/create`.
     #[default]
     Mcp,
-    /// As MagicTunnel's external servers do: text as bare strings, names in snake_case, `elicitation/request`. Answers tell
-    /// what they cost and who gave them.
+    /// MagicTunnel's dialect: text as bare strings, member names in snake_case, and the method
+    /// `elicitation/request`. Answers to sampling requests state the token usage and who answered.
     MagicTunnel,
 }
 
-/// A server's question in MCP's words, and how it wants the answer.
-pub(crate) struct Asked {
+/// A server's question converted to MCP, with the format of its answer.
+pub(crate) struct ServerQuestion {
     pub question: Question,
-    pub manner: Manner,
+    pub answer_format: AnswerFormat,
 }
 
-/// How an answer is worded.
-pub(crate) enum Manner {
-    /// As it is.
+/// Format in which the server expects the answer to a question.
+pub(crate) enum AnswerFormat {
     Mcp,
-    /// MagicTunnel's `SamplingResponse`; `client` is whose call it is.
-    Sampling { client: Option<String> },
+    /// MagicTunnel's `SamplingResponse`. `client` names the client whose call caused the question.
+    Sampling {
+        client: Option<String>,
+    },
     /// MagicTunnel's `ElicitationResponse`.
     Elicitation,
 }
 
-impl Dialect {
-    /// Whether a request of this name asks the caller something.
+impl ServerDialect {
+    /// Returns true if `method` is a question that the server asks the caller: sampling,
+    /// elicitation or roots.
     pub(crate) fn is_question(method: &str) -> bool {
         matches!(
             method,
@@ -48,16 +52,17 @@ impl Dialect {
         )
     }
 
-    /// Reads a question. `client` is the one whose call caused it, as the answer names it.
+    /// Parses a server's question and converts it to MCP. `client` returns the name of the client
+    /// whose call caused the question; dialects other than MCP need it.
     ///
     /// # Errors
-    /// `NotFound` where it is none, `InvalidInput` where its params can't be read.
-    pub(crate) fn read(
+    /// `NotFound` if `method` is no question, `InvalidInput` for invalid params.
+    pub(crate) fn parse_question(
         self,
         method: &str,
         params: Option<&RawValue>,
         client: impl FnOnce() -> Option<String>,
-    ) -> Result<Asked, Failure> {
+    ) -> Result<ServerQuestion, Failure> {
         let body = match params {
             Some(params) => RawObject::parse(params)
                 .map_err(|_| Failure::invalid("`params` must be an object"))?,
@@ -67,32 +72,41 @@ impl Dialect {
         let (question, manner) = match method {
             "sampling/createMessage" if tunnels => {
                 let client = client();
-                let sample = magictunnel::sample(body, client.as_deref())?;
-                (Question::Sample(sample), Manner::Sampling { client })
+                let sample = magictunnel::parse_sample(body, client.as_deref())?;
+                (Question::Sample(sample), AnswerFormat::Sampling { client })
             }
-            "sampling/createMessage" => (Question::Sample(Sample(body)), Manner::Mcp),
+            "sampling/createMessage" => {
+                (Question::Sample(SamplingRequest(body)), AnswerFormat::Mcp)
+            }
             "elicitation/create" if tunnels => (
-                magictunnel::elicitation(body, client().as_deref())?,
-                Manner::Mcp,
+                magictunnel::parse_elicitation(body, client().as_deref())?,
+                AnswerFormat::Mcp,
             ),
-            "elicitation/create" => (Question::Elicit(Elicitation(body)), Manner::Mcp),
+            "elicitation/create" => (Question::Elicit(Elicitation(body)), AnswerFormat::Mcp),
             "elicitation/request" if tunnels => (
-                magictunnel::elicitation(body, client().as_deref())?,
-                Manner::Elicitation,
+                magictunnel::parse_elicitation(body, client().as_deref())?,
+                AnswerFormat::Elicitation,
             ),
-            "elicitation/request" => (magictunnel::elicitation(body, None)?, Manner::Mcp),
-            "roots/list" => (Question::Roots(RootsRequest(body)), Manner::Mcp),
+            "elicitation/request" => (
+                magictunnel::parse_elicitation(body, None)?,
+                AnswerFormat::Mcp,
+            ),
+            "roots/list" => (Question::Roots(RootsRequest(body)), AnswerFormat::Mcp),
             _ => return Err(Failure::not_found("no such question")),
         };
-        Ok(Asked { question, manner })
+        Ok(ServerQuestion {
+            question,
+            answer_format: manner,
+        })
     }
 
-    /// What a server of this dialect is told of whose call it is: what the client calls itself in the request that makes
-    /// the call, else its session or principal. It never comes from a question.
-    pub(crate) fn client(
+    /// Returns the name by which the server knows the client: `client_id` in the request's
+    /// `metadata` or `_meta`, otherwise the id of the call's session or principal. Returns `None`
+    /// in plain MCP. The name is never read from a question, which could claim any.
+    pub(crate) fn client_name(
         self,
         request: Option<&RawObject>,
-        call: Option<&CallMeta>,
+        call: Option<&CallContext>,
     ) -> Option<String> {
         if self != Self::MagicTunnel {
             return None;
@@ -108,9 +122,9 @@ impl Dialect {
     }
 }
 
-impl Manner {
-    /// The answer in the server's words.
-    pub fn word(self, answer: RawObject) -> RawObject {
+impl AnswerFormat {
+    /// Converts an MCP answer to the format that the server expects.
+    pub fn format_answer(self, answer: RawObject) -> RawObject {
         match self {
             Self::Mcp => answer,
             Self::Sampling { client } => magictunnel::sampling_response(&answer, client.as_deref()),

@@ -1,31 +1,32 @@
-//! A server as a child process: a line a message on its standard input and output.
+//! Transport to a child process: one message per line on standard input and output.
 
 use std::process::Stdio;
 use std::sync::Arc;
 
-use callboard_rpc::{Line, LineDecoder, encode_line};
+use callboard_rpc::{DecodedLine, LineDecoder, encode_line};
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::ExposeSecret;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::Transport;
-use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
+use super::duplex::{CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver};
 use crate::outbound::exchange::TransportError;
-use crate::outbound::options::{CHILD_END_GRACE, ChildCommand, ClientOptions};
+use crate::outbound::options::{CHILD_EXIT_TIMEOUT, ChildCommand, McpClientOptions};
 use crate::outbound::server_messages::NotificationHandler;
 
-/// Most bytes of a line of a child's standard error that go to the log; longer ones are left out.
+/// Maximum length of a logged line of standard error, in bytes. Longer lines are omitted.
 const STDERR_LINE_BYTES_MAX: usize = 4_096;
 
-/// Starts `command`. It ends with the link, with whatever it started itself.
-pub(crate) fn start(
+/// Starts the MCP server `command` and returns a transport over its standard input and output. When
+/// the transport is closed, the child and all processes of its process group are ended.
+pub(crate) fn spawn_child(
     command: &ChildCommand,
-    options: &ClientOptions,
-    ear: Arc<NotificationHandler>,
+    options: &McpClientOptions,
+    notifications: Arc<NotificationHandler>,
 ) -> Result<Transport, TransportError> {
     let inherited = command
-        .inherit
+        .env_passthrough
         .iter()
         .filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut start = Command::new(&command.program);
@@ -35,24 +36,25 @@ pub(crate) fn start(
         .envs(inherited)
         .envs(
             command
-                .set
+                .env
                 .iter()
                 .map(|(name, value)| (name, value.expose_secret())),
         )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A group of its own: what it starts ends with it, and Ctrl-C at a terminal doesn't reach it.
+        // A process group of its own: processes that it starts end with it, and Ctrl-C at a
+        // terminal doesn't reach it.
         .process_group(0)
         .kill_on_drop(true);
-    if let Some(directory) = &command.directory {
+    if let Some(directory) = &command.working_directory {
         start.current_dir(directory);
     }
     let mut child = start.spawn().map_err(|error| {
         callboard_message::log::warn!(by: options.name.as_deref().unwrap_or_default(), server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
         TransportError::Unreachable("the server's program can't be started")
     })?;
-    let group = Group(
+    let group = ProcessGroup(
         child
             .id()
             .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
@@ -63,38 +65,42 @@ pub(crate) fn start(
             "the server's program has no standard input and output",
         ));
     };
-    let farewells = ear.farewells.clone();
+    let cleanup_tasks = notifications.cleanup_tasks.clone();
     let program = || command.program.to_string_lossy().into_owned();
     let name = options.name.clone().unwrap_or_else(program);
-    let (link, engine, outbox) = Duplex::open(ear, options.limits, &name);
+    let (transport, driver, outbox) = DuplexChannel::open(notifications, options.limits, &name);
     let line_bytes_max = options.limits.body_bytes_max;
-    farewells.spawn(async move {
+    cleanup_tasks.spawn(async move {
         let hear = async {
             tokio::select! {
-                why = hear(&engine, output, line_bytes_max) => TransportError::Broken(why),
-                why = log(errors, &name) => why,
+                why = read_stdout(&driver, output, line_bytes_max) => TransportError::Broken(why),
+                why = log_stderr(errors, &name) => why,
             }
         };
-        engine.run(hear, write(input, outbox)).await;
-        // Its standard input is closed by now: a server that keeps to the specification ends.
-        end(child, group, &name).await;
+        driver.run(hear, write_stdin(input, outbox)).await;
+        // Its standard input is closed by now: a server that follows the specification exits.
+        terminate(child, group, &name).await;
     });
-    Ok(link)
+    Ok(transport)
 }
 
-async fn hear(engine: &Engine, mut output: ChildStdout, line_bytes_max: usize) -> &'static str {
+async fn read_stdout(
+    driver: &DuplexDriver,
+    mut output: ChildStdout,
+    line_bytes_max: usize,
+) -> &'static str {
     let mut lines = LineDecoder::new(line_bytes_max);
     loop {
         match lines.read(&mut output).await {
-            Ok(Some(Line::Whole(line))) => engine.take(&line),
-            Ok(Some(Line::TooLong)) => engine.too_long(),
+            Ok(Some(DecodedLine::Whole(line))) => driver.handle_message(&line),
+            Ok(Some(DecodedLine::TooLong)) => driver.handle_oversized(),
             Ok(None) => return "the server's program has ended",
             Err(_) => return "the server's standard output can't be read",
         }
     }
 }
 
-async fn write(mut input: ChildStdin, mut outbox: Outbox) -> TransportError {
+async fn write_stdin(mut input: ChildStdin, mut outbox: OutboxReceiver) -> TransportError {
     while let Some(message) = outbox.recv().await {
         if input.write_all(&encode_line(message)).await.is_err() || input.flush().await.is_err() {
             return TransportError::Broken("the server's standard input is closed");
@@ -103,19 +109,20 @@ async fn write(mut input: ChildStdin, mut outbox: Outbox) -> TransportError {
     CLIENT_ENDED
 }
 
-/// What the server says of itself goes to the log, a line each. Never ends before the rest does.
-async fn log(mut errors: impl AsyncRead + Unpin, server: &str) -> TransportError {
+/// Logs the server's standard error, one log record a line. Never returns, so that the end of
+/// standard error doesn't close the channel.
+async fn log_stderr(mut errors: impl AsyncRead + Unpin, server: &str) -> TransportError {
     let mut lines = LineDecoder::new(STDERR_LINE_BYTES_MAX);
     while let Ok(Some(line)) = lines.read(&mut errors).await {
         match line {
-            Line::Whole(line) => {
+            DecodedLine::Whole(line) => {
                 let line: String = String::from_utf8_lossy(&line)
                     .chars()
                     .filter(|c| !c.is_control())
                     .collect();
                 callboard_message::log::info!(target: "callboard_mcp::stderr", by: server, server, "{line}");
             }
-            Line::TooLong => callboard_message::log::info!(
+            DecodedLine::TooLong => callboard_message::log::info!(
                 target: "callboard_mcp::stderr", by: server, server, bytes_max = STDERR_LINE_BYTES_MAX, "a line over the limit is left out"
             ),
         }
@@ -123,39 +130,40 @@ async fn log(mut errors: impl AsyncRead + Unpin, server: &str) -> TransportError
     std::future::pending().await
 }
 
-/// Lets it end in order; asks it to; kills it. Its group goes with it in any case.
-async fn end(mut child: Child, group: Group, server: &str) {
+/// Ends the child: waits [`CHILD_EXIT_TIMEOUT`] for it to exit, sends SIGTERM to its process group,
+/// waits again, then sends SIGKILL. Remaining processes of the group are killed in any case.
+async fn terminate(mut child: Child, group: ProcessGroup, server: &str) {
     for ask in [None, Some(Signal::TERM)] {
         if let Some(signal) = ask {
-            group.send(signal);
+            group.signal(signal);
         }
-        if tokio::time::timeout(CHILD_END_GRACE, child.wait())
+        if tokio::time::timeout(CHILD_EXIT_TIMEOUT, child.wait())
             .await
             .is_ok()
         {
             return;
         }
     }
-    callboard_message::log::warn!(by: server, server, "a server's program doesn't end and is killed");
-    group.send(Signal::KILL);
-    // Nothing outlives that.
+    callboard_message::log::warn!(by: server, server, "killed a server's program that didn't exit");
+    group.signal(Signal::KILL);
+    // No process survives SIGKILL.
     let _ = child.wait().await;
 }
 
-/// The processes that a server's program is made of. Killed when dropped, whatever else happens.
-struct Group(Option<Pid>);
+/// Process group of a server's program. Killed when dropped.
+struct ProcessGroup(Option<Pid>);
 
-impl Group {
-    fn send(&self, signal: Signal) {
+impl ProcessGroup {
+    fn signal(&self, signal: Signal) {
         if let Some(group) = self.0 {
-            // It may have ended just now.
+            // The group may have ended just now.
             let _ = kill_process_group(group, signal);
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.send(Signal::KILL);
+        self.signal(Signal::KILL);
     }
 }

@@ -1,59 +1,62 @@
-//! One channel for all requests: a child's pipes, a WebSocket, HTTP+SSE.
+//! Transport with one channel for all requests: a child's pipes, a WebSocket, HTTP+SSE.
 
 use std::sync::Arc;
 
-use callboard_rpc::Limits;
+use callboard_rpc::DecodeLimits;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Outgoing, Transport};
-use crate::outbound::exchange::{Exchanged, Said, TransportError, cancelled, number_of, read};
+use super::{OutgoingRequest, Transport};
+use crate::outbound::exchange::{
+    DecodedMessage, ExchangeResult, TransportError, cancelled_notification, decode_message,
+    request_number,
+};
 use crate::outbound::pending_requests::PendingRequest;
-use crate::outbound::server_messages::{NotificationHandler, Reply};
+use crate::outbound::server_messages::{NotificationHandler, ServerReply};
 
-/// Messages that wait to be written; past that, whoever sends waits.
+/// Maximum number of messages waiting to be written. Beyond it, senders wait.
 const OUTBOX_MAX: usize = 64;
 
-/// A channel that a task of its own reads and writes. Dropped, the task ends in order.
-pub(crate) struct Duplex {
+/// Sending side of a channel that all requests to a server share. A task with a [`DuplexDriver`]
+/// reads and writes the channel. Dropping this value shuts the task down.
+pub(crate) struct DuplexChannel {
     outbox: mpsc::Sender<Vec<u8>>,
-    /// Fires when nothing more can come of it.
+    /// Cancelled when the channel is closed.
     pub closed: CancellationToken,
     _stop: DropGuard,
 }
 
-/// Nobody holds the channel any more.
+/// Error of requests that are pending when the channel's last handle is dropped.
 pub(crate) const CLIENT_ENDED: TransportError = TransportError::Broken("the client has ended");
 
-/// What is to be written.
-pub(crate) type Outbox = mpsc::Receiver<Vec<u8>>;
+pub(crate) type OutboxReceiver = mpsc::Receiver<Vec<u8>>;
 
-/// The task's side of it.
-pub(crate) struct Engine {
-    /// To be sent beside what others send.
+/// State of the task that reads and writes a [`DuplexChannel`].
+pub(crate) struct DuplexDriver {
+    /// Queue for answers to the server's requests.
     replies: mpsc::Sender<Vec<u8>>,
-    /// Fires when nobody holds the channel any more.
+    /// Cancelled when the last handle of the channel is dropped.
     stop: CancellationToken,
-    ear: Arc<NotificationHandler>,
-    limits: Limits,
+    notifications: Arc<NotificationHandler>,
+    limits: DecodeLimits,
     closed: CancellationToken,
-    /// Name of the server in the log.
+    /// Name of the server in logs.
     server: Box<str>,
 }
 
-impl Duplex {
+impl DuplexChannel {
     pub fn open(
-        ear: Arc<NotificationHandler>,
-        limits: Limits,
+        notifications: Arc<NotificationHandler>,
+        limits: DecodeLimits,
         server: &str,
-    ) -> (Transport, Engine, Outbox) {
+    ) -> (Transport, DuplexDriver, OutboxReceiver) {
         let (sender, outbox) = mpsc::channel(OUTBOX_MAX);
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
         let (replies, server) = (sender.clone(), server.into());
-        let engine = Engine {
+        let driver = DuplexDriver {
             replies,
             stop: stop.clone(),
-            ear,
+            notifications,
             limits,
             closed: closed.clone(),
             server,
@@ -63,57 +66,66 @@ impl Duplex {
             closed,
             _stop: stop.drop_guard(),
         };
-        (Transport::Duplex(Arc::new(duplex)), engine, outbox)
+        (Transport::Duplex(Arc::new(duplex)), driver, outbox)
     }
 
-    pub async fn exchange(&self, outgoing: &Outgoing, flight: &mut PendingRequest) -> Exchanged {
+    pub async fn exchange(
+        &self,
+        outgoing: &OutgoingRequest,
+        pending: &mut PendingRequest,
+    ) -> ExchangeResult {
         self.send(outgoing.body.clone()).await?;
-        match (&mut flight.response).await {
+        match (&mut pending.response).await {
             Ok(Ok(outcome)) => outcome.map_err(|error| TransportError::Rpc {
                 error,
                 status: None,
             }),
             Ok(Err(why)) => Err(why),
-            Err(_) => Err(closed()),
+            Err(_) => Err(connection_ended()),
         }
     }
 
-    /// Tells the server that nobody waits for request `number` any more.
+    /// Notifies the server that request `number` is cancelled.
     pub fn cancel(&self, number: u64) {
-        if self.outbox.try_send(cancelled(number)).is_err() {
+        if self
+            .outbox
+            .try_send(cancelled_notification(number))
+            .is_err()
+        {
             callboard_message::log::debug!(
-                "a server that reads nothing isn't told of a cancelled call"
+                "failed to notify a server that reads nothing of a cancelled call"
             );
         }
     }
 
     pub async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
         tokio::select! {
-            sent = self.outbox.send(body) => sent.map_err(|_| closed()),
-            () = self.closed.cancelled() => Err(closed()),
+            sent = self.outbox.send(body) => sent.map_err(|_| connection_ended()),
+            () = self.closed.cancelled() => Err(connection_ended()),
         }
     }
 }
 
-impl Engine {
-    /// Takes one message of the server's.
-    pub fn take(&self, message: &[u8]) {
-        match read(message, &self.limits) {
-            Ok(Said::Response { id, outcome }) => self
-                .ear
-                .flights
-                .answer(id.as_ref().and_then(number_of), Ok(outcome)),
-            Ok(Said::Event(heard)) => {
-                match self.ear.hear(heard) {
-                    Reply::None => {}
-                    Reply::Now(reply) => {
+impl DuplexDriver {
+    /// Decodes a message from the server. Completes the pending request if it is a response;
+    /// otherwise passes it to the notification handler and queues the reply.
+    pub fn handle_message(&self, message: &[u8]) {
+        match decode_message(message, &self.limits) {
+            Ok(DecodedMessage::Response { id, outcome }) => self
+                .notifications
+                .pending_requests
+                .complete(id.as_ref().and_then(request_number), Ok(outcome)),
+            Ok(DecodedMessage::Message(decoded)) => {
+                match self.notifications.handle_message(decoded) {
+                    ServerReply::None => {}
+                    ServerReply::Now(reply) => {
                         if self.replies.try_send(reply).is_err() {
-                            callboard_message::log::warn!(by: &self.server, server = &*self.server, "a server that reads nothing gets no answer to its request");
+                            callboard_message::log::warn!(by: &self.server, server = &*self.server, "failed to answer a request of a server that reads nothing");
                         }
                     }
-                    Reply::Later(answering) => {
+                    ServerReply::Later(answering) => {
                         let replies = self.replies.clone();
-                        // Where the channel is closed by then, nobody waits for it.
+                        // If the channel has been closed, the answer isn't needed.
                         tokio::spawn(async move {
                             if let Some(answer) = answering.await {
                                 let _ = replies.send(answer.body).await;
@@ -128,13 +140,17 @@ impl Engine {
         }
     }
 
-    /// A message over the limit: whoever can only be meant learns of it.
-    pub fn too_long(&self) {
-        callboard_message::log::warn!(by: &self.server, server = &*self.server, "a message of the server's is over the limit and dropped");
-        self.ear.flights.fail_only(TransportError::TooLarge);
+    /// Handles a message over the size limit, which can't be assigned to a request. If exactly one
+    /// request is pending, it fails with [`TransportError::TooLarge`].
+    pub fn handle_oversized(&self) {
+        callboard_message::log::warn!(by: &self.server, server = &*self.server, "dropped a message of the server over the size limit");
+        self.notifications
+            .pending_requests
+            .fail_sole_request(TransportError::TooLarge);
     }
 
-    /// Hears and writes until one of both ends, or nobody holds the channel any more; then whoever waits learns why.
+    /// Runs the reader `hear` and the writer `write` until either ends or the last handle of the
+    /// channel is dropped. Then closes the channel and fails all pending requests with the reason.
     pub async fn run(
         &self,
         hear: impl Future<Output = TransportError>,
@@ -150,17 +166,17 @@ impl Engine {
 
     fn close(&self, why: &TransportError) {
         self.closed.cancel();
-        self.ear.flights.close(why);
+        self.notifications.pending_requests.close(why);
     }
 }
 
-impl Drop for Engine {
-    // Also when its task is dropped with its runtime.
+impl Drop for DuplexDriver {
+    // The task may also be dropped with its runtime.
     fn drop(&mut self) {
-        self.close(&closed());
+        self.close(&connection_ended());
     }
 }
 
-fn closed() -> TransportError {
+fn connection_ended() -> TransportError {
     TransportError::Broken("the connection has ended")
 }

@@ -1,25 +1,29 @@
-//! Streamable HTTP: a POST a message, and for each request its own response, in one piece or as an event stream.
+//! Streamable HTTP transport: one POST per message, and for each request its own response, as JSON
+//! or as an event stream.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use callboard_rpc::check;
-use callboard_rpc::http1::{Clients, EventStream, Place, Response, Target};
+use callboard_rpc::check_json;
+use callboard_rpc::http1::{
+    ClientResponse, Http1Clients, RequestTarget, SseStream, StreamPosition,
+};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use url::Url;
 
-use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
-use super::{Head, Outgoing, Transport, authorized};
+use super::duplex::{CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver};
+use super::{OutgoingRequest, RequestHeaders, Transport, send_authorized};
 use crate::outbound::exchange::{
-    Exchanged, Heard, Said, TransportError, cancelled, number_of, read,
+    DecodedMessage, ExchangeResult, ServerMessage, TransportError, cancelled_notification,
+    decode_message, request_number,
 };
-use crate::outbound::options::ClientOptions;
+use crate::outbound::options::McpClientOptions;
 use crate::outbound::pending_requests::PendingRequest;
-use crate::outbound::server_messages::{NotificationHandler, Reply};
+use crate::outbound::server_messages::{NotificationHandler, ServerReply};
 use crate::wire::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -28,73 +32,79 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-/// How long saying goodbye to a server may take.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
+const JSON_OR_EVENT_STREAM: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+/// Time limit of a request that notifies the server of a cancellation or ends a session.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One MCP endpoint, and the session with it where there is one.
+/// HTTP transport to one MCP endpoint, with the session that a legacy server has assigned.
 #[derive(Clone)]
-pub(crate) struct Http {
-    clients: Clients,
+pub(crate) struct HttpTransport {
+    clients: Http1Clients,
     url: Url,
-    /// `None` where the URL can't stand in an HTTP request.
-    target: Option<Arc<Target>>,
-    options: Arc<ClientOptions>,
-    ear: Arc<NotificationHandler>,
-    /// Given by a legacy server.
+    /// `None` if the URL can't be used in an HTTP request.
+    target: Option<Arc<RequestTarget>>,
+    options: Arc<McpClientOptions>,
+    notifications: Arc<NotificationHandler>,
+    /// Session id, assigned by a legacy server.
     session: OnceLock<HeaderValue>,
-    /// Once it is known.
+    /// Negotiated revision, once known.
     revision: OnceLock<Revision>,
 }
 
-impl Http {
+impl HttpTransport {
     pub fn new(
-        clients: Clients,
+        clients: Http1Clients,
         url: Url,
-        options: Arc<ClientOptions>,
-        ear: Arc<NotificationHandler>,
+        options: Arc<McpClientOptions>,
+        notifications: Arc<NotificationHandler>,
     ) -> Self {
-        let target = Target::new(&url);
+        let target = RequestTarget::new(&url);
         Self {
             clients,
             url,
             target,
             options,
-            ear,
+            notifications,
             session: OnceLock::new(),
             revision: OnceLock::new(),
         }
     }
 
-    /// The same server at another URL.
-    fn at(&self, url: Url) -> Self {
+    /// Returns a copy of the transport that sends to another URL.
+    fn with_url(&self, url: Url) -> Self {
         Self {
-            target: Target::new(&url),
+            target: RequestTarget::new(&url),
             url,
             ..self.clone()
         }
     }
 
-    /// From here on requests say which revision they speak.
-    pub fn speak(&self, revision: Revision) {
+    /// Sets the negotiated revision, which the `MCP-Protocol-Version` header of later requests
+    /// states.
+    pub fn set_revision(&self, revision: Revision) {
         let _ = self.revision.set(revision);
     }
 
-    /// Tells the server, which is a legacy one, that nobody waits for request `number` any more.
+    /// Notifies a legacy server that request `number` is cancelled.
     pub fn cancel(&self, number: u64) {
         let http = self.clone();
-        self.in_background(async move {
-            if let Err(error) = http.send(cancelled(number)).await {
-                callboard_message::log::debug!(%error, "the server isn't told of a cancelled call");
+        self.spawn_cleanup(async move {
+            if let Err(error) = http.send(cancelled_notification(number)).await {
+                callboard_message::log::debug!(%error, "failed to notify the server of a cancelled call");
             }
         });
     }
 
-    pub async fn exchange(&self, outgoing: &Outgoing, flight: &PendingRequest) -> Exchanged {
-        let is_legacy = matches!(outgoing.head, Head::Legacy);
+    pub async fn exchange(
+        &self,
+        outgoing: &OutgoingRequest,
+        pending: &PendingRequest,
+    ) -> ExchangeResult {
+        let is_legacy = matches!(outgoing.headers, RequestHeaders::Legacy);
         let response = self
-            .post(outgoing.body.clone(), &outgoing.head, &outgoing.method)
+            .post(outgoing.body.clone(), &outgoing.headers, &outgoing.method)
             .await?;
         let status = response.status();
         if is_legacy && status == StatusCode::NOT_FOUND && self.session.get().is_some() {
@@ -104,25 +114,33 @@ impl Http {
             self.begin_session(response.headers());
         }
         if status.is_success() && response.is_event_stream() {
-            let events = EventStream::new(
+            let events = SseStream::new(
                 response,
                 self.options.limits.body_bytes_max,
-                Place::default(),
+                StreamPosition::default(),
             );
-            return self.follow(events, flight, is_legacy).await;
+            return self.read_response_stream(events, pending, is_legacy).await;
         }
         let body = response.body(self.options.limits.body_bytes_max).await?;
         let mut outcome = None;
-        for part in self.parts(&body) {
-            match read(part, &self.options.limits) {
-                Ok(Said::Response { id, outcome: said }) => match id {
-                    Some(id) if number_of(&id) == Some(flight.number) => outcome = Some(said),
-                    // It couldn't read the id; on this connection it can only mean our request.
-                    None => outcome = outcome.or(Some(said)),
-                    Some(_) => self.ear.flights.count_unknown(),
+        for part in self.split_batch(&body) {
+            match decode_message(part, &self.options.limits) {
+                Ok(DecodedMessage::Response {
+                    id,
+                    outcome: received,
+                }) => match id {
+                    Some(id) if request_number(&id) == Some(pending.number) => {
+                        outcome = Some(received)
+                    }
+                    // The server couldn't read the id. This connection carries no other request, so
+                    // the response is ours.
+                    None => outcome = outcome.or(Some(received)),
+                    Some(_) => self.notifications.pending_requests.count_unknown(),
                 },
-                // Whoever waits takes them before the outcome.
-                Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
+                // The call receives these messages before the outcome.
+                Ok(DecodedMessage::Message(message)) => {
+                    drop(pending.events.send(Box::new(message)).await)
+                }
                 Err(_) if !status.is_success() => {
                     return Err(TransportError::Status(status.as_u16()));
                 }
@@ -144,33 +162,37 @@ impl Http {
         }
     }
 
-    /// Reads the response off an event stream, taking it up again where it breaks off (legacy only).
-    async fn follow(
+    /// Reads the response from an event stream, and resumes the stream if it breaks (legacy only).
+    async fn read_response_stream(
         &self,
-        mut events: EventStream,
-        flight: &PendingRequest,
+        mut events: SseStream,
+        pending: &PendingRequest,
         is_legacy: bool,
-    ) -> Exchanged {
+    ) -> ExchangeResult {
         let broken = TransportError::Broken("the response's stream broke off");
         loop {
             while let Some(event) = events.next().await? {
-                match read(&event.data, &self.options.limits) {
-                    Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
-                    Ok(Said::Response { id, outcome })
-                        if id.as_ref().and_then(number_of) == Some(flight.number) =>
+                match decode_message(&event.data, &self.options.limits) {
+                    Ok(DecodedMessage::Message(message)) => {
+                        drop(pending.events.send(Box::new(message)).await)
+                    }
+                    Ok(DecodedMessage::Response { id, outcome })
+                        if id.as_ref().and_then(request_number) == Some(pending.number) =>
                     {
                         return outcome.map_err(|error| TransportError::Rpc {
                             error,
                             status: Some(200),
                         });
                     }
-                    Ok(Said::Response { .. }) => self.ear.flights.count_unknown(),
+                    Ok(DecodedMessage::Response { .. }) => {
+                        self.notifications.pending_requests.count_unknown()
+                    }
                     Err(refusal) => {
                         callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
                     }
                 }
             }
-            let place = events.into_place();
+            let place = events.into_position();
             if !is_legacy || place.last_event_id().is_none() {
                 return Err(broken);
             }
@@ -178,19 +200,21 @@ impl Http {
         }
     }
 
-    /// Takes a stream up where it broke off, after the pause that the server wants.
-    async fn resume(&self, place: Place) -> Result<EventStream, TransportError> {
+    /// Opens a broken response stream again after its last event. Waits before each attempt for the
+    /// delay that the server has set. Fails after `reconnects_max` further attempts.
+    async fn resume(&self, place: StreamPosition) -> Result<SseStream, TransportError> {
         for _ in 0..=self.options.reconnects_max {
-            tokio::time::sleep(place.retry()).await;
-            match self.listen(place.last_event_id()).await {
+            tokio::time::sleep(place.retry_delay()).await;
+            match self.open_event_stream(place.last_event_id()).await {
                 Ok(Some(response)) => {
-                    return Ok(EventStream::new(
+                    return Ok(SseStream::new(
                         response,
                         self.options.limits.body_bytes_max,
                         place,
                     ));
                 }
-                // With its session, the call is lost: whether the server acted is unknown, so it isn't repeated.
+                // Without the session the call is lost. The server may have executed it, so it
+                // isn't repeated.
                 Ok(None) | Err(TransportError::SessionLost) => break,
                 Err(TransportError::Unreachable(_) | TransportError::Broken(_)) => {}
                 Err(other) => return Err(other),
@@ -201,88 +225,102 @@ impl Http {
         ))
     }
 
-    /// Opens the stream of what belongs to no request, or one that broke off. `None`: the server has none.
-    async fn listen(
+    /// Opens the server's GET stream, or resumes a stream after the event `last_event_id`. Returns
+    /// `None` if the server answers with status 405 or 406, because it offers no such stream.
+    async fn open_event_stream(
         &self,
         last_event_id: Option<&str>,
-    ) -> Result<Option<Response>, TransportError> {
+    ) -> Result<Option<ClientResponse>, TransportError> {
         let mut headers = self.headers();
-        headers.insert(ACCEPT, STREAM);
+        headers.insert(ACCEPT, EVENT_STREAM);
         if let Some(place) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(LAST_EVENT_ID, place);
         }
-        let response = self.authorized(Method::GET, headers, Bytes::new()).await?;
+        let response = self
+            .send_authorized(Method::GET, headers, Bytes::new())
+            .await?;
         match response.status() {
             status if status.is_success() && response.is_event_stream() => Ok(Some(response)),
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE => Ok(None),
-            status => Err(self.refused(status)),
+            status => Err(self.status_error(status)),
         }
     }
 
-    /// Why a message that has no response is refused.
-    fn refused(&self, status: StatusCode) -> TransportError {
+    /// Returns the error for a rejected request that has no JSON-RPC response: `SessionLost` for
+    /// status 404 in a session, otherwise `Status`.
+    fn status_error(&self, status: StatusCode) -> TransportError {
         match status {
             StatusCode::NOT_FOUND if self.session.get().is_some() => TransportError::SessionLost,
             status => TransportError::Status(status.as_u16()),
         }
     }
 
-    /// Follows the stream of what belongs to no request, to its end; returns the pause after which it may be opened again,
-    /// `None` where the server has none. `place`: where an earlier one broke off.
-    pub async fn follow_get(
+    /// Reads the GET stream to its end and handles its messages. Returns the delay after which the
+    /// stream may be opened again, or `None` if the server offers no such stream.
+    ///
+    /// `place` is the position from which to resume. It is replaced by the position at which this
+    /// stream ended. `ready` is dropped once the server has answered or the request has failed.
+    pub async fn read_get_stream(
         self: &Arc<Self>,
-        place: &mut Option<Place>,
+        place: &mut Option<StreamPosition>,
         ready: &mut Option<oneshot::Sender<()>>,
     ) -> Result<Option<Duration>, TransportError> {
         let from = place.take().unwrap_or_default();
-        let answered = self.listen(from.last_event_id()).await;
-        // Dropped, it says the same: there is nothing more to wait for.
+        let answered = self.open_event_stream(from.last_event_id()).await;
+        // Dropping it signals the same: there is nothing more to wait for.
         drop(ready.take());
         let Some(response) = answered? else {
             return Ok(None);
         };
-        let mut events = EventStream::new(response, self.options.limits.body_bytes_max, from);
+        let mut events = SseStream::new(response, self.options.limits.body_bytes_max, from);
         while let Some(event) = events.next().await? {
-            match read(&event.data, &self.options.limits) {
-                Ok(Said::Event(heard)) => {
-                    let (reply, link) = (self.ear.hear(heard), Transport::Http(self.clone()));
+            match decode_message(&event.data, &self.options.limits) {
+                Ok(DecodedMessage::Message(message)) => {
+                    let (reply, transport) = (
+                        self.notifications.handle_message(message),
+                        Transport::Http(self.clone()),
+                    );
                     match reply {
-                        Reply::Later(_) => {
-                            drop(tokio::spawn(async move { link.reply(reply).await }))
+                        ServerReply::Later(_) => {
+                            drop(tokio::spawn(
+                                async move { transport.send_reply(reply).await },
+                            ))
                         }
-                        now => link.reply(now).await,
+                        now => transport.send_reply(now).await,
                     }
                 }
-                Ok(Said::Response { .. }) => self.ear.flights.count_unknown(),
+                Ok(DecodedMessage::Response { .. }) => {
+                    self.notifications.pending_requests.count_unknown()
+                }
                 Err(refusal) => {
                     callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
                 }
             }
         }
-        let broke_off = events.into_place();
-        let pause = broke_off.retry();
+        let broke_off = events.into_position();
+        let pause = broke_off.retry_delay();
         *place = Some(broke_off);
         Ok(Some(pause))
     }
 
     pub async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
-        let response = self.post(body, &Head::Legacy, "").await?;
+        let response = self.post(body, &RequestHeaders::Legacy, "").await?;
         match response.status() {
             status if status.is_success() => Ok(()),
-            status => Err(self.refused(status)),
+            status => Err(self.status_error(status)),
         }
     }
 
     async fn post(
         &self,
         body: Vec<u8>,
-        head: &Head,
+        head: &RequestHeaders,
         method: &str,
-    ) -> Result<Response, TransportError> {
+    ) -> Result<ClientResponse, TransportError> {
         let mut headers = self.headers();
         headers.insert(CONTENT_TYPE, JSON);
-        headers.insert(ACCEPT, BOTH);
-        if let Head::Modern { name, params } = head {
+        headers.insert(ACCEPT, JSON_OR_EVENT_STREAM);
+        if let RequestHeaders::Modern { name, params } = head {
             headers.insert(
                 VERSION,
                 HeaderValue::from_static(Revision::V2026_07_28.as_str()),
@@ -299,33 +337,36 @@ impl Http {
                 headers.append(name, value.clone());
             }
         }
-        self.authorized(Method::POST, headers, body.into()).await
+        self.send_authorized(Method::POST, headers, body.into())
+            .await
     }
 
-    /// What every request says.
+    /// Returns the headers common to all requests: the configured ones, the session id and the
+    /// negotiated revision.
     fn headers(&self) -> HeaderMap {
         let mut headers = self.options.headers.clone();
         if let Some(session) = self.session.get() {
             headers.insert(SESSION, session.clone());
         }
-        // The header came with 2025-06-18; modern requests say it themselves.
-        let said = self
+        // The header exists since 2025-06-18; modern requests set it themselves.
+        let stated = self
             .revision
             .get()
             .filter(|r| (Revision::V2025_06_18..Revision::V2026_07_28).contains(*r));
-        if let Some(revision) = said {
+        if let Some(revision) = stated {
             headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
         }
         headers
     }
 
-    /// Sends a request, authorised.
-    async fn authorized(
+    /// Sends a request with the `Authorization` of the configured authorizer, and again after a
+    /// rejection if the authorizer has obtained a better token.
+    async fn send_authorized(
         &self,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response, TransportError> {
+    ) -> Result<ClientResponse, TransportError> {
         let unusable = TransportError::Unreachable("the server's URL can't be used over HTTP");
         let target = self.target.as_ref().ok_or(unusable)?;
         let send = |authorization: Option<HeaderValue>| {
@@ -336,12 +377,12 @@ impl Http {
             async move {
                 Ok(self
                     .clients
-                    .here()
+                    .for_current_runtime()
                     .send(target, method, headers, body)
                     .await?)
             }
         };
-        authorized(&self.options, send, |response| {
+        send_authorized(&self.options, send, |response| {
             Some((response.status(), response.headers()))
         })
         .await
@@ -351,15 +392,17 @@ impl Http {
         let given = headers
             .get(SESSION)
             .filter(|id| id.as_bytes().iter().all(u8::is_ascii_graphic));
-        // Copied: a header's value shares what was read from the connection, 8 KiB, and this one is kept.
+        // Copied, because a header's value shares the connection's 8 KiB read buffer, which would
+        // be kept in memory.
         if let Some(mut id) = given.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
             id.set_sensitive(true);
             let _ = self.session.set(id);
         }
     }
 
-    /// The messages of a body: one, or several in a batch, which a server of 2025-03-26 may answer with.
-    fn parts<'a>(&self, body: &'a [u8]) -> Vec<&'a [u8]> {
+    /// Splits a response body into its JSON-RPC messages. A body is one message, or a JSON array of
+    /// several from a server of 2025-03-26.
+    fn split_batch<'a>(&self, body: &'a [u8]) -> Vec<&'a [u8]> {
         let is_batch = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
         if !is_batch
             || self
@@ -369,7 +412,7 @@ impl Http {
         {
             return vec![body];
         }
-        let parts = check(body, &self.options.limits)
+        let parts = check_json(body, &self.options.limits)
             .ok()
             .and_then(|text| serde_json::from_str::<Vec<&RawValue>>(text).ok());
         parts.map_or_else(
@@ -378,67 +421,76 @@ impl Http {
         )
     }
 
-    /// Runs a farewell that nobody waits for; not at all where no runtime is left.
-    fn in_background(&self, farewell: impl Future<Output = ()> + Send + 'static) {
+    /// Spawns the request `cleanup` with a limit of [`CLEANUP_TIMEOUT`]. Does nothing outside a
+    /// Tokio runtime.
+    fn spawn_cleanup(&self, cleanup: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            self.ear
-                .farewells
-                .spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
+            self.notifications
+                .cleanup_tasks
+                .spawn_on(tokio::time::timeout(CLEANUP_TIMEOUT, cleanup), &runtime);
         }
     }
 
-    /// Ends the session (legacy): the server needn't keep it any longer.
+    /// Notifies a legacy server that its session has ended, so that the server can free it. Does
+    /// nothing without a session.
     pub fn end_session(&self) {
         if self.session.get().is_none() {
             return;
         }
         let http = self.clone();
-        self.in_background(async move {
-            // A server may not want to be told (405), or be gone.
+        self.spawn_cleanup(async move {
+            // The server may reject this (405), or be unavailable.
             let _ = http
-                .authorized(Method::DELETE, http.headers(), Bytes::new())
+                .send_authorized(Method::DELETE, http.headers(), Bytes::new())
                 .await;
         });
     }
 }
 
-/// Opens the event stream, whose first event says where to post.
-pub(crate) async fn open_event_stream(http: Http) -> Result<Transport, TransportError> {
+/// Opens the event stream of HTTP+SSE (2024-11-05) and returns the transport. The stream's first
+/// event holds the URL to which messages are posted. It must have the same origin.
+pub(crate) async fn open_event_stream(http: HttpTransport) -> Result<Transport, TransportError> {
     let limits = http.options.limits;
-    let Some(response) = http.listen(None).await? else {
+    let Some(response) = http.open_event_stream(None).await? else {
         return Err(TransportError::Status(405));
     };
-    let mut events = EventStream::new(response, limits.body_bytes_max, Place::default());
+    let mut events = SseStream::new(response, limits.body_bytes_max, StreamPosition::default());
     let first = tokio::time::timeout(http.options.connect_timeout, events.next());
     let first = first
         .await
         .map_err(|_| TransportError::TimedOut(http.options.connect_timeout))??;
     let first = first.filter(|event| event.kind() == "endpoint");
     let endpoint = first.and_then(|event| String::from_utf8(event.data).ok());
-    let endpoint = endpoint.and_then(|said| http.url.join(said.trim()).ok());
+    let endpoint = endpoint.and_then(|path| http.url.join(path.trim()).ok());
     let Some(endpoint) = endpoint else {
         return Err(TransportError::Protocol(
             "the event stream doesn't begin with an endpoint".into(),
         ));
     };
-    // Another origin would get what was meant for this one.
+    // Messages must not be sent to another origin.
     if endpoint.origin() != http.url.origin() {
         return Err(TransportError::Protocol(
             "the event stream's endpoint has another origin".into(),
         ));
     }
     let server = endpoint.host_str().unwrap_or_default().to_owned();
-    let post = http.at(endpoint);
-    let (link, engine, outbox) = Duplex::open(post.ear.clone(), limits, &server);
-    tokio::spawn(speak(engine, outbox, events, post));
-    Ok(link)
+    let post = http.with_url(endpoint);
+    let (transport, driver, outbox) =
+        DuplexChannel::open(post.notifications.clone(), limits, &server);
+    tokio::spawn(run_driver(driver, outbox, events, post));
+    Ok(transport)
 }
 
-async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post: Http) {
+async fn run_driver(
+    driver: DuplexDriver,
+    mut outbox: OutboxReceiver,
+    mut events: SseStream,
+    post: HttpTransport,
+) {
     let hear = async {
         loop {
             match events.next().await {
-                Ok(Some(event)) if event.kind() == "message" => engine.take(&event.data),
+                Ok(Some(event)) if event.kind() == "message" => driver.handle_message(&event.data),
                 Ok(Some(_)) => {}
                 Ok(None) => {
                     return TransportError::Broken("the server has closed the event stream");
@@ -449,19 +501,24 @@ async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post
     };
     let write = async {
         while let Some(message) = outbox.recv().await {
-            let number = match read(&message, &post.options.limits) {
-                Ok(Said::Event(Heard::Request { id, .. })) => number_of(&id),
+            let number = match decode_message(&message, &post.options.limits) {
+                Ok(DecodedMessage::Message(ServerMessage::Request { id, .. })) => {
+                    request_number(&id)
+                }
                 _ => None,
             };
             match (post.send(message).await, number) {
-                (Err(error), Some(number)) => post.ear.flights.answer(Some(number), Err(error)),
+                (Err(error), Some(number)) => post
+                    .notifications
+                    .pending_requests
+                    .complete(Some(number), Err(error)),
                 (Err(error), None) => {
-                    callboard_message::log::warn!(%error, "the server takes no message")
+                    callboard_message::log::warn!(%error, "failed to post a message to the server")
                 }
                 (Ok(()), _) => {}
             }
         }
         CLIENT_ENDED
     };
-    engine.run(hear, write).await;
+    driver.run(hear, write).await;
 }

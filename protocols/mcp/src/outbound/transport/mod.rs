@@ -1,7 +1,7 @@
-//! The way to a server: four transports, one shape.
+//! Transports to a server, behind one interface.
 //!
-//! A request is an *exchange*: it is sent, and its response waited for. What else the server says that belongs to it goes
-//! to the request's [`PendingRequest`] meanwhile; what belongs to nobody goes to the
+//! A request is an *exchange*: it is sent, and its response awaited. Messages that belong to the
+//! request go to its [`PendingRequest`] meanwhile. All others go to the
 //! [`NotificationHandler`](super::server_messages::NotificationHandler).
 
 pub(crate) mod child;
@@ -15,68 +15,75 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use secrecy::ExposeSecret;
 
-use super::auth::Challenge;
-use super::exchange::{Exchanged, TransportError};
-use super::options::{AUTH_REFUSALS_MAX, ClientOptions};
+use super::auth::AuthChallenge;
+use super::exchange::{ExchangeResult, TransportError};
+use super::options::{AUTH_REJECTIONS_MAX, McpClientOptions};
 use super::pending_requests::PendingRequest;
-use super::server_messages::{PreparedAnswer, Reply};
+use super::server_messages::{PreparedAnswer, ServerReply};
 
-pub(crate) use duplex::Duplex;
-pub(crate) use http::Http;
+pub(crate) use duplex::DuplexChannel;
+pub(crate) use http::HttpTransport;
 
-/// A request on its way out.
-pub(crate) struct Outgoing {
-    /// The number of its flight: its id, and its progress token.
+/// JSON-RPC request that is ready to be sent.
+pub(crate) struct OutgoingRequest {
+    /// Number of the pending request; used as JSON-RPC id and as progress token.
     pub number: u64,
     pub method: String,
     /// The whole JSON-RPC message.
     pub body: Vec<u8>,
-    /// What HTTP says beside the body.
-    pub head: Head,
-    /// Whether the server is told when nobody waits any more. Never of `initialize`.
-    pub cancellable: bool,
+    pub headers: RequestHeaders,
+    /// True if the server is notified when the request is cancelled; false for `initialize` and
+    /// `server/discover`.
+    pub is_cancellable: bool,
 }
 
-/// What HTTP says beside a body.
+/// HTTP headers that depend on the era of a request.
 #[derive(Clone)]
-pub(crate) enum Head {
-    /// Session and revision, as negotiated.
+pub(crate) enum RequestHeaders {
+    /// Legacy era: the session id and the negotiated revision.
     Legacy,
-    /// What a modern request mirrors into headers (2026-07-28, streamable HTTP, request metadata).
+    /// Modern era: values of the request that are repeated in headers (2026-07-28, streamable HTTP,
+    /// request metadata).
     Modern {
         name: Option<HeaderValue>,
         params: Vec<(HeaderName, HeaderValue)>,
     },
 }
 
-/// An open way to a server.
+/// An open transport to a server.
 #[derive(Clone)]
 pub(crate) enum Transport {
-    /// Each request has a response stream of its own.
-    Http(Arc<Http>),
-    /// All share one channel.
-    Duplex(Arc<Duplex>),
+    /// HTTP: each request has an HTTP response of its own.
+    Http(Arc<HttpTransport>),
+    /// Child process, WebSocket or HTTP+SSE: all requests share one channel.
+    Duplex(Arc<DuplexChannel>),
 }
 
 impl Transport {
-    /// Sends a request and waits for its response. Dropped, it tells the server that nobody waits any more.
-    pub async fn exchange(&self, outgoing: &Outgoing, flight: &mut PendingRequest) -> Exchanged {
-        // Over HTTP, a modern server takes the end of the connection for it.
-        let tells = outgoing.cancellable
-            && (matches!(outgoing.head, Head::Legacy) || self.http().is_none());
-        let mut unanswered = Unanswered {
-            link: self,
+    /// Sends a request and waits for its response. If the future is dropped before, the server is
+    /// notified of the cancellation.
+    pub async fn exchange(
+        &self,
+        outgoing: &OutgoingRequest,
+        pending: &mut PendingRequest,
+    ) -> ExchangeResult {
+        // Over HTTP, a modern server takes a closed connection as cancellation.
+        let tells = outgoing.is_cancellable
+            && (matches!(outgoing.headers, RequestHeaders::Legacy) || self.http().is_none());
+        let mut unanswered = CancelOnDrop {
+            transport: self,
             number: tells.then_some(outgoing.number),
         };
         let answered = match self {
-            Self::Http(http) => http.exchange(outgoing, flight).await,
-            Self::Duplex(duplex) => duplex.exchange(outgoing, flight).await,
+            Self::Http(http) => http.exchange(outgoing, pending).await,
+            Self::Duplex(duplex) => duplex.exchange(outgoing, pending).await,
         };
         unanswered.number = None;
         answered
     }
 
-    /// Sends what has no response: a notification, or a response of ours. Legacy only, but for cancellation.
+    /// Sends a message that has no response: a notification, or the response to a server's request.
+    /// In the modern era only cancellations are sent this way.
     pub async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
         match self {
             Self::Http(http) => http.send(body).await,
@@ -84,28 +91,41 @@ impl Transport {
         }
     }
 
-    /// Sends what a message of the server's calls for, once it is there.
-    pub async fn reply(&self, reply: Reply) {
+    /// Waits until the reply to a server's message is ready, then sends it. Failures are logged.
+    pub async fn send_reply(&self, reply: ServerReply) {
         match reply {
-            Reply::None => {}
-            Reply::Now(body) => self.answer(PreparedAnswer { body, roots: None }).await,
-            Reply::Later(answering) => {
+            ServerReply::None => {}
+            ServerReply::Now(body) => {
+                self.send_answer(PreparedAnswer {
+                    body,
+                    roots_request: None,
+                })
+                .await
+            }
+            ServerReply::Later(answering) => {
                 if let Some(answer) = answering.await {
-                    self.answer(answer).await;
+                    self.send_answer(answer).await;
                 }
             }
         }
     }
 
-    /// Sends an answer to a question of the server's.
-    pub async fn answer(&self, PreparedAnswer { body, mut roots }: PreparedAnswer) {
+    /// Sends the response to a server's request. Failures are logged; roots that couldn't be sent
+    /// count as not given.
+    pub async fn send_answer(
+        &self,
+        PreparedAnswer {
+            body,
+            roots_request: mut roots,
+        }: PreparedAnswer,
+    ) {
         if let Err(error) = self.send(body).await {
-            roots.iter_mut().for_each(|roots| roots.given = false);
-            callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
+            roots.iter_mut().for_each(|roots| roots.is_given = false);
+            callboard_message::log::warn!(%error, "failed to send the answer to the server's request");
         }
     }
 
-    /// Whether nothing more can come of it.
+    /// Returns true if the channel to the server is closed. Always false over HTTP.
     pub fn is_closed(&self) -> bool {
         match self {
             Self::Http(_) => false,
@@ -113,15 +133,15 @@ impl Transport {
         }
     }
 
-    /// Ends when nothing more can come of it; `None` where each request has a connection of its own.
-    pub fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+    /// Returns a future that ends when the channel to the server is closed; `None` over HTTP.
+    pub fn wait_closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         match self {
             Self::Http(_) => None,
             Self::Duplex(duplex) => Some(duplex.closed.clone().cancelled_owned()),
         }
     }
 
-    pub fn http(&self) -> Option<&Arc<Http>> {
+    pub fn http(&self) -> Option<&Arc<HttpTransport>> {
         match self {
             Self::Http(http) => Some(http),
             Self::Duplex(_) => None,
@@ -129,15 +149,16 @@ impl Transport {
     }
 }
 
-/// Tells the server that nobody waits any more, where the response hasn't come when it is dropped.
-struct Unanswered<'a> {
-    link: &'a Transport,
+/// Guard of a pending request. Dropping it before the response notifies the server of the
+/// cancellation.
+struct CancelOnDrop<'a> {
+    transport: &'a Transport,
     number: Option<u64>,
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        match (self.number, self.link) {
+        match (self.number, self.transport) {
             (None, _) => {}
             (Some(number), Transport::Http(http)) => http.cancel(number),
             (Some(number), Transport::Duplex(duplex)) => duplex.cancel(number),
@@ -145,10 +166,12 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Sends a request with the value of `Authorization`, and again where the authorizer got something better after a refusal.
-/// `refusal`: status and headers of an answer that refuses.
-async fn authorized<R, Sent: Future<Output = Result<R, TransportError>>>(
-    options: &ClientOptions,
+/// Sends a request with the `Authorization` of the configured authorizer. Sends it again after a
+/// rejection for which the authorizer has obtained a better token, up to [`AUTH_REJECTIONS_MAX`]
+/// times. `send` sends the request once. `refusal` returns the status and headers of a response if
+/// it rejects the request.
+async fn send_authorized<R, Sent: Future<Output = Result<R, TransportError>>>(
+    options: &McpClientOptions,
     send: impl Fn(Option<HeaderValue>) -> Sent,
     refusal: impl Fn(&R) -> Option<(StatusCode, &HeaderMap)>,
 ) -> Result<R, TransportError> {
@@ -168,21 +191,25 @@ async fn authorized<R, Sent: Future<Output = Result<R, TransportError>>>(
             return Ok(answer);
         };
         let status = status.as_u16();
-        if !Challenge::concerns(status) || refused_before >= AUTH_REFUSALS_MAX {
+        if !AuthChallenge::is_challenge_status(status) || refused_before >= AUTH_REJECTIONS_MAX {
             return Ok(answer);
         }
-        let told: Vec<&str> = headers
+        let www_authenticate: Vec<&str> = headers
             .get_all(WWW_AUTHENTICATE)
             .iter()
-            .filter_map(|told| told.to_str().ok())
+            .filter_map(|value| value.to_str().ok())
             .collect();
-        let challenge = Challenge {
+        let challenge = AuthChallenge {
             status,
-            www_authenticate: &told,
-            sent: sent.as_ref(),
-            refused_before,
+            www_authenticate: &www_authenticate,
+            sent_authorization: sent.as_ref(),
+            earlier_rejections: refused_before,
         };
-        if !authorizer.challenged(challenge).await.map_err(failed)? {
+        if !authorizer
+            .handle_challenge(challenge)
+            .await
+            .map_err(failed)?
+        {
             return Ok(answer);
         }
         refused_before += 1;

@@ -1,4 +1,4 @@
-//! WebSocket: a text message each.
+//! WebSocket transport: one message per text frame.
 
 use std::sync::Arc;
 
@@ -12,45 +12,45 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
-use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
-use super::{Transport, authorized};
+use super::duplex::{CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver};
+use super::{Transport, send_authorized};
 use crate::outbound::exchange::TransportError;
-use crate::outbound::options::ClientOptions;
+use crate::outbound::options::McpClientOptions;
 use crate::outbound::server_messages::NotificationHandler;
 
-/// The subprotocol that MCP goes under.
 const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
 
-/// The answer of a server that opens none.
-type Refusal = Box<Response<Option<Vec<u8>>>>;
+/// Response of a server that rejects the handshake.
+type HandshakeRejection = Box<Response<Option<Vec<u8>>>>;
 
 type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 
-/// Opens the WebSocket at `url`.
+/// Opens a WebSocket connection to the MCP server at `url`, with subprotocol `mcp`. Repeats the
+/// handshake after a rejection for which the authorizer has obtained a better token.
 pub(crate) async fn open(
     url: &Url,
-    options: &ClientOptions,
-    ear: Arc<NotificationHandler>,
+    options: &McpClientOptions,
+    notifications: Arc<NotificationHandler>,
 ) -> Result<Transport, TransportError> {
     let connecting = timeout(options.connect_timeout, connect(url, options));
     let socket = connecting
         .await
         .map_err(|_| TransportError::TimedOut(options.connect_timeout))??;
-    let (link, engine, outbox) = Duplex::open(
-        ear,
+    let (transport, driver, outbox) = DuplexChannel::open(
+        notifications,
         options.limits,
         options
             .name
             .as_deref()
             .unwrap_or(url.host_str().unwrap_or_default()),
     );
-    tokio::spawn(speak(engine, outbox, socket));
-    Ok(link)
+    tokio::spawn(run_driver(driver, outbox, socket));
+    Ok(transport)
 }
 
-async fn connect(url: &Url, options: &ClientOptions) -> Result<Socket, TransportError> {
-    let send = |authorization| ask(url, options, authorization);
-    let answer = authorized(options, send, |answer| {
+async fn connect(url: &Url, options: &McpClientOptions) -> Result<Socket, TransportError> {
+    let send = |authorization| try_handshake(url, options, authorization);
+    let answer = send_authorized(options, send, |answer| {
         answer.as_ref().err().map(|no| (no.status(), no.headers()))
     });
     answer
@@ -58,12 +58,12 @@ async fn connect(url: &Url, options: &ClientOptions) -> Result<Socket, Transport
         .map_err(|refusal| TransportError::Status(refusal.status().as_u16()))
 }
 
-/// Asks for the WebSocket once.
-async fn ask(
+/// Attempts the WebSocket handshake once.
+async fn try_handshake(
     url: &Url,
-    options: &ClientOptions,
+    options: &McpClientOptions,
     authorization: Option<HeaderValue>,
-) -> Result<Result<Socket, Refusal>, TransportError> {
+) -> Result<Result<Socket, HandshakeRejection>, TransportError> {
     let bytes_max = Some(options.limits.body_bytes_max);
     let config = WebSocketConfig::default()
         .max_message_size(bytes_max)
@@ -80,7 +80,7 @@ async fn ask(
     if let Some(value) = authorization {
         headers.insert(AUTHORIZATION, value);
     }
-    // The last argument: small messages aren't held back (TCP_NODELAY).
+    // The last argument sets TCP_NODELAY: small messages are sent at once.
     match connect_async_with_config(request, Some(config), true).await {
         Ok((socket, _)) => Ok(Ok(socket)),
         Err(Error::Http(response)) => Ok(Err(response)),
@@ -88,17 +88,17 @@ async fn ask(
     }
 }
 
-async fn speak(engine: Engine, mut outbox: Outbox, socket: Socket) {
+async fn run_driver(driver: DuplexDriver, mut outbox: OutboxReceiver, socket: Socket) {
     let (mut sink, mut stream) = socket.split();
     let hear = async {
         loop {
             match stream.next().await {
-                Some(Ok(Message::Text(text))) => engine.take(text.as_bytes()),
-                Some(Ok(Message::Binary(bytes))) => engine.take(&bytes),
+                Some(Ok(Message::Text(text))) => driver.handle_message(text.as_bytes()),
+                Some(Ok(Message::Binary(bytes))) => driver.handle_message(&bytes),
                 Some(Ok(Message::Close(_))) | None => {
                     return TransportError::Broken("the server has closed the WebSocket");
                 }
-                // Pings are answered by the socket itself.
+                // The socket answers pings itself.
                 Some(Ok(_)) => {}
                 Some(Err(Error::Capacity(_))) => return TransportError::TooLarge,
                 Some(Err(_)) => return TransportError::Broken("the WebSocket is broken"),
@@ -107,7 +107,7 @@ async fn speak(engine: Engine, mut outbox: Outbox, socket: Socket) {
     };
     let write = async {
         while let Some(message) = outbox.recv().await {
-            // What is written here is JSON, and so UTF-8.
+            // Our messages are JSON, and therefore UTF-8.
             let Ok(text) = String::from_utf8(message) else {
                 continue;
             };
@@ -117,10 +117,10 @@ async fn speak(engine: Engine, mut outbox: Outbox, socket: Socket) {
         }
         CLIENT_ENDED
     };
-    engine.run(hear, write).await;
-    // The peer may be gone already.
+    driver.run(hear, write).await;
+    // The peer may have disconnected already.
     let _ = timeout(CLOSE_TIMEOUT, sink.close()).await;
 }
 
-/// How long a server may take to hear that the WebSocket closes.
+/// Time limit of closing the WebSocket with a close frame.
 const CLOSE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);

@@ -1,12 +1,13 @@
-//! People: who consent in a browser, slowly, or not at all.
+//! Users who consent in a browser, slowly, or not at all.
 
 use std::sync::Arc;
 
 use callboard_mcp::outbound::auth::{
-    AuthError, Authorizer, Challenge, Consent, Grant, HEAD_BYTES_MAX, HeadlessConsent, Identity,
-    LoopbackConsent, OAuth, OAuthOptions, Redirected,
+    AuthChallenge, AuthError, AuthorizationResponse, Authorizer, ClientIdentity, ConsentProvider,
+    HeadlessConsent, LoopbackConsent, OAuthAuthorizer, OAuthGrant, OAuthOptions,
+    REQUEST_HEAD_BYTES_MAX,
 };
-use callboard_rpc::Egress;
+use callboard_rpc::EgressPolicy;
 use futures::future::{BoxFuture, join_all};
 use reqwest::Url;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use super::site::{CALLBACK, Site, on_this_machine};
 use crate::kit::soon;
 
-/// Sends `head` and returns what comes back.
+/// Sends `head` to a local port and returns the response.
 async fn browse(port: u16, head: &str) -> String {
     let mut browser = TcpStream::connect(("127.0.0.1", port))
         .await
@@ -26,13 +27,13 @@ async fn browse(port: u16, head: &str) -> String {
         .await
         .expect("it is read");
     let mut answer = String::new();
-    // A connection that is cut answers nothing.
+    // A connection that is cut returns nothing.
     let _ = browser.read_to_string(&mut answer).await;
     answer
 }
 
-/// Goal: a person is shown the URL, and only their browser's answer counts. Method: strangers knock first: other paths,
-/// methods, states, and a head that is too large.
+/// Goal: a user is shown the URL, and only their browser's response counts. Method: foreign
+/// requests first: other paths, methods, states, and a head that is too large.
 #[actix_web::test]
 async fn person_consents_in_a_browser() {
     let (shown, mut urls) = mpsc::channel::<Url>(1);
@@ -41,9 +42,9 @@ async fn person_consents_in_a_browser() {
     let back: Url = consent.redirect_uri().parse().expect("a URL");
     let port = back.port().expect("a port");
     let site = Site::start();
-    let oauth = site.client_by(Grant::Consent {
+    let oauth = site.client_by(OAuthGrant::Consent {
         consent: Arc::new(consent),
-        identity: Identity::default(),
+        identity: ClientIdentity::default(),
     });
 
     let person = async {
@@ -91,11 +92,11 @@ async fn person_consents_in_a_browser() {
             )
         };
         assert!(
-            browse(port, &padded(HEAD_BYTES_MAX))
+            browse(port, &padded(REQUEST_HEAD_BYTES_MAX))
                 .await
                 .starts_with("HTTP/1.1 400 ")
         );
-        assert_eq!(browse(port, &padded(HEAD_BYTES_MAX + 1)).await, "");
+        assert_eq!(browse(port, &padded(REQUEST_HEAD_BYTES_MAX + 1)).await, "");
 
         let page = browse(
             port,
@@ -111,19 +112,22 @@ async fn person_consents_in_a_browser() {
     assert_eq!(answer.expect("they consented"), 200);
 }
 
-/// Somebody who takes their time.
+/// User who delays the consent.
 struct Slow {
     asked: Notify,
     consents: Notify,
     at_once: HeadlessConsent,
 }
 
-impl Consent for Slow {
+impl ConsentProvider for Slow {
     fn redirect_uri(&self) -> &str {
         self.at_once.redirect_uri()
     }
 
-    fn authorize<'a>(&'a self, url: &'a Url) -> BoxFuture<'a, Result<Redirected, AuthError>> {
+    fn authorize<'a>(
+        &'a self,
+        url: &'a Url,
+    ) -> BoxFuture<'a, Result<AuthorizationResponse, AuthError>> {
         Box::pin(async move {
             self.asked.notify_one();
             self.consents.notified().await;
@@ -133,8 +137,8 @@ impl Consent for Slow {
 }
 
 fn slow() -> Arc<Slow> {
-    let at_once =
-        HeadlessConsent::new(CALLBACK, &Egress::public().with_loopback()).expect("a client");
+    let at_once = HeadlessConsent::new(CALLBACK, &EgressPolicy::public_internet().with_loopback())
+        .expect("a client");
     Arc::new(Slow {
         asked: Notify::new(),
         consents: Notify::new(),
@@ -142,13 +146,13 @@ fn slow() -> Arc<Slow> {
     })
 }
 
-/// Goal: a consent that comes after its request was given up isn't lost. Method: give up while somebody thinks.
+/// Goal: a consent after its request was cancelled isn't lost. Method: cancel during the consent.
 #[actix_web::test]
 async fn late_consent_serves_the_next_request() {
     let (site, person) = (Site::start(), slow());
-    let oauth = site.client_by(Grant::Consent {
+    let oauth = site.client_by(OAuthGrant::Consent {
         consent: person.clone(),
-        identity: Identity::default(),
+        identity: ClientIdentity::default(),
     });
     tokio::select! {
         answer = site.request(&oauth) => panic!("nobody consented: {answer:?}"),
@@ -162,20 +166,20 @@ async fn late_consent_serves_the_next_request() {
     assert_eq!(site.seen("/authorize").len(), 1);
 }
 
-/// Goal: nobody is waited for without end, nor after the client is gone. Method: somebody who never consents; a client
-/// that is dropped.
+/// Goal: waiting for a user ends after the time limit, and with the client. Method: a user who
+/// never consents; a client that is dropped.
 #[actix_web::test]
 async fn nobody_is_waited_for_without_end() {
     let (site, person) = (Site::start(), slow());
-    let grant = || Grant::Consent {
+    let grant = || OAuthGrant::Consent {
         consent: person.clone(),
-        identity: Identity::default(),
+        identity: ClientIdentity::default(),
     };
     let options = OAuthOptions {
         consent_timeout: std::time::Duration::from_millis(10),
         ..on_this_machine()
     };
-    let oauth = OAuth::new(&site.mcp(), grant(), options).expect("the options fit");
+    let oauth = OAuthAuthorizer::new(&site.mcp(), grant(), options).expect("the options fit");
     let answer = soon(site.request(&oauth)).await;
     assert!(matches!(answer, Err(AuthError::Consent(_))), "{answer:?}");
     soon(person.asked.notified()).await;
@@ -187,7 +191,7 @@ async fn nobody_is_waited_for_without_end() {
         () = soon(person.asked.notified()) => {}
     }
     drop(oauth);
-    // The client's own hold on the person ends: ours and the grant's closure are what is left.
+    // The client's reference to the user is released: ours and the grant's closure are left.
     soon(async {
         while Arc::strong_count(&person) > 1 {
             tokio::task::yield_now().await;
@@ -196,33 +200,34 @@ async fn nobody_is_waited_for_without_end() {
     .await;
 }
 
-/// Goal: a refusal that isn't about authorization stays the answer. Method: a 403 without `insufficient_scope`, a 401
-/// that came with an older token.
+/// Goal: a rejection that isn't about authorization is passed on. Method: a 403 without
+/// `insufficient_scope`, a 401 for an older token.
 #[actix_web::test]
 async fn other_refusals_stay() -> Result<(), AuthError> {
     let site = Site::start();
     let oauth = site.client();
-    let refused = |status, sent| Challenge {
+    let refused = |status, sent_authorization| AuthChallenge {
         status,
         www_authenticate: &["Bearer"],
-        sent,
-        refused_before: 0,
+        sent_authorization,
+        earlier_rejections: 0,
     };
-    assert!(!oauth.challenged(refused(403, None)).await?);
-    assert!(!oauth.challenged(refused(500, None)).await?);
+    assert!(!oauth.handle_challenge(refused(403, None)).await?);
+    assert!(!oauth.handle_challenge(refused(500, None)).await?);
     assert!(site.seen("/authorize").is_empty());
 
     assert_eq!(soon(site.request(&oauth)).await?, 200);
     assert!(
         oauth
-            .challenged(refused(401, Some(&"Bearer old".into())))
+            .handle_challenge(refused(401, Some(&"Bearer old".into())))
             .await?
     );
     assert_eq!(site.seen("/authorize").len(), 1);
     Ok(())
 }
 
-/// Goal: somebody who says no isn't asked again by each request that waited. Method: eight refusals at once, one later.
+/// Goal: a user who declines isn't asked again by each waiting request. Method: eight rejections at
+/// once, one later.
 #[actix_web::test]
 async fn one_denial_serves_all_who_wait() {
     let site = Site::start();
@@ -230,13 +235,13 @@ async fn one_denial_serves_all_who_wait() {
         .response
         .insert("error", Some("access_denied".to_owned()));
     let oauth = site.client();
-    let refused = Challenge {
+    let refused = AuthChallenge {
         status: 401,
         www_authenticate: &["Bearer"],
-        sent: None,
-        refused_before: 0,
+        sent_authorization: None,
+        earlier_rejections: 0,
     };
-    let answers = soon(join_all((0..8).map(|_| oauth.challenged(refused)))).await;
+    let answers = soon(join_all((0..8).map(|_| oauth.handle_challenge(refused)))).await;
     let denied = answers
         .iter()
         .filter(|answer| matches!(answer, Err(AuthError::Denied(_))))
@@ -247,7 +252,7 @@ async fn one_denial_serves_all_who_wait() {
         .count();
     assert_eq!((denied, waited, site.seen("/authorize").len()), (1, 7, 1));
     assert!(matches!(
-        soon(oauth.challenged(refused)).await,
+        soon(oauth.handle_challenge(refused)).await,
         Err(AuthError::Denied(_))
     ));
 }

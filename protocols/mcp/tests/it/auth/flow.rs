@@ -1,10 +1,11 @@
-//! What an honest upstream sees.
+//! Honest upstreams, and the requests that they see.
 
 use std::sync::Arc;
 
 use callboard_mcp::outbound::auth::{
-    Assertions, AuthError, Client, FixedAssertion, Grant, HeadlessConsent, Identity, OAuth,
-    OAuthOptions, SigningAlgorithm, SigningKey, TokenExchange,
+    AssertionProvider, AuthError, ClientIdentity, ClientSigningKey, FixedAssertion,
+    HeadlessConsent, OAuthAuthorizer, OAuthClient, OAuthGrant, OAuthOptions, SigningAlgorithm,
+    TokenExchange,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -12,8 +13,8 @@ use serde_json::json;
 use super::site::{CALLBACK, Site, fresh_key, known, on_this_machine};
 use crate::kit::soon;
 
-/// Goal: an ordinary upstream is reached with one authorization, bound to it by PKCE and resource. Method: two requests,
-/// and what each endpoint saw.
+/// Goal: an ordinary upstream is reached with one authorization, bound to it by PKCE and resource.
+/// Method: two requests, and the requests of each endpoint.
 #[actix_web::test]
 async fn one_authorization_serves_all_requests() -> Result<(), AuthError> {
     let site = Site::start();
@@ -56,7 +57,7 @@ async fn one_authorization_serves_all_requests() -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Goal: requests that are refused together cost one authorization. Method: sixteen at once.
+/// Goal: requests rejected at the same time cost one authorization. Method: sixteen at once.
 #[actix_web::test]
 async fn requests_share_one_authorization() {
     let site = Site::start();
@@ -70,8 +71,8 @@ async fn requests_share_one_authorization() {
     );
 }
 
-/// Goal: a token that ends is renewed before it is sent, and a revoked one by its refresh token, without anybody's
-/// help. Method: a token without lifetime, then a revocation.
+/// Goal: an expiring token is renewed before use, and a revoked one by its refresh token, without a
+/// user. Method: a token without lifetime, then a revocation.
 #[actix_web::test]
 async fn tokens_are_renewed_quietly() -> Result<(), AuthError> {
     let site = Site::start();
@@ -100,7 +101,7 @@ async fn tokens_are_renewed_quietly() -> Result<(), AuthError> {
         kinds,
         ["authorization_code", "refresh_token", "refresh_token"]
     );
-    // Each is used once, and for the same resource.
+    // Each refresh token is used once, and for the same resource.
     assert_eq!(
         (
             grants[1]["refresh_token"].as_str(),
@@ -113,8 +114,8 @@ async fn tokens_are_renewed_quietly() -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Goal: where a refresh token counts no more, somebody is asked again, and a lost registration is made anew. Method:
-/// revoke and refuse, for each of both reasons.
+/// Goal: if a refresh token is rejected, the user is asked again, and a lost registration is
+/// renewed. Method: revoke and refuse, for each of both reasons.
 #[actix_web::test]
 async fn refused_refresh_leads_to_consent() -> Result<(), AuthError> {
     for (reason, registrations) in [("invalid_grant", 1), ("invalid_client", 2)] {
@@ -133,8 +134,9 @@ async fn refused_refresh_leads_to_consent() -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Goal: a request that needs more scopes gets them beside the old ones, and one that can't be helped ends. Method: a
-/// need that grows, then one that was asked for already, then an upstream that takes no token.
+/// Goal: a request that needs more scopes gets them in addition to the old ones, and a hopeless one
+/// ends. Method: a growing requirement, then one that was requested already, then an upstream that
+/// rejects every token.
 #[actix_web::test]
 async fn scopes_grow_and_loops_end() -> Result<(), AuthError> {
     let site = Site::start();
@@ -163,7 +165,8 @@ async fn scopes_grow_and_loops_end() -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Goal: refresh tokens are asked for where the server lists them. Method: servers with, without and with no list.
+/// Goal: refresh tokens are requested if the server lists them. Method: servers with, without and
+/// with no list.
 #[actix_web::test]
 async fn offline_access_is_asked_for_where_listed() -> Result<(), AuthError> {
     for (listed, scope, prompt) in [
@@ -190,17 +193,18 @@ async fn offline_access_is_asked_for_where_listed() -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Goal: we are who the configuration says, before a metadata document, before registering. Method: each identity.
+/// Goal: the configured client is preferred to a metadata document, and that to registration.
+/// Method: each identity.
 #[actix_web::test]
 async fn identities_are_tried_in_order() -> Result<(), AuthError> {
     let document = "https://callboard.example/client.json";
-    let all = Identity {
-        known: Some(known(Client::public("known"), None)),
-        document: Some(document.parse().expect("a URL")),
-        register_as: Some("callboard".to_owned()),
+    let all = ClientIdentity {
+        preregistered: Some(known(OAuthClient::public("known"), None)),
+        metadata_document_url: Some(document.parse().expect("a URL")),
+        registration_name: Some("callboard".to_owned()),
     };
-    let unknown = Identity {
-        known: None,
+    let unknown = ClientIdentity {
+        preregistered: None,
         ..all.clone()
     };
     for (identity, documents, id) in [
@@ -224,10 +228,10 @@ async fn identities_are_tried_in_order() -> Result<(), AuthError> {
         }
     }
     let site = Site::start();
-    let nobody = Identity {
-        known: None,
-        document: None,
-        register_as: None,
+    let nobody = ClientIdentity {
+        preregistered: None,
+        metadata_document_url: None,
+        registration_name: None,
     };
     let refused = soon(site.request(&site.client_with(nobody))).await;
     assert!(
@@ -237,21 +241,21 @@ async fn identities_are_tried_in_order() -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Goal: a client on its own account needs nobody, neither at first nor later. Method: by secret and by key; an ending
-/// token.
+/// Goal: the client credentials grant needs no user, neither at first nor later. Method: by secret
+/// and by key; an expiring token.
 #[actix_web::test]
 async fn clients_authorise_themselves() -> Result<(), AuthError> {
-    let key = SigningKey::from_pem(&fresh_key(), SigningAlgorithm::Es256, None)?;
+    let key = ClientSigningKey::from_pem(&fresh_key(), SigningAlgorithm::Es256, None)?;
     for (client, proof) in [
         (
-            Client::with_secret("me", "cl1ent-s3cret".into()),
+            OAuthClient::with_secret("me", "cl1ent-s3cret".into()),
             "client_secret",
         ),
-        (Client::with_key("me", key), "client_assertion"),
+        (OAuthClient::with_key("me", key), "client_assertion"),
     ] {
         let site = Site::start();
         site.script().lifetimes = vec![0];
-        let oauth = site.client_by(Grant::Client(known(client, Some(&site.url))));
+        let oauth = site.client_by(OAuthGrant::Client(known(client, Some(&site.url))));
         assert_eq!(soon(site.request(&oauth)).await?, 200);
         let given = site.seen("/token");
         let first = &given[0].fields;
@@ -276,31 +280,32 @@ async fn clients_authorise_themselves() -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Goal: who is vouched for is let in, with a fresh assertion for each server. Method: a workload's token, and an identity
-/// provider that exchanges a person's.
+/// Goal: asserted clients are accepted, with a new assertion for each server. Method: a workload's
+/// token, and an identity provider that exchanges a user's.
 #[actix_web::test]
 async fn assertions_are_taken_to_the_server() -> Result<(), AuthError> {
     let provider = Site::start();
     let endpoint = format!("{}/token", provider.url);
     let exchange = TokenExchange::new(
         &endpoint,
-        Client::public("us"),
+        OAuthClient::public("us"),
         "id-t0ken".into(),
         &on_this_machine().egress,
     )?;
     let fixed = FixedAssertion::new("workl0ad".into());
-    let vouching: [(Arc<dyn Assertions>, Option<&str>); 2] = [
+    let vouching: [(Arc<dyn AssertionProvider>, Option<&str>); 2] = [
         (Arc::new(fixed), Some("workl0ad")),
         (Arc::new(exchange), None),
     ];
     for (assertions, expected) in vouching {
         let site = Site::start();
         let client = known(
-            Client::with_secret("me", "cl1ent-s3cret".into()),
+            OAuthClient::with_secret("me", "cl1ent-s3cret".into()),
             Some(&site.url),
         );
         assert_eq!(
-            soon(site.request(&site.client_by(Grant::Assertion { assertions, client }))).await?,
+            soon(site.request(&site.client_by(OAuthGrant::Assertion { assertions, client })))
+                .await?,
             200
         );
         let given = site.seen("/token").remove(0).fields;
@@ -331,15 +336,15 @@ async fn assertions_are_taken_to_the_server() -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Goal: an upstream of revision 2025-03-26 is its own authorization server, if the configuration says so. Method: one
-/// with server metadata, one with none at all, and the default.
+/// Goal: an upstream of revision 2025-03-26 is its own authorization server, if configured. Method:
+/// one with server metadata, one with none at all, and the default.
 #[actix_web::test]
 async fn upstreams_without_resource_metadata() -> Result<(), AuthError> {
     let consent =
         || Arc::new(HeadlessConsent::new(CALLBACK, &on_this_machine().egress).expect("a client"));
-    let grant = || Grant::Consent {
+    let grant = || OAuthGrant::Consent {
         consent: consent(),
-        identity: Identity::default(),
+        identity: ClientIdentity::default(),
     };
     for server_metadata in [true, false] {
         let site = Site::start();
@@ -356,7 +361,7 @@ async fn upstreams_without_resource_metadata() -> Result<(), AuthError> {
             fallback_2025_03_26: true,
             ..on_this_machine()
         };
-        let oauth = OAuth::new(&site.mcp(), grant(), options)?;
+        let oauth = OAuthAuthorizer::new(&site.mcp(), grant(), options)?;
         assert_eq!(soon(site.request(&oauth)).await?, 200);
         let asked = site.seen("/authorize").remove(0).fields;
         assert_eq!(

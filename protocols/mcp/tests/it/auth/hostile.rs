@@ -1,4 +1,4 @@
-//! What a hostile upstream or authorization server gets: nothing.
+//! Hostile upstreams and authorization servers gain nothing.
 
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
@@ -6,30 +6,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_mcp::outbound::auth::{
-    AuthError, BODY_BYTES_MAX, Client, Document, Grant, Identity, OAuth, OAuthOptions,
+    AuthError, ClientIdentity, DOCUMENT_BYTES_MAX, OAuthAuthorizer, OAuthClient, OAuthDocument,
+    OAuthGrant, OAuthOptions,
 };
 use callboard_rpc::EgressError;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::site::{Script, Seen, Site, known, on_this_machine};
+use super::site::{RecordedRequest, Script, Site, known, on_this_machine};
 use crate::kit::soon;
 
-/// Lets one request fail and tells why.
-async fn failure(site: &Site, oauth: &OAuth) -> AuthError {
+/// Sends a request that must fail, and returns the error.
+async fn failure(site: &Site, oauth: &OAuthAuthorizer) -> AuthError {
     soon(site.request(oauth)).await.expect_err("it has to fail")
 }
 
-/// Nothing was registered, asked of anybody or given.
+/// Returns true if nothing was registered, requested of a user or issued.
 fn untouched(site: &Site) -> bool {
     ["/register", "/authorize", "/token"]
         .iter()
         .all(|path| site.seen(path).is_empty())
 }
 
-/// Goal: a response that isn't to our request, or not by our server, yields no code, and its error isn't believed.
-/// Method: a table of `state`, `iss` and `error`.
+/// Goal: a response to another request, or by another server, yields no code, and its error isn't
+/// trusted. Method: a table of `state`, `iss` and `error`.
 #[actix_web::test]
 async fn responses_of_others_are_dropped() {
     let text = |text: &str| Some(text.to_owned());
@@ -85,8 +86,8 @@ async fn issuers_are_not_normalised() {
     assert!(untouched(&site));
 }
 
-/// Goal: a denial is told by its code and by nothing else that the server says. Method: a denied consent, a refused
-/// token, text where the code belongs.
+/// Goal: a denial is reported by its code, without other text of the server. Method: a denied
+/// consent, a refused token, text instead of the code.
 #[actix_web::test]
 async fn denials_are_told_by_code() {
     for (error, shown) in [
@@ -112,7 +113,8 @@ async fn denials_are_told_by_code() {
     );
 }
 
-/// Goal: metadata that aren't the upstream's, or can't protect the code, lead nowhere. Method: a table of changes.
+/// Goal: metadata of another resource, or without protection of the code, are rejected. Method: a
+/// table of changes.
 #[actix_web::test]
 async fn unfit_metadata_lead_nowhere() {
     type Change = fn(&mut Script);
@@ -151,8 +153,8 @@ async fn unfit_metadata_lead_nowhere() {
     }
 }
 
-/// Goal: no URL that another side names leads to where we mustn't go or what a browser mustn't open. Method: forbidden
-/// ones in each place, and what the site saw after it named them.
+/// Goal: no URL named by another side leads to a forbidden address or one that a browser mustn't
+/// open. Method: forbidden URLs in each place, and the site's requests after it named them.
 #[actix_web::test]
 async fn forbidden_urls_are_not_followed() {
     for forbidden in [
@@ -203,8 +205,8 @@ async fn forbidden_urls_are_not_followed() {
     }
 }
 
-/// Goal: without leave, not even this machine is contacted; a redirect leads nowhere either. Method: a listener that
-/// must see no connection, by address, by name and by redirect.
+/// Goal: without permission, not even this machine is contacted; a redirect isn't followed either.
+/// Method: a listener that must see no connection, by address, by name and by redirect.
 #[actix_web::test]
 async fn this_machine_needs_leave() {
     let trap = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -216,26 +218,27 @@ async fn this_machine_needs_leave() {
         format!("http://localhost:{port}/"),
     ] {
         site.script().challenge = format!("resource_metadata=\"{named}\"");
-        let grant = Grant::Client(known(Client::public("me"), None));
-        let oauth =
-            OAuth::new(&site.mcp(), grant, OAuthOptions::default()).expect("the options fit");
+        let grant = OAuthGrant::Client(known(OAuthClient::public("me"), None));
+        let oauth = OAuthAuthorizer::new(&site.mcp(), grant, OAuthOptions::default())
+            .expect("the options fit");
         let why = failure(&site, &oauth).await;
         assert!(
             matches!(
                 why,
                 AuthError::Unreachable {
-                    document: Document::ResourceMetadata,
+                    document: OAuthDocument::ResourceMetadata,
                     ..
                 }
             ),
             "{named}: {why:?}"
         );
     }
-    // The upstream's own well-known places count, too: only its operator's configuration says that it may be here.
+    // The upstream's own well-known URLs count, too: only the configuration permits them on this
+    // machine.
     site.script().challenge = String::new();
-    let oauth = OAuth::new(
+    let oauth = OAuthAuthorizer::new(
         &site.mcp(),
-        Grant::Client(known(Client::public("me"), None)),
+        OAuthGrant::Client(known(OAuthClient::public("me"), None)),
         OAuthOptions::default(),
     )
     .expect("they fit");
@@ -248,7 +251,7 @@ async fn this_machine_needs_leave() {
             .is_empty()
     );
 
-    // `/authorize` redirects to the trap: for metadata that is no answer.
+    // `/authorize` redirects to the trap: for metadata that is an invalid response.
     let redirect = format!(
         "{}/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A{port}%2F",
         site.url
@@ -263,7 +266,7 @@ async fn this_machine_needs_leave() {
     assert!(seen.is_err(), "somebody connected");
 }
 
-/// A name service that answers everything with one address.
+/// A DNS resolver that answers every name with one address.
 struct Answers(IpAddr);
 
 impl Resolve for Answers {
@@ -273,7 +276,8 @@ impl Resolve for Answers {
     }
 }
 
-/// Goal: a harmless name that leads into a network isn't followed there. Method: a name service that says so.
+/// Goal: a harmless name that resolves to an internal address isn't contacted. Method: a resolver
+/// that returns one.
 #[actix_web::test]
 async fn names_are_judged_by_their_addresses() {
     for address in [
@@ -287,16 +291,16 @@ async fn names_are_judged_by_their_addresses() {
         site.script().resource_metadata["authorization_servers"] = json!(["https://auth.example"]);
         let lookup = Arc::new(Answers(address.parse().expect("an address")));
         let options = OAuthOptions {
-            egress: on_this_machine().egress.with_lookup(lookup),
+            egress: on_this_machine().egress.with_resolver(lookup),
             ..on_this_machine()
         };
-        let grant = Grant::Client(known(Client::public("me"), None));
-        let oauth = OAuth::new(&site.mcp(), grant, options).expect("the options fit");
+        let grant = OAuthGrant::Client(known(OAuthClient::public("me"), None));
+        let oauth = OAuthAuthorizer::new(&site.mcp(), grant, options).expect("the options fit");
         let why = failure(&site, &oauth).await;
         let named = matches!(
             why,
             AuthError::Unreachable {
-                document: Document::ServerMetadata,
+                document: OAuthDocument::ServerMetadata,
                 reason: EgressError::Name
             }
         );
@@ -304,19 +308,19 @@ async fn names_are_judged_by_their_addresses() {
     }
 }
 
-/// Goal: when another server authorises, it learns nothing of the one before. Method: an upstream that moves from one to
-/// another: with a registered client, and with configured ones.
+/// Goal: a new authorization server learns nothing of the previous one. Method: an upstream that
+/// moves from one to another: with a registered client, and with configured ones.
 #[actix_web::test]
 async fn servers_learn_nothing_of_each_other() {
     let (old, new) = (Site::start(), Site::start());
     let oauth = old.client();
     assert_eq!(soon(old.request(&oauth)).await.expect("it is let in"), 200);
-    let bound = old.client_with(Identity {
-        known: Some(known(Client::public("mine"), Some(&old.url))),
-        ..Identity::default()
+    let bound = old.client_with(ClientIdentity {
+        preregistered: Some(known(OAuthClient::public("mine"), Some(&old.url))),
+        ..ClientIdentity::default()
     });
-    let secret = || Client::with_secret("me", "cl1ent-s3cret".into());
-    let first_come = old.client_by(Grant::Client(known(secret(), None)));
+    let secret = || OAuthClient::with_secret("me", "cl1ent-s3cret".into());
+    let first_come = old.client_by(OAuthGrant::Client(known(secret(), None)));
     assert_eq!(
         soon(old.request(&first_come)).await.expect("it is let in"),
         200
@@ -334,25 +338,27 @@ async fn servers_learn_nothing_of_each_other() {
     ));
     assert!(untouched(&new));
 
-    // The new server's tokens aren't known at the old site: in the end that is the answer.
+    // The old site doesn't know the new server's tokens, so it rejects the request in the end.
     assert_eq!(soon(old.request(&oauth)).await.expect("an answer"), 401);
     assert_eq!(new.seen("/register").len(), 1);
     let theirs = format!("client of {}", new.url);
-    for Seen { path, fields, .. } in [new.seen("/authorize"), new.seen("/token")].concat() {
+    for RecordedRequest { path, fields, .. } in
+        [new.seen("/authorize"), new.seen("/token")].concat()
+    {
         assert_eq!(fields["client_id"], theirs, "{path}");
         assert!(!fields.values().any(|value| value.contains("r3fresh")
             || value.contains(&old.url) && value.contains("client")));
     }
 }
 
-/// Goal: answers are bounded in size. Method: metadata at the limit and one byte over.
+/// Goal: responses are limited in size. Method: metadata at the limit and one byte over.
 #[actix_web::test]
 async fn answers_are_bounded_in_size() {
     for over in [0, 1] {
         let site = Site::start();
         let mut metadata = site.script().resource_metadata.clone();
         metadata["padding"] = json!("");
-        let padding = BODY_BYTES_MAX - metadata.to_string().len() + over;
+        let padding = DOCUMENT_BYTES_MAX - metadata.to_string().len() + over;
         metadata["padding"] = json!("x".repeat(padding));
         site.script().resource_metadata = metadata;
         let answer = soon(site.request(&site.client())).await;
@@ -363,7 +369,7 @@ async fn answers_are_bounded_in_size() {
                 matches!(
                     answer,
                     Err(AuthError::TooLarge {
-                        bytes_max: BODY_BYTES_MAX,
+                        bytes_max: DOCUMENT_BYTES_MAX,
                         ..
                     })
                 ),
@@ -373,7 +379,7 @@ async fn answers_are_bounded_in_size() {
     }
 }
 
-/// Goal: answers are bounded in time. Method: a server that accepts and says nothing.
+/// Goal: responses are limited in time. Method: a server that accepts and doesn't answer.
 #[actix_web::test]
 async fn answers_are_bounded_in_time() {
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -384,8 +390,8 @@ async fn answers_are_bounded_in_time() {
         request_timeout: Duration::from_millis(20),
         ..on_this_machine()
     };
-    let grant = Grant::Client(known(Client::public("me"), None));
-    let oauth = OAuth::new(&site.mcp(), grant, options).expect("the options fit");
+    let grant = OAuthGrant::Client(known(OAuthClient::public("me"), None));
+    let oauth = OAuthAuthorizer::new(&site.mcp(), grant, options).expect("the options fit");
     let why = failure(&site, &oauth).await;
     assert!(
         matches!(&why, AuthError::Http { source, .. } if source.is_timeout()),
@@ -393,14 +399,15 @@ async fn answers_are_bounded_in_time() {
     );
 }
 
-/// Goal: no secret is ever printed. Method: Debug and Display of the client and of errors, after each kind of use.
+/// Goal: no secret is ever printed. Method: Debug and Display of the client and of errors, after
+/// each kind of use.
 #[actix_web::test]
 async fn secrets_are_never_printed() {
     let site = Site::start();
-    let client = Client::with_secret("me", "cl1ent-s3cret".into());
-    let identity = Identity {
-        known: Some(known(client, None)),
-        ..Identity::default()
+    let client = OAuthClient::with_secret("me", "cl1ent-s3cret".into());
+    let identity = ClientIdentity {
+        preregistered: Some(known(client, None)),
+        ..ClientIdentity::default()
     };
     let oauth = site.client_with(identity);
     assert_eq!(soon(site.request(&oauth)).await.expect("it is let in"), 200);
@@ -425,7 +432,7 @@ async fn secrets_are_never_printed() {
         }
     }
     assert!(
-        printed.contains("KnownClient") && printed.contains("State"),
+        printed.contains("PreregisteredClient") && printed.contains("State"),
         "{printed}"
     );
     for secret in ["s3cret", "acc3ss", "r3fresh", "c0de"] {

@@ -1,4 +1,4 @@
-//! Against a scripted authorization server, over loopback HTTP.
+//! Tests against a scripted authorization server, over loopback HTTP.
 
 mod consent;
 mod flow;

@@ -1,4 +1,4 @@
-//! An upstream with its authorization server, on loopback, that does what a test tells it.
+//! An upstream with its authorization server, on loopback, controlled by the test.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,10 +9,10 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use callboard_mcp::outbound::auth::{
-    AuthError, Authorizer, Challenge, Client, Grant, HeadlessConsent, Identity, KnownClient, OAuth,
-    OAuthOptions,
+    AuthChallenge, AuthError, Authorizer, ClientIdentity, HeadlessConsent, OAuthAuthorizer,
+    OAuthClient, OAuthGrant, OAuthOptions, PreregisteredClient,
 };
-use callboard_rpc::Egress;
+use callboard_rpc::EgressPolicy;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use secrecy::{ExposeSecret, SecretString};
@@ -20,34 +20,34 @@ use serde_json::{Value, json};
 
 pub type Fields = BTreeMap<String, String>;
 
-/// Where browsers come back to; nobody listens there.
+/// Redirect URI; no server listens there.
 pub const CALLBACK: &str = "http://localhost:3000/callback";
 
-/// One request that the site saw.
+/// One request that the site received.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct RecordedRequest {
     pub path: String,
     pub fields: Fields,
     pub authorization: Option<String>,
 }
 
-/// What the site does. Tests change it as they go.
+/// Behaviour of the site, changed by tests as they go.
 pub struct Script {
     pub resource_metadata: Value,
     pub server_metadata: Value,
-    /// What `WWW-Authenticate` says besides the scheme.
+    /// Content of `WWW-Authenticate` after the scheme.
     pub challenge: String,
-    /// Scopes that a request needs.
+    /// Scopes that a request requires.
     pub needs: Vec<String>,
-    /// Parameters of authorization responses: set to something, or left out.
+    /// Parameters of authorization responses: set, or removed by `None`.
     pub response: BTreeMap<&'static str, Option<String>>,
-    /// Of tokens, in seconds.
+    /// Lifetimes of tokens, in seconds.
     pub lifetimes: Vec<u64>,
-    /// The error of the next token request.
+    /// Error of the next token request.
     pub token_error: Option<&'static str>,
-    /// Whether tokens count at all.
+    /// False if the site rejects every token.
     pub takes_tokens: bool,
-    seen: Vec<Seen>,
+    seen: Vec<RecordedRequest>,
     tokens: BTreeMap<String, String>,
     issued: u32,
     scope: String,
@@ -104,8 +104,8 @@ impl Site {
         self.script.lock().expect("no test panicked")
     }
 
-    /// What was asked of `path`, in order.
-    pub fn seen(&self, path: &str) -> Vec<Seen> {
+    /// Returns the requests of `path`, in order.
+    pub fn seen(&self, path: &str) -> Vec<RecordedRequest> {
         self.script()
             .seen
             .iter()
@@ -114,7 +114,7 @@ impl Site {
             .collect()
     }
 
-    /// Forgets all tokens that it gave out.
+    /// Revokes all issued tokens.
     pub fn revoke(&self) {
         self.script().tokens.clear();
     }
@@ -123,25 +123,26 @@ impl Site {
         format!("{}/mcp", self.url)
     }
 
-    /// A client for which everything is consented to.
-    pub fn client(&self) -> OAuth {
-        self.client_with(Identity::default())
+    /// Returns a client whose user consents to everything.
+    pub fn client(&self) -> OAuthAuthorizer {
+        self.client_with(ClientIdentity::default())
     }
 
-    pub fn client_with(&self, identity: Identity) -> OAuth {
+    pub fn client_with(&self, identity: ClientIdentity) -> OAuthAuthorizer {
         let consent =
-            HeadlessConsent::new(CALLBACK, &Egress::public().with_loopback()).expect("a client");
-        self.client_by(Grant::Consent {
+            HeadlessConsent::new(CALLBACK, &EgressPolicy::public_internet().with_loopback())
+                .expect("a client");
+        self.client_by(OAuthGrant::Consent {
             consent: Arc::new(consent),
             identity,
         })
     }
 
-    pub fn client_by(&self, grant: Grant) -> OAuth {
-        OAuth::new(&self.mcp(), grant, on_this_machine()).expect("the options fit")
+    pub fn client_by(&self, grant: OAuthGrant) -> OAuthAuthorizer {
+        OAuthAuthorizer::new(&self.mcp(), grant, on_this_machine()).expect("the options fit")
     }
 
-    /// Sends one request as a transport does; its status.
+    /// Sends one request as a transport does. Returns its status.
     pub async fn request(&self, authorizer: &dyn Authorizer) -> Result<u16, AuthError> {
         let http = reqwest::Client::new();
         let mut refused_before = 0;
@@ -153,7 +154,7 @@ impl Site {
             }
             let answer = request.send().await.expect("the site answers");
             let status = answer.status().as_u16();
-            if !Challenge::concerns(status) {
+            if !AuthChallenge::is_challenge_status(status) {
                 return Ok(status);
             }
             let lines = answer.headers().get_all(WWW_AUTHENTICATE.as_str());
@@ -161,13 +162,13 @@ impl Site {
                 .iter()
                 .map(|line| line.to_str().expect("text"))
                 .collect();
-            let challenge = Challenge {
+            let challenge = AuthChallenge {
                 status,
                 www_authenticate: &www_authenticate,
-                sent: sent.as_ref(),
-                refused_before,
+                sent_authorization: sent.as_ref(),
+                earlier_rejections: refused_before,
             };
-            if !authorizer.challenged(challenge).await? {
+            if !authorizer.handle_challenge(challenge).await? {
                 return Ok(status);
             }
             refused_before += 1;
@@ -177,19 +178,19 @@ impl Site {
 
 pub fn on_this_machine() -> OAuthOptions {
     OAuthOptions {
-        egress: Egress::public().with_loopback(),
+        egress: EgressPolicy::public_internet().with_loopback(),
         ..OAuthOptions::default()
     }
 }
 
-pub fn known(client: Client, issuer: Option<&str>) -> KnownClient {
-    KnownClient {
+pub fn known(client: OAuthClient, issuer: Option<&str>) -> PreregisteredClient {
+    PreregisteredClient {
         client,
         issuer: issuer.map(str::to_owned),
     }
 }
 
-/// A private key that nobody else has, in PEM.
+/// Returns a new private key, in PEM.
 pub fn fresh_key() -> SecretString {
     let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
         .expect("a key");
@@ -235,7 +236,7 @@ impl Script {
             .get(AUTHORIZATION)
             .and_then(|value| value.to_str().ok());
         let authorization = authorization.map(str::to_owned);
-        self.seen.push(Seen {
+        self.seen.push(RecordedRequest {
             path: request.path().to_owned(),
             fields,
             authorization,
@@ -290,7 +291,7 @@ async fn resource_metadata(request: HttpRequest, data: Data) -> HttpResponse {
     published(&script.resource_metadata)
 }
 
-/// `null` isn't there.
+/// Metadata that are `null` count as missing.
 fn published(metadata: &Value) -> HttpResponse {
     if metadata.is_null() {
         HttpResponse::NotFound().finish()

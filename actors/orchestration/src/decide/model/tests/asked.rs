@@ -1,9 +1,9 @@
-//! What a model is asked, and how it is asked again.
+//! Requests to the model, and their repetition in simpler answer modes.
 
 use std::time::Duration;
 
-use callboard_message::surface::CreateMessage;
-use callboard_message::{Failure, SampleAnswer};
+use callboard_message::capabilities::CreateMessage;
+use callboard_message::{Failure, SamplingAnswer};
 use callboard_runtime::testkit::{self, Probe};
 use serde_json::{Value, json};
 
@@ -15,15 +15,15 @@ fn body(asked: &CreateMessage) -> Value {
     serde_json::from_str(asked.0.to_raw().get()).unwrap()
 }
 
-fn local() -> Result<SampleAnswer, Failure> {
-    Ok(SampleAnswer::text("m", "LOCAL", Some("endTurn")))
+fn local() -> Result<SamplingAnswer, Failure> {
+    Ok(SamplingAnswer::text("m", "LOCAL", Some("endTurn")))
 }
 
-/// Goal: a model is asked with its prompt, the data behind the point's code and the request, and one tool that it must use, whose
-/// schema lists the agents. Method: look at what comes.
+/// Goal: the model gets the prompt, the data after the point's code and the request, and one
+/// required tool whose schema lists the agents. Method: inspect the request.
 #[test]
 fn with_a_schema() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
         let settled = settle(system, &model, route()).await;
         assert_eq!(settled.record.outcome, "local");
@@ -53,11 +53,12 @@ fn with_a_schema() {
     });
 }
 
-/// Goal: what a provider refuses it isn't asked for again: the temperature, then the schema; one that fails otherwise isn't asked
-/// twice. Method: providers that refuse one, both, or are away; see what comes for two decisions.
+/// Goal: a setting that the provider refuses isn't sent again: first the temperature, then the
+/// schema; other failures aren't retried. Method: providers that refuse one, both, or are
+/// unavailable; inspect the requests of two decisions.
 #[test]
 fn as_much_as_the_provider_takes() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         const ALL: [&str; 2] = ["temperature", "tools"];
         let all: &'static [&'static str] = &ALL;
         for (refused, asked_with) in [
@@ -100,7 +101,7 @@ fn as_much_as_the_provider_takes() {
         asked.try_recv().unwrap();
         assert!(asked.try_recv().is_err());
         let never = ModelDeciderOptions {
-            structured_off: true,
+            without_schemas: true,
             ..ModelDeciderOptions::default()
         };
         let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
@@ -111,10 +112,11 @@ fn as_much_as_the_provider_takes() {
     });
 }
 
-/// Goal: only an answer comes while it is written, and as a text. Method: look at what is asked at DP4 and at DP2.
+/// Goal: only answers (DP4) are streamed, and requested as text. Method: inspect the requests at
+/// DP4 and at DP2.
 #[test]
 fn answers_are_streamed() {
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
         assert_eq!(
             settle(system, &model, answer()).await.outcome.as_deref(),
@@ -129,10 +131,11 @@ fn answers_are_streamed() {
     });
 }
 
-/// Goal: every point says by its code which it is, so that a script can pick it. Method: the first line of each.
+/// Goal: the request of every decision point begins with its code, so that a script can select it.
+/// Method: the first line of each.
 #[test]
 fn codes() {
-    async fn first_line<D: Decision + Sync>(
+    async fn first_line<D: DecisionRequest + Sync>(
         system: &callboard_runtime::System,
         asked: D,
     ) -> String {
@@ -147,7 +150,7 @@ fn codes() {
             .unwrap()
             .to_owned()
     }
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         assert_eq!(first_line(system, follow_up()).await, "[DP1] Porto");
         assert_eq!(
             first_line(system, clarity()).await,

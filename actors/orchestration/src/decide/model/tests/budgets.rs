@@ -1,34 +1,34 @@
-//! What is left out where a prompt has no room for all.
+//! Shortening of prompts that exceed the token limit.
 
 use callboard_runtime::testkit::cpu_time;
 
 use super::kit::*;
 use crate::decide::limits::{
-    HISTORY_TURNS_MAX, REQUEST_CHARS_MAX, STEP_RESULT_BYTES_MAX, TURN_BYTES_MAX, WORLD_AGENTS_MAX,
+    CONTEXT_AGENTS_MAX, HISTORY_TURNS_MAX, REQUEST_CHARS_MAX, STEP_RESULT_BYTES_MAX, TURN_BYTES_MAX,
 };
-use crate::decide::model::prompt::Prompt;
-use crate::decide::model::prompt::{Material, PROMPT_TOKENS_MAX, fit, without_middle};
-use crate::decide::model::read::PromptSpec;
+use crate::decide::model::answer_parser::PromptSpec;
+use crate::decide::model::prompt::PromptTemplate;
+use crate::decide::model::prompt::{PROMPT_TOKENS_MAX, PromptData, cut_middle, fit_prompt};
 use crate::decide::*;
 
 const BYTES_A_TOKEN: usize = 4;
 
-fn prompt() -> Prompt {
-    Prompt::parse(
-        Point::Route,
+fn prompt() -> PromptTemplate {
+    PromptTemplate::parse(
+        DecisionPoint::Route,
         "{{history_as_bullet_points}}\n{{latest_user_text}}\n{{tool_table}}\n{{agent_table}}",
     )
     .unwrap()
 }
 
-fn material() -> Material {
+fn material() -> PromptData {
     let numbered = |at: u64| Turn::user(format!("turn-{at} {}", "h".repeat(1_000)));
     let agents = (0..40_u64).map(|at| {
         let mut agent = agent(&format!("agent-{at}"));
         agent.description = format!("{} end-{at}", "d".repeat(300));
         agent
     });
-    Material {
+    PromptData {
         subject: "s".into(),
         history: (0..10).map(numbered).collect(),
         tools: world().tools.clone(),
@@ -37,12 +37,12 @@ fn material() -> Material {
             "latest_user_text",
             format!("begin porto {} end", "r".repeat(4_000)),
         )],
-        ..Material::default()
+        ..PromptData::default()
     }
 }
 
 fn fitted(tokens_max: usize) -> String {
-    let (system, turn) = fit(&prompt(), material(), tokens_max).unwrap();
+    let (system, turn) = fit_prompt(&prompt(), material(), tokens_max).unwrap();
     assert!(
         system.len() + turn.len() <= tokens_max * BYTES_A_TOKEN,
         "{} bytes",
@@ -51,8 +51,8 @@ fn fitted(tokens_max: usize) -> String {
     turn
 }
 
-/// Goal: first the oldest turns go, then examples, long descriptions, the agents that have least to do with the request, and last
-/// the middle of the request. Method: less and less room, down to none.
+/// Goal: the oldest turns are left out first, then examples, long descriptions, the least related
+/// agents, and finally the middle of the request. Method: ever fewer tokens, down to none.
 #[test]
 fn least_important_first() {
     let all = fitted(20_000);
@@ -97,18 +97,18 @@ fn least_important_first() {
             && cut.contains(" characters left out …]"),
         "{cut}"
     );
-    assert!(fit(&prompt(), material(), 500).is_none());
+    assert!(fit_prompt(&prompt(), material(), 500).is_none());
 }
 
-/// Goal: whatever is at its own limit fits into a prompt in the end, or is said to be too long; neither takes long. Method: the
-/// largest request, conversation and world; the largest results.
+/// Goal: input at all its own limits fits into a prompt or is reported as too long, in little time.
+/// Method: the largest request, conversation and routing context; the largest results.
 #[test]
 fn the_largest_of_all() {
     let begun = cpu_time();
     let mut large = agent("large");
     large.description = "d".repeat(500);
-    let agents = (0..WORLD_AGENTS_MAX)
-        .map(|at| AgentView {
+    let agents = (0..CONTEXT_AGENTS_MAX)
+        .map(|at| PeerAgentView {
             id: format!("agent-{at}"),
             ..large.clone()
         })
@@ -116,14 +116,14 @@ fn the_largest_of_all() {
     let asked = DecideRoute {
         request: "é".repeat(REQUEST_CHARS_MAX),
         history: vec![Turn::user("h".repeat(TURN_BYTES_MAX)); HISTORY_TURNS_MAX],
-        world: World {
+        world: RoutingContext {
             agents,
-            ..World::default()
+            ..RoutingContext::default()
         }
         .into(),
         slim: false,
     };
-    let (system, turn) = fit(&prompt(), asked.material(), PROMPT_TOKENS_MAX).unwrap();
+    let (system, turn) = fit_prompt(&prompt(), asked.prompt_data(), PROMPT_TOKENS_MAX).unwrap();
     assert!(system.len() + turn.len() <= PROMPT_TOKENS_MAX * BYTES_A_TOKEN);
     let report = synthesis().results.remove(0);
     let results = vec![
@@ -138,19 +138,20 @@ fn the_largest_of_all() {
         results,
     };
     let text = "{{original_goal}} {{bullet_point_each_subtask_with_key_findings}}";
-    let prompt = Prompt::parse(Point::Synthesis, text).unwrap();
-    let (system, turn) = fit(&prompt, asked.material(), PROMPT_TOKENS_MAX).unwrap();
+    let prompt = PromptTemplate::parse(DecisionPoint::Synthesis, text).unwrap();
+    let (system, turn) = fit_prompt(&prompt, asked.prompt_data(), PROMPT_TOKENS_MAX).unwrap();
     assert!(system.len() + turn.len() <= PROMPT_TOKENS_MAX * BYTES_A_TOKEN);
     let took = cpu_time() - begun;
     assert!(took < std::time::Duration::from_secs(5), "{took:?}");
 }
 
-/// Goal: a middle is cut out between characters, and counted. Method: letters of two bytes at every length; too little room.
+/// Goal: a middle is cut out between characters, and the omitted ones are counted. Method: letters
+/// of two bytes at every length; too few bytes.
 #[test]
 fn middles() {
     let text = "é".repeat(2_000);
     for bytes_max in 400..420 {
-        let cut = without_middle(&text, bytes_max).unwrap();
+        let cut = cut_middle(&text, bytes_max).unwrap();
         assert!(cut.len() <= bytes_max, "{} of {bytes_max}", cut.len());
         let left = cut.chars().filter(|c| *c == 'é').count();
         assert!(
@@ -158,6 +159,6 @@ fn middles() {
             "{cut}"
         );
     }
-    assert_eq!(without_middle(&text, 4_000).unwrap(), text);
-    assert_eq!(without_middle(&text, 100), None);
+    assert_eq!(cut_middle(&text, 4_000).unwrap(), text);
+    assert_eq!(cut_middle(&text, 100), None);
 }

@@ -1,11 +1,12 @@
-//! Every outcome of every point, in every form in which it may come.
+//! All outcomes of all decision points, in all supported answer formats.
 
 use serde_json::{Value, json};
 
 use super::kit::*;
 use crate::decide::*;
 
-/// An object by the tool that was offered, bare, in a code fence, and with prose around it.
+/// Returns an object as the offered tool's input, as bare JSON, in a code fence, and surrounded by
+/// prose.
 fn forms(object: Value) -> [Value; 4] {
     [
         uses(object.clone()),
@@ -17,7 +18,7 @@ fn forms(object: Value) -> [Value; 4] {
     ]
 }
 
-fn each<D: Decision + Sync>(asked: &D, object: Value, texts: &[&str], expected: D::Outcome) {
+fn each<D: DecisionRequest + Sync>(asked: &D, object: Value, texts: &[&str], expected: D::Outcome) {
     for answer in forms(object)
         .into_iter()
         .chain(texts.iter().map(|text| says(*text)))
@@ -26,7 +27,7 @@ fn each<D: Decision + Sync>(asked: &D, object: Value, texts: &[&str], expected: 
     }
 }
 
-/// Goal: DP1's two outcomes, with and without a question. Method: rows in every form.
+/// Goal: DP1's two outcomes are parsed, with and without a question. Method: rows in every form.
 #[test]
 fn follow_ups() {
     each(
@@ -57,7 +58,8 @@ fn follow_ups() {
     );
 }
 
-/// Goal: NP1's two outcomes; the words of T-B7 give its question and nothing else. Method: rows in every form.
+/// Goal: NP1's two outcomes are parsed; the text of T-B7 yields its question only. Method: rows in
+/// every form.
 #[test]
 fn clarity_of_requests() {
     each(
@@ -82,7 +84,7 @@ fn clarity_of_requests() {
     );
 }
 
-/// Goal: NP2.A's two outcomes, as words or as JSON's own. Method: rows in every form.
+/// Goal: NP2.A's two outcomes are parsed, as keywords or JSON. Method: rows in every form.
 #[test]
 fn splits() {
     let texts = [
@@ -119,12 +121,12 @@ fn step(id: &str, needs: &[&str]) -> Value {
     json!({ "id": id, "input_message": format!("do {id}"), "metadata": { "depends_on": needs } })
 }
 
-/// Goal: NP2.B gives a plan, as the bare list of the document or in an object; its order is one that can be done. Method: one
-/// step, five, and two in the wrong order.
+/// Goal: NP2.B's plan is parsed, as a bare list or within an object, and put into dependency order.
+/// Method: one step, five, and two in the wrong order.
 #[test]
 fn plans() {
     let plan =
-        |steps: &[Value]| StepPlan::checked(serde_json::from_value(json!(steps)).unwrap()).unwrap();
+        |steps: &[Value]| StepPlan::try_new(serde_json::from_value(json!(steps)).unwrap()).unwrap();
     let five = [
         step("a", &[]),
         step("b", &["a"]),
@@ -147,8 +149,8 @@ fn steps_of() -> MakeSteps {
     steps()
 }
 
-/// Goal: T-B9: six steps, a key too many, a circle: no plan, so it goes on at DP2. Method: those, and every other way for steps not
-/// to be a plan.
+/// Goal: an invalid plan is unclear, so that DP2 follows (T-B9). Method: six steps, an extra key, a
+/// cycle, and all other mistakes.
 #[test]
 fn plans_that_are_none() {
     let six: Vec<Value> = (0..6).map(|at| step(&format!("s{at}"), &[])).collect();
@@ -170,16 +172,21 @@ fn plans_that_are_none() {
         json!([]),
         json!(["a"]),
     ] {
-        falls_back(&steps_of(), says(steps.to_string()), FallbackWhy::Unclear);
+        falls_back(
+            &steps_of(),
+            says(steps.to_string()),
+            FallbackReason::Unclear,
+        );
         falls_back(
             &steps_of(),
             uses(json!({ "steps": steps })),
-            FallbackWhy::Unclear,
+            FallbackReason::Unclear,
         );
     }
 }
 
-/// Goal: DP2's three outcomes; T-B5's reason comes out as it was said. Method: rows in every form.
+/// Goal: DP2's three outcomes are parsed; T-B5's reason is kept verbatim. Method: rows in every
+/// form.
 #[test]
 fn routes() {
     each(
@@ -229,7 +236,7 @@ fn routes() {
     );
 }
 
-/// Goal: T-B10: an agent that isn't there, or isn't named exactly, is never asked. Method: rows.
+/// Goal: a missing or inexactly named agent is never asked (T-B10). Method: rows.
 #[test]
 fn agents_that_are_not_there() {
     for id in [
@@ -242,29 +249,30 @@ fn agents_that_are_not_there() {
     ] {
         let known = id.trim() == "weather";
         let said = uses(json!({ "decision": "REMOTE", "agent_id": id }));
-        falls_back(&route(), said, FallbackWhy::Unknown);
+        falls_back(&route(), said, FallbackReason::Unknown);
         if !known {
             falls_back(
                 &route(),
                 says(format!("REMOTE: {id}")),
-                FallbackWhy::Unknown,
+                FallbackReason::Unknown,
             );
         }
     }
     falls_back(
         &route(),
         says("REMOTE: weather, travel"),
-        FallbackWhy::Unknown,
+        FallbackReason::Unknown,
     );
-    falls_back(&route(), says("REMOTE:"), FallbackWhy::Unclear);
+    falls_back(&route(), says("REMOTE:"), FallbackReason::Unclear);
     falls_back(
         &route(),
         uses(json!({ "decision": "REMOTE" })),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
 }
 
-/// Goal: DP3 gives a tool and its parameters, none where none are given. Method: rows in every form.
+/// Goal: DP3's tool and parameters are parsed, and missing parameters are empty. Method: rows in
+/// every form.
 #[test]
 fn tools() {
     let choice = |params: Value| ToolChoice {
@@ -286,7 +294,8 @@ fn tools() {
     );
 }
 
-/// Goal: T-B11: what is no JSON, no object, or no tool of ours goes to `llm` with the request. Method: rows.
+/// Goal: invalid JSON, a non-object or an unknown tool falls back to `llm` with the request
+/// (T-B11). Method: rows.
 #[test]
 fn tools_that_are_none() {
     for text in [
@@ -295,22 +304,22 @@ fn tools_that_are_none() {
         "{\"tool_name\": \"echo\", \"params\": {\"text\": \"a\"",
         "{'tool_name': 'echo'}",
     ] {
-        falls_back(&tool_choice(), says(text), FallbackWhy::Unclear);
+        falls_back(&tool_choice(), says(text), FallbackReason::Unclear);
     }
     falls_back(
         &tool_choice(),
         uses(json!({ "tool_name": "echo", "params": "text" })),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
     falls_back(
         &tool_choice(),
         uses(json!({ "params": {} })),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
     falls_back(
         &tool_choice(),
         uses(json!({ "tool_name": "Echo", "params": {} })),
-        FallbackWhy::Unknown,
+        FallbackReason::Unknown,
     );
     let fallback = tool_choice().fallback().unwrap();
     assert!(
@@ -322,7 +331,8 @@ fn tools_that_are_none() {
     );
 }
 
-/// Goal: DP4 is what the model wrote, whatever it looks like; cut off, it says so. Method: rows.
+/// Goal: DP4's answer is the model's text unchanged; a cut-off answer has low confidence. Method:
+/// rows.
 #[test]
 fn answers() {
     for text in [
@@ -343,7 +353,8 @@ fn answers() {
     );
 }
 
-/// Goal: NP3's five strategies, with what belongs to each. Method: rows in every form, and the document's own words.
+/// Goal: NP3's five strategies are parsed with their parameters. Method: rows in every form, and
+/// the document's own words.
 #[test]
 fn recoveries() {
     let recovery = recovery();
@@ -405,8 +416,8 @@ fn recoveries() {
     );
 }
 
-/// Goal: a strategy that can't be followed isn't. Method: nobody named, somebody tried before, a question without anybody to ask,
-/// parameters for an agent.
+/// Goal: an infeasible strategy is rejected. Method: no target, a target tried before, a question
+/// without anyone to ask, parameters for an agent.
 #[test]
 fn recoveries_that_cannot_be() {
     let like =
@@ -414,20 +425,20 @@ fn recoveries_that_cannot_be() {
     let rows = [
         (
             like("USE_ALTERNATIVE", json!({ "which": "echo" })),
-            FallbackWhy::Unknown,
+            FallbackReason::Unknown,
         ),
         (
             like("USE_ALTERNATIVE", json!({ "which": "Weather" })),
-            FallbackWhy::Unknown,
+            FallbackReason::Unknown,
         ),
-        (like("USE_ALTERNATIVE", json!({})), FallbackWhy::Unclear),
-        (like("ASK_HUMAN", json!({})), FallbackWhy::Unclear),
-        (like("RETRY_MODIFIED", json!([])), FallbackWhy::Unclear),
+        (like("USE_ALTERNATIVE", json!({})), FallbackReason::Unclear),
+        (like("ASK_HUMAN", json!({})), FallbackReason::Unclear),
+        (like("RETRY_MODIFIED", json!([])), FallbackReason::Unclear),
         (
             uses(json!({ "strategy": "RETRY_MODIFIED" })),
-            FallbackWhy::Unclear,
+            FallbackReason::Unclear,
         ),
-        (like("GIVE_UP", json!({})), FallbackWhy::Unclear),
+        (like("GIVE_UP", json!({})), FallbackReason::Unclear),
     ];
     for (answer, why) in rows {
         falls_back(&recovery(), answer, why);
@@ -439,7 +450,7 @@ fn recoveries_that_cannot_be() {
     falls_back(
         &nobody,
         like("ASK_HUMAN", json!({ "message": "Which?" })),
-        FallbackWhy::Unknown,
+        FallbackReason::Unknown,
     );
     let action = Action::Remote {
         agent: "travel".into(),
@@ -451,11 +462,12 @@ fn recoveries_that_cannot_be() {
             ..recovery()
         },
         like("RETRY_MODIFIED", json!({ "a": 1 })),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
 }
 
-/// Goal: NP4's answer, with the confidence on either side of T-B13's threshold as it was said. Method: rows in every form.
+/// Goal: NP4's answer is parsed, with the confidence as stated on either side of T-B13's threshold.
+/// Method: rows in every form.
 #[test]
 fn syntheses() {
     for confidence in [0.39_f32, 0.4, 0.0, 1.0] {
@@ -480,36 +492,36 @@ fn syntheses() {
     );
 }
 
-/// Goal: an answer that doesn't say how sure it is, or can't be so sure, isn't trusted: what stands in its place asks first. Method:
-/// rows, and the fallback's confidence.
+/// Goal: an answer with missing or impossible confidence is replaced by the fallback, which is
+/// confirmed first. Method: rows, and the fallback's confidence.
 #[test]
 fn syntheses_that_cannot_be() {
     for (said, why) in [
-        (json!({ "final_answer": "Sun." }), FallbackWhy::Unclear),
+        (json!({ "final_answer": "Sun." }), FallbackReason::Unclear),
         (
             json!({ "final_answer": "Sun.", "confidence": "high" }),
-            FallbackWhy::Unclear,
+            FallbackReason::Unclear,
         ),
         (
             json!({ "final_answer": "Sun.", "confidence": 85 }),
-            FallbackWhy::Unknown,
+            FallbackReason::Unknown,
         ),
         (
             json!({ "final_answer": "Sun.", "confidence": -0.1 }),
-            FallbackWhy::Unknown,
+            FallbackReason::Unknown,
         ),
         (
             json!({ "final_answer": " ", "confidence": 0.9 }),
-            FallbackWhy::Unknown,
+            FallbackReason::Unknown,
         ),
-        (json!({ "confidence": 0.9 }), FallbackWhy::Unclear),
+        (json!({ "confidence": 0.9 }), FallbackReason::Unclear),
     ] {
         falls_back(&synthesis(), uses(said), why);
     }
     assert!(synthesis().fallback().unwrap().confidence < 0.4);
 }
 
-/// Goal: NP5's two outcomes. Method: rows in every form.
+/// Goal: NP5's two outcomes are parsed. Method: rows in every form.
 #[test]
 fn confirmations() {
     let texts = [
@@ -531,8 +543,8 @@ fn confirmations() {
     );
 }
 
-/// Goal: how sure, why and at what cost are what the model said, and 0.7 where it didn't say. Method: JSON, lines, a number that is
-/// none.
+/// Goal: confidence, reason and cost are the model's, and 0.7 is the default confidence. Method:
+/// JSON, lines, an invalid number.
 #[test]
 fn confidence_and_cost() {
     let mut said = uses(json!({ "decision": "LOCAL", "confidence": 0.25 }));
@@ -542,14 +554,17 @@ fn confidence_and_cost() {
         (record.confidence, record.cost),
         (
             0.25,
-            Cost {
+            DecisionCost {
                 tokens_in: 150,
                 tokens_out: 7,
                 micro_usd: 0
             }
         )
     );
-    assert_eq!(record.to_string(), "DP2: local (0.25, model:m)");
+    assert_eq!(
+        record.to_string(),
+        "Handling the request locally, confidence 0.25 (model:m)"
+    );
     for (text, confidence) in [
         ("LOCAL\nCONFIDENCE: 0.5", 0.5),
         ("LOCAL", 0.7),

@@ -1,62 +1,63 @@
-//! A scripted model, a decider over it, and whoever has it decide as the pipeline does.
+//! Scripted model, a model decider over it, and an agent that requests decisions as the pipeline
+//! does.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{DataClass, Message, Speaker, TaskState};
-use callboard_models::{Model, ModelConfig};
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, System, testkit};
+use callboard_models::{LanguageModel, ModelConfig};
+use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Context, Handlers, System, testkit};
 use serde_json::{Value, json};
 
 use crate::decide::model::{ModelDecider, ModelDeciderOptions};
 use crate::decide::*;
 
-/// Has one message decided.
+/// Request to have one message decided.
 struct Settle<D>(D);
 
-impl<D: Decision> Message for Settle<D> {
-    type Reply = Settled<D::Outcome>;
+impl<D: DecisionRequest> Message for Settle<D> {
+    type Reply = DecisionResult<D::Outcome>;
     const NAME: &'static str = "settle";
 }
 
-/// Whoever has it decided.
+/// Agent that requests decisions.
 struct Desk<D>(Arc<Deciders>, std::marker::PhantomData<D>);
 
-impl<D: Decision + Sync> Agent for Desk<D> {
+impl<D: DecisionRequest + Sync> Agent for Desk<D> {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<Settle<D>>(8);
     }
 }
 
-impl<D: Decision + Sync> ConcurrentHandler<Settle<D>> for Desk<D> {
+impl<D: DecisionRequest + Sync> ConcurrentHandler<Settle<D>> for Desk<D> {
     fn handle(
         &mut self,
         Settle(message): Settle<D>,
-        cx: Cx,
-    ) -> impl Future<Output = Settled<D::Outcome>> + Send + 'static {
+        cx: Context,
+    ) -> impl Future<Output = DecisionResult<D::Outcome>> + Send + 'static {
         let deciders = self.0.clone();
-        async move { deciders.decide(&cx, &RunId::fresh(), message).await }
+        async move { deciders.decide(&cx, &RunId::random(), message).await }
     }
 }
 
-/// A model that gives these answers, as a topology has them.
+/// Spawns a model with these scripted answers, as in a topology.
 pub fn scripted(system: &System, answers: Value) -> AgentRef {
     let config = json!({ "provider": "scripted", "answers": answers });
     let config: ModelConfig = serde_json::from_value(config).unwrap();
-    system.spawn(Model::open(config).unwrap())
+    system.spawn(LanguageModel::open(config).unwrap())
 }
 
 pub fn decider(system: &System, model: &AgentRef) -> AgentRef {
     system.spawn(ModelDecider::new(model.clone(), &ModelDeciderOptions::default()).unwrap())
 }
 
-/// What is settled where `model` decides.
-pub async fn settle<D: Decision + Sync>(
+/// Returns the decision of a decider over `model`.
+pub async fn settle<D: DecisionRequest + Sync>(
     system: &System,
     model: &AgentRef,
     asked: D,
-) -> Settled<D::Outcome> {
-    let deciders = Deciders::all(
+) -> DecisionResult<D::Outcome> {
+    let deciders = Deciders::uniform(
         "test",
         DataClass::Internal,
         &Decider::model("m", decider(system, model)),
@@ -65,9 +66,9 @@ pub async fn settle<D: Decision + Sync>(
     desk.ask(Settle(asked)).await.unwrap()
 }
 
-/// The same with a model that answers so.
-pub fn settled<D: Decision + Sync>(asked: D, answer: Value) -> Settled<D::Outcome> {
-    testkit::paused(async |system| {
+/// Returns the decision of a decider whose model gives this answer.
+pub fn settled<D: DecisionRequest + Sync>(asked: D, answer: Value) -> DecisionResult<D::Outcome> {
+    testkit::run_with_paused_time(async |system| {
         let model = scripted(system, json!([answer]));
         let settled = settle(system, &model, asked).await;
         system.shutdown(Duration::from_secs(5)).await;
@@ -75,8 +76,8 @@ pub fn settled<D: Decision + Sync>(asked: D, answer: Value) -> Settled<D::Outcom
     })
 }
 
-/// One row: what a model answers, and what comes of it.
-pub fn check<D: Decision + Sync>(asked: &D, answer: Value, expected: &D::Outcome) {
+/// Checks one row: a model's answer and the expected outcome.
+pub fn check<D: DecisionRequest + Sync>(asked: &D, answer: Value, expected: &D::Outcome) {
     let settled = settled(asked.clone(), answer.clone());
     let found = settled.record.fallback;
     assert_eq!(found, None, "{} {answer}", D::POINT);
@@ -88,8 +89,8 @@ pub fn check<D: Decision + Sync>(asked: &D, answer: Value, expected: &D::Outcome
     );
 }
 
-/// One row: what a model answers that is no decision, and why the fallback holds.
-pub fn falls_back<D: Decision + Sync>(asked: &D, answer: Value, why: FallbackWhy) {
+/// Checks one row: an invalid answer and the reason for the fallback.
+pub fn falls_back<D: DecisionRequest + Sync>(asked: &D, answer: Value, why: FallbackReason) {
     let settled = settled(asked.clone(), answer.clone());
     assert_eq!(
         settled.record.fallback,
@@ -133,7 +134,7 @@ fn tool(name: &str) -> ToolView {
     }
 }
 
-pub fn agent(id: &str) -> AgentView {
+pub fn agent(id: &str) -> PeerAgentView {
     let skill = SkillView {
         id: format!("{id}-skill"),
         name: format!("The {id} skill"),
@@ -142,7 +143,7 @@ pub fn agent(id: &str) -> AgentView {
         examples: vec![format!("the {id}, please")],
         ..SkillView::default()
     };
-    AgentView {
+    PeerAgentView {
         id: id.into(),
         name: format!("Agent {id}"),
         description: format!("The agent for {id}."),
@@ -151,8 +152,8 @@ pub fn agent(id: &str) -> AgentView {
     }
 }
 
-pub fn world() -> Arc<World> {
-    Arc::new(World {
+pub fn world() -> Arc<RoutingContext> {
+    Arc::new(RoutingContext {
         tools: vec![tool("llm"), tool("echo")],
         agents: vec![agent("weather"), agent("travel")],
     })
@@ -267,7 +268,7 @@ pub fn synthesis() -> Synthesize {
 pub fn confirm() -> DecideConfirm {
     DecideConfirm {
         action: json!({ "tool": "x" }),
-        why: ConfirmWhy::Risk,
+        why: ConfirmReason::Risk,
         risk: 0.9,
         preference_known: false,
     }

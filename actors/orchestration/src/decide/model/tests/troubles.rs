@@ -1,4 +1,4 @@
-//! Answers that are none, and models that don't answer: at every point the documented fallback holds.
+//! Invalid answers and unavailable models: the documented fallback applies at every decision point.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use callboard_runtime::{AgentState, testkit};
 use serde_json::{Value, json};
 
 use super::kit::*;
-use crate::decide::model::{DECISION_BYTES_MAX, WRITTEN_BYTES_MAX};
+use crate::decide::model::{ANSWER_BYTES_MAX, DECISION_BYTES_MAX};
 use crate::decide::*;
 
-/// Everything that can go wrong at any point; `good` is an object that would be an answer, `two` a text with two of them.
-fn every_trouble<D: Decision + Sync>(asked: &D, good: Value, two: &str) {
-    let unclear = |answer| falls_back(asked, answer, FallbackWhy::Unclear);
+/// Checks all failures that any decision point can have. `good` is a valid answer object, `two` a
+/// text with two answers.
+fn every_trouble<D: DecisionRequest + Sync>(asked: &D, good: Value, two: &str) {
+    let unclear = |answer| falls_back(asked, answer, FallbackReason::Unclear);
     let text = good.to_string();
     check_clear(asked, says(&*text));
     unclear(says(""));
@@ -38,32 +39,32 @@ fn every_trouble<D: Decision + Sync>(asked: &D, good: Value, two: &str) {
     let at_limit = format!("{text}{}", " ".repeat(DECISION_BYTES_MAX - text.len()));
     check_clear(asked, says(&*at_limit));
     unclear(says(at_limit + " "));
-    // A key twice is two answers.
+    // A repeated key counts as two answers.
     let (key, value) = good.as_object().unwrap().iter().next().unwrap();
     unclear(says(format!("{{\"{key}\": {value}, {}", &text[1..])));
     does_not_answer(asked);
 }
 
-/// A model that fails, is late, or isn't there.
-fn does_not_answer<D: Decision + Sync>(asked: &D) {
+/// Checks a model that fails, times out, or isn't there.
+fn does_not_answer<D: DecisionRequest + Sync>(asked: &D) {
     falls_back(
         asked,
         json!({ "fails": "the line is down" }),
-        FallbackWhy::Failed(FailureKind::Unavailable),
+        FallbackReason::Failed(FailureKind::Unavailable),
     );
     falls_back(
         asked,
         json!({ "text": "LOCAL", "delay_ms": 31_000 }),
-        FallbackWhy::TimedOut,
+        FallbackReason::TimedOut,
     );
-    testkit::paused(async |system| {
+    testkit::run_with_paused_time(async |system| {
         let model = scripted(system, json!([says("LOCAL")]));
         model.stop();
         let has_ended = || model.snapshot().state == AgentState::Ended;
         testkit::eventually("the model is gone", Duration::from_secs(5), has_ended).await;
         let settled = settle(system, &model, asked.clone()).await;
         assert!(
-            matches!(settled.record.fallback, Some(FallbackWhy::Failed(_))),
+            matches!(settled.record.fallback, Some(FallbackReason::Failed(_))),
             "{:?}",
             settled.record.fallback
         );
@@ -72,12 +73,12 @@ fn does_not_answer<D: Decision + Sync>(asked: &D) {
     });
 }
 
-fn check_clear<D: Decision + Sync>(asked: &D, answer: Value) {
+fn check_clear<D: DecisionRequest + Sync>(asked: &D, answer: Value) {
     let settled = settled(asked.clone(), answer);
     assert_eq!(settled.record.fallback, None, "{}", D::POINT);
 }
 
-/// Goal: DP1 falls back to a person. Method: every trouble.
+/// Goal: DP1 falls back to asking the user again. Method: every failure.
 #[test]
 fn at_follow_up() {
     every_trouble(
@@ -88,7 +89,8 @@ fn at_follow_up() {
     assert!(follow_up().fallback() == Some(FollowUp::NeedHumanInput { question: None }));
 }
 
-/// Goal: NP1 falls back to a clear request, so that it goes on at NP2 (T-B8). Method: every trouble, a question too long, none.
+/// Goal: NP1 falls back to a clear request, so that NP2 follows (T-B8). Method: every failure, an
+/// overlong question, an empty one.
 #[test]
 fn at_clarity() {
     every_trouble(
@@ -99,21 +101,21 @@ fn at_clarity() {
     falls_back(
         &clarity(),
         uses(json!({ "clarity": "NEEDS_CLARIFY" })),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
     falls_back(
         &clarity(),
         says("CLARITY: NEEDS_CLARIFY"),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
-    falls_back(&clarity(), says("CLARITY: MAYBE"), FallbackWhy::Unclear);
+    falls_back(&clarity(), says("CLARITY: MAYBE"), FallbackReason::Unclear);
     let asks = |chars| uses(json!({ "clarity": "NEEDS_CLARIFY", "question": "é".repeat(chars) }));
     check_clear(&clarity(), asks(240));
-    falls_back(&clarity(), asks(241), FallbackWhy::Unknown);
+    falls_back(&clarity(), asks(241), FallbackReason::Unknown);
     assert!(clarity().fallback() == Some(Clarity::Clear));
 }
 
-/// Goal: NP2.A falls back to one step. Method: every trouble.
+/// Goal: NP2.A falls back to one step. Method: every failure.
 #[test]
 fn at_split() {
     every_trouble(
@@ -124,12 +126,12 @@ fn at_split() {
     falls_back(
         &split(),
         says("SHOULD_DECOMPOSE: YES|NO"),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
     assert!(split().fallback() == Some(Split::No));
 }
 
-/// Goal: NP2.B has no fallback: without a plan it goes on at DP2. Method: every trouble.
+/// Goal: NP2.B has no fallback: without a plan, DP2 follows. Method: every failure.
 #[test]
 fn at_plan() {
     let step =
@@ -139,7 +141,7 @@ fn at_plan() {
     assert!(steps().fallback().is_none());
 }
 
-/// Goal: DP2 falls back to this agent. Method: every trouble, and answers of two kinds at once.
+/// Goal: DP2 falls back to this agent. Method: every failure, and answers of two kinds at once.
 #[test]
 fn at_route() {
     every_trouble(
@@ -152,17 +154,17 @@ fn at_route() {
         "{\"decision\": \"LOCAL\"}\nREMOTE: weather",
         "LOCAL\nREJECT: no",
     ] {
-        falls_back(&route(), says(two), FallbackWhy::Unclear);
+        falls_back(&route(), says(two), FallbackReason::Unclear);
     }
     falls_back(
         &route(),
         says("LOCAL or REMOTE, whatever you like"),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
     assert!(route().fallback() == Some(Route::Local));
 }
 
-/// Goal: DP3 falls back to `llm`. Method: every trouble.
+/// Goal: DP3 falls back to `llm`. Method: every failure.
 #[test]
 fn at_tool() {
     let two = "{\"tool_name\": \"echo\", \"params\": {}} {\"tool_name\": \"llm\", \"params\": {}}";
@@ -173,7 +175,8 @@ fn at_tool() {
     );
 }
 
-/// Goal: DP4 has no fallback: why there is no answer is told. Method: an empty answer, a refusal, one over the limit, none.
+/// Goal: DP4 has no fallback and returns the failure. Method: an empty answer, a refusal, one over
+/// the limit, an unavailable model.
 #[test]
 fn at_answer() {
     for said in [
@@ -181,20 +184,21 @@ fn at_answer() {
         says(" \n"),
         json!({ "text": "I won't.", "stop_reason": "refusal" }),
     ] {
-        falls_back(&answer(), said, FallbackWhy::Unclear);
+        falls_back(&answer(), said, FallbackReason::Unclear);
     }
-    check_clear(&answer(), says("a".repeat(WRITTEN_BYTES_MAX)));
+    check_clear(&answer(), says("a".repeat(ANSWER_BYTES_MAX)));
     falls_back(
         &answer(),
-        says("a".repeat(WRITTEN_BYTES_MAX + 1)),
-        FallbackWhy::Unclear,
+        says("a".repeat(ANSWER_BYTES_MAX + 1)),
+        FallbackReason::Unclear,
     );
     does_not_answer(&answer());
     let failed = settled(answer(), json!({ "fails": "the line is down" }));
     assert_eq!(failed.failure.unwrap().message, "the line is down");
 }
 
-/// Goal: NP3 falls back to a person, or gives up with the error where there is none. Method: every trouble, both ways.
+/// Goal: NP3 falls back to a person, or gives up with the error if nobody can be asked. Method:
+/// every failure, both ways.
 #[test]
 fn at_recovery() {
     every_trouble(
@@ -206,7 +210,7 @@ fn at_recovery() {
         may_ask: false,
         ..recovery()
     };
-    falls_back(&nobody, says("?"), FallbackWhy::Unclear);
+    falls_back(&nobody, says("?"), FallbackReason::Unclear);
     assert!(
         nobody.fallback()
             == Some(Recovery::Abandon {
@@ -219,7 +223,7 @@ fn at_recovery() {
     ));
 }
 
-/// Goal: NP4 falls back to what the rules make of the results. Method: every trouble.
+/// Goal: NP4 falls back to the synthesis by rules. Method: every failure.
 #[test]
 fn at_synthesis() {
     let said = |text: &str| json!({ "final_answer": text, "confidence": 0.9 });
@@ -230,7 +234,7 @@ fn at_synthesis() {
     );
 }
 
-/// Goal: NP5 falls back to asking. Method: every trouble.
+/// Goal: NP5 falls back to asking for confirmation. Method: every failure.
 #[test]
 fn at_confirm() {
     let two = "CONFIRMATION: CONFIRM_NEEDED\nCONFIRMATION: SAFE_TO_PROCEED";
@@ -242,7 +246,7 @@ fn at_confirm() {
     falls_back(
         &confirm(),
         says("CONFIRMATION: CONFIRM_NEEDED|SAFE_TO_PROCEED"),
-        FallbackWhy::Unclear,
+        FallbackReason::Unclear,
     );
     assert!(confirm().fallback() == Some(Confirm::ConfirmNeeded));
 }

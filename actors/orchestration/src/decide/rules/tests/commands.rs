@@ -1,8 +1,8 @@
-//! Commands within sentences: the whole of one is planned, or none of it.
+//! Commands within sentences: a command is planned whole or not at all.
 
 use super::*;
 
-/// The command line that is planned; `None`: another tool.
+/// Returns the planned command line; `None` for another tool.
 fn line(request: &str) -> Option<String> {
     let choice = Rules::default()
         .tool(request, &[], &world().tools)
@@ -10,7 +10,7 @@ fn line(request: &str) -> Option<String> {
     (choice.tool_name == "execute_command").then(|| choice.params.text("command").unwrap())
 }
 
-/// Goal: every word of a command is in what is planned, with its quotes and with what a shell would act on. Method: rows.
+/// Goal: a planned command contains every word, with quotes and shell syntax. Method: rows.
 #[test]
 fn nothing_is_cut_out() {
     for (request, expect) in [
@@ -43,7 +43,8 @@ fn nothing_is_cut_out() {
     }
 }
 
-/// Goal: what is surely no part of a command isn't planned as one. Method: rows of sentences in which commands stand.
+/// Goal: text around a command isn't planned as part of it. Method: rows of sentences that contain
+/// commands.
 #[test]
 fn sentences_around_commands() {
     for (request, expect) in [
@@ -77,8 +78,8 @@ fn sentences_around_commands() {
     }
 }
 
-/// Goal: where it isn't clear what is to be run, nothing is. Method: several commands, numbers that may be anything, characters
-/// that reading changes.
+/// Goal: an ambiguous command isn't planned. Method: several commands, numbers with several
+/// meanings, characters changed by normalization.
 #[test]
 fn none_rather_than_a_part() {
     for request in [
@@ -101,7 +102,8 @@ fn none_rather_than_a_part() {
     );
 }
 
-/// Goal: a step that runs a command has the whole of it. Method: one with a quoted argument at its end, before another step.
+/// Goal: a step that runs a command has all of it. Method: a command with a quoted argument at its
+/// end, before another step.
 #[test]
 fn steps_keep_quoted_arguments() {
     let request = "run ls -l 'x y', and then tell me whether it will rain in Oslo";

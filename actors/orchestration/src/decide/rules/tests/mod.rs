@@ -1,4 +1,4 @@
-//! Sentences of the rules' own: none of them is in the eval's files.
+//! Test sentences of the rules; none of them is in the evaluation's files.
 
 mod commands;
 mod names;
@@ -14,18 +14,23 @@ use callboard_message::RawObject;
 use serde_json::json;
 
 use super::RulesDecider;
-use super::decider::Ruled;
+use super::decider::RuleDecision;
 use crate::decide::{
-    AgentView, Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, MakeSteps,
-    Route, SkillView, Split, StepPlan, ToolChoice, ToolView, Turn, World,
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, DeciderReply, MakeSteps,
+    PeerAgentView, Route, RoutingContext, SkillView, Split, StepPlan, ToolChoice, ToolView, Turn,
 };
 
-/// The points, with requests that aren't too long.
+/// Rules decider with a method per decision point.
 #[derive(Default)]
 struct Rules(RulesDecider);
 
 impl Rules {
-    fn clarity(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Clarity> {
+    fn clarity(
+        &mut self,
+        request: &str,
+        history: &[Turn],
+        world: &Arc<RoutingContext>,
+    ) -> DeciderReply<Clarity> {
         let (request, history, world) = (request.to_owned(), history.to_vec(), world.clone());
         DecideClarity {
             request,
@@ -36,7 +41,7 @@ impl Rules {
         .unwrap()
     }
 
-    fn split(&mut self, request: &str, world: &Arc<World>) -> Decided<Split> {
+    fn split(&mut self, request: &str, world: &Arc<RoutingContext>) -> DeciderReply<Split> {
         let (request, world) = (request.to_owned(), world.clone());
         DecideSplit {
             request,
@@ -47,7 +52,7 @@ impl Rules {
         .unwrap()
     }
 
-    fn steps(&mut self, request: &str, world: &Arc<World>) -> Decided<StepPlan> {
+    fn steps(&mut self, request: &str, world: &Arc<RoutingContext>) -> DeciderReply<StepPlan> {
         MakeSteps {
             request: request.to_owned(),
             world: world.clone(),
@@ -56,7 +61,12 @@ impl Rules {
         .unwrap()
     }
 
-    fn route(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Route> {
+    fn route(
+        &mut self,
+        request: &str,
+        history: &[Turn],
+        world: &Arc<RoutingContext>,
+    ) -> DeciderReply<Route> {
         let (request, history, world) = (request.to_owned(), history.to_vec(), world.clone());
         DecideRoute {
             request,
@@ -68,7 +78,12 @@ impl Rules {
         .unwrap()
     }
 
-    fn tool(&mut self, request: &str, history: &[Turn], tools: &[ToolView]) -> Decided<ToolChoice> {
+    fn tool(
+        &mut self,
+        request: &str,
+        history: &[Turn],
+        tools: &[ToolView],
+    ) -> DeciderReply<ToolChoice> {
         let (request, history, tools) = (request.to_owned(), history.to_vec(), tools.to_vec());
         DecideTool {
             request,
@@ -93,7 +108,7 @@ fn tool(name: &str) -> ToolView {
     }
 }
 
-fn agent(id: &str, name: &str, skills: &[(&str, &str, &[&str])]) -> AgentView {
+fn agent(id: &str, name: &str, skills: &[(&str, &str, &[&str])]) -> PeerAgentView {
     let skill = |(name, description, tags): &(&str, &str, &[&str])| SkillView {
         id: name.to_lowercase(),
         name: (*name).to_owned(),
@@ -101,7 +116,7 @@ fn agent(id: &str, name: &str, skills: &[(&str, &str, &[&str])]) -> AgentView {
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         ..SkillView::default()
     };
-    AgentView {
+    PeerAgentView {
         id: id.to_owned(),
         name: name.to_owned(),
         description: String::new(),
@@ -110,8 +125,8 @@ fn agent(id: &str, name: &str, skills: &[(&str, &str, &[&str])]) -> AgentView {
     }
 }
 
-/// Four agents and all tools.
-fn world() -> Arc<World> {
+/// Routing context with four agents and all tools.
+fn world() -> Arc<RoutingContext> {
     let tools = [
         "echo",
         "llm",
@@ -121,7 +136,7 @@ fn world() -> Arc<World> {
         "execute_command",
         "human_input",
     ];
-    Arc::new(World {
+    Arc::new(RoutingContext {
         tools: tools.map(tool).to_vec(),
         agents: vec![
             agent(
@@ -160,7 +175,8 @@ fn world() -> Arc<World> {
     })
 }
 
-/// What becomes of a request: `clarify`, `decompose`, `reject`, an agent's id, or a tool's name.
+/// Returns the outcome for a request: `clarify`, `decompose`, `reject`, an agent's id, or a tool's
+/// name.
 fn fate(request: &str) -> String {
     fate_after(request, &[])
 }
@@ -188,7 +204,7 @@ fn fate_after(request: &str, history: &[Turn]) -> String {
 }
 
 fn params(request: &str) -> RawObject {
-    let Decided { outcome, .. } = Rules::default().tool(request, &[], &world().tools);
+    let DeciderReply { outcome, .. } = Rules::default().tool(request, &[], &world().tools);
     let ToolChoice { params, .. } = outcome.unwrap();
     params
 }

@@ -1,14 +1,14 @@
-//! Requests that are addressed to an agent by its name.
+//! Requests addressed to an agent by name.
 
 use super::*;
 use crate::decide::limits::QUESTION_CHARS_MAX;
 
-fn desk(id: &str, name: &str) -> AgentView {
+fn desk(id: &str, name: &str) -> PeerAgentView {
     agent(id, name, &[("Desk", "Ties knots", &["knots"])])
 }
 
-/// Several agents whose names say nothing of what they do.
-fn named_world() -> World {
+/// Builds a context of several agents whose names don't tell what they do.
+fn named_world() -> RoutingContext {
     let mut world = (*world()).clone();
     world.agents.extend([
         desk("atlas", "Atlas"),
@@ -21,7 +21,7 @@ fn named_world() -> World {
     world
 }
 
-fn route(request: &str, world: &World) -> String {
+fn route(request: &str, world: &RoutingContext) -> String {
     match Rules::default()
         .route(request, &[], &Arc::new(world.clone()))
         .outcome
@@ -31,7 +31,8 @@ fn route(request: &str, world: &World) -> String {
     }
 }
 
-/// Goal: a name is read as the request is, and the longest one counts. Method: names with hyphens, underscores, stops, a common start.
+/// Goal: names are normalized like the request, and the longest match counts. Method: names with
+/// hyphens, underscores, full stops, a common beginning.
 #[test]
 fn names_are_found() {
     let world = named_world();
@@ -55,7 +56,8 @@ fn names_are_found() {
     }
 }
 
-/// Goal: an agent that is only mentioned isn't addressed. Method: a name behind an article, and one in a text to work on.
+/// Goal: an agent that is only mentioned isn't addressed. Method: a name after an article, and one
+/// in a text to work on.
 #[test]
 fn names_that_are_only_mentioned() {
     let world = named_world();
@@ -70,7 +72,8 @@ fn names_that_are_only_mentioned() {
     }
 }
 
-/// Goal: the name of an agent that is down decides nothing at any point. Method: the same requests, the agent up and down.
+/// Goal: the name of an unreachable agent has no effect at any decision point. Method: the same
+/// requests, the agent up and down.
 #[test]
 fn names_of_those_that_are_down() {
     let several = "Atlas, find a hotel in Ghent, and then tell me whether it will rain there";
@@ -101,7 +104,8 @@ fn names_of_those_that_are_down() {
     }
 }
 
-/// Goal: a question with agents' names is never too long to be asked. Method: three agents with the longest names.
+/// Goal: a question that suggests agents stays within its limit. Method: three agents with the
+/// longest names.
 #[test]
 fn questions_with_long_names() {
     let mut world = (*world()).clone();

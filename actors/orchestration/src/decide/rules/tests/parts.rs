@@ -1,8 +1,9 @@
-//! What is asked in several parts, and what only seems to be; what is asked about first.
+//! Requests with several parts, requests that only seem to have several, and unclear requests.
 
 use super::*;
 
-/// Goal: acts for different ones are told apart, also where no joining word stands. Method: rows of request and who gets a part.
+/// Goal: parts for different targets are separated, even without a joining word. Method: rows of
+/// requests and targets.
 #[test]
 fn parts_of_requests() {
     for (request, expect) in [
@@ -33,7 +34,7 @@ fn parts_of_requests() {
     }
 }
 
-/// Goal: one act with several objects, or with its story, is one. Method: rows.
+/// Goal: one action with several objects or with background is one part. Method: rows.
 #[test]
 fn one_part() {
     for request in [
@@ -48,7 +49,8 @@ fn one_part() {
     }
 }
 
-/// Goal: what points at nothing is asked about; the same after something was said isn't. Method: rows, without and with history.
+/// Goal: a request without a referent is clarified, but not after a turn that provides it. Method:
+/// rows, without and with history.
 #[test]
 fn what_is_asked_about() {
     let history = [

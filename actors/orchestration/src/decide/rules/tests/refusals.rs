@@ -19,7 +19,7 @@ fn the_documented_refusal() {
     assert!(reason("I don't want to live any more").contains("talk to someone you trust"));
 }
 
-/// Goal: each class is refused. Method: a wish for each, none that would help anybody to harm.
+/// Goal: each class is refused. Method: one request per class, none of them of practical use.
 #[test]
 fn every_class_is_refused() {
     for request in [
@@ -52,7 +52,7 @@ fn every_class_is_refused() {
     }
 }
 
-/// Goal: alarming words in harmless requests are let through. Method: rows, one for each kind of exception.
+/// Goal: alarming words in harmless requests pass. Method: rows, one per kind of exception.
 #[test]
 fn exceptions() {
     for request in [

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: requests go where a sensible person would send them. Method: rows of sentence and fate, both languages.
+/// Goal: requests go to the sensible target. Method: rows of requests and targets, both languages.
 #[test]
 fn where_requests_go() {
     for (request, expect) in [
@@ -62,7 +62,8 @@ fn where_requests_go() {
     }
 }
 
-/// Goal: what was said before counts for what only carries on, and only there. Method: the same words with and without it.
+/// Goal: earlier turns count only for requests that continue the conversation. Method: the same
+/// words with and without history.
 #[test]
 fn carries_on() {
     let history = [
@@ -74,7 +75,8 @@ fn carries_on() {
     assert_eq!(fate("do it again"), "clarify");
 }
 
-/// Goal: an agent that is down isn't chosen, and that is said. Method: the only one of its kind, down.
+/// Goal: an unreachable agent isn't chosen, and the reason says so. Method: the only one of its
+/// kind, down.
 #[test]
 fn down_is_passed_over() {
     let mut world = (*world()).clone();
@@ -84,12 +86,13 @@ fn down_is_passed_over() {
     assert!(decided.why.contains("sky is down"), "{}", decided.why);
 }
 
-/// Goal: the index is of the world that is asked about. Method: two worlds in turn, one decider.
+/// Goal: the candidate index follows the routing context. Method: two contexts in turn, one
+/// decider.
 #[test]
 fn another_world_is_another_index() {
     let (full, empty) = (
         world(),
-        Arc::new(World {
+        Arc::new(RoutingContext {
             tools: world().tools.clone(),
             agents: Vec::new(),
         }),
@@ -109,7 +112,7 @@ fn another_world_is_another_index() {
     }
 }
 
-/// Goal: tools get what they need, and not more. Method: rows.
+/// Goal: tools get the needed parameters and no others. Method: rows.
 #[test]
 fn parameters() {
     for (request, name, expect) in [
@@ -130,7 +133,7 @@ fn parameters() {
     }
 }
 
-/// Goal: steps say what to do, need what they build on, and never are more than five. Method: two plans.
+/// Goal: steps state their instruction and dependencies, and are at most five. Method: two plans.
 #[test]
 fn steps() {
     let plan = |request: &str| {

@@ -5,11 +5,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Goal: time grows with the text and no faster. Method: the longest request of each kind of text that could be slow, all points.
+/// Goal: time grows linearly with the text. Method: the longest request of each potentially slow
+/// kind, all decision points.
 #[test]
 fn long_texts_take_little_time() {
     const BYTES: usize = crate::decide::limits::REQUEST_CHARS_MAX;
-    // Without optimisation all is slower by far; what grows with the square of the length isn't fast enough even so.
+    // Unoptimized builds are far slower, but quadratic growth would exceed even this limit.
     let limit = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 50 });
     let world = world();
     for piece in [
@@ -44,7 +45,8 @@ fn long_texts_take_little_time() {
 }
 
 proptest! {
-    /// Goal: any text gets the same answer twice, and never a panic. Method: random texts, two deciders, one of them used before.
+    /// Goal: a text always gets the same answer, and never causes a panic. Method: random texts,
+    /// two deciders, one of them used before.
     #[test]
     fn the_same_answer_twice(text in "\\PC{0,200}", words in proptest::collection::vec("(rain|flight|and|hack|it|'|:|translate|em|inglês|run|,|e depois|my|bank)", 0..24)) {
         let world = world();

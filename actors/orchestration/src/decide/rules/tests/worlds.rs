@@ -1,15 +1,15 @@
-//! Other worlds than the eval's: who is there is matched by what they say of themselves.
+//! Routing contexts other than the evaluation's: agents are matched by their descriptions.
 
 use super::*;
 
-fn world_of(agents: Vec<AgentView>) -> Arc<World> {
-    Arc::new(World {
+fn world_of(agents: Vec<PeerAgentView>) -> Arc<RoutingContext> {
+    Arc::new(RoutingContext {
         tools: world().tools.clone(),
         agents,
     })
 }
 
-fn route(request: &str, world: &Arc<World>) -> String {
+fn route(request: &str, world: &Arc<RoutingContext>) -> String {
     match Rules::default().route(request, &[], world).outcome {
         Some(Route::Remote { agent }) => agent,
         Some(Route::Local) => "here".to_owned(),
@@ -17,7 +17,8 @@ fn route(request: &str, world: &Arc<World>) -> String {
     }
 }
 
-/// Goal: fields without sentences of their own, and what is of no field at all, go by skills' own words. Method: agents of such kinds.
+/// Goal: subjects without patterns, and requests without any subject, are matched by the skills'
+/// own words. Method: agents of such kinds.
 #[test]
 fn unknown_fields() {
     let world = world_of(vec![
@@ -66,7 +67,8 @@ fn unknown_fields() {
     }
 }
 
-/// Goal: of two of one field the one whose own words are in the request; where nobody is of it, ourselves. Method: three worlds.
+/// Goal: of two agents of one subject, the one whose words are in the request is chosen; without
+/// any, a local tool. Method: three contexts.
 #[test]
 fn several_and_none_of_a_field() {
     let sky = |id: &str, words: &str| agent(id, id, &[("Forecast", words, &["weather"])]);
@@ -91,7 +93,8 @@ fn several_and_none_of_a_field() {
     );
 }
 
-/// Goal: parts are for different ones of this world, and only then several. Method: the same request in two worlds.
+/// Goal: a request has several parts only if the context has different targets for them. Method:
+/// the same request in two contexts.
 #[test]
 fn parts_depend_on_who_is_there() {
     let request = "Find me a hotel in Arles and tell me whether it will be windy there";
@@ -110,7 +113,8 @@ fn parts_depend_on_who_is_there() {
     );
 }
 
-/// Goal: of two of an unknown field the one that is up, even where more speaks for the other. Method: the better one up, then down.
+/// Goal: of two agents of an unknown subject, the reachable one is chosen, even with less evidence.
+/// Method: the better one up, then down.
 #[test]
 fn who_is_up() {
     let mut better = agent(

@@ -1,4 +1,4 @@
-//! Tasks that ask, and messages that answer.
+//! Questions of tasks, and messages that answer them.
 
 use callboard_message::RawObject;
 use callboard_message::TaskState::{AuthRequired, Completed, InputRequired};
@@ -7,11 +7,11 @@ use serde_json::value::to_raw_value;
 
 use super::kit::{made, message, refused, request, said_in, says, says_to, sent, talking};
 use crate::ErrorKind;
-use crate::convert::QUESTION;
+use crate::convert::QUESTION_METADATA;
 use crate::wire::{Message, Part, Role};
 
-/// Goal: a question is the task's state, a message answers it, and the history holds both. Method: a form with one text;
-/// the answer is a text; who sends the answer again gets the task as it is.
+/// Goal: a question is the task's state, a message answers it, and the history contains both.
+/// Method: a form with one text; the answer is a text; a repeated answer gets the task as it is.
 #[test]
 fn a_message_answers_a_question() {
     talking(async |calls, ann| {
@@ -22,7 +22,11 @@ fn a_message_answers_a_question() {
         );
         let asks = task.status.message.as_ref().unwrap();
         assert_eq!(
-            asks.metadata.as_ref().unwrap().text(QUESTION).as_deref(),
+            asks.metadata
+                .as_ref()
+                .unwrap()
+                .text(QUESTION_METADATA)
+                .as_deref(),
             Some("q1")
         );
         let asked = RawObject::parse(asks.parts[1].as_data().unwrap())
@@ -54,7 +58,7 @@ fn a_message_answers_a_question() {
             again == done,
             "a message that is sent again changes nothing"
         );
-        // Another message under the same id is another.
+        // A different message with the same id counts as another message.
         assert_eq!(
             refused(&calls, &ann, says_to(&task, "m2", "Bob"))
                 .await
@@ -62,7 +66,7 @@ fn a_message_answers_a_question() {
             ErrorKind::UnsupportedOperation
         );
         let last = calls
-            .get(&ann, &task.id, Some(1))
+            .get_task(&ann, &task.id, Some(1))
             .await
             .unwrap()
             .history
@@ -71,7 +75,8 @@ fn a_message_answers_a_question() {
     });
 }
 
-/// Goal: what doesn't fit is told, and the task goes on asking; then the answer is taken. Method: a form with two fields.
+/// Goal: an unsuitable answer is reported, and the task keeps asking; then a suitable one is
+/// accepted. Method: a form with two fields.
 #[test]
 fn what_does_not_fit_is_asked_again() {
     talking(async |calls, ann| {
@@ -97,7 +102,8 @@ fn what_does_not_fit_is_asked_again() {
     });
 }
 
-/// Goal: an address to visit is AUTH_REQUIRED, found by that state, and any message agrees. Method: a visit.
+/// Goal: a question with a URL is AUTH_REQUIRED, is found by that state, and is answered by any
+/// message. Method: a visit.
 #[test]
 fn a_visit_is_an_authorization() {
     talking(async |calls, ann| {
@@ -111,15 +117,18 @@ fn a_visit_is_an_authorization() {
                 status: Some(state),
                 ..Default::default()
             };
-            assert_eq!(calls.list(&ann, filter).await.unwrap().total_size, count);
+            assert_eq!(
+                calls.list_tasks(&ann, filter).await.unwrap().total_size,
+                count
+            );
         }
         let done = sent(&calls, &ann, says_to(&task, "m2", "done")).await;
         assert_eq!(made(&done), [("result".into(), "Accept".into())]);
     });
 }
 
-/// Goal: a message that nobody reads isn't accepted. Method: to a task that has ended, to another conversation, to a question
-/// that isn't asked, to a task that nobody has.
+/// Goal: a message that nothing would read is rejected. Method: to a task that has ended, to
+/// another conversation, to a question that isn't asked, to a missing task.
 #[test]
 fn messages_that_nobody_reads() {
     talking(async |calls, ann| {
@@ -131,7 +140,7 @@ fn messages_that_nobody_reads() {
             ErrorKind::InvalidParams
         );
         let mut unasked = says_to(&asks, "m2", "x");
-        unasked.message.metadata = Some(RawObject::of(QUESTION, "q9"));
+        unasked.message.metadata = Some(RawObject::single(QUESTION_METADATA, "q9"));
         assert_eq!(
             refused(&calls, &ann, unasked).await.kind,
             ErrorKind::UnsupportedOperation

@@ -1,11 +1,13 @@
-//! Calls that end while their sender's task runs them, and those that turn out not to.
+//! Calls that end immediately, within their sender's task, and calls that don't.
 
 use std::sync::Arc;
 
 use callboard_message::TaskState::{Canceled, Completed, InputRequired, Working};
-use callboard_message::surface::Converse;
+use callboard_message::capabilities::Converse;
 use callboard_message::{Failure, Progress, RawObject, ToolResult};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler, System};
+use callboard_runtime::{
+    Agent, AgentProfile, ConcurrentHandler, Context, Handlers, SyncHandler, System,
+};
 use futures::future::{FutureExt, join};
 
 use super::kit::{
@@ -13,11 +15,11 @@ use super::kit::{
     somebody, texts,
 };
 use crate::ErrorKind;
-use crate::convert::EVENT;
-use crate::inbound::calls::Calls;
+use crate::convert::EVENT_METADATA;
+use crate::inbound::calls::A2aTaskService;
 use crate::wire::{ListTasksRequest, Part, SendMessageRequest, Task};
 
-/// Answers in the task of whoever asks.
+/// Agent that replies within the caller's task.
 struct Quick;
 
 impl Agent for Quick {
@@ -27,7 +29,7 @@ impl Agent for Quick {
 }
 
 impl SyncHandler<Converse> for Quick {
-    fn handle(&mut self, said: Converse, cx: &mut Cx) -> Result<ToolResult, Failure> {
+    fn handle(&mut self, said: Converse, cx: &mut Context) -> Result<ToolResult, Failure> {
         let text = said.texts();
         if let Some(told) = text.strip_prefix("tell ") {
             cx.progress(Progress {
@@ -40,7 +42,7 @@ impl SyncHandler<Converse> for Quick {
     }
 }
 
-/// A [`Talker`] whose calls begin in the task of whoever asks.
+/// A [`Talker`] whose calls begin within the caller's task.
 struct Near(Talker);
 
 impl Agent for Near {
@@ -48,8 +50,8 @@ impl Agent for Near {
         on.concurrent::<Converse>(64);
     }
 
-    fn profile() -> Profile {
-        Profile::default().with_askers()
+    fn profile() -> AgentProfile {
+        AgentProfile::default().inline_concurrent()
     }
 }
 
@@ -57,33 +59,33 @@ impl ConcurrentHandler<Converse> for Near {
     fn handle(
         &mut self,
         said: Converse,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         ConcurrentHandler::handle(&mut self.0, said, cx)
     }
 }
 
-fn quick(system: &System) -> Arc<Calls> {
+fn quick(system: &System) -> Arc<A2aTaskService> {
     serve(&system.spawn(Quick))
 }
 
 fn keyed(key: &str, text: &str) -> SendMessageRequest {
     let mut request = request(message("m1", vec![Part::text(text)]));
-    request.message.metadata = Some(RawObject::of("callboard/key", key));
+    request.message.metadata = Some(RawObject::single("callboard/key", key));
     request
 }
 
 fn last_event(task: &Task) -> Option<u64> {
-    task.metadata.as_ref()?.read(EVENT)
+    task.metadata.as_ref()?.read(EVENT_METADATA)
 }
 
-/// Goal: a call that ends at once is a task like any other. Method: sent without ever waiting; then it is looked at, listed,
-/// subscribed to, cancelled and written to.
+/// Goal: a call that ends immediately is a task like any other. Method: sent without ever waiting;
+/// then it is read, listed, subscribed to, cancelled and sent a message.
 #[test]
 fn what_ends_at_once_is_a_task() {
     paused(async |system| {
         let (calls, ann, ben) = (quick(system), somebody("ann"), somebody("ben"));
-        // An agent that has just begun to live has other things to do first.
+        // A newly started agent handles its start first.
         sent(&calls, &somebody("cleo"), says("hello")).await;
         let task = sent(&calls, &ann, says("hello \"you\"\n"))
             .now_or_never()
@@ -97,10 +99,10 @@ fn what_ends_at_once_is_a_task() {
             texts(&task.history.as_ref().unwrap()[0].parts),
             "hello \"you\"\n"
         );
-        assert!(calls.get(&ann, &task.id, None).await.unwrap() == task);
+        assert!(calls.get_task(&ann, &task.id, None).await.unwrap() == task);
         assert_eq!(
             calls
-                .list(&ann, ListTasksRequest::default())
+                .list_tasks(&ann, ListTasksRequest::default())
                 .await
                 .unwrap()
                 .total_size,
@@ -108,7 +110,7 @@ fn what_ends_at_once_is_a_task() {
         );
         assert_eq!(
             calls
-                .list(&ben, ListTasksRequest::default())
+                .list_tasks(&ben, ListTasksRequest::default())
                 .await
                 .unwrap()
                 .total_size,
@@ -120,7 +122,7 @@ fn what_ends_at_once_is_a_task() {
             [1, 2, 3]
         );
         assert_eq!(
-            calls.cancel(&ann, &task.id).await.unwrap_err().kind,
+            calls.cancel_task(&ann, &task.id).await.unwrap_err().kind,
             ErrorKind::TaskNotCancelable
         );
         assert_eq!(
@@ -130,13 +132,13 @@ fn what_ends_at_once_is_a_task() {
             ErrorKind::UnsupportedOperation
         );
         assert_eq!(
-            calls.get(&ben, &task.id, None).await.unwrap_err().kind,
+            calls.get_task(&ben, &task.id, None).await.unwrap_err().kind,
             ErrorKind::TaskNotFound
         );
     });
 }
 
-/// Goal: what a call tells before it ends at once isn't lost. Method: one that reports once.
+/// Goal: progress reported before an immediate end isn't lost. Method: one that reports once.
 #[test]
 fn what_is_told_before_the_end_is_kept() {
     paused(async |system| {
@@ -147,8 +149,9 @@ fn what_is_told_before_the_end_is_kept() {
     });
 }
 
-/// Goal: a call that asks, or takes its time, goes on by itself. Method: an agent whose calls begin with their sender: one asks at
-/// once and is answered; one works, is listed meanwhile, and is cancelled.
+/// Goal: a call that asks or takes time continues in the background. Method: an agent whose calls
+/// begin with their sender: one asks at once and is answered; one works, is listed meanwhile, and
+/// is cancelled.
 #[test]
 fn what_doesnt_end_at_once_goes_on() {
     paused(async |system| {
@@ -163,14 +166,22 @@ fn what_doesnt_end_at_once_goes_on() {
 
         let (waits, watched) = join(sent(&calls, &ann, says("wait")), async {
             loop {
-                let listed = calls.list(&ann, ListTasksRequest::default()).await.unwrap();
+                let listed = calls
+                    .list_tasks(&ann, ListTasksRequest::default())
+                    .await
+                    .unwrap();
                 if let Some(task) = listed
                     .tasks
                     .into_iter()
                     .find(|task| task.status.state == Working)
                 {
                     assert_eq!(
-                        calls.cancel(&ann, &task.id).await.unwrap().status.state,
+                        calls
+                            .cancel_task(&ann, &task.id)
+                            .await
+                            .unwrap()
+                            .status
+                            .state,
                         Canceled
                     );
                     return task;
@@ -188,15 +199,15 @@ fn what_doesnt_end_at_once_goes_on() {
     });
 }
 
-/// Goal: limits hold, also for calls that end at once. Method: as many as are kept run; one more is refused; once they have ended,
-/// it takes the place of the oldest.
+/// Goal: limits also hold for calls that end immediately. Method: as many as may be stored run; one
+/// more is rejected; once they have ended, it replaces the oldest.
 #[test]
 fn limits_hold_at_once() {
     paused(async |system| {
         for agent in [system.spawn(Near(Talker)), system.spawn(Talker)] {
             let mut options = options();
             (options.tasks.tasks_max, options.tasks.owner_tasks_max) = (3, 2);
-            let calls = Calls::new(agent, Arc::new(options));
+            let calls = A2aTaskService::new(agent, Arc::new(options));
             let (ann, ben) = (somebody("ann"), somebody("ben"));
             let first = sent(&calls, &ann, says("ask name")).await;
             let second = sent(&calls, &ann, says_as("m1b", "ask name")).await;
@@ -226,16 +237,21 @@ fn limits_hold_at_once() {
                 Completed
             );
             assert_eq!(
-                calls.get(&ann, &first.id, None).await.unwrap_err().kind,
+                calls
+                    .get_task(&ann, &first.id, None)
+                    .await
+                    .unwrap_err()
+                    .kind,
                 ErrorKind::TaskNotFound
             );
         }
     });
 }
 
-/// Goal: one key is one task, also where both come at once, and another message is refused; the same message id alone is none.
-/// Method: two sends together, of an agent that ends at once and of one that doesn't; again, without the key, by another, with
-/// other words or parts, and with a key that looks like one of ours.
+/// Goal: one idempotency key is one task, even for concurrent messages, and a different message
+/// with it is rejected; the message id alone isn't a key. Method: two sends together, of an agent
+/// that ends at once and of one that doesn't; again, without the key, by another owner, with other
+/// texts or parts, and with a reserved key.
 #[test]
 fn a_key_is_one_task() {
     paused(async |system| {
@@ -266,7 +282,7 @@ fn a_key_is_one_task() {
             }
             assert_eq!(
                 calls
-                    .list(&ann, ListTasksRequest::default())
+                    .list_tasks(&ann, ListTasksRequest::default())
                     .await
                     .unwrap()
                     .total_size,

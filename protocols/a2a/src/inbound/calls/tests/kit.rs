@@ -1,16 +1,17 @@
-//! An agent that does what it is told, served without a socket.
+//! Helpers: agents that follow instructions, served without a socket.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::surface::{Converse, SAID};
+use callboard_message::capabilities::{Converse, SOURCE_MESSAGE_META_KEY};
 use callboard_message::{
-    Artifact, Content, Elicitation, Failure, Principal, Progress, RawObject, SAID_AT_ONCE, SHOWN,
-    TaskState, ToolResult,
+    ARTIFACTS_SENT_META_KEY, Artifact, Content, DIRECT_MESSAGE_META_KEY, Elicitation, Failure,
+    Principal, Progress, RawObject, TaskState, ToolResult,
 };
 use callboard_runtime::{
-    Agent, AgentRef, ConcurrentHandler, Cx, Handlers, MemoryTasks, Store, SyncHandler, System,
+    Agent, AgentRef, ConcurrentHandler, Context, Handlers, MemoryTaskStore, Store, SyncHandler,
+    System,
 };
 use futures::StreamExt;
 use schemars::JsonSchema;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::Url;
 
-use crate::inbound::calls::{Calls, Events, Numbered, Who};
+use crate::inbound::calls::{A2aTaskService, NumberedEvent, RequestContext, TaskEventStream};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
     self, Message as Said, Part, Role, SendMessageRequest, SendMessageResponse, StreamResponse,
@@ -32,17 +33,17 @@ struct Echo {
     text: String,
 }
 
-/// Has a skill.
-pub(super) struct Desk;
+/// Agent with one skill.
+pub(super) struct EchoAgent;
 
-impl Agent for Desk {
+impl Agent for EchoAgent {
     fn handlers(on: &mut Handlers<Self>) {
         on.sync::<Echo>();
     }
 }
 
-impl SyncHandler<Echo> for Desk {
-    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
+impl SyncHandler<Echo> for EchoAgent {
+    fn handle(&mut self, message: Echo, _: &mut Context) -> String {
         message.text
     }
 }
@@ -52,10 +53,10 @@ impl SyncHandler<Echo> for Desk {
 #[message(reply = String, fallible, idempotent)]
 struct Seat {}
 
-/// Goes on after a restart.
+/// Agent whose calls resume after a restart.
 pub(super) struct Usher;
 
-/// How long it looks before it asks.
+/// Time before [`Usher`] asks.
 pub(super) const LOOKS_FOR: Duration = Duration::from_secs(2);
 
 impl Agent for Usher {
@@ -68,7 +69,7 @@ impl ConcurrentHandler<Seat> for Usher {
     fn handle(
         &mut self,
         _: Seat,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move {
             tokio::time::sleep(LOOKS_FOR).await;
@@ -78,7 +79,7 @@ impl ConcurrentHandler<Seat> for Usher {
     }
 }
 
-/// Does what its first word says.
+/// Agent that does what the first word of a message says.
 #[derive(Clone)]
 pub(super) struct Talker;
 
@@ -92,13 +93,13 @@ impl ConcurrentHandler<Converse> for Talker {
     fn handle(
         &mut self,
         said: Converse,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let text = said.texts();
             let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
             match word {
-                "say" => Ok(marked(ToolResult::text(rest), SAID_AT_ONCE)),
+                "say" => Ok(marked(ToolResult::text(rest), DIRECT_MESSAGE_META_KEY)),
                 "make" => Ok(make(&cx, rest)),
                 "ask" => ask(&cx, rest).await,
                 "visit" => {
@@ -125,24 +126,24 @@ impl ConcurrentHandler<Converse> for Talker {
     }
 }
 
-/// So many pieces of one artifact, one after the other.
-fn make(cx: &Cx, count: &str) -> ToolResult {
+/// Sends `count` pieces of one artifact, one after the other.
+fn make(cx: &Context, count: &str) -> ToolResult {
     let count: u32 = count.parse().unwrap();
     for piece in 1..=count {
         let artifact = Artifact::new("numbers", [Content::text(piece.to_string())]);
         cx.artifact(if piece == 1 {
             artifact
         } else {
-            artifact.appended(piece == count)
+            artifact.appending(piece == count)
         });
     }
     marked(
-        ToolResult::of((1..=count).map(|piece| Content::text(piece.to_string()))),
-        SHOWN,
+        ToolResult::from_content((1..=count).map(|piece| Content::text(piece.to_string()))),
+        ARTIFACTS_SENT_META_KEY,
     )
 }
 
-/// What was said before, a line a turn.
+/// Returns the history given to a conversation, one turn a line.
 fn recalled(said: &Converse) -> String {
     let turns: Vec<RawObject> = said.0.read("history").unwrap_or_default();
     let turn = |turn: &RawObject| {
@@ -153,7 +154,7 @@ fn recalled(said: &Converse) -> String {
     turns.iter().map(turn).collect::<Vec<_>>().join("\n")
 }
 
-async fn ask(cx: &Cx, name: &str) -> Result<ToolResult, Failure> {
+async fn ask(cx: &Context, name: &str) -> Result<ToolResult, Failure> {
     let form = json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name] });
     let answer = cx
         .elicit(Elicitation::form(format!("Which {name}?"), form))
@@ -162,7 +163,7 @@ async fn ask(cx: &Cx, name: &str) -> Result<ToolResult, Failure> {
     let said = answer
         .0
         .object("_meta")
-        .and_then(|meta| meta.object(SAID))
+        .and_then(|meta| meta.object(SOURCE_MESSAGE_META_KEY))
         .unwrap_or_default();
     Ok(ToolResult::text(format!(
         "{:?} {content} by {}",
@@ -172,47 +173,47 @@ async fn ask(cx: &Cx, name: &str) -> Result<ToolResult, Failure> {
 }
 
 fn marked(result: ToolResult, mark: &str) -> ToolResult {
-    ToolResult(result.0.with("_meta", RawObject::of(mark, true)))
+    ToolResult(result.0.with("_meta", RawObject::single(mark, true)))
 }
 
-/// Runs `test` in a system of its own, time paused.
+/// Runs `test` in a system of its own, with time paused.
 pub(super) fn paused(test: impl AsyncFnOnce(&System)) {
-    callboard_runtime::testkit::paused(async |system| {
+    callboard_runtime::testkit::run_with_paused_time(async |system| {
         test(system).await;
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
-/// The same with a [`Talker`] and somebody who calls it.
-pub(super) fn talking(test: impl AsyncFnOnce(Arc<Calls>, Who)) {
+/// Runs `test` with a served [`Talker`] and a caller, with time paused.
+pub(super) fn talking(test: impl AsyncFnOnce(Arc<A2aTaskService>, RequestContext)) {
     paused(async |system| test(talker(system), somebody("ann")).await);
 }
 
 pub(super) fn options() -> A2aOptions {
-    A2aOptions::at(Url::parse("http://127.0.0.1:1").unwrap())
+    A2aOptions::new(Url::parse("http://127.0.0.1:1").unwrap())
 }
 
-pub(super) fn serve(agent: &AgentRef) -> Arc<Calls> {
-    Calls::new(agent.clone(), Arc::new(options()))
+pub(super) fn serve(agent: &AgentRef) -> Arc<A2aTaskService> {
+    A2aTaskService::new(agent.clone(), Arc::new(options()))
 }
 
-fn talker(system: &System) -> Arc<Calls> {
+fn talker(system: &System) -> Arc<A2aTaskService> {
     serve(&system.spawn(Talker))
 }
 
-/// The next run of the same server.
-pub(super) fn serve_with(agent: &AgentRef, tasks: &Arc<MemoryTasks>) -> Arc<Calls> {
+/// Starts another server of the same agent on the same store.
+pub(super) fn serve_with(agent: &AgentRef, tasks: &Arc<MemoryTaskStore>) -> Arc<A2aTaskService> {
     let mut options = options();
     options.tasks.store = Some(Store {
         tasks: tasks.clone(),
         ..Store::in_memory()
     });
-    Calls::new(agent.clone(), Arc::new(options))
+    A2aTaskService::new(agent.clone(), Arc::new(options))
 }
 
-pub(super) fn somebody(name: &str) -> Who {
+pub(super) fn somebody(name: &str) -> RequestContext {
     let principal = Principal::agent(name);
-    Who::new(Arc::new(principal), Dialect::V10)
+    RequestContext::new(Arc::new(principal), Dialect::V10)
 }
 
 pub(super) fn message(id: &str, parts: Vec<Part>) -> Said {
@@ -235,12 +236,12 @@ pub(super) fn says(text: &str) -> SendMessageRequest {
     says_as("m1", text)
 }
 
-/// The same under another id: the same message twice is one.
+/// Returns a message with this id. A repeated id and text count as the same message.
 pub(super) fn says_as(id: &str, text: &str) -> SendMessageRequest {
     request(message(id, vec![Part::text(text)]))
 }
 
-/// The same to a task.
+/// Returns a message to a task.
 pub(super) fn says_to(task: &wire::Task, id: &str, text: &str) -> SendMessageRequest {
     let message = message(id, vec![Part::text(text)]);
     request(Said {
@@ -249,8 +250,12 @@ pub(super) fn says_to(task: &wire::Task, id: &str, text: &str) -> SendMessageReq
     })
 }
 
-/// The task that answers.
-pub(super) async fn sent(calls: &Calls, who: &Who, request: SendMessageRequest) -> wire::Task {
+/// Sends a message and returns the task in the response.
+pub(super) async fn sent(
+    calls: &A2aTaskService,
+    who: &RequestContext,
+    request: SendMessageRequest,
+) -> wire::Task {
     match answered(calls, who, request).await {
         Ok(SendMessageResponse::Task(task)) => task,
         Ok(SendMessageResponse::Message(_)) => panic!("a message"),
@@ -258,27 +263,31 @@ pub(super) async fn sent(calls: &Calls, who: &Who, request: SendMessageRequest) 
     }
 }
 
-/// What answers, as its sender reads it.
+/// Sends a message and returns the response as its sender reads it.
 pub(super) async fn answered(
-    calls: &Calls,
-    who: &Who,
+    calls: &A2aTaskService,
+    who: &RequestContext,
     request: SendMessageRequest,
 ) -> Result<SendMessageResponse, A2aError> {
     who.dialect
         .read_send_response(&calls.send(who, request).await?)
 }
 
-pub(super) async fn refused(calls: &Calls, who: &Who, request: SendMessageRequest) -> A2aError {
+pub(super) async fn refused(
+    calls: &A2aTaskService,
+    who: &RequestContext,
+    request: SendMessageRequest,
+) -> A2aError {
     calls.send(who, request).await.map(drop).unwrap_err()
 }
 
-pub(super) async fn all(events: Events) -> Vec<Numbered> {
+pub(super) async fn all(events: TaskEventStream) -> Vec<NumberedEvent> {
     events.map(Result::unwrap).collect().await
 }
 
-/// What a stream told, in short.
-pub(super) fn story(events: &[Numbered]) -> Vec<String> {
-    let told = |event: &Numbered| match &event.event {
+/// Returns the events of a stream in short form.
+pub(super) fn story(events: &[NumberedEvent]) -> Vec<String> {
+    let told = |event: &NumberedEvent| match &event.event {
         StreamResponse::Task(task) => format!("task {}", stands(task.status.state, &task.status)),
         StreamResponse::Message(message) => format!("message {}", texts(&message.parts)),
         StreamResponse::StatusUpdate(update) => stands(update.status.state, &update.status),
@@ -311,7 +320,7 @@ pub(super) fn texts(parts: &[Part]) -> String {
         .join("|")
 }
 
-/// What a task made, in short.
+/// Returns a task's artifacts in short form.
 pub(super) fn made(task: &wire::Task) -> Vec<(String, String)> {
     let artifacts = task.artifacts.iter().flatten();
     let shown = |part: &Part| {

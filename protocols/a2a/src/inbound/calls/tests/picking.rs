@@ -1,16 +1,16 @@
-//! Which skill a message is for, and what it gives it.
+//! Selection of a message's skill and arguments.
 
 use bytes::Bytes;
-use callboard_message::surface::{Converse, ListTools};
+use callboard_message::capabilities::{Converse, ListTools};
 use callboard_message::{Failure, Message as _, MessageSpec, Question, RawObject};
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
+use callboard_runtime::{Agent, Context, Handlers, SyncHandler};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::kit::{message, paused, request, serve, somebody};
 use crate::ErrorKind;
-use crate::inbound::calls::pick::pick;
-use crate::inbound::calls::skills::{Skill, Skills};
+use crate::inbound::calls::skill_selection::select_skill;
+use crate::inbound::calls::skills::{Skill, SkillSet};
 use crate::wire::Part;
 
 fn skill(name: &str, schema: Value) -> Skill {
@@ -52,10 +52,10 @@ fn scan() -> Skill {
     )
 }
 
-fn of(all: Vec<Skill>) -> Skills {
-    Skills {
+fn of(all: Vec<Skill>) -> SkillSet {
+    SkillSet {
         all,
-        converses: false,
+        accepts_messages: false,
     }
 }
 
@@ -63,28 +63,29 @@ fn data(value: Value) -> Part {
     Part::data(to_raw_value(&value).unwrap())
 }
 
-/// What is picked, in short; of an error its kind.
+/// Returns the selected skill and arguments in short form, or the kind of the error.
 fn picked(
-    skills: &Skills,
+    skills: &SkillSet,
     parts: Vec<Part>,
     named: Option<&str>,
 ) -> Result<(String, Value), ErrorKind> {
     let mut request = request(message("m1", parts));
-    request.metadata = named.map(|named| RawObject::of("skill", named));
-    let picked = pick(skills, &request).map_err(|error| error.kind)?;
+    request.metadata = named.map(|named| RawObject::single("skill", named));
+    let picked = select_skill(skills, &request).map_err(|error| error.kind)?;
     Ok((
         picked.skill,
         serde_json::from_str(picked.arguments.get()).unwrap(),
     ))
 }
 
-/// Goal: a message is for the skill that it names, or that alone fits, and gives it what it says. Method: rows.
+/// Goal: a message selects the skill that it names, or the only one that fits, with its content as
+/// arguments. Method: rows.
 #[test]
 fn rows() {
     let (desk, one) = (of(vec![echo(), add()]), of(vec![add()]));
     let sum = json!({ "a": 1, "b": 2 });
     let rows = [
-        // Named, or the only one that takes a text.
+        // The named skill, or the only one that takes a text.
         (
             &desk,
             vec![Part::text("hi")],
@@ -115,7 +116,7 @@ fn rows() {
             Some("add"),
             Ok(("add", sum.clone())),
         ),
-        // An object of other members is a text like any.
+        // An object with unknown members counts as text.
         (
             &desk,
             vec![Part::text(r#"{"x":1}"#)],
@@ -141,7 +142,7 @@ fn rows() {
             None,
             Ok(("add", sum.clone())),
         ),
-        // The only one.
+        // The only skill.
         (
             &one,
             vec![data(sum.clone())],
@@ -172,7 +173,7 @@ fn rows() {
             None,
             Err(ErrorKind::InvalidParams),
         ),
-        // None.
+        // No skill fits.
         (
             &desk,
             vec![Part::text("hi")],
@@ -197,7 +198,8 @@ fn rows() {
     );
 }
 
-/// Goal: a file goes where the skill takes one, and a media type that it doesn't take is refused. Method: rows.
+/// Goal: a file goes to the argument for files, and an unsupported media type is rejected. Method:
+/// rows.
 #[test]
 fn files() {
     let scan = of(vec![scan()]);
@@ -232,13 +234,13 @@ fn files() {
     assert!(picked(&of(vec![echo()]), vec![utf8], None).is_ok());
 }
 
-/// Goal: an agent that converses gets the whole message, whatever it holds, unless it is for a skill. Method: a file, with a skill
-/// that it has and one that it hasn't.
+/// Goal: an agent that converses gets the whole message, unless it is for a skill. Method: a file,
+/// with a skill that it has and one that it doesn't have.
 #[test]
 fn conversations() {
-    let talks = Skills {
+    let talks = SkillSet {
         all: vec![echo()],
-        converses: true,
+        accepts_messages: true,
     };
     let html = || {
         vec![Part {
@@ -264,7 +266,7 @@ fn conversations() {
     );
 }
 
-/// Has a tool that it shows to those only who can be asked.
+/// Agent with a tool that it lists only for callers that can answer questions.
 struct Shy;
 
 impl Agent for Shy {
@@ -274,24 +276,28 @@ impl Agent for Shy {
 }
 
 impl SyncHandler<ListTools> for Shy {
-    fn handle(&mut self, _: ListTools, cx: &mut Cx) -> Result<RawObject, Failure> {
+    fn handle(&mut self, _: ListTools, cx: &mut Context) -> Result<RawObject, Failure> {
         let tools = cx
-            .abilities()
+            .caller_capabilities()
             .can_answer(&Question::elicit("?", json!({})))
             .then(|| json!({ "name": "ask" }));
-        Ok(RawObject::of(
+        Ok(RawObject::single(
             "tools",
             tools.into_iter().collect::<Vec<_>>(),
         ))
     }
 }
 
-/// Goal: what asks back is a skill too, where an agent shows it to those only who can be asked. Method: an agent that does so.
+/// Goal: a tool listed only for callers that can answer questions is a skill too. Method: an agent
+/// with such a tool.
 #[test]
 fn tools_for_those_who_can_be_asked() {
     paused(async |system| {
         let calls = serve(&system.spawn(Shy));
-        let skills = calls.skills(somebody("ann").call()).await.unwrap();
+        let skills = calls
+            .visible_skills(somebody("ann").call_context())
+            .await
+            .unwrap();
         assert_eq!(
             skills
                 .all

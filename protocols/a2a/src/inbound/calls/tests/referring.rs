@@ -18,8 +18,9 @@ fn about(text: &str, tasks: &[&str]) -> SendMessageRequest {
     }
 }
 
-/// Goal: an agent that converses hears what was said and made in the tasks that a message refers to, in their order, and of nobody
-/// else's; without any there is no history. Method: a task that asked, one that failed, another's, one that never was.
+/// Goal: an agent that converses gets the messages and artifacts of the tasks that a message refers
+/// to, in their order, and none of other owners; without references there is no history. Method: a
+/// task that asked, one that failed, another owner's, a missing one.
 #[test]
 fn it_hears_of_what_is_referred_to() {
     talking(async |calls, ann| {
@@ -39,7 +40,7 @@ fn it_hears_of_what_is_referred_to() {
             "user: Ann",
             &format!("assistant: {answered}"),
         ];
-        // A question is also told as data, behind its words.
+        // A question also has a data part after its text.
         let told: Vec<_> = made(&told)[0]
             .1
             .lines()
@@ -51,8 +52,8 @@ fn it_hears_of_what_is_referred_to() {
     });
 }
 
-/// Goal: a message that comes again is known though what it refers to is another thing by then. Method: a task that asks, and is
-/// answered in between, in a store that lasts.
+/// Goal: a repeated message is recognised although a task that it refers to has changed. Method: a
+/// task that asks, and is answered in between, in a durable store.
 #[test]
 fn it_is_known_again() {
     paused(async |system| {
@@ -71,8 +72,8 @@ fn it_is_known_again() {
     });
 }
 
-/// Goal: what is told is bounded: what no longer fits isn't there, and the call goes on. Method: tasks of 100 KiB; the third's
-/// words are too many.
+/// Goal: the content of referenced tasks is limited: the rest is omitted, and the call continues.
+/// Method: tasks of 100 KiB, of which the third exceeds the limit.
 #[test]
 fn what_is_told_is_bounded() {
     talking(async |calls, ann| {

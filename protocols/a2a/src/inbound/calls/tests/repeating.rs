@@ -1,14 +1,14 @@
-//! Messages that come again.
+//! Repeated messages.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Principal, RawObject};
-use callboard_runtime::{AgentRef, MemoryTasks};
+use callboard_runtime::{AgentRef, MemoryTaskStore};
 
 use super::kit::{Talker, all, options, paused, says, sent, serve_with, somebody, talking};
 use crate::Dialect;
-use crate::inbound::calls::{Calls, Who};
+use crate::inbound::calls::{A2aTaskService, RequestContext};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
     ListTasksRequest, Part, SendMessageConfiguration, SendMessageRequest, StreamResponse,
@@ -21,7 +21,7 @@ fn changed(change: impl FnOnce(&mut SendMessageRequest)) -> SendMessageRequest {
     request
 }
 
-/// Wants to be told of all that happens.
+/// Returns a configuration with a receiver for push notifications.
 fn configured() -> SendMessageConfiguration {
     let push = TaskPushNotificationConfig {
         url: "https://hook.example/".into(),
@@ -33,24 +33,25 @@ fn configured() -> SendMessageConfiguration {
     }
 }
 
-fn serving(agent: &AgentRef, change: impl FnOnce(&mut A2aOptions)) -> Arc<Calls> {
+fn serving(agent: &AgentRef, change: impl FnOnce(&mut A2aOptions)) -> Arc<A2aTaskService> {
     let mut options = options();
     change(&mut options);
-    Calls::new(agent.clone(), Arc::new(options))
+    A2aTaskService::new(agent.clone(), Arc::new(options))
 }
 
-/// Goal: a message that comes again is answered by the task that it began, whether it is sent or streamed; one that says anything else
-/// under its id, or is another's, begins a task. Method: rows; then the list has no more than those.
+/// Goal: a repeated message is answered by the task that it began, whether it is sent or streamed;
+/// different content under its id, or another sender, begins a task. Method: rows; then the list
+/// has no more than those.
 #[test]
 fn a_message_that_comes_again_begins_nothing() {
     talking(async |calls, ann| {
-        calls.keep_pushes_with(Arc::new(|_, _, _| Box::pin(std::future::ready(Ok(())))));
+        calls.set_push_handler(Arc::new(|_, _, _| Box::pin(std::future::ready(Ok(())))));
         let first = sent(&calls, &ann, says("hello")).await;
         assert!(sent(&calls, &ann, says("hello")).await == first);
         let told = all(calls.stream(&ann, says("hello")).await.unwrap()).await;
         assert!(matches!(&told[0].event, StreamResponse::Task(task) if task.id == first.id));
         assert!(
-            told.last().unwrap().ends && told.len() > 1,
+            told.last().unwrap().is_last && told.len() > 1,
             "all of it is told"
         );
 
@@ -60,7 +61,7 @@ fn a_message_that_comes_again_begins_nothing() {
             changed(|request| request.message.context_id = "c".into()),
             changed(|request| request.message.parts.push(Part::text("more"))),
             changed(|request| request.configuration = Some(configured())),
-            changed(|request| request.message.metadata = Some(RawObject::of("skill", "other"))),
+            changed(|request| request.message.metadata = Some(RawObject::single("skill", "other"))),
         ];
         let mut ids = vec![first.id.clone()];
         for other in others {
@@ -68,7 +69,10 @@ fn a_message_that_comes_again_begins_nothing() {
             assert!(!ids.contains(&task.id));
             ids.push(task.id);
         }
-        let listed = calls.list(&ann, ListTasksRequest::default()).await.unwrap();
+        let listed = calls
+            .list_tasks(&ann, ListTasksRequest::default())
+            .await
+            .unwrap();
         assert_eq!(listed.total_size, i32::try_from(ids.len()).unwrap());
         assert_ne!(
             sent(&calls, &somebody("bob"), says("hello")).await.id,
@@ -77,7 +81,8 @@ fn a_message_that_comes_again_begins_nothing() {
     });
 }
 
-/// Goal: what came twice at once was one message. Method: one that asks, twice, of which neither waits for the other.
+/// Goal: two concurrent sends of one message begin one task. Method: one that asks, sent twice
+/// without waiting.
 #[test]
 fn two_at_once_are_one() {
     talking(async |calls, ann| {
@@ -93,8 +98,8 @@ fn two_at_once_are_one() {
     });
 }
 
-/// Goal: what came to nothing is tried again by the same message. Method: one that fails, one that is refused, and one that is
-/// cancelled while it asks; before that it is known.
+/// Goal: a repeated message whose task failed begins a new one. Method: one that fails, one that is
+/// rejected, and one that is cancelled while it asks; before that it is recognised.
 #[test]
 fn what_came_to_nothing_is_tried_again() {
     talking(async |calls, ann| {
@@ -104,7 +109,7 @@ fn what_came_to_nothing_is_tried_again() {
                 let task = sent(&calls, &ann, says(text)).await;
                 if !task.status.state.is_terminal() {
                     assert_eq!(sent(&calls, &ann, says(text)).await.id, task.id);
-                    calls.cancel(&ann, &task.id).await.unwrap();
+                    calls.cancel_task(&ann, &task.id).await.unwrap();
                 }
                 assert!(!ids.contains(&task.id), "{text}");
                 ids.push(task.id);
@@ -113,13 +118,14 @@ fn what_came_to_nothing_is_tried_again() {
     });
 }
 
-/// Goal: for how long a message is known is the host's to say. Method: a time that is over at once, twice in a row; none.
+/// Goal: the host configures for how long a message is recognised. Method: a window that is over at
+/// once, twice in a row; zero.
 #[test]
 fn not_for_ever() {
     paused(async |system| {
         let (agent, ann) = (system.spawn(Talker), somebody("ann"));
         for within in [Duration::from_nanos(1), Duration::ZERO] {
-            let calls = serving(&agent, |options| options.tasks.repeat_within = within);
+            let calls = serving(&agent, |options| options.tasks.idempotency_window = within);
             let mut ids = Vec::new();
             for _ in 0..3 {
                 ids.push(sent(&calls, &ann, says("hello")).await.id);
@@ -130,20 +136,21 @@ fn not_for_ever() {
     });
 }
 
-/// Goal: whom nobody tells apart has no other's answer, unless all of them are one party. Method: an id that two may have, and one
-/// that nobody has twice, on both.
+/// Goal: anonymous callers don't get each other's tasks by a repeated message, unless all of them
+/// count as one owner. Method: an id that two may use, and a unique one, with and without the
+/// option.
 #[test]
 fn the_anonymous() {
     paused(async |system| {
         let agent = system.spawn(Talker);
-        let nobody = Who::new(Arc::new(Principal::anonymous()), Dialect::V10);
+        let nobody = RequestContext::new(Arc::new(Principal::anonymous()), Dialect::V10);
         for (is_one, id, is_known) in [
             (false, "m1", false),
             (false, "0b0e4f6c-6a3f-4c61-9f0e-2b8d2f1f7a11", true),
             (true, "m1", true),
             (true, "0b0e4f6c-6a3f-4c61-9f0e-2b8d2f1f7a11", true),
         ] {
-            let calls = serving(&agent, |options| options.one_anonymous = is_one);
+            let calls = serving(&agent, |options| options.shares_anonymous_tasks = is_one);
             let says = || changed(|request| request.message.message_id = id.into());
             let [first, second] = [
                 sent(&calls, &nobody, says()).await,
@@ -154,11 +161,12 @@ fn the_anonymous() {
     });
 }
 
-/// Goal: in a store that lasts a message is known to whoever serves next. Method: two servers on one store, in turn.
+/// Goal: in a durable store the next server recognises a repeated message. Method: two servers on
+/// one store, in turn.
 #[test]
 fn the_next_server_knows_it() {
     paused(async |system| {
-        let (tasks, ann) = (Arc::new(MemoryTasks::default()), somebody("ann"));
+        let (tasks, ann) = (Arc::new(MemoryTaskStore::default()), somebody("ann"));
         let agent = system.spawn(Talker);
         let first = serve_with(&agent, &tasks);
         let task = sent(&first, &ann, says("hello")).await;

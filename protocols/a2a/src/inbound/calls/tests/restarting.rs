@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use callboard_message::TaskState::{Completed, InputRequired, Working};
-use callboard_runtime::MemoryTasks;
+use callboard_runtime::MemoryTaskStore;
 
 use super::kit::{
     LOOKS_FOR, Talker, Usher, made, paused, says, says_as, says_to, sent, serve_with, somebody,
 };
 
-/// Goal: a server that doesn't run a task answers and cancels it all the same: its worker hears of it, and its history has the
-/// message. Method: two servers on one store at once; the question is asked by the first and answered by the second.
+/// Goal: a server that doesn't run a task can answer and cancel it: the worker is notified, and the
+/// history has the message. Method: two servers on one store at once; the question is asked by the
+/// first and answered by the second.
 #[test]
 fn another_server_answers() {
     paused(async |system| {
-        let (tasks, ann) = (Arc::new(MemoryTasks::default()), somebody("ann"));
+        let (tasks, ann) = (Arc::new(MemoryTaskStore::default()), somebody("ann"));
         let agent = system.spawn(Talker);
         let (here, there) = (serve_with(&agent, &tasks), serve_with(&agent, &tasks));
         let asks = sent(&here, &ann, says("ask name")).await;
@@ -28,17 +29,18 @@ fn another_server_answers() {
             .collect();
         assert_eq!((said.len(), &*said[0], &*said[2]), (3, "m1", "m2"));
         let waits = sent(&here, &ann, says_as("m3", "ask name")).await;
-        let ended = there.cancel(&ann, &waits.id).await.unwrap();
+        let ended = there.cancel_task(&ann, &waits.id).await.unwrap();
         assert_eq!(ended.status.state, callboard_message::TaskState::Canceled);
     });
 }
 
-/// Goal: an answer to what was asked before a restart is taken when it is asked again, not refused meanwhile. Method: a task that
-/// asks 2 s after it was begun, taken over by another server; the answer comes before that, when the task works.
+/// Goal: an answer to a question from before a restart is accepted when it is asked again, not
+/// rejected meanwhile. Method: a task that asks 2 s after it was begun, taken over by another
+/// server; the answer comes before that, when the task works.
 #[test]
 fn an_answer_waits_for_its_question() {
     paused(async |system| {
-        let (tasks, ann) = (Arc::new(MemoryTasks::default()), somebody("ann"));
+        let (tasks, ann) = (Arc::new(MemoryTaskStore::default()), somebody("ann"));
         let agent = system.spawn(Usher);
         let first = serve_with(&agent, &tasks);
         let asks = sent(&first, &ann, says("{}")).await;
@@ -48,7 +50,12 @@ fn an_answer_waits_for_its_question() {
         let second = serve_with(&agent, &tasks);
         tokio::time::sleep(LOOKS_FOR / 2).await;
         assert_eq!(
-            second.get(&ann, &asks.id, None).await.unwrap().status.state,
+            second
+                .get_task(&ann, &asks.id, None)
+                .await
+                .unwrap()
+                .status
+                .state,
             Working
         );
         let done = sent(&second, &ann, says_to(&asks, "m2", "12A")).await;

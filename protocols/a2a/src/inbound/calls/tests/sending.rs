@@ -1,10 +1,10 @@
-//! Messages that begin a task, and what answers them.
+//! Messages that begin a task, and their responses.
 
 use callboard_message::TaskState::{Canceled, Completed, Failed, Rejected, Working};
 
 use super::kit::{Talker, made, paused, said_in, says, sent, serve, somebody, talking, texts};
 use crate::ErrorKind;
-use crate::convert::EVENT;
+use crate::convert::EVENT_METADATA;
 use crate::wire::{
     ListTasksRequest, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
 };
@@ -20,8 +20,8 @@ fn at_once(request: SendMessageRequest) -> SendMessageRequest {
     }
 }
 
-/// Goal: a message is answered by the ended task: its artifact, its history, the number of its last event. Method: one that is
-/// repeated; looked at again afterwards, with and without history.
+/// Goal: the response to a message is the ended task with its artifact, history and last event
+/// number. Method: an echo; read again afterwards, with and without history.
 #[test]
 fn a_message_is_answered_by_its_task() {
     talking(async |calls, ann| {
@@ -35,12 +35,15 @@ fn a_message_is_answered_by_its_task() {
             (1, "m1", &*task.id)
         );
         assert_eq!(history[0].context_id, task.context_id);
-        assert_eq!(task.metadata.as_ref().unwrap().read::<u64>(EVENT), Some(3));
-        let again = calls.get(&ann, &task.id, None).await.unwrap();
+        assert_eq!(
+            task.metadata.as_ref().unwrap().read::<u64>(EVENT_METADATA),
+            Some(3)
+        );
+        let again = calls.get_task(&ann, &task.id, None).await.unwrap();
         assert!(again == task);
         assert!(
             calls
-                .get(&ann, &task.id, Some(0))
+                .get_task(&ann, &task.id, Some(0))
                 .await
                 .unwrap()
                 .history
@@ -49,8 +52,8 @@ fn a_message_is_answered_by_its_task() {
     });
 }
 
-/// Goal: an agent may answer by a message in place of a task, and then there is none. Method: one that says so, sent and
-/// streamed; the list is empty after each.
+/// Goal: an agent may reply with a message in place of a task, and then there is no task. Method:
+/// one that does so, sent and streamed; the list is empty after each.
 #[test]
 fn what_is_said_at_once_is_no_task() {
     talking(async |calls, ann| {
@@ -61,10 +64,10 @@ fn what_is_said_at_once_is_no_task() {
         assert_eq!((texts(&said.parts), &*said.task_id), ("hi".into(), ""));
         let told = super::kit::all(calls.stream(&ann, says("say hi")).await.unwrap()).await;
         assert_eq!(super::kit::story(&told), ["message hi"]);
-        assert!(told[0].ends);
+        assert!(told[0].is_last);
         assert_eq!(
             calls
-                .list(&ann, ListTasksRequest::default())
+                .list_tasks(&ann, ListTasksRequest::default())
                 .await
                 .unwrap()
                 .total_size,
@@ -73,7 +76,8 @@ fn what_is_said_at_once_is_no_task() {
     });
 }
 
-/// Goal: how a call ends is the task's state, never an error. Method: one that refuses, a tool that says what went wrong.
+/// Goal: the end of a call is the task's state, never an error. Method: one that rejects, a tool
+/// that reports an error.
 #[test]
 fn failures_are_states() {
     talking(async |calls, ann| {
@@ -85,29 +89,34 @@ fn failures_are_states() {
     });
 }
 
-/// Goal: who doesn't want to wait doesn't, and the call goes on until it is cancelled, once. Method: a call that waits; cancelled
-/// twice; a look at it in between.
+/// Goal: a non-blocking message returns at once, and the call continues until it is cancelled,
+/// once. Method: a call that waits; cancelled twice; read in between.
 #[test]
 fn returns_at_once_and_cancels() {
     talking(async |calls, ann| {
         let task = sent(&calls, &ann, at_once(says("wait"))).await;
         assert_eq!(task.status.state, Working);
-        let cancelled = calls.cancel(&ann, &task.id).await.unwrap();
+        let cancelled = calls.cancel_task(&ann, &task.id).await.unwrap();
         assert_eq!(cancelled.status.state, Canceled);
-        let error = calls.cancel(&ann, &task.id).await.unwrap_err();
+        let error = calls.cancel_task(&ann, &task.id).await.unwrap_err();
         assert_eq!(
             (error.kind, error.task.as_deref()),
             (ErrorKind::TaskNotCancelable, Some(&*task.id))
         );
         assert_eq!(
-            calls.get(&ann, &task.id, None).await.unwrap().status.state,
+            calls
+                .get_task(&ann, &task.id, None)
+                .await
+                .unwrap()
+                .status
+                .state,
             Canceled
         );
     });
 }
 
-/// Goal: a call that takes too long is answered as it is, and goes on. Method: a blocking message to a call that waits; the
-/// time is passed over.
+/// Goal: a call that exceeds the deadline is answered by its current state and continues. Method: a
+/// blocking message to a call that waits; the time is skipped.
 #[test]
 fn a_long_call_is_answered_as_it_is() {
     talking(async |calls, ann| {
@@ -116,17 +125,18 @@ fn a_long_call_is_answered_as_it_is() {
             (task.status.state, said_in(&task)),
             (Working, "waiting".into())
         );
-        calls.cancel(&ann, &task.id).await.unwrap();
+        calls.cancel_task(&ann, &task.id).await.unwrap();
     });
 }
 
-/// Goal: another agent in the place of the first gets the messages from then on. Method: a talker replaced by a desk.
+/// Goal: a replacement agent gets all later messages. Method: a talker replaced by an agent with
+/// one skill.
 #[test]
 fn another_agent_takes_its_place() {
     paused(async |system| {
         let (calls, ann) = (serve(&system.spawn(Talker)), somebody("ann"));
         sent(&calls, &ann, says("hello")).await;
-        calls.replace(system.spawn(super::kit::Desk));
+        calls.replace_agent(system.spawn(super::kit::EchoAgent));
         assert_eq!(
             made(&sent(&calls, &ann, says("hello")).await),
             [("result".into(), "hello".into())]

@@ -1,4 +1,4 @@
-//! Streams: every event once, whoever looks and whenever.
+//! Streams: every event once, for every subscriber at any time.
 
 use callboard_message::TaskState::Completed;
 use futures::StreamExt;
@@ -7,8 +7,8 @@ use super::kit::{all, made, says, says_to, sent, story, talking};
 use crate::ErrorKind;
 use crate::wire::StreamResponse;
 
-/// Goal: a stream begins with the task as it began, tells each artifact in order, and ends with the task. Method: three pieces;
-/// the task afterwards holds them as one artifact.
+/// Goal: a stream begins with the task at its beginning, has each artifact in order, and ends with
+/// the task. Method: three pieces; the task afterwards contains them as one artifact.
 #[test]
 fn a_stream_tells_everything_in_order() {
     talking(async |calls, ann| {
@@ -27,21 +27,21 @@ fn a_stream_tells_everything_in_order() {
             [1, 2, 3, 4, 5]
         );
         assert_eq!(
-            told.iter().map(|event| event.ends).collect::<Vec<_>>(),
+            told.iter().map(|event| event.is_last).collect::<Vec<_>>(),
             [false, false, false, false, true]
         );
         let StreamResponse::Task(task) = &told[0].event else {
             panic!("no task")
         };
         assert_eq!(
-            made(&calls.get(&ann, &task.id, None).await.unwrap()),
+            made(&calls.get_task(&ann, &task.id, None).await.unwrap()),
             [("numbers".into(), "1|2|3".into())]
         );
     });
 }
 
-/// Goal: a stream of a message ends with a question, that of the answer goes on, and one that was subscribed to sees both. Method:
-/// a question.
+/// Goal: the stream of a message ends with a question, that of the answer continues, and a
+/// subscription contains both. Method: a question.
 #[test]
 fn a_question_ends_the_stream_of_its_message() {
     talking(async |calls, ann| {
@@ -73,8 +73,9 @@ fn a_question_ends_the_stream_of_its_message() {
     });
 }
 
-/// Goal: who comes back gets what came after the last event that it saw: each once, and artifacts never twice. Method: a task of
-/// 200 pieces, from every event on; from its end, and without a last event, there is nothing.
+/// Goal: a subscriber that resumes gets the events after its last one: each once, and artifacts
+/// never twice. Method: a task of 200 pieces, from every event on; from its end, and without a last
+/// event, there is nothing.
 #[test]
 fn who_comes_back_misses_nothing() {
     talking(async |calls, ann| {
@@ -105,7 +106,7 @@ fn who_comes_back_misses_nothing() {
                 (1..=200).map(|piece| piece.to_string()).collect::<Vec<_>>(),
                 "after {last}"
             );
-            assert!(told.last().unwrap().ends);
+            assert!(told.last().unwrap().is_last);
         }
         for last in [None, Some(202), Some(999)] {
             let error = calls
@@ -118,7 +119,8 @@ fn who_comes_back_misses_nothing() {
     });
 }
 
-/// Goal: whoever goes away ends only its stream. Method: a stream of a task that waits, dropped after two events.
+/// Goal: a client that disconnects ends only its stream. Method: a stream of a task that waits,
+/// dropped after two events.
 #[test]
 fn a_stream_that_is_dropped_ends_nothing() {
     talking(async |calls, ann| {
@@ -129,11 +131,16 @@ fn a_stream_that_is_dropped_ends_nothing() {
         told.next().await.unwrap().unwrap();
         drop(told);
         assert_eq!(
-            calls.get(&ann, &task.id, None).await.unwrap().status.state,
+            calls
+                .get_task(&ann, &task.id, None)
+                .await
+                .unwrap()
+                .status
+                .state,
             callboard_message::TaskState::Working
         );
         let rest = calls.subscribe(&ann, &task.id, None).await.unwrap();
-        calls.cancel(&ann, &task.id).await.unwrap();
+        calls.cancel_task(&ann, &task.id).await.unwrap();
         assert_eq!(
             story(&all(rest).await),
             ["task working waiting", "canceled cancelled by request"]
@@ -141,8 +148,9 @@ fn a_stream_that_is_dropped_ends_nothing() {
     });
 }
 
-/// Goal: where more is given at once than waits to be kept, nothing of the result is lost: the reply tells all of it. Method: as many
-/// pieces as wait, and one more.
+/// Goal: if more artifacts are reported at once than can be queued, nothing of the result is lost,
+/// because the reply contains all of it. Method: as many pieces as fit into the queue, and one
+/// more.
 #[test]
 fn what_is_missed_is_in_the_result() {
     talking(async |calls, ann| {

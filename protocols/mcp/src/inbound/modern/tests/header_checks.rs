@@ -1,20 +1,22 @@
-use crate::inbound::request::Message;
+use crate::inbound::request::ClientMessage;
 use std::collections::HashMap;
 
-use callboard_rpc::{Limits, decode};
+use callboard_rpc::{DecodeLimits, decode};
 use serde_json::{Value, json};
 
 use super::kit::{Peer, with_peer};
-use crate::inbound::modern::{Field, check_headers};
+use crate::inbound::modern::{HeaderField, check_headers};
 
-/// The code of a refusal, 0 where it passes.
+/// Returns the code of the rejection, 0 if the request passes.
 fn check(peer: &Peer, headers: &[(&str, &str)], method: &str, mut params: Value) -> i64 {
     if params.get("_meta").is_none() {
         params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28" });
     }
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let message = decode(body.as_bytes(), &Limits::default()).unwrap().into();
-    let Message::Request(_, request) = message else {
+    let message = decode(body.as_bytes(), &DecodeLimits::default())
+        .unwrap()
+        .into();
+    let ClientMessage::Request(_, request) = message else {
         panic!("no request")
     };
     let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -22,9 +24,9 @@ fn check(peer: &Peer, headers: &[(&str, &str)], method: &str, mut params: Value)
         .iter()
         .for_each(|(name, value)| found.entry(name).or_default().push(value));
     let field = |name: &str| match found.get(name).map(Vec::as_slice) {
-        None => Field::Missing,
-        Some([value]) => Field::One(value.as_bytes()),
-        Some(_) => Field::Several,
+        None => HeaderField::Missing,
+        Some([value]) => HeaderField::One(value.as_bytes()),
+        Some(_) => HeaderField::Several,
     };
     check_headers(&peer.service.tasks.endpoint, &field, &request)
         .err()
@@ -35,7 +37,8 @@ const VERSION: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
 const CALL: (&str, &str) = ("mcp-method", "tools/call");
 const ECHO: (&str, &str) = ("mcp-name", "echo");
 
-/// Goal: standard headers repeat the body, or the request is refused. Method: a row a difference.
+/// Goal: standard headers repeat the body, or the request is rejected. Method: one row per
+/// difference.
 #[test]
 fn standard_headers() {
     with_peer(async |peer| {
@@ -103,7 +106,7 @@ fn standard_headers() {
                 json!({ "taskId": "a" }),
                 -32020,
             ),
-            // What is wrong with the body is said later, by another code.
+            // An invalid body is rejected later, with another code.
             (vec![VERSION], "tools/list", json!({ "_meta": {} }), 0),
             (
                 vec![("mcp-protocol-version", "v999")],
@@ -127,7 +130,7 @@ fn standard_headers() {
     });
 }
 
-/// Goal: annotated arguments are repeated when, and only when, they have a value. Method: a row a rule.
+/// Goal: annotated arguments are repeated exactly if they have a value. Method: one row per rule.
 #[test]
 fn argument_headers() {
     with_peer(async |peer| {

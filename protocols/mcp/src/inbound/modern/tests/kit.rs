@@ -9,52 +9,53 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use callboard_macros::Message;
-use callboard_message::surface::{
-    Change, GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource,
+use callboard_message::capabilities::{
+    CapabilityChange, GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource,
     ReadResourceResult,
 };
 use callboard_message::{
-    Content, Elicitation, Failure, Log, LogLevel, Principal, Progress, Question, RawObject,
-    ResourceContent, Sample, Speaker, ToolResult,
+    Content, Elicitation, Failure, LogLevel, LogMessage, Principal, Progress, Question, RawObject,
+    ResourceContent, SamplingRequest, Speaker, ToolResult,
 };
-use callboard_rpc::{Limits, decode};
-use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use callboard_rpc::{DecodeLimits, decode};
+use callboard_runtime::testkit::run_with_paused_time;
+use callboard_runtime::{
+    Agent, AgentRef, ConcurrentHandler, Context, Handlers, SyncHandler, System,
+};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::inbound::client::MessageSink;
+use crate::inbound::client_messages::MessageSink;
 use crate::inbound::modern::{self, ModernService};
 use crate::inbound::options::InboundOptions;
 use crate::inbound::request;
 
-/// Says a text back.
+/// Returns a text, repeated.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult)]
 pub struct Echo {
-    /// What.
+    /// Text.
     #[serde(default)]
     #[schemars(extend("x-mcp-header" = "Text"))]
     pub text: String,
-    /// How often.
+    /// Number of repetitions.
     #[serde(default)]
     #[schemars(extend("x-mcp-header" = "Times"))]
     pub times: i64,
 }
 
-/// No header can be called so.
+/// A tool with an invalid header annotation.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult)]
 pub struct Misnamed {
-    /// It.
     #[schemars(extend("x-mcp-header" = "no name"))]
     pub text: String,
 }
 
-/// Asks for a name, then does something once.
+/// Asks for a name, then greets it once.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible)]
 pub struct AskName {
@@ -62,7 +63,7 @@ pub struct AskName {
     pub greeting: String,
 }
 
-/// Asks for three things at once.
+/// Asks three questions concurrently.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult, fallible)]
 pub struct AskThree {}
@@ -72,24 +73,24 @@ pub struct AskThree {}
 #[message(reply = ToolResult, fallible)]
 pub struct AskTwice {}
 
-/// Asks so many things at once, and says how many were answered.
+/// Asks this many questions concurrently, and returns the number of answers.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult)]
 pub struct AskMany {
     pub count: usize,
 }
 
-/// Tells how far it has come, and of its course.
+/// Reports progress and log messages.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult)]
 pub struct Tell {}
 
-/// Never ends, unless it is cancelled.
+/// Runs until cancelled.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult)]
 pub struct Hang {}
 
-/// Changes what the agent shows.
+/// Reports changes of the agent's lists and resources.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ())]
 pub struct Touch {}
@@ -98,9 +99,9 @@ type Outcome<T> = Result<T, Failure>;
 
 #[derive(Clone, Default)]
 pub struct Counts {
-    /// How often a name was greeted.
+    /// Number of greetings.
     pub greeted: Arc<AtomicUsize>,
-    /// How many calls were told that nobody wants them.
+    /// Number of cancelled calls.
     pub cancelled: Arc<AtomicUsize>,
 }
 
@@ -128,10 +129,10 @@ impl Agent for Fixture {
 
 pub fn form(key: &str) -> Elicitation {
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
-    Elicitation::form("What is your name?", schema).key(key)
+    Elicitation::form("What is your name?", schema).with_key(key)
 }
 
-async fn name(cx: &Cx, key: &str) -> Result<String, Failure> {
+async fn name(cx: &Context, key: &str) -> Result<String, Failure> {
     let answer = cx.elicit(form(key)).await?;
     Ok(answer
         .content()
@@ -140,19 +141,19 @@ async fn name(cx: &Cx, key: &str) -> Result<String, Failure> {
 }
 
 impl SyncHandler<Echo> for Fixture {
-    fn handle(&mut self, message: Echo, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, message: Echo, _: &mut Context) -> ToolResult {
         ToolResult::text(message.text)
     }
 }
 
 impl SyncHandler<Misnamed> for Fixture {
-    fn handle(&mut self, message: Misnamed, _: &mut Cx) -> ToolResult {
+    fn handle(&mut self, message: Misnamed, _: &mut Context) -> ToolResult {
         ToolResult::text(message.text)
     }
 }
 
 impl SyncHandler<Tell> for Fixture {
-    fn handle(&mut self, _: Tell, cx: &mut Cx) -> ToolResult {
+    fn handle(&mut self, _: Tell, cx: &mut Context) -> ToolResult {
         for done in [0.0, 50.0, 50.0, 40.0, 100.0] {
             cx.progress(Progress {
                 done,
@@ -161,34 +162,34 @@ impl SyncHandler<Tell> for Fixture {
             });
         }
         for level in [LogLevel::Debug, LogLevel::Warning, LogLevel::Error] {
-            cx.log(Log::new(level, "tell", "a line"));
+            cx.log(LogMessage::new(level, "tell", "a line"));
         }
         ToolResult::text("told")
     }
 }
 
 impl SyncHandler<Touch> for Fixture {
-    fn handle(&mut self, _: Touch, cx: &mut Cx) {
+    fn handle(&mut self, _: Touch, cx: &mut Context) {
         for change in [
-            Change::Tools,
-            Change::Prompts,
-            Change::Resource("test://a".into()),
-            Change::Resource("x".into()),
+            CapabilityChange::Tools,
+            CapabilityChange::Prompts,
+            CapabilityChange::Resource("test://a".into()),
+            CapabilityChange::Resource("x".into()),
         ] {
-            cx.changed(change);
+            cx.notify_changed(change);
         }
     }
 }
 
 impl SyncHandler<ListPrompts> for Fixture {
-    fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
-        Ok(RawObject::of("prompts", json!([])))
+    fn handle(&mut self, _: ListPrompts, _: &mut Context) -> Result<RawObject, Failure> {
+        Ok(RawObject::single("prompts", json!([])))
     }
 }
 
 impl SyncHandler<ListResources> for Fixture {
-    fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
-        Ok(RawObject::of("resources", json!([]))
+    fn handle(&mut self, _: ListResources, _: &mut Context) -> Result<RawObject, Failure> {
+        Ok(RawObject::single("resources", json!([]))
             .with("ttlMs", 7)
             .with("cacheScope", "public"))
     }
@@ -198,7 +199,7 @@ impl ConcurrentHandler<AskName> for Fixture {
     fn handle(
         &mut self,
         m: AskName,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         let counts = self.counts.clone();
         async move {
@@ -224,18 +225,18 @@ impl ConcurrentHandler<AskThree> for Fixture {
     fn handle(
         &mut self,
         _: AskThree,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         async move {
-            let roots = cx.question(Question::roots().key("folders"));
+            let roots = cx.ask_caller(Question::roots().with_key("folders"));
             let asked = futures::join!(
                 name(&cx, "who"),
-                cx.sample(Sample::prompt("Greet", 50).key("greeting")),
+                cx.sample(SamplingRequest::prompt("Greet", 50).with_key("greeting")),
                 roots
             );
             let said = match asked {
                 (Ok(name), Ok(greeting), Ok(_)) => {
-                    format!("{} {name}", greeting.written().unwrap_or_default())
+                    format!("{} {name}", greeting.written_text().unwrap_or_default())
                 }
                 (name, greeting, roots) => {
                     format!("{} {} {}", name.is_ok(), greeting.is_ok(), roots.is_ok())
@@ -250,7 +251,7 @@ impl ConcurrentHandler<AskTwice> for Fixture {
     fn handle(
         &mut self,
         _: AskTwice,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         async move {
             let first = name(&cx, "").await?;
@@ -261,7 +262,11 @@ impl ConcurrentHandler<AskTwice> for Fixture {
 }
 
 impl ConcurrentHandler<AskMany> for Fixture {
-    fn handle(&mut self, m: AskMany, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+    fn handle(
+        &mut self,
+        m: AskMany,
+        cx: Context,
+    ) -> impl Future<Output = ToolResult> + Send + 'static {
         async move {
             let asked = (0..m.count).map(|_| name(&cx, "same"));
             let refused = futures::future::join_all(asked)
@@ -275,7 +280,11 @@ impl ConcurrentHandler<AskMany> for Fixture {
 }
 
 impl ConcurrentHandler<Hang> for Fixture {
-    fn handle(&mut self, _: Hang, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Hang,
+        cx: Context,
+    ) -> impl Future<Output = ToolResult> + Send + 'static {
         let counts = self.counts.clone();
         async move {
             cx.cancelled().await;
@@ -289,18 +298,18 @@ impl ConcurrentHandler<ReadResource> for Fixture {
     fn handle(
         &mut self,
         m: ReadResource,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Outcome<ReadResourceResult>> + Send + 'static {
         async move {
             match m.uri().as_str() {
-                "test://a" => Ok(ReadResourceResult::of([ResourceContent::text(
+                "test://a" => Ok(ReadResourceResult::from_contents([ResourceContent::text(
                     "test://a",
                     "text/plain",
                     "a",
                 )])),
                 "test://asks" => {
                     let name = name(&cx, "user_name").await?;
-                    Ok(ReadResourceResult::of([ResourceContent::text(
+                    Ok(ReadResourceResult::from_contents([ResourceContent::text(
                         "test://asks",
                         "text/plain",
                         name,
@@ -316,10 +325,10 @@ impl ConcurrentHandler<GetPrompt> for Fixture {
     fn handle(
         &mut self,
         _: GetPrompt,
-        cx: Cx,
+        cx: Context,
     ) -> impl Future<Output = Outcome<GetPromptResult>> + Send + 'static {
         async move {
-            Ok(GetPromptResult::of([(
+            Ok(GetPromptResult::from_turns([(
                 Speaker::User,
                 Content::text(name(&cx, "user_name").await?),
             )]))
@@ -327,19 +336,19 @@ impl ConcurrentHandler<GetPrompt> for Fixture {
     }
 }
 
-/// Runs a test with a peer, and time paused.
+/// Runs a test with a peer and paused time.
 pub fn with_peer(test: impl AsyncFnOnce(Peer)) {
     with_options(InboundOptions::default(), test);
 }
 
 pub fn with_options(options: InboundOptions, test: impl AsyncFnOnce(Peer)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         test(Peer::new(system, options)).await;
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
-/// What was sent on a link.
+/// Messages sent on a sink.
 #[derive(Default)]
 pub struct Sent(Mutex<Vec<Value>>);
 
@@ -358,7 +367,7 @@ impl Sent {
     }
 }
 
-/// A client without state.
+/// A client of the modern era.
 pub struct Peer {
     pub service: Arc<ModernService>,
     pub counts: Counts,
@@ -374,7 +383,7 @@ impl Peer {
         Self::of(system.spawn(fixture), counts, options)
     }
 
-    /// A client of another agent than the usual one.
+    /// Returns a client of a server for `agent`.
     pub fn of(agent: AgentRef, counts: Counts, options: InboundOptions) -> Self {
         let service = ModernService::new(agent, options);
         let principal = Arc::new(Principal::anonymous());
@@ -387,7 +396,7 @@ impl Peer {
         }
     }
 
-    /// The same server, as somebody else.
+    /// Returns a client of the same server with another principal.
     pub fn other(&self, id: &str) -> Self {
         let (service, counts) = (self.service.clone(), self.counts.clone());
         let (principal, link) = (Arc::new(Principal::agent(id)), Arc::default());
@@ -400,11 +409,13 @@ impl Peer {
         }
     }
 
-    /// Status and response.
+    /// Sends a body and returns status and response.
     pub async fn send(&self, body: &Value) -> (u16, Value) {
         let text = body.to_string();
-        let message = decode(text.as_bytes(), &Limits::default()).unwrap().into();
-        let request::Message::Request(id, request) = message else {
+        let message = decode(text.as_bytes(), &DecodeLimits::default())
+            .unwrap()
+            .into();
+        let request::ClientMessage::Request(id, request) = message else {
             panic!("no request")
         };
         let (principal, link, hung_up) = (
@@ -412,14 +423,15 @@ impl Peer {
             self.link.clone(),
             self.hung_up.clone(),
         );
-        let answer = modern::request(&self.service, principal, &id, request, link, hung_up).await;
+        let answer =
+            modern::handle_request(&self.service, principal, &id, request, link, hung_up).await;
         (
             answer.status.as_u16(),
             serde_json::from_slice(&answer.body.unwrap()).unwrap(),
         )
     }
 
-    /// A request of a client that can answer everything.
+    /// Sends a request of a client that can answer everything.
     pub async fn post(&self, method: &str, params: Value) -> (u16, Value) {
         self.post_as(
             method,
@@ -443,7 +455,7 @@ impl Peer {
             .await
     }
 
-    /// The result of a `tools/call`.
+    /// Returns the result of a `tools/call`.
     pub async fn tool(&self, name: &str, more: Value) -> Value {
         let (_, mut response) = self.call(name, more).await;
         response["result"].take()
@@ -458,7 +470,7 @@ impl Peer {
     }
 }
 
-/// An answer to [`form`].
+/// Returns an answer to [`form`].
 pub fn named(name: &str) -> Value {
     json!({ "action": "accept", "content": { "name": name } })
 }

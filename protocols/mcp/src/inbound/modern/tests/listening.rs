@@ -19,8 +19,9 @@ async fn until_sent(peer: &Peer, count: usize) -> Vec<Value> {
     sent
 }
 
-/// Goal: acknowledged first, then what was asked for and nothing else, each with the subscription's id; ended by the
-/// server with a result. Method: a filter of one list and one resource, changes of all.
+/// Goal: the acknowledgement comes first, then the requested changes only, each with the
+/// subscription's id; the server ends it with a result. Method: a filter of one list and one
+/// resource, changes of all.
 #[test]
 fn a_subscriber_hears_what_it_asked_for() {
     with_peer(async |peer| {
@@ -62,7 +63,8 @@ fn a_subscriber_hears_what_it_asked_for() {
     });
 }
 
-/// Goal: hanging up ends it, and nobody follows the agent any more. Method: listeners before and after.
+/// Goal: disconnecting ends the subscription, and the agent is no longer followed. Method:
+/// listeners before and after.
 #[test]
 fn hanging_up_ends_it() {
     with_peer(async |peer| {
@@ -88,7 +90,8 @@ fn hanging_up_ends_it() {
     });
 }
 
-/// Goal: subscriptions and their resources are bounded; a filter must be one. Method: limit and limit + 1; wrong filters.
+/// Goal: subscriptions and their resources are limited; a filter must be valid. Method: limit and
+/// limit + 1; wrong filters.
 #[test]
 fn subscriptions_are_bounded() {
     let modern = ModernOptions {

@@ -9,7 +9,7 @@ fn with_meta(meta: Value) -> Value {
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// Goal: discovery says all that the specification wants. Method: a snapshot.
+/// Goal: discovery is complete as the specification requires. Method: a snapshot.
 #[test]
 fn discovery() {
     with_peer(async |peer| {
@@ -21,7 +21,7 @@ fn discovery() {
     });
 }
 
-/// Goal: each error of `_meta` has its code, status, id and data. Method: a row an error.
+/// Goal: each error of `_meta` has its code, status, id and data. Method: one row per error.
 #[test]
 fn what_a_request_must_say() {
     with_peer(async |peer| {
@@ -80,7 +80,7 @@ fn what_a_request_must_say() {
     });
 }
 
-/// Goal: what this era took away isn't there. Method: each method, and an unknown one.
+/// Goal: methods removed in this era don't exist. Method: each method, and an unknown one.
 #[test]
 fn removed_methods_are_unknown() {
     with_peer(async |peer| {
@@ -99,8 +99,8 @@ fn removed_methods_are_unknown() {
     });
 }
 
-/// Goal: every result has its type and the server's name, cacheable ones how long; what the agent says itself stays.
-/// Method: a row a method.
+/// Goal: every result has its type and the server's name, cacheable ones their time; the agent's
+/// own members stay. Method: one row per method.
 #[test]
 fn results_say_what_they_must() {
     with_peer(async |peer| {
@@ -152,8 +152,8 @@ fn results_say_what_they_must() {
     });
 }
 
-/// Goal: log lines come when asked for, from the level on; progress with its token, ever growing. Method: a tool that
-/// tells both.
+/// Goal: log messages come if requested, from the level on; progress with its token, increasing.
+/// Method: a tool that sends both.
 #[test]
 fn lines_and_progress_come_when_asked_for() {
     with_peer(async |peer| {

@@ -1,4 +1,4 @@
-//! The stateless era without a transport: requests as text, notifications as they were sent.
+//! Tests of the modern era without a transport: requests as JSON, notifications as sent.
 
 mod header_checks;
 mod kit;

@@ -3,10 +3,10 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use super::kit::{error_code, named, with_peer};
-use crate::inbound::modern::pending_elicitations::QUESTIONS_MAX;
+use crate::inbound::modern::pending_elicitations::ELICITATIONS_MAX;
 
-/// Goal: a question is the result, under its author's key, and the answer goes on with the call. Method: one question, of
-/// each request that may ask.
+/// Goal: a question is the result, under its author's key, and the answer resumes the call. Method:
+/// one question, of each request that may ask.
 #[test]
 fn one_question() {
     with_peer(async |peer| {
@@ -68,8 +68,8 @@ fn one_question() {
     });
 }
 
-/// Goal: questions asked at once come together, and one that isn't answered is asked again. Method: three, answered in two
-/// parts, the second with a stranger beside.
+/// Goal: concurrent questions come together, and an unanswered one is asked again. Method: three,
+/// answered in two parts, the second with an unknown key besides.
 #[test]
 fn several_questions() {
     with_peer(async |peer| {
@@ -135,7 +135,7 @@ fn several_rounds() {
     });
 }
 
-/// Goal: answers that come before their questions are taken by key, once; others and wrong ones aren't. Method: calls
+/// Goal: early answers are taken by key, once; unknown and invalid ones aren't. Method: calls
 /// without state.
 #[test]
 fn answers_before_their_questions() {
@@ -165,8 +165,8 @@ fn answers_before_their_questions() {
     });
 }
 
-/// Goal: a retry that answers nothing is asked again and may be repeated; one whose answer doesn't fit is refused and may
-/// be repeated too. Method: both, then the right one.
+/// Goal: a retry without answers is asked again and may be repeated; one with an invalid answer is
+/// rejected and may be repeated too. Method: both, then the right one.
 #[test]
 fn a_retry_without_its_answers() {
     with_peer(async |peer| {
@@ -199,7 +199,8 @@ fn a_retry_without_its_answers() {
     });
 }
 
-/// Goal: what the client hasn't declared isn't asked of it. Method: capabilities that lack one, or all.
+/// Goal: questions beyond the client's capabilities aren't asked. Method: capabilities that lack
+/// one, or all.
 #[test]
 fn only_what_the_client_can_answer() {
     with_peer(async |peer| {
@@ -229,16 +230,17 @@ fn only_what_the_client_can_answer() {
     });
 }
 
-/// Goal: so many questions of a call wait, not one more, and each has a key of its own. Method: limit + 1 under one key.
+/// Goal: the unanswered questions of a call are limited exactly, and each has its own key. Method:
+/// limit + 1 under one key.
 #[test]
 fn questions_are_bounded() {
     with_peer(async |peer| {
-        let arguments = json!({ "count": QUESTIONS_MAX + 1 });
+        let arguments = json!({ "count": ELICITATIONS_MAX + 1 });
         let first = peer
             .tool("ask_many", json!({ "arguments": arguments }))
             .await;
         let asked = first["inputRequests"].as_object().unwrap();
-        assert_eq!(asked.len(), QUESTIONS_MAX);
+        assert_eq!(asked.len(), ELICITATIONS_MAX);
         let answers: serde_json::Map<_, _> =
             asked.keys().map(|key| (key.clone(), named("A"))).collect();
         let retry = json!({ "arguments": arguments, "requestState": first["requestState"], "inputResponses": answers });

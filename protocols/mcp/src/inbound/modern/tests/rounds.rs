@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::kit::{Peer, error_code, named, with_options, with_peer};
-use crate::inbound::modern::suspended_requests::{OUTCOME_BYTES_MAX, OUTCOMES_KEPT_MAX};
+use crate::inbound::modern::suspended_requests::{
+    RETAINED_OUTCOME_BYTES_MAX, RETAINED_OUTCOMES_MAX,
+};
 use crate::inbound::options::{InboundOptions, ModernOptions};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -20,8 +22,8 @@ fn is_refused(response: &Value) -> bool {
     error_code(response) == -32602 && response.get("result").is_none()
 }
 
-/// Goal: a state that was changed, or given to another principal, tool, arguments or method, is refused alike, and harms
-/// nothing. Method: each, then the right one.
+/// Goal: a state that was changed, or issued for another principal, tool, arguments or method, is
+/// rejected alike, and does no harm. Method: each, then the right one.
 #[test]
 fn states_that_are_not_good_here() {
     with_peer(async |peer| {
@@ -64,8 +66,8 @@ fn states_that_are_not_good_here() {
     });
 }
 
-/// Goal: a retry that is repeated has one effect and one outcome, also while the first runs. Method: twice at once, once
-/// later, and the first state after the second.
+/// Goal: a repeated retry has one effect and one outcome, also while the first runs. Method: twice
+/// at once, once later, and the first state after the second.
 #[test]
 fn a_repeated_retry_has_one_effect() {
     with_peer(async |peer| {
@@ -99,7 +101,8 @@ fn a_repeated_retry_has_one_effect() {
     });
 }
 
-/// Goal: a call that nobody answers is cancelled, and its state refused. Method: time, to the limit and past it.
+/// Goal: a call without answers is cancelled, and its state rejected. Method: time, to the limit
+/// and past it.
 #[test]
 fn an_unanswered_call_expires() {
     with_peer(async |peer| {
@@ -124,7 +127,8 @@ fn an_unanswered_call_expires() {
     });
 }
 
-/// Goal: an outcome is kept as long as its state is good, not longer. Method: a repeated retry before and after.
+/// Goal: an outcome is kept as long as its state is valid, not longer. Method: a repeated retry
+/// before and after.
 #[test]
 fn an_outcome_is_kept_for_a_while() {
     with_peer(async |peer| {
@@ -137,11 +141,12 @@ fn an_outcome_is_kept_for_a_while() {
     });
 }
 
-/// Goal: so many calls wait, not one more; the one more is cancelled. Method: limit and limit + 1, then room again.
+/// Goal: suspended calls are limited exactly, and a further one is cancelled. Method: limit and
+/// limit + 1, then room again.
 #[test]
 fn parked_calls_are_bounded() {
     let modern = ModernOptions {
-        parked_calls_max: 2,
+        suspended_calls_max: 2,
         ..ModernOptions::default()
     };
     with_options(
@@ -168,13 +173,13 @@ fn parked_calls_are_bounded() {
     );
 }
 
-/// Goal: one principal can't hold every place. Method: the share of one, one more of theirs, one of another's; then room
-/// again.
+/// Goal: one principal can't hold every place. Method: the share of one, one more of theirs, one of
+/// another's; then room again.
 #[test]
 fn parked_calls_of_one_principal_are_bounded() {
     let modern = ModernOptions {
-        parked_calls_max: 3,
-        parked_calls_of_principal_max: 2,
+        suspended_calls_max: 3,
+        principal_suspended_max: 2,
         ..ModernOptions::default()
     };
     with_options(
@@ -199,7 +204,8 @@ fn parked_calls_of_one_principal_are_bounded() {
     );
 }
 
-/// Goal: who hangs up cancels, in the first request and in a retry. Method: both, with a call that doesn't end.
+/// Goal: disconnecting cancels, in the first request and in a retry. Method: both, with a call that
+/// doesn't end.
 #[test]
 fn hanging_up_cancels() {
     with_peer(async |peer| {
@@ -226,7 +232,7 @@ fn hanging_up_cancels() {
     });
 }
 
-/// Goal: closing the endpoint cancels what waits. Method: a parked call.
+/// Goal: closing the endpoint cancels suspended calls. Method: one call.
 #[test]
 fn closing_cancels_what_waits() {
     with_peer(async |peer| {
@@ -241,7 +247,7 @@ fn closing_cancels_what_waits() {
     });
 }
 
-/// Goal: progress of a call that goes on goes to the request that went on with it. Method: a token in each.
+/// Goal: progress of a resumed call goes to the request that resumed it. Method: a token in each.
 #[test]
 fn progress_goes_to_the_open_request() {
     with_peer(async |peer| {
@@ -260,14 +266,14 @@ fn progress_goes_to_the_open_request() {
     });
 }
 
-/// Goal: outcomes that are kept are bounded, in number and size; without one a repeated retry is refused, not done again.
-/// Method: limit and limit + 1 calls; a result that is too large.
+/// Goal: kept outcomes are limited, in number and size; without one a repeated retry is rejected,
+/// not executed again. Method: limit and limit + 1 calls; a result that is too large.
 #[test]
 fn kept_outcomes_are_bounded() {
     with_peer(async |peer| {
         let retry = asked(&peer).await;
         peer.tool("ask_name", retry.clone()).await;
-        for n in 1..=OUTCOMES_KEPT_MAX {
+        for n in 1..=RETAINED_OUTCOMES_MAX {
             let kept = peer.call("ask_name", retry.clone()).await.1;
             assert!(kept.get("result").is_some(), "{n}");
             let next = asked(&peer).await;
@@ -275,7 +281,7 @@ fn kept_outcomes_are_bounded() {
         }
         assert!(is_refused(&peer.call("ask_name", retry).await.1));
 
-        let arguments = json!({ "greeting": "a".repeat(OUTCOME_BYTES_MAX) });
+        let arguments = json!({ "greeting": "a".repeat(RETAINED_OUTCOME_BYTES_MAX) });
         let first = peer
             .tool("ask_name", json!({ "arguments": arguments }))
             .await;

@@ -2,17 +2,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use callboard_message::surface::CallTool;
+use callboard_message::capabilities::CallTool;
 use callboard_message::{Failure, RawObject, ToolResult};
-use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
+use callboard_runtime::testkit::run_with_paused_time;
+use callboard_runtime::{Agent, Context, Handlers, SyncHandler};
 use serde_json::{Value, json};
 
 use super::kit::{Counts, Peer, error_code};
-use crate::inbound::modern::pending_elicitations::{VISITS_AT_ONCE_MAX, VISITS_MAX};
+use crate::inbound::modern::pending_elicitations::{
+    URL_ELICITATION_ROUNDS_MAX, URL_ELICITATIONS_MAX,
+};
 use crate::inbound::options::InboundOptions;
 
-/// Stands for a server of 2025-11-25: refuses so many times, each time with so many addresses.
+/// Stands for a server of 2025-11-25. Refuses a number of times, each time with a number of URLs.
 #[derive(Clone)]
 struct Gate {
     addresses: usize,
@@ -27,19 +29,19 @@ impl Agent for Gate {
 }
 
 impl SyncHandler<CallTool> for Gate {
-    fn handle(&mut self, _: CallTool, _: &mut Cx) -> Result<ToolResult, Failure> {
+    fn handle(&mut self, _: CallTool, _: &mut Context) -> Result<ToolResult, Failure> {
         if self.calls.fetch_add(1, Ordering::SeqCst) >= self.refusals {
             return Ok(ToolResult::text("in"));
         }
         let visit = |n| json!({ "mode": "url", "message": "Sign in", "elicitationId": n, "url": "https://a.example" });
         let elicitations: Vec<Value> = (0..self.addresses).map(|n| visit(n.to_string())).collect();
         let rpc = json!({ "code": -32042, "message": "visit first", "data": { "elicitations": elicitations } });
-        Err(Failure::nobody_to_ask("visit first").with_data(json!({ "rpc": rpc })))
+        Err(Failure::no_responder("visit first").with_data(json!({ "rpc": rpc })))
     }
 }
 
 fn with_gate(addresses: usize, refusals: usize, test: impl AsyncFnOnce(Peer, Arc<AtomicUsize>)) {
-    paused(async |system| {
+    run_with_paused_time(async |system| {
         let gate = Gate {
             addresses,
             refusals,
@@ -74,7 +76,7 @@ async fn call(peer: &Peer, more: Value) -> Value {
     .1
 }
 
-/// The retry that gives every question of `response` this action.
+/// Returns the retry that answers every question of `response` with this action.
 fn retry(response: &Value, action: &str) -> Value {
     let requests = response["result"]["inputRequests"].as_object().unwrap();
     let answers: RawObject = requests.keys().fold(RawObject::new(), |all, key| {
@@ -83,8 +85,8 @@ fn retry(response: &Value, action: &str) -> Value {
     json!({ "requestState": response["result"]["requestState"], "inputResponses": answers })
 }
 
-/// Goal: a refusal until addresses are visited is questions of the call, and then the call is done again. Method: two
-/// addresses, twice refused.
+/// Goal: required URL visits become questions of the call, which is then repeated. Method: two
+/// URLs, required twice.
 #[test]
 fn addresses_are_visited_first() {
     with_gate(2, 2, async |peer, calls| {
@@ -109,7 +111,8 @@ fn addresses_are_visited_first() {
     });
 }
 
-/// Goal: who declines gets the refusal, and nothing is done again. Method: one address, declined.
+/// Goal: a client that declines gets the refusal, and nothing is repeated. Method: one URL,
+/// declined.
 #[test]
 fn who_declines_is_refused() {
     with_gate(1, 1, async |peer, calls| {
@@ -120,16 +123,20 @@ fn who_declines_is_refused() {
     });
 }
 
-/// Goal: both bounds are exact. Method: as many addresses as may be and one more; as many rounds and one more.
+/// Goal: both limits are exact. Method: as many URLs as allowed and one more; as many rounds and
+/// one more.
 #[test]
 fn visits_are_bounded() {
-    with_gate(VISITS_AT_ONCE_MAX + 1, 1, async |peer, _| {
+    with_gate(URL_ELICITATIONS_MAX + 1, 1, async |peer, _| {
         assert_eq!(error_code(&call(&peer, json!({})).await), -7);
     });
-    for (refusals, ends_well) in [(VISITS_MAX, true), (VISITS_MAX + 1, false)] {
+    for (refusals, ends_well) in [
+        (URL_ELICITATION_ROUNDS_MAX, true),
+        (URL_ELICITATION_ROUNDS_MAX + 1, false),
+    ] {
         with_gate(1, refusals, async |peer, calls| {
             let mut response = call(&peer, json!({})).await;
-            for _ in 0..VISITS_MAX {
+            for _ in 0..URL_ELICITATION_ROUNDS_MAX {
                 response = call(&peer, retry(&response, "accept")).await;
             }
             assert_eq!(
@@ -137,17 +144,17 @@ fn visits_are_bounded() {
                 ends_well,
                 "{response}"
             );
-            assert_eq!(calls.load(Ordering::SeqCst), VISITS_MAX + 1);
+            assert_eq!(calls.load(Ordering::SeqCst), URL_ELICITATION_ROUNDS_MAX + 1);
         });
     }
-    with_gate(VISITS_AT_ONCE_MAX, 1, async |peer, _| {
+    with_gate(URL_ELICITATIONS_MAX, 1, async |peer, _| {
         let response = call(&peer, json!({})).await;
         assert_eq!(
             response["result"]["inputRequests"]
                 .as_object()
                 .unwrap()
                 .len(),
-            VISITS_AT_ONCE_MAX
+            URL_ELICITATIONS_MAX
         );
         call(&peer, retry(&response, "accept")).await;
     });

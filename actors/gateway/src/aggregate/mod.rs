@@ -1,0 +1,422 @@
+//! Aggregate agent: presents the tools, resources and prompts of several member agents as those of
+//! one agent.
+//!
+//! A tool keeps its name if no other member has it; otherwise it becomes `member.tool`. Tools and
+//! prompts that a member lists itself are always `member.name`: the member's list may change at run
+//! time, and a name must not change its meaning ([`PrefixMode`]). A [`ToolFilter`] selects and
+//! renames the tools of each member. Principal, deadline, questions and cancellation are passed on
+//! with each call.
+//!
+//! An unavailable or slow member doesn't affect others: members are called concurrently, with a
+//! time limit. Missing members are reported in a list's `_meta` ([`MISSING_META_KEY`]) and in the
+//! instructions. When a missing member is available again, watchers of the aggregate are notified
+//! that its lists have changed.
+
+mod handlers;
+mod list;
+mod member;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_message::RawObject;
+use callboard_message::capabilities::{CompleteArgument, ListResources, ReadResource};
+use callboard_runtime::{AgentRef, System};
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use serde::Deserialize;
+
+use handlers::ResourceSubscription;
+use member::{MemberState, MessageTool};
+use names::{NameFilter, sanitize_name, shown_names};
+
+pub use member::MISSING_META_KEY;
+
+/// Maximum number of members of an aggregate agent. With more, it can't be created. Fixed.
+pub const AGGREGATE_MEMBERS_MAX: usize = 64;
+/// Maximum items on one page of an aggregate's lists, unless a single member's page has more.
+/// Further items follow by `nextCursor`. Fixed.
+pub const AGGREGATE_PAGE_ITEMS_MAX: usize = 200;
+/// Maximum pages that are read of one member's list. Further pages are omitted and reported as
+/// missing. Fixed.
+pub const AGGREGATE_MEMBER_PAGES_MAX: usize = 1_000;
+/// Maximum number of requests of one type that an aggregate handles at once. Further ones wait in
+/// its mailbox. Fixed.
+pub const AGGREGATE_CALLS_MAX: u32 = 256;
+/// Default time that an aggregate waits for a member's lists and description. At most three
+/// quarters of the call's remaining time are used. After it, the member is left out and reported as
+/// missing. Changed by [`AggregateOptions::list_timeout`].
+pub const AGGREGATE_LIST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// Time limit for the lists and description of a member that timed out within the last
+/// [`AGGREGATE_SLOW_PERIOD`]. It replaces [`AggregateOptions::list_timeout`], so that one slow
+/// member doesn't delay every list. Fixed.
+pub const AGGREGATE_SLOW_TIMEOUT: Duration = Duration::from_millis(250);
+/// Period after a timeout in which a member is given only [`AGGREGATE_SLOW_TIMEOUT`]. Fixed.
+pub const AGGREGATE_SLOW_PERIOD: Duration = Duration::from_secs(30);
+/// Pause before the first probe of a missing member. Each further pause is twice as long. Fixed.
+pub const AGGREGATE_PROBE_PAUSE_MIN: Duration = Duration::from_secs(5);
+/// Maximum pause between two probes of a missing member. Fixed.
+pub const AGGREGATE_PROBE_PAUSE_MAX: Duration = Duration::from_secs(160);
+/// Extra wait for a preferred answer. If several members have a resource, the first in order is
+/// preferred; after another has answered, the aggregate waits this long for the first. Fixed.
+pub const AGGREGATE_READ_GRACE: Duration = Duration::from_millis(250);
+/// Maximum entries of each cache of an aggregate: owners of resources, and truncated names. The
+/// least used are evicted and looked up again when needed. Fixed.
+pub const AGGREGATE_CACHE_ENTRIES_MAX: usize = 10_000;
+/// Maximum length of a cached resource URI, in bytes. The member that has a resource with a longer
+/// URI is looked up each time. Fixed.
+pub const AGGREGATE_URI_BYTES_MAX: usize = 2_048;
+/// Maximum length of the original of a truncated name that is cached, in bytes. A longer one is
+/// looked up each time. Fixed.
+pub const AGGREGATE_NAME_BYTES_MAX: usize = 1_024;
+/// Maximum number of resources with subscriptions through one aggregate. A subscription to a
+/// further resource fails with `Overloaded`. Fixed.
+pub const AGGREGATE_SUBSCRIPTIONS_MAX: usize = 10_000;
+
+/// Agent that combines the tools, resources and prompts of several member agents. Cheap to clone.
+/// With `SAMPLES` it also handles `callboard.sample`, by forwarding it to the one member that
+/// handles it.
+#[derive(derive_more::Debug, Clone)]
+#[debug("{:?}", parts.members.iter().map(|member| &member.name).collect::<Vec<_>>())]
+pub struct AggregateAgent<const SAMPLES: bool = false> {
+    parts: Arc<AggregateState>,
+}
+
+struct AggregateState {
+    members: Vec<MemberState>,
+    /// Tools made from message types of members, in the order of the members.
+    tools: Vec<MessageTool>,
+    /// Index in `tools` of each tool, by its shown name.
+    by_name: HashMap<String, usize>,
+    name_filter: NameFilter,
+    prefix: PrefixMode,
+    list_timeout: Duration,
+    /// Index of the member that answers samples; `None` unless exactly one does.
+    sampler: Option<usize>,
+    /// Cache of the member that has a resource, by URI: the index of the one that listed it or
+    /// returned its content.
+    owners: Cache<String, usize>,
+    /// Cache of truncated names: member index and original name, by kind of list and shown name.
+    truncated_names: Cache<(&'static str, String), (usize, String)>,
+    subscriptions: Mutex<HashMap<String, ResourceSubscription>>,
+}
+
+impl AggregateAgent {
+    /// Creates an aggregate of named agents that shows all their tools. The same members result in
+    /// the same tool names in every process.
+    ///
+    /// # Errors
+    /// [`AggregateError`], if there are too many members, or their names can't be distinguished.
+    pub fn new(
+        members: impl IntoIterator<Item = (String, AgentRef)>,
+    ) -> Result<Self, AggregateError> {
+        let members = members
+            .into_iter()
+            .map(|(name, agent)| AggregateMember::new(name, agent));
+        Self::with_options(members, AggregateOptions::default())
+    }
+
+    /// Creates an aggregate of members with tool filters and options.
+    ///
+    /// # Errors
+    /// [`AggregateError`], if there are too many members, a tool filter or the options are invalid,
+    /// or names can't be distinguished.
+    pub fn with_options(
+        members: impl IntoIterator<Item = AggregateMember>,
+        options: AggregateOptions,
+    ) -> Result<Self, AggregateError> {
+        let members = members
+            .into_iter()
+            .map(|member| MemberState::new(member, options.separator))
+            .collect::<Result<Vec<_>, _>>()?;
+        validate(&members, &options)?;
+        let sieve = NameFilter::new(&options.allow, &options.deny);
+        // A message type must not have a name that may appear in a member's list later.
+        let may_be_listed = |name: &str| {
+            members
+                .iter()
+                .any(|m| m.lists_tools() && m.own_name(name).is_some())
+        };
+        let may_stay = |name: &str| options.prefix != PrefixMode::Always && !may_be_listed(name);
+        let all: Vec<_> = members
+            .iter()
+            .enumerate()
+            .flat_map(|(at, m)| m.specs.iter().map(move |spec| (at, m, spec)))
+            .filter_map(|(at, member, spec)| {
+                Some((at, &*member.name, member.naming.to_shown(&spec.name)?, spec))
+            })
+            .collect();
+        let theirs: Vec<_> = all
+            .iter()
+            .map(|(_, member, name, _)| (*member, *name))
+            .collect();
+        let names = shown_names(&theirs, options.separator, may_stay);
+        let tools = all
+            .iter()
+            .zip(&names)
+            .filter(|(_, name)| sieve.passes(name));
+        let tools: Vec<_> = tools
+            .map(|((at, _, _, spec), name)| MessageTool::new(*at, spec, name))
+            .collect();
+        let by_name = names
+            .into_iter()
+            .filter(|name| sieve.passes(name))
+            .zip(0..)
+            .collect();
+        let mut samplers = members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| member.answers_samples());
+        let sampler = samplers
+            .next()
+            .map(|(at, _)| at)
+            .filter(|_| samplers.next().is_none());
+        Ok(Self {
+            parts: Arc::new(AggregateState {
+                sampler,
+                members,
+                tools,
+                by_name,
+                name_filter: sieve,
+                prefix: options.prefix,
+                list_timeout: options.list_timeout,
+                owners: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
+                truncated_names: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
+                subscriptions: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Starts the aggregate agent under `label`. It handles `callboard.sample` if exactly one of
+    /// its members declares this message. If it is started by [`System::spawn`] instead, it
+    /// doesn't.
+    pub fn spawn(self, system: &System, label: &str) -> AgentRef {
+        let Self { parts } = self;
+        match parts.sampler {
+            None => system
+                .prepare_with(move || Self {
+                    parts: parts.clone(),
+                })
+                .label(label)
+                .spawn(),
+            Some(_) => system
+                .prepare_with(move || AggregateAgent::<true> {
+                    parts: parts.clone(),
+                })
+                .label(label)
+                .spawn(),
+        }
+    }
+}
+
+fn validate(members: &[MemberState], options: &AggregateOptions) -> Result<(), AggregateError> {
+    if members.len() > AGGREGATE_MEMBERS_MAX {
+        return Err(AggregateError::TooManyMembers);
+    }
+    for (at, member) in members.iter().enumerate() {
+        let name = sanitize_name(&member.name);
+        if members
+            .iter()
+            .take(at)
+            .any(|other| sanitize_name(&other.name) == name)
+        {
+            return Err(AggregateError::SameName(name));
+        }
+        if options.separator == NameSeparator::Underscores
+            && (name.contains("__") || name.ends_with('_'))
+        {
+            return Err(AggregateError::Separator(member.name.clone()));
+        }
+    }
+    let mut listing = members
+        .iter()
+        .filter(|member| member.lists_tools() || member.has_prompts());
+    match (listing.next(), listing.next()) {
+        (Some(one), Some(other)) if options.prefix == PrefixMode::Never => Err(
+            AggregateError::NeedsPrefix(one.name.clone(), other.name.clone()),
+        ),
+        _ => Ok(()),
+    }
+}
+
+impl AggregateState {
+    /// Returns the joint capabilities of the members. `told` holds the capabilities that members
+    /// reported, by member index. A proxy that reported none counts as capable of everything that
+    /// it may handle later.
+    fn capabilities(&self, told: &HashMap<usize, RawObject>) -> RawObject {
+        let any = |name: &str, can: fn(&MemberState) -> bool| {
+            let mut members = self.members.iter().enumerate();
+            members.any(
+                |(at, member)| match told.get(&at).filter(|_| member.is_proxy) {
+                    Some(theirs) => theirs.has(name),
+                    None => can(member),
+                },
+            )
+        };
+        let changing = || RawObject::single("listChanged", true);
+        let mut can = RawObject::single("logging", RawObject::new());
+        if !self.tools.is_empty() || any("tools", MemberState::lists_tools) {
+            can.set("tools", changing());
+        }
+        if any("resources", |member| {
+            member.handles::<ReadResource>() || member.handles::<ListResources>()
+        }) {
+            can.set("resources", changing().with("subscribe", true));
+        }
+        if any("prompts", MemberState::has_prompts) {
+            can.set("prompts", changing());
+        }
+        if any("completions", MemberState::handles::<CompleteArgument>) {
+            can.set("completions", RawObject::new());
+        }
+        can
+    }
+}
+
+/// Member of an aggregate agent: its name, its agent and its tool filter.
+#[derive(Debug, Clone)]
+pub struct AggregateMember {
+    /// Name of the member, used as the prefix of its tools.
+    pub name: String,
+    /// Agent of the member.
+    pub agent: AgentRef,
+    /// Filter and new names for the member's tools.
+    pub filter: ToolFilter,
+}
+
+impl AggregateMember {
+    /// Creates a member that shows all its tools under their original names.
+    pub fn new(name: impl Into<String>, agent: AgentRef) -> Self {
+        Self {
+            name: name.into(),
+            agent,
+            filter: ToolFilter::default(),
+        }
+    }
+
+    /// Sets the filter and the new names of the member's tools.
+    pub fn with_filter(self, filter: ToolFilter) -> Self {
+        Self { filter, ..self }
+    }
+}
+
+/// Selection and renaming of a member's tools. A tool that isn't shown can't be called either.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolFilter {
+    /// Patterns ([`callboard_runtime::NamePatterns`]) of the original names of tools to show.
+    /// Empty: all.
+    pub allow: Vec<String>,
+    /// Patterns of the original names of tools to hide. Takes precedence over `allow`.
+    pub deny: Vec<String>,
+    /// New name of each renamed tool, by its original name. If another tool of the member has that
+    /// new name as its original one, the other tool is hidden.
+    pub rename: BTreeMap<String, String>,
+}
+
+/// Options of an aggregate agent: tool filters, naming and a time limit.
+#[derive(Debug, Clone)]
+pub struct AggregateOptions {
+    /// Patterns of the shown names of tools to include. Empty: all.
+    pub allow: Vec<String>,
+    /// Patterns of the shown names of tools to exclude. Takes precedence over `allow`.
+    pub deny: Vec<String>,
+    /// Rule by which tools and prompts get the name of their member as prefix.
+    pub prefix: PrefixMode,
+    /// Separator between the member's name and the original name in a prefixed name.
+    pub separator: NameSeparator,
+    /// Time that the aggregate waits for a member's lists and description. After it, the member is
+    /// reported as missing. Default: [`AGGREGATE_LIST_TIMEOUT_DEFAULT`].
+    pub list_timeout: Duration,
+}
+
+impl Default for AggregateOptions {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            prefix: PrefixMode::default(),
+            separator: NameSeparator::default(),
+            list_timeout: AGGREGATE_LIST_TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+/// Rule by which tools and prompts get the name of their member as prefix (`member.name`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrefixMode {
+    /// Prefixes a message type that several members have, and every item of a list that a member
+    /// provides itself. Such a list may change at run time; without prefixes, a name could then
+    /// change its meaning.
+    #[default]
+    WhereNeeded,
+    /// Prefixes all names, so that adding a member doesn't change any name.
+    Always,
+    /// Prefixes only a message type that several members have, and a listed tool that has the name
+    /// of a message type. Allowed only if at most one member lists tools or prompts itself.
+    Never,
+}
+
+/// Separator between a member's name and the original name of its tool or prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum NameSeparator {
+    /// Full stop: `member.name`.
+    #[default]
+    #[serde(rename = ".")]
+    Dot,
+    /// Two underscores: `member__name`, for models that accept only letters, digits, `_` and `-` in
+    /// tool names. Member names must then not contain `__` or end with `_`.
+    #[serde(rename = "__")]
+    Underscores,
+}
+
+impl NameSeparator {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Dot => ".",
+            Self::Underscores => "__",
+        }
+    }
+}
+
+/// Error of creating an aggregate agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AggregateError {
+    /// Two members have the same name after characters that tool names don't allow were replaced.
+    /// Rename one of them.
+    #[error("two members have the same name {0:?} in tool names: rename one")]
+    SameName(String),
+    /// There are more than [`AGGREGATE_MEMBERS_MAX`] members.
+    #[error("at most {} members are allowed", AGGREGATE_MEMBERS_MAX)]
+    TooManyMembers,
+    /// A tool filter gives two tools the same new name, or the new name isn't 1 to 64 letters,
+    /// digits, `_`, `-`, `.` and `/`.
+    #[error(
+        "{member:?}: the new tool name {name:?} is used twice, or isn't 1 to 64 letters, digits, _, -, . and /"
+    )]
+    Rename {
+        /// Name of the member with the invalid filter.
+        member: String,
+        /// New name that is invalid or used twice.
+        name: String,
+    },
+    /// With the separator `__`, a member's name contains `__` or ends with `_`, so its end in a
+    /// tool name couldn't be recognised. Rename the member, or choose the other separator. Holds
+    /// the name.
+    #[error(
+        "the member name {0:?} contains the separator \"__\" or ends with \"_\": rename it, or use the separator \".\""
+    )]
+    Separator(String),
+    /// Two members list tools or prompts themselves, which [`PrefixMode::Never`] doesn't allow.
+    /// Holds their names.
+    #[error(
+        "{0:?} and {1:?} both list tools or prompts themselves: without a prefix their names could collide"
+    )]
+    NeedsPrefix(String, String),
+}

@@ -1,0 +1,153 @@
+//! Failures of providers: reason, whether a retry may help, and the failure for the caller.
+
+use std::time::Duration;
+
+use callboard_message::{Failure, FailureKind};
+use serde_json::{Value, json};
+
+/// Reason that a provider gave no answer. It contains no prompt or answer text, although providers
+/// quote requests in their errors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ProviderFailure {
+    /// Error response. `code` is the provider's own short name for the error.
+    Status {
+        status: u16,
+        code: Option<String>,
+        retry_after: Option<Duration>,
+    },
+    /// Error event in the middle of an answer.
+    ErrorEvent {
+        code: Option<String>,
+        is_retryable: bool,
+    },
+    /// The connection failed.
+    Connect,
+    /// The connection broke before or during the answer.
+    Disconnected,
+    /// No data arrived within the idle timeout.
+    IdleTimeout,
+    /// The time limit for the whole answer has passed.
+    TimedOut,
+    /// The answer exceeds its size limit.
+    TooLarge,
+    /// The answer can't be parsed.
+    Malformed(&'static str),
+    /// The request contains something that this provider doesn't support.
+    Unsupported(&'static str),
+}
+
+/// Key in a failure's data that names the [`RefusedPart`].
+const REFUSED_PART_MEMBER: &str = "provider_refuses";
+
+/// Part of a request from this program that the provider refuses. The caller gets a failure of the
+/// model, because their own request isn't at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusedPart {
+    /// The API key is refused; the operator has to act.
+    Key,
+    /// The request is refused in the form in which it was sent.
+    Request,
+}
+
+impl RefusedPart {
+    /// Returns the refused part from a model's failure.
+    pub fn from_failure(failure: &Failure) -> Option<Self> {
+        match failure.data.as_ref()?.get(REFUSED_PART_MEMBER)?.as_str()? {
+            "key" => Some(Self::Key),
+            "request" => Some(Self::Request),
+            _ => None,
+        }
+    }
+
+    fn to_data(self) -> Value {
+        json!({ REFUSED_PART_MEMBER: match self { Self::Key => "key", Self::Request => "request" } })
+    }
+}
+
+/// Maximum bytes of an error code. A longer one is left out.
+const CODE_BYTES_MAX: usize = 64;
+
+/// Returns a provider's error code if it looks like one: never a sentence.
+pub(super) fn sanitize_code(said: Option<&str>) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    said.filter(|code| {
+        !code.is_empty() && code.len() <= CODE_BYTES_MAX && code.chars().all(is_plain)
+    })
+    .map(str::to_owned)
+}
+
+impl ProviderFailure {
+    /// Whether the same request may succeed later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            // An exhausted quota stays exhausted.
+            Self::Status {
+                status: 429, code, ..
+            } => code.as_deref() != Some("insufficient_quota"),
+            Self::Status { status, .. } => matches!(status, 408 | 500..=599) && *status != 501,
+            Self::ErrorEvent {
+                is_retryable: again,
+                ..
+            } => *again,
+            Self::Connect => true,
+            _ => false,
+        }
+    }
+
+    /// Converts to a failure for the caller. Its message quotes neither request nor answer.
+    pub fn to_failure(&self) -> Failure {
+        use FailureKind::{NotFound, Overloaded, Rejected, TimedOut, Unavailable};
+        let (kind, sentence) = match self {
+            Self::Status { status: 429, .. } => (Overloaded, "the model's provider has its limit"),
+            Self::Status {
+                status: 401 | 403, ..
+            } => (Unavailable, "the model's provider refuses the key"),
+            Self::Status { status: 404, .. } => {
+                (NotFound, "the provider has no such model or address")
+            }
+            Self::Status {
+                status: status @ (400 | 413 | 422),
+                ..
+            } => (
+                Rejected,
+                &*format!("the model's provider refuses the request ({status})"),
+            ),
+            Self::Status { status, .. } => (
+                Unavailable,
+                &*format!("the model's provider answered {status}"),
+            ),
+            Self::ErrorEvent { .. } => {
+                (Unavailable, "the model's provider broke off with an error")
+            }
+            Self::Connect => (Unavailable, "the model's provider can't be reached"),
+            Self::Disconnected => (Unavailable, "the model's provider broke off in the middle"),
+            Self::IdleTimeout => (TimedOut, "the model was silent for too long"),
+            Self::TimedOut => (TimedOut, "the model took too long"),
+            Self::TooLarge => (Unavailable, "the model's answer is over its limit"),
+            Self::Malformed(what) => (
+                Unavailable,
+                &*format!("the model's answer can't be read: {what}"),
+            ),
+            Self::Unsupported(what) => (Rejected, &*format!("this model doesn't take {what}")),
+        };
+        let failure = match self {
+            Self::Status {
+                code: Some(code), ..
+            }
+            | Self::ErrorEvent {
+                code: Some(code), ..
+            } => Failure::new(kind, format!("{sentence}: {code}")),
+            _ => Failure::new(kind, sentence.to_owned()),
+        };
+        match (self, kind) {
+            (
+                Self::Status {
+                    status: 401 | 403, ..
+                },
+                _,
+            ) => failure.with_data(RefusedPart::Key.to_data()),
+            (_, Rejected) => failure.with_data(RefusedPart::Request.to_data()),
+            _ => failure,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Policy checks around each message that a server receives for an agent.
+
+use std::sync::Arc;
+
+use callboard_message::{Failure, RawMessage, RawReply};
+use serde_json::value::RawValue;
+
+use crate::call::CallContext;
+use crate::handle::AgentRef;
+use crate::policy::{Direction, PolicyRequest};
+
+/// Checks with the system's policies whether an inbound message may be delivered to `agent`.
+/// Policies know the agent as `name`.
+///
+/// # Errors
+/// The policy's failure, or `Rejected` if the call has used up its hops.
+pub async fn admit(
+    agent: &AgentRef,
+    name: &str,
+    message: &str,
+    payload: &RawValue,
+    call: &CallContext,
+) -> Result<(), Failure> {
+    if call.hops > call.hops_max {
+        return Err(Failure::rejected("the call passed through too many agents"));
+    }
+    let (direction, principal, call) = (Direction::Inbound, &*call.principal, call.id);
+    let request = PolicyRequest {
+        direction,
+        principal,
+        call,
+        agent: name,
+        message,
+        payload,
+    };
+    agent.system().policy().check(None, request).await
+}
+
+/// Sends `sent` to `agent`, which policies know as `name`, and returns the reply if the policies
+/// permit it. `message` is the message name that was passed to [`admit`]. Questions and answers
+/// during the call are checked by the policies too. Dropping the future cancels the whole call.
+///
+/// # Errors
+/// The agent's failure, or the policy's.
+pub async fn ask(
+    agent: &AgentRef,
+    name: &str,
+    message: &str,
+    sent: RawMessage,
+    call: CallContext,
+) -> RawReply {
+    let (principal, id, system) = (call.principal.clone(), call.id, agent.system());
+    let call = call.with_policy(system, Direction::Inbound, name);
+    let gone = call.cancel.clone().drop_guard();
+    let reply = agent.0.clone().ask_named(sent, Some(Arc::new(call))).await;
+    gone.disarm();
+    let (direction, payload) = (Direction::Inbound, RawValue::NULL);
+    let request = PolicyRequest {
+        direction,
+        principal: &principal,
+        call: id,
+        agent: name,
+        message,
+        payload,
+    };
+    system.policy().check_reply(request, reply).await
+}

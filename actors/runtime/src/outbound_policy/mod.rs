@@ -1,0 +1,81 @@
+//! Policy checks around each exchange of a proxy agent with its remote peer.
+
+mod tool_screening;
+
+use callboard_message::capabilities::ListTools;
+use callboard_message::{CallId, Failure, Message, RawMessage, RawReply};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
+
+pub use tool_screening::is_confusable;
+
+use crate::agent::context::Context;
+use crate::policy::{Direction, PolicyRequest};
+
+/// Sends `message` to the remote `server` by calling `work`, and returns the reply. Stops at
+/// `deadline`, or when the call of `cx` is cancelled. The system's policies check both message and
+/// reply. Misleading tools are removed from the reply to `tools/list`.
+///
+/// # Errors
+/// The failure of a policy or of `work`; `TimedOut`; `Cancelled`; or `Rejected` if the call has
+/// used up its hops.
+pub async fn exchange<Work: Future<Output = RawReply>>(
+    message: RawMessage,
+    cx: &Context,
+    server: &str,
+    deadline: impl FnOnce() -> Instant,
+    work: impl FnOnce(RawMessage) -> Work,
+) -> RawReply {
+    if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
+        return Err(Failure::rejected("the call passed through too many agents"));
+    }
+    let (name, policy) = (message.name.clone(), cx.system().policy());
+    policy
+        .check(None, policy_request(&name, &message.payload, cx, server))
+        .await?;
+    // Pinned in place: it is large and would otherwise be moved repeatedly.
+    let work = std::pin::pin!(work(message));
+    let mut reply = run_until_deadline(cx, deadline(), work).await;
+    if name == ListTools::NAME {
+        reply = tool_screening::remove_misleading_tools(reply, server);
+    }
+    policy
+        .check_reply(policy_request(&name, RawValue::NULL, cx, server), reply)
+        .await
+}
+
+fn policy_request<'a>(
+    message: &'a str,
+    payload: &'a RawValue,
+    cx: &'a Context,
+    server: &'a str,
+) -> PolicyRequest<'a> {
+    PolicyRequest {
+        direction: Direction::Outbound,
+        principal: cx.principal(),
+        call: cx.call().map_or_else(CallId::generate, |call| call.id),
+        agent: server,
+        message,
+        payload,
+    }
+}
+
+/// Awaits `work` until `deadline` or until the call of `cx` is cancelled.
+///
+/// # Errors
+/// The failure of `work`, `TimedOut` or `Cancelled`.
+async fn run_until_deadline(
+    cx: &Context,
+    deadline: Instant,
+    work: impl Future<Output = RawReply>,
+) -> RawReply {
+    let timed_out = || Failure::timed_out("no response in time");
+    tokio::select! {
+        // The deadline also cancels the token.
+        () = cx.cancelled() => Err(match Instant::now() < deadline {
+            true => Failure::cancelled("the call was cancelled"),
+            false => timed_out(),
+        }),
+        done = timeout_at(deadline, work) => done.unwrap_or_else(|_| Err(timed_out())),
+    }
+}

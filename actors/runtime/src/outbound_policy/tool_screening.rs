@@ -1,0 +1,233 @@
+//! Screening of remote tools: removes those with names or descriptions that would mislead a person
+//! or a model.
+
+use callboard_message::{RawObject, RawReply};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use unicode_security::{RestrictionLevel, RestrictionLevelDetection, skeleton};
+
+/// JSON Schema keywords for references (2020-12, and `$recursiveRef` of 2019-09).
+const SCHEMA_REF_KEYWORDS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// Maximum number of tag characters in the region code of a flag emoji: five, for example `gbsct`
+/// (Scotland), plus a margin.
+const FLAG_TAGS_MAX: usize = 6;
+
+/// Reasons for removing a tool, for the log.
+const CONFUSABLE_NAME: &str = "a name in letters that look like others";
+const HIDDEN_TEXT: &str = "text that can't be seen";
+const EXTERNAL_SCHEMA: &str = "a schema that is elsewhere";
+
+/// Removes misleading tools from the `tools/list` reply of `server`, and logs each: tools with a
+/// confusable name, hidden text or a schema reference to another host. If none is misleading, the
+/// reply is returned byte for byte.
+pub(super) fn remove_misleading_tools(reply: RawReply, server: &str) -> RawReply {
+    let page = reply?;
+    let is_plain = page.get().is_ascii() && !page.get().contains("\\u");
+    if is_plain
+        && !SCHEMA_REF_KEYWORDS
+            .iter()
+            .any(|name| page.get().contains(name))
+    {
+        return Ok(page);
+    }
+    let Ok(list) = RawObject::parse(&page) else {
+        return Ok(page);
+    };
+    let Some(mut tools) = list.read::<Vec<Box<RawValue>>>("tools") else {
+        return Ok(page);
+    };
+    let before = tools.len();
+    tools.retain(|tool| match misleading_reason(tool) {
+        Some(flaw) => {
+            callboard_message::log::warn!(by: server, server, flaw, "removed a misleading tool");
+            false
+        }
+        None => true,
+    });
+    Ok(if tools.len() == before {
+        page
+    } else {
+        list.with("tools", tools).to_raw()
+    })
+}
+
+fn misleading_reason(tool: &RawValue) -> Option<&'static str> {
+    // JSON that is too deeply nested to parse may contain anything.
+    let Ok(tool) = serde_json::from_str::<Value>(tool.get()) else {
+        return Some(EXTERNAL_SCHEMA);
+    };
+    if tool["name"].as_str().is_some_and(is_confusable) {
+        return Some(CONFUSABLE_NAME);
+    }
+    if any_text(&tool, &|_, text| has_hidden_text(text)) {
+        return Some(HIDDEN_TEXT);
+    }
+    let schemas = [&tool["inputSchema"], &tool["outputSchema"]];
+    let is_elsewhere = |name: &str, text: &str| {
+        SCHEMA_REF_KEYWORDS.contains(&name) && (text.contains("://") || text.starts_with("//"))
+    };
+    schemas
+        .iter()
+        .any(|schema| any_text(schema, &is_elsewhere))
+        .then_some(EXTERNAL_SCHEMA)
+}
+
+/// Returns true if the name of a tool or skill could be mistaken for another: it has a word that
+/// mixes scripts, or a word in another script that looks like Latin letters.
+pub fn is_confusable(name: &str) -> bool {
+    let words = name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_ascii());
+    let mixes = |word: &str| word.detect_restriction_level() > RestrictionLevel::HighlyRestrictive;
+    // Latin look-alikes, such as Turkish `ı` and `i`, are ordinary spelling.
+    let is_foreign = |word: &str| {
+        !word
+            .chars()
+            .any(|c| matches!(c, '\0'..='\u{24f}' | '\u{1e00}'..='\u{1eff}'))
+    };
+    words
+        .into_iter()
+        .any(|word| mixes(word) || is_foreign(word) && skeleton(word).all(|c| c.is_ascii()))
+}
+
+/// Returns true for invisible characters that no language needs: zero-width characters, direction
+/// overrides, and tag characters outside a flag emoji.
+fn has_hidden_text(text: &str) -> bool {
+    // Number of tag characters that the current flag may still have.
+    let mut of_flag = 0;
+    text.chars().any(|c| match c {
+        '\u{1f3f4}' => {
+            of_flag = FLAG_TAGS_MAX + 1;
+            false
+        }
+        '\u{e0000}'..='\u{e007f}' => {
+            let is_hidden = of_flag == 0;
+            of_flag = if c == '\u{e007f}' { 0 } else { of_flag.saturating_sub(1) };
+            is_hidden
+        }
+        _ => {
+            of_flag = 0;
+            matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}' | '\u{2060}'..='\u{2064}')
+                || matches!(c, '\u{feff}' | '\u{180e}')
+        }
+    })
+}
+
+/// Returns true if `is` accepts any string within `value`. Each string is passed with the name of
+/// the member that holds it; member names are passed too.
+fn any_text(value: &Value, is: &impl Fn(&str, &str) -> bool) -> bool {
+    match value {
+        Value::String(text) => is("", text),
+        Value::Array(items) => items.iter().any(|item| any_text(item, is)),
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            is("", name)
+                || value
+                    .as_str()
+                    .map_or_else(|| any_text(value, is), |text| is(name, text))
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Goal: misleading tools are found, and merely unusual ones stay. Method: a table of tools,
+    /// each with the expected reason.
+    #[test]
+    fn misleading_tools_are_found() {
+        let schema = |schema: Value| json!({ "name": "t", "inputSchema": schema });
+        let said = |text: &str| json!({ "name": "t", "description": text });
+        for (tool, expected) in [
+            (json!({ "name": "add" }), None),
+            (json!({ "name": "\u{430}dd" }), Some(CONFUSABLE_NAME)),
+            (
+                json!({ "name": "get.\u{440}\u{430}\u{443}" }),
+                Some(CONFUSABLE_NAME),
+            ),
+            (json!({ "name": "получить_URL" }), None),
+            (json!({ "name": "ajouté/é" }), None),
+            (json!({ "name": "搜索web" }), None),
+            (json!({ "name": "kapı" }), None),
+            (
+                json!({ "name": "\u{441}\u{43e}\u{440}" }),
+                Some(CONFUSABLE_NAME),
+            ),
+            (
+                said("\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}"),
+                None,
+            ),
+            (
+                said(&format!(
+                    "\u{1f3f4}{}",
+                    "\u{e0067}".repeat(FLAG_TAGS_MAX + 2)
+                )),
+                Some(HIDDEN_TEXT),
+            ),
+            (
+                said("Adds \u{1f468}\u{200d}\u{1f469} and می\u{200c}خواهم"),
+                None,
+            ),
+            (said("\u{1f3f4}\u{e0067}\u{e0062}\u{e007f} is a flag"), None),
+            (said("Adds\u{e0068}\u{e0069}"), Some(HIDDEN_TEXT)),
+            (said("Adds\u{200b}numbers"), Some(HIDDEN_TEXT)),
+            (said("Adds \u{202e}srebmun"), Some(HIDDEN_TEXT)),
+            (
+                schema(json!({ "properties": { "a": { "description": "\u{2060}" } } })),
+                Some(HIDDEN_TEXT),
+            ),
+            (
+                schema(json!({ "properties": { "a": { "$ref": "#/$defs/a" } } })),
+                None,
+            ),
+            (
+                schema(json!({ "properties": { "$ref": { "type": "string" } } })),
+                None,
+            ),
+            (
+                schema(json!({ "anyOf": [{ "$ref": "http://169.254.169.254/x" }] })),
+                Some(EXTERNAL_SCHEMA),
+            ),
+            (
+                schema(json!({ "$ref": "//inner.example/x" })),
+                Some(EXTERNAL_SCHEMA),
+            ),
+            (
+                json!({ "name": "t", "outputSchema": { "$ref": "file:///etc/passwd" } }),
+                Some(EXTERNAL_SCHEMA),
+            ),
+            (said("see https://a.example, $ref: http://a.example"), None),
+        ] {
+            assert_eq!(
+                misleading_reason(&serde_json::value::to_raw_value(&tool).unwrap()),
+                expected,
+                "{tool}"
+            );
+        }
+        let deep =
+            RawValue::from_string(format!("{}{}", "[".repeat(200), "]".repeat(200))).unwrap();
+        assert_eq!(
+            misleading_reason(&deep),
+            Some(EXTERNAL_SCHEMA),
+            "too deep to be read"
+        );
+    }
+
+    /// Goal: the rest of a tool list stays unchanged. Method: a page with a good and a bad tool,
+    /// and with escapes.
+    #[test]
+    fn the_rest_stays() {
+        let page = |tools: &str| {
+            RawValue::from_string(format!(r#"{{"tools":[{tools}],"nextCursor":"c"}}"#)).unwrap()
+        };
+        let good = r#"{"name":"good", "x":1.0,"description":"caf\u00e9"}"#;
+        let bad = r#"{"name":"bad","description":"\u200b"}"#;
+        let kept = remove_misleading_tools(Ok(page(&format!("{good},{bad}"))), "server").unwrap();
+        assert_eq!(kept.get(), page(good).get());
+        let elsewhere = r#"{"name":"bad","inputSchema":{"$dynamicRef":"https://a.example/x"}}"#;
+        let kept = remove_misleading_tools(Ok(page(elsewhere)), "server").unwrap();
+        assert_eq!(kept.get(), page("").get(), "all that is ASCII");
+    }
+}

@@ -1,0 +1,81 @@
+//! State shared by the storage traits of one open store, and its read-only view.
+
+use std::sync::Arc;
+
+use callboard_runtime::{Journal, KvStore};
+use tokio::sync::{Mutex, oneshot};
+
+use crate::backend::ReadPool;
+use crate::options::StoreOptions;
+use crate::volatile_store::VolatileStore;
+use crate::writer::{BatchWriter, WriterHandle};
+
+/// Writer, read pool and options of an open store, shared by its journal, tasks, mail, key-value
+/// store and audit.
+pub(crate) struct StoreCore {
+    pub(crate) writer: WriterHandle,
+    pub(crate) readers: ReadPool,
+    /// Name of this process in task leases: `NAME#EPOCH`.
+    pub(crate) worker: Arc<str>,
+    /// Random id that was generated when this store was opened.
+    pub(crate) run_id: Arc<str>,
+    pub(crate) options: StoreOptions,
+    /// In-memory store for the bodies of clinical tasks, which are never written to disk.
+    pub(crate) volatile: Arc<VolatileStore>,
+    writer_done: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+impl StoreCore {
+    pub(crate) fn start(
+        options: &StoreOptions,
+        readers: ReadPool,
+        run: Arc<str>,
+        worker: Arc<str>,
+        batches: BatchWriter,
+    ) -> Arc<Self> {
+        let (writer, ended) = WriterHandle::start(batches, options.queue);
+        let (options, ended) = (options.clone(), Mutex::new(Some(ended)));
+        Arc::new(Self {
+            writer,
+            readers,
+            worker,
+            run_id: run,
+            options,
+            volatile: Arc::default(),
+            writer_done: ended,
+        })
+    }
+
+    pub(crate) async fn close(&self) {
+        self.writer.close().await;
+        if let Some(ended) = self.writer_done.lock().await.take() {
+            // The sender is dropped at the latest when the task is.
+            let _ = ended.await;
+        }
+        self.readers.close().await;
+    }
+}
+
+/// Read-only view of a store. It takes no writer lock, so it can be opened beside the node that
+/// writes.
+#[derive(Clone)]
+pub struct ReadOnlyStore {
+    pub(crate) core: Arc<StoreCore>,
+}
+
+impl ReadOnlyStore {
+    /// Returns the journal of this store.
+    pub fn journal(&self) -> Arc<dyn Journal> {
+        self.core.clone()
+    }
+
+    /// Returns the key-value store.
+    pub fn notes(&self) -> Arc<dyn KvStore> {
+        self.core.clone()
+    }
+
+    /// Closes the connections. Later operations fail with `JournalError::Unavailable`.
+    pub async fn close(&self) {
+        self.core.close().await;
+    }
+}

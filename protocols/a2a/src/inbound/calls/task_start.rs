@@ -1,0 +1,600 @@
+//! Start of tasks: by new and repeated messages, and by resuming tasks of an earlier process or
+//! another node.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
+
+use callboard_message::json::raw_from_written;
+use callboard_message::{CallerCapabilities, Failure, RawObject, TaskState};
+use callboard_runtime::running::{
+    BeginTaskCall, CannotResume, EndSteps, RunOutcome, RunningTask, TaskHost, TaskRun,
+};
+use callboard_runtime::{
+    AuditStore, CallContext, CreateOutcome, Lease, NewTask, OnRestart, Task, TaskId, TaskStep,
+};
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::skill_selection::{SelectedSkill, select_skill};
+use super::skills::{ServedAgent, SkillRoute};
+use super::view::{self, CONTEXT_MEMBER, MESSAGE_MEMBER, context_id_json};
+use super::{A2aTaskService, RequestContext};
+use crate::convert::{TaskCompletion, task_completion};
+use crate::inbound::options::A2aOptions;
+use crate::wire::{
+    Message, Part, SendMessageRequest, TaskPushNotificationConfig, WireType, write_json_sized,
+};
+use crate::{A2aError, Dialect, ErrorKind};
+
+/// Key in [`Task::request`] of the skill's arguments.
+const ARGUMENTS: &str = "arguments";
+/// Key in [`Task::extra`] of the protocol version in which the client began the task.
+const DIALECT: &str = "dialect";
+
+/// Key in [`Task::extra`] that marks tasks of anonymous callers, begun while all anonymous callers
+/// counted as one owner ([`A2aOptions::shares_anonymous_tasks`]).
+const SHARED_ANONYMOUS: &str = "party";
+
+/// Returns whether an anonymous caller's task may be listed for other anonymous callers. A task may
+/// not if it was begun while anonymous callers counted as separate owners.
+pub(super) fn is_shared_anonymous(task: &Task) -> bool {
+    task.extra.has(SHARED_ANONYMOUS)
+}
+
+/// Returns the dialect in which a task was begun; `None` if it isn't recorded.
+pub(crate) fn task_dialect(task: &Task) -> Option<Dialect> {
+    Dialect::from_version(&task.extra.text(DIALECT)?)
+}
+
+/// Estimated size of a message's JSON without its parts, in bytes. Used for the initial capacity of
+/// buffers.
+const MESSAGE_OVERHEAD_BYTES: usize = 256;
+
+/// Point until which the sender of a message waits for the task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitMode {
+    /// Wait until the task is stored.
+    UntilStarted,
+    /// Wait until the task has ended or has an open question.
+    UntilSettled,
+}
+
+/// Result of accepting a message.
+pub(super) struct SendOutcome {
+    /// State of the task right after it accepted the message. If the sender waits for the task's
+    /// end, it may be the state at the end instead.
+    pub(super) task: Arc<Task>,
+    /// Handle of the task while it runs in this process.
+    pub(super) live: Option<RunningTask>,
+    pub(super) disposition: MessageDisposition,
+}
+
+/// Effect of a message on its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MessageDisposition {
+    /// The message began the task.
+    TaskCreated,
+    /// The message had begun the task before: it is the same, or has the same idempotency key.
+    TaskExisted,
+    /// The message is a complete or partial answer to a question of the task.
+    Answered,
+    /// The task had received the same message before, so it has no effect.
+    Duplicate,
+}
+
+impl A2aTaskService {
+    /// Begins a task for a message. `id` is the task's id if the client assigned one (0.1).
+    pub(super) async fn start_task(
+        &self,
+        who: &RequestContext,
+        request: SendMessageRequest,
+        id: Option<TaskId>,
+        waits: WaitMode,
+    ) -> Result<SendOutcome, A2aError> {
+        let context = match &*request.message.context_id {
+            "" => Uuid::new_v4().to_string(),
+            id => id.to_owned(),
+        };
+        let id = id.unwrap_or_else(TaskId::generate);
+        let callee = self.served_agent();
+        let call = who.call_context();
+        let skills = callee.skills(call.clone()).await?;
+        let picked = select_skill(&skills, &request)?;
+        let told = match callee.route(&picked.skill) {
+            SkillRoute::Converse => {
+                self.with_referenced_tasks(who, &request.message, &picked.arguments)
+                    .await?
+            }
+            SkillRoute::Message | SkillRoute::Tool => None,
+        };
+        let arguments = told.as_deref().unwrap_or(&picked.arguments);
+        let call = callee.authorize(&picked.skill, arguments, call).await?;
+        // Content of referenced tasks isn't included: it may change later while the message stays
+        // the same.
+        let mut kept = Some(self.stored_request(&request, &picked));
+        let push = request
+            .configuration
+            .as_ref()
+            .and_then(|given| given.task_push_notification_config.as_ref());
+        let push = push.map(WireType::to_json).unwrap_or_default();
+        let asked = [
+            &*picked.skill,
+            kept.as_deref().map_or("null", RawValue::get),
+            &push,
+        ];
+        let mut known = IdempotencyKey::for_message(
+            who,
+            &request.message,
+            &self.options,
+            &*self.store.audit,
+            asked,
+        )?;
+        let on_restart = callee.on_restart(&skills, &picked.skill);
+        let begun = loop {
+            let asked = kept
+                .take()
+                .unwrap_or_else(|| self.stored_request(&request, &picked));
+            let mut new = self.new_task(who, &context, id.clone(), picked.skill.clone(), asked);
+            (new.key, new.on_restart) = (known.task_key(), on_restart);
+            match self.live.create(new).await? {
+                CreateOutcome::Existing(task) if known.is_stale(&task) => {
+                    known = known.next_attempt()
+                }
+                begun => break begun,
+            }
+        };
+        let (task, lease) = match begun {
+            CreateOutcome::Existing(task) => {
+                let live = self.live.get(&task.id);
+                return Ok(SendOutcome {
+                    task,
+                    live,
+                    disposition: MessageDisposition::TaskExisted,
+                });
+            }
+            CreateOutcome::Created(task, lease) => (task, lease),
+        };
+        if let Some(config) = request
+            .configuration
+            .and_then(|given| given.task_push_notification_config)
+        {
+            // If the push configuration can't be stored, the task isn't begun.
+            if let Err(error) = self.store_push_config(who, &task, config).await {
+                self.live.delete(&lease.task).await;
+                return Err(error);
+            }
+        }
+        let work = self.task_work(callee, &task, told.unwrap_or(picked.arguments), call);
+        let run = task_run(task.clone(), lease, false, work);
+        let (task, live) = match waits {
+            WaitMode::UntilStarted => (task, Some(self.live.run(run))),
+            WaitMode::UntilSettled => match self.live.run_inline(run).await? {
+                RunOutcome::Running(task, live) => (task, Some(live)),
+                RunOutcome::Ended(task) => (task, None),
+            },
+        };
+        Ok(SendOutcome {
+            task,
+            live,
+            disposition: MessageDisposition::TaskCreated,
+        })
+    }
+
+    /// Returns a new task of the caller in the conversation `context`. Its idempotency key isn't
+    /// set yet.
+    fn new_task(
+        &self,
+        who: &RequestContext,
+        context: &str,
+        id: TaskId,
+        skill: String,
+        request: Box<RawValue>,
+    ) -> NewTask {
+        let options = &self.options.tasks;
+        let expires = SystemTime::now() + options.ttl;
+        let mut extra = RawObject::new();
+        extra.set_text(CONTEXT_MEMBER, context);
+        extra.set_text(DIALECT, who.dialect.version());
+        if who.is_anonymous() && self.options.shares_anonymous_tasks {
+            extra.set(SHARED_ANONYMOUS, true);
+        }
+        NewTask {
+            id,
+            scope: self.live.scope.clone(),
+            owner: who.owner(),
+            principal: who.principal.as_ref().clone(),
+            agent: self.options.agent.name.clone(),
+            message: skill,
+            key: None,
+            request: Some(request),
+            class: options.data_class,
+            on_restart: OnRestart::Fail,
+            parent: None,
+            needs: Vec::new(),
+            deadline: Some(expires),
+            expires,
+            extra,
+            scope_tasks_max: Some(options.tasks_max),
+            owner_tasks_max: Some(options.owner_tasks_max),
+        }
+    }
+
+    /// Returns the request to store with a task: the message and the skill's arguments. Without a
+    /// durable store the arguments are omitted, because no other process can resume the task.
+    fn stored_request(
+        &self,
+        request: &SendMessageRequest,
+        picked: &SelectedSkill,
+    ) -> Box<RawValue> {
+        let with_arguments = self.is_durable() || request.metadata.is_some();
+        let bytes: usize = request.message.parts.iter().map(Part::content_bytes).sum();
+        let of_arguments = if with_arguments {
+            picked.arguments.get().len()
+        } else {
+            0
+        };
+        write_json_sized(bytes + of_arguments + MESSAGE_OVERHEAD_BYTES, |out| {
+            let mut kept = out.object();
+            kept.always(MESSAGE_MEMBER, &request.message);
+            if with_arguments {
+                kept.member(ARGUMENTS).json(picked.arguments.get());
+            }
+            kept.end();
+        })
+    }
+
+    /// Returns whether tasks are in a configured store, which may outlive this server.
+    fn is_durable(&self) -> bool {
+        self.options.tasks.store.is_some()
+    }
+
+    pub(super) async fn store_push_config(
+        &self,
+        who: &RequestContext,
+        task: &Arc<Task>,
+        config: TaskPushNotificationConfig,
+    ) -> Result<(), A2aError> {
+        match self.push.get() {
+            Some(keep) => keep(who.clone(), task.clone(), config).await,
+            None => Err(ErrorKind::PushNotificationNotSupported
+                .error("push notifications aren't supported")),
+        }
+    }
+
+    /// Returns the callback that performs a task's call, which the policy has already allowed, and
+    /// converts its reply to the task's final steps.
+    fn task_work(
+        &self,
+        callee: Arc<ServedAgent>,
+        task: &Task,
+        arguments: Box<RawValue>,
+        call: CallContext,
+    ) -> BeginTaskCall<'static> {
+        let skill = task.message.clone();
+        // A conversing agent gets the id of the conversation.
+        let arguments = match (callee.route(&skill), arguments.get().strip_suffix('}')) {
+            (SkillRoute::Converse, Some(said)) if said.len() > 1 => {
+                raw_from_written([said, ",\"context\":", context_id_json(task), "}"].concat())
+            }
+            _ => arguments,
+        };
+        let is_durable = self.is_durable();
+        Box::new(move |caller, expiry| {
+            let call = call.with_caller(caller).with_deadline(expiry);
+            Box::pin(async move {
+                let reply = callee.ask(&skill, arguments, call).await;
+                let is_result = callee.returns_tool_result(&skill);
+                let became: EndSteps = Box::new(move |has_all| {
+                    final_steps(
+                        task_completion(reply, &skill, is_result, has_all),
+                        is_durable,
+                    )
+                });
+                became
+            })
+        })
+    }
+}
+
+/// Returns the description of a task to run in this process. Its caller states all capabilities,
+/// because the client may be any person or agent.
+fn task_run(
+    task: Arc<Task>,
+    lease: Lease,
+    is_resumed: bool,
+    work: BeginTaskCall<'_>,
+) -> TaskRun<'_> {
+    static ALL: LazyLock<Arc<CallerCapabilities>> =
+        LazyLock::new(|| Arc::new(CallerCapabilities::all()));
+    TaskRun {
+        task,
+        lease,
+        is_resumed,
+        abilities: ALL.clone(),
+        observer: None,
+        begin_call: work,
+    }
+}
+
+/// Returns the steps that end a task. Without a durable store, a reply that is also stored as an
+/// artifact isn't stored a second time.
+fn final_steps(ended: TaskCompletion, is_durable: bool) -> Vec<TaskStep> {
+    match ended {
+        TaskCompletion {
+            artifact: None,
+            step,
+        } => vec![step],
+        TaskCompletion {
+            artifact: Some(artifact),
+            step,
+        } => {
+            let made = TaskStep::Artifact(view::stored_artifact(artifact, false, true));
+            match step {
+                TaskStep::Completed(_) if !is_durable => {
+                    vec![made, TaskStep::Completed(RawValue::NULL.to_owned())]
+                }
+                step => vec![made, step],
+            }
+        }
+    }
+}
+
+/// Returns the skill's arguments stored with a task.
+fn stored_arguments(task: &Task) -> Option<Box<RawValue>> {
+    RawObject::parse(task.request.as_deref()?)
+        .ok()?
+        .remove(ARGUMENTS)
+}
+
+/// Returns the remaining retention of a task; zero if it has expired.
+pub(super) fn remaining_ttl(task: &Task) -> Duration {
+    task.expires
+        .duration_since(SystemTime::now())
+        .unwrap_or_default()
+}
+
+/// Key in a message's metadata for an idempotency key assigned by the client: a string of 1 to 128
+/// bytes. While a task is stored, further messages of its owner with the same key belong to it.
+const IDEMPOTENCY_KEY_METADATA: &str = "callboard/key";
+/// Prefix of idempotency keys that the server derives. Keys assigned by clients can't begin with
+/// it.
+const DERIVED_KEY_PREFIX: &str = "callboard/again:";
+/// Number of hexadecimal digits of the message's hash in a derived idempotency key.
+const DIGEST_DIGITS: usize = 32;
+/// Maximum number of tasks that one message may begin by being repeated, each after the earlier
+/// task became stale.
+/// At the limit: repetitions aren't recognised until those tasks have been deleted. Changed by
+/// `A2aTaskOptions::idempotency_window`.
+const DERIVED_KEY_ATTEMPTS_MAX: u32 = 64;
+
+/// Idempotency key of a message, by which repetitions of the message are recognised.
+#[derive(Debug, PartialEq)]
+enum IdempotencyKey {
+    /// No key: repetitions of the message aren't recognised and begin new tasks.
+    Absent,
+    /// Key assigned by the client in the message's metadata.
+    Explicit(String),
+    /// Key derived from the message's content. A task answers repetitions for `window` after its
+    /// beginning. `attempt` is the number of earlier tasks of the message, which no longer answer
+    /// it.
+    Derived {
+        digest: String,
+        attempt: u32,
+        window: Duration,
+    },
+}
+
+impl IdempotencyKey {
+    /// Determines the idempotency key of a message: the client's, else a key derived from `asked`
+    /// (skill, stored request and push configuration). `audit` computes a keyed hash of these,
+    /// because their content may be confidential.
+    ///
+    /// # Errors
+    /// `InvalidParams` if the client's key isn't a string or has the prefix of derived keys.
+    fn for_message(
+        who: &RequestContext,
+        message: &Message,
+        options: &A2aOptions,
+        audit: &dyn AuditStore,
+        asked: [&str; 3],
+    ) -> Result<Self, A2aError> {
+        if let Some(key) = message
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(IDEMPOTENCY_KEY_METADATA))
+        {
+            let invalid = |why: String| {
+                ErrorKind::InvalidParams
+                    .error(format!("`metadata[\"{IDEMPOTENCY_KEY_METADATA}\"]` {why}"))
+            };
+            let key: String = serde_json::from_str(key.get())
+                .map_err(|_| invalid("must be a string".to_owned()))?;
+            return match key.starts_with(DERIVED_KEY_PREFIX) {
+                true => Err(invalid(format!("can't begin with `{DERIVED_KEY_PREFIX}`"))),
+                false => Ok(Self::Explicit(key)),
+            };
+        }
+        // Messages of 0.1 have no ids, tasks have. Anonymous callers that can't be distinguished
+        // may use the same id, unless it is a UUID.
+        let within = options.tasks.idempotency_window;
+        let is_whose = options.shares_anonymous_tasks
+            || !who.is_anonymous()
+            || Uuid::try_parse(&message.message_id).is_ok();
+        if who.dialect == Dialect::V01 || within.is_zero() || !is_whose {
+            return Ok(Self::Absent);
+        }
+        let digest = asked
+            .into_iter()
+            .fold(Sha256::new(), |hash, part| {
+                hash.chain_update(part).chain_update([0])
+            })
+            .finalize();
+        let hash = audit.digest(options.tasks.data_class, &digest).hash;
+        let digits = hash.rsplit(':').next().unwrap_or_default();
+        let mark = digits.get(..DIGEST_DIGITS).unwrap_or(digits).to_owned();
+        Ok(Self::Derived {
+            digest: mark,
+            attempt: 0,
+            window: within,
+        })
+    }
+
+    /// Returns the key as stored with the task; `None` if repetitions aren't recognised.
+    fn task_key(&self) -> Option<String> {
+        match self {
+            Self::Absent => None,
+            Self::Explicit(key) => Some(key.clone()),
+            Self::Derived {
+                digest: mark,
+                attempt: turn,
+                ..
+            } => Some(format!("{DERIVED_KEY_PREFIX}{mark}:{turn}")),
+        }
+    }
+
+    /// Returns whether a repetition of a message begins a new task although `task` has the
+    /// message's key. That is so for derived keys if the window is over, or if `task` ended without
+    /// success.
+    fn is_stale(&self, task: &Task) -> bool {
+        let came_to_nothing = task.state.is_terminal() && task.state != TaskState::Completed;
+        let is_too_old = |within| !is_within_window(task.created, SystemTime::now(), within);
+        matches!(self, Self::Derived { window, .. } if came_to_nothing || is_too_old(*window))
+    }
+
+    /// Returns the key for the next task that the message begins. After
+    /// [`DERIVED_KEY_ATTEMPTS_MAX`] tasks it is [`Self::Absent`].
+    fn next_attempt(self) -> Self {
+        match self {
+            Self::Derived { attempt: turn, .. } if turn + 1 == DERIVED_KEY_ATTEMPTS_MAX => {
+                Self::Absent
+            }
+            Self::Derived {
+                digest: mark,
+                attempt: turn,
+                window: within,
+            } => Self::Derived {
+                digest: mark,
+                attempt: turn + 1,
+                window: within,
+            },
+            same => same,
+        }
+    }
+}
+
+/// Returns whether the time `now` is at most `within` after `begun`.
+fn is_within_window(begun: SystemTime, now: SystemTime, within: Duration) -> bool {
+    now.duration_since(begun).unwrap_or_default() <= within
+}
+
+impl TaskHost for A2aTaskService {
+    fn resume(
+        self: Arc<Self>,
+        task: Arc<Task>,
+        lease: Lease,
+    ) -> BoxFuture<'static, Result<(), CannotResume>> {
+        Box::pin(async move {
+            let Some(given) = stored_arguments(&task) else {
+                let why = Failure::unavailable("what it was asked wasn't kept");
+                return Err(CannotResume::Fail(why));
+            };
+            let (callee, call) = (
+                self.served_agent(),
+                CallContext::new(Arc::new(task.principal.clone())),
+            );
+            let given = match view::first_message(&task)
+                .filter(|_| callee.route(&task.message) == SkillRoute::Converse)
+            {
+                Some(said) => {
+                    let who = RequestContext::new(call.principal.clone(), Dialect::V10);
+                    let told = self.with_referenced_tasks(&who, &said, &given).await;
+                    let unread = |_| {
+                        CannotResume::Fail(Failure::unavailable(
+                            "failed to read the tasks that the message refers to",
+                        ))
+                    };
+                    told.map_err(unread)?.unwrap_or(given)
+                }
+                None => given,
+            };
+            let call = callee
+                .authorize(&task.message, &given, call)
+                .await
+                .map_err(CannotResume::Fail)?;
+            let work = self.task_work(callee, &task, given, call);
+            self.live.run(task_run(task, lease, true, work));
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callboard_message::{DataClass, Principal};
+    use callboard_runtime::MemoryAuditStore;
+
+    use super::*;
+
+    /// Goal: a derived key doesn't reveal a message that could be guessed. Method: the keys that
+    /// stores with other secrets derive from one message.
+    #[test]
+    fn marks_are_keyed() {
+        let who = RequestContext::new(Arc::new(Principal::agent("ann")), Dialect::V10);
+        let known = |class| {
+            let mut options = A2aOptions::new("http://127.0.0.1:1".parse().unwrap());
+            options.tasks.data_class = class;
+            let asked = ["skill", "null", ""];
+            IdempotencyKey::for_message(
+                &who,
+                &Message::default(),
+                &options,
+                &MemoryAuditStore::default(),
+                asked,
+            )
+            .unwrap()
+            .task_key()
+            .unwrap()
+        };
+        assert_eq!(known(DataClass::Internal), known(DataClass::Internal));
+        assert_ne!(known(DataClass::Clinical), known(DataClass::Clinical));
+        assert_eq!(
+            known(DataClass::Clinical).len(),
+            DERIVED_KEY_PREFIX.len() + DIGEST_DIGITS + 2
+        );
+    }
+
+    /// Goal: a message is recognised for its window and no longer, and only for a limited number of
+    /// tasks. Method: the last moment and the one after; stale tasks up to the limit.
+    #[test]
+    fn for_a_time() {
+        let (begun, within) = (SystemTime::UNIX_EPOCH, Duration::from_secs(600));
+        for (after, is_known) in [(0, true), (600_000, true), (600_001, false)] {
+            assert_eq!(
+                is_within_window(begun, begun + Duration::from_millis(after), within),
+                is_known,
+                "{after}"
+            );
+        }
+        assert!(
+            is_within_window(begun + within, begun, within),
+            "a clock that was put back"
+        );
+
+        let mut known = IdempotencyKey::Derived {
+            digest: "mark".to_owned(),
+            attempt: 0,
+            window: within,
+        };
+        let mut keys = Vec::new();
+        while let Some(key) = known.task_key() {
+            keys.push(key);
+            known = known.next_attempt();
+        }
+        assert_eq!(
+            (keys.len(), &*keys[1]),
+            (DERIVED_KEY_ATTEMPTS_MAX as usize, "callboard/again:mark:1")
+        );
+    }
+}

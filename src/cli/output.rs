@@ -1,0 +1,133 @@
+//! Output of commands. Text for people is printed without control characters, because peers may
+//! have chosen it.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+
+use callboard_clinics::orchestrator::{AnswerStatus, ClinicAnswer};
+use callboard_clinics::verifier::Verdict;
+use serde::Serialize;
+
+use crate::text::strip_control_chars;
+
+/// Treats a closed standard output as success: its reader (for example `head`) has ended.
+pub(super) fn ignore_broken_pipe(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Prints a line unchanged, for programs.
+pub(super) fn print_raw(text: impl Display) -> io::Result<()> {
+    ignore_broken_pipe(writeln!(stdout().lock(), "{text}"))
+}
+
+/// Prints a value as one line of JSON.
+pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    print_raw(serde_json::to_string(value)?)
+}
+
+/// Prints text for people.
+pub(super) fn print_line(text: impl Display) -> io::Result<()> {
+    print_raw(strip_control_chars(&text.to_string()))
+}
+
+/// Prints text for people to standard error. Write errors are ignored.
+pub(super) fn print_note(text: impl Display) {
+    let _ = writeln!(
+        stderr().lock(),
+        "{}",
+        strip_control_chars(&text.to_string())
+    );
+}
+
+/// Prints an error message to standard error.
+pub(super) fn print_error(what: impl Display) {
+    print_note(format_args!("callboard: {what}"));
+}
+
+/// Prints a progress line to standard error.
+pub(super) fn print_progress(text: impl Display) {
+    print_note(format_args!("  · {text}"));
+}
+
+/// Prints a progress line to standard output.
+pub(super) fn print_progress_to_stdout(text: &str) {
+    let _ = print_line(format_args!("  · {text}"));
+}
+
+/// Prints a heading, in bold on a terminal.
+pub(super) fn print_heading(text: impl Display) -> io::Result<()> {
+    let text = strip_control_chars(&text.to_string());
+    match stdout().is_terminal() {
+        true => print_raw(format_args!("\x1b[1m{text}\x1b[0m")),
+        false => print_raw(text),
+    }
+}
+
+/// Table printer: rows with a heading on a terminal, or one JSON object a line.
+#[derive(Clone, Copy)]
+pub(super) struct RowPrinter {
+    json: bool,
+}
+
+impl RowPrinter {
+    pub(super) fn with_heading(json: bool, columns: &str) -> io::Result<Self> {
+        if !json && stdout().is_terminal() {
+            print_heading(columns)?;
+        }
+        Ok(Self { json })
+    }
+
+    /// Creates a printer without a heading.
+    pub(super) fn without_heading(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints one row: `value` as JSON, or `text`.
+    pub(super) fn print_row(
+        self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<()> {
+        if self.json {
+            print_json(value)
+        } else {
+            print_line(text())
+        }
+    }
+}
+
+/// Prints the option that continues a truncated list.
+pub(super) fn print_next_page(after: Option<u64>) {
+    if let Some(after) = after {
+        print_note(format_args!("more: --after {after}"));
+    }
+}
+
+/// Prints an answer of the clinics as text.
+pub(super) fn print_answer(answer: &ClinicAnswer) -> io::Result<()> {
+    print_heading(match answer.status() {
+        AnswerStatus::Answered => "\nAnswer",
+        AnswerStatus::Blocked => "\nBlocked",
+        AnswerStatus::Failed => "\nNot answered",
+    })?;
+    print_line(format_args!("{}\n", answer.text()))?;
+    if let Some(verdict) = answer.verdict() {
+        print_line(format_args!("Verdict  {}", verdict_text(verdict)))?;
+    }
+    let times = answer.times_ms();
+    print_line(format_args!(
+        "Times    screening {} ms, planning {} ms, clinics {} ms, verifying {} ms, total {} ms",
+        times.screening, times.planning, times.routing, times.verifying, times.total
+    ))
+}
+
+fn verdict_text(verdict: &Verdict) -> String {
+    match (verdict.safe, verdict.rule) {
+        (true, _) => "safe".to_owned(),
+        (false, Some(rule)) => format!("unsafe by rule {rule:?}"),
+        (false, None) => "unsafe".to_owned(),
+    }
+}

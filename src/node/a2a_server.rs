@@ -1,0 +1,173 @@
+//! A2A servers of a node's listeners.
+
+use std::fs;
+use std::time::Duration;
+
+use callboard_a2a::card::CardSigningKey;
+use callboard_a2a::inbound as a2a;
+use callboard_a2a::inbound::{A2aOptions, A2aServer, PushOptions};
+use callboard_a2a::wire::AgentProvider;
+use callboard_runtime::AgentRef;
+use secrecy::SecretString;
+use url::Url;
+
+use super::NodeError;
+use super::listener_options::{access_config, listener_error, request_limits};
+use super::listener_servers::{ListenerContext, ProtocolServer, ServedAgents};
+use crate::config::ListenerDeclaration;
+
+/// Marker type: A2A servers of a listener, all versions.
+pub(super) struct A2aProtocol;
+
+impl ProtocolServer for A2aProtocol {
+    type Server = A2aServer;
+    const PATH: &'static str = a2a::A2A_PATH;
+    const NAMED_PATH: &'static str = a2a::NAMED_AGENT_PATH;
+
+    fn validate(listener: &ListenerDeclaration) -> Result<(), NodeError> {
+        let base = format!("http://{}", listener.bind);
+        a2a_options(
+            listener,
+            base.parse()
+                .map_err(|_| listener_error(listener, "its address can't be in a URL"))?,
+        )
+        .map(drop)
+    }
+
+    fn create(
+        place: &ListenerContext<'_>,
+        who: ServedAgents<'_>,
+        agent: AgentRef,
+    ) -> Result<A2aServer, NodeError> {
+        let listener = place.listener;
+        let mut options = a2a_options(listener, base_url(place, who)?)?;
+        options.agent.name = who.name().to_owned();
+        if let Some(orchestrator) = place.topology.orchestrator(who.name()) {
+            options.agent.name = orchestrator.name().to_owned();
+        }
+        options.agent.description = description(place, who);
+        options.shares_anonymous_tasks = listener.lists_anonymous();
+        if let Some(seconds) = listener.idempotency_window_s {
+            options.tasks.idempotency_window = Duration::from_secs(seconds);
+        }
+        // Each agent is a tenant of the gRPC server; the card of a single agent can't express a
+        // tenant.
+        if let (ServedAgents::All(..), Some(address)) = (who, place.grpc) {
+            options.grpc_target = Some(
+                listener
+                    .grpc_target
+                    .clone()
+                    .unwrap_or_else(|| address.to_string()),
+            );
+        }
+        // In the node's store, unless the data class forbids writing to disk.
+        options.tasks.store = place
+            .node
+            .store
+            .as_ref()
+            .map(|_| place.node.system.store().clone());
+        options.tasks.data_class = who.data_class(place.topology);
+        Ok(A2aServer::new(agent, options))
+    }
+
+    fn replace_agent(
+        place: &ListenerContext<'_>,
+        who: ServedAgents<'_>,
+        server: &A2aServer,
+        agent: AgentRef,
+    ) {
+        server.replace_agent(agent);
+        Self::update_description(place, who, server);
+    }
+
+    fn update_description(place: &ListenerContext<'_>, who: ServedAgents<'_>, server: &A2aServer) {
+        server.update_description(&description(place, who));
+    }
+
+    fn close(server: A2aServer) {
+        server.detach();
+    }
+}
+
+/// Returns the declared description; empty without one, and for several agents as one.
+fn description(place: &ListenerContext<'_>, who: ServedAgents<'_>) -> String {
+    let id = match who {
+        ServedAgents::One(id) => id,
+        ServedAgents::All(_, [alone]) => alone,
+        ServedAgents::All(..) => return String::new(),
+    };
+    place
+        .topology
+        .description(id)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Returns the base URL of a server in its card.
+fn base_url(place: &ListenerContext<'_>, who: ServedAgents<'_>) -> Result<Url, NodeError> {
+    let public = match &place.listener.public_url {
+        Some(declared) => declared.url().as_str().trim_end_matches('/').to_owned(),
+        None => format!("http://{}", place.address),
+    };
+    let base = match who {
+        ServedAgents::All(..) => public,
+        ServedAgents::One(id) => format!("{public}/agents/{id}"),
+    };
+    base.parse()
+        .map_err(|_| listener_error(place.listener, "its address can't be in a URL"))
+}
+
+fn a2a_options(listener: &ListenerDeclaration, base: Url) -> Result<A2aOptions, NodeError> {
+    let entrance = access_config(listener)?;
+    let mut options = A2aOptions::new(base);
+    options.access = entrance.access;
+    options.hosts = entrance.hosts;
+    options.origins = entrance.origins;
+    options.limits = request_limits(listener);
+    if let Some(seconds) = listener.call_deadline_s {
+        options.call_deadline = Duration::from_secs(seconds.get());
+    }
+    let allow = listener
+        .push_allow
+        .iter()
+        .map(|range| range.network())
+        .collect();
+    options.push = PushOptions {
+        allowed_networks: allow,
+        ..options.push
+    };
+    options.signer = listener
+        .signing_key
+        .as_ref()
+        .map(|_| signing_key(listener))
+        .transpose()?;
+    options.extended_card = listener.extended_card.unwrap_or(listener.keys.is_some());
+    if let Some(version) = &listener.version {
+        options.agent.version.clone_from(version);
+    }
+    options.agent.provider = listener.provider.as_ref().map(|provider| AgentProvider {
+        url: provider.url.url().to_string(),
+        organization: provider.organization.clone(),
+    });
+    options.agent.documentation_url = listener
+        .documentation_url
+        .as_ref()
+        .map(|url| url.url().to_string());
+    options.agent.icon_url = listener.icon_url.as_ref().map(|url| url.url().to_string());
+    Ok(options)
+}
+
+fn signing_key(listener: &ListenerDeclaration) -> Result<CardSigningKey, NodeError> {
+    let Some(path) = &listener.signing_key else {
+        return Err(listener_error(listener, "it has no signing key"));
+    };
+    let pem = fs::read_to_string(path).map(SecretString::from);
+    let pem = pem.map_err(|error| {
+        listener_error(
+            listener,
+            &format!("failed to read {}: {error}", path.display()),
+        )
+    })?;
+    CardSigningKey::from_pem(&pem)
+        .map_err(|error| listener_error(listener, &format!("{}: {error}", path.display())))
+}
