@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Answer, Artifact, Budget, CallId, CallerCapabilities, Failure, HOPS_MAX_DEFAULT, LogMessage,
-    Principal, Progress, Question, SessionId, TraceContext,
+    Answer, Artifact, Budget, CallId, CallerCapabilities, CapabilityChange, Failure,
+    HOPS_MAX_DEFAULT, LogLevel, LogMessage, Principal, Progress, Question, SessionId, TraceContext,
 };
 use futures::future::{BoxFuture, ready};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -64,8 +64,16 @@ pub trait Caller: Send + Sync {
         }
     }
 
+    /// Notifies the caller of a change that only its session sees. Changes that everybody sees go to
+    /// the followers of the agent ([`AgentRef::follow`](crate::AgentRef::follow)). Never blocks.
+    fn changed(&self, change: CapabilityChange) {
+        if let Some(behind) = self.inner() {
+            behind.changed(change);
+        }
+    }
+
     /// Returns the kinds of question that this caller can answer. It must not claim more than that,
-    /// as callees rely on it.
+    /// as callees rely on it. While a list is requested, they are those of the client's calls.
     fn capabilities(&self) -> CallerCapabilities {
         self.inner()
             .map(|behind| behind.capabilities())
@@ -95,6 +103,8 @@ pub struct PeerSession {
     pub caller: Arc<dyn Caller>,
     /// Number of roots-changed notifications from the peer so far.
     pub roots_changed: watch::Sender<u64>,
+    /// Minimum level of the log messages that the peer wants; `None` until it has set one.
+    pub log_level: watch::Sender<Option<LogLevel>>,
 }
 
 impl PeerSession {
@@ -106,6 +116,7 @@ impl PeerSession {
             closed,
             caller,
             roots_changed: watch::Sender::default(),
+            log_level: watch::Sender::default(),
         }
     }
 }

@@ -94,6 +94,7 @@ impl CallContext {
                 closed: over,
                 caller,
                 roots_changed: session.roots_changed.clone(),
+                log_level: session.log_level.clone(),
             })
         });
         self

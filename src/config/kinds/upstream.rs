@@ -69,6 +69,10 @@ pub struct UpstreamDeclaration {
     /// Dialect of the server's questions.
     #[serde(default)]
     pub dialect: ServerDialect,
+    /// Whether the server keeps no state for a client, so that clients whom it can't ask share one
+    /// connection.
+    #[serde(default)]
+    pub stateless: bool,
     /// Time of the first connection.
     #[serde(default)]
     pub start: UpstreamStart,
@@ -257,6 +261,7 @@ impl UpstreamDeclaration {
         Ok(BridgeOptions {
             client: self.client_options()?,
             question_router: Some(answering),
+            is_stateless: self.stateless,
             start: match self.start {
                 UpstreamStart::Demand => StartMode::Demand,
                 UpstreamStart::Boot => StartMode::Boot,

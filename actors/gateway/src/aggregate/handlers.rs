@@ -274,8 +274,11 @@ fn unknown_tool(name: &str) -> Failure {
 /// Subscriptions to one resource: the members that were asked to watch it, and the number of
 /// subscribers.
 pub(super) struct ResourceSubscription {
-    members: Vec<usize>,
+    members: BTreeSet<usize>,
     followers: usize,
+    /// True if the members were asked outside of client sessions. A change that they report is then
+    /// told to every follower.
+    is_shared: bool,
 }
 
 impl AggregateState {
@@ -389,11 +392,12 @@ impl AggregateState {
         best.ok_or_else(failed)
     }
 
-    /// Subscribes to a resource. Only the first subscription is sent on to members; later ones are
-    /// only counted.
+    /// Subscribes to a resource. Each client session's subscription is sent on to members, because
+    /// they may have a session for it. Of the others only the first is; later ones are only counted.
     pub async fn subscribe(&self, params: RawObject, cx: &Context) -> Result<RawObject, Failure> {
         let uri = string_param(&params, "uri")?;
-        if self.add_follower(&uri, None)? {
+        let in_session = cx.call().is_some_and(|call| call.session.is_some());
+        if !in_session && self.add_follower(&uri, None, in_session)? {
             return Ok(RawObject::new());
         }
         let owner = self.owners.get(&uri);
@@ -414,10 +418,10 @@ impl AggregateState {
                 let params = params.clone();
                 async move { (at, member.ask::<SubscribeResource>(params, cx).await) }
             });
-        let (mut members, mut why) = (Vec::new(), None);
+        let (mut members, mut why) = (BTreeSet::new(), None);
         for (at, answer) in join_all(asking).await {
             match answer {
-                Ok(_) => members.push(at),
+                Ok(_) => _ = members.insert(at),
                 Err(failure) => why = Some(failure),
             }
         }
@@ -431,20 +435,29 @@ impl AggregateState {
         if let Some(why) = why.filter(|_| members.is_empty() && !other_may_have_it()) {
             return Err(why);
         }
-        self.add_follower(&uri, Some(members))?;
+        self.add_follower(&uri, Some(members), in_session)?;
         Ok(RawObject::new())
     }
 
-    /// Counts one more subscriber of the resource `uri`. Without subscribers so far, it is counted
-    /// only if `members` names those that watch the resource now. Returns whether it was counted.
+    /// Counts one more subscriber of the resource `uri`. If no member watches it for everybody, it is
+    /// counted only if `members` names those that watch the resource now. Returns whether it was
+    /// counted.
     ///
     /// # Errors
     /// `Overloaded`, if too many resources have subscriptions.
-    fn add_follower(&self, uri: &str, members: Option<Vec<usize>>) -> Result<bool, Failure> {
+    fn add_follower(
+        &self,
+        uri: &str,
+        members: Option<BTreeSet<usize>>,
+        in_session: bool,
+    ) -> Result<bool, Failure> {
         let mut followed = self.subscriptions.lock();
         if let Some(before) = followed.get_mut(uri) {
-            before.followers += 1;
-            return Ok(true);
+            let is_counted = before.is_shared || members.is_some();
+            before.followers += usize::from(is_counted);
+            before.members.extend(members.into_iter().flatten());
+            before.is_shared |= is_counted && !in_session;
+            return Ok(is_counted);
         }
         if followed.len() >= AGGREGATE_SUBSCRIPTIONS_MAX {
             let why = format!("more than {AGGREGATE_SUBSCRIPTIONS_MAX} resources are followed");
@@ -457,6 +470,7 @@ impl AggregateState {
                 ResourceSubscription {
                     members,
                     followers: 1,
+                    is_shared: !in_session,
                 },
             );
         }

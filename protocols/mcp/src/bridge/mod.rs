@@ -1,16 +1,15 @@
 //! The bridge: one remote MCP server as one agent, for any number of clients at once.
 //!
 //! [`Bridge`] is the agent. It accepts the messages of [`McpClient`](crate::outbound::McpClient).
-//! Beyond that, it opens as many connections as are needed for every question of the server to have
-//! one possible addressee:
+//! Beyond that, it opens as many connections as are needed for the state that a server keeps for a
+//! client to be that client's, and for every question of the server to have one possible addressee:
 //!
-//! - *shared*: lists, the server's description and changes of resources, and every call to a modern
-//!   server, whose requests carry the caller's capabilities and whose questions are results. A
-//!   legacy server has one shared connection for each set of capabilities offered in `initialize`,
-//!   because its lists and questions depend on it.
-//! - *owned by a session*: the calls of one client session to a legacy server. Questions that name
-//!   no call belong to the session.
-//! - *owned by a principal*: the calls of clients without a session to a legacy server, one
+//! - *shared*: everything to a modern server, whose requests carry the caller's capabilities and
+//!   whose questions are results. To a legacy server: requests that belong to no call, and, if it is
+//!   declared stateless, those of callers whom it can't ask.
+//! - *owned by a session*: everything that one client session requests of a legacy server. Its
+//!   changes, and questions that name no call, belong to the session.
+//! - *owned by a principal*: requests of clients without a session to a legacy server, one
 //!   connection per principal and set of capabilities. On transports whose requests share one
 //!   channel, a caller that can answer questions has a connection alone while its call runs.
 //!

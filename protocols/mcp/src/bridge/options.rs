@@ -55,8 +55,7 @@ impl Default for BridgeToolOptions {
 /// Largest value of `BridgeOptions::calls_max`, and maximum number of requests that a bridge
 /// handles at a time. Further requests wait in the agent's mailbox.
 pub const BRIDGE_CALLS_MAX: u32 = 4_096;
-/// Default maximum number of connections of one bridge, not counting the primary one, which
-/// receives change notifications.
+/// Default maximum number of connections of one bridge, not counting the one that all callers share.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 64;
 /// Default of `BridgeOptions::connections_max` for servers that a topology file declares with an
 /// HTTP address instead of a command. It is higher because each client session may need a
@@ -95,6 +94,9 @@ pub struct BridgeOptions {
     /// Router that answers the server's questions. `None`: the call's own caller answers, within
     /// its capabilities.
     pub question_router: Option<Arc<dyn QuestionRouter>>,
+    /// True if the server keeps no state for a client, so that all clients whom it can't ask may use
+    /// one connection.
+    pub is_stateless: bool,
     /// Time at which the bridge connects to its server.
     pub start: StartMode,
     /// Maximum number of concurrent calls to the server, 1 to 4,096. A further call fails with
@@ -103,11 +105,12 @@ pub struct BridgeOptions {
     /// Maximum time that a call waits for one of the `calls_max` slots, and then again for a free
     /// connection.
     pub call_slot_timeout: Duration,
-    /// Maximum number of connections, at least 1, not counting the primary one, which receives
-    /// change notifications. At the limit, a new connection replaces the one that has been idle
-    /// longest. If none is idle, the call waits.
+    /// Maximum number of connections, at least 1, not counting the one that all callers share. At the
+    /// limit, a new connection replaces the one that has been idle longest. If none is idle, the call
+    /// waits.
     pub connections_max: usize,
-    /// Time after which an unused connection is closed. The primary connection stays open.
+    /// Time after which an unused connection without subscriptions is closed. The one that all
+    /// callers share stays open.
     pub idle_timeout: Duration,
     /// Number of consecutive failures that open the circuit breaker, at least 1. A time-out, such
     /// as that of the handshake, opens it at once.
@@ -128,6 +131,7 @@ impl Default for BridgeOptions {
         Self {
             client: McpClientOptions::default(),
             question_router: None,
+            is_stateless: false,
             start: StartMode::Demand,
             calls_max: 64,
             call_slot_timeout: Duration::from_secs(5),

@@ -11,31 +11,23 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::outbound::{ConnectionParams, McpClientOptions, Upstream};
+use crate::outbound::{ConnectionParams, McpClientOptions, SessionLink, Upstream};
 
-/// Owner of a connection, and the capabilities offered on it.
+/// Owner of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ConnectionKey {
-    /// Connection for the calls of one client session.
-    Session(SessionId, OfferedCapabilities),
-    /// Connection for those calls of one principal that belong to no client session.
+    /// Connection of one client session, for everything that the session requests.
+    Session(SessionId),
+    /// Connection of one principal, for what it requests outside sessions with these capabilities.
     Principal(PrincipalKind, String, OfferedCapabilities),
 }
 
-impl ConnectionKey {
-    fn capabilities(&self) -> OfferedCapabilities {
-        match self {
-            Self::Session(_, offer) | Self::Principal(_, _, offer) => *offer,
-        }
-    }
-}
-
 /// Client session that owns a connection.
-pub(crate) struct SessionOwner<'a> {
-    pub session: &'a Arc<PeerSession>,
-    /// Returns the caller that receives questions and notifications of the server that name none of
-    /// the session's calls.
-    pub caller: &'a (dyn Fn() -> Option<Arc<dyn Caller>> + Sync),
+pub(crate) struct SessionOwner {
+    pub session: Arc<PeerSession>,
+    /// Caller that receives the server's changes, and its questions and notifications that name none
+    /// of the session's calls.
+    pub caller: Arc<dyn Caller>,
 }
 
 /// Connection of the pool. It connects on first use, and reconnects when it is used after a loss.
@@ -69,6 +61,12 @@ impl PooledConnection {
     fn idle_since(&self) -> Option<Instant> {
         let usage = self.usage.lock();
         (usage.users == 0).then_some(usage.last)
+    }
+
+    /// Returns true if the connection is open or about to be opened. That of a client session stays
+    /// in the pool while it is closed, because it knows the session's subscriptions.
+    fn is_open(&self) -> bool {
+        self.idle_since().is_none() || self.upstream.is_open()
     }
 }
 
@@ -117,44 +115,52 @@ pub(crate) struct ConnectionPool {
 
 #[derive(Default)]
 struct PoolState {
-    /// Connection that receives change notifications, with the capabilities offered on it. Never
-    /// evicted.
-    primary: Option<(OfferedCapabilities, Arc<PooledConnection>)>,
-    shared: HashMap<OfferedCapabilities, Arc<PooledConnection>>,
+    /// Connection of all callers: to a server without sessions, or for requests that belong to no
+    /// call. Never evicted, and not counted.
+    shared: Option<Arc<PooledConnection>>,
     owned: HashMap<ConnectionKey, Vec<Arc<PooledConnection>>>,
 }
 
 impl PoolState {
-    fn len(&self) -> usize {
-        self.shared.len() + self.owned.values().map(Vec::len).sum::<usize>()
+    fn owned(&self) -> impl Iterator<Item = (&ConnectionKey, &Arc<PooledConnection>)> {
+        let each = |(key, all)| std::iter::repeat(key).zip(all);
+        self.owned
+            .iter()
+            .flat_map(move |(key, all): (_, &Vec<_>)| each((key, all)))
     }
 
-    fn all(&self) -> impl Iterator<Item = &Arc<PooledConnection>> {
-        self.shared.values().chain(self.owned.values().flatten())
+    fn open_connections(&self) -> usize {
+        self.owned().filter(|(_, c)| c.is_open()).count()
     }
 
-    fn remove(&mut self, is_removed: impl Fn(&Arc<PooledConnection>) -> bool) {
-        self.shared.retain(|_, connection| !is_removed(connection));
-        self.owned.retain(|_, connections| {
-            connections.retain(|connection| !is_removed(connection));
-            !connections.is_empty()
-        });
+    /// Closes an idle connection.
+    fn close(&mut self, key: &ConnectionKey, closed: &Arc<PooledConnection>) {
+        match key {
+            ConnectionKey::Session(_) => closed.upstream.disconnect(),
+            _ => {
+                if let Some(all) = self.owned.get_mut(key) {
+                    all.retain(|connection| !Arc::ptr_eq(connection, closed));
+                }
+                self.owned.retain(|_, all| !all.is_empty());
+            }
+        }
     }
 
-    /// Makes room for one more connection: if the pool is full, evicts the connection that has been
-    /// idle longest. Returns false if the pool is full and all connections are in use.
+    /// Makes room for one more connection: if the pool is full, closes the one that has been idle
+    /// longest. Returns false if the pool is full and all connections are in use.
     fn make_room(&mut self, connections_max: usize) -> bool {
-        if self.len() < connections_max {
+        if self.open_connections() < connections_max {
             return true;
         }
         let idle = self
-            .all()
-            .filter_map(|connection| Some((connection.idle_since()?, connection.clone())));
-        let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else {
+            .owned()
+            .filter(|(_, c)| c.is_open())
+            .filter_map(|(key, c)| Some((c.idle_since()?, key.clone(), c.clone())));
+        let Some((_, key, oldest)) = idle.min_by_key(|(since, ..)| *since) else {
             return false;
         };
-        self.remove(|connection| Arc::ptr_eq(connection, &oldest));
-        callboard_message::log::info!(connections_max, "evicted the longest idle connection");
+        self.close(&key, &oldest);
+        callboard_message::log::info!(connections_max, "closed the longest idle connection");
         true
     }
 }
@@ -172,108 +178,65 @@ impl ConnectionPool {
         })
     }
 
-    /// Leases the primary connection, which receives change notifications. Creates it with the
-    /// capabilities of `offer` if there is none.
-    pub fn lease_primary(
-        self: &Arc<Self>,
-        offer: impl FnOnce() -> OfferedCapabilities,
-    ) -> ConnectionLease {
+    /// Leases the connection of all callers. No capabilities are offered on it.
+    pub fn lease_shared(self: &Arc<Self>) -> ConnectionLease {
         let mut state = self.state.lock();
-        let make = || {
-            let offer = offer();
-            (
-                offer,
-                PooledConnection::new(self.new_upstream(offer, true, None), None),
-            )
-        };
-        let (_, primary) = state.primary.get_or_insert_with(make);
-        ConnectionLease::new(self, primary)
+        let make =
+            || PooledConnection::new(self.new_upstream(OfferedCapabilities::NONE, None), None);
+        ConnectionLease::new(self, state.shared.get_or_insert_with(make))
     }
 
-    /// Returns the primary connection, if it has been created.
-    pub fn current_primary(&self) -> Option<Arc<PooledConnection>> {
-        self.state
-            .lock()
-            .primary
-            .as_ref()
-            .map(|(_, primary)| primary.clone())
+    /// Makes a connection that turned out to need no owner that of all callers, unless there is one.
+    pub fn share(&self, lease: &ConnectionLease) {
+        let mut state = self.state.lock();
+        if state.shared.is_some() {
+            return;
+        }
+        for all in state.owned.values_mut() {
+            all.retain(|connection| !Arc::ptr_eq(connection, &lease.connection));
+        }
+        state.owned.retain(|_, all| !all.is_empty());
+        state.shared = Some(lease.connection.clone());
     }
 
-    /// Leases a connection shared by all callers with the capabilities `offer`. Returns `None` if
-    /// none becomes free within `wait`.
-    pub async fn lease_shared(
-        self: &Arc<Self>,
-        offer: OfferedCapabilities,
-        wait: Duration,
-    ) -> Option<ConnectionLease> {
-        self.lease_within(wait, |state| {
-            let primary = state.primary.get_or_insert_with(|| {
-                (
-                    offer,
-                    PooledConnection::new(self.new_upstream(offer, true, None), None),
-                )
-            });
-            if primary.0 == offer {
-                return Some(ConnectionLease::new(self, &primary.1));
-            }
-            if let Some(found) = state.shared.get(&offer) {
-                return Some(ConnectionLease::new(self, found));
-            }
-            state.make_room(self.connections_max).then(|| {
-                let made = PooledConnection::new(self.new_upstream(offer, false, None), None);
-                state.shared.insert(offer, made.clone());
-                ConnectionLease::new(self, &made)
-            })
-        })
-        .await
-    }
-
-    /// Leases a connection owned by `key`, and creates one if needed. With `alone`, no other call
-    /// may be using the connection. Returns `None` if none becomes free within `wait`.
+    /// Leases a connection owned by `key`, and creates one if needed. `offer` returns the
+    /// capabilities that are offered on a new one, and the client session that owns it, if any. With
+    /// `alone`, no other call may be using the connection. Returns `None` if none becomes free within
+    /// `wait`.
     pub async fn lease_owned(
         self: &Arc<Self>,
         key: &ConnectionKey,
         alone: bool,
-        owner: Option<SessionOwner<'_>>,
+        offer: &(dyn Fn() -> (OfferedCapabilities, Option<SessionOwner>) + Sync),
         wait: Duration,
     ) -> Option<ConnectionLease> {
-        self.lease_within(wait, |state| {
+        let take = |state: &mut PoolState| {
             let found = state
                 .owned
                 .get(key)
                 .into_iter()
                 .flatten()
-                .find(|c| !alone || c.idle_since().is_some());
-            if let Some(found) = found {
+                .find(|c| !alone || c.idle_since().is_some())
+                .cloned();
+            if let Some(found) = &found
+                && found.is_open()
+            {
                 return Some(ConnectionLease::new(self, found));
             }
-            state.make_room(self.connections_max).then(|| {
-                let caller = owner.as_ref().and_then(|owner| (owner.caller)());
-                let watch = owner
-                    .as_ref()
-                    .map(|owner| self.watch_session(owner.session, key));
-                let made = PooledConnection::new(
-                    self.new_upstream(key.capabilities(), false, caller),
-                    watch,
-                );
-                state
-                    .owned
-                    .entry(key.clone())
-                    .or_default()
-                    .push(made.clone());
-                ConnectionLease::new(self, &made)
-            })
-        })
-        .await
-    }
-
-    /// Calls `take` until it returns a lease: at once, and again whenever a connection becomes
-    /// free. Returns `None` after `wait`.
-    async fn lease_within(
-        &self,
-        wait: Duration,
-        take: impl Fn(&mut PoolState) -> Option<ConnectionLease>,
-    ) -> Option<ConnectionLease> {
+            if !state.make_room(self.connections_max) {
+                return None;
+            }
+            let leased = found.unwrap_or_else(|| {
+                let (offer, owner) = offer();
+                let owner = owner.as_ref();
+                let watch = owner.map(|owner| self.watch_session(&owner.session, key));
+                let made = PooledConnection::new(self.new_upstream(offer, owner), watch);
+                let all = state.owned.entry(key.clone()).or_default();
+                all.push(made.clone());
+                made
+            });
+            Some(ConnectionLease::new(self, &leased))
+        };
         let at_once = take(&mut self.state.lock());
         if at_once.is_some() {
             return at_once;
@@ -290,35 +253,25 @@ impl ConnectionPool {
         }
     }
 
-    fn new_upstream(
-        &self,
-        offer: OfferedCapabilities,
-        is_primary: bool,
-        only_caller: Option<Arc<dyn Caller>>,
-    ) -> Upstream {
+    fn new_upstream(&self, offer: OfferedCapabilities, owner: Option<&SessionOwner>) -> Upstream {
         let options = McpClientOptions {
             offered_capabilities: offer.to_abilities(),
-            // Without offered capabilities no questions come, and only the primary connection needs
-            // a stream for change notifications.
-            listen: self.connection_params.options.listen
-                && (is_primary || offer != OfferedCapabilities::NONE),
-            only_caller,
+            only_caller: owner.map(|owner| owner.caller.clone()),
             ..McpClientOptions::clone(&self.connection_params.options)
         };
-        let change_publisher = self
-            .connection_params
-            .change_publisher
-            .clone()
-            .filter(|_| is_primary);
+        let session = owner.map(|owner| SessionLink {
+            caller: owner.caller.clone(),
+            log_level: owner.session.log_level.subscribe(),
+        });
         Upstream::new(ConnectionParams {
             options: Arc::new(options),
-            change_publisher,
+            changes: self.connection_params.changes.with_session(session),
             ..self.connection_params.clone()
         })
     }
 
-    /// Starts a task that closes the connections of `key` when the client session `session` ends.
-    /// Until then, the task notifies the server of each change of the session's roots.
+    /// Starts a task that closes the connection of `key` when the client session `session` ends.
+    /// Until then, the task passes changes of the session's roots and log level to the server.
     fn watch_session(
         self: &Arc<Self>,
         session: &Arc<PeerSession>,
@@ -326,28 +279,36 @@ impl ConnectionPool {
     ) -> AbortOnDropHandle<()> {
         let (over, key, pool) = (session.closed.clone(), key.clone(), Arc::downgrade(self));
         let mut roots_changed = session.roots_changed.subscribe();
+        let mut log_level = session.log_level.subscribe();
         AbortOnDropHandle::new(self.connection_params.spawn(async move {
-            let changes = async {
+            let connections = || {
+                let pool = Weak::upgrade(&pool)?;
+                let state = pool.state.lock();
+                state.owned.get(&key).cloned()
+            };
+            let roots = async {
                 while roots_changed.changed().await.is_ok() {
-                    let Some(pool) = Weak::upgrade(&pool) else {
-                        return;
-                    };
-                    let connections = pool
-                        .state
-                        .lock()
-                        .owned
-                        .get(&key)
-                        .cloned()
-                        .unwrap_or_default();
-                    for connection in connections {
+                    for connection in connections().into_iter().flatten() {
                         connection.upstream.notify_roots_changed().await;
+                    }
+                }
+                std::future::pending().await
+            };
+            let levels = async {
+                while log_level.changed().await.is_ok() {
+                    let level = *log_level.borrow_and_update();
+                    for connection in connections().into_iter().flatten() {
+                        if let Some(level) = level {
+                            connection.upstream.set_log_level(level).await;
+                        }
                     }
                 }
                 std::future::pending().await
             };
             tokio::select! {
                 () = over.cancelled() => {}
-                () = changes => {}
+                () = roots => {}
+                () = levels => {}
             }
             if let Some(pool) = Weak::upgrade(&pool) {
                 // Dropped outside the lock.
@@ -358,28 +319,32 @@ impl ConnectionPool {
         }))
     }
 
-    /// Closes connections that have been unused for `idle_timeout`.
+    /// Closes connections that have been unused for `idle_timeout`, except those with subscriptions.
     pub fn close_idle(&self, idle_timeout: Duration) {
         let is_old = |c: &Arc<PooledConnection>| {
             c.idle_since()
                 .is_some_and(|since| since.elapsed() >= idle_timeout)
+                && c.upstream.is_open()
+                && !c.upstream.has_subscriptions()
         };
-        let before = {
-            let mut state = self.state.lock();
-            let before = state.len();
-            state.remove(is_old);
-            before - state.len()
-        };
-        if before > 0 {
+        let mut state = self.state.lock();
+        let old: Vec<_> = state
+            .owned()
+            .filter(|(_, c)| is_old(c))
+            .map(|(key, c)| (key.clone(), c.clone()))
+            .collect();
+        old.iter().for_each(|(key, c)| state.close(key, c));
+        drop(state);
+        if !old.is_empty() {
             self.freed.notify_waiters();
         }
     }
 
-    /// Returns true if any connection except the primary one is connected.
-    pub fn has_connected(&self) -> bool {
-        let all: Vec<_> = self.state.lock().all().cloned().collect();
-        all.iter()
-            .any(|connection| connection.upstream.current().is_some())
+    /// Returns all connections, the one of all callers first.
+    pub fn all(&self) -> Vec<Arc<PooledConnection>> {
+        let state = self.state.lock();
+        let owned = state.owned().map(|(_, connection)| connection);
+        state.shared.iter().chain(owned).cloned().collect()
     }
 
     /// Returns the pool's state as JSON for the admin page: numbers of connections by use, and the
@@ -387,13 +352,12 @@ impl ConnectionPool {
     pub fn observe(&self) -> serde_json::Value {
         let state = self.state.lock();
         let in_use = state
-            .all()
-            .filter(|connection| connection.idle_since().is_none())
+            .owned()
+            .filter(|(_, connection)| connection.idle_since().is_none())
             .count();
-        let primary = usize::from(state.primary.is_some());
         serde_json::json!({
-            "shared": state.shared.len() + primary,
-            "own": state.owned.values().map(Vec::len).sum::<usize>(),
+            "shared": usize::from(state.shared.is_some()),
+            "own": state.open_connections(),
             "in_use": in_use,
             "max": self.connections_max,
         })
@@ -474,12 +438,6 @@ impl OfferedCapabilities {
     /// connection exists.
     pub fn has_roots(self) -> bool {
         self.has(ROOTS)
-    }
-
-    /// Returns the set without roots, for connections shared by several clients: roots belong to
-    /// one client.
-    pub fn without_roots(self) -> Self {
-        Self(self.0 & !(ROOTS | ROOTS_CHANGES))
     }
 
     /// Returns the set with `roots.listChanged` added if it contains roots.

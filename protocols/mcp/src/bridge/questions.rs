@@ -53,17 +53,17 @@ impl UpstreamQuestions {
     }
 
     /// Returns the relay that receives a session's questions and notifications if they name none of
-    /// the session's calls. `call` supplies the principal. Returns `None` if neither the session
-    /// nor the question router has a caller.
+    /// the session's calls. `call` supplies the principal.
     pub fn background_caller(
         self: &Arc<Self>,
         session: &Arc<PeerSession>,
         call: &CallContext,
-    ) -> Option<Arc<dyn Caller>> {
+    ) -> Arc<dyn Caller> {
         let mut background =
             CallContext::new(call.principal.clone()).with_caller(session.caller.clone());
         background.session = Some(session.clone());
-        self.relay_call(background).caller.clone()
+        let relay = self.relay_call(background).caller.clone();
+        relay.unwrap_or_else(|| session.caller.clone())
     }
 
     /// Records in the audit log that the server named a client other than the one that made the

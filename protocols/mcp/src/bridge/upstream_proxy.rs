@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use callboard_message::{CapabilityChange, Failure, RawObject};
+use callboard_message::{Failure, RawObject};
 use callboard_runtime::{CallContext, Context};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -25,19 +25,11 @@ use super::questions::UpstreamQuestions;
 use super::tools::{AttemptError, AttemptMonitor, AttemptResult, ToolCallRunner, is_transient};
 use crate::outbound::{
     ClientOperation, ConnectionParams, Era, ServerEndpoint, TransportError, UpstreamSession,
-    plain_value,
+    list_changes, plain_value,
 };
 
 const TOOLS_CALL: &str = "tools/call";
-/// Requests that are sent on the primary connection, because it receives the resource updates.
-const SUBSCRIPTION_METHODS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
-/// List requests: their results are the same for all callers with equal capabilities.
-const LIST_METHODS: [&str; 4] = [
-    "tools/list",
-    "resources/list",
-    "resources/templates/list",
-    "prompts/list",
-];
+const UNSUBSCRIBE: &str = "resources/unsubscribe";
 
 pub(crate) struct UpstreamProxy {
     pub name: String,
@@ -109,21 +101,37 @@ impl UpstreamProxy {
             ClientOperation::Request { method, params } if method == TOOLS_CALL => {
                 self.call_tool(&params, &cx).await
             }
+            // The last subscriber has gone, whoever it was.
+            ClientOperation::Request { method, params }
+                if method == UNSUBSCRIBE && cx.call().is_none() =>
+            {
+                Ok(self.unsubscribe_all(&params).await?)
+            }
             ClientOperation::Request { method, params } => {
                 Ok(self.send(&method, &params, &cx).await?)
             }
             ClientOperation::CallToolForValue { tool, params } => {
                 let result = self.call_tool(&params, &cx).await?;
                 plain_value(&result, || async {
-                    self.pool
-                        .lease_primary(|| OfferedCapabilities::NONE)
-                        .upstream()
-                        .is_wrapped(&tool)
-                        .await
+                    match self.lease_connection(&cx).await {
+                        Ok(lease) => lease.upstream().is_wrapped(&tool).await,
+                        Err(_) => false,
+                    }
                 })
                 .await
             }
         }
+    }
+
+    /// Ends all subscriptions to a resource.
+    async fn unsubscribe_all(&self, params: &RawObject) -> Result<Box<RawValue>, Failure> {
+        let uri = params
+            .text("uri")
+            .ok_or_else(|| Failure::invalid("`uri` must be a string"))?;
+        for connection in self.pool.all() {
+            connection.upstream.unsubscribe(&uri).await;
+        }
+        Ok(RawObject::new().to_raw())
     }
 
     /// Executes `tools/call` with result cache and retries.
@@ -152,11 +160,9 @@ impl UpstreamProxy {
     /// [`DESCRIBE_TIMEOUT`], returns the last known description, or the error if there is none.
     async fn describe(&self, cx: &Context) -> Result<Box<RawValue>, Failure> {
         let asked = async {
-            let permit = self.acquire_permit().await?;
-            let lease = self.pool.lease_primary(|| {
-                OfferedCapabilities::from_abilities(&cx.caller_capabilities()).without_roots()
-            });
-            let session = lease.upstream().connect().await;
+            let permit = self.acquire_permit(cx).await?;
+            let session = async { self.lease_connection(cx).await?.upstream().connect().await };
+            let session = session.await;
             self.record_outcome(permit, &session);
             session.map_err(|error| self.attributed_failure(error))
         };
@@ -185,9 +191,9 @@ impl UpstreamProxy {
     /// if none becomes free in time or the circuit breaker is open.
     async fn send(&self, method: &str, params: &RawObject, cx: &Context) -> AttemptResult {
         let _place = self.acquire_call_slot().await?;
-        let permit = self.acquire_permit().await?;
+        let permit = self.acquire_permit(cx).await?;
         let outcome = async {
-            self.lease_connection(method, cx)
+            self.lease_connection(cx)
                 .await?
                 .upstream()
                 .request(method, params, cx)
@@ -216,38 +222,21 @@ impl UpstreamProxy {
 
     /// Returns a permit of the circuit breaker. If the breaker is half open, probes the server
     /// first and fails if the probe fails.
-    async fn acquire_permit(&self) -> Result<BreakerPermit<'_>, Failure> {
+    async fn acquire_permit(&self, cx: &Context) -> Result<BreakerPermit<'_>, Failure> {
         let permit = self.breaker.acquire(&self.name)?;
         if !permit.is_probe {
             return Ok(permit);
         }
         // Boxed because it is rare, so that most calls don't carry its state.
-        let found = Box::pin(self.probe()).await;
+        let found = Box::pin(async { probe(&self.lease_connection(cx).await?).await }).await;
         self.record_outcome(permit, &found);
         found.map_err(|error| self.attributed_failure(error))?;
         self.breaker.acquire(&self.name)
     }
 
-    /// Checks that the server is available: pings it if the primary connection is connected,
-    /// connects otherwise.
-    async fn probe(&self) -> Result<Arc<UpstreamSession>, TransportError> {
-        let lease = self.pool.lease_primary(|| OfferedCapabilities::NONE);
-        let upstream = lease.upstream();
-        match upstream.current() {
-            None => upstream.connect().await,
-            Some(_) => timeout(PING_TIMEOUT, upstream.ping())
-                .await
-                .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT))),
-        }
-    }
-
     /// Reports an attempt's outcome to the circuit breaker. If the outcome closes the breaker,
-    /// notifies subscribers that lists may have changed and returns true.
-    fn record_outcome<T>(
-        &self,
-        permit: BreakerPermit<'_>,
-        outcome: &Result<T, TransportError>,
-    ) -> bool {
+    /// notifies subscribers that lists may have changed.
+    fn record_outcome<T>(&self, permit: BreakerPermit<'_>, outcome: &Result<T, TransportError>) {
         let was_closed = self.breaker.next_attempt_at().is_none();
         let is_back = permit.record_outcome(outcome);
         if is_back {
@@ -256,107 +245,79 @@ impl UpstreamProxy {
         } else if was_closed && self.breaker.next_attempt_at().is_some() {
             callboard_message::log::warn!(by: &self.name, server = %self.name, "the server is unavailable: requests fail until the next attempt");
         }
-        is_back
     }
 
     /// Notifies subscribers that all of the server's lists may have changed. Used after an outage,
     /// during which change notifications are lost.
     fn publish_all_changes(&self) {
         let about = self.about.lock().clone().unwrap_or_default();
-        let can = about.object("capabilities").unwrap_or_default();
-        for (capability, change) in [
-            ("tools", CapabilityChange::Tools),
-            ("prompts", CapabilityChange::Prompts),
-            ("resources", CapabilityChange::Resources),
-        ] {
-            if can.has(capability) {
-                self.cx.notify_changed(change);
-            }
-        }
+        list_changes(&about).for_each(|change| self.cx.notify_changed(change));
     }
 
-    /// Leases the connection on which a request with `method` must be sent: primary, shared, or
-    /// owned by a session or principal.
-    async fn lease_connection(
-        &self,
-        method: &str,
-        cx: &Context,
-    ) -> Result<ConnectionLease, TransportError> {
-        let offer = || OfferedCapabilities::from_abilities(&cx.caller_capabilities());
-        let found = || *self.detected_era.lock();
-        let era = match self.options.client.era.fixed_era().or_else(found) {
-            Some(era) => era,
+    /// Leases the connection for a request of the call in `cx`: that of its client session, or of
+    /// its principal if it has no session. A server without sessions has one for all callers: one of
+    /// the modern era, and one that is declared stateless for callers whom it can't ask.
+    async fn lease_connection(&self, cx: &Context) -> Result<ConnectionLease, TransportError> {
+        let era = || {
+            let detected = *self.detected_era.lock();
+            self.options.client.era.fixed_era().or(detected)
+        };
+        let Some(call) = cx.call().filter(|_| era() != Some(Era::Modern)) else {
+            return Ok(self.pool.lease_shared());
+        };
+        let offer = || match &call.session {
+            Some(session) => {
+                let caller = self.questions.background_caller(session, call);
+                let offer = OfferedCapabilities::from_abilities(&caller.capabilities());
+                let session = session.clone();
+                (offer, Some(SessionOwner { session, caller }))
+            }
             None => {
-                let shared = self.lease_shared(offer().without_roots()).await?;
-                let session = shared.upstream().connect().await?;
-                self.record_session(&session);
-                session.era()
+                let offer = OfferedCapabilities::from_abilities(&cx.caller_capabilities());
+                (offer.with_roots_changes(), None)
             }
         };
-        if era == Era::Modern || SUBSCRIPTION_METHODS.contains(&method) {
-            return Ok(self.pool.lease_primary(|| offer().without_roots()));
+        if self.options.is_stateless && offer().0 == OfferedCapabilities::NONE {
+            return Ok(self.pool.lease_shared());
         }
-        let offer = offer();
-        match cx.call() {
-            // A server may keep a caller's roots, and its lists may depend on them.
-            Some(call) if offer.has_roots() || !LIST_METHODS.contains(&method) => {
-                self.lease_owned(call, offer).await
+        let lease = match &call.session {
+            Some(session) => {
+                let (key, wait) = (
+                    ConnectionKey::Session(session.id),
+                    self.options.call_slot_timeout,
+                );
+                let lease = self.pool.lease_owned(&key, false, &offer, wait).await;
+                lease.ok_or_else(|| self.connections_exhausted())?
             }
-            _ => self.lease_shared(offer).await,
+            None => self.lease_for_principal(call, offer().0).await?,
+        };
+        if era().is_none() {
+            let session = lease.upstream().connect().await?;
+            self.record_session(&session);
+            if session.era() == Era::Modern {
+                self.pool.share(&lease);
+            }
         }
+        Ok(lease)
     }
 
-    async fn lease_shared(
-        &self,
-        offer: OfferedCapabilities,
-    ) -> Result<ConnectionLease, TransportError> {
-        self.pool
-            .lease_shared(offer, self.options.call_slot_timeout)
-            .await
-            .ok_or_else(|| self.connections_exhausted())
-    }
-
-    /// Leases a connection owned by the call's client session, or by its principal if the call has
-    /// no session.
-    async fn lease_owned(
+    async fn lease_for_principal(
         &self,
         call: &CallContext,
         offer: OfferedCapabilities,
     ) -> Result<ConnectionLease, TransportError> {
-        let wait = self.options.call_slot_timeout;
-        if let Some(session) = &call.session {
-            let key = ConnectionKey::Session(session.id, offer);
-            let caller = || {
-                self.questions
-                    .background_caller(session, call)
-                    .filter(|_| offer != OfferedCapabilities::NONE)
-            };
-            let lease = self
-                .pool
-                .lease_owned(
-                    &key,
-                    false,
-                    Some(SessionOwner {
-                        session,
-                        caller: &caller,
-                    }),
-                    wait,
-                )
-                .await;
-            return lease.ok_or_else(|| self.connections_exhausted());
-        }
-        let offer = offer.with_roots_changes();
         let key = ConnectionKey::Principal(call.principal.kind, call.principal.id.clone(), offer);
         loop {
             // Roots belong to one call, even on connections that tell the questions of several
             // calls apart.
             let alone = offer.has_roots()
                 || offer != OfferedCapabilities::NONE && self.shares_channel.load(Relaxed);
+            let wait = self.options.call_slot_timeout;
             let lease = self
                 .pool
-                .lease_owned(&key, alone, None, wait)
-                .await
-                .ok_or_else(|| self.connections_exhausted())?;
+                .lease_owned(&key, alone, &|| (offer, None), wait)
+                .await;
+            let lease = lease.ok_or_else(|| self.connections_exhausted())?;
             if alone || offer == OfferedCapabilities::NONE {
                 return Ok(lease);
             }
@@ -397,12 +358,11 @@ impl UpstreamProxy {
 
     /// Returns the bridge's state as JSON for the admin page.
     pub fn observe(&self) -> serde_json::Value {
-        let primary = self.pool.current_primary();
-        let mut state = match &primary {
-            Some(primary) => primary.upstream.observe(),
-            None => {
-                serde_json::json!({ "state": if self.pool.has_connected() { "connected" } else { "apart" } })
-            }
+        let all = self.pool.all();
+        let open = all.iter().find(|one| one.upstream.current().is_some());
+        let mut state = match open.or(all.first()) {
+            Some(connection) => connection.upstream.observe(),
+            None => serde_json::json!({ "state": "apart" }),
         };
         let next_try = self.breaker.next_attempt_at();
         if let Some(until) = next_try {
@@ -416,6 +376,17 @@ impl UpstreamProxy {
         state["tools"] = self.tools.observe();
         state["calls_max"] = self.calls_max.into();
         state
+    }
+}
+
+/// Checks that the server is available: pings it if it is connected, connects otherwise.
+async fn probe(lease: &ConnectionLease) -> Result<Arc<UpstreamSession>, TransportError> {
+    let upstream = lease.upstream();
+    match upstream.current() {
+        None => upstream.connect().await,
+        Some(_) => timeout(PING_TIMEOUT, upstream.ping())
+            .await
+            .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT))),
     }
 }
 
@@ -469,7 +440,7 @@ async fn close_idle_connections(proxy: Arc<UpstreamProxy>) {
 
 /// Keeps the server connected: reconnects after a pause whenever the connection has ended.
 async fn keep_connected(proxy: Arc<UpstreamProxy>) {
-    let (mut in_a_row, mut before) = (0_u32, false);
+    let mut in_a_row = 0_u32;
     loop {
         if let Some(until) = proxy.breaker.next_attempt_at() {
             sleep_until(until).await;
@@ -479,19 +450,15 @@ async fn keep_connected(proxy: Arc<UpstreamProxy>) {
             sleep(PING_TIMEOUT).await;
             continue;
         };
-        let connected = proxy.probe().await;
+        let connected = probe(&proxy.pool.lease_shared()).await;
         if let Ok(session) = &connected {
             proxy.record_session(session);
         }
-        let is_back = proxy.record_outcome(permit, &connected);
+        proxy.record_outcome(permit, &connected);
         match connected {
             Ok(session) => {
-                if before && !is_back {
-                    proxy.publish_all_changes();
-                }
                 let began = Instant::now();
                 wait_disconnected(&proxy, session).await;
-                before = true;
                 in_a_row = if began.elapsed() >= STABLE_CONNECTION_AGE {
                     0
                 } else {
@@ -536,25 +503,26 @@ async fn wait_unresponsive(proxy: &UpstreamProxy) {
     }
 }
 
-/// Pings the server if it is connected. If it doesn't answer, discards the session and returns
-/// false. Returns true if there is no connection to check.
+/// Pings the server on each connection. Discards the sessions in which it doesn't answer, and
+/// returns false if there are any.
 async fn is_alive(proxy: &UpstreamProxy) -> bool {
-    let Some(primary) = proxy.pool.current_primary() else {
-        return true;
-    };
-    let (Some(session), Ok(permit)) = (
-        primary.upstream.current(),
-        proxy.breaker.acquire(&proxy.name),
-    ) else {
-        return true;
-    };
-    let checked = timeout(PING_TIMEOUT, primary.upstream.ping())
-        .await
-        .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)));
-    proxy.record_outcome(permit, &checked);
-    if let Err(error) = &checked {
-        callboard_message::log::warn!(by: &proxy.name, server = %proxy.name, %error, "the server doesn't answer pings");
-        primary.upstream.discard_session(&session);
+    let mut is_alive = true;
+    for connection in proxy.pool.all() {
+        let (Some(session), Ok(permit)) = (
+            connection.upstream.current(),
+            proxy.breaker.acquire(&proxy.name),
+        ) else {
+            continue;
+        };
+        let checked = timeout(PING_TIMEOUT, connection.upstream.ping())
+            .await
+            .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)));
+        proxy.record_outcome(permit, &checked);
+        if let Err(error) = &checked {
+            callboard_message::log::warn!(by: &proxy.name, server = %proxy.name, %error, "the server doesn't answer pings");
+            connection.upstream.discard_session(&session);
+            is_alive = false;
+        }
     }
-    checked.is_ok()
+    is_alive
 }

@@ -26,6 +26,7 @@ pub use options::{
     PAGES_MAX_DEFAULT, PENDING_CALLS_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
     ServerEndpoint,
 };
+pub(crate) use server_messages::{SessionLink, list_changes};
 pub(crate) use session::UpstreamSession;
 pub(crate) use tool_cache::{ToolCache, ToolHints, plain_value};
 pub(crate) use upstream::{ConnectionParams, Upstream, UpstreamServer};

@@ -4,9 +4,9 @@
 use std::mem::discriminant;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-use callboard_message::{CapabilityChange, Failure, LogMessage, RawObject};
+use callboard_message::{CapabilityChange, Failure, LogLevel, LogMessage, RawObject};
 use callboard_rpc::{RequestId, RpcError, UnusedMember, encode_error, encode_response};
 use callboard_runtime::{CallContext, Caller, Context, Direction};
 use futures::future::BoxFuture;
@@ -40,13 +40,71 @@ pub(crate) struct PreparedAnswer {
     pub roots_request: Option<PendingRootsRequest>,
 }
 
+/// Recipients of a server's change notifications.
+#[derive(Clone)]
+pub(crate) struct ChangeRoute {
+    /// Agent whose followers are notified.
+    agent: Context,
+    /// Connection that publishes changes of lists. Each connection without a session of its own gets
+    /// them from the server, and followers are notified once.
+    publisher: Arc<Mutex<Weak<()>>>,
+    /// Client session that alone uses the connection. It is notified instead of the followers,
+    /// unless the server is of the modern era, which has no sessions.
+    session: Option<SessionLink>,
+}
+
+/// Client session that alone uses a connection.
+#[derive(Clone)]
+pub(crate) struct SessionLink {
+    /// Receiver of the server's changes.
+    pub caller: Arc<dyn Caller>,
+    /// Minimum level of the log messages that the client wants; `None` until it has set one.
+    pub log_level: watch::Receiver<Option<LogLevel>>,
+}
+
+impl ChangeRoute {
+    pub fn to_followers(agent: &Context) -> Self {
+        Self {
+            agent: agent.clone(),
+            publisher: Arc::default(),
+            session: None,
+        }
+    }
+
+    /// Returns the route of a connection that `session` uses alone, if there is one.
+    pub fn with_session(&self, session: Option<SessionLink>) -> Self {
+        Self {
+            session,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the minimum level of log messages that the session has set.
+    pub fn log_level(&self) -> Option<LogLevel> {
+        *self.session.as_ref()?.log_level.borrow()
+    }
+
+    /// Returns true if the connection `identity` publishes changes of lists: it does already, or no
+    /// other one does.
+    fn is_publisher(&self, identity: &Arc<()>) -> bool {
+        let mut publisher = self.publisher.lock();
+        match publisher.upgrade() {
+            Some(current) => Arc::ptr_eq(&current, identity),
+            None => {
+                *publisher = Arc::downgrade(identity);
+                true
+            }
+        }
+    }
+}
+
 /// Handler of the server's notifications and requests on one connection.
 pub(crate) struct NotificationHandler {
     pub pending_requests: Arc<PendingRequests>,
     tools: Arc<ToolCache>,
-    /// Agent whose followers are notified of the server's changes. `None` if another connection to
-    /// the same server notifies them.
-    change_publisher: Option<Context>,
+    changes: ChangeRoute,
+    /// Identity of this connection among those that may publish changes of lists.
+    identity: Arc<()>,
     /// Tasks that end child processes and server sessions after the client has ended.
     pub cleanup_tasks: TaskTracker,
     /// Caller for questions and notifications that can't be assigned to a pending call; `None` if
@@ -67,7 +125,7 @@ pub(crate) struct NotificationHandler {
 impl NotificationHandler {
     pub fn new(
         tools: Arc<ToolCache>,
-        change_publisher: Option<Context>,
+        changes: ChangeRoute,
         cleanup_tasks: TaskTracker,
         options: &McpClientOptions,
     ) -> Self {
@@ -75,7 +133,8 @@ impl NotificationHandler {
         Self {
             pending_requests: Arc::default(),
             tools,
-            change_publisher,
+            changes,
+            identity: Arc::default(),
             cleanup_tasks,
             only_caller: options.only_caller.clone(),
             dialect: options.dialect,
@@ -253,6 +312,10 @@ impl NotificationHandler {
         else {
             return;
         };
+        // Other clients may use the connection too.
+        if self.is_modern.load(Relaxed) {
+            return;
+        }
         let Ok(params) = RawObject::parse(params) else {
             return;
         };
@@ -288,11 +351,42 @@ impl NotificationHandler {
             }
             _ => return false,
         };
-        if let Some(cx) = &self.change_publisher {
-            cx.notify_changed(change);
-        }
+        self.publish(change);
         true
     }
+
+    /// Publishes that all lists that a server with the capabilities in `about` has may have changed,
+    /// because it was connected anew.
+    pub fn publish_lists(&self, about: &RawObject) {
+        self.tools.invalidate();
+        list_changes(about).for_each(|change| self.publish(change));
+    }
+
+    fn publish(&self, change: CapabilityChange) {
+        let session = self.changes.session.as_ref();
+        match session.filter(|_| !self.is_modern.load(Relaxed)) {
+            Some(session) => session.caller.changed(change),
+            None => {
+                // A resource is watched by the connection that has subscribed to it.
+                let is_resource = matches!(change, CapabilityChange::Resource(_));
+                if is_resource || self.changes.is_publisher(&self.identity) {
+                    self.changes.agent.notify_changed(change);
+                }
+            }
+        }
+    }
+}
+
+/// Returns a change of each list that a server with the capabilities in `about` has.
+pub(crate) fn list_changes(about: &RawObject) -> impl Iterator<Item = CapabilityChange> + use<> {
+    let can = about.object("capabilities").unwrap_or_default();
+    [
+        ("tools", CapabilityChange::Tools),
+        ("prompts", CapabilityChange::Prompts),
+        ("resources", CapabilityChange::Resources),
+    ]
+    .into_iter()
+    .filter_map(move |(capability, change)| can.has(capability).then_some(change))
 }
 
 /// Returns the number of the request that a notification belongs to, read from its progress token

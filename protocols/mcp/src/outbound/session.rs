@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use callboard_message::RawObject;
 use callboard_message::json::quote;
+use callboard_message::{LogLevel, RawObject};
 use callboard_rpc::{encode_notification, encode_request_with};
 use callboard_runtime::Context;
 use parking_lot::Mutex;
@@ -76,7 +76,7 @@ impl UpstreamSession {
     /// the server first gets time to request them.
     pub async fn request(&self, method: &str, params: &RawObject, cx: &Context) -> ExchangeResult {
         if self.options.offered_capabilities.has_roots() && cx.caller_capabilities().has_roots() {
-            Box::pin(self.settle_roots(cx)).await?;
+            Box::pin(self.settle_roots(method, cx)).await?;
         }
         self.send_in_call(cx, |number| {
             legacy_request(number, method, params, Some(cx))
@@ -92,8 +92,9 @@ impl UpstreamSession {
     ///
     /// # Errors
     /// `SessionLost` if the server doesn't request the roots after such a notification. It may
-    /// still have another client's roots, so a new connection is needed.
-    async fn settle_roots(&self, cx: &Context) -> Result<(), TransportError> {
+    /// still have another client's roots, so a new connection is needed. A list is requested anyway,
+    /// because a modern client gives roots in calls only.
+    async fn settle_roots(&self, method: &str, cx: &Context) -> Result<(), TransportError> {
         let roots = &self.notifications.roots;
         let mut settled = roots.settled.lock().await;
         let has_one_client = self.options.only_caller.is_some()
@@ -113,7 +114,7 @@ impl UpstreamSession {
         }
         self.answer_questions_until(cx, roots.wait_until_given(deadline))
             .await;
-        if may_have_others && !roots.is_given() {
+        if may_have_others && !roots.is_given() && !method.ends_with("/list") {
             callboard_message::log::warn!(
                 "the server didn't request the roots of the next client: discarding the connection"
             );
@@ -139,6 +140,17 @@ impl UpstreamSession {
             .await
         {
             callboard_message::log::debug!(%error, "failed to notify the server of changed roots");
+        }
+    }
+
+    /// Sets the minimum level of a legacy server's log messages, if it has any. Failures are logged.
+    pub async fn set_log_level(&self, level: LogLevel) {
+        if self.era() == Era::Modern || !self.has_capability("logging") {
+            return;
+        }
+        let params = RawObject::single("level", level);
+        if let Err(error) = self.request_without_call("logging/setLevel", params).await {
+            callboard_message::log::debug!(%error, "failed to set the server's log level");
         }
     }
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use callboard_message::{Failure, RawObject};
+use callboard_message::{Failure, LogLevel, RawObject};
 use callboard_rpc::http1::{Connector, Http1Clients};
 use callboard_runtime::Context;
 use futures::FutureExt;
@@ -22,7 +24,7 @@ use super::exchange::{ExchangeResult, TransportError};
 use super::options::{
     EraChoice, McpClientError, McpClientOptions, SUBSCRIPTIONS_MAX, ServerEndpoint,
 };
-use super::server_messages::NotificationHandler;
+use super::server_messages::{ChangeRoute, NotificationHandler};
 use super::session::{UpstreamSession, initialize};
 use super::tool_cache::ToolCache;
 use super::transport::{HttpTransport, Transport, child, http, websocket};
@@ -50,6 +52,7 @@ impl Upstream {
         let factory = Arc::new(SessionFactory {
             params: connection_params,
             subscribed_resources: Mutex::default(),
+            announces: AtomicBool::new(false),
         });
         Self {
             factory,
@@ -151,20 +154,50 @@ impl Upstream {
         }
     }
 
+    /// Closes the session. The next request opens another, with the same subscriptions.
+    pub fn disconnect(&self) {
+        let before = std::mem::replace(&mut *self.state.lock(), ConnectionState::Disconnected);
+        drop(before);
+    }
+
+    /// Returns true if there is a session or a connection attempt.
+    pub fn is_open(&self) -> bool {
+        match &*self.state.lock() {
+            ConnectionState::Disconnected => false,
+            ConnectionState::Connecting(connecting) => !matches!(connecting.peek(), Some(Err(_))),
+            ConnectionState::Connected(session) => !session.transport.is_closed(),
+        }
+    }
+
+    pub fn has_subscriptions(&self) -> bool {
+        !self.factory.subscribed_resources.lock().is_empty()
+    }
+
     /// Notifies the server that the client's roots have changed, if the client offered
     /// `roots.listChanged`. Waits for a connection attempt in progress; does nothing without a
     /// connection.
     pub async fn notify_roots_changed(&self) {
+        if let Some(session) = self.settled().await {
+            session.notify_roots_changed().await;
+        }
+    }
+
+    /// Sets the minimum level of the server's log messages, as [`Self::notify_roots_changed`] does.
+    pub async fn set_log_level(&self, level: LogLevel) {
+        if let Some(session) = self.settled().await {
+            session.set_log_level(level).await;
+        }
+    }
+
+    /// Returns the open session, after a connection attempt in progress.
+    async fn settled(&self) -> Option<Arc<UpstreamSession>> {
         let connecting = match &*self.state.lock() {
             ConnectionState::Connecting(connecting) => Some(connecting.clone()),
             _ => None,
         };
-        let session = match connecting {
+        match connecting {
             Some(connecting) => connecting.await.ok(),
             None => self.current(),
-        };
-        if let Some(session) = session {
-            session.notify_roots_changed().await;
         }
     }
 
@@ -348,25 +381,49 @@ impl Upstream {
             Era::Legacy => self.send(method, params, cx).await?,
             Era::Modern => RawObject::single("resultType", "complete").to_raw(),
         };
-        let resources: Vec<String> = {
+        {
             let mut resources = self.factory.subscribed_resources.lock();
             match on {
-                true => drop(resources.insert(uri)),
-                false => drop(resources.remove(&uri)),
-            }
-            resources.iter().cloned().collect()
+                true => resources.insert(uri),
+                false => resources.remove(&uri),
+            };
+        }
+        self.renew_listener(&session).await;
+        Ok(result)
+    }
+
+    /// Ends the subscription to the resource `uri`, if this connection has one, for no call.
+    pub async fn unsubscribe(&self, uri: &str) {
+        if !self.factory.subscribed_resources.lock().remove(uri) {
+            return;
+        }
+        let Some(session) = self.current() else {
+            return;
         };
+        if session.era() == Era::Legacy {
+            let params = RawObject::single("uri", uri);
+            let ended = session.request_without_call("resources/unsubscribe", params);
+            if let Err(error) = ended.await {
+                callboard_message::log::debug!(%error, "failed to end a resource subscription");
+            }
+        }
+        self.renew_listener(&session).await;
+    }
+
+    /// Replaces the `subscriptions/listen` request of a modern server by one for the resources that
+    /// are subscribed to now.
+    async fn renew_listener(&self, session: &Arc<UpstreamSession>) {
         if session.era() == Era::Modern {
+            let resources = self.factory.resources();
             let listener = {
                 let _there = self.factory.runtime.as_ref().map(|runtime| runtime.enter());
-                change_listener::start_listener(&session, resources)
+                change_listener::start_listener(session, resources)
             };
             match listener {
-                Some(listener) => listener.replace(&session).await,
+                Some(listener) => listener.replace(session).await,
                 None => drop(session.listener.lock().take()),
             }
         }
-        Ok(result)
     }
 
     /// Returns the connection's state as JSON for the admin page.
@@ -434,7 +491,7 @@ impl UpstreamServer {
             server: self.clone(),
             options,
             runtime: Handle::try_current().ok(),
-            change_publisher: Some(cx.clone()),
+            changes: ChangeRoute::to_followers(cx),
             tools: Arc::default(),
         }
     }
@@ -454,9 +511,7 @@ pub(crate) struct ConnectionParams {
     /// Runtime for tasks that outlive a call. A call may run on another runtime, which may end
     /// earlier.
     pub runtime: Option<Handle>,
-    /// Agent whose followers are notified of the server's changes. `None` if another connection to
-    /// the same server notifies them.
-    pub change_publisher: Option<Context>,
+    pub changes: ChangeRoute,
     pub tools: Arc<ToolCache>,
 }
 
@@ -479,6 +534,8 @@ pub(crate) struct SessionFactory {
     params: ConnectionParams,
     /// URIs of subscribed resources. Each new session subscribes to them again.
     subscribed_resources: Mutex<BTreeSet<String>>,
+    /// True if the next session is announced as a change of all lists.
+    announces: AtomicBool,
 }
 
 impl Deref for SessionFactory {
@@ -491,11 +548,11 @@ impl Deref for SessionFactory {
 
 impl SessionFactory {
     /// Opens a session, sets its log level, renews its subscriptions and starts the change
-    /// listener.
+    /// listener. A session that isn't the first is announced as a change of all lists.
     async fn connect_session(&self) -> Result<Arc<UpstreamSession>, TransportError> {
         let session = self.negotiate_era().await?;
         *self.server.detected_era.lock() = Some(session.era());
-        let resources: Vec<String> = self.subscribed_resources.lock().iter().cloned().collect();
+        let resources = self.resources();
         if session.era() == Era::Legacy {
             self.configure_session(&session, &resources).await;
         }
@@ -503,7 +560,14 @@ impl SessionFactory {
             listener.install(&session).await;
         }
         session.notifications.roots.connected_at();
+        if self.announces.swap(true, Relaxed) {
+            session.notifications.publish_lists(&session.about);
+        }
         Ok(session)
+    }
+
+    fn resources(&self) -> Vec<String> {
+        self.subscribed_resources.lock().iter().cloned().collect()
     }
 
     /// Opens a session of the configured era, or else of the remembered or newly detected one.
@@ -587,10 +651,9 @@ impl SessionFactory {
         endpoint: &ServerEndpoint,
     ) -> Result<ServerConnection, TransportError> {
         let options = self.options.clone();
-        let (tools, change_publisher) = (self.tools.clone(), self.change_publisher.clone());
         let notifications = Arc::new(NotificationHandler::new(
-            tools,
-            change_publisher,
+            self.tools.clone(),
+            self.changes.clone(),
             self.server.cleanup_tasks.clone(),
             &options,
         ));
@@ -622,18 +685,8 @@ impl SessionFactory {
     /// Sets the log level of a new legacy session and subscribes to `resources` again. Errors are
     /// only logged, because calls don't depend on either.
     async fn configure_session(&self, session: &UpstreamSession, resources: &[String]) {
-        let level = self
-            .options
-            .log_level
-            .filter(|_| session.has_capability("logging"));
-        if let Some(level) = level {
-            let params = RawObject::single("level", level);
-            if let Err(error) = session
-                .request_without_call("logging/setLevel", params)
-                .await
-            {
-                callboard_message::log::debug!(%error, "failed to set the server's log level");
-            }
+        if let Some(level) = self.changes.log_level().or(self.options.log_level) {
+            session.set_log_level(level).await;
         }
         for uri in resources {
             let params = RawObject::single("uri", uri);

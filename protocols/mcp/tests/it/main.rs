@@ -43,6 +43,7 @@ mod bridge_kit;
 mod bridge_clients;
 // Owners of a call's connection, capabilities offered on it, and addressees of questions.
 mod bridge_scopes;
+mod bridge_sessions;
 // Roots: a server has them before its first call, and never those of another client.
 mod bridge_roots;
 // Servers and clients that crash, hang, return, or are slow; limits.

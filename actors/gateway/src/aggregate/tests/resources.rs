@@ -2,6 +2,7 @@
 
 use callboard_message::SamplingAnswer;
 use callboard_message::capabilities::{CreateMessage, SubscribeResource, UnsubscribeResource};
+use callboard_runtime::{Caller, PeerSession};
 use tokio::time::Instant;
 
 use super::upstream::{Mode, Upstream};
@@ -175,6 +176,43 @@ fn subscriptions() {
             say("resources.subscribe", "x:9").await.unwrap_err().kind,
             FailureKind::NotFound
         );
+    });
+}
+
+/// Goal: each client session's subscription reaches the members, which may have a session for it,
+/// and one for everybody else. Method: two sessions, and two subscriptions without one; then all
+/// end.
+#[test]
+fn sessions_subscribe_for_themselves() {
+    struct Silent;
+    impl Caller for Silent {}
+    paused(async |system| {
+        let member = Upstream::new("a", &[]).with_resources(&["x:1"]);
+        let bundle = bundle_of(system, [&member]);
+        let subscribe = async |session: Option<PeerSession>| {
+            let mut call = CallContext::new(Arc::new(Principal::agent("somebody")));
+            call.session = session.map(Arc::new);
+            let body = to_raw_value(&json!({ "uri": "x:1" })).unwrap();
+            let name = "callboard.resources.subscribe".to_owned();
+            let asked = bundle.ask_named(name, body, Some(Arc::new(call))).await;
+            asked.unwrap();
+            member.asked::<SubscribeResource>()
+        };
+        let over = CallContext::new(Arc::new(Principal::agent("somebody"))).cancel;
+        let session = || PeerSession::new(over.clone(), Arc::new(Silent));
+        let told = [
+            subscribe(Some(session())).await,
+            subscribe(Some(session())).await,
+            subscribe(None).await,
+            subscribe(None).await,
+        ];
+        assert_eq!(told, [1, 2, 3, 3]);
+        for told in [0, 0, 0, 1] {
+            ask(&bundle, "resources.unsubscribe", json!({ "uri": "x:1" }))
+                .await
+                .unwrap();
+            assert_eq!(member.asked::<UnsubscribeResource>(), told);
+        }
     });
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use callboard_message::capabilities::{CallerCapabilities, LogMessage};
+use callboard_message::capabilities::{CallerCapabilities, CapabilityChange, LogMessage};
 use callboard_message::{Answer, Failure, Progress, Question, RawObject};
 use callboard_rpc::{RequestId, RpcResponse, encode_notification, encode_request};
 use callboard_runtime::Caller;
@@ -79,6 +79,16 @@ impl Caller for SessionCaller {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
+            let initialized = self
+                .session
+                .upgrade()
+                .map(|session| session.initialized.clone());
+            if let Some(initialized) = initialized {
+                tokio::select! {
+                    () = initialized.cancelled() => {}
+                    () = self.ended.cancelled() => return Err(no_responder()),
+                }
+            }
             let session = self
                 .session
                 .upgrade()
@@ -112,6 +122,12 @@ impl Caller for SessionCaller {
             self.sink.send_lossy(
                 encode_notification("notifications/elicitation/complete", Some(&params)).into(),
             );
+        }
+    }
+
+    fn changed(&self, change: CapabilityChange) {
+        if let Some(session) = self.session.upgrade() {
+            session.notify_change(&change);
         }
     }
 

@@ -57,6 +57,9 @@ pub(crate) struct LegacySession {
     /// View of the session for agents: a caller for messages outside requests, the session's end,
     /// and changes of the client's roots.
     peer: Arc<PeerSession>,
+    /// Cancelled once the client is initialized. Before, it gets no questions and no notifications of
+    /// changes (2025-11-25, lifecycle).
+    initialized: CancellationToken,
     closed: CancellationToken,
 }
 
@@ -92,6 +95,7 @@ impl LegacySession {
                     }
                 }),
                 peer: Arc::new(PeerSession::new(over.clone(), Arc::new(background))),
+                initialized: CancellationToken::new(),
                 closed: over,
                 tasks,
             }
@@ -123,6 +127,8 @@ impl LegacySession {
             (McpMethod::Ping, _) => Ok(raw_from_written("{}".into())),
             (_, None) => Err(RpcError::invalid_request("send `initialize` first")),
             (method, Some(revision)) => {
+                // Some clients never send `notifications/initialized`.
+                self.initialized.cancel();
                 let mut call = CallContext::new(self.principal.clone());
                 let (cancel, params) = (call.cancel.clone(), &request.params);
                 let meta = params
@@ -192,6 +198,7 @@ impl LegacySession {
     /// Handles a client's notification. Unknown ones are ignored.
     pub fn handle_notification(&self, notification: &RpcNotification<'_>) {
         match &*notification.method {
+            "notifications/initialized" => self.initialized.cancel(),
             "notifications/roots/list_changed" => {
                 self.peer
                     .roots_changed
@@ -228,7 +235,7 @@ impl LegacySession {
             !state.closed
                 && !matches!(change, CapabilityChange::Resource(uri) if !state.subscriptions.contains_key(uri))
         };
-        if self.client.get().is_none() || !is_wanted {
+        if !self.initialized.is_cancelled() || !is_wanted {
             return;
         }
         let params = (!params.is_empty()).then(|| params.to_raw());
@@ -243,13 +250,13 @@ impl LegacySession {
         }
         let client = InitializedClient::from_params(params)?;
         let revision = client.revision;
-        let about = self
-            .tasks
-            .endpoint
-            .adapter()
-            .describe(CallContext::new(self.principal.clone()))
-            .await;
+        // Set before the description, which a remote server gives in a session that is opened with
+        // this client's capabilities.
         self.client.set(client).map_err(|_| twice())?;
+        let mut call = CallContext::new(self.principal.clone());
+        call.caller = Some(self.peer.caller.clone());
+        call.session = Some(self.peer.clone());
+        let about = self.tasks.endpoint.adapter().describe(call).await;
         Ok(self.initialize_result(revision, &about))
     }
 
@@ -282,7 +289,9 @@ impl LegacySession {
             .and_then(|level| serde_json::from_str(level.get()).ok());
         let invalid =
             || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
-        *self.log_level.lock() = level.ok_or_else(invalid)?;
+        let level = level.ok_or_else(invalid)?;
+        *self.log_level.lock() = level;
+        self.peer.log_level.send_replace(Some(level));
         Ok(raw_from_written("{}".into()))
     }
 
@@ -334,6 +343,13 @@ impl LegacySession {
             .filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX)
             .map(Cow::into_owned);
         uri.ok_or_else(|| RpcError::invalid_params("`uri` must be a string of at most 8 KiB"))
+    }
+}
+
+impl Drop for LegacySession {
+    /// Ends the session for agents, if `initialize` was given up before a transport owned it.
+    fn drop(&mut self) {
+        self.closed.cancel();
     }
 }
 

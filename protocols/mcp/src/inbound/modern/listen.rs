@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::ModernService;
+use super::pending_elicitations::ModernCaller;
 use super::suspended_requests::cancelled_error;
 use crate::inbound::client_messages::MessageSink;
 use crate::inbound::endpoint::{AgentEndpoint, ResourceSubscription, change_notification};
@@ -65,10 +66,9 @@ pub(crate) async fn listen(
         .map_err(|_| RpcError::new(OVERLOADED, full))?;
     let mut filter =
         SubscriptionFilter::parse(params, endpoint.options.modern.subscription_uris_max)?;
-    let about = endpoint
-        .adapter()
-        .describe(CallContext::new(principal.clone()))
-        .await;
+    let caller = Arc::new(ModernCaller::new(None, client.clone(), None));
+    let call = CallContext::new(principal.clone()).with_caller(caller);
+    let about = endpoint.adapter().describe(call.clone()).await;
     filter.restrict_to(&endpoint.adapter().capabilities(&about));
     if !filter.task_ids.is_empty() && !tasks::declares_extension(client) {
         return Err(tasks::missing_extension());
@@ -89,7 +89,7 @@ pub(crate) async fn listen(
             overflow.cancel();
         }
     });
-    let _watched = subscribe_resources(endpoint, &principal, &mut filter).await;
+    let _watched = subscribe_resources(endpoint, &call, &mut filter).await;
 
     if !sink.send(notification(
         "notifications/subscriptions/acknowledged",
@@ -128,7 +128,7 @@ pub(crate) async fn listen(
 /// Subscribes to the filter's resources. Removes from the filter those that the agent refuses.
 async fn subscribe_resources(
     endpoint: &AgentEndpoint,
-    principal: &Arc<Principal>,
+    call: &CallContext,
     filter: &mut SubscriptionFilter,
 ) -> Vec<ResourceSubscription> {
     let mut watched = Vec::with_capacity(filter.uris.len());
@@ -136,11 +136,7 @@ async fn subscribe_resources(
     for uri in std::mem::take(&mut filter.uris) {
         if let Ok(watching) = endpoint
             .changes
-            .subscribe_resource(
-                &endpoint.adapter(),
-                &uri,
-                CallContext::new(principal.clone()),
-            )
+            .subscribe_resource(&endpoint.adapter(), &uri, call.clone())
             .await
         {
             watched.push(watching);

@@ -134,9 +134,13 @@ async fn dispatch(
         }
     }
     match request.method {
-        McpMethod::Discover => discover(service, call_context(&principal, &meta))
-            .await
-            .map(ModernResult::Complete),
+        McpMethod::Discover => {
+            let call = call_context(&principal, &meta);
+            let client = ModernCaller::new(None, meta.abilities, None);
+            discover(service, call.with_caller(Arc::new(client)))
+                .await
+                .map(ModernResult::Complete)
+        }
         McpMethod::Listen => {
             listen::listen(
                 service,
@@ -168,6 +172,7 @@ async fn dispatch(
             let call = call_context(&principal, &meta);
             let client = Arc::new(ModernCaller::new(
                 RequestSink::new(meta.progress, meta.log_level, &sink),
+                meta.abilities,
                 None,
             ));
             perform_inline(service, &request, client, call, hung_up).await
@@ -292,8 +297,12 @@ async fn perform_interactive(
         params.remove("inputResponses");
         request = McpRequest::new(request.name, Some(params.to_raw()));
     }
-    let elicitations = PendingElicitations::new(abilities, responses.unwrap_or_default());
-    let client = Arc::new(ModernCaller::new(sink, Some(elicitations.clone())));
+    let elicitations = PendingElicitations::new(abilities.clone(), responses.unwrap_or_default());
+    let client = Arc::new(ModernCaller::new(
+        sink,
+        abilities,
+        Some(elicitations.clone()),
+    ));
     if !answerable {
         return perform_inline(service, &request, client, call, hung_up).await;
     }

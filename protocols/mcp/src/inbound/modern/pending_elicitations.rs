@@ -218,6 +218,8 @@ fn parse_valid_answer(question: &Question, raw: &RawValue) -> Option<Answer> {
 /// request, questions to `elicitations`.
 pub(crate) struct ModernCaller {
     sink: Mutex<Option<RequestSink>>,
+    /// Capabilities that the client declares.
+    abilities: CallerCapabilities,
     /// Questions of the call; `None` if the client can't be asked during this request.
     elicitations: Option<Arc<PendingElicitations>>,
     /// Caller that replaces the client once the call has become a task.
@@ -248,12 +250,16 @@ impl RequestSink {
 }
 
 impl ModernCaller {
+    /// Creates the caller of a request by a client that declares `abilities`. Without `elicitations`
+    /// a question fails: a list shows what the client can call, but asks nothing.
     pub fn new(
         request_sink: Option<RequestSink>,
+        abilities: CallerCapabilities,
         elicitations: Option<Arc<PendingElicitations>>,
     ) -> Self {
         Self {
             sink: Mutex::new(request_sink),
+            abilities,
             elicitations,
             successor: OnceLock::new(),
         }
@@ -324,10 +330,10 @@ impl Caller for ModernCaller {
         if let Some(successor) = self.successor.get() {
             return successor.capabilities();
         }
-        self.elicitations
-            .as_ref()
-            .map(|elicitations| elicitations.abilities())
-            .unwrap_or_default()
+        match &self.elicitations {
+            Some(elicitations) => elicitations.abilities(),
+            None => self.abilities.clone(),
+        }
     }
 }
 

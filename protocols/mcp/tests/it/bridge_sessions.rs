@@ -1,0 +1,198 @@
+//! One session with the server for each client session: lists, calls, subscriptions, log level.
+
+use std::path::{Path, PathBuf};
+
+use callboard_mcp::bridge::BridgeOptions;
+use callboard_mcp::inbound::McpServerOptions;
+use callboard_mcp::outbound::{Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint};
+use callboard_message::{CallerCapabilities, CapabilityChange, LogLevel};
+use callboard_runtime::testkit::Probe;
+use callboard_runtime::{AgentChanged, AgentRef};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Receiver;
+
+use crate::bridge_kit::{Person, Site, child, of, send_as, text};
+use crate::kit::soon;
+
+/// Server that keeps state for its client: `unlock` shows another tool, `touch` reports a change of
+/// the resource that is subscribed to, `level` returns the log level, `pid` the process.
+const STATEFUL: &str = r#"
+    echo "$$" >> "$STARTS"; level=unset; more=''
+    hear; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"p","version":"1"},"instructions":"i"}'; hear
+    while hear; do case "$line" in
+        *tools/list*) say "$id" "{\"tools\":[{\"name\":\"ask\",\"inputSchema\":{\"type\":\"object\"}}$more]}";;
+        *logging/setLevel*) level=$(part level); say "$id" '{}';;
+        *resources/subscribe*) uri=$(part uri); say "$id" '{}';;
+        *resources/unsubscribe*) uri=none; say "$id" '{}';;
+        *'"unlock"'*) more=',{"name":"more","inputSchema":{"type":"object"}}'
+            printf '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'; text "$id" done;;
+        *'"touch"'*) printf '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"%s"}}\n' "$uri"; text "$id" "$uri";;
+        *'"level"'*) text "$id" "$level";;
+        *'"die"'*) exit 1;;
+        *) text "$id" "$$";;
+    esac; done
+"#;
+
+/// A [`STATEFUL`] server behind a bridge, served to clients.
+struct Stage {
+    site: Site,
+    url: String,
+    /// File with a line for each process that was started.
+    starts: PathBuf,
+}
+
+impl Stage {
+    fn new(test: &str, options: BridgeOptions) -> Self {
+        let starts = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("starts-{test}"));
+        // A former run may have left it.
+        let _ = std::fs::remove_file(&starts);
+        let script = format!("STARTS='{}'\n{STATEFUL}", starts.display());
+        let mut site = Site::new();
+        let bridge = site.bridge(child(&script), options);
+        let url = site.serve(bridge, McpServerOptions::default());
+        Self { site, url, starts }
+    }
+
+    /// Returns the number of processes that have been started.
+    fn started(&self) -> usize {
+        std::fs::read_to_string(&self.starts).map_or(0, |starts| starts.lines().count())
+    }
+
+    /// Returns a legacy client and the changes that it is notified of.
+    fn client(&self) -> (AgentRef, Receiver<AgentChanged>) {
+        let options = McpClientOptions {
+            era: EraChoice::Only(Era::Legacy),
+            offered_capabilities: CallerCapabilities::default(),
+            log_level: Some(LogLevel::Error),
+            ..McpClientOptions::default()
+        };
+        let endpoint = ServerEndpoint::from_url(&self.url).unwrap();
+        let client = McpClient::new(endpoint, options).unwrap();
+        let client = self.site.system.spawn_with(move || client.clone());
+        let (follower, changes) = Probe::<AgentChanged>::spawn(&self.site.system, |_| ());
+        client.follow(follower.recipient().unwrap());
+        (client, changes)
+    }
+}
+
+async fn send(client: &AgentRef, name: &str, params: Value) -> Value {
+    let call = Person::new("a", "{}").call();
+    send_as(client, call, &format!("callboard.{name}"), params)
+        .await
+        .unwrap()
+}
+
+async fn say(client: &AgentRef, what: &str) -> String {
+    let params = json!({ "name": "ask", "arguments": { what: 1 } });
+    text(&send(client, "tools.call", params).await).to_owned()
+}
+
+async fn tools(client: &AgentRef) -> usize {
+    let listed = send(client, "tools.list", json!({})).await;
+    listed["tools"].as_array().unwrap().len()
+}
+
+async fn next(changes: &mut Receiver<AgentChanged>) -> CapabilityChange {
+    soon(changes.recv()).await.unwrap().change
+}
+
+/// Goal: a client session has one session with the server, started once: for the description, lists,
+/// subscriptions, the log level and calls. Its changes are told to that client and to no other.
+/// Method: two clients of a server that shows another tool after a call; one subscribes.
+#[tokio::test]
+async fn clients_see_their_own_session() {
+    let stage = Stage::new("own", of(Era::Legacy));
+    let ((one, mut changes), (other, mut others)) = (stage.client(), stage.client());
+    let about = send(&one, "describe", json!({})).await;
+    assert_eq!(about["instructions"], "i");
+    assert_eq!((tools(&one).await, stage.started()), (1, 1));
+    assert_eq!(say(&one, "level").await, "error");
+    assert_eq!(say(&one, "unlock").await, "done");
+    assert_eq!(next(&mut changes).await, CapabilityChange::Tools);
+    assert_eq!((tools(&one).await, tools(&other).await), (2, 1));
+    send(&one, "resources.subscribe", json!({ "uri": "x:1" })).await;
+    for _ in 0..3 {
+        assert_eq!(say(&one, "touch").await, "x:1");
+        let updated = CapabilityChange::Resource("x:1".into());
+        assert_eq!(next(&mut changes).await, updated);
+    }
+    assert_eq!(stage.started(), 2, "one for each client");
+    assert!(say(&one, "pid").await != say(&other, "pid").await);
+    assert!(others.try_recv().is_err());
+    stage.site.end().await;
+}
+
+/// Goal: the last unsubscription of a resource reaches the server. Method: subscribe, unsubscribe,
+/// and ask the server for the resource that it watches.
+#[tokio::test]
+async fn subscriptions_end() {
+    let stage = Stage::new("end", of(Era::Legacy));
+    let (client, _changes) = stage.client();
+    send(&client, "resources.subscribe", json!({ "uri": "x:1" })).await;
+    send(&client, "resources.unsubscribe", json!({ "uri": "x:1" })).await;
+    soon(async { while say(&client, "touch").await != "none" {} }).await;
+    stage.site.end().await;
+}
+
+/// Goal: after a server has been started again, its client is told that the lists may be others, and
+/// keeps subscriptions and log level. Method: a call that ends the server, and the next call.
+#[tokio::test]
+async fn restarts_are_told() {
+    let stage = Stage::new("restart", of(Era::Legacy));
+    let (client, mut changes) = stage.client();
+    send(&client, "resources.subscribe", json!({ "uri": "x:1" })).await;
+    let call = Person::new("a", "{}").call();
+    let params = json!({ "name": "ask", "arguments": { "die": 1 } });
+    let _ = send_as(&client, call, "callboard.tools.call", params).await;
+    assert_eq!(say(&client, "level").await, "error");
+    assert_eq!(stage.started(), 2);
+    assert_eq!(next(&mut changes).await, CapabilityChange::Tools);
+    assert_eq!(next(&mut changes).await, CapabilityChange::Resources);
+    assert_eq!(say(&client, "touch").await, "x:1");
+    let updated = CapabilityChange::Resource("x:1".into());
+    assert_eq!(next(&mut changes).await, updated);
+    stage.site.end().await;
+}
+
+/// Goal: clients whom the server can't ask share a server that is declared stateless. Method: two
+/// clients of one.
+#[tokio::test]
+async fn stateless_servers_are_shared() {
+    let options = BridgeOptions {
+        is_stateless: true,
+        ..of(Era::Legacy)
+    };
+    let stage = Stage::new("stateless", options);
+    let (one, other) = (stage.client().0, stage.client().0);
+    assert_eq!(say(&one, "pid").await, say(&other, "pid").await);
+    assert_eq!((tools(&one).await, stage.started()), (1, 1));
+    stage.site.end().await;
+}
+
+/// Goal: a modern client's list shows what it can call. Method: a legacy server that shows each tool
+/// to clients with one capability, and a client that declares some of them in each request.
+#[tokio::test]
+async fn modern_lists_show_what_can_be_called() {
+    let script = r#"
+        hear; tools=''
+        for can in sampling elicitation roots; do case "$line" in *"\"$can\""*)
+            tools="$tools${tools:+,}{\"name\":\"$can\",\"inputSchema\":{\"type\":\"object\"}}";; esac; done
+        say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear
+        while hear; do say "$id" "{\"tools\":[$tools]}"; done
+    "#;
+    let mut site = Site::new();
+    let bridge = site.bridge(child(script), of(Era::Legacy));
+    let client = site.beyond(bridge, Era::Modern);
+    for (can, names) in [
+        ("{}", vec![]),
+        (r#"{"sampling":{},"roots":{}}"#, vec!["sampling", "roots"]),
+        (r#"{"elicitation":{}}"#, vec!["elicitation"]),
+    ] {
+        let call = Person::new("a", can).call();
+        let listed = send_as(&client, call, "callboard.tools.list", json!({})).await;
+        let listed = listed.unwrap()["tools"].as_array().unwrap().clone();
+        let listed: Vec<_> = listed.iter().map(|tool| &tool["name"]).collect();
+        assert_eq!(listed, names, "{can}");
+    }
+    site.end().await;
+}
