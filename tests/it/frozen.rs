@@ -121,7 +121,14 @@ async fn json_without_a_node() {
         (&["mcp", "list"], &[&server]),
         (
             &["mcp", "call"],
-            &[&server, "write_clinical_data", "--json-args", data],
+            &[
+                &server,
+                "write_clinical_data",
+                "--era",
+                "modern",
+                "--json-args",
+                data,
+            ],
         ),
     ];
     let mut all = String::new();

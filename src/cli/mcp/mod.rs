@@ -207,6 +207,7 @@ async fn run_with_server<T>(
     let within = Duration::from_secs(arguments.timeout);
     let options = McpClientOptions {
         era: arguments.era,
+        expects_questions: only_caller.is_some(),
         offered_capabilities: only_caller
             .as_ref()
             .map(|caller| caller.capabilities())

@@ -297,6 +297,9 @@ impl UpstreamDeclaration {
     pub fn client_options(&self) -> Result<McpClientOptions, UpstreamError> {
         let mut options = McpClientOptions {
             era: self.era_choice(),
+            expects_questions: self.supports_sampling
+                || self.supports_elicitation
+                || self.supports_roots,
             dialect: self.dialect,
             ..McpClientOptions::default()
         };

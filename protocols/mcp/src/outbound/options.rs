@@ -157,7 +157,8 @@ impl ChildCommand {
 /// Era of the protocol that a client speaks: detected or fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EraChoice {
-    /// Detects the server's era by `server/discover` and remembers it for later connections.
+    /// Detects the server's era and remembers it for later connections. A server of both eras is met
+    /// in the legacy era over pipes and WebSocket, and in the modern era over HTTP.
     #[default]
     Auto,
     /// Uses only the given era.
@@ -171,6 +172,9 @@ pub struct McpClientOptions {
     pub name: Option<String>,
     /// Era of the protocol to speak.
     pub era: EraChoice,
+    /// True if the server may ask questions. One of both eras is then met in the legacy era, if it
+    /// has sessions there, because some ask only in these.
+    pub expects_questions: bool,
     /// Dialect of the server's questions.
     pub dialect: ServerDialect,
     /// Revision offered in `initialize` (legacy era). The server may choose an older one.
@@ -200,8 +204,8 @@ pub struct McpClientOptions {
     /// Time limit of opening a session in total: connecting, `server/discover`, `initialize` and
     /// renewing subscriptions.
     pub handshake_timeout: Duration,
-    /// Time limit of `server/discover` while the era is unknown. A server that doesn't answer in
-    /// time counts as legacy.
+    /// Time limit of `server/discover` while the era of a server over HTTP is unknown. A server that
+    /// doesn't answer in time counts as legacy.
     pub probe_timeout: Duration,
     /// Time limit of a call without a deadline of its own.
     pub call_timeout: Duration,
@@ -228,6 +232,7 @@ impl Default for McpClientOptions {
         Self {
             name: None,
             era: EraChoice::Auto,
+            expects_questions: false,
             dialect: ServerDialect::Mcp,
             revision: Revision::LATEST_LEGACY,
             client_info: RawObject::single("name", "callboard")

@@ -571,10 +571,16 @@ impl SessionFactory {
     }
 
     /// Opens a session of the configured era, or else of the remembered or newly detected one.
+    ///
+    /// Over pipes and WebSocket, detection begins with `initialize`, which servers of both eras
+    /// accept, and servers of one era reject. Several legacy servers don't answer any other first
+    /// request, or stop working after it. Over HTTP it begins with `server/discover`.
     async fn negotiate_era(&self) -> Result<Arc<UpstreamSession>, TransportError> {
         let only = self.options.era.fixed_era();
         let known = only.or(*self.server.detected_era.lock());
-        if known == Some(Era::Legacy) || matches!(self.server.endpoint, ServerEndpoint::Sse(_)) {
+        let is_http = matches!(self.server.endpoint, ServerEndpoint::Http(_));
+        let is_sse = matches!(self.server.endpoint, ServerEndpoint::Sse(_));
+        if known == Some(Era::Legacy) || is_sse || known.is_none() && !is_http {
             return self.negotiate_legacy(None).await;
         }
         let connection = self.open_connection(&self.server.endpoint).await?;
@@ -587,24 +593,31 @@ impl SessionFactory {
                 .await
                 .unwrap_or(Ok(None)),
         };
-        match (found, only) {
-            (Ok(Some(about)), _) => Ok(UpstreamSession::new(
-                connection,
-                Revision::V2026_07_28,
-                about,
-            )),
-            (Ok(None), Some(_)) => Err(TransportError::Protocol(
+        match (found?, only) {
+            (Some(about), _) => {
+                if known.is_none()
+                    && self.options.expects_questions
+                    && let Some(session) = self.negotiate_askable().await
+                {
+                    return Ok(session);
+                }
+                let revision = Revision::V2026_07_28;
+                Ok(UpstreamSession::new(connection, revision, about))
+            }
+            (None, Some(_)) => Err(TransportError::Protocol(
                 "the server is of the legacy era, and the modern era is required".into(),
             )),
-            // A child that exited because of the unknown request is started again.
-            (Err(TransportError::Broken(_)), None)
-                if matches!(self.server.endpoint, ServerEndpoint::Child(_)) =>
-            {
-                self.negotiate_legacy(None).await
-            }
-            (Ok(None), None) => self.negotiate_legacy(Some(connection)).await,
-            (Err(error), _) => Err(error),
+            (None, None) => self.negotiate_legacy(Some(connection)).await,
         }
+    }
+
+    /// Opens a legacy session with a modern server over HTTP. Returns `None` if it doesn't support
+    /// that era, or has no sessions there, in which it could ask.
+    async fn negotiate_askable(&self) -> Option<Arc<UpstreamSession>> {
+        let connection = self.open_connection(&self.server.endpoint).await.ok()?;
+        let session = initialize(&connection).await.ok()?;
+        let http = session.transport.http()?;
+        http.has_session().then_some(session)
     }
 
     async fn negotiate_legacy(
@@ -616,6 +629,7 @@ impl SessionFactory {
             None => self.open_connection(&self.server.endpoint).await?,
         };
         connection.notifications.set_modern(false);
+        let is_http = connection.transport.http().is_some();
         match (initialize(&connection).await, &self.server.endpoint) {
             // The URL may be that of a server of 2024-11-05 (2026-07-28, streamable HTTP, HTTP+SSE
             // transport).
@@ -628,9 +642,10 @@ impl SessionFactory {
                     .await;
                 initialize(&opened.map_err(|_| TransportError::Status(status))?).await
             }
-            // A modern server that was still loading when the probe timed out.
+            // A modern server: over HTTP, one that was still loading when the probe timed out.
             (Err(TransportError::Rpc { error, status }), _)
-                if self.options.era == EraChoice::Auto && modern::is_modern_only(&error) =>
+                if self.options.era == EraChoice::Auto
+                    && (!is_http || modern::is_modern_only(&error)) =>
             {
                 connection.notifications.set_modern(true);
                 match modern::discover(&connection).await? {

@@ -117,38 +117,37 @@ async fn children_are_started_again() {
     missing.stop().await;
 }
 
-/// Goal: servers of both eras are detected over pipes. Method: one that doesn't answer the probe,
-/// one that ends because of it, a modern one, and a modern one that loads longer than the probe
-/// waits, so that it is first treated as legacy.
+/// Goal: servers of each era are detected over pipes, and none is sent what it can't stand. Method:
+/// legacy servers that don't answer another first request, stop working after it, or end; modern
+/// ones that reject `initialize`; one of both eras.
 #[tokio::test]
 async fn eras_are_found_over_pipes() {
     let serve =
         r#"hear; say "$id" "{\"content\":[],\"resultType\":\"complete\",\"sent\":$line}"; hear"#;
-    let silent = format!("hear; initialize; {serve}");
-    let fragile = format!(
-        r#"hear; case "$line" in *discover*) exit 1;; esac
-        say "$id" '{{"protocolVersion":"2024-11-05","capabilities":{{}},"serverInfo":{{"name":"p","version":"1"}}}}'; hear; {serve}"#
-    );
-    let modern = format!(
-        r#"hear; say "$id" '{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}'; {serve}"#
-    );
-    // It then reads the earlier messages: the probe, its cancellation, and `initialize`.
+    let legacy = |otherwise: &str| {
+        format!(
+            r#"hear; case "$line" in *discover*) {otherwise};; esac
+            say "$id" '{{"protocolVersion":"2024-11-05","capabilities":{{}},"serverInfo":{{"name":"p","version":"1"}}}}'; hear; {serve}"#
+        )
+    };
+    let modern = |error: &str| {
+        format!(
+            r#"hear; case "$line" in *'"initialize"'*) printf '{{"jsonrpc":"2.0","id":%s,"error":%s}}\n' "$id" '{error}'; hear;; esac
+            say "$id" '{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}'; {serve}"#
+        )
+    };
     let refusal = r#"{"code":-32022,"message":"modern","data":{"supported":["2026-07-28"]}}"#;
-    let late = format!(
-        r#"hear; while :; do case "$line" in *'"initialize"'*) break;; esac; hear; done
-        printf '{{"jsonrpc":"2.0","id":%s,"error":%s}}\n' "$id" '{refusal}'; {modern}"#
-    );
+    let unknown = r#"{"code":-32601,"message":"method not found"}"#;
+    let both = legacy(r#"say "$id" '{"supportedVersions":["2026-07-28"],"capabilities":{}}'"#);
     for (script, is_modern) in [
-        (silent, false),
-        (fragile, false),
-        (modern, true),
-        (late, true),
+        (legacy("hear"), false),
+        (legacy("cat > /dev/null; exit"), false),
+        (legacy("exit 1"), false),
+        (modern(refusal), true),
+        (modern(unknown), true),
+        (both, false),
     ] {
-        let options = McpClientOptions {
-            probe_timeout: Duration::from_millis(300),
-            ..auto()
-        };
-        let client = Client::of(child(&script), options);
+        let client = Client::of(child(&script), auto());
         let result = joined(client.ask(CALL, tool("t", json!({}))))
             .await
             .unwrap();

@@ -557,3 +557,34 @@ async fn refusals_go_to_the_authorizer() {
     assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Denied);
     client.stop().await;
 }
+
+/// Goal: a server of both eras over HTTP that may ask is met where it can: in the legacy era if it
+/// has sessions there, otherwise in the modern one. Method: one that gives a session id, one that
+/// gives none, and one that rejects `initialize`.
+#[tokio::test]
+async fn servers_are_met_where_they_can_ask() {
+    for (session, is_legacy) in [(Some(Some("s")), true), (Some(None), false), (None, false)] {
+        let mut peer = Played::start().await;
+        let options = McpClientOptions {
+            expects_questions: true,
+            ..auto()
+        };
+        let client = Client::at(&peer.url, options);
+        let asked = client.ask("callboard.prompts.get", json!({ "name": "p" }));
+        peer.discover(json!({ "prompts": {} })).await;
+        match session {
+            Some(session) => drop(peer.initialize("2025-11-25", session).await),
+            None => {
+                let error = json!({ "code": -32601, "message": "no" });
+                peer.expect("initialize").await.error(404, error).await;
+            }
+        }
+        let hit = peer.expect("prompts/get").await;
+        assert_eq!(hit.header("mcp-session-id").is_some(), is_legacy);
+        assert_eq!(hit.header("mcp-method").is_none(), is_legacy);
+        hit.result(json!({ "messages": [] })).await;
+        joined(asked).await.unwrap();
+        peer.skips = |hit| hit.method == "DELETE";
+        client.stop().await;
+    }
+}

@@ -388,6 +388,11 @@ impl HttpTransport {
         .await
     }
 
+    /// Returns true if the server has given the connection a session id.
+    pub fn has_session(&self) -> bool {
+        self.session.get().is_some()
+    }
+
     fn begin_session(&self, headers: &HeaderMap) {
         let given = headers
             .get(SESSION)
