@@ -118,7 +118,7 @@ async fn json_without_a_node() {
         (&["audit", "verify"], &at),
         (&["audit", "verify-export"], &[&out, "--public-key", &keys]),
         (&["audit", "show"], &at),
-        (&["mcp", "list"], &[&server]),
+        (&["mcp", "list"], &[&server, "--era", "modern"]),
         (
             &["mcp", "call"],
             &[

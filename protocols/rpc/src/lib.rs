@@ -8,6 +8,7 @@ pub use credential::*;
 pub use decode::*;
 pub use egress::*;
 pub use encode::*;
+pub use envelope_scan::EnvelopeScan;
 pub use error::*;
 pub use id::RequestId;
 pub use json::*;
@@ -22,6 +23,7 @@ mod credential;
 mod decode;
 mod egress;
 mod encode;
+mod envelope_scan;
 mod error;
 #[cfg(feature = "client")]
 pub mod http1;

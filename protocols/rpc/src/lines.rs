@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::BODY_BYTES_MAX_DEFAULT;
+use crate::{BODY_BYTES_MAX_DEFAULT, EnvelopeScan, RequestId};
 
 /// Default maximum length of one line without its line end, in bytes. It equals the default maximum
 /// size of a JSON-RPC body.
@@ -23,8 +23,8 @@ pub enum DecodedLine {
     /// finds out whether it is a message.
     #[debug("Line({} bytes)", _0.len())]
     Whole(Bytes),
-    /// A line exceeded the limit and was dropped. Reported once for each such line, as soon as the
-    /// limit is exceeded.
+    /// A line exceeded the limit and was dropped. Reported once for each such line: as soon as the
+    /// limit is exceeded, or at the end of the line if the decoder scans it.
     #[debug("Line(too long)")]
     TooLong,
 }
@@ -43,6 +43,8 @@ pub struct LineDecoder {
     searched: usize,
     /// Whether `pending` begins with the rest of a line that was too long. The rest is dropped.
     dropping: bool,
+    /// Scan of the line that is dropped; `None` if dropped lines aren't scanned.
+    scan: Option<EnvelopeScan>,
 }
 
 impl LineDecoder {
@@ -54,7 +56,22 @@ impl LineDecoder {
             pending: BytesMut::new(),
             searched: 0,
             dropping: false,
+            scan: None,
         }
+    }
+
+    /// Creates a decoder that scans dropped lines for the ids of responses.
+    pub fn with_scan(line_bytes_max: usize) -> Self {
+        Self {
+            scan: Some(EnvelopeScan::default()),
+            ..Self::new(line_bytes_max)
+        }
+    }
+
+    /// Returns the id of the response that the latest dropped line held; `None` if it held none, or
+    /// isn't scanned.
+    pub fn dropped_response(&mut self) -> Option<RequestId> {
+        std::mem::take(self.scan.as_mut()?).response_id()
     }
 
     /// Adds the next chunk. To bound memory, call [`next`](Self::next) until it returns `None`
@@ -119,8 +136,13 @@ impl LineDecoder {
         // One more byte is allowed, which may be the CR of a CRLF.
         let kept = self.pending.len() - usize::from(self.pending.last() == Some(&b'\r'));
         if self.dropping || kept > self.line_bytes_max {
-            self.pending.clear();
+            let dropped = self.pending.split();
             self.searched = 0;
+            if let Some(scan) = &mut self.scan {
+                scan.push(&dropped);
+                self.dropping = true;
+                return None;
+            }
             return (!std::mem::replace(&mut self.dropping, true)).then_some(DecodedLine::TooLong);
         }
         None
@@ -130,14 +152,20 @@ impl LineDecoder {
     /// of a line that was too long.
     fn complete_line(&mut self, mut line: BytesMut) -> Option<DecodedLine> {
         if std::mem::take(&mut self.dropping) {
-            return None;
+            self.scan.as_mut()?.push(&line);
+            return Some(DecodedLine::TooLong);
         }
         if line.last() == Some(&b'\r') {
             line.truncate(line.len() - 1);
         }
         match line.len() {
             0 => None,
-            bytes if bytes > self.line_bytes_max => Some(DecodedLine::TooLong),
+            bytes if bytes > self.line_bytes_max => {
+                if let Some(scan) = &mut self.scan {
+                    scan.push(&line);
+                }
+                Some(DecodedLine::TooLong)
+            }
             _ => Some(DecodedLine::Whole(line.freeze())),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +90,8 @@ pub struct UpstreamDeclaration {
     pub calls_max: Option<u32>,
     /// Maximum number of concurrent connections.
     pub connections_max: Option<u32>,
+    /// Maximum size in bytes of one message from the server.
+    pub body_bytes_max: Option<NonZeroUsize>,
     /// Maximum duration in seconds of a call without a deadline of its own.
     pub call_timeout_s: Option<u64>,
     /// Time in seconds for which a client's connection without calls is kept.
@@ -303,6 +306,9 @@ impl UpstreamDeclaration {
             dialect: self.dialect,
             ..McpClientOptions::default()
         };
+        if let Some(bytes) = self.body_bytes_max {
+            options.limits.body_bytes_max = bytes.get();
+        }
         if let Some(seconds) = self.call_timeout_s {
             options.call_timeout = Duration::from_secs(seconds);
         }

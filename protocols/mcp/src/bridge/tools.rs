@@ -294,7 +294,7 @@ mod retry_tests {
             TransportError::Status(400),
             TransportError::Status(413),
             TransportError::Status(500),
-            TransportError::TooLarge,
+            TransportError::TooLarge(1),
             TransportError::Protocol("m".into()),
             TransportError::TimedOut(Duration::ZERO),
             rpc(-32602),

@@ -1,13 +1,14 @@
 //! Types of an exchange with a server: its messages, results and errors.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind};
-use callboard_rpc::http1::{BodyError, NetError};
+use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_rpc::http1::NetError;
 use callboard_rpc::{
-    DecodeFailure, DecodeLimits, RequestId, RpcError, RpcMessage, SseError, decode,
-    encode_notification,
+    DecodeError, DecodeFailure, DecodeLimits, EnvelopeScan, JsonError, RequestId, RpcError,
+    RpcMessage, check_json, decode, encode_notification,
 };
 use serde_json::value::RawValue;
 
@@ -67,9 +68,9 @@ pub(crate) enum TransportError {
     /// The server's message isn't valid MCP.
     #[error("{0}")]
     Protocol(String),
-    /// The server's message is over a size limit.
-    #[error("the server's message is over the limit")]
-    TooLarge,
+    /// The server's message is over a size limit, in bytes.
+    #[error("the server's message is over the limit of {0} bytes; `body_bytes_max` raises it")]
+    TooLarge(usize),
     /// No response within the time limit.
     #[error("no answer in {0:?}")]
     TimedOut(Duration),
@@ -90,28 +91,15 @@ impl From<NetError> for TransportError {
     }
 }
 
-impl From<BodyError> for TransportError {
-    fn from(error: BodyError) -> Self {
-        match error {
-            BodyError::TooLarge => Self::TooLarge,
-            BodyError::Net(error) => error.into(),
-        }
-    }
-}
-
-impl From<SseError> for TransportError {
-    fn from(_: SseError) -> Self {
-        Self::TooLarge
-    }
-}
-
 impl From<TransportError> for Failure {
     fn from(error: TransportError) -> Self {
         let kind = match &error {
             TransportError::Rpc { error, .. } => return error_mapping::from_rpc(error),
             TransportError::Failed(failure) => return failure.clone(),
             TransportError::Status(401 | 403) | TransportError::Auth(_) => FailureKind::Denied,
-            TransportError::Status(413 | 429) | TransportError::TooLarge => FailureKind::Overloaded,
+            TransportError::Status(413 | 429) | TransportError::TooLarge(_) => {
+                FailureKind::Overloaded
+            }
             TransportError::Status(408 | 504) | TransportError::TimedOut(_) => {
                 FailureKind::TimedOut
             }
@@ -144,6 +132,74 @@ pub(crate) fn decode_message(
             })
         }
     })
+}
+
+/// Members of results whose items are independent of each other.
+const LIST_MEMBERS: [&str; 4] = ["tools", "resources", "resourceTemplates", "prompts"];
+/// Nesting depth of an item of a list in its message.
+const LIST_ITEM_DEPTH: usize = 3;
+
+/// Reason why a message from the server can't be read, and the response that it is.
+pub(crate) struct UnreadableMessage {
+    pub failure: DecodeFailure,
+    /// Number of the pending request that the message answers; `None` if it is no response.
+    pub number: Option<u64>,
+}
+
+impl UnreadableMessage {
+    /// Returns the error of the request that the message answers.
+    pub fn to_error(&self) -> TransportError {
+        match self.failure.error {
+            DecodeError::Json(JsonError::BytesOver { max }) => TransportError::TooLarge(max),
+            _ => TransportError::Protocol(format!("the server's response {}", self.failure)),
+        }
+    }
+}
+
+/// Decodes a message from the server. Of a list with items that can't be read, the others are kept.
+///
+/// # Errors
+/// [`UnreadableMessage`], with the number of the request that the message answers, if it can be found.
+pub(crate) fn decode_server_message(
+    bytes: &[u8],
+    limits: &DecodeLimits,
+) -> Result<DecodedMessage, Box<UnreadableMessage>> {
+    decode_message(bytes, limits).or_else(|failure| {
+        if let Some(list) = decode_readable_items(bytes, limits) {
+            callboard_message::log::warn!(%failure, "omitted items of a list that can't be read");
+            return Ok(list);
+        }
+        let mut scan = EnvelopeScan::default();
+        scan.push(bytes);
+        let number = scan.response_id().as_ref().and_then(request_number);
+        Err(Box::new(UnreadableMessage { failure, number }))
+    })
+}
+
+/// Decodes a response with a list without the items that can't be read. Returns `None` if there are
+/// none, or something else can't be read.
+fn decode_readable_items(bytes: &[u8], limits: &DecodeLimits) -> Option<DecodedMessage> {
+    if bytes.len() > limits.body_bytes_max {
+        return None;
+    }
+    let item_limits = DecodeLimits {
+        depth_max: limits.depth_max.saturating_sub(LIST_ITEM_DEPTH),
+        ..*limits
+    };
+    let text = String::from_utf8_lossy(bytes);
+    let is_altered = matches!(text, Cow::Owned(_));
+    let is_readable = |item: &RawValue| {
+        check_json(item.get().as_bytes(), &item_limits).is_ok()
+            && !(is_altered && item.get().contains(char::REPLACEMENT_CHARACTER))
+    };
+    let mut message: RawObject = serde_json::from_str(&text).ok()?;
+    let mut result = message.object("result")?;
+    let member = LIST_MEMBERS.into_iter().find(|name| result.has(name))?;
+    let mut items: Vec<Box<RawValue>> = result.read(member)?;
+    items.retain(|item| is_readable(item));
+    result.set(member, items);
+    message.set("result", result);
+    decode_message(message.to_raw().get().as_bytes(), limits).ok()
 }
 
 /// Returns the number of the pending request whose JSON-RPC id is `id`, or `None` if the id has a

@@ -136,23 +136,6 @@ impl PendingRequests {
         }
     }
 
-    /// Fails the pending request with `why` if there is exactly one; otherwise does nothing.
-    pub fn fail_sole_request(&self, why: TransportError) {
-        let slot = {
-            let mut open = self.open.lock();
-            let number = open
-                .by_number
-                .keys()
-                .next()
-                .copied()
-                .filter(|_| open.by_number.len() == 1);
-            number.and_then(|number| open.by_number.remove(&number))
-        };
-        if let Some(slot) = slot {
-            let _ = slot.response.send(Err(why));
-        }
-    }
-
     /// Delivers a message to request `number`. The message is dropped if the request isn't pending
     /// or its queue is full.
     pub fn deliver(&self, number: u64, message: ServerMessage) {

@@ -347,6 +347,72 @@ async fn long_lines_are_dropped() {
     client.stop().await;
 }
 
+/// Goal: a response that can't be read fails its call at once, whatever else is pending, and the reason
+/// names the limit. Method: two calls; the first is answered by text that is nested too deeply, isn't
+/// UTF-8, or is over the limit with the id at its end, after a line that is nothing.
+#[tokio::test]
+async fn unreadable_answers_fail_their_calls() {
+    let script = r#"
+        fill() { head -c "$1" /dev/zero | tr '\0' "$2"; }
+        deep() { printf '{"jsonrpc":"2.0","id":%s,"result":{"a":' "$1"; fill 70 '['; fill 70 ']'; printf '}}\n'; }
+        broken() { printf '{"jsonrpc":"2.0","id":%s,"result":{"a":"\377"}}\n' "$1"; }
+        long() { printf '{"result":{"fill":"'; fill 1000 x; printf '"},"jsonrpc":"2.0","id":%s}\n' "$1"; }
+        initialize
+        for bad in deep broken long; do
+            hear; one=$id; hear; echo '{"half":'; "$bad" "$one"; say "$id" '{"content":[]}'
+        done; hear
+    "#;
+    let limits = callboard_rpc::DecodeLimits {
+        body_bytes_max: 1_000,
+        ..Default::default()
+    };
+    let options = McpClientOptions {
+        limits,
+        ..only(Era::Legacy)
+    };
+    let client = Client::of(child(script), options);
+    for (kind, why) in [
+        (FailureKind::Unavailable, "64"),
+        (FailureKind::Unavailable, "UTF-8"),
+        (
+            FailureKind::Overloaded,
+            "over the limit of 1000 bytes; `body_bytes_max` raises it",
+        ),
+    ] {
+        let calls = [(); 2].map(|()| client.ask(CALL, tool("t", json!({}))));
+        let mut failed = Vec::new();
+        for call in calls {
+            failed.extend(joined(call).await.err());
+        }
+        let [failed] = &failed[..] else {
+            panic!("{failed:?}")
+        };
+        assert_eq!(failed.kind, kind, "{failed}");
+        assert!(failed.message.contains(why), "{failed}");
+    }
+    client.stop().await;
+}
+
+/// Goal: one item that can't be read doesn't hide the others of a list. Method: a list of tools with a
+/// schema of 40 nested objects, and with a name that isn't UTF-8.
+#[tokio::test]
+async fn the_rest_of_a_list_comes() {
+    let schema = (0..40).fold(r#"{"type":"object"}"#.to_owned(), |inner, _| {
+        format!(r#"{{"type":"object","properties":{{"a":{inner}}}}}"#)
+    });
+    let script = format!(
+        r#"initialize; hear
+        printf '{{"jsonrpc":"2.0","id":%s,"result":{{"tools":[{{"name":"good","inputSchema":{{"odd":1.0}}}},{{"name":"deep","inputSchema":%s}},{{"name":"\377"}}],"more":[]}}}}\n' "$id" '{schema}'; hear"#
+    );
+    let client = legacy(&script);
+    let listed = joined(client.ask("callboard.tools.list", json!({})))
+        .await
+        .unwrap();
+    let good = json!([{ "name": "good", "inputSchema": { "odd": 1.0 } }]);
+    assert_eq!(listed, json!({ "tools": good, "more": [] }));
+    client.stop().await;
+}
+
 /// An authorizer with one token.
 struct OneToken;
 

@@ -126,6 +126,27 @@ async fn cancelled_calls_are_told() {
     client.stop().await;
 }
 
+/// Goal: a response that can't be read fails its call at once, although its stream goes on. Method: an
+/// event that isn't a message, and one that is nested too deeply.
+#[tokio::test]
+async fn unreadable_events_fail_their_call() {
+    let mut peer = Played::start().await;
+    let client = Client::at(&peer.url, only(Era::Legacy));
+    let asked = client.ask(CALL, tool("t", json!({})));
+    peer.initialize("2025-11-25", None).await;
+    let hit = peer.expect("tools/call").await;
+    let id = hit.body["id"].clone();
+    let mut events = hit.stream().await;
+    let deep = format!("{}{}", "[".repeat(70), "]".repeat(70));
+    let answer = format!(r#"{{"jsonrpc":"2.0","result":{deep},"id":{id}}}"#);
+    for event in [r#"{"half":"#, &answer] {
+        assert!(events.raw(&format!("data: {event}\n\n")).await);
+    }
+    let failed = joined(asked).await.unwrap_err();
+    assert!(failed.message.contains("64"), "{failed}");
+    client.stop().await;
+}
+
 /// Goal: responses are limited while they arrive, with and without declared length. Method: one
 /// byte more than the limit, as a body and as an event; the limit itself passes.
 #[tokio::test]

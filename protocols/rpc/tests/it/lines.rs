@@ -67,6 +67,32 @@ fn line_bytes() {
     assert_eq!(read(&[over.as_bytes()], max), [DecodedLine::TooLong]);
 }
 
+/// Goal: the id of a response is found in a line that is dropped, whether the limit is passed within a
+/// chunk or over several, and no id stays for the next. Method: a line over the limit, whole and
+/// bytewise, and one without id.
+#[test]
+fn dropped_lines_are_scanned() {
+    let long = "x".repeat(100);
+    let response = format!("{{\"result\":\"{long}\",\"id\":7}}\nnext\n{long}\n");
+    for bytes in [response.len(), 1] {
+        let mut decoder = LineDecoder::with_scan(50);
+        let mut seen = Vec::new();
+        for chunk in response.as_bytes().chunks(bytes) {
+            decoder.push(chunk);
+            while let Some(item) = decoder.next() {
+                let id = decoder.dropped_response();
+                seen.push((item, id.map(|id| id.as_json().to_owned())));
+            }
+        }
+        let expected = [
+            (DecodedLine::TooLong, Some("7".to_owned())),
+            (line("next"), None),
+            (DecodedLine::TooLong, None),
+        ];
+        assert_eq!(seen, expected, "{bytes}");
+    }
+}
+
 /// An endless stream without a line end, which records the buffer sizes of its reads.
 struct Endless {
     left: usize,

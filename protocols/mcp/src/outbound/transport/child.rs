@@ -89,11 +89,11 @@ async fn read_stdout(
     mut output: ChildStdout,
     line_bytes_max: usize,
 ) -> &'static str {
-    let mut lines = LineDecoder::new(line_bytes_max);
+    let mut lines = LineDecoder::with_scan(line_bytes_max);
     loop {
         match lines.read(&mut output).await {
             Ok(Some(DecodedLine::Whole(line))) => driver.handle_message(&line),
-            Ok(Some(DecodedLine::TooLong)) => driver.handle_oversized(),
+            Ok(Some(DecodedLine::TooLong)) => driver.handle_oversized(lines.dropped_response()),
             Ok(None) => return "the server's program has ended",
             Err(_) => return "the server's standard output can't be read",
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use callboard_rpc::DecodeLimits;
+use callboard_rpc::{DecodeLimits, RequestId};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{OutgoingRequest, Transport};
 use crate::outbound::exchange::{
-    DecodedMessage, ExchangeResult, TransportError, cancelled_notification, decode_message,
+    DecodedMessage, ExchangeResult, TransportError, cancelled_notification, decode_server_message,
     request_number,
 };
 use crate::outbound::pending_requests::PendingRequest;
@@ -110,7 +110,7 @@ impl DuplexDriver {
     /// Decodes a message from the server. Completes the pending request if it is a response;
     /// otherwise passes it to the notification handler and queues the reply.
     pub fn handle_message(&self, message: &[u8]) {
-        match decode_message(message, &self.limits) {
+        match decode_server_message(message, &self.limits) {
             Ok(DecodedMessage::Response { id, outcome }) => self
                 .notifications
                 .pending_requests
@@ -134,19 +134,31 @@ impl DuplexDriver {
                     }
                 }
             }
-            Err(refusal) => {
+            Err(unreadable) => {
+                let (number, refusal) = (unreadable.number, &unreadable.failure);
                 callboard_message::log::warn!(by: &self.server, server = &*self.server, bytes = message.len(), %refusal, "what the server says is no message and is skipped");
+                self.fail_request(number, unreadable.to_error());
             }
         }
     }
 
-    /// Handles a message over the size limit, which can't be assigned to a request. If exactly one
-    /// request is pending, it fails with [`TransportError::TooLarge`].
-    pub fn handle_oversized(&self) {
-        callboard_message::log::warn!(by: &self.server, server = &*self.server, "dropped a message of the server over the size limit");
-        self.notifications
-            .pending_requests
-            .fail_sole_request(TransportError::TooLarge);
+    /// Handles a message over the size limit. `id` is that of the response that it is, if it is one.
+    pub fn handle_oversized(&self, id: Option<RequestId>) {
+        let bytes_max = self.limits.body_bytes_max;
+        callboard_message::log::warn!(by: &self.server, server = &*self.server, bytes_max, "dropped a message of the server over the size limit");
+        let number = id.as_ref().and_then(request_number);
+        self.fail_request(number, TransportError::TooLarge(bytes_max));
+    }
+
+    /// Fails the request whose response can't be read. Counts other messages.
+    fn fail_request(&self, number: Option<u64>, why: TransportError) {
+        let pending = &self.notifications.pending_requests;
+        pending.complete(number, Err(why));
+    }
+
+    /// Returns the maximum size of a message from the server, in bytes.
+    pub fn body_bytes_max(&self) -> usize {
+        self.limits.body_bytes_max
     }
 
     /// Runs the reader `hear` and the writer `write` until either ends or the last handle of the

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use callboard_rpc::check_json;
 use callboard_rpc::http1::{
-    ClientResponse, Http1Clients, RequestTarget, SseStream, StreamPosition,
+    BodyError, ClientResponse, Http1Clients, RequestTarget, SseStream, StreamPosition,
 };
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -19,7 +19,7 @@ use super::duplex::{CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver};
 use super::{OutgoingRequest, RequestHeaders, Transport, send_authorized};
 use crate::outbound::exchange::{
     DecodedMessage, ExchangeResult, ServerMessage, TransportError, cancelled_notification,
-    decode_message, request_number,
+    decode_message, decode_server_message, request_number,
 };
 use crate::outbound::options::McpClientOptions;
 use crate::outbound::pending_requests::PendingRequest;
@@ -121,10 +121,14 @@ impl HttpTransport {
             );
             return self.read_response_stream(events, pending, is_legacy).await;
         }
-        let body = response.body(self.options.limits.body_bytes_max).await?;
+        let body = response.body(self.options.limits.body_bytes_max).await;
+        let body = body.map_err(|error| match error {
+            BodyError::TooLarge => self.too_large(),
+            BodyError::Net(error) => error.into(),
+        })?;
         let mut outcome = None;
         for part in self.split_batch(&body) {
-            match decode_message(part, &self.options.limits) {
+            match decode_server_message(part, &self.options.limits) {
                 Ok(DecodedMessage::Response {
                     id,
                     outcome: received,
@@ -144,9 +148,7 @@ impl HttpTransport {
                 Err(_) if !status.is_success() => {
                     return Err(TransportError::Status(status.as_u16()));
                 }
-                Err(refusal) => {
-                    return Err(TransportError::Protocol(format!("the response {refusal}")));
-                }
+                Err(unreadable) => return Err(unreadable.to_error()),
             }
         }
         match outcome {
@@ -171,8 +173,8 @@ impl HttpTransport {
     ) -> ExchangeResult {
         let broken = TransportError::Broken("the response's stream broke off");
         loop {
-            while let Some(event) = events.next().await? {
-                match decode_message(&event.data, &self.options.limits) {
+            while let Some(event) = events.next().await.map_err(|_| self.too_large())? {
+                match decode_server_message(&event.data, &self.options.limits) {
                     Ok(DecodedMessage::Message(message)) => {
                         drop(pending.events.send(Box::new(message)).await)
                     }
@@ -187,7 +189,11 @@ impl HttpTransport {
                     Ok(DecodedMessage::Response { .. }) => {
                         self.notifications.pending_requests.count_unknown()
                     }
-                    Err(refusal) => {
+                    Err(unreadable) if unreadable.number == Some(pending.number) => {
+                        return Err(unreadable.to_error());
+                    }
+                    Err(unreadable) => {
+                        let refusal = &unreadable.failure;
                         callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
                     }
                 }
@@ -246,6 +252,10 @@ impl HttpTransport {
         }
     }
 
+    fn too_large(&self) -> TransportError {
+        TransportError::TooLarge(self.options.limits.body_bytes_max)
+    }
+
     /// Returns the error for a rejected request that has no JSON-RPC response: `SessionLost` for
     /// status 404 in a session, otherwise `Status`.
     fn status_error(&self, status: StatusCode) -> TransportError {
@@ -273,7 +283,7 @@ impl HttpTransport {
             return Ok(None);
         };
         let mut events = SseStream::new(response, self.options.limits.body_bytes_max, from);
-        while let Some(event) = events.next().await? {
+        while let Some(event) = events.next().await.map_err(|_| self.too_large())? {
             match decode_message(&event.data, &self.options.limits) {
                 Ok(DecodedMessage::Message(message)) => {
                     let (reply, transport) = (
@@ -463,7 +473,8 @@ pub(crate) async fn open_event_stream(http: HttpTransport) -> Result<Transport, 
     let first = tokio::time::timeout(http.options.connect_timeout, events.next());
     let first = first
         .await
-        .map_err(|_| TransportError::TimedOut(http.options.connect_timeout))??;
+        .map_err(|_| TransportError::TimedOut(http.options.connect_timeout))?
+        .map_err(|_| http.too_large())?;
     let first = first.filter(|event| event.kind() == "endpoint");
     let endpoint = first.and_then(|event| String::from_utf8(event.data).ok());
     let endpoint = endpoint.and_then(|path| http.url.join(path.trim()).ok());
@@ -500,7 +511,7 @@ async fn run_driver(
                 Ok(None) => {
                     return TransportError::Broken("the server has closed the event stream");
                 }
-                Err(error) => return error.into(),
+                Err(_) => return post.too_large(),
             }
         }
     };

@@ -100,7 +100,9 @@ async fn run_driver(driver: DuplexDriver, mut outbox: OutboxReceiver, socket: So
                 }
                 // The socket answers pings itself.
                 Some(Ok(_)) => {}
-                Some(Err(Error::Capacity(_))) => return TransportError::TooLarge,
+                Some(Err(Error::Capacity(_))) => {
+                    return TransportError::TooLarge(driver.body_bytes_max());
+                }
                 Some(Err(_)) => return TransportError::Broken("the WebSocket is broken"),
             }
         }
