@@ -31,6 +31,10 @@ use crate::config::problem::{
 };
 use crate::config::tree::ConfigTree;
 
+/// Time in which a program must have answered `initialize` after its start. `npx` and `uvx` may download
+/// it first.
+const PROGRAM_START_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// An MCP server behind the bridge (`[[upstream]]`), served as an agent with this id.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -306,6 +310,9 @@ impl UpstreamDeclaration {
             dialect: self.dialect,
             ..McpClientOptions::default()
         };
+        if !self.command.is_empty() {
+            options.handshake_timeout = PROGRAM_START_TIMEOUT;
+        }
         if let Some(bytes) = self.body_bytes_max {
             options.limits.body_bytes_max = bytes.get();
         }

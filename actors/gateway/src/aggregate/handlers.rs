@@ -88,7 +88,7 @@ impl<const SAMPLES: bool> ConcurrentHandler<ProbeMember> for AggregateAgent<SAMP
         cx: Context,
     ) -> impl Future<Output = ()> + Send + 'static {
         let parts = self.parts.clone();
-        async move { parts.probe(probe.member, &cx).await }
+        async move { parts.probe(probe, &cx).await }
     }
 }
 

@@ -1,12 +1,14 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::capabilities::{
     CallTool, CreateMessage, GetPrompt, ListPrompts, ListResources, ListTools, RESERVED_PREFIX,
+    STILL_STARTING,
 };
 use callboard_message::{
     CapabilityChange, Failure, FailureKind, Message, MessageSpec, RawObject, ToolResult,
 };
-use callboard_runtime::{AgentRef, Context};
+use callboard_runtime::{AgentRef, CallContext, Context};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -178,9 +180,20 @@ impl MemberState {
         cx: &Context,
     ) -> Result<RawObject, Failure> {
         let late = || Failure::timed_out("it doesn't answer in time");
-        let asked = timeout_at(limit, self.ask::<M>(body, cx))
-            .await
-            .unwrap_or_else(|_| Err(late()));
+        // The member learns how long is waited, and may say why it isn't ready.
+        let limited = cx
+            .call()
+            .map(|call| cx.with_call(Arc::new(CallContext::clone(call).with_deadline(limit))));
+        let asked = timeout_at(limit, self.ask::<M>(body, limited.as_ref().unwrap_or(cx))).await;
+        let asked = match asked {
+            Ok(Err(failure))
+                if failure.kind == FailureKind::TimedOut && Instant::now() >= limit =>
+            {
+                Err(late())
+            }
+            Ok(asked) => asked,
+            Err(_) => Err(late()),
+        };
         match &asked {
             Ok(_) => self.absence().slow_until = None,
             Err(failure) if failure.kind == FailureKind::TimedOut => {
@@ -247,6 +260,8 @@ impl Absence {
 /// available again, watchers of the aggregate are notified.
 pub(super) struct ProbeMember {
     pub member: usize,
+    /// Call that missed the member. The probe uses what the member keeps for its client session.
+    pub call: Option<Arc<CallContext>>,
 }
 
 impl Message for ProbeMember {
@@ -276,7 +291,14 @@ impl MissingMembers {
         if is_temporary(failure)
             && let Some(pause) = member.absence().start_probing()
         {
-            cx.tell_after(pause, ProbeMember { member: at });
+            let call = cx.call().map(|call| {
+                Arc::new(CallContext {
+                    session: call.session.clone(),
+                    caller: call.caller.clone(),
+                    ..CallContext::new(call.principal.clone())
+                })
+            });
+            cx.tell_after(pause, ProbeMember { member: at, call });
         }
     }
 
@@ -327,9 +349,12 @@ impl MissingMembers {
     }
 
     pub fn sentences(&self) -> impl Iterator<Item = String> {
-        self.servers
-            .iter()
-            .map(|(server, why)| format!("{server} isn't available now: {why}"))
+        self.servers.iter().map(|(server, why)| match why.as_str() {
+            STILL_STARTING => {
+                format!("{server} is {why}: its lists are announced when it is there")
+            }
+            why => format!("{server} isn't available now: {why}"),
+        })
     }
 
     /// Writes the missing members into the list's `_meta`. If there are any, the list is also
@@ -380,10 +405,22 @@ fn truncate_reason(text: &str) -> String {
 impl AggregateState {
     /// Probes a missing member with a list request. If the member is still unavailable, schedules
     /// the next probe.
-    pub async fn probe(&self, at: usize, cx: &Context) {
+    pub async fn probe(&self, probe: ProbeMember, cx: &Context) {
+        let ProbeMember { member: at, call } = probe;
         let Some(member) = self.members.get(at) else {
             return;
         };
+        let is_over = |call: &Arc<CallContext>| {
+            let session = call.session.as_ref();
+            session.is_some_and(|session| session.closed.is_cancelled())
+        };
+        if call.as_ref().is_some_and(is_over) {
+            // The next list that misses the member starts probing again.
+            *member.absence() = Absence::default();
+            return;
+        }
+        let in_call = call.clone().map(|call| cx.with_call(call));
+        let cx = in_call.as_ref().unwrap_or(cx);
         let limit = Instant::now() + self.list_timeout;
         let asked = match () {
             () if member.lists_tools() => {
@@ -404,7 +441,7 @@ impl AggregateState {
         };
         if asked.is_err_and(|failure| is_temporary(&failure)) {
             let pause = member.absence().next_pause();
-            cx.tell_after(pause, ProbeMember { member: at });
+            cx.tell_after(pause, ProbeMember { member: at, call });
             return;
         }
         *member.absence() = Absence::default();

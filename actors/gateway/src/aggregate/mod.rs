@@ -51,6 +51,9 @@ pub const AGGREGATE_CALLS_MAX: u32 = 256;
 /// quarters of the call's remaining time are used. After it, the member is left out and reported as
 /// missing. Changed by [`AggregateOptions::list_timeout`].
 pub const AGGREGATE_LIST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// Minimum time that an aggregate waits for the lists and description of its only member. At most three
+/// quarters of the call's remaining time are used. Fixed.
+pub const AGGREGATE_SOLE_LIST_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time limit for the lists and description of a member that timed out within the last
 /// [`AGGREGATE_SLOW_PERIOD`]. It replaces [`AggregateOptions::list_timeout`], so that one slow
 /// member doesn't delay every list. Fixed.
@@ -134,6 +137,11 @@ impl AggregateAgent {
             .map(|member| MemberState::new(member, options.separator))
             .collect::<Result<Vec<_>, _>>()?;
         validate(&members, &options)?;
+        // Without other members, nothing is gained by leaving one out.
+        let list_timeout = match members.len() {
+            1 => options.list_timeout.max(AGGREGATE_SOLE_LIST_TIMEOUT),
+            _ => options.list_timeout,
+        };
         let sieve = NameFilter::new(&options.allow, &options.deny);
         // A message type must not have a name that may appear in a member's list later.
         let may_be_listed = |name: &str| {
@@ -183,7 +191,7 @@ impl AggregateAgent {
                 by_name,
                 name_filter: sieve,
                 prefix: options.prefix,
-                list_timeout: options.list_timeout,
+                list_timeout,
                 owners: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
                 truncated_names: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
                 subscriptions: Mutex::default(),

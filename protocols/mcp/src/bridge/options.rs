@@ -69,9 +69,12 @@ const BACKOFF_MAX_DEFAULT: Duration = Duration::from_secs(60);
 /// Duration after which a connection counts as stable. If it ends later, the reconnect pauses start
 /// again at the shortest.
 pub const STABLE_CONNECTION_AGE: Duration = Duration::from_secs(60);
-/// Time limit for fetching a server's description. After it, the bridge returns the last known
-/// description.
-pub const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum time for which `initialize` of a client waits for a server that is starting. After it, the
+/// bridge returns the last known description, or says that the server is still starting. Clients give up
+/// after 10 s at the earliest.
+pub const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(6);
+/// Part of a call's remaining time for which a list or description waits for a server that is starting.
+pub const START_WAIT_SHARE: f64 = 0.75;
 /// Time limit for the answer to a ping.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use callboard_message::capabilities::STILL_STARTING;
 use callboard_message::{Failure, RawObject};
 use callboard_runtime::{CallContext, Context};
 use parking_lot::Mutex;
@@ -16,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::circuit_breaker::{BreakerPermit, CircuitBreaker};
 use super::options::{
     BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_TIMEOUT, PING_TIMEOUT, STABLE_CONNECTION_AGE,
-    StartMode,
+    START_WAIT_SHARE, StartMode,
 };
 use super::pool::{
     ConnectionKey, ConnectionLease, ConnectionPool, OfferedCapabilities, SessionOwner,
@@ -166,18 +167,40 @@ impl UpstreamProxy {
             self.record_outcome(permit, &session);
             session.map_err(|error| self.attributed_failure(error))
         };
-        let why = match timeout(DESCRIBE_TIMEOUT, asked).await {
+        let limit = start_wait(cx).map_or(DESCRIBE_TIMEOUT, |left| left.min(DESCRIBE_TIMEOUT));
+        let why = match timeout(limit, asked).await {
             Ok(Ok(session)) => {
                 self.record_session(&session);
                 return Ok(session.about.to_raw());
             }
             Ok(Err(why)) => why,
-            Err(_) => Failure::unavailable(format!(
-                "{}: no description in {DESCRIBE_TIMEOUT:?}",
-                self.name
-            )),
+            Err(_) => self.still_starting(),
         };
         self.about.lock().as_ref().map(RawObject::to_raw).ok_or(why)
+    }
+
+    /// Waits for the connection of a list request. Fails while the server is starting and little of the
+    /// call's time is left, so that the caller hears about it.
+    async fn connect_for_list(&self, cx: &Context) -> Result<(), TransportError> {
+        let Some(limit) = start_wait(cx) else {
+            return Ok(());
+        };
+        let connected = async { self.lease_connection(cx).await?.upstream().connect().await };
+        match timeout(limit, connected).await {
+            Ok(connected) => connected.map(drop),
+            Err(_) => Err(TransportError::Failed(self.still_starting())),
+        }
+    }
+
+    /// Returns the failure of a request to a server that is starting, and has the server announced when
+    /// it is there.
+    fn still_starting(&self) -> Failure {
+        for connection in self.pool.all() {
+            if connection.upstream.current().is_none() {
+                connection.upstream.announce_next();
+            }
+        }
+        Failure::unavailable(format!("{}: {STILL_STARTING}", self.name))
     }
 
     /// Stores the server's description and whether its requests share one channel, both taken from
@@ -193,6 +216,9 @@ impl UpstreamProxy {
         let _place = self.acquire_call_slot().await?;
         let permit = self.acquire_permit(cx).await?;
         let outcome = async {
+            if method.ends_with("/list") {
+                self.connect_for_list(cx).await?;
+            }
             self.lease_connection(cx)
                 .await?
                 .upstream()
@@ -377,6 +403,13 @@ impl UpstreamProxy {
         state["calls_max"] = self.calls_max.into();
         state
     }
+}
+
+/// Returns the time for which a list or description waits for a server that is starting; `None` for a
+/// call without a deadline.
+fn start_wait(cx: &Context) -> Option<Duration> {
+    let left = cx.deadline()?.saturating_duration_since(Instant::now());
+    Some(left.mul_f64(START_WAIT_SHARE))
 }
 
 /// Checks that the server is available: pings it if it is connected, connects otherwise.

@@ -114,17 +114,21 @@ impl AgentAdapter {
             .map_err(to_rpc_error)
     }
 
-    /// Returns the agent's description of itself; empty if it has none or the call fails.
+    /// Returns the agent's description of itself; empty if it has none or the call fails. If the agent
+    /// isn't available, the reason is in its instructions.
     pub async fn describe(&self, call: CallContext) -> DescribeAgentResult {
         if !self.handles_message(DescribeAgent::NAME) {
             return DescribeAgentResult::default();
         }
-        self.ask(DescribeAgent::NAME, RawObject::new().to_raw(), call)
-            .await
-            .ok()
-            .and_then(|raw| RawObject::parse(&raw).ok())
-            .map(DescribeAgentResult)
-            .unwrap_or_default()
+        let asked = self.ask(DescribeAgent::NAME, RawObject::new().to_raw(), call);
+        let about = match asked.await {
+            Ok(raw) => RawObject::parse(&raw).unwrap_or_default(),
+            Err(failure) if failure.kind == FailureKind::Unavailable => {
+                RawObject::single("instructions", failure.message).with("ttlMs", 0)
+            }
+            Err(_) => RawObject::new(),
+        };
+        DescribeAgentResult(about)
     }
 
     /// Returns MCP's server capabilities, without those that only one era has (tasks, extensions).

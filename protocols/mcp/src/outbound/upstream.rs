@@ -173,6 +173,12 @@ impl Upstream {
         !self.factory.subscribed_resources.lock().is_empty()
     }
 
+    /// Announces the next session as a change of all lists, because somebody was told that the
+    /// server isn't there yet.
+    pub fn announce_next(&self) {
+        self.factory.announces.store(true, Relaxed);
+    }
+
     /// Notifies the server that the client's roots have changed, if the client offered
     /// `roots.listChanged`. Waits for a connection attempt in progress; does nothing without a
     /// connection.

@@ -1,6 +1,7 @@
 //! One session with the server for each client session: lists, calls, subscriptions, log level.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use callboard_mcp::bridge::BridgeOptions;
 use callboard_mcp::inbound::McpServerOptions;
@@ -17,7 +18,7 @@ use crate::kit::soon;
 /// Server that keeps state for its client: `unlock` shows another tool, `touch` reports a change of
 /// the resource that is subscribed to, `level` returns the log level, `pid` the process.
 const STATEFUL: &str = r#"
-    echo "$$" >> "$STARTS"; level=unset; more=''
+    echo "$$" >> "$STARTS"; while [ -e "$STARTS.closed" ]; do sleep 0.02; done; level=unset; more=''
     hear; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"p","version":"1"},"instructions":"i"}'; hear
     while hear; do case "$line" in
         *tools/list*) say "$id" "{\"tools\":[{\"name\":\"ask\",\"inputSchema\":{\"type\":\"object\"}}$more]}";;
@@ -43,13 +44,25 @@ struct Stage {
 
 impl Stage {
     fn new(test: &str, options: BridgeOptions) -> Self {
+        Self::with_deadline(
+            test,
+            options,
+            McpServerOptions::default().inbound.call_deadline,
+        )
+    }
+
+    /// Creates a stage whose clients' calls end after `call_deadline`.
+    fn with_deadline(test: &str, options: BridgeOptions, call_deadline: Duration) -> Self {
         let starts = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("starts-{test}"));
-        // A former run may have left it.
+        // A former run may have left them.
         let _ = std::fs::remove_file(&starts);
+        let _ = std::fs::remove_file(starts.with_extension("closed"));
         let script = format!("STARTS='{}'\n{STATEFUL}", starts.display());
         let mut site = Site::new();
         let bridge = site.bridge(child(&script), options);
-        let url = site.serve(bridge, McpServerOptions::default());
+        let mut served = McpServerOptions::default();
+        served.inbound.call_deadline = call_deadline;
+        let url = site.serve(bridge, served);
         Self { site, url, starts }
     }
 
@@ -151,6 +164,24 @@ async fn restarts_are_told() {
     assert_eq!(say(&client, "touch").await, "x:1");
     let updated = CapabilityChange::Resource("x:1".into());
     assert_eq!(next(&mut changes).await, updated);
+    stage.site.end().await;
+}
+
+/// Goal: a client hears that a server is still starting, and is notified when it is there; the server is
+/// started once. Method: a server that answers nothing until a file is removed, for longer than the
+/// client's `initialize` waits.
+#[tokio::test]
+async fn slow_starts_are_told() {
+    let stage = Stage::with_deadline("slow", of(Era::Legacy), Duration::from_secs(4));
+    let gate = stage.starts.with_extension("closed");
+    std::fs::write(&gate, "").unwrap();
+    let (client, mut changes) = stage.client();
+    let about = send(&client, "describe", json!({})).await;
+    assert_eq!(about["instructions"], "far: still starting");
+    assert!(about["capabilities"]["tools"].is_object());
+    std::fs::remove_file(&gate).unwrap();
+    assert_eq!(next(&mut changes).await, CapabilityChange::Tools);
+    assert_eq!((tools(&client).await, stage.started()), (1, 1));
     stage.site.end().await;
 }
 

@@ -128,6 +128,27 @@ fn members_are_listed_at_once() {
     });
 }
 
+/// Goal: an only member is waited for, because there is nothing to show without it; a member that is
+/// starting is named as such. Method: one that answers after the time limit of several; two, of which
+/// one says that it is starting.
+#[test]
+fn starting_members() {
+    paused(async |system| {
+        let slow = Upstream::new("a", &["t"]);
+        slow.set(Mode::Late(AGGREGATE_LIST_TIMEOUT_DEFAULT * 2));
+        let (alone, _) = bundle_of(system, [&slow]);
+        assert_eq!(names(&list(&alone).await), ["a.t"]);
+        let [starting, up] = ["a", "b"].map(|name| Upstream::new(name, &["t"]));
+        starting.set(Mode::Starting);
+        let (bundle, _) = bundle_of(system, [&starting, &up]);
+        let about = ask(&bundle, "describe", json!({})).await.unwrap();
+        assert_eq!(
+            about["instructions"],
+            "b: I am b.\na is still starting: its lists are announced when it is there"
+        );
+    });
+}
+
 /// Goal: a call to an unavailable member fails at once with its name; calls to others continue.
 /// Method: one that can't be reached, one that has ended, one that hangs, and one that works, by
 /// the clock.

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 pub(super) enum Mode {
     Up,
     Away,
+    Starting,
     Broken,
     Hangs,
     Late(Duration),
@@ -137,6 +138,7 @@ impl ConcurrentHandler<RawMessage> for Upstream {
             match mode {
                 Mode::Up => {}
                 Mode::Away => return Err(Failure::unavailable("the server can't be reached")),
+                Mode::Starting => return Err(Failure::unavailable("a: still starting")),
                 Mode::Broken => return Err(Failure::internal("panicked at 'Ana Souza'")),
                 Mode::Hangs => std::future::pending().await,
                 Mode::Late(pause) => tokio::time::sleep(pause).await,
