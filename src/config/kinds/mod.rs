@@ -236,7 +236,7 @@ pub(super) fn read_agent(
     problems: &mut ProblemCollector<'_>,
 ) -> Option<(ParsedAgent, Option<String>)> {
     let mut tree = require_table(tree, AGENT_SECTION, problems)?;
-    let kind = take_choice(&mut tree, "kind", AGENT_KINDS, problems)?;
+    let (name, kind) = take_choice(&mut tree, "kind", AGENT_KINDS, problems)?;
     let description = if kind.is_described {
         take_description(&mut tree, problems)
     } else {
@@ -244,6 +244,7 @@ pub(super) fn read_agent(
     };
     let fingerprint = tree.fingerprint();
     let value = (kind.read)(&mut tree, problems)?;
+    debug_assert_eq!(value.kind(), name, "the declaration's kind is its entry's");
     Some((
         ParsedDeclaration {
             value,
@@ -265,12 +266,12 @@ fn take_description(tree: &mut ConfigTree, problems: &mut ProblemCollector<'_>) 
 
 /// Removes `key` from the table and returns the entry of `all` that its value names. Reports
 /// missing and unknown values.
-fn take_choice<T: Copy>(
+fn take_choice<'a, T: Copy>(
     tree: &mut ConfigTree,
     key: &str,
-    all: &[(&str, T)],
+    all: &[(&'a str, T)],
     problems: &mut ProblemCollector<'_>,
-) -> Option<T> {
+) -> Option<(&'a str, T)> {
     let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     let Some((_, value)) = tree.take(key) else {
         problems.error_with(
@@ -293,7 +294,7 @@ fn take_choice<T: Copy>(
             &known,
         );
     }
-    found.map(|(_, entry)| *entry)
+    found.copied()
 }
 
 /// Decodes a declaration with serde. `what` names the table in messages.

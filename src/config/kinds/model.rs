@@ -62,7 +62,8 @@ pub(super) fn read(
 ) -> Option<Box<dyn AgentDeclaration>> {
     let id = read_id(tree, problems)?;
     let config = without_id(tree, |tree| {
-        take_choice(tree, "provider", &PROVIDERS, problems)?(tree, problems)
+        let (_, read) = take_choice(tree, "provider", &PROVIDERS, problems)?;
+        read(tree, problems)
     })?;
     Some(Box::new(ModelDeclaration { id, config }))
 }

@@ -114,11 +114,16 @@ fn keys() {
                 .and_then(Value::as_str)
                 .unwrap_or_default();
             let place = format!("agent[{kind} {provider}]").replace(" ]", "]");
+            let without = lines.len();
             look(
                 &place,
                 0,
                 &|value| json!({"agent": [merged(agent.clone(), value)]}),
                 &mut lines,
+            );
+            assert!(
+                lines.len() > without,
+                "{place} refuses no unknown key: `deny_unknown_fields` is missing"
             );
         }
     }
