@@ -219,6 +219,15 @@ impl Topology {
             .unwrap_or_default()
     }
 
+    /// Returns the id of the only upstream, which keeps its tool names; `None` with several, or
+    /// none.
+    pub(crate) fn sole_upstream(&self) -> Option<&str> {
+        match &*self.upstreams {
+            [sole] => Some(&sole.id),
+            _ => None,
+        }
+    }
+
     /// Returns the ids behind a listener that names no agent: all agents and upstreams in file
     /// order, except tmux panes and webhooks, which only a mailroom reaches.
     pub(crate) fn servable_ids(&self) -> Vec<&str> {
@@ -462,7 +471,7 @@ pub struct ServerDeclaration {
     /// Tool names that get the member's id as a prefix.
     #[serde(default)]
     pub prefix: PrefixMode,
-    /// Separator between the member's id and the tool name.
+    /// Separator between the member's id and the tool name. Default: `__`.
     #[serde(default)]
     pub separator: NameSeparator,
 }

@@ -36,6 +36,8 @@ pub(super) struct AgentSet {
     shutdown_token: CancellationToken,
     running: HashMap<String, RunningAgent>,
     virtual_servers: HashMap<String, VirtualServer>,
+    /// Id of the only upstream, which keeps its tool names; `None` with several.
+    sole_upstream: Option<String>,
 }
 
 /// A virtual server with the declaration and agents that it was built from.
@@ -44,6 +46,7 @@ struct VirtualServer {
     agent: AgentRef,
     fingerprint: u64,
     members: Vec<AgentId>,
+    sole_upstream: Option<String>,
 }
 
 /// Agents started for a reload that isn't committed yet.
@@ -74,6 +77,7 @@ impl AgentSet {
             shutdown_token,
             running,
             virtual_servers,
+            sole_upstream: None,
         }
     }
 
@@ -212,6 +216,7 @@ impl AgentSet {
             directory.register(id.as_str(), &bundled.agent)?;
         }
         (self.running, self.virtual_servers) = (planned.running, bundles);
+        self.sole_upstream = topology.sole_upstream().map(str::to_owned);
         for renewed in planned.notifications {
             renewed.await;
         }
@@ -234,12 +239,14 @@ impl AgentSet {
             let same = self.virtual_servers.get(&server.id);
             let bundled = match same
                 .filter(|bundled| bundled.fingerprint == print && bundled.members == members)
+                .filter(|bundled| bundled.sole_upstream.as_deref() == topology.sole_upstream())
             {
                 Some(bundled) => bundled.clone(),
                 None => VirtualServer {
-                    agent: self.spawn_virtual_server(server, planned)?,
+                    agent: self.spawn_virtual_server(server, topology, planned)?,
                     fingerprint: print,
                     members,
+                    sole_upstream: topology.sole_upstream().map(str::to_owned),
                 },
             };
             bundles.insert(server.id.clone(), bundled);
@@ -250,13 +257,15 @@ impl AgentSet {
     fn spawn_virtual_server(
         &self,
         server: &ServerDeclaration,
+        topology: &Topology,
         planned: &AgentSetChange,
     ) -> Result<AgentRef, NodeError> {
         let members = server.members.iter().filter_map(|id| {
             let running = planned.running.get(id)?;
             Some(
                 AggregateMember::new(id.as_str(), running.agent.clone())
-                    .with_filter(running.filter.clone()),
+                    .with_filter(running.filter.clone())
+                    .with_kept_names(topology.sole_upstream() == Some(id)),
             )
         });
         let options = AggregateOptions {
@@ -279,7 +288,9 @@ impl AgentSet {
         };
         let found = ids.iter().filter_map(|id| {
             Some(
-                AggregateMember::new(*id, self.system.directory().get(id)?).with_filter(filter(id)),
+                AggregateMember::new(*id, self.system.directory().get(id)?)
+                    .with_filter(filter(id))
+                    .with_kept_names(self.sole_upstream.as_deref() == Some(*id)),
             )
         });
         let members: Vec<_> = found.collect();
@@ -294,6 +305,11 @@ impl AgentSet {
             AggregateAgent::with_options(members, options)?.spawn(&self.system, "bundle"),
             true,
         ))
+    }
+
+    /// Returns the id of the only upstream; `None` with several, or none.
+    pub(super) fn sole_upstream(&self) -> Option<&str> {
+        self.sole_upstream.as_deref()
     }
 
     /// Removes and returns the agents with external resources to clean up.

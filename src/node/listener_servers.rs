@@ -93,6 +93,8 @@ pub(super) struct ListenerServers<S: ProtocolServer> {
     /// Name of the server for all agents, and their ids.
     name: String,
     members: Vec<(String, AgentId)>,
+    /// Upstream that keeps its tool names in `all`.
+    sole_upstream: Option<String>,
     /// Data class at the creation of each server, by id; the empty id stands for all.
     data_classes: HashMap<String, DataClass>,
 }
@@ -117,6 +119,7 @@ impl<S: ProtocolServer> ListenerServers<S> {
             bundle: is_made.then_some(agent),
             name,
             members: resolve_members(place.node, &ids),
+            sole_upstream: place.node.agents.sole_upstream().map(str::to_owned),
             data_classes: data_classes(place.topology, &ids),
         };
         front
@@ -197,7 +200,8 @@ impl<S: ProtocolServer> ListenerServers<S> {
                 S::update_description(place, ServedAgents::One(id), &server);
             }
         }
-        if members == self.members {
+        let sole_upstream = place.node.agents.sole_upstream();
+        if members == self.members && sole_upstream == self.sole_upstream.as_deref() {
             S::update_description(place, ServedAgents::All(&self.name, &ids), &self.all);
             return Ok(());
         }
@@ -230,6 +234,7 @@ impl<S: ProtocolServer> ListenerServers<S> {
             agent.clone(),
         );
         self.members = members;
+        self.sole_upstream = sole_upstream.map(str::to_owned);
         for (id, class) in data_classes(place.topology, &ids) {
             // A kept server keeps the class that it was created for.
             self.data_classes.entry(id).or_insert(class);

@@ -73,7 +73,7 @@ async fn cards_say_what_agents_are_for() {
 
     let base = all.strip_suffix("/a2a").unwrap();
     let task =
-        a2a::ask(base, "SendMessage", a2a::for_skill("a.who", false)).await["task"]["id"].clone();
+        a2a::ask(base, "SendMessage", a2a::for_skill("a__who", false)).await["task"]["id"].clone();
     let listed = a2a::ask(&all, "ListTasks", json!({})).await;
     assert_eq!(
         (&listed["totalSize"], &listed["tasks"][0]["id"]),
@@ -95,11 +95,11 @@ async fn calls_in_flight_finish() {
         started(&home, &format!("{NODE}{}{other}{A2A}", three("old"))).await;
     let [all, a, b, c, gone] = [0, 1, 2, 3, 4].map(|at| before[at].1.clone());
     assert_eq!(
-        (says(&all, "a.who").await, says(&all, "other.who").await),
+        (says(&all, "a__who").await, says(&all, "other__who").await),
         ("old".into(), "other".into())
     );
     let (answer, streamed, removed) = (
-        call(&all, "a.wait"),
+        call(&all, "a__wait"),
         stream(&b, "wait"),
         call(&gone, "wait"),
     );
@@ -121,16 +121,16 @@ async fn calls_in_flight_finish() {
     assert_eq!(names, ["n", "a", "b", "c", "added"]);
     assert_eq!(now[..4], before[..4]);
     for (url, skill, wanted) in [
-        (&all, "a.who", "new"),
+        (&all, "a__who", "new"),
         (&a, "who", "new"),
-        (&all, "added.who", "added"),
+        (&all, "added__who", "added"),
         (&now[4].1, "who", "added"),
     ] {
         assert_eq!(says(url, skill).await, wanted, "{url} {skill}");
     }
     let skills = card(&all).await.1["skills"].to_string();
     assert!(
-        skills.contains("added.who") && !skills.contains("other.who"),
+        skills.contains("added__who") && !skills.contains("other__who"),
         "{skills}"
     );
     assert_eq!(card(&gone).await.0, 404);
@@ -170,7 +170,7 @@ async fn a_listener_is_declared_anew() {
     assert_eq!(card(&all).await.1["version"], "1");
     let ended =
         a2a::ask(&c, "SendMessage", a2a::for_skill("who", false)).await["task"]["id"].clone();
-    let (answer, streamed) = (call(&all, "b.wait"), stream(&a, "wait"));
+    let (answer, streamed) = (call(&all, "b__wait"), stream(&a, "wait"));
     until("the calls to begin", || began(&home) == 2).await;
 
     assert_eq!(
@@ -184,7 +184,7 @@ async fn a_listener_is_declared_anew() {
     );
     let is_new = async || (card(&all).await.1["version"] == "2").then_some(());
     found("the new card", is_new).await;
-    assert_eq!(says(&all, "c.who").await, "c");
+    assert_eq!(says(&all, "c__who").await, "c");
     assert_eq!(
         a2a::ask(&c, "GetTask", json!({ "id": ended })).await["status"]["state"],
         "TASK_STATE_COMPLETED"

@@ -6,7 +6,9 @@ use callboard::message::capabilities::{CallTool, ListTools};
 use callboard::{Message, Principal, System};
 use serde_json::{Value, json};
 
-use crate::kit::gateway::{MCP, NODE, Session, end, is_refused, modern, said, script, serve};
+use crate::kit::gateway::{
+    MCP, NODE, Session, end, is_refused, modern, reloaded, said, script, serve, started,
+};
 use crate::kit::{Home, soon};
 
 /// Goal: servers behind one address, whatever their era and the client's, and a dead one harms no other: the catalogue is
@@ -23,7 +25,7 @@ async fn upstreams_behind_one_address() {
     };
     let text = format!(
         "[node]\nname = \"bridge\"\n{}{}[[upstream]]\nid = \"dead\"\ncommand = [\"/no/such/server\"]\n\
-         [[server]]\nid = \"research\"\nmembers = [\"skin\", \"heart\"]\ntools = [\"heart.query\", \"skin.*\"]\n{MCP}\
+         [[server]]\nid = \"research\"\nmembers = [\"skin\", \"heart\"]\ntools = [\"heart__query\", \"skin__*\"]\n{MCP}\
          agents = [\"heart\", \"skin\", \"dead\", \"research\"]\n",
         upstream("heart", "legacy", "cardiology"),
         upstream("skin", "modern", "dermatology"),
@@ -66,10 +68,10 @@ async fn upstreams_behind_one_address() {
         };
         let tools = listed(&all).await;
         for tool in [
-            "heart.query",
-            "skin.query",
-            "research.heart.query",
-            "research.skin.get_patient",
+            "heart__query",
+            "skin__query",
+            "research__heart__query",
+            "research__skin__get_patient",
         ] {
             assert!(
                 tools.iter().any(|name| name == tool),
@@ -77,12 +79,12 @@ async fn upstreams_behind_one_address() {
             );
         }
         let is_hidden =
-            |name: &String| name == "research.heart.get_patient" || name.starts_with("dead");
+            |name: &String| name == "research__heart__get_patient" || name.starts_with("dead");
         assert!(!tools.iter().any(is_hidden), "{tools:?}");
         assert_eq!(listed(&research).await.len(), 5);
         for (agent, tool, specialty) in [
-            (&all, "skin.query", "dermatology"),
-            (&research, "heart.query", "cardiology"),
+            (&all, "skin__query", "dermatology"),
+            (&research, "heart__query", "cardiology"),
         ] {
             let call = json!({ "name": tool, "arguments": { "query": "psoriasis" } });
             let answer = ask(agent, CallTool::NAME, call).await.unwrap();
@@ -95,7 +97,7 @@ async fn upstreams_behind_one_address() {
         let dead = ask(
             &all,
             CallTool::NAME,
-            json!({ "name": "dead.anything", "arguments": {} }),
+            json!({ "name": "dead__anything", "arguments": {} }),
         )
         .await;
         let failed =
@@ -132,6 +134,60 @@ async fn tools_are_filtered() {
         let call = json!({ "name": "name", "arguments": {} });
         assert_eq!(said(&modern(url, "tools/call", call).await.1), "one");
     }
+    end(running, &home).await;
+}
+
+/// Goal: one upstream keeps its names, several have prefixes; also after a reload that changes nothing but their number, and
+/// where a listener serves one of them. Method: an upstream beside an agent, then a second upstream elsewhere; calls by each
+/// accepted name.
+#[tokio::test]
+async fn names_with_one_upstream_and_with_two() {
+    let home = Home::new();
+    let model = "[[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"m\"\n";
+    let listener = format!("{MCP}agents = [\"a\", \"m\"]\n");
+    let server = "[[server]]\nid = \"s\"\nmembers = [\"a\", \"m\"]\n";
+    let all = format!("{MCP}agents = [\"a\", \"b\"]\n{MCP}agent = \"s\"\n");
+    let one = format!(
+        "{NODE}{}{model}{server}{listener}",
+        script(&home, "a", "one")
+    );
+    let (mut running, listening) = started(&home, &one).await;
+    let names = async |url: &str| {
+        let session = Session::begin(url).await;
+        let (_, list) = session.ask("tools/list", json!({})).await;
+        let tools = list["result"]["tools"].as_array().cloned().unwrap();
+        tools
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&listening[0].1).await, ["ask_model", "who", "wait"]);
+    let session = Session::begin(&listening[0].1).await;
+    for name in ["who", "a.who"] {
+        assert_eq!(said(&session.call(name).await), "one", "{name}");
+    }
+    let two = format!("{one}{}{all}", script(&home, "b", "two"));
+    let listening = reloaded(&home, &mut running, &two).await;
+    let found = |agent: &str| {
+        let mut of = listening.iter().filter(|(name, _)| name == agent);
+        of.next_back().map(|(_, url)| url.clone()).unwrap()
+    };
+    let prefixed = ["ask_model", "a__who", "a__wait"];
+    assert_eq!(names(&listening[0].1).await, prefixed);
+    assert_eq!(names(&found("s")).await, prefixed);
+    assert_eq!(names(&found("b")).await, ["who", "wait"]);
+    for name in ["a__who", "a.who", "who"] {
+        assert_eq!(said(&session.call(name).await), "one", "{name}");
+    }
+    let both = Session::begin(&found("n")).await;
+    for name in ["b__who", "b.who"] {
+        assert_eq!(said(&both.call(name).await), "two", "{name}");
+    }
+    let refused = both.call("who").await;
+    assert!(
+        is_refused(&refused) && refused.to_string().contains("call a__who or b__who"),
+        "{refused}"
+    );
     end(running, &home).await;
 }
 

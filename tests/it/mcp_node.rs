@@ -191,12 +191,12 @@ async fn several_agents_over_standard_streams() {
         (names.len(), &names[0], &names[7]),
         (
             8,
-            &json!("clinic_a.list_patients"),
-            &json!("clinic_b.query")
+            &json!("clinic_a__list_patients"),
+            &json!("clinic_b__query")
         )
     );
     let found = client
-        .call("clinic_b.query", json!({ "query": "psoriasis" }))
+        .call("clinic_b__query", json!({ "query": "psoriasis" }))
         .await;
     assert_eq!(
         found["structuredContent"]["specialty"], "dermatology",
@@ -270,7 +270,7 @@ async fn a_listener_with_keys() {
         listening[2].1.ends_with("/agents/clinic_b/mcp"),
         "{listening:?}"
     );
-    for ((_, url), tool) in listening.iter().zip(["clinic_a.query", "query", "query"]) {
+    for ((_, url), tool) in listening.iter().zip(["clinic_a__query", "query", "query"]) {
         let url = &url.replace("0.0.0.0", "127.0.0.1");
         let call = json!({ "name": tool, "arguments": { "query": "hypertension" } });
         assert_eq!(post(url, None, "tools/call", call.clone()).await.0, 401);

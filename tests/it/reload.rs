@@ -35,12 +35,12 @@ async fn calls_in_flight_finish() {
     let url = listening[0].1.clone();
     let session = Session::begin(&url).await;
     let mut stream = session.listen().await;
-    assert_eq!(said(&session.call("a.who").await), "old");
-    assert_eq!(said(&session.call("kept.who").await), "kept");
-    assert_eq!(said(&session.call("other.who").await), "other");
+    assert_eq!(said(&session.call("a__who").await), "old");
+    assert_eq!(said(&session.call("kept__who").await), "kept");
+    assert_eq!(said(&session.call("other__who").await), "other");
     let legacy = tokio::spawn({
         let session = session.clone();
-        async move { session.call("a.wait").await }
+        async move { session.call("a__wait").await }
     });
     let stateless = tokio::spawn({
         let url = url.clone();
@@ -48,7 +48,7 @@ async fn calls_in_flight_finish() {
             modern(
                 &url,
                 "tools/call",
-                json!({ "name": "a.wait", "arguments": {} }),
+                json!({ "name": "a__wait", "arguments": {} }),
             )
             .await
             .1
@@ -74,14 +74,14 @@ async fn calls_in_flight_finish() {
     let names: Vec<_> = now.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["n", "a", "kept", "added"]);
     assert_eq!(now[0].1, url);
-    assert_eq!(said(&session.call("a.who").await), "new");
-    assert_eq!(said(&session.call("added.who").await), "added");
+    assert_eq!(said(&session.call("a__who").await), "new");
+    assert_eq!(said(&session.call("added__who").await), "added");
     assert_eq!(
         said(
             &modern(
                 &url,
                 "tools/call",
-                json!({ "name": "a.who", "arguments": {} })
+                json!({ "name": "a__who", "arguments": {} })
             )
             .await
             .1
@@ -91,7 +91,7 @@ async fn calls_in_flight_finish() {
     let (status, gone) = session
         .ask(
             "tools/call",
-            json!({ "name": "other.who", "arguments": {} }),
+            json!({ "name": "other__who", "arguments": {} }),
         )
         .await;
     assert!(status == 200 && is_refused(&gone), "{gone}");

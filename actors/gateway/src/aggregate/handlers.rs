@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::list::ListKind;
 use super::member::{MemberState, MissingMembers, ProbeMember, TTL_META_KEY};
+use super::resolve::NamedItem;
 use super::{
     AGGREGATE_CALLS_MAX, AGGREGATE_MEMBERS_MAX, AGGREGATE_READ_GRACE, AGGREGATE_SUBSCRIPTIONS_MAX,
     AGGREGATE_URI_BYTES_MAX, AggregateAgent, AggregateState,
@@ -173,22 +174,24 @@ impl AggregateState {
 
     async fn call_tool(&self, mut params: RawObject, cx: &Context) -> Result<ToolResult, Failure> {
         let shown = string_param(&params, "name")?;
-        if let Some(tool) = self.by_name.get(&shown).and_then(|at| self.tools.get(*at)) {
-            let arguments = params
-                .remove("arguments")
-                .unwrap_or_else(|| RawObject::new().to_raw());
-            let member = self
-                .members
-                .get(tool.member)
-                .ok_or_else(|| unknown_tool(&shown))?;
-            let reply = member.ask_named(&tool.message, arguments, cx).await?;
-            return Ok(tool.reply.to_tool_result(&reply));
+        let missing = || unknown_tool(&shown);
+        match self
+            .resolve_name(ListKind::Tools, &shown, cx, missing)
+            .await?
+        {
+            NamedItem::Message(tool) => {
+                let arguments = params
+                    .remove("arguments")
+                    .unwrap_or_else(|| RawObject::new().to_raw());
+                let member = self.members.get(tool.member).ok_or_else(missing)?;
+                let reply = member.ask_named(&tool.message, arguments, cx).await?;
+                Ok(tool.reply.to_tool_result(&reply))
+            }
+            NamedItem::Listed(member, own) => {
+                params.set("name", own);
+                member.ask::<CallTool>(params, cx).await.map(ToolResult)
+            }
         }
-        let (member, own) = self
-            .resolve_name(ListKind::Tools, &shown, cx, || unknown_tool(&shown))
-            .await?;
-        params.set("name", own);
-        member.ask::<CallTool>(params, cx).await.map(ToolResult)
     }
 
     async fn get_prompt(
@@ -197,14 +200,27 @@ impl AggregateState {
         cx: &Context,
     ) -> Result<GetPromptResult, Failure> {
         let shown = string_param(&params, "name")?;
-        let (member, own) = self
-            .resolve_name(ListKind::Prompts, &shown, cx, unknown_prompt)
-            .await?;
+        let (member, own) = self.resolve_prompt(&shown, cx).await?;
         params.set("name", own);
         member
             .ask::<GetPrompt>(params, cx)
             .await
             .map(GetPromptResult)
+    }
+
+    async fn resolve_prompt(
+        &self,
+        name: &str,
+        cx: &Context,
+    ) -> Result<(&MemberState, String), Failure> {
+        let missing = || Failure::not_found("no such prompt");
+        match self
+            .resolve_name(ListKind::Prompts, name, cx, missing)
+            .await?
+        {
+            NamedItem::Listed(member, own) => Ok((member, own)),
+            NamedItem::Message(_) => Err(missing()),
+        }
     }
 
     async fn complete(
@@ -216,9 +232,7 @@ impl AggregateState {
             .object("ref")
             .ok_or_else(|| Failure::invalid("`ref` must be an object"))?;
         if let Some(shown) = about.text("name") {
-            let (member, own) = self
-                .resolve_name(ListKind::Prompts, &shown, cx, unknown_prompt)
-                .await?;
+            let (member, own) = self.resolve_prompt(&shown, cx).await?;
             if !member.handles::<CompleteArgument>() {
                 return Ok(CompleteResult::from_values([]));
             }
@@ -255,10 +269,6 @@ fn string_param(params: &RawObject, member: &str) -> Result<String, Failure> {
     params
         .text(member)
         .ok_or_else(|| Failure::invalid(format!("`{member}` must be a string")))
-}
-
-fn unknown_prompt() -> Failure {
-    Failure::not_found("no such prompt")
 }
 
 fn unknown_tool(name: &str) -> Failure {

@@ -3,20 +3,18 @@
 use callboard_message::capabilities::{
     ListPrompts, ListResourceTemplates, ListResources, ListTools,
 };
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Failure, RawObject};
 use callboard_runtime::Context;
 use futures::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::member::{MemberState, MissingMembers};
-use super::names::{NAME_CHARS_MAX, may_be_name_of, may_be_truncated};
-use super::{AGGREGATE_MEMBER_PAGES_MAX, AGGREGATE_PAGE_ITEMS_MAX, AggregateState, PrefixMode};
+use super::names::NAME_CHARS_MAX;
+use super::{AGGREGATE_MEMBER_PAGES_MAX, AGGREGATE_PAGE_ITEMS_MAX, AggregateState};
 
 /// Maximum pages of one member's list that are read for one page of the aggregate's list.
 const PAGES_PER_READ_MAX: usize = 32;
-/// Maximum pages of one member's list that are searched for the original of a truncated name.
-const PAGES_SEARCHED_MAX: usize = 32;
 
 /// Kind of list that an aggregate combines from its members.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -265,7 +263,7 @@ impl AggregateState {
 }
 
 /// Requests one page of a member's list.
-async fn ask_page(
+pub(super) async fn ask_page(
     what: ListKind,
     member: &MemberState,
     cursor: Option<&str>,
@@ -315,115 +313,17 @@ impl AggregateState {
         (what != ListKind::Tools || self.name_filter.passes(&shown)).then_some(shown)
     }
 
-    /// Returns whether a name in a member's own list is shown without prefix. That needs
-    /// [`PrefixMode::Never`], and a name that no message type has and that can't be confused with a
+    /// Returns whether a name in a member's own list is shown without prefix. That needs a member
+    /// that keeps its names, and a name that no message type has and that can't be confused with a
     /// truncated or prefixed one.
     fn keeps_name(&self, what: ListKind, member: &MemberState, name: &str) -> bool {
         let is_taken = || what == ListKind::Tools && self.by_name.contains_key(name);
         let is_short = || name.chars().nth(NAME_CHARS_MAX).is_none();
-        self.prefix == PrefixMode::Never
-            && is_short()
-            && member.own_name(name).is_none()
-            && !is_taken()
-    }
-
-    /// Finds the item with a shown name. Returns its member and its original name there.
-    ///
-    /// # Errors
-    /// `missing`, if no item has the name; or the failure of a member whose list is needed to
-    /// decide.
-    pub async fn resolve_name(
-        &self,
-        what: ListKind,
-        shown: &str,
-        cx: &Context,
-        missing: impl FnOnce() -> Failure,
-    ) -> Result<(&MemberState, String), Failure> {
-        let listing = || {
-            self.members
-                .iter()
-                .filter(|member| what.is_listed_by(member))
+        // A name with the prefix of another member would be taken for that member's.
+        let has_prefix = || {
+            let mut others = self.members.iter().filter(|other| what.is_listed_by(other));
+            others.any(|other| other.own_name(name, other.separator).is_some())
         };
-        if let Some(found) =
-            listing().find_map(|member| Some((member, self.own_name(what, member, shown)?)))
-        {
-            return Ok(found);
-        }
-        if !may_be_truncated(shown) {
-            return Err(missing());
-        }
-        if let Some((at, own)) = self
-            .truncated_names
-            .get(&(what.items_key(), shown.to_owned()))
-            && let Some(member) = self.members.get(at)
-        {
-            return Ok((member, own));
-        }
-        // Only the lists tell which name was truncated to this one.
-        for (at, member) in self.members.iter().enumerate() {
-            if what.is_listed_by(member)
-                && may_be_name_of(shown, &member.name, member.separator)
-                && let Some(own) = self.search_name(what, member, shown, cx).await?
-            {
-                self.remember_name(what, shown, at, &own);
-                return Ok((member, own));
-            }
-        }
-        Err(missing())
-    }
-
-    /// Returns the original name of a shown name in a member, without a request. `None` if the name
-    /// isn't the member's, or is truncated, so that the member's list is needed.
-    fn own_name(&self, what: ListKind, member: &MemberState, shown: &str) -> Option<String> {
-        let alone = Some(shown).filter(|_| self.prefix == PrefixMode::Never);
-        let names = [
-            alone,
-            member.own_name(shown).filter(|_| !may_be_truncated(shown)),
-        ];
-        let owns = names.into_iter().flatten().filter_map(|name| match what {
-            ListKind::Tools => member.naming.to_own(name),
-            _ => Some(name),
-        });
-        let mut owns =
-            owns.filter(|own| self.shown_name(what, member, own).as_deref() == Some(shown));
-        owns.next().map(str::to_owned)
-    }
-
-    async fn search_name(
-        &self,
-        what: ListKind,
-        member: &MemberState,
-        shown: &str,
-        cx: &Context,
-    ) -> Result<Option<String>, Failure> {
-        let limit = member.deadline(self.list_timeout, cx);
-        let mut cursor: Option<String> = None;
-        for _ in 0..PAGES_SEARCHED_MAX {
-            let page = match ask_page(what, member, cursor.as_deref(), limit, cx).await {
-                Err(failure) if failure.kind == FailureKind::NotFound => return Ok(None),
-                page => page?,
-            };
-            let theirs: Vec<RawObject> = page.read(what.items_key()).unwrap_or_default();
-            let mut names = theirs.iter().filter_map(|item| item.text("name"));
-            if let Some(own) =
-                names.find(|own| self.shown_name(what, member, own).as_deref() == Some(shown))
-            {
-                return Ok(Some(own));
-            }
-            cursor = page.text("nextCursor");
-            if cursor.is_none() {
-                break;
-            }
-        }
-        Ok(None)
-    }
-
-    /// Caches the member (`at`) and original name (`own`) of a truncated name. The mapping never
-    /// changes.
-    pub fn remember_name(&self, what: ListKind, shown: &str, at: usize, own: &str) {
-        if may_be_truncated(shown) && own.len() <= super::AGGREGATE_NAME_BYTES_MAX {
-            self.truncated_names
-                .insert((what.items_key(), shown.to_owned()), (at, own.to_owned()));
-        }
+        member.keeps_names(self.prefix) && is_short() && !has_prefix() && !is_taken()
     }
 }

@@ -18,7 +18,7 @@ use super::names::{NameMapping, joined_name, sanitize_name};
 use super::{
     AGGREGATE_MEMBERS_MAX, AGGREGATE_PROBE_PAUSE_MAX, AGGREGATE_PROBE_PAUSE_MIN,
     AGGREGATE_SLOW_PERIOD, AGGREGATE_SLOW_TIMEOUT, AggregateError, AggregateMember, AggregateState,
-    NameSeparator,
+    NameSeparator, PrefixMode,
 };
 
 /// Key in a list's `_meta` whose value names the members whose part is missing: `[{"server":
@@ -34,6 +34,7 @@ const REASON_CHARS_MAX: usize = 200;
 pub(super) struct MemberState {
     pub name: String,
     pub separator: NameSeparator,
+    keeps_names: bool,
     pub agent: AgentRef,
     pub naming: NameMapping,
     /// Names of the reserved messages that the member handles.
@@ -75,6 +76,7 @@ impl MemberState {
             name,
             agent,
             filter,
+            keeps_names,
         } = member;
         let naming = NameMapping::new(filter);
         let naming = naming.map_err(|to| AggregateError::Rename {
@@ -87,6 +89,7 @@ impl MemberState {
         let mut member = Self {
             name,
             separator,
+            keeps_names,
             agent,
             naming,
             handles,
@@ -123,17 +126,32 @@ impl MemberState {
         self.handles.iter().any(|name| name == CreateMessage::NAME)
     }
 
+    /// Returns whether the names in the member's own lists are shown without prefix.
+    pub fn keeps_names(&self, prefix: PrefixMode) -> bool {
+        let lists = || self.lists_tools() || self.has_prompts();
+        match prefix {
+            PrefixMode::WhereNeeded => self.keeps_names && lists(),
+            PrefixMode::Always => false,
+            PrefixMode::Never => lists(),
+        }
+    }
+
     /// Returns the shown name of an item: its name with this member's prefix.
     pub fn joined(&self, name: &str) -> String {
         joined_name(&self.name, self.separator, name)
     }
 
+    /// Returns the prefix of the member's names.
+    pub fn prefix(&self, separator: NameSeparator) -> String {
+        format!("{}{}", sanitize_name(&self.name), separator.as_str())
+    }
+
     /// Returns the original name of a shown name with this member's prefix; `None` if the prefix is
     /// another one.
-    pub fn own_name<'a>(&self, shown: &'a str) -> Option<&'a str> {
+    pub fn own_name<'a>(&self, shown: &'a str, separator: NameSeparator) -> Option<&'a str> {
         shown
             .strip_prefix(&sanitize_name(&self.name))?
-            .strip_prefix(self.separator.as_str())
+            .strip_prefix(separator.as_str())
     }
 
     /// Sends a message to the member as part of the call that `cx` serves. Returns the reply.

@@ -1,11 +1,12 @@
 //! Aggregate agent: presents the tools, resources and prompts of several member agents as those of
 //! one agent.
 //!
-//! A tool keeps its name if no other member has it; otherwise it becomes `member.tool`. Tools and
-//! prompts that a member lists itself are always `member.name`: the member's list may change at run
-//! time, and a name must not change its meaning ([`PrefixMode`]). A [`ToolFilter`] selects and
-//! renames the tools of each member. Principal, deadline, questions and cancellation are passed on
-//! with each call.
+//! A tool keeps its name if no other member has it; otherwise it becomes `member__tool`. Tools and
+//! prompts that a member lists itself are `member__name`, unless the member keeps its names: the
+//! member's list may change at run time, and a name must not change its meaning ([`PrefixMode`]). A
+//! name without prefix that isn't listed can be called while one member has it. A [`ToolFilter`]
+//! selects and renames the tools of each member. Principal, deadline, questions and cancellation
+//! are passed on with each call.
 //!
 //! An unavailable or slow member doesn't affect others: members are called concurrently, with a
 //! time limit. Missing members are reported in a list's `_meta` ([`MISSING_META_KEY`]) and in the
@@ -16,6 +17,7 @@ mod handlers;
 mod list;
 mod member;
 mod names;
+mod resolve;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +34,7 @@ use serde::Deserialize;
 
 use handlers::ResourceSubscription;
 use member::{MemberState, MessageTool};
-use names::{NameFilter, sanitize_name, shown_names};
+use names::{NameFilter, joined_name, sanitize_name, shown_names};
 
 pub use member::MISSING_META_KEY;
 
@@ -95,8 +97,13 @@ struct AggregateState {
     tools: Vec<MessageTool>,
     /// Index in `tools` of each tool, by its shown name.
     by_name: HashMap<String, usize>,
+    /// Indices in `tools` by the name without prefix.
+    by_own_name: HashMap<String, Vec<usize>>,
+    /// Index in `tools` by the dotted name of releases up to 0.1.
+    by_dotted_name: HashMap<String, usize>,
     name_filter: NameFilter,
     prefix: PrefixMode,
+    separator: NameSeparator,
     list_timeout: Duration,
     /// Index of the member that answers samples; `None` unless exactly one does.
     sampler: Option<usize>,
@@ -147,7 +154,7 @@ impl AggregateAgent {
         let may_be_listed = |name: &str| {
             members
                 .iter()
-                .any(|m| m.lists_tools() && m.own_name(name).is_some())
+                .any(|m| m.lists_tools() && m.own_name(name, options.separator).is_some())
         };
         let may_stay = |name: &str| options.prefix != PrefixMode::Always && !may_be_listed(name);
         let all: Vec<_> = members
@@ -167,9 +174,16 @@ impl AggregateAgent {
             .iter()
             .zip(&names)
             .filter(|(_, name)| sieve.passes(name));
-        let tools: Vec<_> = tools
-            .map(|((at, _, _, spec), name)| MessageTool::new(*at, spec, name))
-            .collect();
+        let mut by_own_name: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut by_dotted_name = HashMap::new();
+        let mut shown = Vec::new();
+        for ((at, member, name, spec), joined) in tools {
+            let own = by_own_name.entry((*name).to_owned());
+            own.or_default().push(shown.len());
+            let dotted = joined_name(member, NameSeparator::Dot, name);
+            by_dotted_name.insert(dotted, shown.len());
+            shown.push(MessageTool::new(*at, spec, joined));
+        }
         let by_name = names
             .into_iter()
             .filter(|name| sieve.passes(name))
@@ -187,10 +201,13 @@ impl AggregateAgent {
             parts: Arc::new(AggregateState {
                 sampler,
                 members,
-                tools,
+                tools: shown,
                 by_name,
+                by_own_name,
+                by_dotted_name,
                 name_filter: sieve,
                 prefix: options.prefix,
+                separator: options.separator,
                 list_timeout,
                 owners: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
                 truncated_names: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
@@ -227,26 +244,27 @@ fn validate(members: &[MemberState], options: &AggregateOptions) -> Result<(), A
     }
     for (at, member) in members.iter().enumerate() {
         let name = sanitize_name(&member.name);
-        if members
-            .iter()
-            .take(at)
-            .any(|other| sanitize_name(&other.name) == name)
-        {
-            return Err(AggregateError::SameName(name));
-        }
-        if options.separator == NameSeparator::Underscores
-            && (name.contains("__") || name.ends_with('_'))
-        {
-            return Err(AggregateError::Separator(member.name.clone()));
+        for other in members.iter().take(at) {
+            if sanitize_name(&other.name) == name {
+                return Err(AggregateError::SameName(name));
+            }
+            let (one, other) = (
+                member.prefix(options.separator),
+                other.prefix(options.separator),
+            );
+            if one.starts_with(&other) || other.starts_with(&one) {
+                return Err(AggregateError::Separator(other, one));
+            }
         }
     }
-    let mut listing = members
+    let mut keeping = members
         .iter()
-        .filter(|member| member.lists_tools() || member.has_prompts());
-    match (listing.next(), listing.next()) {
-        (Some(one), Some(other)) if options.prefix == PrefixMode::Never => Err(
-            AggregateError::NeedsPrefix(one.name.clone(), other.name.clone()),
-        ),
+        .filter(|member| member.keeps_names(options.prefix));
+    match (keeping.next(), keeping.next()) {
+        (Some(one), Some(other)) => Err(AggregateError::NeedsPrefix(
+            one.name.clone(),
+            other.name.clone(),
+        )),
         _ => Ok(()),
     }
 }
@@ -294,6 +312,9 @@ pub struct AggregateMember {
     pub agent: AgentRef,
     /// Filter and new names for the member's tools.
     pub filter: ToolFilter,
+    /// True if the tools and prompts that the member lists itself have no prefix with
+    /// [`PrefixMode::WhereNeeded`]. At most one member can keep its names.
+    pub keeps_names: bool,
 }
 
 impl AggregateMember {
@@ -303,12 +324,21 @@ impl AggregateMember {
             name: name.into(),
             agent,
             filter: ToolFilter::default(),
+            keeps_names: false,
         }
     }
 
     /// Sets the filter and the new names of the member's tools.
     pub fn with_filter(self, filter: ToolFilter) -> Self {
         Self { filter, ..self }
+    }
+
+    /// Sets whether the names that the member lists itself have no prefix.
+    pub fn with_kept_names(self, keeps_names: bool) -> Self {
+        Self {
+            keeps_names,
+            ..self
+        }
     }
 }
 
@@ -354,13 +384,13 @@ impl Default for AggregateOptions {
     }
 }
 
-/// Rule by which tools and prompts get the name of their member as prefix (`member.name`).
+/// Rule by which tools and prompts get the name of their member as prefix (`member__name`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrefixMode {
     /// Prefixes a message type that several members have, and every item of a list that a member
-    /// provides itself. Such a list may change at run time; without prefixes, a name could then
-    /// change its meaning.
+    /// provides itself, except one that keeps its names ([`AggregateMember::keeps_names`]). Such a
+    /// list may change at run time; without prefixes, a name could then change its meaning.
     #[default]
     WhereNeeded,
     /// Prefixes all names, so that adding a member doesn't change any name.
@@ -373,12 +403,12 @@ pub enum PrefixMode {
 /// Separator between a member's name and the original name of its tool or prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum NameSeparator {
-    /// Full stop: `member.name`.
-    #[default]
+    /// Full stop: `member.name`. Several clients and models reject such names.
     #[serde(rename = ".")]
     Dot,
     /// Two underscores: `member__name`, for models that accept only letters, digits, `_` and `-` in
-    /// tool names. Member names must then not contain `__` or end with `_`.
+    /// tool names. A member's name with `__` behind it can't begin that of another.
+    #[default]
     #[serde(rename = "__")]
     Underscores,
 }
@@ -414,15 +444,14 @@ pub enum AggregateError {
         /// New name that is invalid or used twice.
         name: String,
     },
-    /// With the separator `__`, a member's name contains `__` or ends with `_`, so its end in a
-    /// tool name couldn't be recognised. Rename the member, or choose the other separator. Holds
-    /// the name.
+    /// The prefix of one member begins that of another, so that a tool name could belong to both.
+    /// Rename a member, or choose the other separator. Holds both prefixes.
     #[error(
-        "the member name {0:?} contains the separator \"__\" or ends with \"_\": rename it, or use the separator \".\""
+        "tool names with the prefixes {0:?} and {1:?} could be confused: rename one of the two, or use the separator \".\""
     )]
-    Separator(String),
-    /// Two members list tools or prompts themselves, which [`PrefixMode::Never`] doesn't allow.
-    /// Holds their names.
+    Separator(String, String),
+    /// Two members that list tools or prompts themselves keep their names, as with
+    /// [`PrefixMode::Never`]. Holds the names of the members.
     #[error(
         "{0:?} and {1:?} both list tools or prompts themselves: without a prefix their names could collide"
     )]

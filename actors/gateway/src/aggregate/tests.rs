@@ -23,6 +23,7 @@ use super::{AGGREGATE_MEMBERS_MAX, AggregateAgent, AggregateError};
 
 mod away;
 mod filters;
+mod names;
 mod resources;
 mod upstream;
 
@@ -215,15 +216,15 @@ fn tools_of_all_in_one_list() {
         assert_eq!(
             names[..5],
             [
-                "one.count",
-                "one.who",
-                "two.count",
-                "two.who",
-                "upstream.count"
+                "one__count",
+                "one__who",
+                "two__count",
+                "two__who",
+                "upstream__count"
             ]
         );
         assert!(
-            names[5].len() == 64 && names[5].starts_with("upstream.a_tool_with"),
+            names[5].len() == 64 && names[5].starts_with("upstream__a_tool_with"),
             "{}",
             names[5]
         );
@@ -254,17 +255,17 @@ fn tools_of_all_in_one_list() {
 fn calls_reach_whom_they_mean() {
     paused(async |system| {
         let bundle = bundle(system);
-        for (tool, result) in [("one.count", 1), ("two.count", 2)] {
+        for (tool, result) in [("one__count", 1), ("two__count", 2)] {
             let called = call(&bundle, tool).await.unwrap();
             assert_eq!(called["structuredContent"], json!({ "result": result }));
         }
-        let seen = call(&bundle, "two.who").await.unwrap();
+        let seen = call(&bundle, "two__who").await.unwrap();
         assert_eq!(
             seen["structuredContent"],
             json!({ "principal": "somebody" })
         );
         assert_eq!(
-            call(&bundle, "upstream.count").await.unwrap()["content"][0]["text"],
+            call(&bundle, "upstream__count").await.unwrap()["content"][0]["text"],
             r#"count {"a":1.0}"#
         );
         let listed = ask(&bundle, "tools.list", json!({})).await.unwrap();
@@ -306,13 +307,13 @@ fn more_than_tools() {
             (FailureKind::NotFound, "not here")
         );
         let prompts = ask(&bundle, "prompts.list", json!({})).await.unwrap();
-        assert_eq!(prompts["prompts"][0]["name"], "upstream.greet");
-        let prompt = ask(&bundle, "prompts.get", json!({ "name": "upstream.greet" }))
+        assert_eq!(prompts["prompts"][0]["name"], "upstream__greet");
+        let prompt = ask(&bundle, "prompts.get", json!({ "name": "upstream__greet" }))
             .await
             .unwrap();
         assert_eq!(prompt["messages"][0]["content"]["text"], "greet");
         let reference =
-            json!({ "ref": { "type": "ref/prompt", "name": "upstream.greet" }, "argument": {} });
+            json!({ "ref": { "type": "ref/prompt", "name": "upstream__greet" }, "argument": {} });
         let completed = ask(&bundle, "complete", reference).await.unwrap();
         assert_eq!(completed["completion"]["values"], json!(["greet"]));
         let resources = ask(&bundle, "resources.list", json!({})).await.unwrap();
@@ -343,7 +344,7 @@ fn changes_of_members_are_the_bundles() {
         let (sender, mut changes) = tokio::sync::mpsc::channel(16);
         let follower = system.spawn(Follower(sender));
         bundle.follow(follower.recipient().unwrap());
-        call(&bundle, "one.count").await.unwrap();
+        call(&bundle, "one__count").await.unwrap();
         let change = tokio::time::timeout(Duration::from_secs(5), changes.recv())
             .await
             .unwrap();

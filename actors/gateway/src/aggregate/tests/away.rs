@@ -52,7 +52,7 @@ fn lists_say_what_is_missing() {
         let whole = list(&bundle).await;
         assert_eq!(
             (names(&whole), &whole["ttlMs"]),
-            (vec!["a.t", "b.t", "c.t", "d.t", "e.t"], &json!(5_000))
+            (vec!["a__t", "b__t", "c__t", "d__t", "e__t"], &json!(5_000))
         );
         hangs.set(Mode::Hangs);
         away.set(Mode::Away);
@@ -75,7 +75,7 @@ fn lists_say_what_is_missing() {
             );
             assert_eq!(
                 (names(&listed), &listed["_meta"][MISSING_META_KEY]),
-                (vec!["e.t"], &missing)
+                (vec!["e__t"], &missing)
             );
             assert_eq!(
                 listed["ttlMs"], 0,
@@ -108,7 +108,10 @@ fn members_are_listed_at_once() {
         let up = Upstream::new("d", &["t"]);
         let (bundle, _) = bundle_of(system, [&late[0], &late[1], &late[2], &up]);
         let began = Instant::now();
-        assert_eq!(names(&list(&bundle).await), ["a.t", "b.t", "c.t", "d.t"]);
+        assert_eq!(
+            names(&list(&bundle).await),
+            ["a__t", "b__t", "c__t", "d__t"]
+        );
         assert!(began.elapsed() < LATE * 2);
         let call = CallContext::new(Arc::new(Principal::agent("somebody")))
             .with_deadline(Instant::now() + LATE);
@@ -123,7 +126,7 @@ fn members_are_listed_at_once() {
                 names(&listed),
                 listed["_meta"][MISSING_META_KEY].as_array().unwrap().len()
             ),
-            (vec!["d.t"], 3)
+            (vec!["d__t"], 3)
         );
     });
 }
@@ -137,7 +140,7 @@ fn starting_members() {
         let slow = Upstream::new("a", &["t"]);
         slow.set(Mode::Late(AGGREGATE_LIST_TIMEOUT_DEFAULT * 2));
         let (alone, _) = bundle_of(system, [&slow]);
-        assert_eq!(names(&list(&alone).await), ["a.t"]);
+        assert_eq!(names(&list(&alone).await), ["a__t"]);
         let [starting, up] = ["a", "b"].map(|name| Upstream::new(name, &["t"]));
         starting.set(Mode::Starting);
         let (bundle, _) = bundle_of(system, [&starting, &up]);
@@ -163,8 +166,8 @@ fn calls_fail_at_once() {
         agents[1].wait_for_exit().await;
         let began = Instant::now();
         for (tool, message) in [
-            ("a.t", "a: the server can't be reached"),
-            ("b.t", "b: agent has ended"),
+            ("a__t", "a: the server can't be reached"),
+            ("b__t", "b: agent has ended"),
         ] {
             let failure = call(&bundle, tool).await.unwrap_err();
             assert_eq!(
@@ -172,8 +175,8 @@ fn calls_fail_at_once() {
                 (FailureKind::Unavailable, message)
             );
         }
-        let slow = call(&bundle, "c.t");
-        let quick = call(&bundle, "d.t");
+        let slow = call(&bundle, "c__t");
+        let quick = call(&bundle, "d__t");
         tokio::select! {
             biased;
             _ = slow => panic!("it hangs"),
@@ -210,7 +213,7 @@ fn return_is_told() {
             .await
             .unwrap();
         assert_eq!(change, Some(CapabilityChange::Tools));
-        assert_eq!(names(&list(&bundle).await), ["a.t", "b.t"]);
+        assert_eq!(names(&list(&bundle).await), ["a__t", "b__t"]);
         assert_eq!(bundle.observe().await["missing"], json!([]));
     });
 }
@@ -270,7 +273,7 @@ fn pages_have_everything_once() {
         .flat_map(|(name, n)| {
             many(*n)
                 .into_iter()
-                .map(move |tool| format!("{name}.{tool}"))
+                .map(move |tool| format!("{name}__{tool}"))
         })
         .collect();
         assert_eq!(seen, expected);
@@ -294,7 +297,7 @@ fn bundles_in_bundles() {
             listed["_meta"][MISSING_META_KEY],
             json!([{ "server": "inner/a", "why": why }])
         );
-        assert_eq!(names(&listed), ["inner.b.t"]);
+        assert_eq!(names(&listed), ["inner__b__t"]);
         let same = system
             .spawn(AggregateAgent::new([("a".to_owned(), system.spawn(away.clone()))]).unwrap());
         let outer = system.spawn(AggregateAgent::new([("a".to_owned(), same)]).unwrap());
@@ -303,7 +306,7 @@ fn bundles_in_bundles() {
             json!([{ "server": "a", "why": why }])
         );
         assert_eq!(
-            call(&outer, "a.a.t").await.unwrap_err().message,
+            call(&outer, "a__a__t").await.unwrap_err().message,
             "a: the server can't be reached"
         );
         let about = ask(&outer, "describe", json!({})).await.unwrap();
@@ -348,8 +351,12 @@ fn names_that_were_cut() {
         let [upstream, other] = [Upstream::new("a", &[LONG]), Upstream::new("b", &["t"])];
         let (bundle, _) = bundle_of(system, [&upstream, &other]);
         let (shown, never) = (
-            crate::aggregate::names::joined_name("a", crate::aggregate::NameSeparator::Dot, LONG),
-            format!("a.{}", "x".repeat(62)),
+            crate::aggregate::names::joined_name(
+                "a",
+                crate::aggregate::NameSeparator::Underscores,
+                LONG,
+            ),
+            format!("a__{}", "x".repeat(61)),
         );
         assert_eq!(shown.len(), 64);
         upstream.set(Mode::Away);
@@ -412,7 +419,7 @@ fn a_list_without_end_ends() {
             );
             assert_eq!(
                 (seen.len(), &**seen.last().unwrap()),
-                (AGGREGATE_MEMBER_PAGES_MAX + 1, "b.last")
+                (AGGREGATE_MEMBER_PAGES_MAX + 1, "b__last")
             );
             assert_eq!(told.as_deref(), why);
         }

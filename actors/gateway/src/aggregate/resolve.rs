@@ -1,0 +1,248 @@
+//! Resolution of the names by which tools and prompts of an aggregate are called.
+
+use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_runtime::Context;
+use futures::future::join_all;
+
+use super::list::{ListKind, ask_page};
+use super::member::{MemberState, MessageTool};
+use super::names::{joined_name, may_be_name_of, may_be_truncated};
+use super::{AggregateState, NameSeparator};
+
+/// Maximum pages of one member's list that are searched for a name.
+const PAGES_SEARCHED_MAX: usize = 32;
+
+/// Tool or prompt that a name stands for.
+pub(super) enum NamedItem<'a> {
+    /// Message type of a member.
+    Message(&'a MessageTool),
+    /// Item of a member's own list, with its original name there.
+    Listed(&'a MemberState, String),
+}
+
+impl AggregateState {
+    /// Finds the item with a name: the shown name, the dotted name of releases up to 0.1, or the
+    /// original name if only one member has it.
+    ///
+    /// # Errors
+    /// `missing`, if no item has the name; `InvalidInput`, if several have it as their original
+    /// name; or the failure of a member whose list is needed to decide.
+    pub async fn resolve_name(
+        &self,
+        what: ListKind,
+        name: &str,
+        cx: &Context,
+        missing: impl FnOnce() -> Failure,
+    ) -> Result<NamedItem<'_>, Failure> {
+        if let Some(found) = self
+            .message(what, self.by_name.get(name))
+            .or_else(|| self.prefixed_item(what, name, self.separator))
+        {
+            return Ok(found);
+        }
+        let mut keeping = self.listing(what);
+        let keeper = keeping.find(|(_, member)| member.keeps_names(self.prefix));
+        let dotted = self
+            .message(what, self.by_dotted_name.get(name))
+            .or_else(|| self.prefixed_item(what, name, NameSeparator::Dot));
+        if let Some(found) = dotted {
+            if let Some((_, keeper)) = keeper
+                && let Some(own) = self
+                    .search_name(what, keeper, cx, |own| {
+                        self.shown_name(what, keeper, own).as_deref() == Some(name)
+                    })
+                    .await?
+            {
+                return Ok(NamedItem::Listed(keeper, own));
+            }
+            let member = match &found {
+                NamedItem::Message(tool) => self.members.get(tool.member),
+                NamedItem::Listed(member, _) => Some(*member),
+            };
+            let member = member.map_or("", |member| &*member.name);
+            callboard_message::log::warn!(by: member, member, "a dotted name is used: this release is the last that accepts it, write `__` for `.`");
+            return Ok(found);
+        }
+        if let Some((_, keeper)) = keeper
+            && let Some(own) = own_name(what, keeper, name)
+            && self.shown_name(what, keeper, own).as_deref() == Some(name)
+        {
+            return Ok(NamedItem::Listed(keeper, own.to_owned()));
+        }
+        if may_be_truncated(name)
+            && let Some((member, own)) = self.truncated_item(what, name, cx).await?
+        {
+            return Ok(NamedItem::Listed(member, own));
+        }
+        self.unlisted_item(what, name, cx)
+            .await?
+            .ok_or_else(missing)
+    }
+
+    fn listing(&self, what: ListKind) -> impl Iterator<Item = (usize, &MemberState)> {
+        let members = self.members.iter().enumerate();
+        members.filter(move |(_, member)| what.is_listed_by(member))
+    }
+
+    fn message(&self, what: ListKind, at: Option<&usize>) -> Option<NamedItem<'_>> {
+        let tool = at.and_then(|at| self.tools.get(*at))?;
+        (what == ListKind::Tools).then_some(NamedItem::Message(tool))
+    }
+
+    /// Returns the item of a member's list that a name with the member's prefix stands for. `None`
+    /// if the name may be truncated, so that the member's list is needed.
+    fn prefixed_item(
+        &self,
+        what: ListKind,
+        name: &str,
+        separator: NameSeparator,
+    ) -> Option<NamedItem<'_>> {
+        if may_be_truncated(name) {
+            return None;
+        }
+        self.listing(what).find_map(|(_, member)| {
+            let own = own_name(what, member, member.own_name(name, separator)?)?;
+            self.shown_name(what, member, own)?;
+            Some(NamedItem::Listed(member, own.to_owned()))
+        })
+    }
+
+    /// Finds the item with a truncated name. Only the lists tell which name was truncated to it.
+    async fn truncated_item(
+        &self,
+        what: ListKind,
+        name: &str,
+        cx: &Context,
+    ) -> Result<Option<(&MemberState, String)>, Failure> {
+        let cached = self
+            .truncated_names
+            .get(&(what.items_key(), name.to_owned()));
+        if let Some((at, own)) = cached
+            && let Some(member) = self.members.get(at)
+        {
+            return Ok(Some((member, own)));
+        }
+        for (at, member) in self.listing(what) {
+            for separator in [member.separator, NameSeparator::Dot] {
+                if !may_be_name_of(name, &member.name, separator) {
+                    continue;
+                }
+                let is_it = |own: &str| {
+                    let joined = self
+                        .plain_name(what, member, own)
+                        .map(|plain| joined_name(&member.name, separator, plain));
+                    joined.as_deref() == Some(name)
+                };
+                if let Some(own) = self.search_name(what, member, cx, is_it).await? {
+                    self.remember_name(what, name, at, &own);
+                    return Ok(Some((member, own)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds the only item whose name without prefix is `name`. All lists are read, because another
+    /// member may have such an item by now.
+    async fn unlisted_item(
+        &self,
+        what: ListKind,
+        name: &str,
+        cx: &Context,
+    ) -> Result<Option<NamedItem<'_>>, Failure> {
+        let searching = self.listing(what).map(|(_, member)| async move {
+            let is_it = |own: &str| self.plain_name(what, member, own) == Some(name);
+            (member, self.search_name(what, member, cx, is_it).await)
+        });
+        let messages = self.by_own_name.get(name).into_iter().flatten();
+        let mut found: Vec<_> = messages
+            .filter_map(|at| self.message(what, Some(at)))
+            .collect();
+        let mut unknown = None;
+        for (member, own) in join_all(searching).await {
+            match own {
+                Ok(own) => found.extend(own.map(|own| NamedItem::Listed(member, own))),
+                Err(_) => unknown = Some(member),
+            }
+        }
+        let names: Vec<_> = found
+            .iter()
+            .filter_map(|item| match item {
+                NamedItem::Message(tool) => tool.descriptor.text("name"),
+                NamedItem::Listed(member, own) => self.shown_name(what, member, own),
+            })
+            .collect();
+        match (found.pop(), found.is_empty(), unknown) {
+            (None, ..) => Ok(None),
+            (found, true, None) => Ok(found),
+            (_, true, Some(member)) => Err(Failure::unavailable(format!(
+                "{} may have this name too, and isn't available now: call {}",
+                member.name,
+                names.join(" or ")
+            ))),
+            (_, false, _) => Err(Failure::invalid(format!(
+                "several servers have this name: call {}",
+                names.join(" or ")
+            ))),
+        }
+    }
+
+    /// Returns the name without prefix of an item of a member's list; `None` if it is hidden.
+    fn plain_name<'a>(
+        &self,
+        what: ListKind,
+        member: &'a MemberState,
+        own: &'a str,
+    ) -> Option<&'a str> {
+        self.shown_name(what, member, own)?;
+        match what {
+            ListKind::Tools => member.naming.to_shown(own),
+            _ => Some(own),
+        }
+    }
+
+    /// Returns the original name of the first item in a member's list that `is_it` holds for.
+    async fn search_name(
+        &self,
+        what: ListKind,
+        member: &MemberState,
+        cx: &Context,
+        is_it: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, Failure> {
+        let limit = member.deadline(self.list_timeout, cx);
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES_SEARCHED_MAX {
+            let page = match ask_page(what, member, cursor.as_deref(), limit, cx).await {
+                Err(failure) if failure.kind == FailureKind::NotFound => return Ok(None),
+                page => page?,
+            };
+            let theirs: Vec<RawObject> = page.read(what.items_key()).unwrap_or_default();
+            let mut names = theirs.iter().filter_map(|item| item.text("name"));
+            if let Some(own) = names.find(|own| is_it(own)) {
+                return Ok(Some(own));
+            }
+            cursor = page.text("nextCursor");
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Caches the member (`at`) and original name (`own`) of a truncated name. The mapping never
+    /// changes.
+    pub fn remember_name(&self, what: ListKind, shown: &str, at: usize, own: &str) {
+        if may_be_truncated(shown) && own.len() <= super::AGGREGATE_NAME_BYTES_MAX {
+            self.truncated_names
+                .insert((what.items_key(), shown.to_owned()), (at, own.to_owned()));
+        }
+    }
+}
+
+/// Returns the original name of an item's name without prefix; `None` if no item is shown under it.
+fn own_name<'a>(what: ListKind, member: &'a MemberState, name: &'a str) -> Option<&'a str> {
+    match what {
+        ListKind::Tools => member.naming.to_own(name),
+        _ => Some(name),
+    }
+}
