@@ -1,12 +1,15 @@
 //! `callboard check`.
 
+use std::collections::HashMap;
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
 use std::time::Duration;
 
 use annotate_snippets::{AnnotationKind, Level as Heading, Renderer, Snippet};
 use callboard_mcp::outbound::{McpClientOptions, Revision};
+use callboard_message::RawObject;
 use callboard_message::capabilities::ListTools;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::mcp::ServerConnection;
@@ -28,13 +31,18 @@ pub(super) async fn run(
         connect,
     }: CheckArguments,
 ) -> CommandResult {
-    let checked = Topology::check(&file)?;
+    let mut checked = Topology::check(&file)?;
     let upstreams = checked
         .topology
         .iter()
         .filter(|_| connect)
         .flat_map(|topology| &topology.upstreams);
     let found = futures::future::join_all(upstreams.map(UpstreamReport::query)).await;
+    if let Some(topology) = checked.topology.as_ref().filter(|_| connect) {
+        checked
+            .problems
+            .extend(unmatched_patterns(topology, &found));
+    }
     output::print_raw(match json {
         true => as_json(&file, &checked, &found),
         false => as_text(&file, &checked, &found),
@@ -49,8 +57,8 @@ pub(super) async fn run(
 /// Report on one upstream.
 struct UpstreamReport {
     id: String,
-    /// The revision, and how many tools it has, or why neither is known.
-    result: Result<(String, usize), String>,
+    /// The revision, and its tools' own names, or why neither is known.
+    result: Result<(String, Vec<String>), String>,
 }
 
 impl UpstreamReport {
@@ -69,7 +77,8 @@ impl UpstreamReport {
             let tools = server.list_items::<ListTools>("tools").await;
             let revision = server.protocol_revision().await;
             server.close().await;
-            Ok((revision, tools?.len()))
+            let name = |tool: &Box<RawValue>| RawObject::parse(tool).ok()?.text("name");
+            Ok((revision, tools?.iter().filter_map(name).collect()))
         };
         let seen: Result<_, CommandError> = asked.await;
         Self {
@@ -81,7 +90,7 @@ impl UpstreamReport {
     fn as_json(&self) -> Value {
         match &self.result {
             Ok((revision, tools)) => {
-                json!({ "id": self.id, "era": era_of(revision), "revision": revision, "tools": tools })
+                json!({ "id": self.id, "era": era_of(revision), "revision": revision, "tools": tools.len() })
             }
             Err(why) => json!({ "id": self.id, "why": why }),
         }
@@ -93,12 +102,61 @@ impl UpstreamReport {
             Ok((revision, tools)) => format!(
                 "{} era, {revision}, {}",
                 era_of(revision),
-                pluralize(*tools, "tool")
+                pluralize(tools.len(), "tool")
             ),
             Err(why) => format!("away: {why}"),
         };
         format!("\n  {:width$}  {told}", self.id)
     }
+}
+
+/// Warns of each pattern of tool names that matches none of the tools that are there. A pattern of a virtual server is checked if
+/// the tools of all its members are known.
+fn unmatched_patterns(topology: &Topology, found: &[UpstreamReport]) -> Vec<ConfigProblem> {
+    let mut warnings = Vec::new();
+    let known: HashMap<&str, (&UpstreamDeclaration, &[String])> = topology
+        .upstreams
+        .iter()
+        .zip(found)
+        .filter_map(|(upstream, report)| {
+            let (_, tools) = report.result.as_ref().ok()?;
+            Some((&*upstream.id, (upstream, &**tools)))
+        })
+        .collect();
+    for (id, (upstream, tools)) in &known {
+        for pattern in upstream.tools.unmatched(tools) {
+            warnings.push(format!(
+                "{id} has no tool that {pattern:?} in `tools` matches"
+            ));
+        }
+    }
+    for server in &topology.servers {
+        let members: Option<Vec<_>> = server.members.iter().map(|id| known.get(&**id)).collect();
+        for pattern in members.iter().flat_map(|_| &server.tools) {
+            let is_matched = members.iter().flatten().any(|(upstream, tools)| {
+                let filter = &upstream.tools;
+                filter
+                    .is_selected_by(pattern, &upstream.id, tools)
+                    .unwrap_or(true)
+            });
+            if !is_matched {
+                warnings.push(format!(
+                    "the server {} has no tool that {pattern:?} in `tools` matches",
+                    server.id
+                ));
+            }
+        }
+    }
+    warnings.sort_unstable();
+    let warning = |message| ConfigProblem {
+        level: Severity::Warning,
+        span: None,
+        line: 0,
+        column: 0,
+        message,
+        help: Some("`callboard mcp list` shows the names of a server's tools".to_owned()),
+    };
+    warnings.into_iter().map(warning).collect()
 }
 
 fn era_of(revision: &str) -> &'static str {

@@ -34,6 +34,7 @@ pub(super) fn check_references(
         problems,
     };
     checking.check_members();
+    checking.check_patterns();
     checking.check_listeners();
     // A dangling reference would cause a second, misleading problem.
     if !checking.problems.has_errors() {
@@ -81,6 +82,30 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
                         message,
                         member,
                         self.names.agents.keys().copied(),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Warns of patterns of a virtual server that begin with the id of an agent that is no member.
+    fn check_patterns(&mut self) {
+        for entry in &self.sections.servers {
+            let server = &entry.value;
+            for (at, pattern) in server.tools.iter().enumerate() {
+                let ends = [pattern.find('.'), pattern.find("__")];
+                let end = ends.into_iter().flatten().min();
+                let Some(id) = end.and_then(|end| pattern.get(..end)) else {
+                    continue;
+                };
+                let is_member = server.members.iter().any(|member| member == id);
+                if !is_member && self.names.is_known(id) {
+                    self.problems.warning(
+                        entry.tree.item_span("tools", at),
+                        format!(
+                            "{pattern:?} matches no tool: {id} is no member of the server {}",
+                            server.id
+                        ),
                     );
                 }
             }

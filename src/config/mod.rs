@@ -463,7 +463,8 @@ pub struct ServerDeclaration {
     pub id: String,
     /// Ids of the agents and upstreams behind it.
     pub members: Vec<String>,
-    /// Patterns (`*`, `?`) of shown tool names that are included; empty includes all.
+    /// Patterns (`*`, `?`) of tools that are included, by own name or `member.name`; empty includes
+    /// all.
     #[serde(default)]
     pub tools: Vec<String>,
     /// Description in agent cards. Default: made from its tools.

@@ -128,6 +128,44 @@ async fn upstreams_are_connected_to() {
     home.swept().await;
 }
 
+/// Goal: a pattern of tool names that matches nothing is a warning. Method: with `--connect`, patterns of a virtual server
+/// and of an upstream that match and that don't; without, those of an agent that isn't a member.
+#[tokio::test]
+async fn patterns_that_match_nothing() {
+    let home = Home::new();
+    let text = format!(
+        "[node]\nname = \"n\"\n{}tools = {{ deny = [\"wa*\", \"rm_*\"] }}\n{}\
+         [[server]]\nid = \"s\"\nmembers = [\"a\"]\n\
+         tools = [\"wh?\", \"a.who\", \"a__who\", \"wait\", \"a.wo*\", \"b.who\"]\n",
+        script(&home, "a", "one"),
+        script(&home, "b", "two"),
+    );
+    let file = home.write("n.toml", &text);
+    let warnings = async |arguments: &[&str]| {
+        let json = home
+            .run(&[&["check", &*file, "--json"], arguments].concat())
+            .await;
+        let found = json.json()["problems"].as_array().unwrap().clone();
+        let messages = found
+            .iter()
+            .map(|p| p["message"].as_str().unwrap().to_owned());
+        messages.collect::<Vec<_>>()
+    };
+    let alone = "\"b.who\" matches no tool: b is no member of the server s";
+    assert_eq!(warnings(&[]).await, [alone]);
+    assert_eq!(
+        warnings(&["--connect"]).await,
+        [
+            alone,
+            "a has no tool that \"rm_*\" in `tools` matches",
+            "the server s has no tool that \"a.wo*\" in `tools` matches",
+            "the server s has no tool that \"b.who\" in `tools` matches",
+            "the server s has no tool that \"wait\" in `tools` matches",
+        ]
+    );
+    home.swept().await;
+}
+
 /// Goal: what a server writes can't fill the disk that the log is on, and how much was left out is told. Method: a program that
 /// writes garbage to both of its streams and ends; its lines in the log, and their counts.
 #[tokio::test]

@@ -25,7 +25,7 @@ async fn upstreams_behind_one_address() {
     };
     let text = format!(
         "[node]\nname = \"bridge\"\n{}{}[[upstream]]\nid = \"dead\"\ncommand = [\"/no/such/server\"]\n\
-         [[server]]\nid = \"research\"\nmembers = [\"skin\", \"heart\"]\ntools = [\"heart__query\", \"skin__*\"]\n{MCP}\
+         [[server]]\nid = \"research\"\nmembers = [\"skin\", \"heart\"]\ntools = [\"heart.query\", \"skin__*\"]\n{MCP}\
          agents = [\"heart\", \"skin\", \"dead\", \"research\"]\n",
         upstream("heart", "legacy", "cardiology"),
         upstream("skin", "modern", "dermatology"),

@@ -310,7 +310,8 @@ impl AggregateState {
             true => name.to_owned(),
             false => member.joined(name),
         };
-        (what != ListKind::Tools || self.name_filter.passes(&shown)).then_some(shown)
+        let is_selected = || self.name_filter.selects(&member.name, name);
+        (what != ListKind::Tools || is_selected()).then_some(shown)
     }
 
     /// Returns whether a name in a member's own list is shown without prefix. That needs a member

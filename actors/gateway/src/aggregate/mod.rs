@@ -34,7 +34,7 @@ use serde::Deserialize;
 
 use handlers::ResourceSubscription;
 use member::{MemberState, MessageTool};
-use names::{NameFilter, joined_name, sanitize_name, shown_names};
+use names::{NameFilter, NameMapping, joined_name, sanitize_name, shown_names};
 
 pub use member::MISSING_META_KEY;
 
@@ -170,25 +170,21 @@ impl AggregateAgent {
             .map(|(_, member, name, _)| (*member, *name))
             .collect();
         let names = shown_names(&theirs, options.separator, may_stay);
-        let tools = all
-            .iter()
-            .zip(&names)
-            .filter(|(_, name)| sieve.passes(name));
+        let mut by_name = HashMap::new();
         let mut by_own_name: HashMap<String, Vec<usize>> = HashMap::new();
         let mut by_dotted_name = HashMap::new();
-        let mut shown = Vec::new();
-        for ((at, member, name, spec), joined) in tools {
+        let mut tools = Vec::new();
+        for ((at, member, name, spec), shown) in all.iter().zip(names) {
+            if !sieve.selects(member, name) {
+                continue;
+            }
             let own = by_own_name.entry((*name).to_owned());
-            own.or_default().push(shown.len());
+            own.or_default().push(tools.len());
             let dotted = joined_name(member, NameSeparator::Dot, name);
-            by_dotted_name.insert(dotted, shown.len());
-            shown.push(MessageTool::new(*at, spec, joined));
+            by_dotted_name.insert(dotted, tools.len());
+            tools.push(MessageTool::new(*at, spec, &shown));
+            by_name.insert(shown, tools.len() - 1);
         }
-        let by_name = names
-            .into_iter()
-            .filter(|name| sieve.passes(name))
-            .zip(0..)
-            .collect();
         let mut samplers = members
             .iter()
             .enumerate()
@@ -201,7 +197,7 @@ impl AggregateAgent {
             parts: Arc::new(AggregateState {
                 sampler,
                 members,
-                tools: shown,
+                tools,
                 by_name,
                 by_own_name,
                 by_dotted_name,
@@ -356,12 +352,50 @@ pub struct ToolFilter {
     pub rename: BTreeMap<String, String>,
 }
 
+impl ToolFilter {
+    /// Returns the patterns of `allow` and `deny`, and the original names of `rename`, that match
+    /// none of the `tools` of a member.
+    pub fn unmatched<'a>(&'a self, tools: &[String]) -> Vec<&'a str> {
+        let patterns = self
+            .allow
+            .iter()
+            .chain(&self.deny)
+            .chain(self.rename.keys());
+        let is_unmatched = |pattern: &&String| {
+            let pattern = NameFilter::new(std::slice::from_ref(*pattern), &[]);
+            !tools.iter().any(|tool| pattern.passes(tool))
+        };
+        patterns.filter(is_unmatched).map(String::as_str).collect()
+    }
+
+    /// Returns whether a pattern of [`AggregateOptions::allow`] matches one of the `tools` of a
+    /// member with this filter.
+    ///
+    /// # Errors
+    /// [`AggregateError::Rename`] if the filter is invalid.
+    pub fn is_selected_by(
+        &self,
+        pattern: &str,
+        member: &str,
+        tools: &[String],
+    ) -> Result<bool, AggregateError> {
+        let naming = NameMapping::new(self.clone()).map_err(|name| AggregateError::Rename {
+            member: member.to_owned(),
+            name,
+        })?;
+        let pattern = NameFilter::new(&[pattern.to_owned()], &[]);
+        let mut shown = tools.iter().filter_map(|tool| naming.to_shown(tool));
+        Ok(shown.any(|name| pattern.selects(member, name)))
+    }
+}
+
 /// Options of an aggregate agent: tool filters, naming and a time limit.
 #[derive(Debug, Clone)]
 pub struct AggregateOptions {
-    /// Patterns of the shown names of tools to include. Empty: all.
+    /// Patterns of the names of tools to include: without prefix, or with the member's (`member.name`
+    /// or `member__name`), whatever the separator. Empty: all.
     pub allow: Vec<String>,
-    /// Patterns of the shown names of tools to exclude. Takes precedence over `allow`.
+    /// Patterns of the names of tools to exclude. Takes precedence over `allow`.
     pub deny: Vec<String>,
     /// Rule by which tools and prompts get the name of their member as prefix.
     pub prefix: PrefixMode,

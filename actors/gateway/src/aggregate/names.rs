@@ -88,6 +88,16 @@ pub(super) fn shown_names<'a>(
     }
 }
 
+/// Returns the names by which patterns select a tool of a member, whatever the separator: its name
+/// without prefix, and those with one.
+pub(super) fn selectable_names(member: &str, name: &str) -> [String; 3] {
+    [
+        name.to_owned(),
+        joined_name(member, NameSeparator::Dot, name),
+        joined_name(member, NameSeparator::Underscores, name),
+    ]
+}
+
 /// Filter that selects names by patterns to allow and to deny.
 #[derive(Default)]
 pub(super) struct NameFilter {
@@ -104,7 +114,21 @@ impl NameFilter {
     }
 
     pub fn passes(&self, name: &str) -> bool {
-        (self.allow.is_empty() || self.allow.has(name)) && !self.deny.has(name)
+        self.passes_any(&[name])
+    }
+
+    /// Returns whether a tool of a member passes by any of its [`selectable_names`].
+    pub fn selects(&self, member: &str, name: &str) -> bool {
+        if self.allow.is_empty() && self.deny.is_empty() {
+            return true;
+        }
+        let names = selectable_names(member, name);
+        self.passes_any(&names.each_ref().map(String::as_str))
+    }
+
+    fn passes_any(&self, names: &[&str]) -> bool {
+        (self.allow.is_empty() || self.allow.get_any(names).is_some())
+            && self.deny.get_any(names).is_none()
     }
 }
 

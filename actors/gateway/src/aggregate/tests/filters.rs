@@ -86,18 +86,38 @@ fn filters_and_renames() {
     });
 }
 
-/// Goal: an aggregate can select from its members' tools. Method: patterns of shown names.
+/// Goal: an aggregate can select from its members' tools, whatever the separator. Method: patterns of own names, and of names
+/// with a prefix of either form, with each separator.
 #[test]
 fn selections() {
     paused(async |system| {
-        let [a, b] = ["a", "b"]
-            .map(|name| AggregateMember::new(name, system.spawn(Upstream::new(name, &["x", "y"]))));
-        let typed = AggregateMember::new("typed", system.spawn(Typed(7)));
-        let options = AggregateOptions {
-            allow: owned(&["a__*", "b__y", "count"]),
-            ..AggregateOptions::default()
+        let bundle_of = |patterns: &[&str], separator| {
+            let [a, b] = ["a", "b"].map(|name| {
+                AggregateMember::new(name, system.spawn(Upstream::new(name, &["x", "y"])))
+            });
+            let typed = AggregateMember::new("typed", system.spawn(Typed(7)));
+            let options = AggregateOptions {
+                allow: owned(patterns),
+                separator,
+                ..AggregateOptions::default()
+            };
+            system.spawn(AggregateAgent::with_options([a, b, typed], options).unwrap())
         };
-        let bundle = system.spawn(AggregateAgent::with_options([a, b, typed], options).unwrap());
+        for (patterns, shown) in [
+            (["a.*", "typed.count"], "count a__x a__y"),
+            (["a__?", "b__y"], "a__x a__y b__y"),
+            (["x", "wh?"], "who a__x b__x"),
+        ] {
+            for (separator, written) in [
+                (NameSeparator::Underscores, "__"),
+                (NameSeparator::Dot, "."),
+            ] {
+                let bundle = bundle_of(&patterns, separator);
+                let found = names(&bundle).await.join(" ");
+                assert_eq!(found, shown.replace("__", written), "{patterns:?}");
+            }
+        }
+        let bundle = bundle_of(&["a__*", "b__y", "count"], NameSeparator::Underscores);
         assert_eq!(names(&bundle).await, ["count", "a__x", "a__y", "b__y"]);
         assert_eq!(text(&bundle, "b__x").await, Err(FailureKind::InvalidInput));
         assert_eq!(text(&bundle, "who").await, Err(FailureKind::InvalidInput));
