@@ -191,6 +191,34 @@ async fn names_with_one_upstream_and_with_two() {
     end(running, &home).await;
 }
 
+/// Goal: a limit of requests refuses a request, and never hides tools from a list. Method: more upstreams than requests per
+/// second; lists until one is refused.
+#[tokio::test]
+async fn a_limit_of_requests_hides_no_tools() {
+    let home = Home::new();
+    let upstreams: String = ["a", "b", "c", "d"]
+        .map(|id| script(&home, id, id))
+        .concat();
+    let text = format!("{NODE}[policy]\nper_client_per_second = 3\n{upstreams}{MCP}");
+    let (running, listening) = serve(&home, &[&home.write("n.toml", &text)]).await;
+    let listed = async || modern(&listening[0].1, "tools/list", json!({})).await.1;
+    let lists = async {
+        loop {
+            let (one, other) = tokio::join!(listed(), listed());
+            for answer in [one, other] {
+                if is_refused(&answer) {
+                    return answer["error"]["message"].to_string();
+                }
+                let tools = answer["result"]["tools"].as_array().map(Vec::len);
+                assert_eq!(tools, Some(8), "{answer}");
+            }
+        }
+    };
+    let refused = soon("a list too many", lists).await;
+    assert!(refused.contains("per_client_per_second"), "{refused}");
+    end(running, &home).await;
+}
+
 /// Goal: limits come from the file: of a body, of a call's time, of a client's haste. Method: one past each.
 #[tokio::test]
 async fn limits_from_the_file() {

@@ -19,9 +19,10 @@ pub struct PolicyDeclaration {
     pub guard: bool,
     /// Guardrail rules in addition to the built-in ones.
     pub guard_rules: Vec<CustomRule>,
-    /// Maximum number of messages per second of one principal, in each direction.
+    /// Maximum number of requests per second of one principal.
     pub per_client_per_second: Option<NonZeroU32>,
-    /// Maximum number of calls per second of one principal, by shown tool name or pattern.
+    /// Maximum number of calls per second of one principal, by tool name, `agent.tool` or
+    /// pattern.
     pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
 }
 

@@ -30,10 +30,12 @@ const SWEEP_INTERVAL_MESSAGES: u32 = 1_024;
 /// Number of leading characters of a tool name that a limit compares.
 const TOOL_NAME_CHARS_MAX: usize = 256;
 
-/// Policy that limits messages per second for each principal and direction. A burst of up to one
-/// second's quota is permitted.
+/// Policy that limits requests per second for each principal. Only inbound messages count: those
+/// that a request causes on its way, such as one to each server of a list, don't. A burst of up to
+/// one second's quota is permitted.
 pub struct RateLimit {
-    buckets: KeyedBuckets<(PrincipalKey, Direction)>,
+    per_second: NonZeroU32,
+    buckets: KeyedBuckets<PrincipalKey>,
 }
 
 /// Policy that limits calls per second for each principal, agent, tool and direction. A burst of up
@@ -43,9 +45,10 @@ pub struct ToolRateLimit {
 }
 
 impl RateLimit {
-    /// Creates a limit of `per_second` messages for each principal and direction.
+    /// Creates a limit of `per_second` requests for each principal.
     pub fn per_principal(per_second: NonZeroU32) -> Self {
         Self {
+            per_second,
             buckets: KeyedBuckets::new(per_second),
         }
     }
@@ -66,20 +69,25 @@ impl RateLimit {
 
 impl Policy for RateLimit {
     fn check<'a>(&'a self, request: PolicyRequest<'a>) -> PolicyFuture<'a> {
-        let key = (principal_key(request.principal), request.direction);
-        allow_or_reject(
-            self.buckets.allow(&key),
-            "rate limit reached, try again in a second",
-        )
+        let is_counted = request.direction == Direction::Inbound;
+        let allowed = !is_counted || self.buckets.allow(&principal_key(request.principal));
+        allow_or_reject(allowed, || {
+            format!(
+                "rate limit of {} requests per second reached (`per_client_per_second`), try again in a second",
+                self.per_second
+            )
+        })
     }
 }
 
 impl Policy for ToolRateLimit {
     fn check<'a>(&'a self, request: PolicyRequest<'a>) -> PolicyFuture<'a> {
         let allowed = tool_name(&request).is_none_or(|tool| {
-            let Some(buckets) = self
-                .limits
-                .get_any(&[&format!("{}.{tool}", request.agent), &tool])
+            // The name in a list of several agents, in the form that limits are written in.
+            let dotted = tool.replacen("__", ".", 1);
+            let Some(buckets) =
+                self.limits
+                    .get_any(&[&format!("{}.{tool}", request.agent), &tool, &dotted])
             else {
                 return true;
             };
@@ -87,20 +95,20 @@ impl Policy for ToolRateLimit {
                 principal_key(request.principal),
                 request.direction,
                 request.agent.to_owned(),
-                tool,
+                dotted,
             ))
         });
-        allow_or_reject(
-            allowed,
-            "rate limit of this tool reached, try again in a second",
-        )
+        allow_or_reject(allowed, || {
+            "rate limit of this tool reached (`per_tool_per_second`), try again in a second"
+                .to_owned()
+        })
     }
 }
 
-fn allow_or_reject(allowed: bool, why: &str) -> PolicyFuture<'static> {
+fn allow_or_reject(allowed: bool, why: impl FnOnce() -> String) -> PolicyFuture<'static> {
     Box::pin(std::future::ready(match allowed {
         true => Ok(()),
-        false => Err(Failure::overloaded(why)),
+        false => Err(Failure::overloaded(why())),
     }))
 }
 
@@ -378,6 +386,48 @@ mod tests {
             [call(&long("a")), call(&long("b")), call("n")],
             [true, false, true]
         );
+    }
+
+    /// Goal: a request counts once, however many messages it causes, and the failure names limit and
+    /// key. Method: more outbound messages than the limit, then inbound ones to the limit and one
+    /// past it.
+    #[test]
+    fn inner_messages_are_not_counted() {
+        let limit = RateLimit::per_principal(NonZeroU32::new(2).unwrap());
+        let ann = Principal::agent("ann");
+        let payload = to_raw_value(&json!({})).unwrap();
+        let check = |direction| {
+            let request = PolicyRequest {
+                direction,
+                principal: &ann,
+                call: CallId::generate(),
+                agent: "files",
+                message: "callboard.tools.list",
+                payload: &payload,
+            };
+            limit.check(request).now_or_never().unwrap()
+        };
+        assert!((0..9).all(|_| check(Direction::Outbound).is_ok()));
+        assert!((0..2).all(|_| check(Direction::Inbound).is_ok()));
+        assert!(check(Direction::Outbound).is_ok());
+        let refused = check(Direction::Inbound).unwrap_err();
+        assert!(
+            refused
+                .message
+                .contains("2 requests per second reached (`per_client_per_second`)"),
+            "{refused:?}"
+        );
+    }
+
+    /// Goal: a limit holds for the name of a tool in a list of several agents, whatever the
+    /// separator. Method: one call past the limit, by both names.
+    #[test]
+    fn limits_of_prefixed_tools() {
+        let limit = RateLimit::per_tool([("files.write".to_owned(), NonZeroU32::MIN)]);
+        let ann = Principal::agent("ann");
+        let seen = ["files__write", "files.write", "files__read"]
+            .map(|tool| judge(&limit, &ann, "bundle", tool, json!({})));
+        assert_eq!(seen, [true, false, true]);
     }
 
     /// Goal: principals of different kinds with the same id are distinct. Method: an agent and an
