@@ -1,3 +1,4 @@
+use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use callboard_message::log::{LOG_LINES_MAX, LOG_WINDOW};
@@ -125,6 +126,41 @@ async fn upstreams_are_connected_to() {
         (Some(4), &Value::from(2)),
         "{found}"
     );
+    home.swept().await;
+}
+
+/// Goal: relative paths of a program are relative to the file, wherever callboard is started. Method: a file in a folder with
+/// a program, an argument and a working directory that are relative; its path absolute, and relative to the folder above.
+#[tokio::test]
+async fn programs_beside_the_file() {
+    let home = Home::new();
+    script(&home, "a", "one");
+    let server = std::fs::read_to_string(home.path("server.sh")).unwrap();
+    std::fs::remove_file(home.path("server.sh")).unwrap();
+    std::fs::create_dir_all(home.path("conf/work")).unwrap();
+    let program = home.write("conf/server.sh", &format!("#!/bin/sh\n{server}"));
+    home.write("conf/work/in_work.sh", &server);
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = "[node]\nname = \"n\"\n\
+        [[upstream]]\nid = \"program\"\ncommand = [\"./server.sh\"]\n\
+        [[upstream]]\nid = \"argument\"\ncommand = [\"sh\", \"server.sh\"]\n\
+        [[upstream]]\nid = \"directory\"\ncommand = [\"../server.sh\"]\nworking_directory = \"work\"\n\
+        [[upstream]]\nid = \"inside\"\ncommand = [\"sh\", \"in_work.sh\"]\nworking_directory = \"work\"\n";
+    let file = home.write("conf/n.toml", text);
+    for file in [&*file, "conf/n.toml"] {
+        let json = home.run(&["check", file, "--connect", "--json"]).await;
+        let found = json.json();
+        assert_eq!(
+            (json.code, &found["problems"]),
+            (Some(0), &Value::Array(Vec::new())),
+            "{found}"
+        );
+        let upstreams = found["upstreams"].as_array().unwrap();
+        assert!(
+            upstreams.len() == 4 && upstreams.iter().all(|upstream| upstream["tools"] == 2),
+            "{found}"
+        );
+    }
     home.swept().await;
 }
 

@@ -57,9 +57,11 @@ pub struct UpstreamDeclaration {
     /// Environment variables of the program with their values.
     #[serde(default)]
     pub env: BTreeMap<String, SecretString>,
-    /// Working directory of the program, relative to the topology file. Default: that of this
-    /// process.
+    /// Working directory of the program, relative to the topology file. Default: the file's folder.
     pub working_directory: Option<PathBuf>,
+    /// Absolute folder of the topology file; `None` if it is this process's working directory.
+    #[serde(skip)]
+    folder: Option<PathBuf>,
     /// Environment variable with a bearer token.
     pub bearer_env: Option<String>,
     /// HTTP headers of each request.
@@ -244,13 +246,18 @@ impl UpstreamDeclaration {
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        child.working_directory = self.working_directory.clone();
+        child.working_directory = self.program_directory().map(Path::to_owned);
         ServerEndpoint::Child(child)
     }
 
-    /// Resolves a program path that contains a slash against `working_directory`.
+    /// Returns the directory in which the program runs; `None` for this process's.
+    fn program_directory(&self) -> Option<&Path> {
+        self.working_directory.as_deref().or(self.folder.as_deref())
+    }
+
+    /// Resolves a program path that contains a slash against the directory in which it runs.
     fn program_path(&self, program: &str) -> OsString {
-        match &self.working_directory {
+        match self.program_directory() {
             Some(directory) if program.contains('/') => directory.join(program).into_os_string(),
             _ => program.into(),
         }
@@ -392,10 +399,13 @@ impl AgentDeclaration for UpstreamDeclaration {
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
+        // A relative path would be resolved again in the child, after it has changed its directory.
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        self.folder = (!folder.as_os_str().is_empty()).then(|| absolute(folder));
         self.working_directory = self
             .working_directory
             .take()
-            .map(|directory| folder.join(directory));
+            .map(|directory| absolute(&folder.join(directory)));
     }
 
     fn check(&self, tree: &ConfigTree, _: &DeclaredNames<'_>, problems: &mut ProblemCollector<'_>) {
@@ -500,12 +510,7 @@ impl AgentDeclaration for UpstreamDeclaration {
             return;
         };
         let found = match program.contains('/') {
-            true => self
-                .working_directory
-                .as_deref()
-                .unwrap_or(Path::new(""))
-                .join(program)
-                .is_file(),
+            true => Path::new(&self.program_path(program)).is_file(),
             false => find_program(program).is_some(),
         };
         if !found {
