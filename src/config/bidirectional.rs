@@ -123,6 +123,33 @@ pub(super) fn is_known_section(name: &str) -> bool {
     SECTIONS.contains(&name) || SWITCHES.contains(&name)
 }
 
+fn repl_declaration(mode: ModeSection, client: ClientSection, folder: &Path) -> ReplDeclaration {
+    ReplDeclaration {
+        repl: mode.repl.unwrap_or(true),
+        repl_log_file: mode.repl_log_file.map(|file| folder.join(file)),
+        prompt: mode.prompt,
+        target_url: client.target_url,
+    }
+}
+
+/// Returns `defaults` with the agent's name and description and the switches of the file.
+fn with_description(
+    defaults: OrchestratorDeclaration,
+    server: ServerSection,
+    switches: &SwitchesSection,
+) -> OrchestratorDeclaration {
+    let name = server.agent_name;
+    OrchestratorDeclaration {
+        name: name.or_else(|| Some(BIDIRECTIONAL_NAME_DEFAULT.to_owned())),
+        description: server.agent_description,
+        clarification: switches.experimental_clarification,
+        decomposition: switches.experimental_decomposition,
+        max_risk: switches.max_risk,
+        class: DataClass::Personal,
+        ..defaults
+    }
+}
+
 /// Translates the file, and removes the translated sections from `root`. Returns `None` after
 /// problems that prevent it.
 pub(super) fn translate(
@@ -165,25 +192,16 @@ pub(super) fn translate(
     let model = model_config(&llm_said, &llm, scripted, problems);
     let listener = listener_declaration(&server_said, &server, &id, problems);
     let mut defaults = ConfigTree::table_of_texts(&server.span, [("id", &id)]);
+    let defaults = decode_as(
+        &mut defaults,
+        "an orchestrator",
+        Severity::Warning,
+        problems,
+    )?;
     let declared = OrchestratorDeclaration {
-        name: Some(
-            server_said
-                .agent_name
-                .unwrap_or_else(|| BIDIRECTIONAL_NAME_DEFAULT.to_owned()),
-        ),
-        description: server_said.agent_description,
         model: model.as_ref().map(|_| MODEL_ID.to_owned()),
-        clarification: switched.experimental_clarification,
-        decomposition: switched.experimental_decomposition,
-        max_risk: switched.max_risk,
         system_prompt: llm_said.system_prompt,
-        class: DataClass::Personal,
-        ..decode_as(
-            &mut defaults,
-            "an orchestrator",
-            Severity::Warning,
-            problems,
-        )?
+        ..with_description(defaults, server_said, &switched)
     };
     let mut declared = enable_tools(declared, tools_said, &tools, problems);
     declared.resolve_paths(folder);
@@ -205,12 +223,7 @@ pub(super) fn translate(
     let orchestrator = entry(Box::new(declared), tree);
     Some(TranslatedTopology {
         name: id,
-        mode: ReplDeclaration {
-            repl: mode.repl.unwrap_or(true),
-            repl_log_file: mode.repl_log_file.map(|file| folder.join(file)),
-            prompt: mode.prompt,
-            target_url: client.target_url,
-        },
+        mode: repl_declaration(mode, client, folder),
         agents: model.into_iter().chain([orchestrator]).collect(),
         listener: ParsedDeclaration {
             value: listener,

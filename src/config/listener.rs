@@ -242,25 +242,25 @@ impl ListenerDeclaration {
                     .map(|key| (key, OPERATOR_PROXY_MESSAGE)),
             );
         }
-        for (key, _) in self
-            .bind_addresses()
-            .filter(|(_, address)| !address.ip().is_loopback())
-        {
-            if is_operator {
-                wrong.push((
-                    key,
-                    "this is not a loopback address: peers there can't be the operator",
-                ));
-            } else if speaks == ServedProtocol::Bare {
-                wrong.push((key, BARE_LOOPBACK_MESSAGE));
-            } else if self.keys.is_none() && !self.open {
-                wrong.push((
-                    key,
-                    "this is not a loopback address: keys are needed to listen there",
-                ));
-            }
-        }
+        wrong.extend(self.address_errors());
         wrong
+    }
+
+    /// Returns the keys of addresses beyond loopback on which the listener must not listen, each
+    /// with a reason.
+    fn address_errors(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let why = if self.anonymous == Some(AnonymousAccess::Operator) {
+            Some("this is not a loopback address: peers there can't be the operator")
+        } else if self.served_protocol() == ServedProtocol::Bare {
+            Some(BARE_LOOPBACK_MESSAGE)
+        } else if self.keys.is_none() && !self.open {
+            Some("this is not a loopback address: keys are needed to listen there")
+        } else {
+            None
+        };
+        self.bind_addresses()
+            .filter(|(_, address)| !address.ip().is_loopback())
+            .filter_map(move |(key, _)| Some((key, why?)))
     }
 
     /// Whether the listener may be reached through a proxy: one of [`PROXY_KEYS`] is set.

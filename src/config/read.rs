@@ -12,6 +12,36 @@ use super::{
     decode_list, decode_table, kinds, list_items, magictunnel, renamed,
 };
 
+/// Returns the ids in tables that aren't decoded yet.
+fn written_ids(sources: &[Option<ConfigTree>], foreign_upstreams: &[ConfigTree]) -> Vec<String> {
+    let written = sources
+        .iter()
+        .flatten()
+        .flat_map(ConfigTree::items)
+        .chain(foreign_upstreams);
+    written
+        .filter_map(|tree| tree.get("id")?.text())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Returns the node's name; for a MagicTunnel file (`is_foreign`) without one, the default.
+fn read_node_name(
+    node: Option<ConfigTree>,
+    is_foreign: bool,
+    problems: &mut ProblemCollector<'_>,
+) -> Option<String> {
+    match node {
+        Some(tree) => decode_table::<NodeDeclaration>(Some(tree), "[node]", problems)
+            .map(|node| node.value.name),
+        None if is_foreign => Some(magictunnel::NAME_DEFAULT.to_owned()),
+        None => {
+            problems.error(None, "there is no section [node] with the node's `name`");
+            None
+        }
+    }
+}
+
 /// Decodes a text into its sections; `None` if it can't be parsed. Paths are resolved against
 /// `folder`.
 pub(super) fn read_sections(
@@ -35,25 +65,11 @@ pub(super) fn read_sections(
         .unwrap_or_default();
 
     let sources = [take("upstream"), take("agent"), take("server")];
-    let written = sources
-        .iter()
-        .flatten()
-        .flat_map(ConfigTree::items)
-        .chain(&foreign_upstreams);
-    let unread: Vec<_> = written
-        .filter_map(|tree| tree.get("id")?.text())
-        .map(str::to_owned)
-        .collect();
+    let unread = written_ids(&sources, &foreign_upstreams);
     let [upstreams, agents, servers] = sources;
-    let name = match (take("node"), is_foreign) {
-        _ if other.is_some() => other.as_ref().map(|other| other.name.clone()),
-        (Some(tree), _) => decode_table::<NodeDeclaration>(Some(tree), "[node]", problems)
-            .map(|node| node.value.name),
-        (None, true) => Some(magictunnel::NAME_DEFAULT.to_owned()),
-        (None, false) => {
-            problems.error(None, "there is no section [node] with the node's `name`");
-            None
-        }
+    let name = match (&other, take("node")) {
+        (Some(other), _) => Some(other.name.clone()),
+        (None, node) => read_node_name(node, is_foreign, problems),
     };
     let tables = read_tables(&mut take, foreign_routing, problems);
     let mut upstreams: Vec<ParsedDeclaration<UpstreamDeclaration>> =

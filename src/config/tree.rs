@@ -313,6 +313,63 @@ enum CollectionItems {
     Table(Vec<(SpannedKey, ConfigTree)>, Option<SpannedKey>),
 }
 
+/// Returns the value that `event` completes, and its anchor (0 if it has none). Counts `values`, with
+/// those that aliases repeat.
+fn complete_value(
+    event: Event<'_>,
+    span: &Range<usize>,
+    open: &mut Vec<OpenCollection>,
+    anchors: &HashMap<usize, ConfigTree>,
+    values: &mut usize,
+) -> Option<(ConfigTree, usize)> {
+    match event {
+        Event::SequenceStart(anchor, _) => {
+            open.push(OpenCollection {
+                start: span.start,
+                anchor,
+                items: CollectionItems::List(Vec::new()),
+            });
+            None
+        }
+        Event::MappingStart(anchor, _) => {
+            open.push(OpenCollection {
+                start: span.start,
+                anchor,
+                items: CollectionItems::Table(Vec::new(), None),
+            });
+            None
+        }
+        Event::Scalar(scalar, style, anchor, tag) => {
+            *values += 1;
+            Some((
+                ConfigTree::new(span.clone(), scalar_value(scalar, style, tag.as_deref())),
+                anchor,
+            ))
+        }
+        Event::SequenceEnd | Event::MappingEnd => {
+            *values += 1;
+            let ended = open.pop()?;
+            let value = match ended.items {
+                CollectionItems::List(items) => ConfigValue::List(items),
+                CollectionItems::Table(members, _) => ConfigValue::Table(members),
+            };
+            Some((
+                ConfigTree::new(ended.start..span.end.max(ended.start + 1), value),
+                ended.anchor,
+            ))
+        }
+        Event::Alias(anchor) => {
+            let repeated = anchors.get(&anchor).cloned();
+            *values += repeated.as_ref().map_or(1, count_values);
+            Some((
+                repeated.unwrap_or_else(|| ConfigTree::new(span.clone(), ConfigValue::Null)),
+                0,
+            ))
+        }
+        _ => None,
+    }
+}
+
 fn parse_yaml(text: &str, problems: &mut ProblemCollector<'_>) -> Option<ConfigTree> {
     // The parser counts characters, not bytes.
     let starts: Option<Vec<usize>> =
@@ -338,60 +395,14 @@ fn parse_yaml(text: &str, problems: &mut ProblemCollector<'_>) -> Option<ConfigT
                 return None;
             }
         };
-        let done = match event {
-            Event::DocumentStart(_) => {
-                documents += 1;
-                if documents > 1 {
-                    problems.error(Some(span), "a topology is one YAML document");
-                    return root;
-                }
-                continue;
+        if matches!(event, Event::DocumentStart(_)) {
+            documents += 1;
+            if documents > 1 {
+                problems.error(Some(span), "a topology is one YAML document");
+                return root;
             }
-            Event::SequenceStart(anchor, _) => {
-                open.push(OpenCollection {
-                    start: span.start,
-                    anchor,
-                    items: CollectionItems::List(Vec::new()),
-                });
-                None
-            }
-            Event::MappingStart(anchor, _) => {
-                open.push(OpenCollection {
-                    start: span.start,
-                    anchor,
-                    items: CollectionItems::Table(Vec::new(), None),
-                });
-                None
-            }
-            Event::Scalar(scalar, style, anchor, tag) => {
-                values += 1;
-                Some((
-                    ConfigTree::new(span.clone(), scalar_value(scalar, style, tag.as_deref())),
-                    anchor,
-                ))
-            }
-            Event::SequenceEnd | Event::MappingEnd => {
-                values += 1;
-                let Some(ended) = open.pop() else { continue };
-                let value = match ended.items {
-                    CollectionItems::List(items) => ConfigValue::List(items),
-                    CollectionItems::Table(members, _) => ConfigValue::Table(members),
-                };
-                Some((
-                    ConfigTree::new(ended.start..span.end.max(ended.start + 1), value),
-                    ended.anchor,
-                ))
-            }
-            Event::Alias(anchor) => {
-                let repeated = anchors.get(&anchor).cloned();
-                values += repeated.as_ref().map_or(1, count_values);
-                Some((
-                    repeated.unwrap_or_else(|| ConfigTree::new(span.clone(), ConfigValue::Null)),
-                    0,
-                ))
-            }
-            _ => None,
-        };
+        }
+        let done = complete_value(event, &span, &mut open, &anchors, &mut values);
         if open.len() > DEPTH_MAX {
             problems.error(Some(span), format!("nested deeper than {DEPTH_MAX} levels"));
             return None;

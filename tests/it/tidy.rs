@@ -110,6 +110,8 @@ const ACTIX_NAMED_IN: &[&str] = &["actors/runtime/", "benches/kernel/contest/"];
 const FILE_LINES_MAX: usize = 800;
 /// Length in lines above which a file is named in a warning: it may have more than one responsibility.
 const FILE_LINES_WARN: usize = 600;
+/// Longest function of a product crate, in lines from its signature to its closing brace.
+const FUNCTION_LINES_MAX: usize = 80;
 /// Longest example that is one file, in lines: people read it first. Programs in folders of their own are as all others.
 const EXAMPLE_LINES_MAX: usize = 60;
 /// Endings of text files that are searched for paths that only one machine has.
@@ -286,6 +288,52 @@ fn too_long(files: &[File]) -> Vec<String> {
     .collect()
 }
 
+/// Functions over [`FUNCTION_LINES_MAX`] in the files of product crates, tests left out. The code is formatted, so a
+/// function ends at the brace that is indented as its signature is.
+fn long_functions(files: &[File]) -> Vec<String> {
+    let is_product = |path: &str| {
+        let in_tests = path.contains("/tests/") || path.ends_with("tests.rs");
+        ["src/", "actors/", "protocols/"]
+            .iter()
+            .any(|folder| path.starts_with(folder))
+            && !in_tests
+    };
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| is_product(&file.path)) {
+        let code = file.text.split("#[cfg(test)]\nmod ").next();
+        let lines: Vec<&str> = code.unwrap_or_default().lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let Some(name) = function_name(line) else {
+                continue;
+            };
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let end = lines[at..].iter().position(|line| {
+                let rest = line.strip_prefix(indent).unwrap_or_default();
+                rest == "}" || (!rest.starts_with(' ') && rest.ends_with([';', '}']))
+            });
+            let length = end.map_or(1, |end| end + 1);
+            if length > FUNCTION_LINES_MAX {
+                wrong.push(format!(
+                    "{}:{}: {name} has {length} lines, {FUNCTION_LINES_MAX} are allowed: split it",
+                    file.path,
+                    at + 1
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// Name of the function whose signature begins on the line.
+fn function_name(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once("fn ")?;
+    let is_signature = before.split_whitespace().all(|word| {
+        ["pub", "const", "async", "unsafe", "extern"].contains(&word) || word.starts_with("pub(")
+    });
+    let name = after.split(['(', '<']).next()?;
+    is_signature.then_some(name)
+}
+
 /// Whether it stands outside the workspace, which it can't inherit from.
 fn is_apart(Manifest { name, table }: &Manifest) -> bool {
     name != ROOT && table.contains_key("workspace")
@@ -443,6 +491,7 @@ fn files_are_short() {
         );
     }
     none(too_long(&files));
+    none(long_functions(&files));
 }
 
 /// Goal: no crate opts out of the lints. Method: every Cargo.toml takes the workspace's, or has the same, and they
@@ -532,6 +581,23 @@ fn rules_catch_offenders() {
         ["src/a.rs names the actix crate; only actors/runtime may"]
     );
     assert_eq!(too_long(&files).len(), 2);
+
+    let function = |head: &str, lines: usize| {
+        let body = "        x();\n".repeat(lines - 2);
+        format!("    {head} {{\n{body}    }}\n    fn next();\n")
+    };
+    let long = function("pub(crate) async fn g<T>(&self)", FUNCTION_LINES_MAX + 1);
+    let functions = [
+        file("src/a.rs", &function("fn f()", FUNCTION_LINES_MAX)),
+        file("actors/b/src/b.rs", &long),
+        file(
+            "actors/b/src/c.rs",
+            &format!("#[cfg(test)]\nmod tests {{\n{long}}}\n"),
+        ),
+        file("actors/b/tests/it/d.rs", &long),
+    ];
+    let named = "actors/b/src/b.rs:1: g has 81 lines, 80 are allowed: split it";
+    assert_eq!(long_functions(&functions), [named]);
     assert_eq!(leading_out(&files).len(), 1);
     assert_eq!(logs_without_limit(&files).len(), 1);
 

@@ -81,22 +81,19 @@ impl BuiltinTool {
         Ok(read)
     }
 
-    /// Returns the tool's description, parameter schema and risk, as deciders see it.
-    pub fn view(self) -> ToolView {
-        let text = |says: &str| json!({ "type": "string", "description": says });
-        let (description, tags, examples, properties, required): (
-            &str,
-            &[&str],
-            &[&str],
-            Value,
-            &[&str],
-        ) = match self {
+    /// Returns the tool's description, tags and example requests.
+    fn wording(
+        self,
+    ) -> (
+        &'static str,
+        &'static [&'static str],
+        &'static [&'static str],
+    ) {
+        match self {
             Self::Echo => (
                 "Says a text back as it is.",
                 &["echo", "repeat", "say back"],
                 &["Echo: hello there", "Repeat after me: one two three"],
-                json!({ "text": text("What is said back") }),
-                &["text"],
             ),
             Self::Llm => (
                 "Answers in words: general knowledge, explaining, writing, translating.",
@@ -105,8 +102,6 @@ impl BuiltinTool {
                     "What is the capital of France?",
                     "Write a short thank-you note",
                 ],
-                json!({ "text": text("The question or task, whole") }),
-                &["text"],
             ),
             Self::Summarize => (
                 "Shortens a text to its main sentences.",
@@ -115,11 +110,6 @@ impl BuiltinTool {
                     "Summarize this text: …",
                     "Give me the short version of the following report: …",
                 ],
-                json!({
-                    "text": text("The text itself"),
-                    "sentences": { "type": "integer", "minimum": 1, "maximum": SUMMARY_SENTENCES_MAX },
-                }),
-                &["text"],
             ),
             Self::ListAgents => (
                 "Lists the other agents that this one knows.",
@@ -128,18 +118,11 @@ impl BuiltinTool {
                     "Which agents do you know?",
                     "List the agents in the directory",
                 ],
-                json!({ "format": { "type": "string", "enum": AgentListFormat::ALL.map(|(word, _)| word) } }),
-                &[],
             ),
             Self::RememberAgent => (
                 "Takes another agent into the directory, by its address.",
                 &["agents", "directory", "remember", "add"],
                 &["Remember the agent at http://localhost:4202"],
-                json!({
-                    "url": text("Where it is: HOST:PORT or a URL"),
-                    "id": text("The id that it shall have here; else it is made of its name"),
-                }),
-                &["url"],
             ),
             Self::HumanInput => (
                 "Asks the person behind the request.",
@@ -148,8 +131,6 @@ impl BuiltinTool {
                     "Ask a person before you answer",
                     "I want to talk to a human",
                 ],
-                json!({ "question": text("What the person is asked") }),
-                &["question"],
             ),
             Self::ExecuteCommand => (
                 "Runs a program on this agent's machine, if its operator allowed that one. There is no shell: `command` is the \
@@ -157,6 +138,42 @@ impl BuiltinTool {
                  `$`, globs or anything else that needs a shell is refused as a whole.",
                 &["run", "execute", "command", "program"],
                 &["Run `git status`", "Execute ls -l"],
+            ),
+        }
+    }
+
+    /// Returns the JSON schemas of the tool's parameters by name, and the names of the required ones.
+    fn parameters(self) -> (Value, &'static [&'static str]) {
+        let text = |says: &str| json!({ "type": "string", "description": says });
+        match self {
+            Self::Echo => (json!({ "text": text("What is said back") }), &["text"]),
+            Self::Llm => (
+                json!({ "text": text("The question or task, whole") }),
+                &["text"],
+            ),
+            Self::Summarize => (
+                json!({
+                    "text": text("The text itself"),
+                    "sentences": { "type": "integer", "minimum": 1, "maximum": SUMMARY_SENTENCES_MAX },
+                }),
+                &["text"],
+            ),
+            Self::ListAgents => (
+                json!({ "format": { "type": "string", "enum": AgentListFormat::ALL.map(|(word, _)| word) } }),
+                &[],
+            ),
+            Self::RememberAgent => (
+                json!({
+                    "url": text("Where it is: HOST:PORT or a URL"),
+                    "id": text("The id that it shall have here; else it is made of its name"),
+                }),
+                &["url"],
+            ),
+            Self::HumanInput => (
+                json!({ "question": text("What the person is asked") }),
+                &["question"],
+            ),
+            Self::ExecuteCommand => (
                 json!({
                     "command": {
                         "anyOf": [
@@ -168,7 +185,13 @@ impl BuiltinTool {
                 }),
                 &["command"],
             ),
-        };
+        }
+    }
+
+    /// Returns the tool's description, parameter schema and risk, as deciders see it.
+    pub fn view(self) -> ToolView {
+        let (description, tags, examples) = self.wording();
+        let (properties, required) = self.parameters();
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         ToolView {
             name: self.name().to_owned(),

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 
 use super::agent_slot::{AgentPhase, AgentSlot, RunToken, TurnStep, catch_panic};
-use super::lane::NoReplyReason;
+use super::lane::{MessageQueue, NoReplyReason};
 use super::queue::{Batch, Gate, LARGE_CAPACITY_MIN, NextWork, TurnOutcome};
 use super::scheduler::Runnable;
 use crate::agent::context::Context;
@@ -164,6 +164,18 @@ impl<A: Agent> AgentCell<A> {
         }
     }
 
+    /// Drops the first message of a lane, on which `ready` panicked: the next instance would panic
+    /// on it too.
+    fn drop_head(&self, batch: &mut MessageQueue, lane_at: u16) {
+        if let Some(lane) = batch.lane(lane_at) {
+            let message = lane.discard(NoReplyReason::Panicked);
+            self.system
+                .dead_letters()
+                .record(self.id, message, "agent panicked on it");
+        }
+        batch.advance(1);
+    }
+
     /// Handles up to `max` of the first messages in the batch that belong to the same lane.
     fn handle_head(
         self: &Arc<Self>,
@@ -238,16 +250,8 @@ impl<A: Agent> AgentCell<A> {
             }
             Err(_) => {
                 if done == 0 {
-                    // `ready` panicked: this message would fail the next instance too, so it is
-                    // dropped.
                     *begun += u32::from(!exact);
-                    if let Some(lane) = batch.lane(lane_at) {
-                        let message = lane.discard(NoReplyReason::Panicked);
-                        self.system
-                            .dead_letters()
-                            .record(self.id, message, "agent panicked on it");
-                    }
-                    batch.advance(1);
+                    self.drop_head(batch, lane_at);
                 }
                 self.fail(body, op.name())
             }

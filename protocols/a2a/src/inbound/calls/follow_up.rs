@@ -59,12 +59,7 @@ impl A2aTaskService {
         let open = self.find_open_question(&task, &message)?;
         let told = match (&live, parse_answer(&open.question, &message)) {
             (Some(live), Ok(answer)) => {
-                let is_needed = task
-                    .status_message
-                    .as_deref()
-                    .is_some_and(|said| said.starts_with(NEEDED_PREFIX));
-                let said = is_needed.then(|| TaskStep::Said(String::new()));
-                let steps = [history_step(&message)].into_iter().chain(said).collect();
+                let steps = answer_steps(&task, &message);
                 live.apply(steps, Some((open.key.clone(), answer))).await
             }
             // Only its worker may write other steps of a task, but anyone may answer. The answer
@@ -131,6 +126,17 @@ impl A2aTaskService {
         }
         .ok_or_else(|| no_open_question_error(task))
     }
+}
+
+/// Returns the steps that record an answer: the message in the history, and the end of a status
+/// message about missing fields.
+fn answer_steps(task: &Task, message: &Message) -> Vec<TaskStep> {
+    let is_needed = task
+        .status_message
+        .as_deref()
+        .is_some_and(|said| said.starts_with(NEEDED_PREFIX));
+    let said = is_needed.then(|| TaskStep::Said(String::new()));
+    [history_step(message)].into_iter().chain(said).collect()
 }
 
 /// Returns the step that adds a message to its task's history.

@@ -114,23 +114,8 @@ impl A2aTaskService {
         // Content of referenced tasks isn't included: it may change later while the message stays
         // the same.
         let mut kept = Some(self.stored_request(&request, &picked));
-        let push = request
-            .configuration
-            .as_ref()
-            .and_then(|given| given.task_push_notification_config.as_ref());
-        let push = push.map(WireType::to_json).unwrap_or_default();
-        let asked = [
-            &*picked.skill,
-            kept.as_deref().map_or("null", RawValue::get),
-            &push,
-        ];
-        let mut known = IdempotencyKey::for_message(
-            who,
-            &request.message,
-            &self.options,
-            &*self.store.audit,
-            asked,
-        )?;
+        let stored = kept.as_deref().map_or("null", RawValue::get);
+        let mut known = self.idempotency_key(who, &request, &picked.skill, stored)?;
         let on_restart = callee.on_restart(&skills, &picked.skill);
         let begun = loop {
             let asked = kept
@@ -180,6 +165,29 @@ impl A2aTaskService {
             live,
             disposition: MessageDisposition::TaskCreated,
         })
+    }
+
+    /// Returns the key by which a repetition of the message is recognised. `stored` is the request
+    /// as it is stored with the task.
+    fn idempotency_key(
+        &self,
+        who: &RequestContext,
+        request: &SendMessageRequest,
+        skill: &str,
+        stored: &str,
+    ) -> Result<IdempotencyKey, A2aError> {
+        let push = request
+            .configuration
+            .as_ref()
+            .and_then(|given| given.task_push_notification_config.as_ref());
+        let push = push.map(WireType::to_json).unwrap_or_default();
+        IdempotencyKey::for_message(
+            who,
+            &request.message,
+            &self.options,
+            &*self.store.audit,
+            [skill, stored, &push],
+        )
     }
 
     /// Returns a new task of the caller in the conversation `context`. Its idempotency key isn't

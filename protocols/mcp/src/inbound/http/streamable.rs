@@ -103,31 +103,7 @@ pub(crate) async fn post(
     if let VersionHeader::Unknown(wanted) = version {
         return Ok(unsupported_version(&message, wanted));
     }
-    match (session, message) {
-        (None, ClientMessage::Request(id, request)) if request.method == McpMethod::Initialize => {
-            // Boxed because it is rare, so that other requests don't carry its state.
-            Ok(Box::pin(exchange.respond_initialize(id, request, principal)).await?)
-        }
-        (None, _) => Err(MISSING_SESSION.into()),
-        (Some(session), ClientMessage::Request(id, request)) => {
-            let log = session.new_stream(accepts.events);
-            let (active, sink) = (session.mark_active(), log.clone());
-            let running = async move {
-                EncodedResponse::ok(active.0.session.handle_request(id, request, sink).await)
-            };
-            Ok(exchange
-                .respond(running.boxed(), log, Some(session))
-                .await?)
-        }
-        (Some(session), ClientMessage::Notification(notification)) => {
-            session.session.handle_notification(&notification);
-            Ok(accepted_response())
-        }
-        (Some(session), ClientMessage::Response(response)) => {
-            session.session.questions.handle_response(response);
-            Ok(accepted_response())
-        }
-    }
+    exchange.respond_legacy(session, message, principal).await
 }
 
 /// A POST request that is being answered.
@@ -139,6 +115,40 @@ struct PostExchange<'a> {
 }
 
 impl PostExchange<'_> {
+    /// Answers a message of the legacy era, in its session if it names one.
+    async fn respond_legacy(
+        self,
+        session: Option<Arc<HttpSession>>,
+        message: ClientMessage<'_>,
+        principal: Principal,
+    ) -> Result<HttpResponse, JsonRpcRejection> {
+        match (session, message) {
+            (None, ClientMessage::Request(id, request))
+                if request.method == McpMethod::Initialize =>
+            {
+                // Boxed because it is rare, so that other requests don't carry its state.
+                Ok(Box::pin(self.respond_initialize(id, request, principal)).await?)
+            }
+            (None, _) => Err(MISSING_SESSION.into()),
+            (Some(session), ClientMessage::Request(id, request)) => {
+                let log = session.new_stream(self.accepts.events);
+                let (active, sink) = (session.mark_active(), log.clone());
+                let running = async move {
+                    EncodedResponse::ok(active.0.session.handle_request(id, request, sink).await)
+                };
+                Ok(self.respond(running.boxed(), log, Some(session)).await?)
+            }
+            (Some(session), ClientMessage::Notification(notification)) => {
+                session.session.handle_notification(&notification);
+                Ok(accepted_response())
+            }
+            (Some(session), ClientMessage::Response(response)) => {
+                session.session.questions.handle_response(response);
+                Ok(accepted_response())
+            }
+        }
+    }
+
     async fn respond_initialize(
         self,
         id: RequestId,

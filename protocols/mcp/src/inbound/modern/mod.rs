@@ -236,54 +236,77 @@ async fn discover(service: &ModernService, call: CallContext) -> RpcResult {
     Ok(result.to_raw())
 }
 
+/// Resumes the suspended call that `state` names with the answers in `meta`, or hands it over to a
+/// task.
+async fn retry_call(
+    service: &ModernService,
+    principal: &Arc<Principal>,
+    request: &McpRequest,
+    meta: RequestMeta,
+    state: &str,
+    sink: &Arc<dyn MessageSink>,
+    hung_up: &CancellationToken,
+) -> Result<ModernResult, RpcError> {
+    let call = call_context(principal, &meta);
+    let RequestMeta {
+        abilities,
+        log_level: level,
+        progress: reports,
+        input_responses: responses,
+        ..
+    } = meta;
+    let sink = RequestSink::new(reports, level, sink);
+    let becomes_task = request.method == McpMethod::CallTool
+        && service.tasks.asks_before_task(&request.params, &abilities);
+    let task = TaskRequest::modern(request, &call, &abilities);
+    let adopt = |call: RunningCall| -> BoxFuture<'_, _> {
+        let RunningCall {
+            outcome,
+            client: caller,
+            ..
+        } = call;
+        let hand_over = move |successor| caller.hand_over(successor);
+        Box::pin(tasks::adopt_call(&service.tasks, &task, outcome, hand_over))
+    };
+    let adopt = becomes_task.then_some(&adopt as AdoptAsTask<'_>);
+    let (responses, binding) = (
+        responses.unwrap_or_default(),
+        StateBinding::new(principal, request),
+    );
+    let retry = ResumeRequest {
+        state,
+        binding: &binding,
+        abilities: abilities.clone(),
+        responses,
+        sink,
+        adopt,
+    };
+    service.calls.resume(retry, hung_up).await
+}
+
 /// Executes a request during which the agent may ask the client questions. A question ends the
 /// request with `inputRequests` and suspends the call; a retry with `requestState` resumes it.
 async fn perform_interactive(
     service: &ModernService,
     principal: Arc<Principal>,
     mut request: McpRequest,
-    meta: RequestMeta,
+    mut meta: RequestMeta,
     sink: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<ModernResult, RpcError> {
+    if let Some(state) = meta.request_state.take() {
+        let retry = retry_call(service, &principal, &request, meta, &state, &sink, hung_up);
+        return retry.await;
+    }
     let call = call_context(&principal, &meta);
     let RequestMeta {
         abilities,
         log_level: level,
         progress: reports,
         input_responses: responses,
-        request_state: state,
         ..
     } = meta;
     let sink = RequestSink::new(reports, level, &sink);
-    if let Some(state) = state {
-        let becomes_task = request.method == McpMethod::CallTool
-            && service.tasks.asks_before_task(&request.params, &abilities);
-        let task = TaskRequest::modern(&request, &call, &abilities);
-        let adopt = |call: RunningCall| -> BoxFuture<'_, _> {
-            let RunningCall {
-                outcome,
-                client: caller,
-                ..
-            } = call;
-            let hand_over = move |successor| caller.hand_over(successor);
-            Box::pin(tasks::adopt_call(&service.tasks, &task, outcome, hand_over))
-        };
-        let adopt = becomes_task.then_some(&adopt as AdoptAsTask<'_>);
-        let (responses, binding) = (
-            responses.unwrap_or_default(),
-            StateBinding::new(&principal, &request),
-        );
-        let retry = ResumeRequest {
-            state: &state,
-            binding: &binding,
-            abilities: abilities.clone(),
-            responses,
-            sink,
-            adopt,
-        };
-        return service.calls.resume(retry, hung_up).await;
-    }
     let answerable = ["sampling", "elicitation", "roots"]
         .into_iter()
         .any(|ability| abilities.0.has(ability));

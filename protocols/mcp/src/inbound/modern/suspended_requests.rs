@@ -78,6 +78,10 @@ pub(crate) struct ResumeRequest<'a> {
     pub adopt: Option<AdoptAsTask<'a>>,
 }
 
+fn expired_error() -> RpcError {
+    RpcError::invalid_params("`requestState` has expired: call again without it")
+}
+
 impl SuspendedCalls {
     pub fn new(options: &InboundOptions) -> Arc<Self> {
         Arc::new(Self {
@@ -130,6 +134,24 @@ impl SuspendedCalls {
         Ok(reply)
     }
 
+    /// Returns the state in a `requestState`, and the suspended call that it names.
+    fn find_suspended(
+        &self,
+        state: &str,
+        binding: &StateBinding,
+    ) -> Result<(RequestState, Arc<SuspendedCall>), RpcError> {
+        let state = self.signer.verify(state, binding).ok_or_else(|| {
+            RpcError::invalid_params(
+                "`requestState` isn't valid for this request: call again without it",
+            )
+        })?;
+        if state.expires_ms <= self.to_millis(Instant::now()) {
+            return Err(expired_error());
+        }
+        let suspended = self.table.lock().calls.get(&state.call).cloned();
+        Ok((state, suspended.ok_or_else(expired_error)?))
+    }
+
     /// Resumes a suspended call with the client's answers.
     ///
     /// # Errors
@@ -148,23 +170,7 @@ impl SuspendedCalls {
             sink,
             adopt,
         } = retry;
-        let state = self.signer.verify(state, binding).ok_or_else(|| {
-            RpcError::invalid_params(
-                "`requestState` isn't valid for this request: call again without it",
-            )
-        })?;
-        let expired =
-            || RpcError::invalid_params("`requestState` has expired: call again without it");
-        if state.expires_ms <= self.to_millis(Instant::now()) {
-            return Err(expired());
-        }
-        let suspended = self
-            .table
-            .lock()
-            .calls
-            .get(&state.call)
-            .cloned()
-            .ok_or_else(expired)?;
+        let (state, suspended) = self.find_suspended(state, binding)?;
         let mut turn = tokio::select! {
             turn = suspended.current_round.lock() => turn,
             () = hung_up.cancelled() => return Err(cancelled_error()),
@@ -179,7 +185,7 @@ impl SuspendedCalls {
                 .filter(|_| state.round.checked_add(1) == Some(turn.round));
             return repeated.unwrap_or_else(|| Err(used()));
         }
-        let mut running = turn.running.take().ok_or_else(expired)?;
+        let mut running = turn.running.take().ok_or_else(expired_error)?;
         running.client.attach(sink);
         let goes_on = running.elicitations.deliver(abilities, &responses);
         if goes_on != Ok(true) {

@@ -308,21 +308,10 @@ impl OAuthState {
             let refresh = current
                 .and_then(|token| token.refresh)
                 .filter(|_| same_scopes && refused.earlier_rejections == 0);
-            if let Some(refresh) = refresh {
-                match session.refresh(&self.fetch, &refresh).await {
-                    Ok(token) => {
-                        *self.token.lock() = Some(token);
-                        flow.session = Some(AuthorizationSession {
-                            is_refreshed: true,
-                            ..session
-                        });
-                        return Ok(true);
-                    }
-                    Err(AuthError::Refused { code, .. }) => {
-                        self.discard_rejected_token(&mut flow, code.as_str())
-                    }
-                    Err(error) => return Err(error),
-                }
+            if let Some(refresh) = refresh
+                && self.refresh_token(&mut flow, &session, &refresh).await?
+            {
+                return Ok(true);
             }
             // The token was granted for this very request and rejected: another grant would be
             // rejected, too.
@@ -330,6 +319,43 @@ impl OAuthState {
                 return Ok(false);
             }
         }
+        self.request_grant(&mut flow, server, resource.identifier, requested)
+            .await?;
+        Ok(true)
+    }
+
+    /// Obtains a token with the refresh token `refresh`. Returns false if it was rejected.
+    async fn refresh_token(
+        &self,
+        flow: &mut AuthorizationFlow,
+        session: &AuthorizationSession,
+        refresh: &SecretString,
+    ) -> Result<bool, AuthError> {
+        match session.refresh(&self.fetch, refresh).await {
+            Ok(token) => {
+                *self.token.lock() = Some(token);
+                flow.session = Some(AuthorizationSession {
+                    is_refreshed: true,
+                    ..session.clone()
+                });
+                Ok(true)
+            }
+            Err(AuthError::Refused { code, .. }) => {
+                self.discard_rejected_token(flow, code.as_str());
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Obtains a token for `resource` by a new grant.
+    async fn request_grant(
+        &self,
+        flow: &mut AuthorizationFlow,
+        server: AuthorizationServer,
+        resource: String,
+        requested_scopes: ScopeSet,
+    ) -> Result<(), AuthError> {
         let client = self
             .grant
             .client_for(&self.fetch, &server, &mut flow.registrations)
@@ -337,8 +363,8 @@ impl OAuthState {
         let session = AuthorizationSession {
             server,
             client,
-            resource: resource.identifier,
-            requested_scopes: requested,
+            resource,
+            requested_scopes,
             is_refreshed: false,
         };
         let granted = self
@@ -352,7 +378,7 @@ impl OAuthState {
         }
         *self.token.lock() = Some(granted?);
         flow.session = Some(session);
-        Ok(true)
+        Ok(())
     }
 
     /// Discovers the upstream's metadata and its authorization server. It runs each time a token is
