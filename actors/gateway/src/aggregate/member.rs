@@ -213,7 +213,12 @@ impl MemberState {
             Err(_) => Err(late()),
         };
         match &asked {
-            Ok(_) => self.absence().slow_until = None,
+            Ok(_) => {
+                let mut absence = self.absence();
+                absence.slow_until = None;
+                // While it is probed, another request than this one has missed it.
+                absence.is_reported &= absence.is_probing();
+            }
             Err(failure) if failure.kind == FailureKind::TimedOut => {
                 self.absence().slow_until = Some(Instant::now() + AGGREGATE_SLOW_PERIOD);
             }
@@ -242,6 +247,8 @@ impl MemberState {
 #[derive(Default)]
 pub(super) struct Absence {
     slow_until: Option<Instant>,
+    /// Whether a log line has reported the absence.
+    is_reported: bool,
     /// Pause before the next probe; `None` if the member isn't being probed.
     probe_pause: Option<Duration>,
 }
@@ -252,6 +259,11 @@ impl Absence {
             Some(until) if Instant::now() < until => patience.min(AGGREGATE_SLOW_TIMEOUT),
             _ => patience,
         }
+    }
+
+    /// Records that the absence is reported in the log. Returns whether that is new.
+    fn report(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_reported, true)
     }
 
     /// Starts probing and returns the pause before the first probe; `None` if the member is being
@@ -303,9 +315,13 @@ impl MissingMembers {
         if matches!(failure.kind, FailureKind::NotFound | FailureKind::Cancelled) {
             return;
         }
-        callboard_message::log::warn!(by: &member.name, member = member.name, kind = %failure.kind, "a member's part is missing");
-        self.servers
-            .push((member.name.clone(), absence_reason(member, failure)));
+        let reason = absence_reason(member, failure);
+        if reason == STILL_STARTING {
+            callboard_message::log::debug!(by: &member.name, member = member.name, "a member is starting, its part is missing");
+        } else if member.absence().report() {
+            callboard_message::log::warn!(by: &member.name, member = member.name, kind = %failure.kind, "a member's part is missing until it is back");
+        }
+        self.servers.push((member.name.clone(), reason));
         if is_temporary(failure)
             && let Some(pause) = member.absence().start_probing()
         {

@@ -1,13 +1,15 @@
 //! Tests with unavailable and slow members, which must not affect others.
 
 use tokio::time::Instant;
+use tracing::level_filters::LevelFilter;
 
 use super::upstream::{Mode, Upstream};
 use super::*;
 use crate::aggregate::{
     AGGREGATE_LIST_TIMEOUT_DEFAULT, AGGREGATE_MEMBER_PAGES_MAX, AGGREGATE_PAGE_ITEMS_MAX,
-    AGGREGATE_PROBE_PAUSE_MIN, AGGREGATE_SLOW_TIMEOUT, MISSING_META_KEY,
+    AGGREGATE_PROBE_PAUSE_MAX, AGGREGATE_PROBE_PAUSE_MIN, AGGREGATE_SLOW_TIMEOUT, MISSING_META_KEY,
 };
+use crate::recording::Recording;
 
 const LATE: Duration = Duration::from_secs(1);
 
@@ -149,6 +151,40 @@ fn starting_members() {
             about["instructions"],
             "b: I am b.\na is still starting: its lists are announced when it is there"
         );
+    });
+}
+
+/// Goal: the log tells of an absence once until the member is back, and never of a start. Method: many lists without a
+/// member that is starting, then away, back, and away again.
+#[test]
+fn absences_are_logged_once() {
+    paused(async |system| {
+        let recording = Recording::start(LevelFilter::WARN);
+        // Lines are limited by the member's name, and other tests run beside this one.
+        let member = Upstream::new("logged_once", &["t"]);
+        let up = system.spawn(Upstream::new("b", &["t"]));
+        let members = [
+            ("logged_once".to_owned(), system.spawn(member.clone())),
+            ("b".to_owned(), up),
+        ];
+        let bundle = system.spawn(AggregateAgent::new(members).unwrap());
+        for (mode, lines) in [
+            (Mode::Starting, 0),
+            (Mode::Away, 1),
+            (Mode::Up, 1),
+            (Mode::Away, 2),
+        ] {
+            member.set(mode);
+            if mode == Mode::Up {
+                tokio::time::sleep(AGGREGATE_PROBE_PAUSE_MAX * 2).await;
+            }
+            for _ in 0..9 {
+                ask(&bundle, "describe", json!({})).await.unwrap();
+                list(&bundle).await;
+            }
+            let log = recording.text();
+            assert_eq!(log.lines().count(), lines, "{log}");
+        }
     });
 }
 

@@ -138,7 +138,12 @@ impl ConcurrentHandler<RawMessage> for Upstream {
             match mode {
                 Mode::Up => {}
                 Mode::Away => return Err(Failure::unavailable("the server can't be reached")),
-                Mode::Starting => return Err(Failure::unavailable("a: still starting")),
+                Mode::Starting => {
+                    return Err(Failure::unavailable(format!(
+                        "{}: still starting",
+                        upstream.name
+                    )));
+                }
                 Mode::Broken => return Err(Failure::internal("panicked at 'Ana Souza'")),
                 Mode::Hangs => std::future::pending().await,
                 Mode::Late(pause) => tokio::time::sleep(pause).await,
