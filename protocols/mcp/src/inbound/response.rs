@@ -215,6 +215,23 @@ fn may_contain_members(result: &str, cached: bool) -> bool {
         || (cached && (has("\"ttlMs\"") || has("\"cacheScope\"")))
 }
 
+/// Removes the members that a result has in the modern era only, for a client of the legacy era: a
+/// modern server behind the agent, or an aggregate, sets them. Other members are kept unchanged.
+pub(crate) fn without_modern_members(result: Box<RawValue>) -> Box<RawValue> {
+    const MODERN_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
+    if !may_contain_members(result.get(), true) {
+        return result;
+    }
+    let Ok(mut members) = RawObject::parse(&result) else {
+        return result;
+    };
+    let removed = MODERN_MEMBERS.map(|name| members.remove(name));
+    match removed.iter().any(Option::is_some) {
+        true => members.to_raw(),
+        false => result,
+    }
+}
+
 fn push_all(out: &mut Vec<u8>, parts: &[&str]) {
     for part in parts {
         out.extend_from_slice(part.as_bytes());
@@ -309,6 +326,28 @@ mod tests {
                 object.object("result").is_some(),
                 "no member stands twice: {text}"
             );
+        }
+    }
+
+    /// Goal: a legacy client gets no member of the modern era, and all others byte for byte. Method:
+    /// results with such members, at the top and below, with escapes, and without.
+    #[test]
+    fn results_for_legacy_clients() {
+        for (result, seen) in [
+            (
+                r#"{"resultType":"complete","n": 1.0,"ttlMs":5,"cacheScope":"private","_meta":{"ttlMs":1}}"#,
+                r#"{"n":1.0,"_meta":{"ttlMs":1}}"#,
+            ),
+            (r#"{"tools":[],"ttl\u004ds":5}"#, r#"{"tools":[]}"#),
+            (
+                r#"{ "structuredContent": {"resultType": "x"}, "n": 1.0 }"#,
+                r#"{ "structuredContent": {"resultType": "x"}, "n": 1.0 }"#,
+            ),
+            (r#"{ "content":[] }"#, r#"{ "content":[] }"#),
+            ("[1]", "[1]"),
+        ] {
+            let raw = RawValue::from_string(result.to_owned()).unwrap();
+            assert_eq!(without_modern_members(raw).get(), seen);
         }
     }
 }

@@ -91,3 +91,23 @@ async fn tools_that_may_change_something() {
     }
     site.end().await;
 }
+
+/// Goal: a client of the legacy era gets no members of modern results, whoever set them. Method: a
+/// modern server behind the bridge, listed and called by a client of each era.
+#[tokio::test]
+async fn legacy_clients_get_legacy_results() {
+    let mut site = Site::new();
+    let (endpoint, _) = site.asker();
+    let bridge = site.bridge(endpoint, of(Era::Modern));
+    let ann = Person::thinker("ann");
+    for (era, has_members) in [(Era::Legacy, false), (Era::Modern, true)] {
+        let client = site.beyond(bridge.clone(), era);
+        let listed = send_as(&client, ann.call(), "callboard.tools.list", json!({})).await;
+        let listed = listed.unwrap();
+        assert!(listed["tools"][0].is_object(), "{listed}");
+        for name in ["resultType", "ttlMs", "cacheScope"] {
+            assert_eq!(listed.get(name).is_some(), has_members, "{era:?}: {listed}");
+        }
+    }
+    site.end().await;
+}

@@ -31,6 +31,7 @@ use super::request::{
     ClientMessage, McpMethod, McpRequest, ParamName, RequestParams, RunningRequests,
     parse_params_object,
 };
+use super::response::without_modern_members;
 use super::tasks::{TaskRequest, TaskService};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
 use caller::{SessionCaller, SessionElicitations};
@@ -183,7 +184,7 @@ impl LegacySession {
                     Ok(_running) => tokio::select! {
                         biased;
                         () = cancel.cancelled() => return None,
-                        outcome = work => outcome,
+                        outcome = work => outcome.map(without_modern_members),
                     },
                 }
             }
