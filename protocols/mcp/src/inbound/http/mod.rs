@@ -318,6 +318,22 @@ impl AcceptedTypes {
         accepts
     }
 
+    /// Checks that the client accepts JSON or event streams.
+    ///
+    /// # Errors
+    /// 406 if it accepts neither.
+    fn check_any(self) -> Result<(), HttpRejection> {
+        const REFUSED: HttpRejection = http_rejection(
+            StatusCode::NOT_ACCEPTABLE,
+            "`Accept` must name application/json or text/event-stream, better both",
+        );
+        if self.json || self.events {
+            Ok(())
+        } else {
+            Err(REFUSED)
+        }
+    }
+
     /// Checks that the client accepts event streams.
     ///
     /// # Errors

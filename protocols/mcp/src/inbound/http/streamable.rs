@@ -36,11 +36,6 @@ use crate::inbound::request::{ClientMessage, McpMethod, McpRequest};
 use crate::inbound::response::EncodedResponse;
 use crate::wire::{Revision, code as mcp};
 
-const NOT_ACCEPTABLE: HttpRejection = http_rejection(
-    StatusCode::NOT_ACCEPTABLE,
-    "`Accept` must name application/json or text/event-stream, better both",
-);
-
 pub(crate) async fn post(
     request: HttpRequest,
     payload: Payload,
@@ -59,9 +54,7 @@ pub(crate) async fn post(
     )
     .await?;
     let accepts = AcceptedTypes::from_headers(headers);
-    if !accepts.json && !accepts.events {
-        return Err(NOT_ACCEPTABLE.into());
-    }
+    accepts.check_any()?;
     let version = VersionHeader::from_headers(headers);
     // The modern era ignores sessions.
     let session = match version.is_modern() {
@@ -92,13 +85,7 @@ pub(crate) async fn post(
         Err(refusal) => return Ok(malformed_response(&refusal)),
     };
     if version.is_modern() || (!has_batches && message.is_modern()) {
-        return match message {
-            ClientMessage::Request(id, request) => {
-                Ok(exchange.respond_modern(id, request, principal).await?)
-            }
-            ClientMessage::Notification(_) => Ok(accepted_response()),
-            ClientMessage::Response(_) => Ok(answer_response(modern::reject_response())),
-        };
+        return Ok(exchange.respond_modern(message, principal).await?);
     }
     if let VersionHeader::Unknown(wanted) = version {
         return Ok(unsupported_version(&message, wanted));
@@ -211,10 +198,14 @@ impl PostExchange<'_> {
 
     async fn respond_modern(
         self,
-        id: RequestId,
-        request: McpRequest,
+        message: ClientMessage<'_>,
         principal: Principal,
     ) -> Result<HttpResponse, HttpRejection> {
+        let (id, request) = match message {
+            ClientMessage::Request(id, request) => (id, request),
+            ClientMessage::Notification(_) => return Ok(accepted_response()),
+            ClientMessage::Response(_) => return Ok(answer_response(modern::reject_response())),
+        };
         let service = self.server.service.clone();
         let field = |name: &str| header_field(self.request.headers(), name);
         if let Err(error) = modern::check_headers(&service.tasks.endpoint, &field, &request) {
