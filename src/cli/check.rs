@@ -77,8 +77,9 @@ impl UpstreamReport {
             let tools = server.list_items::<ListTools>("tools").await;
             let revision = server.protocol_revision().await;
             server.close().await;
-            let name = |tool: &Box<RawValue>| RawObject::parse(tool).ok()?.text("name");
-            Ok((revision, tools?.iter().filter_map(name).collect()))
+            let name = |tool: &RawValue| RawObject::parse(tool).ok()?.text("name");
+            let names = tools?.into_iter().filter_map(|tool| name(&tool));
+            Ok((revision, names.collect()))
         };
         let seen: Result<_, CommandError> = asked.await;
         Self {

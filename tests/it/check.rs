@@ -137,15 +137,15 @@ async fn programs_beside_the_file() {
     script(&home, "a", "one");
     let server = std::fs::read_to_string(home.path("server.sh")).unwrap();
     std::fs::remove_file(home.path("server.sh")).unwrap();
-    std::fs::create_dir_all(home.path("conf/work")).unwrap();
+    std::fs::create_dir_all(home.path("conf/inner")).unwrap();
     let program = home.write("conf/server.sh", &format!("#!/bin/sh\n{server}"));
-    home.write("conf/work/in_work.sh", &server);
+    home.write("conf/inner/in_inner.sh", &server);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let text = "[node]\nname = \"n\"\n\
         [[upstream]]\nid = \"program\"\ncommand = [\"./server.sh\"]\n\
         [[upstream]]\nid = \"argument\"\ncommand = [\"sh\", \"server.sh\"]\n\
-        [[upstream]]\nid = \"directory\"\ncommand = [\"../server.sh\"]\nworking_directory = \"work\"\n\
-        [[upstream]]\nid = \"inside\"\ncommand = [\"sh\", \"in_work.sh\"]\nworking_directory = \"work\"\n";
+        [[upstream]]\nid = \"directory\"\ncommand = [\"../server.sh\"]\nworking_directory = \"inner\"\n\
+        [[upstream]]\nid = \"inside\"\ncommand = [\"sh\", \"in_inner.sh\"]\nworking_directory = \"inner\"\n";
     let file = home.write("conf/n.toml", text);
     for file in [&*file, "conf/n.toml"] {
         let json = home.run(&["check", file, "--connect", "--json"]).await;
