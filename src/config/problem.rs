@@ -346,7 +346,8 @@ pub(super) fn check_key_file(
     }
 }
 
-/// A variable as a message may name it: what can't be a name may be the secret itself, put in the wrong place.
+/// Formats a variable's name for a message. A text that is no valid name is omitted, because it may
+/// be the secret itself.
 pub(super) fn variable_for_message(name: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match !name.is_empty() && name.len() <= 64 && name.chars().all(is_name) {

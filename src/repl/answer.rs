@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 use super::print::{self, Screen};
 use crate::text::format_content;
 
-/// Stands before what the agent says.
+/// Heading before the agent's answer.
 const RESPONSE_HEADING: &str = "🤖 Agent response:";
-/// Stands after what nobody answered.
+/// Notice after a question that stays unanswered.
 const NEEDS_MORE: &str = "[Agent requires more input]";
 
-/// Stands between what turned out not to be the answer and what is.
+/// Notice before an answer that replaces the text printed so far.
 const RESTARTED_LINE: &str = "↺ The answer begins anew:";
 
 /// Printer of one answer. Without a terminal, nothing is printed before the end, because early text
@@ -37,7 +37,7 @@ impl<'a> AnswerPrinter<'a> {
         }
     }
 
-    /// Prints what is new.
+    /// Prints the part of the task's answer that was not printed yet.
     pub(super) fn print_update(&mut self, task: &Task) {
         if !self.screen.is_terminal() {
             return;
@@ -59,11 +59,11 @@ impl<'a> AnswerPrinter<'a> {
         self.screen.print_chunk(text);
     }
 
-    /// Prints how it ended, as far as that isn't there yet.
+    /// Prints the rest of the answer and the outcome of an ended task.
     pub(super) fn finish(mut self, task: &Task) {
         self.print_update(task);
         match remaining_text(task, &self.printed.text) {
-            // What was shown begins it.
+            // The text printed so far is the beginning of the answer.
             RemainingText::More(more) => self.screen.print_chunk(&more),
             RemainingText::Nothing => {}
             RemainingText::Whole(text) => {
@@ -75,7 +75,7 @@ impl<'a> AnswerPrinter<'a> {
         self.screen.end_chunks();
     }
 
-    /// Prints what it waits for and nobody answers now.
+    /// Prints a question that stays open because nobody answers it now.
     pub(super) fn print_open_question(self, question: &Question) {
         self.screen.print_line(&format!(
             "{RESPONSE_HEADING}\n{}\n\n{NEEDS_MORE}",
@@ -84,14 +84,14 @@ impl<'a> AnswerPrinter<'a> {
     }
 }
 
-/// How a text comes after what was printed before.
+/// Relation of a new text to the text printed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PrintMode {
-    /// Nothing was.
+    /// Nothing was printed before.
     First,
-    /// It goes on with it.
+    /// The new text continues the printed text.
     Continues,
-    /// It stands in its place.
+    /// The new text replaces the printed text.
     Restarted,
 }
 
@@ -99,12 +99,12 @@ enum PrintMode {
 #[derive(Debug, Default)]
 struct PrintedText {
     text: String,
-    /// The artifact that was printed last, and how many bytes of the text are its.
+    /// Id of the last printed artifact. The number of its bytes at the end of `text` follows.
     last_artifact: String,
     last_artifact_bytes: usize,
-    /// Something was printed.
+    /// Whether any text was printed.
     has_printed: bool,
-    /// The printed text was replaced by a restarted answer.
+    /// Whether the next text replaces the printed text.
     is_restarted: bool,
 }
 
@@ -113,7 +113,7 @@ impl PrintedText {
     fn take_new(&mut self, artifact: &Artifact) -> Option<(PrintMode, String)> {
         let (mut new, id) = (artifact_text(artifact), artifact.id());
         let before = &self.text[self.text.len().saturating_sub(self.last_artifact_bytes)..];
-        // What parts two artifacts is of neither.
+        // Bytes of the line break between two artifacts, which belongs to neither.
         let mut between = 0;
         if self.last_artifact != id {
             (self.last_artifact, self.last_artifact_bytes) = (id, 0);
@@ -122,7 +122,7 @@ impl PrintedText {
                 between = 1;
             }
         } else if !artifact.is_appended() {
-            // What comes to stand in the place of its pieces mostly says them again.
+            // A whole artifact that replaces its pieces usually begins with their text.
             match new.strip_prefix(before) {
                 Some(more) => new = more.to_owned(),
                 None => {
@@ -167,7 +167,7 @@ enum RemainingText {
     Nothing,
     More(String),
     Whole(String),
-    /// Nobody wants it any more.
+    /// The task was cancelled; the text is for the user.
     Cancelled(String),
 }
 
@@ -200,7 +200,7 @@ fn remaining_text(task: &Task, shown: &str) -> RemainingText {
     }
 }
 
-/// That a task was cancelled, and why, where that isn't what the person just wanted.
+/// Returns that a task was cancelled, with the reason unless it is the user's own request.
 fn cancelled_text(task: &Task) -> String {
     match task
         .status_message
@@ -231,7 +231,7 @@ pub(super) fn outcome_text(task: &Task) -> Option<String> {
     }
 }
 
-/// A reply as a tool's result.
+/// Parses an agent's reply as a tool result.
 pub(super) fn parse_result(reply: &RawValue) -> ToolResult {
     ToolResult(RawObject::parse(reply).unwrap_or_default())
 }
@@ -250,7 +250,8 @@ pub(super) fn result_text(result: &ToolResult) -> String {
     }
 }
 
-/// The same of a task's: its artifacts where it says that those hold it, and nothing more.
+/// Returns the answer of a task as text: its artifacts if the result refers to them, else the
+/// result's content.
 fn answer_text(result: &ToolResult, task: &Task) -> String {
     let texts = artifact_rows(task)
         .into_iter()
@@ -265,7 +266,7 @@ fn answer_text(result: &ToolResult, task: &Task) -> String {
     }
 }
 
-/// A task's artifacts as they are now: id, name and text.
+/// Returns id, name and text of each artifact of a task.
 pub(super) fn artifact_rows(task: &Task) -> Vec<(String, String, String)> {
     let mut all: Vec<(String, String, String)> = Vec::new();
     for artifact in task.artifacts.iter().cloned().map(Artifact) {

@@ -6,25 +6,25 @@ use callboard_message::RawObject;
 use crate::config::closest_name;
 use crate::text;
 
-/// Longest line, in bytes.
+/// Maximum length of a typed line, in bytes.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// A line that was typed.
+/// Meaning of a typed line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ParsedLine {
-    /// Nothing but spaces.
+    /// Only white space.
     Empty,
-    /// Something to do here.
+    /// A command for the REPL.
     Command(ReplCommand),
-    /// For the agent.
+    /// A message to the agent.
     Message(String),
 }
 
-/// Something to do here, without any decision of the agent's.
+/// A command that the REPL carries out itself, without a decision of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ReplCommand {
     Help,
-    /// Our card, or that of whoever is connected.
+    /// Show the card of this agent or of the connected one.
     Card {
         of_remote: bool,
     },
@@ -32,7 +32,7 @@ pub(super) enum ReplCommand {
     Connect(ConnectTarget),
     Disconnect,
     Remote(String),
-    /// Without a port: the one that is configured.
+    /// Listen at this port, or at the configured one.
     Listen(Option<u16>),
     Stop,
     Tool {
@@ -43,7 +43,7 @@ pub(super) enum ReplCommand {
     ShowSession,
     History,
     Tasks {
-        /// Of every session, and what others asked too.
+        /// List the tasks of all sessions and of other clients too.
         all: bool,
     },
     Task(String),
@@ -56,31 +56,31 @@ pub(super) enum ReplCommand {
     Quit,
 }
 
-/// Whom to connect to.
+/// Agent to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConnectTarget {
-    /// As it was typed.
+    /// Address as typed.
     Address(String),
-    /// A number of `:servers`, from 1.
+    /// Position in the list of `:servers`, from 1.
     Number(usize),
 }
 
-/// Why a line is no command; the text says what to type.
+/// Invalid command. The text tells the user what to type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CommandParseError {
-    /// There is no command of this name; the help suggests the closest one.
+    /// There is no command of this name. The text suggests the most similar one.
     #[error("there is no command :{name}{}", meant(.nearest))]
     Unknown {
         name: String,
         nearest: Option<&'static str>,
     },
-    /// Type it like this.
+    /// The arguments are wrong. The text shows the right form.
     #[error("type it like this: {0}")]
     Usage(&'static str),
-    /// Write the parameters as JSON.
+    /// The parameters of a tool aren't a JSON object.
     #[error("the parameters of a tool are a JSON object, for example {{\"format\":\"simple\"}}")]
     Params,
-    /// Cut it.
+    /// The line is longer than [`LINE_BYTES_MAX`].
     #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
 }
@@ -92,7 +92,7 @@ fn meant(nearest: &Option<&'static str>) -> String {
     }
 }
 
-/// All commands in the order of the help: each as it is typed, and what it does.
+/// Usage and description of each command, in the order of the help.
 pub(super) const COMMANDS: [(&str, &str); 19] = [
     (":help", "Show this help"),
     (
@@ -142,7 +142,7 @@ pub(super) const COMMANDS: [(&str, &str); 19] = [
     (":quit", "End"),
 ];
 
-/// Reads a line.
+/// Parses a typed line.
 ///
 /// # Errors
 /// It begins like a command and is none.
@@ -159,7 +159,7 @@ pub(super) fn parse_line(line: &str) -> Result<ParsedLine, CommandParseError> {
     }
 }
 
-/// Whether a line begins like a command that there is.
+/// Returns whether a line begins with the name of a command.
 pub(super) fn is_command(line: &str) -> bool {
     let name = line
         .trim()
@@ -168,7 +168,7 @@ pub(super) fn is_command(line: &str) -> bool {
     name.is_some_and(|name| command_names().any(|known| known.eq_ignore_ascii_case(name)))
 }
 
-/// Names of all commands.
+/// Returns the names of all commands.
 pub(super) fn command_names() -> impl Iterator<Item = &'static str> {
     COMMANDS
         .iter()
@@ -241,7 +241,7 @@ fn parse_command(typed: &str) -> Result<ReplCommand, CommandParseError> {
     }
 }
 
-/// A number of the list, or an address.
+/// Parses a list position or an address.
 fn connect_target(typed: String) -> ConnectTarget {
     typed
         .parse()
@@ -266,16 +266,16 @@ fn parse_tool_command(
     })
 }
 
-/// The first word, and the rest.
+/// Splits a text into its first word and the rest.
 fn split_first_word(text: &str) -> (&str, &str) {
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (word, rest.trim())
 }
 
-/// Characters of a name that are repeated in a message.
+/// Maximum characters of an unknown name that an error repeats.
 const ECHOED_NAME_CHARS_MAX: usize = 40;
 
-/// Lines that are commands, word for word.
+/// Whole lines in plain words that are commands.
 const PLAIN_COMMANDS: &[(&[&str], ReplCommand)] = &[
     (&["help", "ajuda"], ReplCommand::Help),
     (
@@ -299,9 +299,9 @@ const PLAIN_COMMANDS: &[(&[&str], ReplCommand)] = &[
     (&["memory", "memória"], ReplCommand::Memory),
     (&["quit", "exit", "sair"], ReplCommand::Quit),
 ];
-/// How a line begins that names an address or a number of the list.
+/// Beginnings of lines in plain words that connect to an address or list position.
 const CONNECT_PREFIXES: &[&str] = &["connect to", "connect", "conectar a", "conectar"];
-/// How a line begins that names a port.
+/// Beginnings of lines in plain words that listen at a port.
 const LISTEN_PREFIXES: &[&str] = &[
     "listen on port",
     "listen on",
@@ -310,7 +310,7 @@ const LISTEN_PREFIXES: &[&str] = &[
     "escutar na porta",
 ];
 
-/// The command that a line is, in plain words. `None`: it is something to say.
+/// Parses a command in plain words. `None`: the line is a message to the agent.
 fn parse_plain_words(line: &str) -> Option<ReplCommand> {
     let plain = line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lower = plain.to_lowercase();
@@ -330,7 +330,7 @@ fn parse_plain_words(line: &str) -> Option<ReplCommand> {
         .map(|what| ReplCommand::Connect(connect_target(what.to_owned())))
 }
 
-/// The one word after the first of the beginnings that fits.
+/// Returns the rest after the first matching prefix if it is one word.
 fn single_word_after<'a>(plain: &'a str, beginnings: &[&str]) -> Option<&'a str> {
     let fits = |beginning: &&str| {
         let (head, rest) = plain.split_at_checked(beginning.len())?;
@@ -340,7 +340,7 @@ fn single_word_after<'a>(plain: &'a str, beginnings: &[&str]) -> Option<&'a str>
     beginnings.iter().find_map(fits)
 }
 
-/// Whether it is a URL, `host:port`, or a number of the list.
+/// Returns whether a text is a URL, `host:port` or a list position.
 fn is_connect_target(text: &str) -> bool {
     if text.starts_with("http://") || text.starts_with("https://") {
         return true;

@@ -1,4 +1,4 @@
-//! Lines that are typed, with their completion, signals, and questions that are put to whoever types.
+//! Input of the REPL: typed lines with completion, signals, and answers to questions.
 
 use std::io::{self, BufRead, IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
@@ -27,18 +27,18 @@ const HISTORY_LINES_MAX: usize = 1_000;
 /// Outcome of waiting for a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LineEvent {
-    /// One, without its end.
+    /// A line without its line break.
     Line(String),
-    /// Ctrl-C, or its signal: it was given up.
+    /// The user pressed Ctrl-C, or the process got SIGINT. The line is discarded.
     Interrupted,
-    /// Nothing more will come.
+    /// The input has ended.
     EndOfInput,
 }
 
-/// A line that is wanted.
+/// Request for one line, sent to the thread that reads input.
 struct ReadRequest {
     prompt: String,
-    /// Commands and texts are remembered; answers may be secrets.
+    /// Whether the line goes to the history. Answers don't, because they may be secrets.
     is_remembered: bool,
     reply: oneshot::Sender<LineEvent>,
 }
@@ -46,11 +46,11 @@ struct ReadRequest {
 /// Source of typed lines: a terminal or a pipe.
 pub(super) struct LineInput {
     requests: mpsc::Sender<ReadRequest>,
-    /// A line that was waited for until something else happened.
+    /// A line that was requested but not received yet, because a signal came first.
     pending_read: Option<oneshot::Receiver<LineEvent>>,
-    /// Somebody sits there.
+    /// Whether input is a terminal.
     pub(super) is_terminal: bool,
-    /// How the terminal was: a line that is still edited when all ends has changed it.
+    /// Terminal settings at the start. They are restored at the end, because editing changes them.
     saved_termios: Option<Termios>,
     screen: Screen,
     pub(super) completion: NameCompleter,
@@ -68,7 +68,8 @@ impl Drop for LineInput {
 }
 
 impl LineInput {
-    /// At a terminal lines can be edited, completed and found again; those typed before are in `history`.
+    /// Opens standard input. A terminal gets line editing, completion and search in the file
+    /// `history`.
     ///
     /// # Errors
     /// The terminal's.
@@ -82,7 +83,7 @@ impl LineInput {
         let editor =
             is_terminal.then(|| line_editor(screen, completion.clone(), history.as_deref()));
         let mut editor = editor.transpose().map_err(io::Error::other)?;
-        // A thread of its own, for a blocked read can't be given up.
+        // Reading has a thread of its own, because a blocked read can't be cancelled.
         std::thread::Builder::new()
             .name("repl".to_owned())
             .spawn(move || {
@@ -108,7 +109,7 @@ impl LineInput {
         })
     }
 
-    /// The next line, unless a signal comes first: the next call waits for the same line then.
+    /// Reads the next line. If a signal comes first, the next call waits for the same line.
     pub(super) async fn read_line(&mut self, prompt: &str, is_remembered: bool) -> LineEvent {
         let waiting = match &mut self.pending_read {
             Some(waiting) => waiting,
@@ -158,17 +159,18 @@ fn line_editor(
     let mut editor = Editor::with_config(config)?;
     editor.set_helper(Some(completion));
     if let Some(history) = history {
-        // None yet, as a rule.
+        // The file usually doesn't exist yet.
         let _ = editor.load_history(history);
     }
-    // A terminal that can't move its cursor has none: notices come between the lines then.
+    // Without cursor movement there is no external printer: notices are printed between the lines
+    // then.
     if let Ok(printer) = editor.create_external_printer() {
         screen.set_prompt_printer(Box::new(printer));
     }
     Ok(editor)
 }
 
-/// A line that is typed at a terminal, and remembered.
+/// Reads an edited line from the terminal and adds it to the history if wanted.
 fn read_edited_line(
     editor: &mut Editor<NameCompleter, FileHistory>,
     ReadRequest {
@@ -197,7 +199,8 @@ fn read_edited_line(
     }
 }
 
-/// A line that comes through a pipe. One that is too long is cut, so that it is told.
+/// Reads a line from a pipe. A line that is too long is cut beyond the limit, so that the parser
+/// reports it.
 fn read_piped_line(lines: &mut impl BufRead) -> LineEvent {
     let mut line = Vec::new();
     let most = u64::try_from(LINE_BYTES_MAX)
@@ -208,7 +211,7 @@ fn read_piped_line(lines: &mut impl BufRead) -> LineEvent {
         Ok(_) => {}
     }
     if line.last() != Some(&b'\n') {
-        // The rest of it is no line of its own.
+        // Skips the rest of the line.
         while let Ok(rest @ [_, ..]) = lines.fill_buf() {
             let (used, is_end) = match rest.iter().position(|byte| *byte == b'\n') {
                 Some(at) => (at + 1, true),
@@ -227,17 +230,17 @@ fn read_piped_line(lines: &mut impl BufRead) -> LineEvent {
 /// Signal to the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignalEvent {
-    /// Ctrl-C while no line is edited.
+    /// SIGINT, or Ctrl-C while no line is edited.
     Interrupt,
-    /// The process is to end.
+    /// SIGTERM: the process must end.
     Terminate,
 }
 
-/// Signals, heard from the beginning on. Within a tokio runtime only.
+/// Receiver of signals to the process since its creation. Needs a tokio runtime.
 pub(crate) struct ProcessSignals {
     interrupt: Signal,
     terminate: Signal,
-    /// It was said once, and stays.
+    /// Whether a signal to end was received. It then stays set.
     is_ending: bool,
 }
 
@@ -265,13 +268,13 @@ impl ProcessSignals {
                 self.is_ending = true;
                 SignalEvent::Terminate
             }
-            // No signal will come any more.
+            // No further signal can arrive.
             else => std::future::pending().await,
         }
     }
 }
 
-/// The prompt of an answer.
+/// Prompt for an answer.
 const ANSWER_PROMPT: &str = "> ";
 const LATER_COMMAND: &str = ":later";
 
@@ -279,14 +282,14 @@ const LATER_COMMAND: &str = ":later";
 #[derive(Debug)]
 pub(super) enum QuestionOutcome {
     Answered(ElicitationAnswer),
-    /// Nobody answers now.
+    /// The user leaves the question open.
     Postponed,
-    /// The call that asked was interrupted.
+    /// The user interrupted the call that asked.
     Interrupted,
 }
 
 impl LineInput {
-    /// Puts a question and waits for what is typed. `can_wait`: the question can be left open.
+    /// Prints a question and reads the answer. `can_wait`: the user may leave the question open.
     pub(super) async fn ask_question(
         &mut self,
         question: &Question,
@@ -312,7 +315,7 @@ impl LineInput {
             .map_or_else(|asked| asked, QuestionOutcome::Answered)
     }
 
-    /// The next line that is an answer; `Err`: there is none.
+    /// Reads an answer. `Err`: the user gave none.
     async fn read_answer(&mut self, prompt: &str) -> Result<String, QuestionOutcome> {
         loop {
             return match self.read_line(prompt, false).await {
@@ -322,7 +325,7 @@ impl LineInput {
                     DECLINE_COMMAND => Err(QuestionOutcome::Answered(ElicitationAnswer::decline())),
                     CANCEL_COMMAND => Err(QuestionOutcome::Answered(ElicitationAnswer::cancel())),
                     LATER_COMMAND => Err(QuestionOutcome::Postponed),
-                    // It would be taken for the answer.
+                    // A command here is a mistake: it would become the answer.
                     line if is_command(line) => {
                         self.screen.print_error(&format!("Answer first, or type {CANCEL_COMMAND} or {LATER_COMMAND}: commands come after"));
                         continue;
@@ -346,7 +349,7 @@ impl LineInput {
             if !above.is_empty() {
                 self.screen.print_line(above);
             }
-            // The only one is what the question is about: it needs no title.
+            // A single field needs no title, because the question describes it.
             self.read_answer(if fields > 1 { last } else { ANSWER_PROMPT })
                 .await
         };
@@ -358,18 +361,18 @@ impl LineInput {
 #[derive(Debug, Default, Clone)]
 pub(super) struct CompletionNames {
     pub(super) tools: Vec<String>,
-    /// Addresses of agents that are known.
+    /// Addresses of known agents.
     pub(super) agents: Vec<String>,
-    /// Tasks of this session, and what was sent to others.
+    /// Ids of this session's tasks and of requests sent to other agents.
     pub(super) tasks: Vec<String>,
 }
 
-/// The names of the moment. Its clones are one.
+/// Completer with the current names. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct NameCompleter(Arc<Mutex<CompletionNames>>);
 
 impl NameCompleter {
-    /// From now on these can be named.
+    /// Replaces the names.
     pub(super) fn set_names(&self, names: CompletionNames) {
         *self.0.lock() = names;
     }

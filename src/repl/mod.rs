@@ -33,7 +33,7 @@ use crate::node::{Node, NodeError};
 pub(crate) struct ReplOptions<'a> {
     /// Topology of the node.
     pub(crate) topology: &'a Topology,
-    /// The agent that is talked to.
+    /// Declaration of the agent that the user talks to.
     pub(crate) agent: &'a OrchestratorDeclaration,
     pub(crate) mode: ReplDeclaration,
     /// Address for `:listen`.
@@ -48,7 +48,8 @@ pub(crate) struct ReplOptions<'a> {
     pub(crate) message: Option<String>,
 }
 
-/// Talks until nobody has more to say; then the node ends. On an actix arbiter.
+/// Runs the REPL until the input ends or the user quits, then stops the node. Needs an actix
+/// arbiter.
 ///
 /// # Errors
 /// There is no such agent; the terminal, the log or the output is of no use.

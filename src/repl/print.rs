@@ -16,17 +16,17 @@ use serde_json::value::RawValue;
 
 use crate::text::{self, strip_control_chars};
 
-/// Prints above a prompt that is open.
+/// Printer for lines above an open prompt.
 type PromptPrinter = Box<dyn ExternalPrinter + Send>;
 
-/// Standard output, as everybody here writes to it. Its clones are one.
+/// Standard output of the REPL. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Screen(Arc<ScreenInner>);
 
 struct ScreenInner {
-    /// Colours can be seen.
+    /// Whether colours are used.
     is_styled: bool,
-    /// Somebody looks at it while it grows.
+    /// Whether output is a terminal.
     is_terminal: bool,
     log: Option<ReplLog>,
     state: Mutex<ScreenState>,
@@ -34,7 +34,7 @@ struct ScreenInner {
 
 struct ScreenState {
     out: Box<dyn Write + Send>,
-    /// The text that pieces were added to, until it ends.
+    /// Text of the answer that is being printed in pieces; empty if there is none.
     open_text: String,
     /// Lines held back until the open text ends.
     held_lines: String,
@@ -73,17 +73,17 @@ impl Screen {
         }))
     }
 
-    /// From now on notices stand above an open prompt.
+    /// Sets the printer for notices above an open prompt.
     pub(super) fn set_prompt_printer(&self, printer: PromptPrinter) {
         self.state().printer = Some(printer);
     }
 
-    /// Whether somebody looks at it while it grows.
+    /// Returns whether output is a terminal.
     pub(super) fn is_terminal(&self) -> bool {
         self.0.is_terminal
     }
 
-    /// A line, or several. It ends a text that came bit by bit.
+    /// Prints one or several lines. Ends an answer that is being printed in pieces.
     pub(crate) fn print_line(&self, text: &str) {
         self.end_chunks();
         let text = strip_control_chars(text);
@@ -96,14 +96,16 @@ impl Screen {
         self.print_line(&format!("❌ {text}"));
     }
 
-    /// A line about something that happens by itself: it may come while a line is being typed, or a text comes bit by bit.
+    /// Prints a line about an event in the background. It may come while a line is typed or an
+    /// answer is printed in pieces.
     pub(crate) fn print_notice(&self, text: &str) {
         let text = strip_control_chars(text);
         self.state().write_or_hold(&format!("{text}\n"), true);
         self.log_line("printed", &text);
     }
 
-    /// How far something has come, for whoever looks on: in a pipe it isn't said. In a text that comes bit by bit it waits for the end.
+    /// Prints progress at a terminal, and nothing in a pipe. While an answer is printed in pieces,
+    /// the line is held back.
     pub(super) fn print_progress(&self, text: &str) {
         if !self.0.is_terminal {
             return;
@@ -116,7 +118,7 @@ impl Screen {
         self.state().write_or_hold(&line, false);
     }
 
-    /// A piece of a text that comes bit by bit.
+    /// Prints a piece of an answer.
     pub(super) fn print_chunk(&self, text: &str) {
         let text = strip_control_chars(text);
         let mut state = self.state();
@@ -124,7 +126,7 @@ impl Screen {
         state.open_text.push_str(&text);
     }
 
-    /// Ends a text that came bit by bit.
+    /// Ends an answer that was printed in pieces.
     pub(super) fn end_chunks(&self) {
         let mut state = self.state();
         let open = std::mem::take(&mut state.open_text);
@@ -140,7 +142,7 @@ impl Screen {
         self.log_line("printed", open.trim_end_matches('\n'));
     }
 
-    /// Why nothing can be printed any more. Whoever closed the pipe has what they wanted.
+    /// Returns the error after which nothing could be printed. A closed pipe is no error.
     pub(super) fn take_error(&self) -> Option<io::Error> {
         self.state().write_error.take()
     }
@@ -149,12 +151,12 @@ impl Screen {
         self.state().write_error.is_some()
     }
 
-    /// Keeps a line in the log. `what` is `typed` or `printed`.
+    /// Appends a line to the log. `what` is `typed` or `printed`.
     pub(super) fn log_line(&self, what: &str, text: &str) {
         if let Some(log) = &self.0.log
             && let Err(error) = log.append(what, text)
         {
-            // Never the text.
+            // The text of the line isn't logged.
             tracing::warn!(%error, "the log of the REPL can't be written");
         }
     }
@@ -165,9 +167,10 @@ impl Screen {
 }
 
 impl ScreenState {
-    /// Lines that nobody waits for. `above`: above an open prompt.
+    /// Prints a notice, or holds it back while an answer is printed in pieces. `above`: print it
+    /// above an open prompt.
     fn write_or_hold(&mut self, lines: &str, above: bool) {
-        // In the midst of a sentence nobody could read either.
+        // A notice within a sentence would make both unreadable.
         if !self.open_text.is_empty() {
             return self.held_lines.push_str(lines);
         }
@@ -196,11 +199,12 @@ impl ScreenState {
 /// Permissions of the log: its owner only, because it may contain personal data.
 const LOG_FILE_MODE: u32 = 0o600;
 
-/// The file. What is in it may be about people, and is marked so; none of it goes anywhere else.
+/// Log of typed and printed lines. Its lines are marked as possibly personal data and are written
+/// to this file only.
 pub(super) struct ReplLog(Mutex<File>);
 
 impl ReplLog {
-    /// Goes on with the file, or begins it.
+    /// Opens the file for appending; creates it if it doesn't exist.
     ///
     /// # Errors
     /// The system's.
@@ -213,7 +217,7 @@ impl ReplLog {
         Ok(Self(Mutex::new(file)))
     }
 
-    /// Keeps a line. `what` is `typed` or `printed`.
+    /// Appends a line. `what` is `typed` or `printed`.
     ///
     /// # Errors
     /// The system's.
@@ -223,20 +227,21 @@ impl ReplLog {
             .with("class", DataClass::Personal.as_str())
             .with(what, text);
         let mut file = self.0.lock();
-        // In one go: another process may write to it too.
+        // A single write, because another process may append to the file too.
         file.write_all(format!("{}\n", line.to_raw().get()).as_bytes())
     }
 }
 
-/// How deep it is laid out; what is deeper stands on one line.
+/// Maximum nesting levels that are indented. Deeper values are printed on one line.
 const INDENT_LEVELS_MAX: usize = 32;
 
-/// JSON, laid out for people: a member or item a line; an object in a list that holds no others stays on one.
+/// Formats JSON for people: one member or item a line. An object within a list stays on one line if
+/// it has no nested values.
 pub(super) fn pretty_json(value: &RawValue) -> String {
     pretty_json_at(value, 0)
 }
 
-/// The same of a text, if it is an object or a list.
+/// Formats a text that is a JSON object or list; `None` for other texts.
 pub(super) fn pretty_json_text(text: &str) -> Option<String> {
     let text = text.trim();
     let value: Box<RawValue> = text
@@ -304,12 +309,12 @@ fn flat_object_line(value: &RawValue) -> Option<String> {
 /// Maximum length of a request in a list, in characters.
 pub(super) const SUMMARY_CHARS_MAX: usize = 200;
 
-/// A text as a line of a list.
+/// Formats a text as one line of a list.
 pub(super) fn summary_line(text: &str) -> String {
     text::one_line(text, SUMMARY_CHARS_MAX)
 }
 
-/// A sentence that begins as one.
+/// Capitalizes the first letter of a sentence.
 pub(super) fn capitalize(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {

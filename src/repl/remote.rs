@@ -10,24 +10,24 @@ use url::Url;
 use super::command::ConnectTarget;
 use crate::node::spawn_cloned;
 
-/// Member of a result's `_meta`, and of a failure's data: task and state at the agent's.
+/// Member of a result's `_meta` and of a failure's data that holds the remote task's id and state.
 const A2A_META_KEY: &str = "a2a";
 
-/// An agent elsewhere, to be sent tasks.
+/// Connection to a remote agent.
 pub(super) struct RemoteConnection {
     pub(super) agent: AgentRef,
-    /// Its id here.
+    /// Id of the remote agent in this node.
     pub(super) id: String,
     pub(super) name: String,
-    /// As it was typed.
+    /// Address as typed.
     pub(super) typed_address: String,
     /// Host and port for the prompt.
     pub(super) host_and_port: String,
-    /// The conversation with it.
+    /// Id of the conversation with the remote agent.
     pub(super) context_id: String,
 }
 
-/// Goes there.
+/// Connects to an agent.
 ///
 /// # Errors
 /// Whom it was about, and why it doesn't go.
@@ -68,7 +68,7 @@ pub(super) async fn connect(
     })
 }
 
-/// Whether an address leads to where this agent listens itself.
+/// Returns whether an address is this agent's own listener.
 pub(super) fn is_own_address(typed: &str, listening: &str) -> bool {
     let port = |address: &str| {
         host_and_port(address)
@@ -82,7 +82,7 @@ pub(super) fn is_own_address(typed: &str, listening: &str) -> bool {
     is_local && port(typed).is_some() && port(typed) == port(listening)
 }
 
-/// Goes to this agent itself, the way that others take.
+/// Connects to this agent itself over its listener, as other agents do.
 ///
 /// # Errors
 /// Why it doesn't go.
@@ -116,7 +116,7 @@ pub(super) async fn connect_to_self(
     })
 }
 
-/// Host and port of an address, as it was typed.
+/// Returns host and port of a typed address.
 fn host_and_port(typed: &str) -> String {
     let rest = typed.split_once("://").map_or(typed, |(_, rest)| rest);
     rest.split(['/', '?', '#'])
@@ -125,7 +125,8 @@ fn host_and_port(typed: &str) -> String {
         .to_owned()
 }
 
-/// Reads the id of a task there and its state off the reply. Without an id where the agent answered without one.
+/// Returns the remote task's id and state from a reply. Without an id if the agent answered without
+/// a task.
 ///
 /// # Errors
 /// Why nothing was sent, or nothing is known of it.

@@ -1,4 +1,4 @@
-//! The loop: a line is read, and what it means is done.
+//! Loop of the REPL: reads a line and carries it out.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -25,17 +25,17 @@ use crate::node::{AgentAddress, Node, RunningOrchestrator};
 
 /// Timeout of a tool call or a remote agent, questions included.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// The word of the prompt.
+/// Default prompt.
 const PROMPT_WORD_DEFAULT: &str = "agent";
 /// Notice for agents of clinical data.
 const CLINICAL_NOTICE: &str = "What is said here is clinical: it is kept in memory alone, and what isn't done when this ends is lost.";
 
-/// How the last thing that was said ended.
+/// Outcome of the last message to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplOutcome {
     Answered,
     Failed,
-    /// It asks, and nobody answered.
+    /// The agent asks, and nobody answered.
     InputRequired,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Shell<'a> {
     pub(super) tasks: Arc<TaskSession>,
     pub(super) screen: Screen,
     pub(super) input: LineInput,
-    /// The conversation.
+    /// Id of the conversation.
     pub(super) session_id: String,
     pub(super) remote: Option<RemoteConnection>,
     /// Address at which the agent listens.
@@ -55,7 +55,7 @@ pub(super) struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    /// Reads and does until nothing more comes.
+    /// Reads and carries out lines until the input ends or the user quits.
     pub(super) async fn run_commands(&mut self) {
         loop {
             self.update_completions().await;
@@ -78,7 +78,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Says who is here, to whoever sits at a terminal.
+    /// Prints the greeting, at a terminal only.
     pub(super) fn print_welcome(&self) {
         let agent = self.options.agent;
         let (name, id) = (agent.name(), &agent.id);
@@ -108,7 +108,7 @@ impl Shell<'_> {
         if !self.input.is_terminal {
             return;
         }
-        // Those of sessions before too: what was left open is gone on with by its id.
+        // Includes tasks of earlier sessions, because open ones can be continued by id.
         let ours = self.tasks.own_tasks(None).await.unwrap_or_default();
         let sent = self.orchestrator.memory.list().await.unwrap_or_default();
         let agents = self.orchestrator.known.list().into_iter();
@@ -165,12 +165,12 @@ impl Shell<'_> {
                 Err(failure) => self.screen.print_error(&capitalize(&failure.message)),
             },
             ReplCommand::MemoryTask(id) => self.print_memory_task(&id).await,
-            // The loop ends with it.
+            // The loop ends after this command.
             ReplCommand::Quit => {}
         }
     }
 
-    /// Says something to the agent, and stays until its answer.
+    /// Sends a message to the agent and waits for the answer.
     pub(super) async fn send_to_agent(&mut self, text: &str) -> ReplOutcome {
         match self.tasks.submit(&self.session_id, text).await {
             Ok(live) => self.attend_task(live).await,
@@ -182,7 +182,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Shows what a task makes and asks, until it ends or nobody answers.
+    /// Prints a task's output and questions until it ends or a question stays unanswered.
     pub(super) async fn attend_task(&mut self, live: RunningTask) -> ReplOutcome {
         let id = live.updates.borrow().id.clone();
         self.tasks.set_attended(Some(&id));
@@ -240,7 +240,7 @@ impl Shell<'_> {
                 changed = seen.changed() => if changed.is_err() { break },
                 said = input.signals.next_signal() => match said {
                     SignalEvent::Interrupt => cancel_live_task(live, screen).await,
-                    // It goes on with the next start, where it was kept.
+                    // A stored task resumes at the next start.
                     SignalEvent::Terminate => {
                         screen.end_chunks();
                         return ReplOutcome::Failed;
@@ -248,7 +248,7 @@ impl Shell<'_> {
                 },
             }
         }
-        // It runs here no more: it ended in the last moment, or another has it.
+        // The task no longer runs here: it has just ended, or another process runs it.
         let Ok(Some(task)) = desk.live.tasks.get(id).await else {
             screen.end_chunks();
             return ReplOutcome::Failed;
@@ -257,7 +257,8 @@ impl Shell<'_> {
         outcome_of(&task)
     }
 
-    /// Calls an agent; whoever types answers what it asks. `None`: it was cancelled, and that was said.
+    /// Calls an agent; the user answers its questions. `None`: the user cancelled the call, and
+    /// this was printed.
     async fn call_agent<M: Message<Reply = Result<ToolResult, Failure>>>(
         &mut self,
         agent: &AgentRef,
@@ -348,7 +349,7 @@ impl Shell<'_> {
         }
     }
 
-    /// A tool's result: values laid out, texts as they are.
+    /// Prints a tool's result: JSON values indented, texts unchanged.
     fn print_result(&self, result: &ToolResult) {
         let text = match result.0.get("structuredContent") {
             Some(value) => print::pretty_json(value),
@@ -427,7 +428,7 @@ impl Shell<'_> {
             .0
             .with("key", &key)
             .with("context", &remote.context_id);
-        // Before it goes out: what happens meanwhile must not make it forgotten.
+        // Recorded before the request is sent, so that an interruption doesn't lose it.
         let working = TaskState::Working;
         let outgoing = DelegatedRequest {
             task: key.clone(),
@@ -508,7 +509,7 @@ impl Shell<'_> {
             .await
         {
             Ok(AgentAddress { url, .. }) => {
-                // Without its path.
+                // Scheme, host and port only.
                 let address = url.split('/').take(3).collect::<Vec<_>>().join("/");
                 self.screen
                     .print_line(&format!("✅ Server started on {address}"));
@@ -596,7 +597,7 @@ impl Shell<'_> {
             .ok()
     }
 
-    /// Shows a task, with the steps of the plan that it has come to.
+    /// Prints a task and the steps of its plan.
     async fn print_task(&self, id: &str, view: fn(&Task, &[Arc<Task>]) -> String) {
         let Some(task) = self.find_task(id).await else {
             return;
@@ -631,7 +632,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Goes on with a task that asks.
+    /// Resumes a task that waits for an answer.
     pub(super) async fn answer_task(&mut self, id: &str) {
         let Some(task) = self.find_task(id).await else {
             return;

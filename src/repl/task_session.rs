@@ -1,4 +1,4 @@
-//! Messages of the REPL as tasks, which outlive the process if the store does.
+//! Messages to the agent as tasks. With a persistent store they outlive the process.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,28 +24,28 @@ use super::answer::{parse_result, question_text};
 use super::print::{Screen, summary_line};
 use crate::config::OrchestratorDeclaration;
 
-/// Retention of the REPL's tasks.
+/// Retention of a task, counted from its request.
 const TASK_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Most tasks of one REPL that are kept; then the oldest that have ended make room.
+/// Maximum stored tasks of one REPL. Beyond it the oldest ended ones are deleted.
 const STORED_TASKS_MAX: usize = 10_000;
-/// Tasks that a list shows at most.
+/// Maximum tasks in a list.
 const LISTED_TASKS_MAX: usize = 200;
-/// Shortest beginning of an id that names a task.
+/// Minimum length of a prefix that identifies a task, in characters.
 const PREFIX_CHARS_MIN: usize = 4;
-/// Tasks that are read at once.
+/// Tasks read per page.
 const PAGE_TASKS: usize = 100;
-/// Member of [`Task::extra`]: the session.
+/// Member of [`Task::extra`] that holds the session id.
 const SESSION_KEY: &str = "context";
 
-/// The tasks of this REPL.
+/// Tasks of this REPL.
 pub(super) struct TaskSession {
     pub(super) live: Arc<RunningTasks>,
     agent: AgentRef,
-    /// The agent's id.
+    /// Id of the agent.
     id: String,
     class: DataClass,
     screen: Screen,
-    /// The task that somebody waits for at the prompt.
+    /// Task whose answer the user waits for at the prompt.
     attended_task: Mutex<Option<TaskId>>,
 }
 
@@ -77,7 +77,7 @@ impl TaskSession {
         desk
     }
 
-    /// Says something to the agent: the task that answers it.
+    /// Sends a message to the agent. Returns the task that answers it.
     ///
     /// # Errors
     /// The store's.
@@ -108,7 +108,7 @@ impl TaskSession {
         };
         match self.live.create(new).await? {
             CreateOutcome::Created(task, lease) => Ok(self.run(task, lease, false, said.to_raw())),
-            // An id is never used twice.
+            // An id isn't used twice.
             CreateOutcome::Existing(task) => self
                 .live
                 .get(&task.id)
@@ -190,7 +190,7 @@ impl TaskSession {
         }
     }
 
-    /// The newest tasks that were begun here, of one session or of all, oldest first.
+    /// Returns the newest tasks of one session or of all sessions of this REPL, oldest first.
     ///
     /// # Errors
     /// The store's.
@@ -209,7 +209,7 @@ impl TaskSession {
         Ok(all)
     }
 
-    /// The newest tasks of this agent, whoever began them, oldest first.
+    /// Returns the newest tasks of this agent for all clients, oldest first.
     ///
     /// # Errors
     /// The store's.
@@ -217,12 +217,12 @@ impl TaskSession {
         self.list_tasks(TaskFilter::default()).await
     }
 
-    /// The steps of the plan that a task has come to, if it did: where each of them stands now.
+    /// Returns the tasks of the plan's steps in their current state; empty if the task has no plan.
     ///
     /// # Errors
     /// The store's.
     pub(super) async fn plan_steps(&self, of: &Task) -> Result<Vec<Arc<Task>>, JournalError> {
-        // A plan's own task is one that can be looked at too.
+        // The given task may itself be the plan's task.
         for run in [Some(of.id.clone()), self.run_id_of(of), run_id_in_reply(of)]
             .into_iter()
             .flatten()
@@ -240,7 +240,7 @@ impl TaskSession {
         Ok(Vec::new())
     }
 
-    /// The plan's own task, as the agent names it by what was said.
+    /// Returns the id of the plan's task, which the agent derives from the request.
     fn run_id_of(&self, of: &Task) -> Option<TaskId> {
         let said = Converse(request_body(of)?);
         let key = Some(said.key()).filter(|key| !key.is_empty())?;
@@ -266,7 +266,7 @@ impl TaskSession {
         Ok(all)
     }
 
-    /// Ends a task, wherever it runs. It as it is then.
+    /// Cancels a task, also one that another process runs. Returns its last state.
     ///
     /// # Errors
     /// `HasEnded`, or the store's.
@@ -282,7 +282,7 @@ impl TaskSession {
         }
     }
 
-    /// From now on somebody waits for this task at the prompt, or for none.
+    /// Sets the task that the user waits for at the prompt; `None` if there is none.
     pub(super) fn set_attended(&self, task: Option<&TaskId>) {
         *self.attended_task.lock() = task.cloned();
     }
@@ -291,8 +291,8 @@ impl TaskSession {
         self.attended_task.lock().as_ref() == Some(task)
     }
 
-    /// Tells of a task that nobody waits for at the prompt: that it asks, and that it ended. `told`: the key of a question that
-    /// was put already.
+    /// Prints questions and the end of a task that the user doesn't wait for. `told`: key of a
+    /// question that was printed already.
     pub(super) fn watch_unattended(self: &Arc<Self>, live: &RunningTask, mut told: String) {
         let (desk, mut seen) = (self.clone(), live.updates.clone());
         tokio::spawn(async move {
@@ -328,7 +328,7 @@ impl TaskSession {
         });
     }
 
-    /// Lets go of what runs: it goes on with the next start where it was kept.
+    /// Stops the running tasks. Stored ones resume at the next start.
     pub(super) async fn stop(&self) {
         self.live.stop();
         self.live.wait_until_stopped().await;
@@ -355,7 +355,7 @@ impl TaskHost for TaskSession {
     }
 }
 
-/// Why a task can't go on that an earlier process began.
+/// Returns the reason why a task of an earlier process can't be resumed.
 fn not_resumable_reason(class: DataClass) -> &'static str {
     match class {
         DataClass::Clinical => "what it was asked wasn't kept, for it is clinical: say it again",
@@ -363,7 +363,7 @@ fn not_resumable_reason(class: DataClass) -> &'static str {
     }
 }
 
-/// The session that a task belongs to.
+/// Returns the session id of a task.
 pub(super) fn session_id_of(task: &Task) -> String {
     task.extra.text(SESSION_KEY).unwrap_or_default()
 }
@@ -379,14 +379,14 @@ pub(super) fn request_text(task: &Task) -> String {
     }
 }
 
-/// The same, in the agent's words.
+/// Returns a task's request as an object.
 fn request_body(task: &Task) -> Option<RawObject> {
     let request = RawObject::parse(task.request.as_ref()?).ok()?;
-    // A task of a protocol has what it was asked in its own words.
+    // Tasks over a protocol hold the request under `arguments`.
     Some(request.object("arguments").unwrap_or(request))
 }
 
-/// The plan's own task, where the answer tells of it.
+/// Returns the id of the plan's task if the answer names it.
 fn run_id_in_reply(task: &Task) -> Option<TaskId> {
     let Some(TaskOutcome::Reply(reply)) = &task.outcome else {
         return None;
@@ -415,7 +415,7 @@ fn prompt_abilities() -> Arc<CallerCapabilities> {
     Arc::new(CallerCapabilities(RawObject::single("elicitation", forms)))
 }
 
-/// Shows how far a task has come, while somebody waits for it. Questions are the task's.
+/// Printer of progress for the task that the user waits for. Questions are handled by the task.
 struct ProgressPrinter {
     session: Arc<TaskSession>,
     task: TaskId,

@@ -1,4 +1,4 @@
-//! Lists and details, in lines.
+//! Formatting of lists and details as lines.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -64,7 +64,7 @@ pub(super) fn agent_address(known: &PeerAgent) -> &str {
     }
 }
 
-/// Those that `:connect N` counts.
+/// Formats the known agents as a numbered list. `:connect N` takes its numbers.
 pub(super) fn servers(known: &[PeerAgent]) -> String {
     if known.is_empty() {
         return "📡 No servers are known yet (:connect URL)".to_owned();
@@ -87,7 +87,7 @@ pub(super) fn servers(known: &[PeerAgent]) -> String {
     lines.join("\n")
 }
 
-/// Tasks, in the form of the rolling memory.
+/// Formats a list of tasks in the format of the rolling memory.
 pub(super) fn tasks(tasks: &[Arc<Task>], all: bool) -> String {
     let whose = if all {
         "of this agent"
@@ -117,7 +117,7 @@ pub(super) fn tasks(tasks: &[Arc<Task>], all: bool) -> String {
     lines.join("\n")
 }
 
-/// All there is to know of a task.
+/// Formats all details of a task.
 pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
     let (status, created, updated) = (
         camel_case_state(task.state),
@@ -214,7 +214,7 @@ pub(super) fn memory(all: &[DelegatedRequest]) -> String {
     lines.join("\n")
 }
 
-/// One of those.
+/// Formats one request sent to another agent.
 pub(super) fn memory_task(sent: &DelegatedRequest) -> String {
     let at = UNIX_EPOCH
         .checked_add(Duration::from_millis(sent.at_ms))
@@ -229,12 +229,12 @@ pub(super) fn memory_task(sent: &DelegatedRequest) -> String {
     )
 }
 
-/// A state as people of this REPL know it, for example `InputRequired`.
+/// Formats a task state in camel case, for example `InputRequired`.
 pub(super) fn camel_case_state(state: TaskState) -> String {
     state.as_str().split('_').map(capitalize).collect()
 }
 
-/// A step of a plan: where it stands, what it is for, and what it says or asks.
+/// Formats a step of a plan: state, purpose, and its result or question.
 fn step_lines(part: &Task) -> Vec<String> {
     let PlanStep {
         id,
@@ -275,7 +275,7 @@ fn step_lines(part: &Task) -> Vec<String> {
 struct PlanStep {
     id: String,
     goal: String,
-    /// A tool's name or an agent's id.
+    /// Name of the tool or id of the agent.
     performed_by: String,
 }
 

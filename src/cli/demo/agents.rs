@@ -1,4 +1,5 @@
-//! `callboard demo agents`: three agents as processes of their own, the first spoken to at its prompt.
+//! `callboard demo agents`: three agents as processes; the demonstration types at the prompt of the
+//! first.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const PORT_THREE: u16 = 4_202;
 const HOST: &str = "127.0.0.1";
 /// Maximum time until the second agent knows the third. Afterwards the demonstration fails. Fixed.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(15);
-/// Pause between two looks at the agents that it knows. Fixed.
+/// Interval between two checks of the agents that the second one knows. Fixed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const WEATHER_ANSWER: &str =
     "The current weather in Paris is sunny with a temperature of 22°C (72°F).";
@@ -29,7 +30,7 @@ const REJECTED_ANSWER: &str = "Task rejected: I cannot assist with illegal activ
                         request violates ethical guidelines and legal standards. I'm designed to provide helpful and lawful \
                         assistance only.";
 
-/// Runs it; fails unless each step ends as it has to.
+/// Runs the demonstration. Fails unless each step ends as expected.
 pub(super) async fn run_demo() -> Result<bool, CommandError> {
     let folder = tempfile::Builder::new()
         .prefix("callboard-")
@@ -133,7 +134,7 @@ const BOTH_AGENTS_LINES: [&str; 3] = [
     r#"{"id": "bidirectional-agent-3", "name": "Agent Three"}"#,
 ];
 
-/// The agents' folder, and those that run.
+/// Folder with the topology files, and running agents.
 struct DemoAgents {
     folder: TempDir,
     /// Example name, port in its file, and actual port of each agent.
@@ -150,7 +151,8 @@ impl DemoAgents {
             .map_or(0, |(.., port)| *port)
     }
 
-    /// An agent's file, in a folder of its own, with the ports of those that run.
+    /// Writes an agent's topology file to a folder of its own, with the actual ports of the running
+    /// agents.
     fn write_topology(&self, example: &str) -> Result<String, ClinicsError> {
         let folder = self.folder.path().join(example);
         std::fs::create_dir_all(&folder)?;
@@ -164,7 +166,8 @@ impl DemoAgents {
         Ok(written.display().to_string())
     }
 
-    /// Starts an agent that only serves, at a port that it finds free itself: nobody can take it in between.
+    /// Starts an agent without a prompt. It picks a free port itself, so that no other process can
+    /// take it before.
     async fn start_server(
         &mut self,
         example: &'static str,
@@ -184,7 +187,7 @@ impl DemoAgents {
         Ok(())
     }
 
-    /// Waits until the second knows the third.
+    /// Waits until the second agent knows the third.
     async fn wait_for_discovery(&self) -> Result<(), CommandError> {
         let options = RemoteOptions {
             egress: EgressPolicy::public_internet().with_loopback(),
@@ -218,7 +221,7 @@ impl DemoAgents {
         knows.unwrap_or_else(|_| Err(start_error("agent2", "it didn't find agent3").into()))
     }
 
-    /// Starts the agent that one talks to.
+    /// Starts the agent with a prompt.
     async fn start_repl(&self) -> Result<ReplProcess, CommandError> {
         let file = self.write_topology("agent1")?;
         let mut prompt = ReplProcess::start(&[&file, "--listen", "0"])?;
@@ -249,10 +252,10 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Command typed after each line, and the first words of its answer, which mark the end of the
 /// line's own output.
 const END_MARKER: (&str, &str) = (":session show", "🔖 Session: ");
-/// How the line begins that says where it listens.
+/// Beginning of the line that names the agent's address.
 const LISTENING_PREFIX: &str = "✅ Server started on ";
 
-/// The process; killed when this is dropped before [`Prompt::leave`].
+/// Process of `callboard repl`. It is killed if this is dropped before [`Self::quit`].
 struct ReplProcess {
     process_id: u32,
     process: tokio::process::Child,
@@ -278,7 +281,8 @@ impl ReplProcess {
         })
     }
 
-    /// Types a line, shows what comes of it, and says whether all of `wanted` is in it: then `that` is so.
+    /// Types a line and prints its output. Returns whether the output contains all of `wanted`;
+    /// then prints `that`.
     async fn run_step(
         &mut self,
         line: &str,
@@ -301,7 +305,7 @@ impl ReplProcess {
         Ok(is_so)
     }
 
-    /// The lines before the one that begins so, and what follows that beginning.
+    /// Returns the lines before the one with this beginning, and the rest of that line.
     async fn read_until(&mut self, begins: &str) -> Result<(Vec<String>, String), CommandError> {
         let mut said = Vec::new();
         let last = async {
@@ -321,9 +325,9 @@ impl ReplProcess {
         }
     }
 
-    /// Ends it; whether that went as it should.
+    /// Ends the process. Returns whether it ended normally.
     async fn quit(mut self) -> Result<bool, CommandError> {
-        // The end of its input is the end.
+        // The end of its input ends the process.
         drop(self.stdin);
         let ended = tokio::time::timeout(EXIT_TIMEOUT, self.process.wait()).await;
         let is_fine = matches!(&ended, Ok(Ok(status)) if status.success());

@@ -1,4 +1,5 @@
-//! `callboard demo hmcp`: an orchestrator and two agents that it asks as it would ask a model.
+//! `callboard demo hmcp`: an orchestrator and two agents, which it asks by sampling requests like
+//! models.
 
 use callboard_mcp::outbound::{
     ChildCommand, McpClient, McpClientError, McpClientOptions, ServerEndpoint,
@@ -24,22 +25,22 @@ const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct HmcpArguments {
-    /// How the agents are reached.
+    /// Transport to the agents.
     #[arg(long, value_enum, default_value_t = DemoTransport::Stdio)]
     pub(super) transport: DemoTransport,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(super) enum DemoTransport {
-    /// Their standard input and output.
+    /// Standard input and output.
     Stdio,
     /// Streamable HTTP.
     Http,
-    /// HTTP+SSE, of 2024-11-05.
+    /// HTTP+SSE of revision 2024-11-05.
     Sse,
 }
 
-/// Runs it; fails unless each step ends as it has to.
+/// Runs the demonstration. Fails unless each step ends as expected.
 pub(super) async fn run_demo(transport: DemoTransport) -> Result<bool, CommandError> {
     let mut cast = HmcpDemo {
         system: System::start(1).map_err(ClinicsError::from)?,
@@ -85,7 +86,7 @@ async fn run_steps(cast: &mut HmcpDemo) -> Result<bool, CommandError> {
     Ok(asks && written && blocked)
 }
 
-/// Says something to an agent, and shows what comes back. No answer at all ends the demonstration.
+/// Sends a message to an agent and prints the answer. Without an answer the demonstration fails.
 async fn ask_and_print(
     agent: &AgentRef,
     name: &str,
@@ -117,7 +118,7 @@ async fn ask_and_print(
     }
 }
 
-/// The agents that were started, each a process.
+/// Started agents, each in a process of its own.
 struct HmcpDemo {
     system: System,
     transport: DemoTransport,
@@ -182,11 +183,11 @@ impl HmcpDemo {
         Ok(agent)
     }
 
-    /// Ends the connections, then the processes.
+    /// Closes the connections, then ends the processes.
     async fn terminate(self) {
         for (agent, client, child) in self.agents {
             agent.stop();
-            // On the system's threads, so before they end.
+            // The connections need the running system, so they end first.
             client.drained().await;
             if let Some(child) = child {
                 child.terminate().await;

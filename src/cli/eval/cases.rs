@@ -1,4 +1,4 @@
-//! Requests to route, and who routes them.
+//! Labelled requests, and the decider that routes them.
 
 use std::fs;
 use std::path::Path;
@@ -22,16 +22,16 @@ use crate::cli::CommandError;
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
 
-/// The rules' name as a decider.
+/// Name of the rules as a decider.
 pub(super) const RULES: &str = "rules";
 const CONTEXT_FILE: &str = "world.json";
 const DEV_FILE: &str = "routing_dev.jsonl";
 const HELDOUT_FILE: &str = "routing_heldout.jsonl";
 
-/// Why requests can't be read: correct the file.
+/// Invalid case files. The text says what to correct.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum EvalCaseError {
-    /// It isn't there, or isn't readable.
+    /// The file doesn't exist or can't be read.
     #[error("{file}: {source}")]
     File {
         file: String,
@@ -54,15 +54,15 @@ pub(super) struct EvalCase {
     pub(super) text: String,
     pub(super) lang: String,
     pub(super) expect: RouteClass,
-    /// The tool or the agent, where that matters.
+    /// Expected tool or agent, for the classes local and remote.
     pub(super) target: Option<String>,
-    /// Tools, agents or classes that are as good.
+    /// Tools, agents or classes that count as correct too.
     #[serde(default)]
     pub(super) also: Vec<String>,
     /// Source of the request; unused.
     #[serde(default, rename = "from")]
     _from: String,
-    /// Whether the words point elsewhere than the meaning.
+    /// Whether the wording suggests another route than the meaning.
     #[serde(default)]
     pub(super) tricky: bool,
     /// Earlier turns of the conversation.
@@ -94,7 +94,7 @@ impl EvalCase {
     }
 }
 
-/// All of it.
+/// Labelled requests with the tools and agents to choose from.
 #[derive(Debug)]
 pub(super) struct EvalDataset {
     pub(super) context: Arc<RoutingContext>,
@@ -128,7 +128,7 @@ struct AgentEntry {
 }
 
 impl EvalDataset {
-    /// From a folder, or those that come with callboard.
+    /// Reads the files of a folder, or the built-in ones.
     pub(super) fn read(folder: Option<&Path>) -> Result<Self, EvalCaseError> {
         let [world, dev, heldout] = match folder {
             Some(folder) => [
@@ -219,7 +219,7 @@ fn parse_context(text: &str) -> Result<RoutingContext, EvalCaseError> {
     })
 }
 
-/// The requests of a file, a JSON object a line; empty lines are passed over.
+/// Parses a file with one JSON object a line. Empty lines are skipped.
 pub(super) fn parse_cases(
     file: &str,
     text: &str,
@@ -258,7 +258,7 @@ pub(super) fn parse_cases(
     }
 }
 
-/// A label names what is there.
+/// Checks that the label names an existing tool, agent or class.
 fn check_label(case: &EvalCase, world: &RoutingContext) -> Result<(), String> {
     let target = case.target.as_deref();
     match (case.expect, target) {
@@ -289,11 +289,11 @@ fn check_label(case: &EvalCase, world: &RoutingContext) -> Result<(), String> {
     }
 }
 
-/// Timeout of one set of requests. A model answers a few hundred times.
+/// Timeout for one set of requests. With a model, a set takes several hundred model calls.
 const SET_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// Timeout for stopping the decider.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests on their way at once: rules take none of the time, of a model it is what providers bear.
+/// Maximum concurrent requests. Only models need time; providers limit concurrent calls.
 const CONCURRENT_REQUESTS: usize = 4;
 
 /// Routing of one request.
@@ -314,7 +314,7 @@ pub(super) struct EvalSystem {
 }
 
 impl EvalSystem {
-    /// Starts `rules`, or the node with the orchestrator of that id.
+    /// Starts the decider: `rules`, or the node with the orchestrator of this id.
     pub(super) async fn start(by: &str, topology: Option<&Path>) -> Result<Self, CommandError> {
         let Some(file) = topology else {
             if by != RULES {
@@ -358,7 +358,7 @@ impl EvalSystem {
         })
     }
 
-    /// Routes them all, in order.
+    /// Routes all cases. Results are in their order.
     pub(super) async fn route(
         &self,
         cases: &[EvalCase],
@@ -376,7 +376,7 @@ impl EvalSystem {
             .map_err(Failure::from)?)
     }
 
-    /// Ends it.
+    /// Stops the decider.
     pub(super) async fn stop(self) {
         match self.node {
             Some(node) => node.shutdown().await,
@@ -385,7 +385,7 @@ impl EvalSystem {
     }
 }
 
-/// Route all these.
+/// Message that asks for the routing of several cases.
 #[derive(Message)]
 #[message(name = "route_all", reply = Vec<RoutingResult>, local)]
 struct RouteCases {
@@ -393,7 +393,7 @@ struct RouteCases {
     world: Arc<RoutingContext>,
 }
 
-/// Asks the deciders as an orchestrator does, and does nothing else.
+/// Agent that asks the deciders as an orchestrator does, without carrying out their decisions.
 struct EvalRouter {
     deciders: Arc<Deciders>,
 }

@@ -104,7 +104,7 @@ impl MailArguments {
 
     fn base_url(&self) -> Result<Url, CommandError> {
         let written = match &self.topology {
-            // One of both is there.
+            // Clap requires one of the two.
             None => self.url.clone().unwrap_or_default(),
             Some(file) => {
                 let topology = Topology::read(file)?;

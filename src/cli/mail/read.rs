@@ -121,7 +121,7 @@ pub(super) async fn show_message(
         output::print_line(line)?;
     }
     output::print_line("")?;
-    // With whose it is before it, as every recipient has it; the body as it was sent is for programs (`--json`).
+    // Recipients get the text with the sender's prefix. `--json` prints the body as it was sent.
     output::print_line(&message.text)?;
     if message.cut {
         output::print_note("it is longer: --json has all of it");
@@ -183,9 +183,9 @@ fn parse_time(written: &str) -> Result<String, String> {
             at.map(format_rfc3339)
                 .ok_or_else(|| "that is before all time".to_owned())
         }
-        // The beginning of that day.
+        // Midnight at the start of that day.
         Err(_) if is_date(written) => Ok(format!("{written}T00:00:00Z")),
-        // The listener reads it exactly.
+        // The listener parses it.
         Err(_) if written.contains('T') => Ok(written.to_owned()),
         Err(why) => Err(format!("{why}, or a time like 2026-01-31T12:00:00Z")),
     }
@@ -274,7 +274,7 @@ fn join_cells<const N: usize>(cells: [&str; N]) -> String {
 
 /// Formats a row of the list of messages. The state of an urgent message says so.
 fn message_row(message: &MailView) -> String {
-    // Whose it is stands beside it: without the prefix, and nothing in it that looks like one.
+    // The sender has a column of its own, so the text is shown without the prefix.
     let text = message.message.as_deref().unwrap_or(&message.text);
     let state = match message.priority {
         Priority::Urgent => format!("{} urgent", message.state.as_str()),
@@ -293,7 +293,7 @@ fn message_row(message: &MailView) -> String {
 fn header_lines(message: &MailView) -> Vec<String> {
     let to = match message.to.is_empty() {
         true => format!("{} agents", message.to_count),
-        // All of them, however many characters that takes.
+        // All recipients, without a limit of characters.
         false => message.to.join(", "),
     };
     let (id, from) = (cell_text(&message.message_id), cell_text(&message.from));
