@@ -51,7 +51,7 @@ fn key_row(key: &KeyEntry) -> String {
 /// Returns the key file that the topology's listeners use.
 fn key_file(topology: Option<PathBuf>) -> Result<PathBuf, CommandError> {
     let none =
-        "which key file? Say --keys FILE, or --topology FILE for one whose listeners name it";
+        "the key file is missing: add --keys FILE, or --topology FILE with listeners that name one";
     let topology = Topology::read(&topology.ok_or_else(|| CommandError::usage(none))?)?;
     let mut named: Vec<_> = topology
         .listeners
@@ -63,7 +63,7 @@ fn key_file(topology: Option<PathBuf>) -> Result<PathBuf, CommandError> {
         (1, Some(file)) => Ok(file),
         (0, _) => Err(CommandError::usage(none)),
         _ => Err(CommandError::usage(
-            "the listeners of the topology name several key files: say --keys FILE",
+            "the listeners of the topology name several key files: choose one by --keys FILE",
         )),
     }
 }

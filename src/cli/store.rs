@@ -61,7 +61,7 @@ impl StoreArguments {
         declared
             .store_options(&topology.name, state)?
             .ok_or_else(|| {
-                CommandError::usage("the node keeps in memory: there is no store to look into")
+                CommandError::usage("the node keeps its data in memory: there is no store to look into; add a section [store]")
             })
     }
 

@@ -58,7 +58,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             ) {
                 self.problems.error(
                     Some(span),
-                    format!("the server {} has no members", entry.value.id),
+                    format!("the virtual server {} has no members", entry.value.id),
                 );
             }
             let mut seen = HashSet::new();

@@ -309,13 +309,13 @@ impl ListenerDeclaration {
         if self.extended_card == Some(true) && self.keys.is_none() && !is_operator {
             wrong.push((
                 "extended_card",
-                "nobody has a key to read it with: write `keys` too",
+                "no client could read it without keys: write `keys` too",
             ));
         }
         if self.anonymous_task_listing == Some(true) && (self.keys.is_some() || is_operator) {
             wrong.push((
                 "anonymous_task_listing",
-                "nobody is anonymous there: leave it out",
+                "this listener accepts no anonymous clients: leave it out",
             ));
         }
         if self
@@ -326,7 +326,10 @@ impl ListenerDeclaration {
             wrong.push(("public_url", "it can't have a query"));
         }
         if self.bind.ip().is_unspecified() && self.public_url.is_none() {
-            wrong.push(("bind", "cards can't give this address: write `public_url`"));
+            wrong.push((
+                "bind",
+                "agent cards can't name this address: write `public_url`",
+            ));
         }
         wrong.extend(self.grpc_key_errors());
         wrong
@@ -338,7 +341,7 @@ impl ListenerDeclaration {
             if self.grpc_target.is_some() {
                 wrong.push((
                     "grpc_target",
-                    "nothing listens for it: write `grpc_bind` too",
+                    "no gRPC listener is declared for it: write `grpc_bind` too",
                 ));
             }
             return wrong;
@@ -353,7 +356,7 @@ impl ListenerDeclaration {
             None if bind.ip().is_unspecified() => {
                 wrong.push((
                     "grpc_bind",
-                    "cards can't give this address: write `grpc_target`",
+                    "agent cards can't name this address: write `grpc_target`",
                 ));
             }
             Some(target) if !is_host_and_port(target) => {

@@ -46,7 +46,7 @@ pub(super) async fn connect(
             None => {
                 return Err((
                     number.to_string(),
-                    "there is no such number in :servers".to_owned(),
+                    "there is no agent of that number: :servers lists them".to_owned(),
                 ));
             }
         },

@@ -485,7 +485,7 @@ impl Shell<'_> {
     fn report_memory_error(&self, done: Result<(), Failure>) {
         if let Err(failure) = done {
             self.screen.print_error(&format!(
-                "The task isn't in the memory: {}",
+                "The task isn't recorded in the memory: {}",
                 failure.message
             ));
         }
@@ -551,7 +551,7 @@ impl Shell<'_> {
                 let Some(known) = self.orchestrator.known.get(&remote.id) else {
                     return self
                         .screen
-                        .print_error("The connected agent is known no more");
+                        .print_error("The connected agent is no longer known: use :connect URL");
                 };
                 let skills = known
                     .skills
@@ -645,9 +645,10 @@ impl Shell<'_> {
                     task.id, task.id
                 ));
             }
-            None => self
-                .screen
-                .print_error(&format!("Task {} isn't this prompt's to answer", task.id)),
+            None => self.screen.print_error(&format!(
+                "Task {} belongs to another client, which has to answer it",
+                task.id
+            )),
         }
     }
 
@@ -672,7 +673,7 @@ impl Shell<'_> {
             Ok(None) => {
                 let id = summary_line(id);
                 self.screen.print_error(&format!(
-                    "There is no task {id} in the memory (:memory lists them)"
+                    "There is no sent task {id} (:memory lists the sent tasks)"
                 ));
             }
             Err(failure) => self.screen.print_error(&capitalize(&failure.message)),

@@ -186,7 +186,9 @@ impl TaskSession {
         match (begun_so.next(), begun_so.next()) {
             (Some(task), None) => Ok(task),
             (None, _) => Err(unknown()),
-            (Some(_), Some(_)) => Err(format!("Several tasks begin with {given}: type more of it")),
+            (Some(_), Some(_)) => Err(format!(
+                "Several task ids begin with {given}: type more characters"
+            )),
         }
     }
 

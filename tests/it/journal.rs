@@ -349,7 +349,7 @@ async fn no_store_to_look_into() {
         (listed.code, &*listed.err),
         (
             Some(2),
-            "callboard: the node keeps in memory: there is no store to look into\n"
+            "callboard: the node keeps its data in memory: there is no store to look into; add a section [store]\n"
         )
     );
 

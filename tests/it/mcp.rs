@@ -90,7 +90,7 @@ async fn tools_are_called() {
 async fn ends_have_codes() {
     let home = Home::new();
     for (arguments, code, why) in [
-        (vec!["fail"], 4, "the tool says that it failed"),
+        (vec!["fail"], 4, "the tool reported an error"),
         (vec!["missing"], 4, "what? (code -32601)"),
         (
             vec!["echo", "--json-args", "[]"],

@@ -58,7 +58,7 @@ pub struct Round {
 /// Result of a step.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heard {
-    /// The text, after `error: ` if the tool says that it failed.
+    /// The text, after `error: ` if the tool reported an error.
     pub said: String,
     /// Questions of the server during the call, sorted.
     pub asked: Vec<String>,

@@ -45,7 +45,11 @@ impl ConversationLimit {
     pub async fn acquire(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let turn = tokio::time::timeout(DELIVERY_TIMEOUT, self.0.clone().acquire_owned()).await;
         let turn = turn.ok().and_then(Result::ok);
-        turn.ok_or_else(|| Failure::overloaded("the agent answers too many messages at once"))
+        turn.ok_or_else(|| {
+            Failure::overloaded(
+                "the agent is answering as many messages as it may at once: try again later",
+            )
+        })
     }
 }
 

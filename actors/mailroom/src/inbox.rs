@@ -231,7 +231,9 @@ impl MailroomState {
         };
         let letter = self.find_message(&identity, &message.message_id).await?;
         if !letter.new.is_for(&identity.id) {
-            return Err(Failure::not_found("there is no such message for you"));
+            return Err(Failure::not_found(
+                "there is no such message, or it isn't yours",
+            ));
         }
         self.update_receipts(&identity.id, &[letter.number], mark)
             .await?;

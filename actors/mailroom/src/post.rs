@@ -491,7 +491,7 @@ impl MailroomState {
         identity: &MemberIdentity,
         id: &str,
     ) -> Result<Arc<MailMessage>, Failure> {
-        let unknown = || Failure::not_found("there is no such message for you");
+        let unknown = || Failure::not_found("there is no such message, or it isn't yours");
         if MemberId::parse(id).is_err() {
             return Err(unknown());
         }

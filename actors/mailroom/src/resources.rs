@@ -135,7 +135,7 @@ fn is_inbox_of(uri: &str, identity: &MemberIdentity) -> bool {
 }
 
 fn unknown_resource() -> Failure {
-    Failure::not_found("there is no such resource for you")
+    Failure::not_found("there is no such resource, or you may not read it")
 }
 
 fn resource(uri: &str, name: &str, what: &str) -> RawObject {

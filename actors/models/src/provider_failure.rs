@@ -98,13 +98,20 @@ impl ProviderFailure {
     pub fn to_failure(&self) -> Failure {
         use FailureKind::{NotFound, Overloaded, Rejected, TimedOut, Unavailable};
         let (kind, sentence) = match self {
-            Self::Status { status: 429, .. } => (Overloaded, "the model's provider has its limit"),
+            Self::Status { status: 429, .. } => (
+                Overloaded,
+                "the model's provider limits the rate of requests: try again later",
+            ),
             Self::Status {
                 status: 401 | 403, ..
-            } => (Unavailable, "the model's provider refuses the key"),
-            Self::Status { status: 404, .. } => {
-                (NotFound, "the provider has no such model or address")
-            }
+            } => (
+                Unavailable,
+                "the model's provider refuses the key: check the variable that holds it",
+            ),
+            Self::Status { status: 404, .. } => (
+                NotFound,
+                "the model's provider knows no such model or address: check `model` and `url`",
+            ),
             Self::Status {
                 status: status @ (400 | 413 | 422),
                 ..
@@ -116,11 +123,15 @@ impl ProviderFailure {
                 Unavailable,
                 &*format!("the model's provider answered {status}"),
             ),
-            Self::ErrorEvent { .. } => {
-                (Unavailable, "the model's provider broke off with an error")
-            }
+            Self::ErrorEvent { .. } => (
+                Unavailable,
+                "the model's provider ended its answer with an error",
+            ),
             Self::Connect => (Unavailable, "the model's provider can't be reached"),
-            Self::Disconnected => (Unavailable, "the model's provider broke off in the middle"),
+            Self::Disconnected => (
+                Unavailable,
+                "the connection to the model's provider broke during the answer",
+            ),
             Self::IdleTimeout => (TimedOut, "the model was silent for too long"),
             Self::TimedOut => (TimedOut, "the model took too long"),
             Self::TooLarge => (Unavailable, "the model's answer is over its limit"),

@@ -22,7 +22,9 @@ pub async fn admit(
     call: &CallContext,
 ) -> Result<(), Failure> {
     if call.hops > call.hops_max {
-        return Err(Failure::rejected("the call passed through too many agents"));
+        return Err(Failure::rejected(
+            "the call passed through too many agents: look for a loop",
+        ));
     }
     let (direction, principal, call) = (Direction::Inbound, &*call.principal, call.id);
     let request = PolicyRequest {

@@ -9,7 +9,9 @@ use callboard_message::mail::{
     DeliveryState, MailAck, MailDirection, MailView, MemberId, MemberState, MessageHistory,
     MessageHistoryPage, NumberedMailEvent, SendMessage, SendReceipt,
 };
-use callboard_rpc::http1::{self, BodyError, ClientResponse, Connector, NetError, RequestTarget};
+use callboard_rpc::http1::{
+    self, BodyError, ClientResponse, ConnectFailure, Connector, NetError, RequestTarget,
+};
 use futures::StreamExt;
 use rand::Rng;
 use reqwest::Method;
@@ -84,8 +86,8 @@ impl MailClient {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let connector =
-            Connector::new(CONNECT_TIMEOUT).map_err(|_| MailClientError::Unreachable)?;
+        let connector = Connector::new(CONNECT_TIMEOUT)
+            .map_err(|_| MailClientError::Unreachable(ConnectFailure::Tls))?;
         Ok(Self {
             http: http1::Http1Client::new(connector),
             base,
@@ -291,7 +293,7 @@ impl MailClient {
 
 fn from_net_error(error: NetError) -> MailClientError {
     match error {
-        NetError::Unreachable => MailClientError::Unreachable,
+        NetError::Unreachable(why) => MailClientError::Unreachable(why),
         NetError::Broken => MailClientError::ConnectionLost,
     }
 }
@@ -569,7 +571,9 @@ impl MailEventStream {
                 let body: &[u8] = response.body().as_deref().unwrap_or_default();
                 Err(refused_error(response.status().as_u16(), body, None))
             }
-            Err(_) => Err(MailClientError::Unreachable),
+            Err(error) => Err(MailClientError::Unreachable(ConnectFailure::from_error(
+                &error,
+            ))),
         }
     }
 }

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
+use callboard_rpc::http1::ConnectFailure;
+
 /// Failure of a request of the mail client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MailClientError {
     /// The server's address is not `http://HOST:PORT` or `https://HOST`, without path, query or
     /// user.
-    #[error("the address of a mail listener is http://HOST:PORT or https://HOST")]
+    #[error("invalid address of a mail listener: write http://HOST:PORT or https://HOST")]
     InvalidAddress,
     /// The key has characters that can't be sent in a header.
-    #[error("the key can't be sent: it has characters that no key has")]
+    #[error("the key has characters that a header can't hold: copy it again")]
     InvalidKey,
     /// No connection could be established. The server has received nothing of the request.
-    #[error("can't connect to the mail listener")]
-    Unreachable,
+    #[error("can't connect to the mail listener: {0}")]
+    Unreachable(ConnectFailure),
     /// The connection broke. It is unknown whether the server processed the request. It can be
     /// repeated safely with the same idempotency key.
     #[error("the connection to the mail listener broke")]
@@ -37,7 +39,7 @@ pub enum MailClientError {
     },
     /// The response doesn't have the format of a mail server, for example because the server has an
     /// incompatible version.
-    #[error("the answer is not a mail listener's")]
+    #[error("the answer isn't from a mail listener: check the address")]
     InvalidResponse,
 }
 
@@ -45,7 +47,7 @@ impl MailClientError {
     /// Returns whether the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable | Self::ConnectionLost | Self::TimedOut(_) => true,
+            Self::Unreachable(_) | Self::ConnectionLost | Self::TimedOut(_) => true,
             Self::Refused { status, .. } => matches!(status, 429 | 500 | 503 | 504),
             _ => false,
         }

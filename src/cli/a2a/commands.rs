@@ -129,7 +129,9 @@ fn build_message(arguments: &A2aSendArguments) -> Result<Message, CommandError> 
         });
     }
     if parts.is_empty() {
-        return Err(CommandError::usage("say something: TEXT, --data or --file"));
+        return Err(CommandError::usage(
+            "the message is empty: give TEXT, --data or --file",
+        ));
     }
     Ok(Message {
         message_id: CallId::generate().to_string(),

@@ -95,7 +95,7 @@ impl MailArguments {
             (None, None) => OPERATOR_ID,
             (None, Some(_)) => {
                 return Err(CommandError::usage(
-                    "who are you? Say --as ID: the name of your key",
+                    "your member id is missing: add --as ID, the name of your key",
                 ));
             }
         };
@@ -113,11 +113,13 @@ impl MailArguments {
                     .iter()
                     .filter(|listener| listener.served_protocol() == ServedProtocol::Mail);
                 let (listener, more) = (of_mail.next(), of_mail.next());
-                let missing = || CommandError::usage("the topology has no listener of mail");
+                let missing = || {
+                    CommandError::usage("the topology has no listener with `protocol = \"mail\"`")
+                };
                 let bind = listener.ok_or_else(missing)?.bind;
                 if more.is_some() || bind.port() == 0 {
                     return Err(CommandError::usage(
-                        "the topology doesn't say where: say --url URL",
+                        "the topology has several mail listeners, or one without a fixed port: add --url URL",
                     ));
                 }
                 let ip = if bind.ip().is_unspecified() {

@@ -241,9 +241,9 @@ fn server_endpoint(arguments: &ServerArguments) -> Result<ServerEndpoint, Comman
     let mut words = shlex::split(&arguments.server)
         .unwrap_or_default()
         .into_iter();
-    let program = words
-        .next()
-        .ok_or_else(|| CommandError::usage("the server's command can't be read"))?;
+    let program = words.next().ok_or_else(|| {
+        CommandError::usage("the server's command line can't be parsed: check its quotes")
+    })?;
     let mut command = ChildCommand::new(program, words);
     command
         .env_passthrough
@@ -263,7 +263,7 @@ async fn call_tool(arguments: &CallArguments) -> CommandResult {
         ToolResult(run_with_server(&arguments.server, Some(Arc::new(terminal)), using).await?);
     print_result(&result, arguments.server.json)?;
     if result.is_error() {
-        return Err(CommandError::failed("the tool says that it failed"));
+        return Err(CommandError::failed("the tool reported an error"));
     }
     Ok(EXIT_ANSWERED)
 }

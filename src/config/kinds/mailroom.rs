@@ -117,7 +117,7 @@ impl MailMemberDeclaration {
         } else if RESERVED_IDS.contains(&&*self.id) {
             wrong.push((
                 "id",
-                format!("{} is somebody else: no member can be called that", self.id),
+                format!("{} is a reserved id: choose another one", self.id),
             ));
         }
         let words = [("role", &self.role), ("phase", &self.phase)];
@@ -148,12 +148,12 @@ impl MailroomDeclaration {
     fn key_errors(&self) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
         if self.class == DataClass::Clinical {
-            let why = "mail is kept and handed on: it can't be clinical";
+            let why = "mail is stored and passed on, so it can't be clinical";
             wrong.push(("class", why.to_owned()));
         }
         let days_max = MAIL_EXPIRES_MAX.as_secs() / SECONDS_PER_DAY;
         if self.expires_days.is_some_and(|days| days.get() > days_max) {
-            wrong.push(("expires_days", format!("it can be {days_max} at most")));
+            wrong.push(("expires_days", format!("it is {days_max} at most")));
         }
         if self.members.len() > MAIL_MEMBERS_MAX {
             wrong.push((

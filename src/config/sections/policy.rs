@@ -55,7 +55,7 @@ impl SectionDeclaration for PolicyDeclaration {
                 Some("write `guard = true` below [policy], or in an orchestrator".to_owned());
             problems.warning_with(
                 tree.key_span("guard_rules"),
-                "no guard is on: these rules hold nowhere".to_owned(),
+                "no agent has `guard = true`, so these rules have no effect".to_owned(),
                 help,
             );
         }

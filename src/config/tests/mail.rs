@@ -54,7 +54,7 @@ fn every_mistake_of_a_mailroom() {
     for (more, expect) in [
         (
             "class = \"clinical\"",
-            "7:48 agent mailroom: `class`: mail is kept and handed on: it can't be clinical",
+            "7:48 agent mailroom: `class`: mail is stored and passed on, so it can't be clinical",
         ),
         (
             "expires_days = 31",

@@ -257,7 +257,9 @@ impl AggregateState {
 
     async fn sample(&self, params: RawObject, cx: &Context) -> Result<SamplingAnswer, Failure> {
         let member = self.sampler.and_then(|at| self.members.get(at));
-        let member = member.ok_or_else(|| Failure::not_found("no member answers samples"))?;
+        let member = member.ok_or_else(|| {
+            Failure::not_found("no member of this server answers sampling requests")
+        })?;
         member
             .ask::<CreateMessage>(params, cx)
             .await

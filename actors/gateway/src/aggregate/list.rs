@@ -64,7 +64,8 @@ impl PageStart {
         let Some(cursor) = params.get("cursor").filter(|raw| raw.get() != "null") else {
             return Ok(Self::Own(0));
         };
-        let invalid = || Failure::invalid("invalid cursor: begin the list again without one");
+        let invalid =
+            || Failure::invalid("invalid cursor: request the list again without a cursor");
         let text: String = serde_json::from_str(cursor.get()).map_err(|_| invalid())?;
         let (at, rest) = text.split_once(':').ok_or_else(invalid)?;
         let (kind, place) = at.split_at_checked(1).ok_or_else(invalid)?;

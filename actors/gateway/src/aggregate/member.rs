@@ -173,7 +173,9 @@ impl MemberState {
     ) -> Result<Box<RawValue>, Failure> {
         let call = cx.next_hop();
         if call.is_none() && cx.call().is_some() {
-            return Err(Failure::rejected("the call passed through too many agents"));
+            return Err(Failure::rejected(
+                "the call passed through too many agents: look for a loop",
+            ));
         }
         self.agent
             .ask_named(name, body, call)

@@ -297,7 +297,7 @@ impl GrantedCaller {
         let client = self.client.as_ref().ok_or_else(no_responder)?;
         if !client.capabilities().has_elicitation_form() {
             return Err(Failure::no_responder(
-                "nobody is there to let a model answer",
+                "a model may answer only with a person's approval, and the client can't ask its user (elicitation)",
             ));
         }
         let schema = json!({
@@ -324,7 +324,7 @@ impl GrantedCaller {
                 Ok(())
             }
             _ => Err(Failure::rejected(
-                "the person at the client doesn't let a model answer",
+                "the user of the client doesn't allow a model to answer",
             )),
         }
     }
@@ -394,7 +394,9 @@ impl GrantedCaller {
     async fn ask_client(&self, sample: &SamplingRequest) -> Result<SamplingAnswer, Failure> {
         let client = self.client.as_ref().ok_or_else(no_responder)?;
         if !self.client_can(sample) {
-            return Err(Failure::no_responder("the client has no model to ask"));
+            return Err(Failure::no_responder(
+                "the client doesn't answer sampling requests",
+            ));
         }
         match client.ask(Question::Sample(sample.clone())).await? {
             Answer::Sample(answer) => Ok(answer),
@@ -419,7 +421,9 @@ impl GrantedCaller {
             .filter(|hops| *hops <= self.call.hops_max);
         let Some(hops) = hops else {
             charge.settle(&Usage::default());
-            return Err(Failure::rejected("the call passed through too many agents"));
+            return Err(Failure::rejected(
+                "the call passed through too many agents: look for a loop",
+            ));
         };
         let cancel = self.call.cancel.child_token();
         let call = CallContext {

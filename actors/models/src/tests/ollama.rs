@@ -83,7 +83,7 @@ fn what_it_cannot_do() {
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(
             failure.message,
-            "the model's provider broke off with an error"
+            "the model's provider ended its answer with an error"
         );
     });
 }

@@ -167,7 +167,7 @@ fn a_broken_connection() {
         let failure = answer.unwrap_err();
         assert_eq!(
             failure.message,
-            "the model's provider broke off in the middle"
+            "the connection to the model's provider broke during the answer"
         );
     });
 }

@@ -309,7 +309,7 @@ async fn ask_decider<D: DecisionRequest>(
         DeciderRef::Id(id) => {
             let gone = || {
                 Failure::unavailable(format!(
-                    "no agent is called {id}: see the topology's decide"
+                    "there is no agent {id}: correct `decide` in the topology"
                 ))
             };
             found = cx.system().directory().get(id).ok_or_else(gone)?;

@@ -437,7 +437,7 @@ fn step_report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
     let (by, text, attempts) = match task.and_then(|task| task.outcome.as_ref()) {
         Some(TaskOutcome::Reply(reply)) => match serde_json::from_str::<StepResult>(reply.get()) {
             Ok(done) => (done.by, done.text, done.attempts),
-            Err(_) => (planned_by, "what it came to can't be read".to_owned(), 1),
+            Err(_) => (planned_by, "the stored result can't be read".to_owned(), 1),
         },
         Some(TaskOutcome::Failed(failure)) => (planned_by, failure.message.clone(), 1),
         Some(TaskOutcome::NotKept) | None => (planned_by, said(), 0),

@@ -54,7 +54,7 @@ impl ParsedRequest {
         };
         if text.trim().is_empty() && tool.is_none() {
             return Err(Failure::invalid(
-                "there is nothing to do: say in words what it is",
+                "the request is empty: describe in words what to do",
             ));
         }
         check_length(&text)?;
@@ -106,14 +106,14 @@ fn parse_tool_line(text: &str) -> Result<Option<(String, RawObject)>, Failure> {
     let (name, params) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     if name.is_empty() {
         return Err(Failure::invalid(
-            "which tool? Say: :tool NAME {\"member\": \"value\"}",
+            "the tool's name is missing. Write: :tool NAME {\"member\": \"value\"}",
         ));
     }
     let params = match params.trim() {
         "" => RawObject::new(),
         json => serde_json::from_str(json).map_err(|error| {
             Failure::invalid(format!(
-                "the parameters are no JSON object ({error}). Say: :tool {name} {{\"member\": \"value\"}}"
+                "the parameters are no JSON object ({error}). Write: :tool {name} {{\"member\": \"value\"}}"
             ))
         })?,
     };
@@ -129,7 +129,7 @@ fn parse_skill_call(
 ) -> Result<(String, RawObject), Failure> {
     let Some(member) = takes(&skill) else {
         return Err(Failure::not_found(
-            "there is no skill of that name here: leave it out, or look at the card",
+            "there is no skill of that name: leave it out, or use one that the agent card lists",
         ));
     };
     let params = match (serde_json::from_str(text), member, text.trim().is_empty()) {

@@ -27,7 +27,9 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
     work: impl FnOnce(RawMessage) -> Work,
 ) -> RawReply {
     if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
-        return Err(Failure::rejected("the call passed through too many agents"));
+        return Err(Failure::rejected(
+            "the call passed through too many agents: look for a loop",
+        ));
     }
     let (name, policy) = (message.name.clone(), cx.system().policy());
     policy

@@ -470,7 +470,7 @@ impl A2aClient {
         callboard_message::log::debug!(%error, version = ?connection.interface.version, binding = ?connection.interface.binding, "skipping an interface that failed");
         if !matches!(
             error,
-            A2aClientError::Unreachable | A2aClientError::UnsupportedByVersion
+            A2aClientError::Unreachable(_) | A2aClientError::UnsupportedByVersion
         ) {
             let mut passed_over = self.inner.failed_interfaces.lock();
             passed_over.retain(|(to, _)| *to != connection.interface);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
-use callboard_rpc::http1::{BodyError, NetError};
+use callboard_rpc::http1::{BodyError, ConnectFailure, NetError};
 use callboard_rpc::{EgressError, SseError};
 use serde_json::json;
 
@@ -80,9 +80,10 @@ pub enum A2aClientError {
         /// Agent address on the card.
         at: Box<str>,
     },
-    /// The agent's server can't be reached. Remedy: retry later.
-    #[error("can't connect to the agent")]
-    Unreachable,
+    /// The agent's server can't be reached. Remedy: check that it runs and that its URL is right,
+    /// or retry later.
+    #[error("can't connect to the agent: {0}")]
+    Unreachable(ConnectFailure),
     /// The connection broke after the request was sent. The agent may have acted on it.
     #[error("the connection to the agent broke")]
     ConnectionBroken,
@@ -90,7 +91,7 @@ pub enum A2aClientError {
     #[error("{0}")]
     Protocol(String),
     /// A size or count limit was exceeded.
-    #[error("the agent's message is over the limit")]
+    #[error("the agent's message is larger than allowed")]
     TooLarge,
     /// There was no response within the timeout.
     #[error("no answer in {0:?}")]
@@ -103,16 +104,18 @@ pub enum A2aClientError {
     #[error("the agent's card names a place to which {0}")]
     Egress(EgressError),
     /// No agent card was found. Remedy: configure the card's URL or an interface.
-    #[error("no agent card was found: configure its URL or an interface")]
+    #[error("no agent card was found: configure the card's URL or an interface")]
     CardNotFound,
     /// The card isn't trusted, see the inner error.
     #[error(transparent)]
     UntrustedCard(#[from] CardVerifyError),
     /// The card has no interface in a supported version and binding.
-    #[error("the agent has no interface in a supported protocol version and binding")]
+    #[error(
+        "the agent card offers no interface with a protocol version and binding that callboard supports"
+    )]
     NoCommonInterface,
     /// The agent's protocol version lacks the operation.
-    #[error("the agent's version of A2A has no such operation")]
+    #[error("the agent's version of A2A doesn't have this operation")]
     UnsupportedByVersion,
 }
 
@@ -146,7 +149,7 @@ impl A2aClientError {
                 _ => false,
             },
             Self::HttpStatus(404 | 405 | 501) => is_essential,
-            Self::Unreachable | Self::Egress(_) | Self::UnsupportedByVersion => true,
+            Self::Unreachable(_) | Self::Egress(_) | Self::UnsupportedByVersion => true,
             _ => false,
         }
     }
@@ -182,7 +185,7 @@ impl A2aClientError {
             Self::ConnectionBroken
                 | Self::TimedOut(_)
                 | Self::HttpStatus(408 | 502 | 503 | 504)
-                | Self::Unreachable
+                | Self::Unreachable(_)
         )
     }
 }
@@ -236,7 +239,7 @@ impl From<A2aClientError> for Failure {
 impl From<NetError> for A2aClientError {
     fn from(error: NetError) -> Self {
         match error {
-            NetError::Unreachable => Self::Unreachable,
+            NetError::Unreachable(why) => Self::Unreachable(why),
             NetError::Broken => Self::ConnectionBroken,
         }
     }

@@ -183,7 +183,7 @@ impl ConcurrentHandler<RawMessage> for BareMcpClient {
 
 fn failure_from_net(error: NetError) -> Failure {
     let what = match error {
-        NetError::Unreachable => "network failure during HTTP dispatch: can't connect",
+        NetError::Unreachable(_) => "network failure during HTTP dispatch: can't connect",
         NetError::Broken => "network failure during HTTP dispatch: the connection broke",
     };
     Failure::unavailable(what)

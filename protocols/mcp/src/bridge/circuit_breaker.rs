@@ -184,7 +184,9 @@ mod tests {
     }
 
     fn unreachable_error() -> Result<(), TransportError> {
-        Err(TransportError::Unreachable("can't connect to the server"))
+        Err(TransportError::Unreachable(
+            "can't connect to the server".into(),
+        ))
     }
 
     async fn fail(breaker: &CircuitBreaker, times: u32) {

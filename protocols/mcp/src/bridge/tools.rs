@@ -278,7 +278,7 @@ mod retry_tests {
         };
         let failed = |kind| TransportError::Failed(Failure::new(kind, "m"));
         for error in [
-            TransportError::Unreachable("m"),
+            TransportError::Unreachable("m".into()),
             TransportError::Broken("m"),
             TransportError::SessionLost,
             TransportError::Status(429),

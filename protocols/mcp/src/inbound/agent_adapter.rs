@@ -450,7 +450,7 @@ pub(crate) fn encode_cursor(list: &str, from: impl Display) -> String {
 }
 
 fn invalid_cursor() -> RpcError {
-    RpcError::invalid_params("invalid cursor: begin the list again without one")
+    RpcError::invalid_params("invalid cursor: request the list again without a cursor")
 }
 
 /// Returns a peer's name for use in an error message: without control characters, cut to 80

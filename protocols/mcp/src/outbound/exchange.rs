@@ -60,7 +60,7 @@ pub(crate) enum TransportError {
     SessionLost,
     /// The server can't be reached; the request wasn't sent.
     #[error("{0}")]
-    Unreachable(&'static str),
+    Unreachable(Cow<'static, str>),
     /// The connection broke after the request may have been sent. Whether the server executed it is
     /// unknown.
     #[error("{0}")]
@@ -85,7 +85,7 @@ pub(crate) enum TransportError {
 impl From<NetError> for TransportError {
     fn from(error: NetError) -> Self {
         match error {
-            NetError::Unreachable => Self::Unreachable("can't connect to the server"),
+            NetError::Unreachable(_) => Self::Unreachable(error.to_string().into()),
             NetError::Broken => Self::Broken("the connection to the server broke"),
         }
     }

@@ -236,7 +236,7 @@ pub(crate) async fn request_in_rounds(
         next = Cow::Owned(Box::pin(next_round_params(session, params, &result, cx)).await?);
     }
     Err(TransportError::Failed(Failure::overloaded(format!(
-        "the server asked more than {} times",
+        "the server asked more than {} times in one call",
         session.options.rounds_max
     ))))
 }

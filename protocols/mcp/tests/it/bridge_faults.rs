@@ -305,13 +305,13 @@ async fn breakers_open_and_close() {
     for _ in 0..2 {
         assert_eq!(
             quick().await.unwrap_err().message,
-            "far: can't connect to the server"
+            "far: can't connect to the server: connection refused"
         );
     }
     let refused = quick().await.unwrap_err();
     assert_eq!(
         refused.message,
-        "far is unavailable (can't connect to the server); next attempt in 1 s"
+        "far is unavailable (can't connect to the server: connection refused); next attempt in 1 s"
     );
     let now = seen(&bridge).await;
     assert_eq!(

@@ -12,6 +12,8 @@ mod response;
 #[cfg(test)]
 mod tests;
 
+use std::error::Error;
+use std::iter::successors;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -35,7 +37,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use url::{Position, Url};
 
-use crate::EgressPolicy;
+use crate::{EgressError, EgressPolicy};
 use connection::{HttpConnection, IdleConnections, RequestSendError};
 
 pub use connection::{IDLE_CONNECTION_AGE_MAX, IDLE_CONNECTIONS_MAX};
@@ -47,12 +49,60 @@ pub use response::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NetError {
     /// No connection could be established. No part of the request was sent.
-    #[error("can't connect to the server")]
-    Unreachable,
+    #[error("can't connect to the server: {0}")]
+    Unreachable(ConnectFailure),
     /// The connection broke during the request. It is unknown whether the server processed the
     /// request.
     #[error("the connection to the server broke")]
     Broken,
+}
+
+/// Reason why no connection could be established. The text names no address, because callers of a
+/// gateway may see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectFailure {
+    /// The host is there, and no process listens at the port.
+    #[error("connection refused")]
+    Refused,
+    /// The host name can't be resolved.
+    #[error("the host name can't be resolved")]
+    Name,
+    /// The egress policy forbids all addresses of the host name.
+    #[error("the address is not allowed")]
+    NotAllowed,
+    /// The TLS handshake failed, for example because the certificate isn't trusted.
+    #[error("the TLS handshake failed, check the certificate")]
+    Tls,
+    /// The attempt took longer than the connection timeout.
+    #[error("no connection within the time limit")]
+    TimedOut,
+    /// Another failure of the network.
+    #[error("the network failed")]
+    Network,
+}
+
+impl ConnectFailure {
+    /// Returns the reason that the causes of an error name.
+    pub fn from_error(error: &(dyn Error + 'static)) -> Self {
+        successors(Some(error), |error| (**error).source())
+            .find_map(|error| Self::from_io(error.downcast_ref()?))
+            .unwrap_or(Self::Network)
+    }
+
+    fn from_io(error: &io::Error) -> Option<Self> {
+        let inner = error.get_ref();
+        let egress = inner.and_then(|inner| inner.downcast_ref::<EgressError>());
+        match (egress, error.kind()) {
+            (Some(EgressError::Lookup), _) => Some(Self::Name),
+            (Some(_), _) => Some(Self::NotAllowed),
+            (None, io::ErrorKind::ConnectionRefused) => Some(Self::Refused),
+            (None, io::ErrorKind::TimedOut) => Some(Self::TimedOut),
+            (None, _) => inner
+                .is_some_and(|inner| inner.is::<rustls::Error>())
+                .then_some(Self::Tls),
+        }
+    }
 }
 
 /// Destination of requests, parsed from a URL. User name, password and fragment are left out.
@@ -230,14 +280,14 @@ impl Connector {
                 .clone()
                 .call(origin.clone())
                 .await
-                .map_err(|_| NetError::Unreachable)?;
+                .map_err(|error| NetError::Unreachable(ConnectFailure::from_error(&*error)))?;
             http1::handshake(stream)
                 .await
-                .map_err(|_| NetError::Unreachable)
+                .map_err(|error| NetError::Unreachable(ConnectFailure::from_error(&error)))
         });
         let (sender, driver) = timeout(self.connect_timeout, connecting)
             .await
-            .map_err(|_| NetError::Unreachable)??;
+            .map_err(|_| NetError::Unreachable(ConnectFailure::TimedOut))??;
         Ok(HttpConnection::new(origin.clone(), sender, driver))
     }
 }
@@ -260,7 +310,10 @@ impl Service<Name> for EgressResolver {
         let guard = self.0.clone();
         Box::pin(async move {
             let found: Vec<SocketAddr> = match guard {
-                None => tokio::net::lookup_host((name.as_str(), 0)).await?.collect(),
+                None => tokio::net::lookup_host((name.as_str(), 0))
+                    .await
+                    .map_err(|_| io::Error::other(EgressError::Lookup))?
+                    .collect(),
                 Some(egress) => {
                     let name = name.as_str().parse().map_err(io::Error::other)?;
                     egress

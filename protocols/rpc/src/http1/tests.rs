@@ -201,7 +201,7 @@ async fn failures_are_told_apart() {
     let target = RequestTarget::new(&format!("http://{nobody}/").parse().unwrap()).unwrap();
     assert_eq!(
         get(&client, &target).await.err(),
-        Some(NetError::Unreachable)
+        Some(NetError::Unreachable(ConnectFailure::Refused))
     );
     assert_eq!(
         get(&client, &server.at("/nothing")).await.err(),
@@ -287,7 +287,7 @@ async fn guarded_connections_go_nowhere_else() {
         assert_eq!(
             get(&client, &target)
                 .await
-                .map_err(|error| error == NetError::Unreachable)
+                .map_err(|error| error == NetError::Unreachable(ConnectFailure::Refused))
                 .is_ok(),
             arrives
         );

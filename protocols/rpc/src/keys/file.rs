@@ -182,6 +182,6 @@ mod hex {
             let (pairs, _) = digits.as_chunks::<2>();
             std::array::from_fn(|at| (pairs[at][0] << 4 | pairs[at][1]) as u8)
         });
-        bytes.ok_or_else(|| D::Error::custom("64 hexadecimal digits expected"))
+        bytes.ok_or_else(|| D::Error::custom("the hash must have 64 hexadecimal digits"))
     }
 }

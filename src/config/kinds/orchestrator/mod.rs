@@ -268,7 +268,7 @@ impl OrchestratorDeclaration {
             if !points.contains(&&**point) {
                 problems.not_one_of(
                     key,
-                    format!("nothing is decided at `{point}`"),
+                    format!("there is no decision point `{point}`"),
                     point,
                     &points,
                 );

@@ -99,7 +99,7 @@ impl SessionTable {
     ) -> Result<Option<Arc<HttpSession>>, HttpRejection> {
         const NONE: HttpRejection = http_rejection(
             StatusCode::NOT_FOUND,
-            "no such session: send `initialize` without one",
+            "there is no such session: send `initialize` without a session id",
         );
         let Some(id) = headers.get(&SESSION_ID) else {
             return Ok(None);

@@ -102,7 +102,7 @@ pub(crate) async fn post_message(
 ) -> Result<HttpResponse, JsonRpcRejection> {
     const UNKNOWN: HttpRejection = http_rejection(
         StatusCode::NOT_FOUND,
-        "no such session: open a stream first",
+        "there is no such session: open an event stream first",
     );
     let _busy = idle_timeout::track_request(&request);
     let principal = authenticate(&request, &server)?;

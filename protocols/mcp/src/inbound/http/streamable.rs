@@ -307,7 +307,7 @@ impl PostExchange<'_> {
 /// Rejection of a call whose messages overflowed the buffer before they could be read.
 const STREAM_OVERFLOW: HttpRejection = http_rejection(
     StatusCode::INTERNAL_SERVER_ERROR,
-    "the call's messages overflowed the buffer before they were read",
+    "the messages of the call overflowed the buffer before the client read them",
 );
 
 /// Returns the response to a request that names an unsupported revision (2025-06-18, transports).

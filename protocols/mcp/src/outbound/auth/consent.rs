@@ -126,7 +126,7 @@ impl ConsentProvider for HeadlessConsent {
                     AuthorizationResponse::from_url(&back)
                 }
                 _ => Err(AuthError::Consent(
-                    "the authorization server didn't redirect to us",
+                    "the authorization server didn't redirect to the expected address",
                 )),
             }
         })
@@ -192,7 +192,7 @@ impl ConsentProvider for LoopbackConsent {
                         Ok((browser, _)) => {
                             browsers.spawn(timeout(HEAD_TIMEOUT, serve(browser, url.clone(), self.redirect_uri.clone())));
                         }
-                        Err(_) => return Err(AuthError::Consent("this machine takes no more connections")),
+                        Err(_) => return Err(AuthError::Consent("the redirect listener can't accept connections")),
                     },
                     Some(served) = browsers.join_next() => {
                         if let Ok(Ok(Some(redirected))) = served {

@@ -52,7 +52,7 @@ pub(crate) fn spawn_child(
     }
     let mut child = start.spawn().map_err(|error| {
         callboard_message::log::warn!(by: options.name.as_deref().unwrap_or_default(), server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
-        TransportError::Unreachable("the server's program can't be started")
+        TransportError::Unreachable(format!("the server's program can't be started: {error}").into())
     })?;
     let group = ProcessGroup(
         child
@@ -62,7 +62,7 @@ pub(crate) fn spawn_child(
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(input), Some(output), Some(errors)) = pipes else {
         return Err(TransportError::Unreachable(
-            "the server's program has no standard input and output",
+            "the server's program has no standard input and output".into(),
         ));
     };
     let cleanup_tasks = notifications.cleanup_tasks.clone();

@@ -377,7 +377,8 @@ impl HttpTransport {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<ClientResponse, TransportError> {
-        let unusable = TransportError::Unreachable("the server's URL can't be used over HTTP");
+        let unusable =
+            TransportError::Unreachable("the server's URL can't be used over HTTP".into());
         let target = self.target.as_ref().ok_or(unusable)?;
         let send = |authorization: Option<HeaderValue>| {
             let (mut headers, method, body) = (headers.clone(), method.clone(), body.clone());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use callboard_rpc::http1::ConnectFailure;
 use futures::{SinkExt, StreamExt};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
@@ -71,7 +72,7 @@ async fn try_handshake(
     let mut request = url
         .as_str()
         .into_client_request()
-        .map_err(|_| TransportError::Unreachable("not a WebSocket URL"))?;
+        .map_err(|_| TransportError::Unreachable("not a WebSocket URL".into()))?;
     let headers = request.headers_mut();
     for (name, value) in &options.headers {
         headers.append(name, value.clone());
@@ -84,7 +85,13 @@ async fn try_handshake(
     match connect_async_with_config(request, Some(config), true).await {
         Ok((socket, _)) => Ok(Ok(socket)),
         Err(Error::Http(response)) => Ok(Err(response)),
-        Err(_) => Err(TransportError::Unreachable("can't open the WebSocket")),
+        Err(error) => Err(TransportError::Unreachable(
+            format!(
+                "can't open the WebSocket: {}",
+                ConnectFailure::from_error(&error)
+            )
+            .into(),
+        )),
     }
 }
 
