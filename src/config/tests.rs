@@ -328,7 +328,7 @@ fn guard_rules_without_a_guard() {
         let told = told(&text, false);
         assert_eq!(
             told.iter()
-                .any(|line| line.contains("these rules hold nowhere")),
+                .any(|line| line.contains("these rules have no effect")),
             warned,
             "{text}: {told:?}"
         );
@@ -428,11 +428,11 @@ fn listeners_of_a2a() {
         ),
         (
             "protocol = \"a2a\"\nanonymous_task_listing = true\nanonymous = \"operator\"",
-            "nobody is anonymous there",
+            "this listener accepts no anonymous clients",
         ),
         (
             "protocol = \"a2a\"\nanonymous_task_listing = true\nkeys = \"k\"",
-            "nobody is anonymous there",
+            "this listener accepts no anonymous clients",
         ),
         (
             "protocol = \"a2a\"\npush_allow = [\"127.0.0.1/8\"]",
@@ -465,7 +465,7 @@ fn listeners_of_a2a() {
     for (lines, wanted) in [
         (
             "grpc_target = \"x:1\"",
-            "8:15 the listener on 127.0.0.1:7100: nothing listens for it",
+            "8:15 the listener on 127.0.0.1:7100: no gRPC listener is declared for it",
         ),
         ("grpc_bind = \"0.0.0.0:7200\"", "write `grpc_target`"),
         ("grpc_bind = \"10.0.0.1:7200\"", "keys are needed"),

@@ -153,7 +153,7 @@ impl MailroomDeclaration {
         }
         let days_max = MAIL_EXPIRES_MAX.as_secs() / SECONDS_PER_DAY;
         if self.expires_days.is_some_and(|days| days.get() > days_max) {
-            wrong.push(("expires_days", format!("it is {days_max} at most")));
+            wrong.push(("expires_days", format!("{days_max} at most")));
         }
         if self.members.len() > MAIL_MEMBERS_MAX {
             wrong.push((

@@ -58,7 +58,7 @@ fn every_mistake_of_a_mailroom() {
         ),
         (
             "expires_days = 31",
-            "7:55 agent mailroom: `expires_days`: it can be 30 at most",
+            "7:55 agent mailroom: `expires_days`: 30 at most",
         ),
         (
             "messages_a_second = 0",

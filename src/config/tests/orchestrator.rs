@@ -61,7 +61,7 @@ fn every_mistake_of_an_orchestrator() {
         ),
         (
             "decide = { rout = \"rules\" }",
-            "13:12 nothing is decided at `rout`",
+            "13:12 there is no decision point `rout`",
         ),
         (
             "decide = { route = \"model\" }",

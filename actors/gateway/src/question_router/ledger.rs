@@ -131,13 +131,13 @@ impl CallAccount {
         let mut spent = self.spent.lock();
         if spent.questions >= caps.requests_per_call_max {
             return Err(Failure::overloaded(format!(
-                "more than {} questions in one call",
+                "more than {} questions in one call (`requests_per_call_max`)",
                 caps.requests_per_call_max
             )));
         }
         if book.questions() >= caps.requests_per_minute_max {
             return Err(Failure::overloaded(format!(
-                "more than {} questions in a minute",
+                "more than {} questions in a minute (`requests_per_minute_max`)",
                 caps.requests_per_minute_max
             )));
         }
@@ -175,7 +175,7 @@ impl CallAccount {
         let left = of_call.saturating_sub(spent.tokens());
         if left == 0 {
             return Err(Failure::overloaded(
-                "this call's questions have used up their tokens",
+                "this call's questions have used up their tokens (`tokens_per_call_max` or the call's budget)",
             ));
         }
         let left = left.min(caps.tokens_per_minute_max.saturating_sub(minute.tokens()));
@@ -187,17 +187,17 @@ impl CallAccount {
         let micro_usd = of_call.into_iter().chain([of_minute]).flatten().min();
         if left == 0 {
             return Err(Failure::overloaded(
-                "the server's questions have used up this minute's tokens",
+                "the server's questions have used up this minute's tokens (`tokens_per_minute_max`)",
             ));
         }
         if of_call.contains(&Some(0)) {
             return Err(Failure::overloaded(
-                "this call's questions have used up their money",
+                "this call's questions have used up their money (`micro_usd_per_call_max` or the call's budget)",
             ));
         }
         if of_minute == Some(0) {
             return Err(Failure::overloaded(
-                "the server's questions have used up this minute's money",
+                "the server's questions have used up this minute's money (`micro_usd_per_minute_max`)",
             ));
         }
         let aside = Usage {

@@ -59,11 +59,11 @@ impl UpstreamQuestions {
         session: &Arc<PeerSession>,
         call: &CallContext,
     ) -> Arc<dyn Caller> {
-        let mut background =
-            CallContext::new(call.principal.clone()).with_caller(session.caller.clone());
-        background.session = Some(session.clone());
-        let relay = self.relay_call(background).caller.clone();
-        relay.unwrap_or_else(|| session.caller.clone())
+        Arc::new(BackgroundCaller {
+            questions: self.clone(),
+            session: session.clone(),
+            principal: call.principal.clone(),
+        })
     }
 
     /// Records in the audit log that the server named a client other than the one that made the
@@ -77,6 +77,42 @@ impl UpstreamQuestions {
                 .with_principal(&origin.principal)
                 .with_outcome("ignored"),
         );
+    }
+}
+
+/// Caller for questions that name none of the session's calls. Each question is a call of its own,
+/// so that limits per call hold for it alone, and not for all questions during the session.
+struct BackgroundCaller {
+    questions: Arc<UpstreamQuestions>,
+    session: Arc<PeerSession>,
+    principal: Arc<Principal>,
+}
+
+impl BackgroundCaller {
+    fn relay(&self) -> Arc<dyn Caller> {
+        let caller = self.session.caller.clone();
+        let mut call = CallContext::new(self.principal.clone()).with_caller(caller.clone());
+        call.session = Some(self.session.clone());
+        self.questions
+            .relay_call(call)
+            .caller
+            .clone()
+            .unwrap_or(caller)
+    }
+}
+
+impl Caller for BackgroundCaller {
+    fn inner(&self) -> Option<&dyn Caller> {
+        Some(&*self.session.caller)
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        let relay = self.relay();
+        Box::pin(async move { relay.ask(question).await })
+    }
+
+    fn capabilities(&self) -> CallerCapabilities {
+        self.relay().capabilities()
     }
 }
 

@@ -1,14 +1,16 @@
 //! Owners of a call's connection, capabilities offered on it, and addressees of questions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use callboard_mcp::bridge::BridgeOptions;
 use callboard_mcp::outbound::{Era, McpClientOptions};
-use callboard_message::{Failure, FailureKind};
+use callboard_message::{Answer, Failure, FailureKind, Question};
 use callboard_runtime::testkit::{Probe, eventually};
 use callboard_runtime::{
     AgentChanged, AuditLog, CallContext, Caller, MemoryAuditStore, QuestionRouter,
 };
+use futures::future::BoxFuture;
 use serde_json::json;
 
 use crate::bridge_kit::{Person, Site, ask_as, child, of, send_as, text};
@@ -143,6 +145,61 @@ async fn answerers_are_asked() {
         }
     }
     assert!(person.asked.lock().unwrap().is_empty() && nobody.asked.lock().unwrap().is_empty());
+    site.end().await;
+}
+
+/// Answerer of one question in each call.
+struct OnePerCall(Arc<Person>);
+
+struct Once {
+    person: Arc<Person>,
+    has_asked: AtomicBool,
+}
+
+impl QuestionRouter for OnePerCall {
+    fn caller(&self, _: &str, _: &CallContext) -> Option<Arc<dyn Caller>> {
+        Some(Arc::new(Once {
+            person: self.0.clone(),
+            has_asked: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Caller for Once {
+    fn inner(&self) -> Option<&dyn Caller> {
+        Some(&*self.person)
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        match self.has_asked.swap(true, SeqCst) {
+            true => Box::pin(async { Err(Failure::overloaded("asked twice in one call")) }),
+            false => self.person.ask(question),
+        }
+    }
+}
+
+/// Goal: limits per call don't add up over a session's questions that name no call. Method: a child
+/// that asks twice during two calls of a session, and an answerer of one question per call.
+#[tokio::test]
+async fn questions_without_a_call_count_alone() {
+    let script = r#"
+        initialize; hear; one=$id; hear; two=$id
+        ask who; hear; first=$(part answer); ask again; hear; second=$(part answer)
+        text "$one" "$first,$second"; text "$two" "$first,$second"; hear
+    "#;
+    let deputy = Person::new("deputy", r#"{"elicitation":{}}"#);
+    let options = BridgeOptions {
+        question_router: Some(Arc::new(OnePerCall(deputy))),
+        ..of(Era::Legacy)
+    };
+    let site = Site::new();
+    let bridge = site.bridge(child(script), options);
+    let person = Person::new("a", r#"{"elicitation":{}}"#);
+    let session = person.session();
+    let calls = [(); 2].map(|()| ask_as(&bridge, person.call_in(&session), json!({})));
+    for said in futures::future::join_all(calls).await {
+        assert_eq!(text(&said.unwrap()), "deputy,deputy");
+    }
     site.end().await;
 }
 

@@ -39,10 +39,16 @@ fn questions_are_counted() {
         ask(&answerers, "s", &one).await.unwrap();
         let refused = ask(&answerers, "s", &one).await.unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);
-        assert_eq!(refused.message, "more than 2 questions in one call");
+        assert_eq!(
+            refused.message,
+            "more than 2 questions in one call (`requests_per_call_max`)"
+        );
         ask(&answerers, "s", &two).await.unwrap();
         let refused = ask(&answerers, "s", &client.call()).await.unwrap_err();
-        assert_eq!(refused.message, "more than 3 questions in a minute");
+        assert_eq!(
+            refused.message,
+            "more than 3 questions in a minute (`requests_per_minute_max`)"
+        );
         tokio::time::advance(Duration::from_secs(60)).await;
         ask(&answerers, "s", &client.call()).await.unwrap();
     });
@@ -103,19 +109,19 @@ fn tokens_are_counted() {
     for (caps, message) in [
         (
             "tokens_per_call_max = 10",
-            "this call's questions have used up their tokens",
+            "this call's questions have used up their tokens (`tokens_per_call_max` or the call's budget)",
         ),
         (
             "tokens_per_minute_max = 10",
-            "the server's questions have used up this minute's tokens",
+            "the server's questions have used up this minute's tokens (`tokens_per_minute_max`)",
         ),
         (
             "micro_usd_per_call_max = 11",
-            "this call's questions have used up their money",
+            "this call's questions have used up their money (`micro_usd_per_call_max` or the call's budget)",
         ),
         (
             "micro_usd_per_minute_max = 11",
-            "the server's questions have used up this minute's money",
+            "the server's questions have used up this minute's money (`micro_usd_per_minute_max`)",
         ),
     ] {
         paused(async |system| {
