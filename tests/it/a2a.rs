@@ -223,7 +223,7 @@ async fn messages_are_answered() {
     );
     assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     for (arguments, code, why) in [
-        (vec!["send", &*served.url], 2, "say something"),
+        (vec!["send", &*served.url], 2, "the message is empty"),
         (
             vec!["send", &*served.url, "--data", "{"],
             2,

@@ -454,7 +454,7 @@ async fn mistakes_lead_on() {
         "(there are: echo, ",
         &format!("❌ There is no task {}… (:tasks lists them)\n", "é".repeat(200)),
         "❌ There is no task nothing (:tasks lists them)\n",
-        "❌ There is no task nothing in the memory (:memory lists them)\n",
+        "❌ There is no sent task nothing (:memory lists the sent tasks)\n",
         "❌ Failed to connect to 7: there is no agent of that number: :servers lists them\n",
         "❌ Not listening (:listen PORT begins it)\n",
         "📡 No servers are known yet (:connect URL)\n",

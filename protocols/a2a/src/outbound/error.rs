@@ -91,7 +91,7 @@ pub enum A2aClientError {
     #[error("{0}")]
     Protocol(String),
     /// A size or count limit was exceeded.
-    #[error("the agent's message is larger than allowed")]
+    #[error("the agent's message is over the limit")]
     TooLarge,
     /// There was no response within the timeout.
     #[error("no answer in {0:?}")]

@@ -279,7 +279,7 @@ mod retry_tests {
         let failed = |kind| TransportError::Failed(Failure::new(kind, "m"));
         for error in [
             TransportError::Unreachable("m".into()),
-            TransportError::Broken("m"),
+            TransportError::Broken("m".into()),
             TransportError::SessionLost,
             TransportError::Status(429),
             TransportError::Status(502),

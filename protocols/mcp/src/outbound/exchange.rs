@@ -64,7 +64,7 @@ pub(crate) enum TransportError {
     /// The connection broke after the request may have been sent. Whether the server executed it is
     /// unknown.
     #[error("{0}")]
-    Broken(&'static str),
+    Broken(Cow<'static, str>),
     /// The server's message isn't valid MCP.
     #[error("{0}")]
     Protocol(String),
@@ -86,7 +86,7 @@ impl From<NetError> for TransportError {
     fn from(error: NetError) -> Self {
         match error {
             NetError::Unreachable(_) => Self::Unreachable(error.to_string().into()),
-            NetError::Broken => Self::Broken("the connection to the server broke"),
+            NetError::Broken => Self::Broken("the connection to the server broke".into()),
         }
     }
 }

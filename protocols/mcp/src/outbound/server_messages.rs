@@ -272,7 +272,7 @@ impl NotificationHandler {
             self.pending_requests.complete(
                 number,
                 Err(TransportError::Broken(
-                    "the server has ended the subscription",
+                    "the server has ended the subscription".into(),
                 )),
             );
             return;

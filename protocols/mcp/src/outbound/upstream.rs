@@ -139,8 +139,9 @@ impl Upstream {
         });
         let task = AbortOnDropHandle::new(task);
         async move {
-            task.await
-                .unwrap_or(Err(TransportError::Broken("the connection was given up")))
+            task.await.unwrap_or(Err(TransportError::Broken(
+                "the connection was given up".into(),
+            )))
         }
         .boxed()
         .shared()

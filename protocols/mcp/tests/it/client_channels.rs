@@ -117,6 +117,29 @@ async fn children_are_started_again() {
     missing.stop().await;
 }
 
+/// Goal: the failure of a call tells how the server's program ended, and why it can't be started.
+/// Method: a program that exits with 3 during a call, one that a signal kills, and one that doesn't
+/// exist.
+#[tokio::test]
+async fn ends_of_programs_are_told() {
+    let missing = ServerEndpoint::Child(ChildCommand::new("/nowhere/server", [] as [&str; 0]));
+    for (endpoint, expected) in [
+        (
+            child("initialize; hear; echo no licence >&2; exit 3"),
+            "exit status: 3",
+        ),
+        (child("initialize; hear; kill -9 $$"), "signal: 9"),
+        (missing, "No such file or directory"),
+    ] {
+        let client = Client::of(endpoint, only(Era::Legacy));
+        let failure = joined(client.ask(CALL, tool("t", json!({}))))
+            .await
+            .unwrap_err();
+        assert!(failure.message.contains(expected), "{}", failure.message);
+        client.stop().await;
+    }
+}
+
 /// Goal: servers of each era are detected over pipes, and none is sent what it can't stand. Method:
 /// legacy servers that don't answer another first request, stop working after it, or end; modern
 /// ones that reject `initialize`; one of both eras.

@@ -1,13 +1,16 @@
 //! Transport to a child process: one message per line on standard input and output.
 
+use std::collections::VecDeque;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard_rpc::{DecodedLine, LineDecoder, encode_line};
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::ExposeSecret;
-use tokio::io::{AsyncRead, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
 
 use super::Transport;
 use super::duplex::{CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver};
@@ -17,6 +20,14 @@ use crate::outbound::server_messages::NotificationHandler;
 
 /// Maximum length of a logged line of standard error, in bytes. Longer lines are omitted.
 const STDERR_LINE_BYTES_MAX: usize = 4_096;
+/// Maximum number of last lines of standard error that are logged again when the program ends.
+/// Fixed.
+const STDERR_LAST_LINES_MAX: usize = 5;
+/// Time to wait for the exit status of a program that has closed its standard output. Fixed.
+const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time to read the rest of standard error after the program has ended. Another process may hold it
+/// open. Fixed.
+const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Starts the MCP server `command` and returns a transport over its standard input and output. When
 /// the transport is closed, the child and all processes of its process group are ended.
@@ -71,10 +82,15 @@ pub(crate) fn spawn_child(
     let (transport, driver, outbox) = DuplexChannel::open(notifications, options.limits, &name);
     let line_bytes_max = options.limits.body_bytes_max;
     cleanup_tasks.spawn(async move {
+        let mut stderr = StderrLog::new(errors, &name);
         let hear = async {
-            tokio::select! {
-                why = read_stdout(&driver, output, line_bytes_max) => TransportError::Broken(why),
-                why = log_stderr(errors, &name) => why,
+            let why = tokio::select! {
+                why = read_stdout(&driver, output, line_bytes_max) => why,
+                () = stderr.run() => None,
+            };
+            match why {
+                Some(why) => TransportError::Broken(why.into()),
+                None => exit_error(&mut child, &mut stderr).await,
             }
         };
         driver.run(hear, write_stdin(input, outbox)).await;
@@ -84,18 +100,19 @@ pub(crate) fn spawn_child(
     Ok(transport)
 }
 
+/// Reads messages from the server's standard output. Returns the error, or `None` at its end.
 async fn read_stdout(
     driver: &DuplexDriver,
     mut output: ChildStdout,
     line_bytes_max: usize,
-) -> &'static str {
+) -> Option<&'static str> {
     let mut lines = LineDecoder::with_scan(line_bytes_max);
     loop {
         match lines.read(&mut output).await {
             Ok(Some(DecodedLine::Whole(line))) => driver.handle_message(&line),
             Ok(Some(DecodedLine::TooLong)) => driver.handle_oversized(lines.dropped_response()),
-            Ok(None) => return "the server's program has ended",
-            Err(_) => return "the server's standard output can't be read",
+            Ok(None) => return None,
+            Err(_) => return Some("the server's standard output can't be read"),
         }
     }
 }
@@ -103,31 +120,77 @@ async fn read_stdout(
 async fn write_stdin(mut input: ChildStdin, mut outbox: OutboxReceiver) -> TransportError {
     while let Some(message) = outbox.recv().await {
         if input.write_all(&encode_line(message)).await.is_err() || input.flush().await.is_err() {
-            return TransportError::Broken("the server's standard input is closed");
+            return TransportError::Broken("the server's standard input is closed".into());
         }
     }
     CLIENT_ENDED
 }
 
-/// Logs the server's standard error, one log record a line. Never returns, so that the end of
-/// standard error doesn't close the channel.
-async fn log_stderr(mut errors: impl AsyncRead + Unpin, server: &str) -> TransportError {
-    let mut lines = LineDecoder::new(STDERR_LINE_BYTES_MAX);
-    while let Ok(Some(line)) = lines.read(&mut errors).await {
-        match line {
-            DecodedLine::Whole(line) => {
-                let line: String = String::from_utf8_lossy(&line)
-                    .chars()
-                    .filter(|c| !c.is_control())
-                    .collect();
-                callboard_message::log::info!(target: "callboard_mcp::stderr", by: server, server, "{line}");
-            }
-            DecodedLine::TooLong => callboard_message::log::info!(
-                target: "callboard_mcp::stderr", by: server, server, bytes_max = STDERR_LINE_BYTES_MAX, "a line over the limit is left out"
-            ),
+/// Returns the error of a server that has closed its standard output, with its exit status. Logs
+/// the status and the last lines of standard error.
+async fn exit_error(child: &mut Child, stderr: &mut StderrLog<'_>) -> TransportError {
+    let status = timeout(EXIT_STATUS_TIMEOUT, child.wait()).await;
+    let how = match status {
+        Ok(Ok(status)) => status.to_string(),
+        _ => "no exit status: it still runs, without standard output".to_owned(),
+    };
+    // What it wrote before it ended is in the pipe.
+    let _ = timeout(STDERR_DRAIN_TIMEOUT, stderr.read_to_end()).await;
+    let (server, last_lines) = (stderr.server, stderr.last_lines());
+    callboard_message::log::warn!(by: server, server, %how, last_lines, "a server's program has ended");
+    TransportError::Broken(format!("the server's program has ended ({how})").into())
+}
+
+/// Standard error of a server. Each line is logged, and the last ones are kept.
+struct StderrLog<'a> {
+    errors: ChildStderr,
+    lines: LineDecoder,
+    server: &'a str,
+    last: VecDeque<String>,
+}
+
+impl<'a> StderrLog<'a> {
+    fn new(errors: ChildStderr, server: &'a str) -> Self {
+        Self {
+            errors,
+            lines: LineDecoder::new(STDERR_LINE_BYTES_MAX),
+            server,
+            last: VecDeque::new(),
         }
     }
-    std::future::pending().await
+
+    /// Logs lines. Never returns, so that the end of standard error doesn't close the channel.
+    async fn run(&mut self) {
+        self.read_to_end().await;
+        std::future::pending().await
+    }
+
+    async fn read_to_end(&mut self) {
+        let server = self.server;
+        while let Ok(Some(line)) = self.lines.read(&mut self.errors).await {
+            match line {
+                DecodedLine::Whole(line) => {
+                    let line: String = String::from_utf8_lossy(&line)
+                        .chars()
+                        .filter(|c| !c.is_control())
+                        .collect();
+                    callboard_message::log::info!(target: "callboard_mcp::stderr", by: server, server, "{line}");
+                    if self.last.len() == STDERR_LAST_LINES_MAX {
+                        self.last.pop_front();
+                    }
+                    self.last.push_back(line);
+                }
+                DecodedLine::TooLong => callboard_message::log::info!(
+                    target: "callboard_mcp::stderr", by: server, server, bytes_max = STDERR_LINE_BYTES_MAX, "a line over the limit is left out"
+                ),
+            }
+        }
+    }
+
+    fn last_lines(&self) -> String {
+        let lines: Vec<&str> = self.last.iter().map(|line| &**line).collect();
+        lines.join("\n")
+    }
 }
 
 /// Ends the child: waits [`CHILD_EXIT_TIMEOUT`] for it to exit, sends SIGTERM to its process group,
@@ -137,10 +200,7 @@ async fn terminate(mut child: Child, group: ProcessGroup, server: &str) {
         if let Some(signal) = ask {
             group.signal(signal);
         }
-        if tokio::time::timeout(CHILD_EXIT_TIMEOUT, child.wait())
-            .await
-            .is_ok()
-        {
+        if timeout(CHILD_EXIT_TIMEOUT, child.wait()).await.is_ok() {
             return;
         }
     }

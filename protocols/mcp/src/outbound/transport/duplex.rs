@@ -1,5 +1,6 @@
 //! Transport with one channel for all requests: a child's pipes, a WebSocket, HTTP+SSE.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use callboard_rpc::{DecodeLimits, RequestId};
@@ -27,7 +28,8 @@ pub(crate) struct DuplexChannel {
 }
 
 /// Error of requests that are pending when the channel's last handle is dropped.
-pub(crate) const CLIENT_ENDED: TransportError = TransportError::Broken("the client has ended");
+pub(crate) const CLIENT_ENDED: TransportError =
+    TransportError::Broken(Cow::Borrowed("the client has ended"));
 
 pub(crate) type OutboxReceiver = mpsc::Receiver<Vec<u8>>;
 
@@ -190,5 +192,5 @@ impl Drop for DuplexDriver {
 }
 
 fn connection_ended() -> TransportError {
-    TransportError::Broken("the connection has ended")
+    TransportError::Broken("the connection has ended".into())
 }

@@ -171,7 +171,7 @@ impl HttpTransport {
         pending: &PendingRequest,
         is_legacy: bool,
     ) -> ExchangeResult {
-        let broken = TransportError::Broken("the response's stream broke off");
+        let broken = TransportError::Broken("the response's stream broke off".into());
         loop {
             while let Some(event) = events.next().await.map_err(|_| self.too_large())? {
                 match decode_server_message(&event.data, &self.options.limits) {
@@ -227,7 +227,7 @@ impl HttpTransport {
             }
         }
         Err(TransportError::Broken(
-            "the response's stream broke off and can't be taken up again",
+            "the response's stream broke off and can't be resumed".into(),
         ))
     }
 
@@ -510,7 +510,7 @@ async fn run_driver(
                 Ok(Some(event)) if event.kind() == "message" => driver.handle_message(&event.data),
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    return TransportError::Broken("the server has closed the event stream");
+                    return TransportError::Broken("the server has closed the event stream".into());
                 }
                 Err(_) => return post.too_large(),
             }

@@ -103,14 +103,14 @@ async fn run_driver(driver: DuplexDriver, mut outbox: OutboxReceiver, socket: So
                 Some(Ok(Message::Text(text))) => driver.handle_message(text.as_bytes()),
                 Some(Ok(Message::Binary(bytes))) => driver.handle_message(&bytes),
                 Some(Ok(Message::Close(_))) | None => {
-                    return TransportError::Broken("the server has closed the WebSocket");
+                    return TransportError::Broken("the server has closed the WebSocket".into());
                 }
                 // The socket answers pings itself.
                 Some(Ok(_)) => {}
                 Some(Err(Error::Capacity(_))) => {
                     return TransportError::TooLarge(driver.body_bytes_max());
                 }
-                Some(Err(_)) => return TransportError::Broken("the WebSocket is broken"),
+                Some(Err(_)) => return TransportError::Broken("the WebSocket is broken".into()),
             }
         }
     };
@@ -121,7 +121,7 @@ async fn run_driver(driver: DuplexDriver, mut outbox: OutboxReceiver, socket: So
                 continue;
             };
             if sink.send(Message::text(text)).await.is_err() {
-                return TransportError::Broken("the WebSocket is broken");
+                return TransportError::Broken("the WebSocket is broken".into());
             }
         }
         CLIENT_ENDED
