@@ -291,7 +291,12 @@ async fn collect_answers(
         let method = request.text("method").ok_or_else(malformed_questions)?;
         let question = dialect
             .parse_question(&method, request.get("params"), || client.clone())
-            .map_err(|_| malformed_questions())?;
+            .map_err(|error| {
+                TransportError::Protocol(format!(
+                    "the server's input request is malformed: {}",
+                    error.message
+                ))
+            })?;
         let answer = ask_in_call(cx, question)
             .await
             .map_err(TransportError::Failed)?;

@@ -356,8 +356,8 @@ async fn declared_lengths_end_a_websocket() {
     server.stop().await;
 }
 
-/// Goal: both transports are off by default, and check the source when on. Method: their URLs, by
-/// option and source.
+/// Goal: both transports are off by default, and check the source when on; a slash at the end changes
+/// nothing; another path tells where MCP is. Method: their URLs, by option and source.
 #[tokio::test]
 async fn off_unless_configured() {
     let (off, on) = (Served::start().await, Served::with(options()).await);
@@ -372,6 +372,13 @@ async fn off_unless_configured() {
         (&on, events, "", 200),
         (&on, events, "Origin: http://evil.example\r\n", 403),
         (&on, "GET /sse HTTP/1.1\r\n", "", 406),
+        (
+            &on,
+            "GET /sse/ HTTP/1.1\r\nAccept: text/event-stream\r\n",
+            "",
+            200,
+        ),
+        (&off, "GET /mcp/ HTTP/1.1\r\n", "", 406),
     ] {
         let client: Client = server.client("", "");
         let reply = client
@@ -379,6 +386,16 @@ async fn off_unless_configured() {
             .await;
         assert_eq!(reply.status, status, "{request}{source}");
     }
+    let mut connection = off.connect().await;
+    connection
+        .send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await;
+    let reply = connection.reply().await;
+    assert_eq!(reply.status, 404);
+    assert_eq!(
+        reply.body,
+        "not found; MCP is served at /mcp, /agents/{name}/mcp\n"
+    );
     off.stop().await;
     on.stop().await;
 }

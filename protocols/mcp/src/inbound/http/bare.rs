@@ -18,11 +18,11 @@ use callboard_runtime::CallContext;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{ServerState, authenticate};
+use super::{ServerState, authenticate, with_slash};
 use crate::bare::{CALL_METHOD, parse_call, to_rpc};
 
 pub(crate) fn bare_resource(path: &str) -> Resource {
-    web::resource(path)
+    web::resource(with_slash(path))
         .route(web::post().to(post))
         .default_service(web::to(other_method))
 }

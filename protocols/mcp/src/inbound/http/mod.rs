@@ -119,9 +119,9 @@ impl McpServer {
                 .path
                 .rsplit_once('/')
                 .map_or("", |(folder, _)| folder);
-            let stream = web::resource(format!("{folder}/sse"))
+            let stream = web::resource(with_slash(&format!("{folder}/sse")))
                 .route(web::get().to(sse_compat::open_stream));
-            let messages = web::resource(format!("{folder}/messages"))
+            let messages = web::resource(with_slash(&format!("{folder}/messages")))
                 .route(web::post().to(sse_compat::post_message));
             config.service(
                 stream
@@ -135,6 +135,12 @@ impl McpServer {
             );
         }
     }
+}
+
+/// Returns a path without and with a slash at its end. Some clients add one.
+fn with_slash(path: &str) -> [String; 2] {
+    let path = path.trim_end_matches('/');
+    [path.to_owned(), format!("{path}/")]
 }
 
 /// URL path of each of the [`NamedServers`].
@@ -166,7 +172,7 @@ fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
 
 /// Returns the actix-web resource for streamable HTTP at `path`. It requires a `Data<ServerState>`.
 fn mcp_resource(path: &str) -> Resource {
-    web::resource(path)
+    web::resource(with_slash(path))
         .route(web::post().to(streamable::post))
         .route(
             web::get()
@@ -282,9 +288,16 @@ pub fn serve_named(
             .chain(servers.iter().cloned())
             .all(|server| server.server.may_listen_on(address))
     })?;
+    let paths = servers.iter().map(|server| &*server.server.options.path);
+    let paths: Vec<&str> = paths.chain([NAMED_PATH]).collect();
+    let not_found = format!("not found; MCP is served at {}\n", paths.join(", "));
     rpc_serve::serve(listener, listen, move |config| {
         servers.iter().for_each(|server| server.configure(config));
         configure_named(&named, config);
+        let not_found = not_found.clone();
+        config.default_service(web::to(move || {
+            ready(HttpResponse::NotFound().body(not_found.clone()))
+        }));
     })
 }
 

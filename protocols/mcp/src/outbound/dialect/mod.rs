@@ -3,9 +3,12 @@
 //! Questions are converted to MCP before a caller is asked, and answers are converted back. No
 //! other module knows the dialects.
 
+use std::num::NonZeroU64;
+
 use callboard_message::{Elicitation, Failure, Question, RawObject, RootsRequest, SamplingRequest};
 use callboard_runtime::CallContext;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 mod magictunnel;
@@ -94,6 +97,9 @@ impl ServerDialect {
             "roots/list" => (Question::Roots(RootsRequest(body)), AnswerFormat::Mcp),
             _ => return Err(Failure::not_found("no such question")),
         };
+        if let Question::Sample(sample) = &question {
+            check_sample(&sample.0)?;
+        }
         Ok(ServerQuestion {
             question,
             answer_format: manner,
@@ -122,6 +128,39 @@ impl ServerDialect {
     }
 }
 
+/// Checks the types of a sampling request's members (MCP 2025-11-25, `CreateMessageRequestParams`).
+/// Absent members and `null` pass: whoever answers applies a default or asks for them.
+///
+/// # Errors
+/// `InvalidInput` with the name of the member.
+fn check_sample(sample: &RawObject) -> Result<(), Failure> {
+    type Fits = fn(&RawValue) -> bool;
+    fn is<T: DeserializeOwned>(value: &RawValue) -> bool {
+        serde_json::from_str::<T>(value.get()).is_ok()
+    }
+    const MEMBERS: [(&str, Fits, &str); 8] = [
+        ("messages", is::<Vec<RawObject>>, "an array of objects"),
+        (
+            "maxTokens",
+            is::<NonZeroU64>,
+            "a whole number of at least 1",
+        ),
+        ("systemPrompt", is::<String>, "a string"),
+        ("temperature", is::<f64>, "a number"),
+        ("stopSequences", is::<Vec<String>>, "an array of strings"),
+        ("modelPreferences", is::<RawObject>, "an object"),
+        ("tools", is::<Vec<RawObject>>, "an array of objects"),
+        ("toolChoice", is::<RawObject>, "an object"),
+    ];
+    for (name, fits, wanted) in MEMBERS {
+        let value = sample.get(name).filter(|value| value.get() != "null");
+        if value.is_some_and(|value| !fits(value)) {
+            return Err(Failure::invalid(format!("`{name}` must be {wanted}")));
+        }
+    }
+    Ok(())
+}
+
 impl AnswerFormat {
     /// Converts an MCP answer to the format that the server expects.
     pub fn format_answer(self, answer: RawObject) -> RawObject {
@@ -129,6 +168,51 @@ impl AnswerFormat {
             Self::Mcp => answer,
             Self::Sampling { client } => magictunnel::sampling_response(&answer, client.as_deref()),
             Self::Elicitation => magictunnel::elicitation_response(answer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    /// Goal: an ill-typed sampling request is rejected with the member's name. Method: rows.
+    #[test]
+    fn samples_are_checked() {
+        let messages = json!([{ "role": "user", "content": { "type": "text", "text": "t" } }]);
+        for (name, value, is_right) in [
+            ("maxTokens", json!(1), true),
+            ("maxTokens", json!(null), true),
+            ("maxTokens", json!("x"), false),
+            ("maxTokens", json!(0), false),
+            ("maxTokens", json!(-1), false),
+            ("maxTokens", json!(1.5), false),
+            ("messages", json!({}), false),
+            ("messages", json!(["t"]), false),
+            ("systemPrompt", json!(1), false),
+            ("temperature", json!("warm"), false),
+            ("temperature", json!(0), true),
+            ("stopSequences", json!("x"), false),
+            ("modelPreferences", json!([]), false),
+            ("tools", json!([1]), false),
+            ("toolChoice", json!("auto"), false),
+            ("unknown", json!([1]), true),
+        ] {
+            let mut params = json!({ "messages": messages, "maxTokens": 5 });
+            params[name] = value.clone();
+            let params = to_raw_value(&params).unwrap();
+            let parsed =
+                ServerDialect::Mcp.parse_question("sampling/createMessage", Some(&params), || None);
+            match parsed {
+                Ok(_) => assert!(is_right, "{name}: {value}"),
+                Err(failure) => {
+                    assert!(!is_right, "{name}: {value}");
+                    assert!(failure.message.contains(name), "{}", failure.message);
+                }
+            }
         }
     }
 }
