@@ -19,7 +19,7 @@ use super::command::{ConnectTarget, ParsedLine, ReplCommand, parse_line};
 use super::input::{CompletionNames, LineEvent, LineInput, QuestionOutcome, SignalEvent};
 use super::print::{self, Screen, capitalize, summary_line};
 use super::remote::{self, RemoteConnection, parse_sent_task};
-use super::task_session::TaskSession;
+use super::task_session::{TaskSession, find_by_prefix};
 use super::{ReplOptions, views};
 use crate::node::{AgentAddress, Node, RunningOrchestrator};
 
@@ -668,16 +668,25 @@ impl Shell<'_> {
     }
 
     async fn print_memory_task(&self, id: &str) {
-        match self.orchestrator.memory.get(id).await {
-            Ok(Some(sent)) => self.screen.print_line(&views::memory_task(&sent)),
-            Ok(None) => {
-                let id = summary_line(id);
-                self.screen.print_error(&format!(
-                    "There is no sent task {id} (:memory lists the sent tasks)"
-                ));
+        let sent = self.find_sent_task(id).await;
+        self.print_or_error(sent.map(|sent| views::memory_task(&sent)));
+    }
+
+    /// Finds a request sent to another agent by its task id, or by a prefix that no other one has.
+    async fn find_sent_task(&self, id: &str) -> Result<DelegatedRequest, String> {
+        let memory = &self.orchestrator.memory;
+        let exact = memory.get(id).await.map_err(|failure| failure.message)?;
+        let found = match exact {
+            Some(sent) => Some(sent),
+            None => {
+                let all = memory.list().await.map_err(|failure| failure.message)?;
+                find_by_prefix(all, id, |sent| &sent.task)?
             }
-            Err(failure) => self.screen.print_error(&capitalize(&failure.message)),
-        }
+        };
+        found.ok_or_else(|| {
+            let id = summary_line(id);
+            format!("There is no sent task {id} (:memory lists the sent tasks)")
+        })
     }
 
     /// Prints a text or an error.

@@ -173,23 +173,11 @@ impl TaskSession {
         {
             return Ok(task);
         }
-        if given.chars().count() < PREFIX_CHARS_MIN {
-            return Err(unknown());
-        }
         let ours = self
             .own_tasks(None)
             .await
             .map_err(|error| error.to_string())?;
-        let mut begun_so = ours
-            .into_iter()
-            .filter(|task| task.id.as_str().starts_with(given));
-        match (begun_so.next(), begun_so.next()) {
-            (Some(task), None) => Ok(task),
-            (None, _) => Err(unknown()),
-            (Some(_), Some(_)) => Err(format!(
-                "Several task ids begin with {given}: type more characters"
-            )),
-        }
+        find_by_prefix(ours, given, |task| task.id.as_str())?.ok_or_else(unknown)
     }
 
     /// Returns the newest tasks of one session or of all sessions of this REPL, oldest first.
@@ -354,6 +342,28 @@ impl TaskHost for TaskSession {
             self.watch_unattended(&live, String::new());
             Ok(())
         })
+    }
+}
+
+/// Returns the only item whose id begins with `given`; `None` if there is none, or if `given` has
+/// fewer than [`PREFIX_CHARS_MIN`] characters.
+///
+/// # Errors
+/// Text for the user: several ids begin so.
+pub(super) fn find_by_prefix<T>(
+    items: Vec<T>,
+    given: &str,
+    id: impl Fn(&T) -> &str,
+) -> Result<Option<T>, String> {
+    if given.chars().count() < PREFIX_CHARS_MIN {
+        return Ok(None);
+    }
+    let mut found = items.into_iter().filter(|item| id(item).starts_with(given));
+    match (found.next(), found.next()) {
+        (Some(_), Some(_)) => Err(format!(
+            "Several task ids begin with {given}: type more characters"
+        )),
+        (only, _) => Ok(only),
     }
 }
 

@@ -267,6 +267,7 @@ async fn memory_is_of_what_went_out() {
         terminal.goes(&[
             (":memory", &[&both]),
             (&format!(":memoryTask {first}"), &[&head, &rest]),
+            (&format!(":memoryTask {}", &first[..first.len() - 1]), &[&head, &rest]),
             (":tasks all", &["   Request: from outside\n"]),
             (":memory clear", &["🧹 Rolling memory cleared\n"]),
             (":memory", &["🧠 Rolling Memory (0 outgoing requests):\n"]),
