@@ -284,6 +284,8 @@ const REFUSED_STATUSES: [u16; 4] = [401, 403, 422, 429];
 struct CommandError {
     message: String,
     exit_code: u8,
+    /// The failure of a call, for output as JSON.
+    failure: Option<Box<Failure>>,
 }
 
 /// Exit code of a completed command, or its failure.
@@ -307,6 +309,7 @@ impl CommandError {
         Self {
             message: why.to_string(),
             exit_code: EXIT_FAILED,
+            failure: None,
         }
     }
 }
@@ -438,9 +441,11 @@ impl From<Failure> for CommandError {
         } else {
             EXIT_FAILED
         };
+        let message = format!("{}{code}", failure.message);
         Self {
+            message,
             exit_code,
-            ..Self::failed(format_args!("{}{code}", failure.message))
+            failure: Some(Box::new(failure)),
         }
     }
 }

@@ -69,7 +69,6 @@ async fn tools_are_called() {
         r#"{"more":[1.0],"n":1}"#,
         "--arg",
         "text=5",
-        "--arg",
         "n=7",
     ];
     let result = call(&home, None, &arguments).await.with(0, "").json();
@@ -97,7 +96,12 @@ async fn ends_have_codes() {
             2,
             "--json-args must be a JSON object",
         ),
-        (vec!["echo", "--arg", "novalue"], 2, "--arg NAME=VALUE"),
+        (
+            vec!["echo", "--arg", "novalue"],
+            2,
+            "\"novalue\" is no argument: write NAME=VALUE",
+        ),
+        (vec!["echo", "novalue"], 2, "write NAME=VALUE"),
         (
             vec!["echo", "--bearer-env", "NO_SUCH"],
             2,
@@ -107,6 +111,12 @@ async fn ends_have_codes() {
     ] {
         call(&home, None, &arguments).await.with(code, why);
     }
+    let failed = call(&home, None, &["missing", "--json"])
+        .await
+        .with(4, "what?")
+        .json();
+    let error = json!({ "kind": "invalid_input", "message": "what?", "data": { "rpc": { "code": -32601 } } });
+    assert_eq!(failed["error"], error);
     for (server, code) in [
         ("/no/such/server", 4),
         ("sh 'open", 2),

@@ -18,8 +18,8 @@ use callboard_message::capabilities::{
 use callboard_message::{Message, RawObject, Root, ToolResult};
 use callboard_runtime::{AgentRef, Caller, System};
 use clap::Subcommand;
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use terminal::{TerminalCaller, ask_until, should_ask};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
@@ -47,6 +47,9 @@ pub(super) struct CallArguments {
     /// valid JSON, else a string.
     #[arg(long = "arg", value_name = "NAME=VALUE")]
     arguments: Vec<String>,
+    /// Further arguments of the tool, as with `--arg`.
+    #[arg(value_name = "NAME=VALUE")]
+    words: Vec<String>,
     /// Arguments of the tool as a JSON object. `--arg` takes precedence.
     #[arg(long, value_name = "JSON")]
     json_args: Option<String>,
@@ -96,9 +99,27 @@ pub(super) struct ServerArguments {
 /// Runs `callboard mcp`.
 pub(super) async fn run(command: McpCommand) -> CommandResult {
     match command {
-        McpCommand::List(arguments) => list_server(&arguments).await,
-        McpCommand::Call(arguments) => call_tool(&arguments).await,
+        McpCommand::List(arguments) => {
+            let outcome = list_server(&arguments).await;
+            print_failure(outcome, arguments.json)
+        }
+        McpCommand::Call(arguments) => {
+            let outcome = call_tool(&arguments).await;
+            print_failure(outcome, arguments.server.json)
+        }
     }
+}
+
+/// With `--json`, also prints a failure of the server as the object `error`, with its data.
+fn print_failure(outcome: CommandResult, json: bool) -> CommandResult {
+    if let (Err(error), true) = (&outcome, json)
+        && let Some(failure) = &error.failure
+    {
+        output::print_json(&json!({
+            "error": { "kind": failure.kind, "message": failure.message, "data": failure.data },
+        }))?;
+    }
+    outcome
 }
 
 /// Limit for closing the connection to the server.
@@ -318,10 +339,11 @@ fn parse_tool_arguments(arguments: &CallArguments) -> Result<ToolArguments<'_>, 
         .transpose();
     let whole = whole
         .map_err(|e| CommandError::usage(format_args!("--json-args must be a JSON object: {e}")))?;
-    let loose = arguments.arguments.iter().map(|given| {
-        given
-            .split_once('=')
-            .ok_or_else(|| CommandError::usage("an argument is written --arg NAME=VALUE"))
+    let all = arguments.arguments.iter().chain(&arguments.words);
+    let loose = all.map(|given| {
+        given.split_once('=').ok_or_else(|| {
+            CommandError::usage(format_args!("{given:?} is no argument: write NAME=VALUE"))
+        })
     });
     Ok((whole.unwrap_or_default(), loose.collect::<Result<_, _>>()?))
 }
