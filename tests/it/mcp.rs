@@ -115,7 +115,7 @@ async fn ends_have_codes() {
         .await
         .with(4, "what?")
         .json();
-    let error = json!({ "kind": "invalid_input", "message": "what?", "data": { "rpc": { "code": -32601 } } });
+    let error = json!({ "kind": "not_found", "message": "what?", "data": { "rpc": { "code": -32601, "message": "what?" } } });
     assert_eq!(failed["error"], error);
     for (server, code) in [
         ("/no/such/server", 4),
