@@ -439,7 +439,8 @@ fn write_send_03(dialect: Dialect, request: &SendMessageRequest, out: &mut JsonW
     write_message(dialect, &request.message, &mut object.member("message"));
     if let Some(configuration) = &request.configuration {
         let mut object = object.member("configuration").into_object();
-        object.default("acceptedOutputModes", &configuration.accepted_output_modes);
+        // Servers of 0.2 require it. An empty list excludes nothing.
+        object.always("acceptedOutputModes", &configuration.accepted_output_modes);
         if let Some(push) = &configuration.task_push_notification_config {
             let name = if dialect == Dialect::V03Rest {
                 "pushNotification"

@@ -171,6 +171,13 @@ async fn answers_in_the_history_are_kept() {
             .as_u64()
             .or(params["configuration"]["historyLength"].as_u64());
         assert!(limit.is_some_and(|limit| limit > 0), "{name}: {params}");
+        // Servers of 0.2, which clients of 0.3 meet, require it.
+        let modes = &params["configuration"]["acceptedOutputModes"];
+        assert_eq!(
+            modes.is_array(),
+            version == ProtocolVersion::V03,
+            "{name}: {params}"
+        );
         let mut question = message(version, "hello");
         question["role"] = json!(if version == ProtocolVersion::V10 {
             "ROLE_USER"
