@@ -4,8 +4,8 @@ use std::time::Instant;
 use callboard_message::log::{LOG_LINES_MAX, LOG_WINDOW};
 use serde_json::Value;
 
-use crate::kit::Home;
 use crate::kit::gateway::script;
+use crate::kit::{Home, ended};
 
 const WRONG: &str = r#"[node]
 name = "n"
@@ -238,6 +238,31 @@ async fn a_noisy_upstream() {
         assert!(
             counts.clone().count() > 0 && counts.clone().all(|line| line.contains("by=\"sh\"")),
             "{}",
+            shown.err
+        );
+    }
+    home.swept().await;
+}
+
+/// Goal: a model of Anthropic finds its key under either name. Method: one variable, the other, none.
+#[tokio::test]
+async fn keys_of_anthropic() {
+    let home = Home::new();
+    let file = home.write(
+        "n.toml",
+        "[node]\nname = \"n\"\n[[agent]]\nkind = \"model\"\nid = \"m\"\nprovider = \"anthropic\"\nmodel = \"claude\"\n",
+    );
+    for (variable, missing) in [
+        ("ANTHROPIC_API_KEY", false),
+        ("CLAUDE_API_KEY", false),
+        ("OPENAI_API_KEY", true),
+    ] {
+        let mut command = home.callboard(&["check", &file]);
+        let shown = ended(command.env(variable, "k"), None).await;
+        assert_eq!(
+            shown.err.contains("there is no ANTHROPIC_API_KEY"),
+            missing,
+            "{variable}: {}",
             shown.err
         );
     }

@@ -386,7 +386,18 @@ impl ProviderKind {
         if config.key.is_some() {
             None
         } else {
-            config.key_env.as_deref().or(self.defaults().2)
+            config.key_env.as_deref().or(self.default_key_variable())
+        }
+    }
+
+    /// Returns the default key variable. For Anthropic it is `CLAUDE_API_KEY` if only that one is
+    /// set.
+    fn default_key_variable(self) -> Option<&'static str> {
+        const CLAUDE: &str = "CLAUDE_API_KEY";
+        let is_set = |name: &str| std::env::var_os(name).is_some();
+        match (self, self.defaults().2) {
+            (Self::Anthropic, Some(usual)) if !is_set(usual) && is_set(CLAUDE) => Some(CLAUDE),
+            (_, usual) => usual,
         }
     }
 
