@@ -217,8 +217,8 @@ impl SamplingAnswer {
 
 impl Elicitation {
     /// Creates an elicitation by form. `message` is shown to the person; `schema` is the JSON
-    /// Schema of the form's values.
-    pub fn form(message: impl Into<String>, schema: Value) -> Self {
+    /// Schema of the form's values. The person sees the fields in the order of its `properties`.
+    pub fn form(message: impl Into<String>, schema: impl Serialize) -> Self {
         Self(RawObject::single("message", message.into()).with("requestedSchema", schema))
     }
 

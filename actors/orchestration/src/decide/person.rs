@@ -107,15 +107,23 @@ impl ConcurrentHandler<DecideConfirm> for PersonDecider {
 /// Decision that can be made with a form.
 trait FormDecision: DecisionRequest {
     /// Returns the question to the person and the JSON Schema of the form's answer.
-    fn form(&self) -> (String, Value);
+    fn form(&self) -> (String, RawObject);
 
     /// Converts the content of a filled-in form to an outcome. `None` if it is incomplete or
     /// invalid.
     fn parse_answer(&self, content: &Value) -> Option<Self::Outcome>;
 }
 
-fn object_schema(properties: Value, required: &str) -> Value {
-    json!({ "type": "object", "properties": properties, "required": [required] })
+/// Returns the schema of a form with these fields, in their order. The first one is required.
+fn object_schema<const N: usize>(fields: [(&str, Value); N]) -> RawObject {
+    let mut properties = RawObject::new();
+    for (name, schema) in &fields {
+        properties.set(name, schema);
+    }
+    let required = fields.first().map(|(name, _)| *name);
+    RawObject::single("type", "object")
+        .with("properties", properties)
+        .with("required", Vec::from_iter(required))
 }
 
 /// Returns the member `name` of a form's content, trimmed. `None` if it isn't a text or is empty.
@@ -145,13 +153,16 @@ fn strip_word<'a>(choice: &'a str, word: &str) -> Option<&'a str> {
 }
 
 impl FormDecision for DecideFollowUp {
-    fn form(&self) -> (String, Value) {
+    fn form(&self) -> (String, RawObject) {
         let message = format!(
             "Is this answer enough to go on?\n\nQuestion: {}\nAnswer: {}",
             self.reason, self.message
         );
-        let properties = json!({ "enough": boolean_schema("Enough"), "question": string_schema("If not: what to ask") });
-        (message, object_schema(properties, "enough"))
+        let fields = [
+            ("enough", boolean_schema("Enough")),
+            ("question", string_schema("If not: what to ask")),
+        ];
+        (message, object_schema(fields))
     }
 
     fn parse_answer(&self, content: &Value) -> Option<FollowUp> {
@@ -165,11 +176,14 @@ impl FormDecision for DecideFollowUp {
 }
 
 impl FormDecision for DecideClarity {
-    fn form(&self) -> (String, Value) {
-        let properties = json!({ "clear": boolean_schema("Clear"), "question": string_schema("If not: what to ask") });
+    fn form(&self) -> (String, RawObject) {
+        let fields = [
+            ("clear", boolean_schema("Clear")),
+            ("question", string_schema("If not: what to ask")),
+        ];
         (
             format!("Is this request clear enough to begin?\n\n{}", self.request),
-            object_schema(properties, "clear"),
+            object_schema(fields),
         )
     }
 
@@ -184,11 +198,11 @@ impl FormDecision for DecideClarity {
 }
 
 impl FormDecision for DecideSplit {
-    fn form(&self) -> (String, Value) {
-        let properties = json!({ "several": boolean_schema("Several steps") });
+    fn form(&self) -> (String, RawObject) {
+        let fields = [("several", boolean_schema("Several steps"))];
         (
             format!("Does this request need several steps?\n\n{}", self.request),
-            object_schema(properties, "several"),
+            object_schema(fields),
         )
     }
 
@@ -202,13 +216,16 @@ impl FormDecision for DecideSplit {
 }
 
 impl FormDecision for MakeSteps {
-    fn form(&self) -> (String, Value) {
+    fn form(&self) -> (String, RawObject) {
         let message = format!(
             "Which steps does this request need? One a line, at most {STEPS_MAX}.\n\n{}",
             self.request
         );
-        let properties = json!({ "steps": string_schema("Steps"), "in_order": boolean_schema("Each needs the one before") });
-        (message, object_schema(properties, "steps"))
+        let fields = [
+            ("steps", string_schema("Steps")),
+            ("in_order", boolean_schema("Each needs the one before")),
+        ];
+        (message, object_schema(fields))
     }
 
     fn parse_answer(&self, content: &Value) -> Option<StepPlan> {
@@ -231,7 +248,7 @@ impl FormDecision for MakeSteps {
 }
 
 impl FormDecision for DecideRoute {
-    fn form(&self) -> (String, Value) {
+    fn form(&self) -> (String, RawObject) {
         let up = self
             .world
             .agents
@@ -241,10 +258,13 @@ impl FormDecision for DecideRoute {
         let mut choices: Vec<String> = vec!["local".to_owned()];
         choices.extend(up.map(|agent| format!("remote {}", agent.id)));
         choices.push("reject".to_owned());
-        let properties = json!({ "who": enum_schema("Who", &choices), "reason": string_schema("If rejected: why") });
+        let fields = [
+            ("who", enum_schema("Who", &choices)),
+            ("reason", string_schema("If rejected: why")),
+        ];
         (
             format!("Who should do this?\n\n{}", self.request),
-            object_schema(properties, "who"),
+            object_schema(fields),
         )
     }
 
@@ -263,7 +283,7 @@ impl FormDecision for DecideRoute {
 }
 
 impl FormDecision for DecideTool {
-    fn form(&self) -> (String, Value) {
+    fn form(&self) -> (String, RawObject) {
         let tools: Vec<String> = self
             .tools
             .iter()
@@ -271,10 +291,10 @@ impl FormDecision for DecideTool {
             .map(|tool| tool.name.clone())
             .collect();
         let params = string_schema("Parameters as a JSON object; empty: the request as its text");
-        let properties = json!({ "tool": enum_schema("Tool", &tools), "params": params });
+        let fields = [("tool", enum_schema("Tool", &tools)), ("params", params)];
         (
             format!("Which tool should do this?\n\n{}", self.request),
-            object_schema(properties, "tool"),
+            object_schema(fields),
         )
     }
 
@@ -291,10 +311,10 @@ impl FormDecision for DecideTool {
 }
 
 impl FormDecision for WriteAnswer {
-    fn form(&self) -> (String, Value) {
+    fn form(&self) -> (String, RawObject) {
         (
             format!("What is the answer?\n\n{}", self.request),
-            object_schema(json!({ "answer": string_schema("Answer") }), "answer"),
+            object_schema([("answer", string_schema("Answer"))]),
         )
     }
 
@@ -304,7 +324,7 @@ impl FormDecision for WriteAnswer {
 }
 
 impl FormDecision for DecideRecovery {
-    fn form(&self) -> (String, Value) {
+    fn form(&self) -> (String, RawObject) {
         let mut choices = vec!["retry".to_owned()];
         if matches!(self.action, Action::Local { .. }) {
             choices.push("retry with other parameters".to_owned());
@@ -320,10 +340,7 @@ impl FormDecision for DecideRecovery {
         let more = string_schema("The parameters as a JSON object, or why it is given up");
         (
             message,
-            object_schema(
-                json!({ "next": enum_schema("Next", &choices), "more": more }),
-                "next",
-            ),
+            object_schema([("next", enum_schema("Next", &choices)), ("more", more)]),
         )
     }
 
@@ -344,7 +361,7 @@ impl FormDecision for DecideRecovery {
 }
 
 impl FormDecision for Synthesize {
-    fn form(&self) -> (String, Value) {
+    fn form(&self) -> (String, RawObject) {
         let line = |report: &crate::decide::StepReport| {
             format!("- {} ({}): {}", report.by, report.state, report.text)
         };
@@ -357,10 +374,7 @@ impl FormDecision for Synthesize {
         );
         (
             message,
-            object_schema(
-                json!({ "answer": string_schema("Answer"), "sure": sure }),
-                "answer",
-            ),
+            object_schema([("answer", string_schema("Answer")), ("sure", sure)]),
         )
     }
 

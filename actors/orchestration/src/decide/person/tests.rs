@@ -97,6 +97,10 @@ fn routes() {
         form.schema().unwrap()["properties"]["who"]["enum"],
         json!(["local", "remote weather", "reject"])
     );
+    let schema = form.0.object("requestedSchema").unwrap();
+    let fields = schema.object("properties").unwrap();
+    let names: Vec<&str> = fields.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["who", "reason"], "in the order of their questions");
     says(&route(), json!({ "who": "local" }), Route::Local);
     says(
         &route(),
