@@ -424,7 +424,7 @@ fn listeners_of_a2a() {
         ),
         (
             "protocol = \"a2a\"\nextended_card = true",
-            "nobody has a key",
+            "no client could read it without keys",
         ),
         (
             "protocol = \"a2a\"\nanonymous_task_listing = true\nanonymous = \"operator\"",

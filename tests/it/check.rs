@@ -259,12 +259,9 @@ async fn keys_of_anthropic() {
     ] {
         let mut command = home.callboard(&["check", &file]);
         let shown = ended(command.env(variable, "k"), None).await;
-        assert_eq!(
-            shown.err.contains("there is no ANTHROPIC_API_KEY"),
-            missing,
-            "{variable}: {}",
-            shown.err
-        );
+        let all = shown.out + &shown.err;
+        let is_told = all.contains("there is no ANTHROPIC_API_KEY");
+        assert_eq!(is_told, missing, "{variable}: {all}");
     }
     home.swept().await;
 }

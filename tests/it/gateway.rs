@@ -7,9 +7,10 @@ use callboard::{Message, Principal, System};
 use serde_json::{Value, json};
 
 use crate::kit::gateway::{
-    MCP, NODE, Session, end, is_refused, modern, reloaded, said, script, serve, started,
+    MCP, NODE, Session, addresses, answer, end, is_refused, modern, reloaded, said, script, serve,
+    started,
 };
-use crate::kit::{Home, soon};
+use crate::kit::{Home, mcp, soon};
 
 /// Goal: servers behind one address, whatever their era and the client's, and a dead one harms no other: the catalogue is
 /// what there is, a call to the dead one fails at once. Method: two `callboard stdio` as upstreams, one of each era, and a
@@ -217,6 +218,42 @@ async fn a_limit_of_requests_hides_no_tools() {
     let refused = soon("a list too many", lists).await;
     assert!(refused.contains("per_client_per_second"), "{refused}");
     end(running, &home).await;
+}
+
+/// Goal: the access log names who called which tool, with outcome and duration, and no content; a rejected credential leaves a
+/// line. Method: a call, a call of a tool that isn't there, and one with a key that the listener can't check.
+#[tokio::test]
+async fn calls_are_in_the_access_log() {
+    let home = Home::new();
+    let file = home.write(
+        "n.toml",
+        &format!("{NODE}{}{MCP}", script(&home, "a", "one")),
+    );
+    let mut running = home.start(&["--log", "warn,callboard::access=info", "serve", &file]);
+    let url = addresses(&mut running, "ready").await.remove(0).1;
+    let call = |tool: &str| json!({ "name": tool, "arguments": { "x": "c0ntent" } });
+    assert_eq!(modern(&url, "tools/call", call("who")).await.0, 200);
+    modern(&url, "tools/call", call("nothing")).await;
+    let keyed = mcp::request(&url, &json!({}), "tools/call", call("who"));
+    let keyed = keyed.header("authorization", "Bearer s3cret");
+    assert_eq!(answer(keyed).await.0, 401);
+    running.signal("TERM").await;
+    let log = running.finished().await.err;
+    let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(
+        lines("message=\"who\" outcome=\"answered\" ms="),
+        1,
+        "{log}"
+    );
+    assert_eq!(
+        lines("message=\"nothing\" outcome=\"not_found\""),
+        1,
+        "{log}"
+    );
+    assert_eq!(lines("principal=\""), 2, "{log}");
+    assert_eq!(lines("rejected a request by its credential"), 1, "{log}");
+    assert!(!log.contains("c0ntent") && !log.contains("s3cret"), "{log}");
+    home.swept().await;
 }
 
 /// Goal: limits come from the file: of a body, of a call's time, of a client's haste. Method: one past each.

@@ -1,10 +1,12 @@
 //! Policy checks around each message that a server receives for an agent.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use callboard_message::{Failure, RawMessage, RawReply};
 use serde_json::value::RawValue;
 
+use crate::access_log::log_access;
 use crate::call::CallContext;
 use crate::handle::AgentRef;
 use crate::policy::{Direction, PolicyRequest};
@@ -35,7 +37,11 @@ pub async fn admit(
         message,
         payload,
     };
-    agent.system().policy().check(None, request).await
+    let checked = agent.system().policy().check(None, request).await;
+    if checked.is_err() {
+        log_access(principal, name, message, &checked, Duration::ZERO);
+    }
+    checked
 }
 
 /// Sends `sent` to `agent`, which policies know as `name`, and returns the reply if the policies
@@ -51,6 +57,7 @@ pub async fn ask(
     sent: RawMessage,
     call: CallContext,
 ) -> RawReply {
+    let began = Instant::now();
     let (principal, id, system) = (call.principal.clone(), call.id, agent.system());
     let call = call.with_policy(system, Direction::Inbound, name);
     let gone = call.cancel.clone().drop_guard();
@@ -65,5 +72,7 @@ pub async fn ask(
         message,
         payload,
     };
-    system.policy().check_reply(request, reply).await
+    let reply = system.policy().check_reply(request, reply).await;
+    log_access(&principal, name, message, &reply, began.elapsed());
+    reply
 }

@@ -7,6 +7,7 @@
     reason = "Target is sealed: what its methods name is for this crate only"
 )]
 
+mod access_log;
 mod agent;
 mod agent_cell;
 mod audit;

@@ -63,6 +63,15 @@ impl AccessControl {
         &self,
         credential: &PresentedCredential<'_>,
     ) -> Result<Principal, CredentialError> {
+        let principal = self.identify(credential);
+        if let Err(error) = &principal {
+            let peer = credential.peer.map(|peer| peer.to_string());
+            callboard_message::log::warn!(by: peer.as_deref().unwrap_or_default(), peer, reason = error.message(), "rejected a request by its credential");
+        }
+        principal
+    }
+
+    fn identify(&self, credential: &PresentedCredential<'_>) -> Result<Principal, CredentialError> {
         let trust = match self {
             Self::Open(trust) => *trust,
             Self::Anyone => UnauthenticatedAccess::BehindProxy,
