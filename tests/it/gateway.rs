@@ -240,16 +240,8 @@ async fn calls_are_in_the_access_log() {
     running.signal("TERM").await;
     let log = running.finished().await.err;
     let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
-    assert_eq!(
-        lines("message=\"who\" outcome=\"answered\" ms="),
-        1,
-        "{log}"
-    );
-    assert_eq!(
-        lines("message=\"nothing\" outcome=\"not_found\""),
-        1,
-        "{log}"
-    );
+    assert_eq!(lines("tool=\"who\" outcome=\"answered\" ms="), 1, "{log}");
+    assert_eq!(lines("tool=\"nothing\" outcome=\"not found\""), 1, "{log}");
     assert_eq!(lines("principal=\""), 2, "{log}");
     assert_eq!(lines("rejected a request by its credential"), 1, "{log}");
     assert!(!log.contains("c0ntent") && !log.contains("s3cret"), "{log}");

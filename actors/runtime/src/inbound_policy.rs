@@ -1,12 +1,11 @@
 //! Policy checks around each message that a server receives for an agent.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use callboard_message::{Failure, RawMessage, RawReply};
 use serde_json::value::RawValue;
 
-use crate::access_log::log_access;
+use crate::access_log::AccessEntry;
 use crate::call::CallContext;
 use crate::handle::AgentRef;
 use crate::policy::{Direction, PolicyRequest};
@@ -38,8 +37,10 @@ pub async fn admit(
         payload,
     };
     let checked = agent.system().policy().check(None, request).await;
-    if checked.is_err() {
-        log_access(principal, name, message, &checked, Duration::ZERO);
+    if checked.is_err()
+        && let Some(entry) = AccessEntry::begin(&request)
+    {
+        entry.finish(principal, &checked);
     }
     checked
 }
@@ -57,8 +58,15 @@ pub async fn ask(
     sent: RawMessage,
     call: CallContext,
 ) -> RawReply {
-    let began = Instant::now();
     let (principal, id, system) = (call.principal.clone(), call.id, agent.system());
+    let entry = AccessEntry::begin(&PolicyRequest {
+        direction: Direction::Inbound,
+        principal: &principal,
+        call: id,
+        agent: name,
+        message,
+        payload: &sent.payload,
+    });
     let call = call.with_policy(system, Direction::Inbound, name);
     let gone = call.cancel.clone().drop_guard();
     let reply = agent.0.clone().ask_named(sent, Some(Arc::new(call))).await;
@@ -73,6 +81,8 @@ pub async fn ask(
         payload,
     };
     let reply = system.policy().check_reply(request, reply).await;
-    log_access(&principal, name, message, &reply, began.elapsed());
+    if let Some(entry) = entry {
+        entry.finish(&principal, &reply);
+    }
     reply
 }

@@ -64,7 +64,10 @@ impl AccessControl {
         credential: &PresentedCredential<'_>,
     ) -> Result<Principal, CredentialError> {
         let principal = self.identify(credential);
-        if let Err(error) = &principal {
+        // A client that doesn't know yet that a key is needed sends none.
+        if let Err(error) = &principal
+            && *error != CredentialError::Missing
+        {
             let peer = credential.peer.map(|peer| peer.to_string());
             callboard_message::log::warn!(by: peer.as_deref().unwrap_or_default(), peer, reason = error.message(), "rejected a request by its credential");
         }

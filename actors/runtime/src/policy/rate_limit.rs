@@ -121,7 +121,7 @@ fn principal_key(principal: &Principal) -> PrincipalKey {
 
 /// Returns the tool that a message calls: the name in a `callboard.tools.call`, or the message name
 /// itself. `None` for other reserved messages.
-fn tool_name(request: &PolicyRequest<'_>) -> Option<String> {
+pub(crate) fn tool_name(request: &PolicyRequest<'_>) -> Option<String> {
     #[derive(Deserialize)]
     struct ToolCallName {
         name: String,
