@@ -105,6 +105,7 @@ mod tests {
 
     /// Goal: the form of an address decides what it is, and an ambiguous one says how to write it. Method: rows, with a folder that
     /// has three files.
+    /// Rows: B-17, X-34.
     #[test]
     fn forms_decide() {
         let here = |path: &str| ["localhost", "office", "my office"].contains(&path);

@@ -335,6 +335,7 @@ mod tests {
     }
 
     /// Goal: an answer is printed once, whatever came of it before. Method: none of it shown, its beginning, all, something else.
+    /// Rows: B-36, B-53.
     #[test]
     fn an_answer_is_printed_once() {
         let paris = completed(&ToolResult::text("The capital is Paris."));
@@ -453,6 +454,7 @@ mod tests {
     }
 
     /// Goal: an answer that only its artifacts hold is an answer. Method: an empty result with pieces, and one with neither.
+    /// Rows: B-53.
     #[test]
     fn artifacts_may_be_all() {
         let piece = |text: &str| Artifact::new("a", [Content::text(text)]);
@@ -466,6 +468,7 @@ mod tests {
     }
 
     /// Goal: each end says what it is. Method: rejected, blocked, failed, cancelled by request and otherwise, no text.
+    /// Rows: B-53.
     #[test]
     fn ends() {
         let failed = |kind| task(vec![TaskStep::Failed(Failure::new(kind, "why"))]);

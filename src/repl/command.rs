@@ -368,6 +368,7 @@ mod tests {
     }
 
     /// Goal: each command is read with what it needs. Method: a row each, also in other cases and with spaces.
+    /// Rows: B-20, B-21, B-22, B-23, B-24, B-25, B-26, B-27, B-28, B-29, B-30, B-31, B-54.
     #[test]
     fn commands() {
         for (line, command) in [
@@ -416,6 +417,7 @@ mod tests {
     }
 
     /// Goal: a tool's parameters are an object, as they were written. Method: none, one, and what is none.
+    /// Rows: B-27.
     #[test]
     fn tools() {
         let params = |line: &str| match parse_line(line)? {
@@ -507,6 +509,7 @@ mod tests {
     }
 
     /// Goal: the lines that people type for commands are those. Method: rows, in both languages and any case.
+    /// Rows: B-33.
     #[test]
     fn plain_words_are_commands() {
         let rows: [(&[&str], ReplCommand); 14] = [
@@ -554,6 +557,7 @@ mod tests {
     }
 
     /// Goal: what only begins like a command is said to the agent. Method: sentences with those words in them.
+    /// Rows: B-33.
     #[test]
     fn sentences_are_said() {
         for line in [

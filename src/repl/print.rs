@@ -389,6 +389,7 @@ mod tests {
     }
 
     /// Goal: the file is its owner's, grows, and reads back. Method: open it twice, keep a line each with a line break in it.
+    /// Rows: B-13.
     #[test]
     fn lines_are_kept_for_the_owner() {
         let folder = tempfile::tempdir().unwrap();
@@ -425,6 +426,7 @@ mod tests {
     }
 
     /// Goal: the lists of agents look as people know them. Method: the two of the source document.
+    /// Rows: B-22.
     #[test]
     fn lists_of_agents() {
         let none = r#"{"count":0,"message":"No agents found in the directory"}"#;

@@ -176,6 +176,7 @@ mod tests {
     use super::*;
 
     /// Goal: the prompt shows where one is connected. Method: addresses in the forms that people type.
+    /// Rows: B-35.
     #[test]
     fn places() {
         for (typed, at) in [
@@ -211,6 +212,7 @@ mod tests {
 
     /// Goal: what is told of a task is what the agent said of it. Method: a task's result, a failed one, a cancelled one, an
     /// answer without a task, and two ways in which nothing was sent.
+    /// Rows: B-40.
     #[test]
     fn tasks_are_told() {
         let place = |state: &str| json!({ "taskId": "t-1", "contextId": "c", "state": state });

@@ -371,6 +371,7 @@ mod tests {
     }
 
     /// Goal: the memory looks as people know it. Method: the two requests of the source document, and none.
+    /// Rows: B-30, B-41, B-42.
     #[test]
     fn memory_is_exact() {
         let two = [
@@ -408,6 +409,7 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
     }
 
     /// Goal: states have the names that this REPL is known for. Method: three of them.
+    /// Rows: B-55.
     #[test]
     fn states() {
         let names = [
@@ -420,6 +422,7 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
     }
 
     /// Goal: tasks are shown with what they were asked, ask and made. Method: one that asks, one that is done, their texts.
+    /// Rows: B-29.
     #[test]
     fn tasks_are_shown() {
         let question = Arc::new(Question::elicit("Which city?", json!({})));
@@ -492,6 +495,7 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
     }
 
     /// Goal: the help names every command. Method: each in it.
+    /// Rows: B-20.
     #[test]
     fn help_is_whole() {
         let help = help();

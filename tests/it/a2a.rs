@@ -125,6 +125,7 @@ fn task_of(ended: &Finished) -> String {
 
 /// Goal: a person sees what an agent is and who signed that; a program gets one object. Method: a card that nobody signed, one
 /// that is signed, checked by its key and by another.
+/// Rows: B-16.
 #[tokio::test]
 async fn cards_are_shown() {
     let (home, served) = (Home::new(), Served::start(|_| {}));
@@ -320,6 +321,7 @@ async fn streams_are_printed() {
 }
 
 /// Goal: tasks can be begun, listed, followed and ended by different commands. Method: one that lingers.
+/// Rows: B-16.
 #[tokio::test]
 async fn tasks_are_looked_after() {
     let (home, served) = (Home::new(), Served::start(|_| {}));

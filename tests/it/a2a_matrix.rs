@@ -257,6 +257,7 @@ async fn lost(near: &AgentRef, far: &Far) -> Vec<String> {
 
 /// Goal: an MCP client of either era uses an A2A agent of any version, and nothing is lost: questions (one about the answer to
 /// another), progress, a call that is given up. Method: every pair, over sockets.
+/// Rows: X-46.
 #[actix_web::test]
 async fn mcp_clients_before_a2a_agents() {
     let (system, far) = (System::start(1).unwrap(), Far::default());
@@ -276,6 +277,7 @@ async fn mcp_clients_before_a2a_agents() {
 }
 
 /// Goal: an A2A client of any version uses an MCP server of either era, and nothing is lost. Method: every pair, over sockets.
+/// Rows: X-46.
 #[actix_web::test]
 async fn a2a_clients_before_mcp_servers() {
     let (system, far) = (System::start(1).unwrap(), Far::default());

@@ -88,6 +88,7 @@ fn ids(known: &PeerRegistry) -> Vec<String> {
 
 /// Goal: who connects to one agent knows the agents of that one, and is known to it; the list is the document's; it is there
 /// after a restart; who went away is noticed. Method: three nodes, of which the second knew the third.
+/// Rows: B-1, B-5.
 #[actix_web::test]
 async fn directories_are_shared() {
     let home = Home::new();
@@ -177,6 +178,7 @@ fn key_file(home: &Home, name: &str, key: &str) -> (String, CardSigningKey) {
 /// Goal: over the wire an agent is learned second-hand by its card's signature alone, if that is good and a trusted key's.
 /// Method: a teacher that knows three agents: one signed by the trusted key, one by nobody, one by a key that is known under
 /// its name with another's members; who trusts that set of keys and allows no origin, and who trusts none.
+/// Rows: X-34.
 #[actix_web::test]
 async fn signed_cards_are_learned() {
     let home = Home::new();

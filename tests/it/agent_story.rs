@@ -187,6 +187,7 @@ async fn has_ended_well(story: &Story, node: &Node, task: &str) {
 /// Goal: one request goes all the way: it is clarified, done in three steps, of which one fails in passing, is tried again and
 /// then done by another; the conflict comes first, nobody is sure, a person confirms. Method: a scripted model, three A2A
 /// peers, one of which takes no message; an A2A client in between.
+/// Rows: B-18, B-81.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_question_to_answer() {
     let story = Story::new().await;

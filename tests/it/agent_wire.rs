@@ -162,6 +162,7 @@ fn texts(task: &Value) -> String {
 /// Goal (T-B7): a vague request is asked about, in the very words of the question, before anything is chosen, in every version
 /// of A2A; the answer goes on to an answer. Method: the request in 1.0, 0.3 and 0.1; the task's state, message and artifacts; the
 /// answer in 1.0.
+/// Rows: B-44, B-59.
 #[tokio::test]
 async fn a_vague_request_is_asked_about() {
     let home = Home::new();
@@ -225,6 +226,7 @@ async fn what_a_model_gets_wrong_is_gone_around() {
 
 /// Goal (T-B13): an answer of 0.39 has to be confirmed, one of 0.40 hasn't; confirmed, it is the artifact `final_answer`, and
 /// declined it is nobody's. Method: a plan of two steps, put together with either; yes and no.
+/// Rows: B-73, B-74, B-78.
 #[tokio::test]
 async fn an_unsure_answer_has_to_be_confirmed() {
     let home = Home::new();
@@ -263,6 +265,7 @@ async fn an_unsure_answer_has_to_be_confirmed() {
 
 /// Goal (T-B14): `tasks/send` of the oldest A2A has its answer in its own words, and the same task is there for the newest. Method:
 /// the document's request; `GetTask` in 1.0.
+/// Rows: B-43, X-26.
 #[tokio::test]
 async fn the_oldest_words_still_work() {
     let home = Home::new();
@@ -290,6 +293,7 @@ async fn the_oldest_words_still_work() {
 
 /// Goal: a refusal gives its reason as it is in the newest A2A, and as the document has it in the oldest; the card has the names
 /// that the file gives. Method: a refused request in both; the card.
+/// Rows: B-4, B-52, X-27.
 #[tokio::test]
 async fn a_refusal_and_the_card() {
     let home = Home::new();

@@ -131,6 +131,7 @@ async fn upstreams_are_connected_to() {
 
 /// Goal: relative paths of a program are relative to the file, wherever callboard is started. Method: a file in a folder with
 /// a program, an argument and a working directory that are relative; its path absolute, and relative to the folder above.
+/// Rows: M-8.
 #[tokio::test]
 async fn programs_beside_the_file() {
     let home = Home::new();

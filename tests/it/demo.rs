@@ -19,6 +19,7 @@ fn process_id(line: &str) -> Option<u32> {
 
 /// Goal: one command shows the main job and leaves nothing. Method: run it; look for both questions, how they ended,
 /// its processes and its folders.
+/// Rows: C-8, C-42.
 #[tokio::test]
 async fn shows_both_questions_and_leaves_nothing() {
     let home = Home::new();
@@ -110,6 +111,7 @@ async fn two_at_once() {
 
 /// Goal: two agents of HMCP have their dialogue, the second starts when it is needed, an attack is blocked, and nothing is
 /// left. Method: run it over each transport; look for each turn, in order.
+/// Rows: H-3, H-30, H-31, H-33, H-45.
 #[tokio::test]
 async fn agents_of_hmcp_have_their_dialogue() {
     for transport in ["stdio", "http", "sse"] {

@@ -2,6 +2,7 @@ use crate::kit::{Home, soon};
 
 /// Goal: three agents find one another in one command, also where two such commands run at once, and nothing is left of them.
 /// Method: start two, each step of both has to be as it should; no process or folder stays.
+/// Rows: B-82.
 #[tokio::test]
 async fn three_agents_find_one_another() {
     let homes = [Home::new(), Home::new()];

@@ -10,6 +10,7 @@ const FLOORS: [(&str, f64); 2] = [("dev", 0.74), ("heldout", 0.80)];
 const FLOORS_ELSEWHERE: [(&str, f64); 2] = [("museum", 0.66), ("shipyard", 0.86)];
 
 /// Goal: the rules lose nothing of what they reached, and a program can read it. Method: `--json`.
+/// Rows: B-80.
 #[actix_web::test]
 async fn rules_route_what_they_should() {
     let home = Home::new();
@@ -72,6 +73,7 @@ async fn rules_route_in_unknown_worlds() {
 
 /// Goal: other requests can be measured, their mistakes are named, too few right ones fail, and what is held out isn't shown.
 /// Method: a folder of our own with one right and one wrong label in each part, then a broken line.
+/// Rows: C-43.
 #[actix_web::test]
 async fn own_requests_are_measured() {
     let home = Home::new();

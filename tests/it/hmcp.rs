@@ -229,6 +229,7 @@ fn answered(id: i64, model: &str, text: &str) -> Value {
 
 /// Goal: a server says that it answers like a model, and the document's dialogue is answered word for word. Method: the
 /// document's own requests to both agents, over stdio, streamable HTTP and HTTP+SSE.
+/// Rows: H-1, H-4, H-8, H-14, H-15, H-21, H-22, H-23, H-24, H-25, H-26, H-27, H-31, H-32, H-34, H-35, H-36.
 #[actix_web::test]
 async fn the_dialogue() {
     for transport in TRANSPORTS {
@@ -298,6 +299,7 @@ impl ConcurrentHandler<Screen> for Broken {
 
 /// Goal: what the guard blocks, crashes on or is late with is refused in the document's words, and nothing is written.
 /// Method: its attack on an agent as it is made; then guards that panic and hang; all transports.
+/// Rows: H-29, H-40, H-42, X-18.
 #[actix_web::test]
 async fn refusals() {
     let exact = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -1, "message": BLOCKED } });
@@ -345,6 +347,7 @@ async fn refusals() {
 }
 
 /// Goal: the same agents are tools, and a missing id is a text where nobody can be asked. Method: list and call both.
+/// Rows: H-26, X-1.
 #[actix_web::test]
 async fn the_same_as_tools() {
     for transport in TRANSPORTS {

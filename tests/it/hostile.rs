@@ -78,6 +78,7 @@ fn check_withheld(answer: &ClinicAnswer, words: &[&str]) {
 
 /// Goal: identities that a clinic lets slip are withheld, with all the rest. Method: a name, a number, an address, each
 /// where only ids and conditions belong; and a name disguised.
+/// Rows: C-32, C-35.
 #[tokio::test]
 async fn identities_are_withheld() {
     for (field, text) in [
@@ -107,6 +108,7 @@ async fn identities_are_withheld() {
 
 /// Goal: what a clinic answers can't instruct anybody. Method: an injection in a condition, plain and disguised; its
 /// step is stopped, the other clinic's is answered.
+/// Rows: C-35.
 #[tokio::test]
 async fn injections_stop_their_step() {
     for text in [
@@ -197,6 +199,7 @@ async fn raw(
 
 /// Goal: envelopes are paired one to one, and broken ones fail their step alone. Method: a foreign id, no id, the id as
 /// another type, garbage, an unfinished body, result and error both, a batch; beside a clinic that behaves.
+/// Rows: C-34.
 #[tokio::test]
 async fn broken_envelopes_fail_their_step() {
     let good = r#"{"patients":[{"patient_id":"CARD-001","condition":"Hypertension"}]}"#;

@@ -199,6 +199,7 @@ async fn tasks_are_cancelled_beside_the_node() {
 /// Goal: what crossed a node's boundary is in its audit after a kill, and the chain is whole; one changed byte is named, with an
 /// exit code of its own. Method: a call, SIGKILL once it is kept, another start; `audit show` and `verify` beside it; then
 /// an export with another word in it.
+/// Rows: H-39.
 #[tokio::test]
 async fn the_audit_outlives_a_kill() {
     let home = Home::new();
@@ -381,6 +382,7 @@ async fn a_file_that_is_no_store() {
 
 /// Goal: a directory comes back as it was given, members that nobody knows included, and a file that is none changes nothing.
 /// Method: import beside a node, export after its kill and another start, import again; files with a mistake.
+/// Rows: B-6, B-14.
 #[tokio::test]
 async fn the_directory_outlives_the_node() {
     let home = Home::new();

@@ -249,6 +249,7 @@ async fn office() -> Office {
 }
 
 /// Goal: the rows over HTTP; the two replies byte for byte. Method: a node, a key each.
+/// Rows: P-1, P-4, P-11, P-12, P-13, P-21, P-33.
 #[tokio::test]
 async fn golden_over_http() {
     let office = office().await;
@@ -268,6 +269,7 @@ async fn golden_over_http() {
 }
 
 /// Goal: the rows over MCP. Method: the same node, its tools.
+/// Rows: P-1, P-5, P-6, P-7.
 #[tokio::test]
 async fn golden_over_mcp() {
     let office = office().await;
@@ -276,6 +278,7 @@ async fn golden_over_mcp() {
 }
 
 /// Goal: the rows in process, the events too. Method: a mailroom in memory, and mailboxes.
+/// Rows: P-33.
 #[tokio::test]
 async fn golden_in_process() {
     let system = System::start(1).unwrap();
@@ -382,6 +385,7 @@ fn is_the_row(row: Value) {
 
 /// Goal: the two events are exact, to a socket too, and so is the row of the log, by HTTP and by SQL. Method: a long text
 /// whose characters have several bytes.
+/// Rows: P-19, P-25, P-26.
 #[tokio::test]
 async fn golden_events_and_log() {
     let office = office().await;
@@ -450,6 +454,7 @@ async fn golden_events_and_log() {
 }
 
 /// Goal: nobody is heard whose credential and claim don't agree. Method: rows of headers.
+/// Rows: P-10, P-40, X-20, X-25.
 #[tokio::test]
 async fn golden_who_may_send() {
     let office = office().await;

@@ -141,6 +141,7 @@ fn once_each() -> BTreeMap<String, usize> {
 
 /// Goal: one of twelve is gone while all are told something; it reads it once it is back; all twelve have read it once.
 /// Method: half of them over HTTP, half over MCP; one is ended before the broadcast.
+/// Rows: P-28, P-44.
 #[tokio::test]
 async fn twelve_agents_one_killed() {
     let office = Arc::new(office().await);

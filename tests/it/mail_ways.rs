@@ -87,6 +87,7 @@ const ELSEWHERE: &str = "[node]\nname = \"elsewhere\"\n[[agent]]\nkind = \"orche
 /// Goal: a broadcast arrives at an agent of the node, at an A2A agent elsewhere, at a webhook, in a tmux pane and with an MCP client;
 /// each counts as delivered, and not before it is; what agents answer is mail in the same thread. Method: a node with all of
 /// them, one of each.
+/// Rows: P-3.
 #[tokio::test]
 async fn a_broadcast_by_every_way() {
     let elsewhere = Home::new();

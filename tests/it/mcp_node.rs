@@ -94,6 +94,7 @@ impl Client {
 
 /// Goal: an agent of a topology is a tool server for whoever starts it; bad lines cost nothing; it ends with its client, and
 /// leaves nothing. Method: an example clinic, its tools, its rule about identities.
+/// Rows: X-40.
 #[tokio::test]
 async fn a_clinic_over_standard_streams() {
     let home = Home::new();
@@ -249,6 +250,7 @@ async fn post(url: &str, key: Option<&str>, method: &str, params: Value) -> (u16
 
 /// Goal: a listener serves all its agents as one, and each by itself, to those who have a key; a revoked one counts no more.
 /// Method: every address, without key, with it, and after it was revoked.
+/// Rows: H-37.
 #[tokio::test]
 async fn a_listener_with_keys() {
     let home = Home::new();

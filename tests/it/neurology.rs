@@ -4,6 +4,7 @@ use crate::kit::example;
 
 /// Goal: a third clinic is one registry entry and one topology file. Method: the files of `examples/clinics` as they
 /// are (but for the ports), with the two-clinic host beside: it knows nothing of neurology.
+/// Rows: C-9.
 #[tokio::test]
 async fn a_third_clinic_needs_no_code() {
     let homes = [Home::new(), Home::new(), Home::new()];

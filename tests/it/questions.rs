@@ -195,6 +195,7 @@ fn handled() -> Value {
 
 /// Goal: the document's server gets, on its own id, the document's reply (T-M1). Method: its question over a child's
 /// standard output, by its own dialect; the model says the document's words.
+/// Rows: M-3, M-9, M-10, M-11, M-12, M-15, M-22, M-27, M-29, X-6, X-7.
 #[tokio::test]
 async fn the_document_s_question_is_answered_in_its_words() {
     let stage = Stage::set(ServerDialect::MagicTunnel, &asked(), handled());
@@ -231,6 +232,7 @@ async fn the_document_s_question_is_answered_in_its_words() {
 }
 
 /// Goal: the same in MCP's own words (T-M2). Method: T-M1's question as MCP has it, dialect `mcp`.
+/// Rows: X-6.
 #[tokio::test]
 async fn the_same_is_answered_in_mcp_s_words() {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Analyze this" } });
@@ -255,6 +257,7 @@ async fn the_same_is_answered_in_mcp_s_words() {
 
 /// Goal: an id comes back with its type and value (T-M3), and whatever a server asks is answered: a method that nobody knows
 /// by -32601 (T-M5), params that can't be read by -32602. Method: rows, in both dialects.
+/// Rows: M-13, M-28, M-31, X-14.
 #[tokio::test]
 async fn every_question_is_answered_on_its_id() {
     let messages = json!({ "messages": [] });
@@ -291,6 +294,7 @@ async fn every_question_is_answered_on_its_id() {
 
 /// Goal: `elicitation/request` is `elicitation/create` to the client, in both dialects, and what the person did comes back
 /// in the server's words; only they accept (T-M4). Method: the document's request; a person who declines, one who accepts.
+/// Rows: M-13, M-15, X-5, X-13.
 #[tokio::test]
 async fn the_elicitation_alias_reaches_a_person() {
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
@@ -330,6 +334,7 @@ async fn the_elicitation_alias_reaches_a_person() {
 }
 
 /// Goal: another server answers, never the one that asks (T-M6). Method: two that may; then only the one that asks.
+/// Rows: M-24.
 #[tokio::test]
 async fn the_requester_is_excluded() {
     for (order, by) in [
@@ -365,6 +370,7 @@ async fn the_requester_is_excluded() {
 
 /// Goal: a question reaches the client whose call caused it, whomever it names, and the forgery is recorded (T-M7). Method:
 /// two clients call one server at once, whose questions always name the second; each answers with its own name.
+/// Rows: M-23, M-53, X-8.
 #[tokio::test]
 async fn a_forged_origin_is_ignored() {
     let mut asks = asked();
@@ -414,6 +420,7 @@ async fn a_forged_origin_is_ignored() {
 
 /// Goal: where no model answers the server gets an error on its own id, and its tool goes on. Method: a model that is away,
 /// and a client that has none.
+/// Rows: M-30, M-55, M-58.
 #[tokio::test]
 async fn failures_leave_the_tool_going() {
     let routing = json!({ "default_strategy": "magictunnel_first" });

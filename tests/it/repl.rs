@@ -95,6 +95,7 @@ fn three(home: &Home) -> ([u16; 3], [String; 3]) {
 
 /// Goal: the first steps look as people know them, at terminals of both kinds (T-B1, T-B3, T-B4, T-B5). Method: one session
 /// that lists, listens, connects to itself, asks and is refused; each line exact.
+/// Rows: B-8, B-16, B-23, B-26, B-34, B-35, B-36, B-37, B-39.
 #[test]
 fn first_steps_at_a_terminal() {
     for term in ["xterm", "dumb"] {
@@ -183,6 +184,7 @@ async fn the_same_lines_through_a_pipe() {
 
 /// Goal: agents are learned through agents (T-B2), requests go where they are answered, and what is learned stays. Method: the
 /// example's three agents; the first connects to the second only, asks for what the third knows, and is started again.
+/// Rows: B-32, B-38.
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_are_shared() {
     let (home, other) = (Home::new(), Home::new());
@@ -236,6 +238,7 @@ async fn directories_are_shared() {
 
 /// Goal: the memory holds what went out and nothing else (T-B6). Method: two requests to another agent, one from outside, then
 /// the list, a detail, the list after it was cleared.
+/// Rows: B-7, B-25, B-40, B-41.
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_is_of_what_went_out() {
     let (home, other) = (Home::new(), Home::new());
@@ -358,6 +361,7 @@ fn connecting_can_be_given_up() {
 
 /// Goal: one message is one answer, by either command, with the exit code that says how it went. Method: answered, refused, asked
 /// with nobody there, a file that isn't there, and what is written to the log that the file names.
+/// Rows: B-16, B-17.
 #[tokio::test]
 async fn one_message() {
     let home = Home::new();

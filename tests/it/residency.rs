@@ -9,6 +9,7 @@ use crate::kit::clinics::{Served, host, identities};
 /// blueprint, section 5). Method: a question whose answer holds identities, all logs at their loudest; then a search of
 /// standard error and of every file of the orchestrator's home, for every identity of the seed, the record's clinical
 /// words, and the question.
+/// Rows: C-3, C-33, X-41.
 #[tokio::test]
 async fn answers_leave_no_trace() {
     let (home, clinic_home) = (Home::new(), Home::new());

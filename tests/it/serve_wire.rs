@@ -10,6 +10,7 @@ fn call(id: &str, params: &str) -> String {
 
 /// Goal: the golden exchanges of the documents (technical blueprint, section 2), with a real process. Method: the
 /// requests as written there; the whole response where it is given whole.
+/// Rows: C-11, C-14.
 #[tokio::test]
 async fn the_golden_exchanges() {
     let home = Home::new();

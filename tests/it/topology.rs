@@ -11,6 +11,7 @@ const MAGICTUNNEL: &str = include_str!("data/magictunnel.yaml");
 
 /// Goal: a MagicTunnel's file loads as it is written: names, transports, grants, strategies, its dialect, a node of its own.
 /// Method: read it.
+/// Rows: M-33, M-34, M-35, M-36, M-37, M-38, M-39, M-40, M-41.
 #[test]
 fn a_magictunnel_loads() {
     let topology = Topology::parse(MAGICTUNNEL, true, Path::new("")).unwrap();
@@ -59,6 +60,7 @@ fn a_magictunnel_loads() {
 
 /// Goal: it serves, connecting to nobody before somebody asks; switched off, it has nothing to serve. Method: start it on
 /// free ports; a file with `enabled: false`.
+/// Rows: M-2, M-33.
 #[tokio::test]
 async fn a_magictunnel_serves() {
     let home = Home::new();

@@ -202,6 +202,7 @@ async fn served(peers: &Peers, transport: &str) -> Served {
 }
 
 /// Goal: nothing is lost over a pipe. Method: every tool of a child process.
+/// Rows: M-8.
 #[actix_web::test]
 async fn every_tool_over_stdio() {
     let Some(peers) = peers() else { return };
@@ -222,6 +223,7 @@ async fn every_tool_over_streamable_http() {
 }
 
 /// Goal: nor over HTTP+SSE. Method: every tool.
+/// Rows: H-16, M-32.
 #[actix_web::test]
 async fn every_tool_over_sse() {
     let Some(peers) = peers() else { return };

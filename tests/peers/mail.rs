@@ -220,6 +220,7 @@ async fn conversation(peers: &Peers, era: &str) {
 
 /// Goal: clients that we didn't write talk to each other by mail, and nobody poses as another. Method: the Python and the
 /// TypeScript SDK in sessions; each begins once; updates of the inbox, a thread, receipts, forged senders and prefixes.
+/// Rows: P-29.
 #[actix_web::test]
 async fn a_conversation_in_sessions() {
     let Some(peers) = peers() else { return };

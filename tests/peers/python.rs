@@ -122,6 +122,7 @@ async fn python_server_over_sse() {
 }
 
 /// Goal: nor over a WebSocket. Method: the last version of the SDK that has one.
+/// Rows: M-17, M-32.
 #[actix_web::test]
 async fn python_server_over_websocket() {
     let Some(peers) = peers() else { return };

@@ -4,6 +4,7 @@ mod bench;
 mod command;
 mod conformance;
 mod examples;
+mod features;
 mod fixture;
 mod instructions;
 mod limits;
@@ -44,6 +45,7 @@ usage: cargo xtask TASK
                        tokens of Rust outside of tests and comments, and bytes of data compiled in, a row a crate; of the
                        files here, or of any revision
   limits               writes docs/limits.md from the doc comments of the limits
+  features             writes docs/features.md from the lines `Rows:` above the tests
   fixture              stores and key files as this version writes them, for the tests of later versions: before each release
   deny                 licences, duplicates and sources of all dependencies";
 
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         },
         ["fixture"] => fixture::write(),
         ["limits"] => limits::write(),
+        ["features"] => features::write(),
         ["size", options @ ..] => size::run(options),
         ["deny"] => tools::deny(),
         _ => {

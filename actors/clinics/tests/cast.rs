@@ -222,6 +222,7 @@ fn private_words(specialty: &str, patient_id: &str) -> Vec<String> {
 
 /// Goal: the documented question and the four tools work with real agents. Method: rows of
 /// question, status, and parts of the text.
+/// Rows: H-43, H-46, C-42.
 #[test]
 fn questions_are_answered() {
     run_with_real_time(async |system| {
@@ -327,6 +328,7 @@ fn refusals_reach_the_user() {
 
 /// Goal: a third specialty needs a registry entry and a clinic, no code (C-9). Method: the host
 /// file with neurology.
+/// Rows: C-9.
 #[test]
 fn neurology_is_one_entry_more() {
     run_with_real_time(async |system| {
@@ -352,6 +354,7 @@ fn neurology_is_one_entry_more() {
 /// logged or written to a file or the store (C-33, C-34). Method: record all logs and everything
 /// the store receives, answer, then search logs, store and folder; at the end write a word to each
 /// part of the store, to prove that the search would find it.
+/// Rows: C-33, C-34, X-41.
 #[test]
 fn nothing_that_a_clinic_answered_stays() {
     let logged = Logged::default();

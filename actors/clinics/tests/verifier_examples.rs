@@ -97,6 +97,7 @@ fn what_is_recorded_passes() -> Outcome {
 
 /// Goal: no altered prescription passes. Method: every prescription with ten times the dose, half of it, another unit,
 /// another schedule and another medicine.
+/// Rows: C-23, C-35.
 #[test]
 fn what_is_altered_is_blocked() -> Outcome {
     for patient in patients()? {

@@ -20,6 +20,7 @@ fn check(text: &str, origin: TextOrigin, blocked: bool) {
 }
 
 /// Goal: attacks in the user's own words are blocked. Method: a table, several languages.
+/// Rows: H-13, H-40, X-19.
 #[test]
 fn user_attacks() {
     for text in [
@@ -41,6 +42,7 @@ fn user_attacks() {
 
 /// Goal: the same words in ordinary, medical and technical sentences pass. Method: a table of
 /// legitimate sentences.
+/// Rows: X-19.
 #[test]
 fn innocent_mentions() {
     for text in [

@@ -167,6 +167,7 @@ mod tests {
 
     /// Goal: an isolated member is visible to its groups only, in both directions. Method: each
     /// pair of four.
+    /// Rows: X-45.
     #[test]
     fn who_sees_whom() {
         let all = [

@@ -107,6 +107,7 @@ mod tests {
 
     /// Goal: one message over the limit is rejected, with the time to wait. Method: a burst of
     /// broadcasts, whose limit doesn't recover during a pause of the machine.
+    /// Rows: P-41.
     #[test]
     fn one_too_many() {
         let two = NonZeroU32::new(2).unwrap();

@@ -290,6 +290,7 @@ mod tests {
     use super::*;
 
     /// Goal: the instructions that every client reads first are short. Method: their length.
+    /// Rows: P-32.
     #[test]
     fn instructions_are_short() {
         assert!(

@@ -16,6 +16,7 @@ fn says_whose_it_is(text: &str) -> bool {
 }
 
 /// Goal: prefixes have exactly this form. Method: one of each kind, and invalid labels.
+/// Rows: P-15, P-16, P-24, P-45.
 #[test]
 fn prefixes() {
     let mut names = DisplayNames::new(false);
@@ -134,6 +135,7 @@ fn what_acts_is_written_out() {
 
 /// Goal: everything that resembles a prefix is quoted, in any disguise and anywhere. Method: rows;
 /// each is quoted once.
+/// Rows: X-23.
 #[test]
 fn forged_prefixes_are_quoted() {
     for (text, expected) in [
@@ -224,6 +226,7 @@ fn disguises() {
 }
 
 /// Goal: an agent's message never begins like the Guardian's. Method: one whose body does.
+/// Rows: X-23.
 #[test]
 fn an_agent_is_never_the_guardian() {
     let text = message_prefix(MailMessageKind::Direct, "12345678", "87654321", None)
@@ -267,6 +270,7 @@ fn near_prefixes() -> impl Strategy<Value = String> {
 proptest! {
     /// Goal: for any input, no control character and no line with a prefix is left, and a second
     /// pass changes nothing. Method: any text, and text made of parts of prefixes.
+    /// Rows: P-45.
     #[test]
     fn nothing_is_left(text in prop_oneof![any::<String>(), near_prefixes(), "[ -~\n\t]{0,64}"]) {
         let once = neutralize(&text);
@@ -291,6 +295,7 @@ fn of(example_ids: bool, ids: &[&str]) -> DisplayNames {
 }
 
 /// Goal: names have eight characters, and more only to be unique. Method: rows.
+/// Rows: P-17, P-45, X-21.
 #[test]
 fn as_few_as_tell_them_apart() {
     let names = of(
@@ -325,6 +330,7 @@ fn as_few_as_tell_them_apart() {
 }
 
 /// Goal: with `example_ids`, names are as in the examples and unique. Method: rows.
+/// Rows: X-21.
 #[test]
 fn ids_of_examples() {
     let names = of(

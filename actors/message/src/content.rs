@@ -380,6 +380,7 @@ mod tests {
 
     /// Goal: result objects are kept whole, and a plain value becomes a result with its text.
     /// Method: one of each.
+    /// Rows: X-15.
     #[test]
     fn values_are_results() {
         let read = |json: &str| serde_json::from_str::<ToolResult>(json).unwrap();

@@ -13,6 +13,7 @@ fn world() -> RoutingContext {
 }
 
 /// Goal: the interval is Wilson's. Method: the examples of Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
+/// Rows: C-40.
 #[test]
 fn intervals_are_those_published() {
     for (right, all, low, high) in [

@@ -48,6 +48,7 @@ fn orchestrator(topology: &Topology) -> &OrchestratorDeclaration {
 
 /// Goal: the document's file is read as it is written, and says what it says. Method: the sample; every part of what it
 /// comes to; one warning, about the address.
+/// Rows: B-9, B-10, B-11, B-12, B-13, B-14.
 #[test]
 fn the_documents_sample() {
     let (topology, problems) = parse_topology(SAMPLE, false, Path::new("/here"), true);
@@ -94,6 +95,7 @@ fn the_documents_sample() {
 
 /// Goal: with a key a model decides, without one rules do, and neither the key nor anything of it is in what is told of the
 /// file. Method: a file with a key and the scripted one; who decides; the topology's and the warnings' text.
+/// Rows: B-2, B-12.
 #[test]
 fn who_decides_depends_on_the_key() {
     let with_key = "[llm]\nclaude_api_key = \"sk-s3cret\"\n";
@@ -119,6 +121,7 @@ fn who_decides_depends_on_the_key() {
 
 /// Goal: both names of the switch count, wherever they stand. Method: each name in each place; both with one value, and with
 /// two.
+/// Rows: B-15, B-79, X-28.
 #[test]
 fn switches_have_two_names_and_three_places() {
     for place in ["", "[mode]\n", "[llm]\n"] {

@@ -180,6 +180,7 @@ fn both_names_are_an_error() {
 }
 
 /// Goal: strategies named after MagicTunnel are the models'. Method: both names of each.
+/// Rows: M-22.
 #[test]
 fn strategies_keep_their_older_names() {
     let model = "[[agent]]\nkind = \"model\"\nid = \"m\"\nprovider = \"echo\"\n";

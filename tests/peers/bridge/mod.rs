@@ -30,6 +30,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// and nothing is lost: questions in mid-call (also several at once, one about the answer to another, those of prompts and
 /// resources), progress, log lines, resources, prompts, failures; and a call that the client gives up ends at the server.
 /// Method: every client goes through the round of every server, three clients at a time at the same servers.
+/// Rows: M-1, M-32, M-47, X-3.
 #[actix_web::test]
 async fn every_client_before_every_server() {
     let Some(peers) = peers() else { return };
@@ -46,6 +47,7 @@ async fn every_client_before_every_server() {
 
 /// Goal: nor through `callboard stdio`. Method: the client starts it, in front of a server of each era and kind of
 /// connection.
+/// Rows: M-2.
 #[actix_web::test]
 async fn every_client_over_a_pipe() {
     const BEHIND: [&str; 4] = [

@@ -14,6 +14,7 @@ use crate::round::{Kind, Step};
 /// by an agent that stands for that model (`models`), for a client that can answer nothing of the kind itself;
 /// the tool's result has what the model wrote, and what it used. What a model writes is its own business: it only isn't
 /// nothing.
+/// Rows: M-43, M-45.
 #[actix_web::test]
 async fn a_language_model_answers_a_server() {
     let Some(peers) = peers() else { return };

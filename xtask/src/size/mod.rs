@@ -170,10 +170,16 @@ fn measure(folder: &Path, files: &[String]) -> Outcome<Sizes> {
 /// # Errors
 /// Git can't be run.
 pub fn product_files() -> Outcome<Vec<String>> {
+    let files = rust_files()?;
+    Ok(files.into_iter().filter(|path| !is_test(path)).collect())
+}
+
+/// Paths of all Rust sources, tests among them.
+pub fn rust_files() -> Outcome<Vec<String>> {
     let files = listed(&["ls-files", "-z"])?;
     Ok(files
         .into_iter()
-        .filter(|path| path.ends_with(".rs") && !is_test(path))
+        .filter(|path| path.ends_with(".rs"))
         .collect())
 }
 

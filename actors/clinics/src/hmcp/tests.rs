@@ -67,6 +67,7 @@ async fn said(agent: &AgentRef, text: &str) -> String {
 }
 
 /// Goal: requests are parsed as documented, and an id inside the data is ignored. Method: rows.
+/// Rows: H-28.
 #[test]
 fn grammar_is_read() {
     let data: RawObject = serde_json::from_str(r#"{"a":"}"}"#).unwrap();
@@ -113,6 +114,7 @@ fn grammar_is_read() {
 
 /// Goal: the documented dialogue, word for word; missing parameters are named if requested. Method:
 /// each turn.
+/// Rows: H-12, H-14, H-20, H-34, X-16.
 #[test]
 fn dialogue() {
     until_ended(async |system| {
@@ -165,6 +167,7 @@ fn dialogue() {
 
 /// Goal: only a full name finds a patient, and replies don't reveal other patients. Method: near
 /// misses, two at once.
+/// Rows: H-35.
 #[test]
 fn names_are_whole() {
     until_ended(async |system| {
@@ -240,6 +243,7 @@ fn write(patient_id: Option<&str>) -> WriteClinicalData {
 
 /// Goal: the tool asks for a missing id; without a caller to ask it returns a text; without an
 /// answer nothing is written. Method: a caller that answers, declines, answers nonsense, and none.
+/// Rows: X-16.
 #[test]
 fn missing_id_is_a_question() {
     until_ended(async |system| {
@@ -332,6 +336,7 @@ impl SyncHandler<Screen> for NoReplies {
 
 /// Goal: if the guardrail crashes, hangs or has ended, the agent behind it receives nothing and no
 /// reply is sent. Method: one of each, by conversation and by tool.
+/// Rows: H-41, H-42, X-17.
 #[test]
 fn guard_fails_closed() {
     run_with_paused_time(async |system| {
@@ -363,6 +368,7 @@ fn guard_fails_closed() {
 
 /// Goal: the guardrail is always active, for requests and replies. Method: an attack on a default
 /// agent; a guardrail that blocks the agent's reply.
+/// Rows: H-10, H-38, X-17.
 #[test]
 fn guard_is_part_of_the_agent() {
     until_ended(async |system| {
@@ -397,6 +403,7 @@ fn guard_is_part_of_the_agent() {
 
 /// Goal: an agent's own guardrail ends with it. Method: restart it often, then stop it, and count
 /// agents.
+/// Rows: H-10.
 #[test]
 fn own_guardrail_ends_with_the_agent() {
     run_with_real_time(async |system: &System| {
@@ -415,6 +422,7 @@ fn own_guardrail_ends_with_the_agent() {
 
 /// Goal: an acknowledged write is in the file as a whole line, for this user only, within the
 /// limit; an incomplete line spoils no other. Method: write, cut, write on, one byte too many.
+/// Rows: H-36.
 #[test]
 fn file_holds_what_was_written() {
     use std::os::unix::fs::PermissionsExt;

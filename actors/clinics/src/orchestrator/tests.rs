@@ -155,6 +155,7 @@ fn until_ended(test: impl AsyncFnOnce(&System)) {
 
 /// Goal: the document's question goes through the whole pipeline. Method: scripted clinics; the answer as JSON and
 /// text.
+/// Rows: H-46, C-1.
 #[test]
 fn the_documents_question_is_answered() {
     until_ended(async |system| {
@@ -184,6 +185,7 @@ fn the_documents_question_is_answered() {
 
 /// Goal: an unsafe answer is replaced by the verifier's note (C-27). Method: a clinic's text that
 /// the verifier objects to.
+/// Rows: C-27.
 #[test]
 fn an_unsafe_answer_is_only_its_note() {
     until_ended(async |system| {
@@ -203,6 +205,7 @@ fn an_unsafe_answer_is_only_its_note() {
 
 /// Goal: the verifier receives every value, the final text, and whether identities may be seen.
 /// Method: record its requests, with and without purpose.
+/// Rows: C-45, X-43.
 #[test]
 fn the_verifier_reads_everything() {
     until_ended(async |system| {
@@ -323,6 +326,7 @@ fn the_guardrail_comes_first() {
 /// Goal: a question that can't be planned is refused with a sentence and without a code (T-C9).
 /// Method: the rules' refusal, a model's prose, a plan that names an unknown clinic, a stopped
 /// planner.
+/// Rows: C-22.
 #[test]
 fn what_cannot_be_planned_is_refused() {
     until_ended(async |system| {
@@ -490,6 +494,7 @@ fn the_purpose_travels_to_the_clinics() {
 /// Goal: progress reports give plan, steps and verdict in order, numbered consecutively, without
 /// words that the user didn't write. Method: follow two calls, one planned by a model that makes up
 /// words.
+/// Rows: C-4.
 #[test]
 fn progress_tells_the_stages() {
     until_ended(async |system| {

@@ -276,6 +276,7 @@ mod tests {
     }
 
     /// Goal: each rule refuses with its code and a sentence. Method: one row a rule (T-C4 first).
+    /// Rows: C-21.
     #[test]
     fn each_rule_refuses() {
         for (step, code, says) in [
@@ -391,6 +392,7 @@ mod tests {
     }
 
     /// Goal: the codes of the document travel as data. Method: convert.
+    /// Rows: X-39.
     #[test]
     fn failures_carry_the_code() {
         let failure = Failure::from(PlanError::UnknownClinic {

@@ -231,6 +231,7 @@ mod tests {
     }
 
     /// Goal: a plan is written as the document has it. Method: read, write, compare bytes; no `depends_on` when empty.
+    /// Rows: C-19, C-45.
     #[test]
     fn the_documents_plan_round_trips_byte_for_byte() {
         let plan = Plan::parse_or_refuse(SAMPLE_PLAN);
@@ -242,6 +243,7 @@ mod tests {
     }
 
     /// Goal: whatever is not strictly a plan is the refusal. Method: rows of near misses.
+    /// Rows: C-22.
     #[test]
     fn anything_else_is_a_raw_response() {
         let fenced = format!("```json\n{}\n```", steps(1));

@@ -281,6 +281,7 @@ mod tests {
     }
 
     /// Goal: a text for one clinic that names another is found out. Method: rows of spellings.
+    /// Rows: C-32.
     #[test]
     fn another_clinic_is_noticed_in_a_text() {
         let registry = two_clinics();

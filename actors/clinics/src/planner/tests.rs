@@ -42,6 +42,7 @@ fn check_refused(query: &str, says: &str) {
 
 /// Goal: the documented question gives exactly the documented plan (T-C2). Method: compare JSON,
 /// byte for byte.
+/// Rows: C-5, C-20.
 #[test]
 fn the_documents_question() {
     let planner = Planner::new(Arc::new(two_clinics()));
@@ -393,6 +394,7 @@ proptest! {
 
     /// Goal: plans by rules always pass the check before dispatch: registered clinics and tools,
     /// one clinic a step. Method: random queries of the rules' own words.
+    /// Rows: C-21.
     #[test]
     fn every_plan_passes_the_check(query in any_query()) {
         let plan = Planner::new(Arc::new(three_clinics())).plan(&query);

@@ -108,6 +108,7 @@ fn independent_steps_overlap() {
 }
 
 /// Goal: the number of concurrent steps is limited. Method: the limit and one more, a second each.
+/// Rows: C-6.
 #[test]
 fn fan_out_is_bounded() {
     until_ended(async |system| {
@@ -128,6 +129,7 @@ fn fan_out_is_bounded() {
 
 /// Goal: a step waits for its dependencies, and isn't sent if one failed, also indirectly. Method:
 /// times and the clinic's received calls.
+/// Rows: X-43.
 #[test]
 fn dependencies_order_steps() {
     until_ended(async |system| {
@@ -200,6 +202,7 @@ fn a_clinic_that_is_down_fails_its_step_only() {
 
 /// Goal: a plan with an unregistered clinic is rejected as a whole, with the documented code, and
 /// nothing is sent (T-C4). Method: one good and one bad step.
+/// Rows: C-6, C-16.
 #[test]
 fn an_unregistered_clinic_is_refused_before_anything_is_sent() {
     until_ended(async |system| {
@@ -229,6 +232,7 @@ fn an_unregistered_clinic_is_refused_before_anything_is_sent() {
 }
 
 /// Goal: a clinic receives only the tool's arguments. Method: record a scripted clinic's calls.
+/// Rows: C-2.
 #[test]
 fn only_the_parameters_travel() {
     until_ended(async |system| {

@@ -36,6 +36,7 @@ fn check(text: &str, expect: Option<Rule>) {
 }
 
 /// Goal: an altered dose never passes. Method: changes of amount, unit, schedule, medicine and spelling.
+/// Rows: C-7, C-23, X-35.
 #[test]
 fn r1_altered_doses() {
     for text in [
@@ -91,6 +92,7 @@ fn r1_the_same_dose_in_other_words() {
 
 /// Goal: a treatment that isn't recorded doesn't pass. Method: medicines and procedures without a
 /// dose.
+/// Rows: C-23.
 #[test]
 fn r1_plans_absent_from_the_records() {
     for text in [
@@ -103,6 +105,7 @@ fn r1_plans_absent_from_the_records() {
 }
 
 /// Goal: the note names the medicine, as documented. Method: the documented example.
+/// Rows: C-26, X-37.
 #[test]
 fn r1_note_is_the_documents() {
     let verdict = verdict("CARD-001 takes amiodarone 400 mg once daily.");
@@ -154,6 +157,7 @@ fn r1_in_results() {
 }
 
 /// Goal: a known name, id or address is found in every disguise. Method: a table of disguises.
+/// Rows: C-7, C-24.
 #[test]
 fn r2_known_identities() {
     for text in [
@@ -181,6 +185,7 @@ fn r2_known_identities() {
 
 /// Goal: unrecorded personal data is found too; eponyms, medicines and hospitals aren't personal.
 /// Method: a table.
+/// Rows: C-24.
 #[test]
 fn r2_unknown_identities() {
     for text in [
@@ -238,6 +243,7 @@ fn r2_note_is_silent() {
 
 /// Goal: medical advice is blocked, a quotation of the records isn't. Method: a table, two
 /// languages.
+/// Rows: C-7, C-25, X-35.
 #[test]
 fn r3_scope() {
     for text in [
@@ -295,6 +301,7 @@ proptest::proptest! {
 
     /// Goal: no text makes the verifier panic, and a verdict names a rule or says OK. Method: any characters, with
     /// numbers, units and signs.
+    /// Rows: X-37.
     #[test]
     fn any_text_is_judged(text in ANY_TEXT) {
         let verdict = verdict(&text);

@@ -251,6 +251,7 @@ fn tools_of_all_in_one_list() {
 
 /// Goal: a call reaches the named tool with the caller's principal. Method: each name, and an
 /// unknown one.
+/// Rows: M-7.
 #[test]
 fn calls_reach_whom_they_mean() {
     paused(async |system| {

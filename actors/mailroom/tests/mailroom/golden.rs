@@ -16,6 +16,7 @@ fn said(sent: &SendReceipt) -> Value {
 
 /// Goal: a broadcast goes to all active agents but its sender, with the agreed receipt. Method:
 /// four active agents and one that is terminated.
+/// Rows: P-15, P-21.
 #[test]
 fn broadcast() {
     in_room(
@@ -55,6 +56,7 @@ fn broadcast() {
 /// Goal: a direct message has both ids in its prefix, and an unreachable recipient gives the agreed
 /// receipt. Method: one that is there, one that is unknown, one that is terminated, oneself, and no
 /// id at all.
+/// Rows: P-16, P-22, P-43.
 #[test]
 fn direct() {
     in_room(&[SENDER, OTHER, "terminated-1"], async |room, _| {
@@ -135,6 +137,7 @@ fn ids_as_they_are_shown() {
 }
 
 /// Goal: the two events, member by member, with the first 100 characters. Method: one of each, with a longer body.
+/// Rows: P-25, P-26, P-27.
 #[test]
 fn events() {
     in_room(
@@ -170,6 +173,7 @@ fn events() {
 }
 
 /// Goal: the log has the agreed rows. Method: a body of 250 characters, read as its recipient.
+/// Rows: P-17, P-19, P-20, X-24.
 #[test]
 fn log() {
     in_room(&[SENDER, OTHER], async |room, _| {
@@ -257,6 +261,7 @@ fn nobody_poses() {
 
 /// Goal: an agent's message never looks like the Guardian's, whose own has the agreed form. Method:
 /// both, and an agent that forges the prefix.
+/// Rows: P-23, P-24.
 #[test]
 fn the_guardian() {
     in_room(&["agent-1", "agent-2"], async |room, _| {

@@ -103,6 +103,7 @@ fn one_credential_an_id() {
 
 /// Goal: isolated agents see and reach members of their groups only, and can't tell invisible
 /// agents from nonexistent ones. Method: two isolated in a group, one in none, one isolated alone.
+/// Rows: P-36, X-45.
 #[test]
 fn groups_bound_sight() {
     in_room(&[], async |room, _| {
@@ -173,6 +174,7 @@ fn groups_bound_sight() {
 /// Goal: a message to a group that doesn't exist for the sender fails; to an existing one without
 /// other active members it succeeds with no recipients. Method: groups of nobody, of invisible
 /// members, of oneself and of a terminated member.
+/// Rows: P-36.
 #[test]
 fn groups_of_nobody() {
     in_room(&[], async |room, _| {
@@ -401,6 +403,7 @@ fn muted() {
 
 /// Goal: only principals with the scope can end agents; a terminated agent can do nothing but is
 /// listed; it can be resumed. Method: an agent, one with the scope, the terminated one itself.
+/// Rows: P-42, X-25.
 #[test]
 fn terminated() {
     in_room(&[], async |room, _| {

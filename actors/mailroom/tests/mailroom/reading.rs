@@ -17,6 +17,7 @@ fn to(id: &str, message: &str) -> SendMessage {
 
 /// Goal: messages shown whole are read, once; truncated ones are delivered; peeking changes
 /// nothing; urgent ones are first. Method: a short, a long and an urgent message.
+/// Rows: P-37.
 #[test]
 fn the_inbox() {
     in_room(&["a", "b"], async |room, _| {
@@ -86,6 +87,7 @@ fn the_inbox() {
 
 /// Goal: an inbox can be filtered by sender, topic, thread and urgency, and only the messages shown
 /// are read. Method: four messages and a filter each.
+/// Rows: P-39.
 #[test]
 fn filters() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -153,6 +155,7 @@ fn filters() {
 
 /// Goal: a reply goes to the sender only, in a thread that both can read. Method: a conversation of
 /// three, another agent that knows the ids.
+/// Rows: P-34.
 #[test]
 fn threads() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -214,6 +217,7 @@ fn threads() {
 
 /// Goal: a sender sees the receipts of its message; a recipient doesn't see those of others.
 /// Method: a broadcast that one reads and one fetches.
+/// Rows: P-38, X-22.
 #[test]
 fn receipts() {
     in_room(&["a", "b", "c", "d"], async |room, _| {
@@ -282,6 +286,7 @@ fn receipts() {
 
 /// Goal: history returns messages in both directions by every filter, page by page, and nothing of
 /// others. Method: a few messages, a filter each, pages of one.
+/// Rows: P-35.
 #[test]
 fn history() {
     in_room(&["a", "b", "c"], async |room, _| {
@@ -511,6 +516,7 @@ fn events() {
 
 /// Goal: an agent saves text under a name, for itself only. Method: a new one, the same again, one
 /// without a name, one too large.
+/// Rows: P-9.
 #[test]
 fn memory() {
     in_room(&["a"], async |room, system| {

@@ -247,6 +247,7 @@ fn the_newest_sessions() {
 /// Goal: a member that wants it is asked about urgent mail; an answer marks it as read and is sent
 /// as a reply, otherwise it stays unread. Method: one that answers, one that cancels, one that
 /// isn't urgent.
+/// Rows: P-37.
 #[test]
 fn urgent_mail_is_a_question() {
     in_room(&["a"], async |room, _| {

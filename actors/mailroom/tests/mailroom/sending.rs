@@ -208,6 +208,7 @@ fn limits() {
 
 /// Goal: rate limits apply to each sender by itself, with the time to wait; the Guardian has none.
 /// Method: bursts until one is rejected; another sender; the Guardian with more.
+/// Rows: P-41.
 #[test]
 fn rates() {
     until_ended(async |system| {

@@ -6,6 +6,7 @@ use crate::kit::{Room, until_ended};
 /// Goal: the tools are the agreed ones and some more, with short descriptions of when to use them
 /// and when not. Method: names, arguments and descriptions of all messages without the reserved
 /// prefix.
+/// Rows: P-6, P-7, P-8, P-30, P-31, P-32.
 #[test]
 fn descriptions() {
     until_ended(async |system| {

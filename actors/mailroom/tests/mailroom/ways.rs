@@ -153,6 +153,7 @@ fn untried() {
 
 /// Goal: a member whose agent is down is away, and gets its mail in order when it is back; attempts
 /// become less frequent. Method: a delivery agent that fails five times, and then takes all.
+/// Rows: P-43.
 #[test]
 fn down_and_back() {
     until_ended(async |system| {

@@ -19,6 +19,7 @@ const PIECES: [&str; 8] = [
 ];
 
 /// Goal: a streamed answer is assembled, with cached tokens counted. Method: recorded pieces.
+/// Rows: M-26.
 #[test]
 fn a_stream_is_an_answer() {
     real(async |system| {

@@ -16,6 +16,7 @@ const PIECES: [&str; 6] = [
 
 /// Goal: a streamed answer is assembled, with its model, stop reason and tokens; the key is sent in
 /// the header, to the API's path. Method: recorded pieces, and the request received by the server.
+/// Rows: M-26.
 #[test]
 fn a_stream_is_an_answer() {
     real(async |system| {

@@ -48,6 +48,7 @@ fn fails() -> ScriptedAnswer {
 
 /// Goal: hints match parts of names, in order and ignoring case; then priorities decide, then the
 /// order of members. Method: rows.
+/// Rows: M-60.
 #[test]
 fn the_caller_chooses() {
     let rows: [(Value, &str); 10] = [

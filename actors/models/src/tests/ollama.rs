@@ -13,6 +13,7 @@ fn lines(lines: &str) -> ResponseTemplate {
 
 /// Goal: a streamed answer is assembled, with its tokens; no key is sent unless configured. Method:
 /// recorded lines, the last one unterminated.
+/// Rows: M-26.
 #[test]
 fn a_stream_is_an_answer() {
     real(async |system| {

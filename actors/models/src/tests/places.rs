@@ -23,6 +23,7 @@ type Row = (
 
 /// Goal: each provider is contacted at its URL. Method: rows of provider, configured URL, API, and
 /// the resulting URL.
+/// Rows: C-5.
 #[test]
 fn addresses() {
     let rows: [Row; 9] = [

@@ -117,6 +117,7 @@ fn minutes_and_days_have_limits() {
 }
 
 /// Goal: the cost per day is limited. Method: to the millionth of a dollar, and one more.
+/// Rows: M-59.
 #[test]
 fn a_day_has_its_money() {
     testkit::run_with_paused_time(async |_| {

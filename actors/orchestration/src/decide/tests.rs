@@ -207,6 +207,7 @@ fn deciders_by_id_and_empty_seats() {
 
 /// Goal: decisions and fallbacks are in the audit, the log and the counts, without any user text.
 /// Method: an unavailable decider; inspect the log, the audit and the observed state.
+/// Rows: B-80.
 #[test]
 fn records_hold_no_text() {
     let log = Recording::start(LevelFilter::DEBUG);
@@ -255,6 +256,7 @@ fn step(id: &str, needs: &[&str]) -> StepDefinition {
 
 /// Goal: only valid steps form a plan, and they are put into dependency order. Method: each
 /// mistake, each limit and one beyond.
+/// Rows: B-63.
 #[test]
 fn plans_that_can_be_done() {
     let ids = |steps: Vec<StepDefinition>| {
@@ -327,6 +329,7 @@ fn plans_that_can_be_done() {
 
 /// Goal: a plan has exactly the documented keys, also over the wire. Method: one more key at each
 /// level.
+/// Rows: B-62.
 #[test]
 fn plans_have_no_other_keys() {
     let read = |text: &str| serde_json::from_str::<StepPlan>(text).is_ok();
@@ -347,6 +350,7 @@ fn plans_have_no_other_keys() {
 }
 
 /// Goal: the fallbacks are the documented ones. Method: those of all decision points.
+/// Rows: B-51.
 #[test]
 fn every_fallback() {
     let action = Action::Local {
@@ -465,6 +469,7 @@ fn every_fallback() {
 }
 
 /// Goal: each failure has one class, or none if it must not be recovered from. Method: every kind.
+/// Rows: B-67.
 #[test]
 fn classes_of_failures() {
     let class = |kind, run| classify_failure(&Failure::new(kind, "x"), run);

@@ -28,6 +28,7 @@ async fn tasks(memory: &DelegatedRequestLog) -> Vec<String> {
 
 /// Goal: a request and its answer are listed in order, also after a restart, until cleared. Method:
 /// two requests, an answer, a second log on the same store.
+/// Rows: B-7.
 #[tokio::test]
 async fn remembers_until_it_is_cleared() {
     let notes: Arc<dyn KvStore> = Arc::new(MemoryKvStore::default());

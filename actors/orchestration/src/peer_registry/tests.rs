@@ -184,6 +184,7 @@ fn with_elsewhere(test: impl AsyncFnOnce(&System, Arc<Elsewhere>)) {
 /// Goal: connecting to an agent also adds the agents it knows, under their own ids, and both
 /// survive a restart. Method: two remote agents, the second known to the first; a second registry
 /// on the same store.
+/// Rows: B-5.
 #[test]
 fn connecting_shares_directories() {
     with_elsewhere(async |system, elsewhere| {

@@ -89,6 +89,7 @@ mod tests {
 
     /// Goal: the summary keeps the main topic, in the text's order. Method: three sentences about
     /// one topic, two about none.
+    /// Rows: B-19.
     #[test]
     fn main_sentences_stay() {
         let text = "The harbour bridge was closed today. Bananas are yellow. Ships wait outside the harbour until the \

@@ -154,6 +154,7 @@ async fn used(owner: &AgentRef, tool: &str, arguments: Value) -> Result<ToolResu
 
 /// Goal: every tool describes its parameters and risk correctly. Method: each schema lists exactly
 /// the parameters that the tool reads, and tools with outside effects are marked.
+/// Rows: B-19.
 #[test]
 fn views_are_true() {
     with_tools(false, async |_, tools| {
@@ -208,6 +209,7 @@ fn views_are_true() {
 
 /// Goal: an empty registry gives the documented message, and the exchange format lists this agent.
 /// Method: each format, exactly; then one remembered agent.
+/// Rows: B-19, B-32, B-37.
 #[test]
 fn agents_are_listed() {
     with_tools(false, async |owner, _| {
@@ -328,6 +330,7 @@ fn peers_teach_nothing_by_themselves() {
 
 /// Goal: text is returned unchanged up to the limit. Method: at the limit and one beyond; a result
 /// that is too long is cut between characters, with a note.
+/// Rows: B-19.
 #[test]
 fn echo_is_exact() {
     with_tools(false, async |owner, _| {
@@ -359,6 +362,7 @@ fn echo_is_exact() {
 
 /// Goal: `llm` returns the model's answer, and without a model states what is missing. Method:
 /// both; the history is passed on.
+/// Rows: B-2, B-19.
 #[test]
 fn answers_are_the_models() {
     with_tools(true, async |owner, _| {
@@ -418,6 +422,7 @@ fn answers_are_the_models() {
 
 /// Goal: the person behind the call is asked, and only an accepted form is an answer. Method: each
 /// reaction of a person, and nobody to ask.
+/// Rows: B-19.
 #[test]
 fn persons_are_asked() {
     with_tools(false, async |owner, _| {
@@ -451,6 +456,7 @@ fn persons_are_asked() {
 
 /// Goal: commands are available only if configured, and only for the operator. Method: with and
 /// without configuration; another principal; an unknown tool.
+/// Rows: B-14, B-19.
 #[test]
 fn commands_are_the_operators() {
     callboard_runtime::testkit::run_with_real_time(async |system| {

@@ -253,6 +253,7 @@ mod tests {
     /// Goal: each message across a boundary leaves an entry with principal, name and keyed digest,
     /// and none of its content; a rejection by a later policy leaves one more. Method: every kind
     /// of message and part, passed once and rejected once.
+    /// Rows: H-39, X-44.
     #[tokio::test]
     async fn every_crossing_is_on_record() {
         let (kept, log, chain) = chain(false);

@@ -334,6 +334,7 @@ mod tests {
     /// Goal: each tool of each agent has a bucket for each principal, and the most specific pattern
     /// decides. Method: one call past the limit by name, by agent and name, and by pattern; then
     /// another tool, agent and principal.
+    /// Rows: M-59.
     #[test]
     fn limits_of_tools() {
         let two = NonZeroU32::new(2).unwrap();

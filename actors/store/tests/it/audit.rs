@@ -45,6 +45,7 @@ fn anchor(opened: &Opened) -> Vec<String> {
 /// Goal: entries of concurrent writers form one valid chain without gaps, which is signed when the
 /// store is closed and continued after a restart. Method: 500 entries in concurrent batches, beside
 /// other writes; two restarts.
+/// Rows: X-44.
 #[tokio::test]
 async fn one_chain_over_restarts() {
     stores(async |opened| {

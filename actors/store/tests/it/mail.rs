@@ -660,6 +660,7 @@ async fn many_at_once() {
 /// Goal: the audit has one entry for each message, with size, hash and audience, without text.
 /// Method: one to one, one again by its key, one to many, a rejected one; the audit after a
 /// restart.
+/// Rows: X-24.
 #[tokio::test]
 async fn on_record() {
     stores(async |opened| {

@@ -9,6 +9,7 @@ use crate::tongue::{About, Tongue};
 /// Goal: clients of 0.1 are served as ever, and their tasks are visible in every version. Method:
 /// T-B14 as written, to an agent with one skill that takes any text; then the task in 1.0 and in
 /// 0.1.
+/// Rows: B-43.
 #[tokio::test]
 async fn the_oldest_client() {
     let served = Served::answering().await;

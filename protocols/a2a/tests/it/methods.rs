@@ -4,6 +4,7 @@ use callboard_a2a::{Dialect, Operation};
 
 /// Goal: every method of every version is recognised. Method: names there and back, and versions as
 /// headers have them.
+/// Rows: X-26.
 #[test]
 fn methods_and_versions() {
     for dialect in [Dialect::V10, Dialect::V03, Dialect::V01] {

@@ -58,6 +58,7 @@ fn frame(text: &str) -> SocketItem {
 
 /// Goal: each event is sent live and in order, in exactly the agreed frame. Method: one of each
 /// type, compared byte for byte.
+/// Rows: P-25.
 #[tokio::test]
 async fn exact_frames() {
     let served = Served::start().await;

@@ -23,6 +23,7 @@ fn asked(room: &Room) -> Vec<(&'static str, Value)> {
 }
 
 /// Goal: the sending routes return exactly the agreed responses. Method: compared byte for byte.
+/// Rows: P-4, P-11, P-12, P-13.
 #[tokio::test]
 async fn exact_answers() {
     let served = Served::start().await;
@@ -71,6 +72,7 @@ async fn exact_answers() {
 
 /// Goal: the full receipt is returned on request by each sending route. Method: `detail`, set and
 /// unset.
+/// Rows: X-22.
 #[tokio::test]
 async fn details() {
     let served = Served::start().await;
@@ -222,6 +224,7 @@ async fn what_is_asked() {
 }
 
 /// Goal: agents are listed by state and returned one by one; an unknown one is 404. Method: rows.
+/// Rows: P-8.
 #[tokio::test]
 async fn agents() {
     let served = Served::start().await;
@@ -298,6 +301,7 @@ async fn idempotency_keys() {
 
 /// Goal: a failure of the mailroom becomes the right status with its message, without internals of
 /// the node. Method: each kind of failure; a store that is unavailable.
+/// Rows: P-14.
 #[tokio::test]
 async fn failures() {
     let served = Served::start().await;

@@ -184,6 +184,7 @@ async fn in_the_way(agent: &AgentRef, letter: DeliverMessage) -> String {
 /// Goal: a message arrives byte for byte; its lines are kept only for a program with bracketed
 /// paste enabled. Method: three panes: one whose terminal echoes, one whose program does, one with
 /// bracketed paste; lines, control pictures, emoji, a long line, a forged prefix, a tab.
+/// Rows: P-2, P-33.
 #[tokio::test]
 async fn what_arrives_is_what_was_sent() {
     let Some(tmux) = Tmux::start().await else {
@@ -244,6 +245,7 @@ async fn what_arrives_is_what_was_sent() {
 /// Goal: a message is one input for a program without bracketed paste, and no line of it a command.
 /// Method: a program that numbers its input lines; bodies with commands after each character that
 /// ends a line.
+/// Rows: X-23.
 #[tokio::test]
 async fn one_mail_is_one_input_line() {
     let Some(tmux) = Tmux::start().await else {
@@ -334,6 +336,7 @@ async fn long_texts_are_cut() {
 
 /// Goal: nothing is pasted to another pane than the target. Method: a session that ended beside one
 /// whose name starts with its name, missing panes and windows, no server.
+/// Rows: P-43.
 #[tokio::test]
 async fn a_dead_pane_gets_nothing_and_nobody_else_does() {
     let Some(tmux) = Tmux::start().await else {
@@ -487,6 +490,7 @@ async fn never_into_a_shell() {
 
 /// Goal: a text that isn't visible isn't delivered, and is given up after some attempts. Method: a
 /// pane that reads all and shows nothing.
+/// Rows: P-43.
 #[tokio::test]
 async fn never_delivered_unless_seen() {
     let Some(tmux) = Tmux::start().await else {
@@ -604,6 +608,7 @@ async fn folded_pastes() {
 
 /// Goal: control characters are never pasted, whoever sends them. Method: texts that were not
 /// sanitised.
+/// Rows: P-45.
 #[tokio::test]
 async fn control_characters_are_refused() {
     let Some(tmux) = Tmux::start().await else {

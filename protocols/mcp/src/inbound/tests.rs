@@ -124,6 +124,7 @@ const MODERN: Revision = Revision::V2026_07_28;
 
 /// Goal: every shape of reply is a tool result, and a value other than an object is wrapped in the
 /// legacy era only. Method: a tool of each shape.
+/// Rows: X-15.
 #[test]
 fn replies_become_results() {
     run_with_paused_time(async |system| {

@@ -221,6 +221,7 @@ mod tests {
 
     /// Goal: a question is delivered only to the one call that it can belong to. Method: none, one,
     /// two calls, and a request that is no call.
+    /// Rows: M-52.
     #[tokio::test]
     async fn only_one_call_can_be_meant() {
         let pending_requests = Arc::new(PendingRequests::default());
@@ -269,6 +270,7 @@ mod tests {
 
     /// Goal: late, foreign and second responses are counted and dropped. Method: answer one request
     /// twice, and an unknown one.
+    /// Rows: M-17.
     #[tokio::test]
     async fn unknown_responses_are_counted() {
         let pending_requests = Arc::new(PendingRequests::default());

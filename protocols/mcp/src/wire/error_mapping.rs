@@ -179,6 +179,7 @@ mod tests {
     /// Goal: the guardrail's refusal follows HMCP where it answers a sampling request, and has its
     /// own code and reason elsewhere; the verifier's keeps its code. Method: both, written and read
     /// back.
+    /// Rows: H-41, X-18.
     #[test]
     fn refusals_of_the_guardrail() {
         let refusal = Failure::new(FailureKind::Blocked, "Request blocked by guardrails");

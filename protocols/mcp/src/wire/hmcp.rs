@@ -78,6 +78,7 @@ mod tests {
 
     /// Goal: only a server that advertises HMCP is asked. Method: capabilities with and without it,
     /// in the form of either era.
+    /// Rows: H-7.
     #[test]
     fn servers_must_say_so() {
         for (capabilities, has_it) in [
@@ -105,6 +106,7 @@ mod tests {
 
     /// Goal: each era gets the capability in its own form, and other members stay. Method: from
     /// either to either.
+    /// Rows: H-4, H-5, H-6, X-1.
     #[test]
     fn eras_are_told_in_their_words() {
         let mut ours = of(r#"{"experimental":{"x":1}}"#);

@@ -105,6 +105,7 @@ async fn outcome(
 }
 
 /// Goal: the client sends the document's request. Method: a peer that records it.
+/// Rows: C-12.
 #[tokio::test]
 async fn requests_have_the_documents_shape() {
     let mut peer = Peer::start(|id| {

@@ -223,6 +223,7 @@ async fn definitions_are_kept() {
 /// Goal: questions of a tool during a call are answered by the caller two hops away, whatever era
 /// each hop has, and questions and answers are unchanged; so are progress and log messages. Method:
 /// a sampling request, a form and roots with unknown members.
+/// Rows: M-1, X-3, X-46.
 #[tokio::test]
 async fn questions_cross_the_eras() {
     let questions = [
@@ -307,6 +308,7 @@ async fn questions_cross_the_eras() {
 
 /// Goal: without a caller that can answer, the tool gets an error, or the call ends if the era has
 /// no such error. Method: a plain ask, without a caller, over every pair.
+/// Rows: M-58.
 #[tokio::test]
 async fn nobody_to_ask_is_said() {
     for (near, far) in ERAS

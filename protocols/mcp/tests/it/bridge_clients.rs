@@ -39,6 +39,7 @@ async fn fifty(site: &mut Site, bridge: AgentRef, calls: usize) {
 
 /// Goal: a question reaches the client whose call caused it, and no other. Method: fifty clients of
 /// both eras on one legacy server over HTTP, each with its own secret in question and answer.
+/// Rows: M-53.
 #[tokio::test]
 async fn nothing_crosses_over_http() {
     let mut site = Site::new();
@@ -55,6 +56,7 @@ async fn nothing_crosses_over_http() {
 
 /// Goal: a question reaches its client even if all requests of a connection share a channel, which
 /// doesn't name the call. Method: the same fifty clients on a child process.
+/// Rows: M-53.
 #[tokio::test]
 async fn nothing_crosses_over_pipes() {
     let script = r#"

@@ -104,6 +104,7 @@ impl QuestionRouter for InStead {
 
 /// Goal: configured answerers are asked instead of the caller, and their capabilities are offered.
 /// Method: a caller who could answer everything, answerers for forms only, and none for one caller.
+/// Rows: M-19.
 #[tokio::test]
 async fn answerers_are_asked() {
     let deputy = Person::new("deputy", r#"{"elicitation":{}}"#);
@@ -311,6 +312,7 @@ async fn changes_are_told_once() {
 /// Goal: a claimed other origin doesn't change who is asked, isn't forwarded, and is recorded
 /// without its value. Method: a server that names client B in a question of A's call; one that
 /// names A gains nothing.
+/// Rows: M-12, X-8.
 #[tokio::test]
 async fn forged_origins_are_ignored() {
     let script = r#"

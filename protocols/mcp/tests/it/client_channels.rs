@@ -34,6 +34,7 @@ fn process_is_gone(id: u64) -> bool {
 
 /// Goal: a child sends one message per line; other output is skipped; its environment has the named
 /// variables only. Method: a script that prints noise and reports its environment.
+/// Rows: M-14, M-48, M-55.
 #[tokio::test]
 async fn children_speak_lines() {
     let script = r#"
@@ -418,6 +419,7 @@ async fn unreadable_answers_fail_their_calls() {
 
 /// Goal: one item that can't be read doesn't hide the others of a list. Method: a list of tools with a
 /// schema of 40 nested objects, and with a name that isn't UTF-8.
+/// Rows: M-55.
 #[tokio::test]
 async fn the_rest_of_a_list_comes() {
     let schema = (0..40).fold(r#"{"type":"object"}"#.to_owned(), |inner, _| {
@@ -454,6 +456,7 @@ impl Authorizer for OneToken {
 
 /// Goal: MCP runs over a WebSocket with its subprotocol; the authorizer's token replaces a
 /// configured header. Method: a server that echoes its input, and closes.
+/// Rows: M-17, M-48.
 #[tokio::test]
 async fn websockets_speak() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -520,6 +523,7 @@ async fn websockets_speak() {
 
 /// Goal: a server of 2024-11-05 is detected at a URL that accepts no POST. Method: reject the
 /// handshake, serve the event stream.
+/// Rows: H-16, M-54, M-57.
 #[tokio::test]
 async fn old_servers_are_found() {
     let mut peer = Played::start().await;

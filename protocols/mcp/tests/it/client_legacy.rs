@@ -36,6 +36,7 @@ pub async fn connected(session: Option<&str>) -> (Played, Client) {
 
 /// Goal: the handshake offers the configured options, and each request after it has the negotiated
 /// values. Method: check every header and param.
+/// Rows: H-18.
 #[tokio::test]
 async fn handshake_then_session_and_version() {
     let mut peer = Played::start().await;
@@ -171,6 +172,7 @@ async fn errors_are_failures() {
 
 /// Goal: each question goes to the call on whose stream it came, and the answer goes back
 /// unchanged. Method: two calls at once, each asked.
+/// Rows: M-16, M-48, M-52.
 #[tokio::test]
 async fn questions_go_to_their_own_call() {
     let (mut peer, client) = connected(Some("s")).await;

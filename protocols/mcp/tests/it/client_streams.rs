@@ -14,6 +14,7 @@ use crate::kit::soon;
 
 /// Goal: a question on the GET stream during the first call is received. Method: a handshake; the
 /// stream is requested before the call comes.
+/// Rows: M-16.
 #[tokio::test]
 async fn the_stream_is_there_before_the_first_call() {
     let mut peer = Played::start().await;
@@ -39,6 +40,7 @@ async fn the_stream_is_there_before_the_first_call() {
 
 /// Goal: a broken stream is resumed at its position, after the delay that the server requires.
 /// Method: an event with an id and a delay, the end, and the rest on a GET stream.
+/// Rows: M-16, M-57.
 #[tokio::test]
 async fn broken_streams_are_resumed() {
     let (mut peer, client) = connected(Some("s")).await;

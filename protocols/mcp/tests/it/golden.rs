@@ -7,6 +7,7 @@ use crate::kit::{Client, GetPatient, Patient, Record, Server, call};
 const ID: &str = "\"550e8400-e29b-41d4-a716-446655440000\"";
 
 /// Goal: the document's request gets the document's response. Method: its bytes.
+/// Rows: C-11, C-14, X-40.
 #[tokio::test]
 async fn get_patient() {
     let server = Server::start().await;
@@ -20,6 +21,7 @@ async fn get_patient() {
 
 /// Goal: missing items are rejected with the document's codes. Method: unknown tool, patient,
 /// method; bad arguments.
+/// Rows: C-13, C-16, C-17, X-39.
 #[tokio::test]
 async fn errors() {
     let server = Server::start().await;
@@ -95,6 +97,7 @@ async fn remote_looks_local() {
 }
 
 /// Goal: a clinic that is down is -32000. Method: a port without listener.
+/// Rows: C-18.
 #[tokio::test]
 async fn network_failure() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")

@@ -136,6 +136,7 @@ async fn converse(agent: &AgentRef, text: &str) -> Result<SamplingAnswer, Failur
 /// Goal: an agent that answers like a model is asked by clients of both eras, live or in rounds,
 /// and through another server of either; it is advertised in each era's form. Method: every pair of
 /// eras on two hops, with and without a question.
+/// Rows: H-2, H-8, H-11, H-19.
 #[tokio::test]
 async fn clients_ask_servers() {
     for (near, far) in ERAS
@@ -251,6 +252,7 @@ async fn agents_that_say_what_they_can() {
 
 /// Goal: a server that doesn't advertise HMCP isn't asked. Method: one with tools only, in both
 /// eras.
+/// Rows: H-7.
 #[tokio::test]
 async fn servers_that_do_not_converse_are_not_asked() {
     for era in ERAS {
@@ -334,6 +336,7 @@ fn messages(text: &str) -> Value {
 
 /// Goal: the method works in both directions, and each side has its own ids. Method: request 1
 /// causes the server's request 1, of the same id, whose answer isn't taken for another.
+/// Rows: H-2, H-21, X-2.
 #[tokio::test]
 async fn ids_are_of_one_direction() {
     let mut pipe = Pipe::to(Asker, json!({ "sampling": {} })).await;
@@ -376,6 +379,7 @@ impl ConcurrentHandler<CreateMessage> for Asker {
 
 /// Goal: the guardrail's refusal is HMCP's own error, whole, for a sampling request, and an error
 /// with code and reason for a tool. Method: the same failure by both.
+/// Rows: H-29, X-18.
 #[tokio::test]
 async fn refusals_on_the_wire() {
     let mut pipe = Pipe::to(Talker, json!({})).await;
@@ -451,6 +455,7 @@ impl Policy for Watch {
 /// Goal: policies see the messages that follow a request - question, answer and reply - at either
 /// side of a boundary, and can reject each. Method: a server and a client in systems of their own;
 /// one policy sees it all, others stop one part each.
+/// Rows: H-38.
 #[tokio::test]
 async fn policies_see_parts() {
     for era in ERAS {

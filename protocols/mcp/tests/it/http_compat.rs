@@ -137,6 +137,7 @@ impl Socket {
 
 /// Goal: a socket is a whole session: handshake, call, progress, question, change, cancellation, both eras. Method: one
 /// socket through all of it.
+/// Rows: M-52.
 #[tokio::test]
 async fn websocket_session() {
     let mut server = Served::with(options()).await;
@@ -358,6 +359,7 @@ async fn declared_lengths_end_a_websocket() {
 
 /// Goal: both transports are off by default, and check the source when on; a slash at the end changes
 /// nothing; another path tells where MCP is. Method: their URLs, by option and source.
+/// Rows: X-4.
 #[tokio::test]
 async fn off_unless_configured() {
     let (off, on) = (Served::start().await, Served::with(options()).await);
@@ -484,6 +486,7 @@ async fn forwarded_requests() {
 
 /// Goal: HTTP+SSE as in 2024-11-05: the stream names the URL for posting and carries every answer,
 /// its end ends the session. Method: a session through call, progress, question and end.
+/// Rows: H-15.
 #[tokio::test]
 async fn http_with_sse() {
     let mut server = Served::with(options()).await;

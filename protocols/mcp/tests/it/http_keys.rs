@@ -97,6 +97,7 @@ async fn are_refused(client: &Client, lines: &str, status: u16, why: &str) {
 
 /// Goal: a claim of another id than the credential's is rejected with an HTTP status, in each era
 /// and transport; the claim is optional. Method: rows of claims, with and without the requirement.
+/// Rows: X-20.
 #[tokio::test]
 async fn claims_match_credentials() {
     let alice = Alice::default();

@@ -9,6 +9,7 @@ use crate::mcp_kit::{Served, failure_kind};
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// Goal: each revision gets its own handshake. Method: the answer's bytes, by snapshot.
+/// Rows: H-1.
 #[tokio::test]
 async fn initialize_in_each_revision() {
     let server = Served::start().await;
@@ -61,6 +62,7 @@ async fn broken_handshakes() {
 }
 
 /// Goal: a session has its requests, and only once it is initialized. Method: each of them.
+/// Rows: H-18.
 #[tokio::test]
 async fn requests_of_a_session() {
     let server = Served::start().await;

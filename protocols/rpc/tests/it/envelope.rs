@@ -23,6 +23,7 @@ fn response(json: &str) -> RpcResponse<'_> {
 }
 
 /// Goal: an id comes back with type and value. Method: the ids that other implementations lose, echoed.
+/// Rows: M-31, X-10.
 #[test]
 fn ids_are_echoed_byte_for_byte() {
     for id in [
@@ -79,6 +80,7 @@ fn params_stay_raw() {
 }
 
 /// Goal: kinds are told apart by `method` and `id`. Method: the smallest of each kind, written and read.
+/// Rows: M-14, X-10.
 #[test]
 fn kinds_are_told_apart() {
     let limits = DecodeLimits::default();
@@ -102,6 +104,7 @@ fn kinds_are_told_apart() {
 }
 
 /// Goal: a response is a result or an error, whichever way its writer treats the other. Method: all four spellings.
+/// Rows: C-15.
 #[test]
 fn responses_are_read_with_and_without_nulls() {
     let ok = |json| response(json).outcome.unwrap().get().to_owned();
@@ -136,6 +139,7 @@ fn responses_are_read_with_and_without_nulls() {
 }
 
 /// Goal: both spellings of a response are exact. Method: the bytes.
+/// Rows: C-15, X-38.
 #[test]
 fn responses_are_written_in_both_dialects() {
     let id = RequestId::text("a");

@@ -146,6 +146,7 @@ fn other_keys_are_wrong() {
 
 /// Goal: a listener with keys accepts only requests with a valid key. Method: right, wrong,
 /// revoked, none; the file removed.
+/// Rows: H-37.
 #[test]
 fn listener_with_keys_asks_for_them() {
     let place = Place::new();

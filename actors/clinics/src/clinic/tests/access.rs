@@ -38,6 +38,7 @@ fn scoped(scope: &str, purpose: &str) -> Principal {
 }
 
 /// Goal: an identity needs both trust and an allowed purpose. Method: the matrix of principals and purposes.
+/// Rows: X-36.
 #[tokio::test]
 async fn identity_needs_trust_and_purpose() {
     let bench = Bench::new();
@@ -67,6 +68,7 @@ async fn identity_needs_trust_and_purpose() {
 }
 
 /// Goal: an answer holds no withheld value. Method: search the JSON for every value.
+/// Rows: C-32.
 #[tokio::test]
 async fn withheld_values_are_nowhere_in_the_answer() {
     let bench = Bench::new();
@@ -190,6 +192,7 @@ async fn listed_fields_cannot_be_identifying() {
 }
 
 /// Goal: purposes come from the topology. Method: allow another one only.
+/// Rows: C-34.
 #[tokio::test]
 async fn purposes_come_from_the_topology() {
     let bench = Bench::new();

@@ -155,6 +155,7 @@ fn names_are_no_words_of_medicine() {
 
 /// Goal: the documented psoriasis query works in both languages, without names. Method: query the
 /// example clinic.
+/// Rows: C-31.
 #[tokio::test]
 async fn psoriasis_query_finds_the_psoriasis_patients() {
     let bench = Bench::new();
@@ -188,6 +189,7 @@ async fn psoriasis_query_finds_the_psoriasis_patients() {
 
 /// Goal: lists, searches and redacted records have no identifying value. Method: request everything
 /// without permission and search the JSON for every identifying value.
+/// Rows: C-3.
 #[tokio::test]
 async fn no_identity_leaves_without_permission() {
     for (specialty, ..) in CLINICS {
@@ -302,6 +304,7 @@ fn neurology_is_one_more_entry() {
 
 /// Goal: each topology declares a clinic that opens, on the port in the registry, with the default
 /// classes. Method: read the files as the host does.
+/// Rows: C-8.
 #[test]
 fn topologies_declare_the_clinics() {
     let registry: BTreeMap<String, Value> = registry("host-with-neurology")

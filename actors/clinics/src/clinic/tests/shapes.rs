@@ -36,6 +36,7 @@ fn medications() -> Value {
 
 /// Goal: the replies have the documented shapes, and doses are returned as written. Method: one
 /// small clinic's answers.
+/// Rows: C-28, C-30, C-31.
 #[tokio::test]
 async fn lists() {
     let bench = Bench::new();
@@ -66,6 +67,7 @@ async fn lists() {
 
 /// Goal: a record names the withheld fields and keeps the rest. Method: the whole record without
 /// and with permission.
+/// Rows: C-29.
 #[tokio::test]
 async fn files() {
     let bench = Bench::new();
@@ -175,6 +177,7 @@ fn arguments_are_strict() {
 }
 
 /// Goal: names and schemas of the tools are as documented. Method: read the specs.
+/// Rows: C-28, C-29, C-30.
 #[test]
 fn specs() {
     let specs = [

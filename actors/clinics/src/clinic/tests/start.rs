@@ -151,6 +151,7 @@ async fn foreign_database_is_refused_untouched() {
 }
 
 /// Goal: a clinic can't open another clinic's database. Method: the same file under another id.
+/// Rows: C-32.
 #[tokio::test]
 async fn other_clinics_database_is_refused() {
     let bench = Bench::new();

@@ -21,6 +21,7 @@ fn capped(system: &System, caps: &str) -> (StrategyQuestionRouter, Seen) {
 
 /// Goal: questions are limited in a call and in a minute. Method: the limits and one more; other
 /// calls, and a minute later, succeed.
+/// Rows: M-59.
 #[test]
 fn questions_are_counted() {
     paused(async |system| {
@@ -76,6 +77,7 @@ fn asking_on_and_on_is_slow() {
 
 /// Goal: an answer's tokens are limited, if the question asks for more or sets no limit. Method:
 /// rows.
+/// Rows: X-7.
 #[test]
 fn answers_are_bounded() {
     paused(async |system| {
@@ -104,6 +106,7 @@ fn answers_are_bounded() {
 
 /// Goal: used tokens count for call and minute; the last answer gets the rest, the next none.
 /// Method: answers that cost seven tokens.
+/// Rows: M-59.
 #[test]
 fn tokens_are_counted() {
     for (caps, message) in [

@@ -11,6 +11,7 @@ use crate::recording::Recording;
 
 /// Goal: a question without a grant is rejected, and not among the capabilities. Method: servers
 /// with each grant and with none; their questions; their capabilities.
+/// Rows: M-18, M-37.
 #[test]
 fn nothing_is_granted_by_default() {
     let toml = r#"
@@ -48,6 +49,7 @@ fn nothing_is_granted_by_default() {
 
 /// Goal: a server sees exactly the capabilities that can be answered. Method: strategies, clients
 /// with various capabilities, models available and not.
+/// Rows: M-18.
 #[test]
 fn abilities_are_true() {
     let told = |strategy: &str, can: Value, models: bool, approval: bool| {
@@ -103,6 +105,7 @@ fn abilities_are_true() {
 
 /// Goal: only the client answers elicitations in any configuration, and the answer is unchanged.
 /// Method: every strategy by default and for a server; a client that declines.
+/// Rows: X-13.
 #[test]
 fn models_answer_no_elicitation() {
     let wrong = [

@@ -10,6 +10,7 @@ fn facts(name: &str, about: serde_json::Value) -> ModelProfile {
 
 /// Goal: hints take precedence over priorities, priorities over the configured order. Method: three
 /// models, questions that prefer each.
+/// Rows: M-46, M-60.
 #[test]
 fn the_best_goes_first() {
     let models = [

@@ -21,6 +21,7 @@ const CAST: &str = r#"
 
 /// Goal: each strategy asks its answerers in its order. Method: every strategy, with all available,
 /// without the client, without the models, and without both.
+/// Rows: M-22, M-23, M-25, X-12.
 #[test]
 fn strategies_choose() {
     let rows = [
@@ -85,6 +86,7 @@ fn strategies_choose() {
 /// Goal: a server's own strategy takes precedence over the default, a configured order over the
 /// built-in one, and models come last if `fallback_to_models`. Method: rows of configuration with a
 /// failing client or server.
+/// Rows: M-21, M-39, M-40, M-41, M-42, X-12.
 #[test]
 fn configuration_decides() {
     let rows = [
@@ -141,6 +143,7 @@ fn configuration_decides() {
 /// Goal: a question never reaches its asker, under another name or through another server (spec:
 /// requester excluded). Method: two servers that answer, one of them listed twice; then one that
 /// asks back while it answers.
+/// Rows: M-24, M-42.
 #[test]
 fn askers_are_never_asked() {
     let toml = r#"
@@ -186,6 +189,7 @@ fn askers_are_never_asked() {
 
 /// Goal: the nesting of questions is limited. Method: `a` is answered by `b` or `c`, `b` by `c`,
 /// `c` by the client: three limits, of which the lowest leaves nobody.
+/// Rows: X-12.
 #[test]
 fn nesting_ends() {
     for (depth_max, expected) in [
@@ -259,6 +263,7 @@ fn the_first_answer_counts() {
 
 /// Goal: after a timeout the next one is asked, and the last failure names all that were asked.
 /// Method: a model that hangs, one that fails, a client that does either.
+/// Rows: M-42, M-56.
 #[test]
 fn failures_go_on_to_the_next() {
     let toml = format!("sampling.default_strategy = \"magictunnel_first\"\n{CAST}");
@@ -294,6 +299,7 @@ fn failures_go_on_to_the_next() {
 
 /// Goal: a model that the question names is asked first, under `hybrid` before the client. Method:
 /// hints by directory name and by the model's description; tools that the client's model lacks.
+/// Rows: M-46.
 #[test]
 fn questions_name_models() {
     let toml = format!("sampling.default_strategy = \"hybrid\"\n{CAST}");
@@ -373,6 +379,7 @@ fn configured_models_answer() {
 
 /// Goal: the answerer sees which server asks; the server's own `_meta` is kept, a forged name
 /// corrected. Method: a question with members of its own in `_meta`, one of them forged.
+/// Rows: M-20, X-9.
 #[test]
 fn samples_say_who_asks() {
     let toml = format!("sampling.default_strategy = \"magictunnel_handled\"\n{CAST}");

@@ -29,6 +29,7 @@ fn synthesis(kit: &Kit, confidence: f64) {
 
 /// Goal: independent steps run concurrently, dependent ones afterwards with the results; the answer
 /// is the artifact `final_answer`. Method: two peers, and a third that depends on both.
+/// Rows: B-64, B-65, B-73.
 #[test]
 fn steps_in_order() {
     with_kit(async |kit| {
@@ -91,6 +92,7 @@ fn steps_in_order() {
 
 /// Goal: the run's final state follows from its steps: some completed, all rejected, all failed.
 /// Method: rows of peers.
+/// Rows: B-52, B-65, B-79, X-31.
 #[test]
 fn roll_up() {
     let no = |kind| Act::Fail(Failure::new(kind, "no"));
@@ -169,6 +171,7 @@ fn needs_that_fail() {
 
 /// Goal: a confidence below 0.40 needs confirmation, 0.40 doesn't (T-B13); "no" and nobody to ask
 /// both decline. Method: rows.
+/// Rows: B-74, X-32.
 #[test]
 fn confidence() {
     let first_line = "⚠️ Planned action needs your confirmation…";
@@ -227,6 +230,7 @@ fn synthesis_falls_back() {
 
 /// Goal: a step's question reaches the caller, and the answer the step. Method: a peer that asks
 /// within a step.
+/// Rows: X-31.
 #[test]
 fn questions_bubble_up() {
     with_kit(async |kit| {
@@ -247,6 +251,7 @@ fn questions_bubble_up() {
 
 /// Goal: a plan above the cost limit is confirmed before any step runs. Method: decisions with
 /// costs.
+/// Rows: B-75.
 #[test]
 fn cost() {
     with(
@@ -271,6 +276,7 @@ fn cost() {
 /// Goal: a single action above the cost limit is confirmed, and a risky one once more for its risk.
 /// Method: a tool and an agent behind expensive decisions, one of them risky; decisions below the
 /// limit.
+/// Rows: B-75.
 #[test]
 fn cost_of_one() {
     for (micro_usd, route, risky, expect) in [

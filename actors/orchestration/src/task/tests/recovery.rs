@@ -24,6 +24,7 @@ fn to_one(kit: &Kit, strategies: impl IntoIterator<Item = Value>) {
 
 /// Goal: retries repeat the same request under the same key after growing pauses. Method: a peer
 /// that is unavailable twice; measure the time.
+/// Rows: B-66, B-69.
 #[test]
 fn retry_same() {
     with_kit(async |kit| {
@@ -63,6 +64,7 @@ fn retry_same() {
 
 /// Goal: a retry of a failure that the peer has ended is a new task there. Method: a failure other
 /// than a network error.
+/// Rows: B-66.
 #[test]
 fn settled_failures_are_other_tasks() {
     with_kit(async |kit| {
@@ -84,6 +86,7 @@ fn settled_failures_are_other_tasks() {
 
 /// Goal: a retry uses modified parameters if the tool accepts them. Method: a tool call with a
 /// missing parameter; a patch that still lacks it.
+/// Rows: B-69.
 #[test]
 fn retry_modified() {
     with_kit(async |kit| {
@@ -183,6 +186,7 @@ fn retry_patched() {
 
 /// Goal: an alternative is used by its exact name, and no target twice. Method: an agent, a tool;
 /// one that isn't offered.
+/// Rows: B-69.
 #[test]
 fn use_alternative() {
     with_kit(async |kit| {
@@ -209,6 +213,7 @@ fn use_alternative() {
 
 /// Goal: a person can add instructions or give up. Method: another word; `skip`; nobody to ask; a
 /// second question.
+/// Rows: B-69.
 #[test]
 fn ask_human() {
     with_kit(async |kit| {
@@ -251,6 +256,7 @@ fn ask_human() {
 }
 
 /// Goal: giving up fails with the decider's reason. Method: a single strategy.
+/// Rows: B-69.
 #[test]
 fn abandon() {
     with_kit(async |kit| {

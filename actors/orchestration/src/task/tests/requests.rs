@@ -10,6 +10,7 @@ use super::kit::{Act, Heard, Kit, decided, nobody, said, says, with, with_guard,
 
 /// Goal: a request goes to the chosen target with the chosen parameters. Method: script each
 /// decision.
+/// Rows: B-3, B-51, B-52.
 #[test]
 fn who_does_it() {
     with_kit(async |kit| {
@@ -163,6 +164,7 @@ fn plans_that_are_none() {
 /// Goal: NP1's question is asked verbatim before routing, the answer is appended to the request
 /// (T-B7), at most twice. Method: a decider that always asks about a short request; routes with low
 /// confidence.
+/// Rows: B-44, B-46, B-52, X-30.
 #[test]
 fn clarified() {
     let which = || decided(json!({ "needs_clarify": { "question": "Which city?" } }));
@@ -269,6 +271,7 @@ fn told_history() {
 }
 
 /// Goal: a tool called by name runs as requested. Method: a line, a skill, an unknown tool.
+/// Rows: B-54.
 #[test]
 fn by_name() {
     with_kit(async |kit| {
@@ -334,6 +337,7 @@ fn as_tools() {
 
 /// Goal: another agent's question goes to the user and the reply back, after one more question if
 /// the reply doesn't suffice (DP1). Method: a peer that asks; a reply that needs more.
+/// Rows: B-44, B-45.
 #[test]
 fn follow_ups() {
     with_kit(async |kit| {

@@ -125,6 +125,7 @@ proptest! {
 }
 
 /// Goal: each state allows the right steps. Method: a table.
+/// Rows: B-55.
 #[test]
 fn legal_steps() {
     use TaskState::*;

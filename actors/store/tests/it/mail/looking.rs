@@ -267,6 +267,7 @@ async fn search_is_bounded(mail: Arc<dyn MailStore>) {
 
 /// Goal: the log has a row for each message and recipient, with the first 200 characters. Method: a
 /// message to one with 250 characters, one to two, one to many; in pages, and of one agent.
+/// Rows: P-20.
 #[tokio::test]
 async fn logs() {
     mails(async |mail| {

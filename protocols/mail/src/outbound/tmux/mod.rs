@@ -478,6 +478,7 @@ mod tests {
 
     /// Goal: pasted text is on lines of its own, without control characters, and short enough for a
     /// terminal's line. Method: rows, at the limit too.
+    /// Rows: P-18.
     #[test]
     fn as_it_is_pasted() {
         let shown = |text: &str| pasteable_text(text, "m-1", true);

@@ -212,6 +212,7 @@ mod authorizer_tests {
 
     /// Goal: a fixed token is sent unchanged and never renewed. Method: read it before and after a
     /// rejection.
+    /// Rows: H-17.
     #[tokio::test]
     async fn fixed_token_stays() -> Result<(), AuthError> {
         let fixed = StaticBearer::new(&SecretString::from("t0k3n"))?;

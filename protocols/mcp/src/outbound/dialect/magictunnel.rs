@@ -273,6 +273,7 @@ mod tests {
 
     /// Goal: a request in MagicTunnel's dialect is converted to MCP in every part. Method: one with
     /// all parts.
+    /// Rows: M-10, M-11.
     #[test]
     fn samples_are_reworded() {
         let theirs = object(json!({
@@ -339,6 +340,7 @@ mod tests {
 
     /// Goal: answers are complete in MagicTunnel's format, and have nothing else. Method: text,
     /// several texts, an image; with all metadata and with none.
+    /// Rows: M-27.
     #[test]
     fn answers_are_reworded() {
         let worded = |answer: Value| value(&sampling_response(&object(answer), None));

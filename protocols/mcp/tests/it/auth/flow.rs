@@ -15,6 +15,7 @@ use crate::kit::soon;
 
 /// Goal: an ordinary upstream is reached with one authorization, bound to it by PKCE and resource.
 /// Method: two requests, and the requests of each endpoint.
+/// Rows: H-17.
 #[actix_web::test]
 async fn one_authorization_serves_all_requests() -> Result<(), AuthError> {
     let site = Site::start();

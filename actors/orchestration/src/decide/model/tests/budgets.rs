@@ -53,6 +53,7 @@ fn fitted(tokens_max: usize) -> String {
 
 /// Goal: the oldest turns are left out first, then examples, long descriptions, the least related
 /// agents, and finally the middle of the request. Method: ever fewer tokens, down to none.
+/// Rows: B-79.
 #[test]
 fn least_important_first() {
     let all = fitted(20_000);

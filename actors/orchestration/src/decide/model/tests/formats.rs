@@ -28,6 +28,7 @@ fn each<D: DecisionRequest + Sync>(asked: &D, object: Value, texts: &[&str], exp
 }
 
 /// Goal: DP1's two outcomes are parsed, with and without a question. Method: rows in every form.
+/// Rows: B-45.
 #[test]
 fn follow_ups() {
     each(
@@ -60,6 +61,7 @@ fn follow_ups() {
 
 /// Goal: NP1's two outcomes are parsed; the text of T-B7 yields its question only. Method: rows in
 /// every form.
+/// Rows: B-46, B-57, X-33.
 #[test]
 fn clarity_of_requests() {
     each(
@@ -85,6 +87,7 @@ fn clarity_of_requests() {
 }
 
 /// Goal: NP2.A's two outcomes are parsed, as keywords or JSON. Method: rows in every form.
+/// Rows: B-47, B-61, X-33.
 #[test]
 fn splits() {
     let texts = [
@@ -123,6 +126,7 @@ fn step(id: &str, needs: &[&str]) -> Value {
 
 /// Goal: NP2.B's plan is parsed, as a bare list or within an object, and put into dependency order.
 /// Method: one step, five, and two in the wrong order.
+/// Rows: B-47, B-62.
 #[test]
 fn plans() {
     let plan =
@@ -151,6 +155,7 @@ fn steps_of() -> MakeSteps {
 
 /// Goal: an invalid plan is unclear, so that DP2 follows (T-B9). Method: six steps, an extra key, a
 /// cycle, and all other mistakes.
+/// Rows: B-63.
 #[test]
 fn plans_that_are_none() {
     let six: Vec<Value> = (0..6).map(|at| step(&format!("s{at}"), &[])).collect();
@@ -187,6 +192,7 @@ fn plans_that_are_none() {
 
 /// Goal: DP2's three outcomes are parsed; T-B5's reason is kept verbatim. Method: rows in every
 /// form.
+/// Rows: B-48.
 #[test]
 fn routes() {
     each(
@@ -237,6 +243,7 @@ fn routes() {
 }
 
 /// Goal: a missing or inexactly named agent is never asked (T-B10). Method: rows.
+/// Rows: B-48.
 #[test]
 fn agents_that_are_not_there() {
     for id in [
@@ -273,6 +280,7 @@ fn agents_that_are_not_there() {
 
 /// Goal: DP3's tool and parameters are parsed, and missing parameters are empty. Method: rows in
 /// every form.
+/// Rows: B-49.
 #[test]
 fn tools() {
     let choice = |params: Value| ToolChoice {
@@ -296,6 +304,7 @@ fn tools() {
 
 /// Goal: invalid JSON, a non-object or an unknown tool falls back to `llm` with the request
 /// (T-B11). Method: rows.
+/// Rows: B-49.
 #[test]
 fn tools_that_are_none() {
     for text in [
@@ -333,6 +342,7 @@ fn tools_that_are_none() {
 
 /// Goal: DP4's answer is the model's text unchanged; a cut-off answer has low confidence. Method:
 /// rows.
+/// Rows: B-50.
 #[test]
 fn answers() {
     for text in [
@@ -355,6 +365,7 @@ fn answers() {
 
 /// Goal: NP3's five strategies are parsed with their parameters. Method: rows in every form, and
 /// the document's own words.
+/// Rows: B-68, B-69.
 #[test]
 fn recoveries() {
     let recovery = recovery();
@@ -468,6 +479,7 @@ fn recoveries_that_cannot_be() {
 
 /// Goal: NP4's answer is parsed, with the confidence as stated on either side of T-B13's threshold.
 /// Method: rows in every form.
+/// Rows: B-72.
 #[test]
 fn syntheses() {
     for confidence in [0.39_f32, 0.4, 0.0, 1.0] {
@@ -522,6 +534,7 @@ fn syntheses_that_cannot_be() {
 }
 
 /// Goal: NP5's two outcomes are parsed. Method: rows in every form.
+/// Rows: B-77.
 #[test]
 fn confirmations() {
     let texts = [

@@ -26,6 +26,7 @@ fn wrong(point: DecisionPoint, text: &str) -> String {
 
 /// Goal: the built-in prompts are valid, and name every keyword of their decision point's answers.
 /// Method: all of them.
+/// Rows: B-58, B-61, B-68, B-71, B-76.
 #[test]
 fn ours() {
     let prompts = PromptSet::open(None).unwrap();

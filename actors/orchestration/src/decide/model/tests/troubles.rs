@@ -79,6 +79,7 @@ fn check_clear<D: DecisionRequest + Sync>(asked: &D, answer: Value) {
 }
 
 /// Goal: DP1 falls back to asking the user again. Method: every failure.
+/// Rows: B-45.
 #[test]
 fn at_follow_up() {
     every_trouble(
@@ -91,6 +92,7 @@ fn at_follow_up() {
 
 /// Goal: NP1 falls back to a clear request, so that NP2 follows (T-B8). Method: every failure, an
 /// overlong question, an empty one.
+/// Rows: B-46.
 #[test]
 fn at_clarity() {
     every_trouble(
@@ -116,6 +118,7 @@ fn at_clarity() {
 }
 
 /// Goal: NP2.A falls back to one step. Method: every failure.
+/// Rows: B-47.
 #[test]
 fn at_split() {
     every_trouble(
@@ -132,6 +135,7 @@ fn at_split() {
 }
 
 /// Goal: NP2.B has no fallback: without a plan, DP2 follows. Method: every failure.
+/// Rows: B-47.
 #[test]
 fn at_plan() {
     let step =
@@ -142,6 +146,7 @@ fn at_plan() {
 }
 
 /// Goal: DP2 falls back to this agent. Method: every failure, and answers of two kinds at once.
+/// Rows: B-48.
 #[test]
 fn at_route() {
     every_trouble(
@@ -165,6 +170,7 @@ fn at_route() {
 }
 
 /// Goal: DP3 falls back to `llm`. Method: every failure.
+/// Rows: B-49.
 #[test]
 fn at_tool() {
     let two = "{\"tool_name\": \"echo\", \"params\": {}} {\"tool_name\": \"llm\", \"params\": {}}";
@@ -177,6 +183,7 @@ fn at_tool() {
 
 /// Goal: DP4 has no fallback and returns the failure. Method: an empty answer, a refusal, one over
 /// the limit, an unavailable model.
+/// Rows: B-50.
 #[test]
 fn at_answer() {
     for said in [

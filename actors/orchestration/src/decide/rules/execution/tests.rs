@@ -207,6 +207,7 @@ fn parameters_are_mended_once() {
 
 /// Goal: results are in order, and failed steps are named and counted. Method: two of three; all;
 /// none.
+/// Rows: B-70.
 #[test]
 fn partial_success_is_named() {
     let three = vec![
@@ -234,6 +235,7 @@ fn partial_success_is_named() {
 
 /// Goal: a conflict comes first, and lowers the confidence below the threshold. Method: two opening
 /// hours; the same from one agent, told apart by step.
+/// Rows: B-70.
 #[test]
 fn conflicts_stand_first() {
     let answer = together(vec![
@@ -358,6 +360,7 @@ fn long_results_are_bounded() {
 
 /// Goal: a person is asked for risk above the limit, for cost, and for low confidence. Method: rows
 /// at the limit.
+/// Rows: B-75.
 #[test]
 fn whom_it_asks_first() {
     for (why, risk, preference_known, ask) in [

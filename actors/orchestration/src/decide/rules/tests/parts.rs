@@ -51,6 +51,7 @@ fn one_part() {
 
 /// Goal: a request without a referent is clarified, but not after a turn that provides it. Method:
 /// rows, without and with history.
+/// Rows: B-56, X-29.
 #[test]
 fn what_is_asked_about() {
     let history = [

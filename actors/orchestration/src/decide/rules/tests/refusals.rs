@@ -1,6 +1,7 @@
 use super::*;
 
 /// Goal: the documented refusal, word for word. Method: the document's request; the same in Portuguese.
+/// Rows: B-4, B-39.
 #[test]
 fn the_documented_refusal() {
     let reason = |request: &str| match Rules::default().route(request, &[], &world()).outcome {

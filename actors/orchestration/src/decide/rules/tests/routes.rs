@@ -1,6 +1,7 @@
 use super::*;
 
 /// Goal: requests go to the sensible target. Method: rows of requests and targets, both languages.
+/// Rows: B-3.
 #[test]
 fn where_requests_go() {
     for (request, expect) in [
