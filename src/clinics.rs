@@ -37,7 +37,7 @@ const ORCHESTRATOR_GROUP: &str = "orchestrator";
 pub struct Clinics {
     system: System,
     orchestrator: AgentRef,
-    /// Example clinics started here. They end with this value.
+    /// Processes of the example clinics that were started here; they exit when this is dropped.
     example_processes: Vec<ServeProcess>,
 }
 
@@ -364,7 +364,7 @@ impl ServeProcess {
         {
             tracing::warn!(
                 agent = self.agent,
-                "clinic doesn't end in time and is killed"
+                "clinic did not exit in time: killing it"
             );
             // It may have exited already.
             let _ = self.process.kill().await;

@@ -11,7 +11,8 @@ pub(crate) const DECLINE_COMMAND: &str = ":decline";
 /// Input that cancels a form.
 pub(crate) const CANCEL_COMMAND: &str = ":cancel";
 
-/// Fills in a form. With `alone_is_required` an only field is required whatever the schema says.
+/// Fills in a form. With `alone_is_required`, the only field of a form is required even if the schema
+/// makes it optional.
 /// `line` gets the prompt of a field, with the error of the previous input above it, and the number
 /// of fields; it returns one line. A form without fields reads one line: words that mean no decline
 /// it, anything else accepts it.

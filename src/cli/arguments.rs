@@ -33,7 +33,7 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
         .ok_or_else(wanted)
 }
 
-/// Reads one of these names.
+/// Returns a parser for a value with one of these names.
 pub(super) fn one_of_names<T: Clone + Send + Sync + 'static>(
     all: impl IntoIterator<Item = (&'static str, T)>,
 ) -> impl TypedValueParser<Value = T> {

@@ -244,7 +244,7 @@ async fn run_clinics(
     purpose: Option<String>,
     json: bool,
 ) -> CommandResult {
-    // What can't be asked starts no clinic.
+    // An invalid question fails before clinics are started.
     AskClinics {
         query: query.clone(),
         purpose: purpose.clone(),

@@ -57,7 +57,7 @@ pub(super) async fn run(
 /// Report on one upstream.
 struct UpstreamReport {
     id: String,
-    /// The revision, and its tools' own names, or why neither is known.
+    /// MCP revision and tool names, or the reason why the upstream didn't answer.
     result: Result<(String, Vec<String>), String>,
 }
 
@@ -97,7 +97,7 @@ impl UpstreamReport {
         }
     }
 
-    /// A line below others.
+    /// Formats the report as one line, with ids padded to `width`.
     fn as_text(&self, width: usize) -> String {
         let told = match &self.result {
             Ok((revision, tools)) => format!(
@@ -178,7 +178,7 @@ fn as_json(file: &Path, checked: &CheckReport, found: &[UpstreamReport]) -> Stri
     object.to_string()
 }
 
-/// Each mistake with the line that it is in, then how many there are.
+/// Formats all problems with their source lines, then a summary and a line for each upstream.
 fn as_text(file: &Path, checked: &CheckReport, found: &[UpstreamReport]) -> String {
     let renderer = if stdout().is_terminal() {
         Renderer::styled()
@@ -234,8 +234,8 @@ fn pluralize(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The text with stars in place of what may be secret, byte for byte, so that places in it stay where they are: whoever is shown
-/// a mistake may be looked over the shoulder, or be a log.
+/// Returns the text with values that may be secret replaced by stars of the same length in bytes, so
+/// that positions stay valid. Reports may end up in logs.
 fn mask_secrets(text: &str) -> String {
     const NAMES: [&str; 8] = [
         "key",
@@ -252,7 +252,7 @@ fn mask_secrets(text: &str) -> String {
             return line.to_owned();
         };
         let (lower, whole) = (name.to_ascii_lowercase(), line.to_ascii_lowercase());
-        // What only names the place of a secret is told.
+        // A value that only names the place of a secret is shown.
         let is_place = lower.trim_end().ends_with("_env") || lower.trim_end().ends_with("_file");
         if is_place || !NAMES.iter().any(|name| whole.contains(name)) {
             return line.to_owned();

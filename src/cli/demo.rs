@@ -53,7 +53,9 @@ pub(super) async fn run(arguments: DemoArguments) -> CommandResult {
     };
     output::print_heading(format_args!("\nThe {who} have ended"))?;
     if !as_expected {
-        return Err(CommandError::failed("a step didn't end as it has to"));
+        return Err(CommandError::failed(
+            "a step of the demonstration had an unexpected outcome",
+        ));
     }
     Ok(EXIT_ANSWERED)
 }

@@ -23,7 +23,7 @@ pub(super) fn run(
             // The key alone on standard output, so that it can go straight to where it is kept.
             output::print_line(key.expose_secret())?;
             output::print_progress(format_args!(
-                "this is the only time that the key of {name} is shown"
+                "store the key of {name} now: it can't be shown again"
             ));
         }
         KeysAction::List => {
@@ -33,7 +33,7 @@ pub(super) fn run(
         }
         KeysAction::Revoke { name } => {
             KeyStore::load(file)?.revoke(&name)?;
-            output::print_progress(format_args!("the key of {name} counts no more"));
+            output::print_progress(format_args!("revoked the key {name}"));
         }
     }
     Ok(EXIT_ANSWERED)

@@ -128,10 +128,10 @@ async fn reload_on_change(watch: Option<TopologyWatcher>, node: &mut Node) {
     loop {
         watch.wait_for_change().await;
         match reload_node(watch.path(), node).await {
-            // Where nobody reads what is listened on, it is listened on all the same.
+            // A closed standard output doesn't stop the node.
             Ok(()) => drop(print_addresses(node, RELOADED_LINE)),
             Err(error) => {
-                tracing::error!(%error, "the topology isn't reloaded, the old one goes on");
+                tracing::error!(%error, "failed to reload the topology: the previous one stays in force");
             }
         }
     }
@@ -140,7 +140,7 @@ async fn reload_on_change(watch: Option<TopologyWatcher>, node: &mut Node) {
 async fn reload_node(file: &Path, node: &mut Node) -> Result<(), NodeError> {
     let checked = Topology::check(file)?;
     for problem in &checked.problems {
-        tracing::warn!(%problem, "in the topology");
+        tracing::warn!(%problem, "topology warning");
     }
     let topology = checked
         .topology
@@ -260,7 +260,7 @@ async fn over_standard_streams(
     let _ = output.shutdown().await;
     match tokio::time::timeout(FLUSH_TIMEOUT, written).await {
         Ok(Ok(outcome)) => served.and(output::ignore_broken_pipe(outcome)),
-        // Nobody reads: whoever started this has other means to end it.
+        // Standard output is blocked: the process can be ended by a signal.
         Ok(Err(_)) | Err(_) => served,
     }
 }

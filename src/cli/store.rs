@@ -160,7 +160,7 @@ fn is_standard_stream(file: &Path) -> bool {
 }
 
 fn read_file(file: &Path) -> io::Result<String> {
-    // One more than is taken: a file that is too large is told so, and not read to its end.
+    // One byte more than allowed shows that the file is too large, without reading it whole.
     let bytes_max = DIRECTORY_FILE_BYTES_MAX as u64 + 1;
     let mut text = String::new();
     match is_standard_stream(file) {

@@ -396,7 +396,7 @@ fn to_json_text(body: &impl Serialize) -> String {
 }
 
 fn to_json_value(body: &impl Serialize) -> Value {
-    // By its text: what is raw in it has no other form.
+    // Raw JSON within the body serialises only as text.
     serde_json::from_str(&to_json_text(body)).unwrap_or_default()
 }
 

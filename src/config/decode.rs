@@ -300,7 +300,8 @@ impl de::Error for TreeDecodeError {
 struct TreeDeserializer<'a>(&'a ConfigTree);
 
 impl TreeDeserializer<'_> {
-    /// Deserializes the value. A placeholder is read as `repaired`.
+    /// Deserializes the value. For a placeholder (a value that was already reported as wrong),
+    /// returns what `repaired` makes of the visitor.
     fn deserialize_or<'de, V: Visitor<'de>>(
         self,
         visitor: V,

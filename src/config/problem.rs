@@ -236,13 +236,13 @@ pub enum ConfigError {
     Invalid {
         /// Path of the file.
         path: PathBuf,
-        /// Its problems; at least one is an error.
+        /// Problems of the file; at least one is an error.
         problems: Vec<ConfigProblem>,
     },
     /// A requested agent isn't declared.
     #[error("there is no agent {agent} in the topology")]
     UnknownAgent {
-        /// The requested id.
+        /// Id that was requested.
         agent: String,
     },
     /// No agent or upstream is declared.
@@ -251,7 +251,7 @@ pub enum ConfigError {
     /// A listener can't be configured as declared.
     #[error("the listener on {bind}: {why}")]
     Listener {
-        /// Its address.
+        /// Address of the listener.
         bind: SocketAddr,
         /// Description of the problem.
         why: String,

@@ -55,7 +55,7 @@ const RENAMED_KEYS: [RenamedKey; 17] = [
     RenamedKey {
         values: &[
             ("loopback_operator", NewValue::Text("operator")),
-            // With `keys`, and beyond loopback addresses, it let nobody in without one: so it isn't `guest` everywhere.
+            // With `keys`, and beyond loopback addresses, `anonymous` required a key: there it means the default.
             ("anonymous", NewValue::Default("guest")),
         ],
         ..RenamedKey::new("listener[]", "trust", "anonymous")

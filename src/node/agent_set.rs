@@ -355,6 +355,6 @@ async fn tear_down_agent(running: RunningAgent) {
         .await
         .is_err()
     {
-        tracing::warn!("what an agent has elsewhere doesn't end in time");
+        tracing::warn!("cleanup of an agent's external resources did not finish in time");
     }
 }

@@ -140,7 +140,8 @@ impl OpenListener {
         }
     }
 
-    /// Whether the listener has the keys declared at index `at`, apart from the agents behind it.
+    /// Returns whether the listener was opened with the settings now declared at index `at` (address
+    /// and fingerprint). The agents that it serves aren't compared.
     pub(super) fn matches_declaration(&self, topology: &Topology, at: usize) -> bool {
         let declared = topology
             .listeners

@@ -213,13 +213,10 @@ impl Node {
             loop {
                 match known.connect(&target).await {
                     Ok(known) => {
-                        return tracing::info!(
-                            agent = known.id,
-                            "the agent is connected to its target"
-                        );
+                        return tracing::info!(agent = known.id, "connected to the target");
                     }
                     Err(failure) => {
-                        tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again")
+                        tracing::warn!(kind = %failure.kind, ?pause, "failed to connect to the target: retrying")
                     }
                 }
                 tokio::time::sleep(pause).await;
@@ -278,11 +275,11 @@ impl Node {
             .await
             .is_err()
         {
-            tracing::warn!("what was replaced doesn't end in time");
+            tracing::warn!("replaced components did not drain in time");
         }
         agent_set::tear_down_agents(self.agents.take_running()).await;
         close_store(&self.system, self.store.take()).await;
-        tracing::info!(?report, "node has ended");
+        tracing::info!(?report, "node stopped");
     }
 }
 
@@ -439,7 +436,7 @@ pub(super) async fn open_store(
     tracing::info!(
         place = options.place(),
         run = opened.run_id(),
-        "the store is open"
+        "opened the store"
     );
     Ok(Some(opened))
 }
@@ -451,7 +448,7 @@ pub(super) async fn close_store(system: &System, opened: Option<SqlStore>) {
         .await
         .is_err()
     {
-        tracing::error!("the store didn't keep the last entries of the audit");
+        tracing::error!("failed to write the last audit entries");
     }
     opened.close().await;
 }

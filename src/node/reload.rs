@@ -85,7 +85,7 @@ impl Node {
                     done.opened += usize::from(is_new);
                     self.listeners.push(open);
                 }
-                Err(error) => tracing::error!(%error, "a listener is missing"),
+                Err(error) => tracing::error!(%error, "failed to open a listener"),
             }
         }
         for gone in before.into_iter().flatten() {
@@ -231,7 +231,7 @@ impl TopologyWatcher {
         let (touch, touched) = mpsc::channel(1);
         let watcher = watch_folder(path, touch).map_err(NodeError::Watch);
         let watcher = watcher
-            .inspect_err(|error| tracing::warn!(%error, "only SIGHUP reloads it"))
+            .inspect_err(|error| tracing::warn!(%error, "failed to watch the topology file: only SIGHUP reloads it"))
             .ok();
         Ok(Self {
             path: path.to_owned(),

@@ -145,7 +145,8 @@ pub(super) const COMMANDS: [(&str, &str); 19] = [
 /// Parses a typed line.
 ///
 /// # Errors
-/// It begins like a command and is none.
+/// [`CommandParseError`] if the line begins with `:` and is no valid command, or exceeds
+/// [`LINE_BYTES_MAX`].
 pub(super) fn parse_line(line: &str) -> Result<ParsedLine, CommandParseError> {
     if line.len() > LINE_BYTES_MAX {
         return Err(CommandParseError::TooLong);

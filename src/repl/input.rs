@@ -62,7 +62,7 @@ impl Drop for LineInput {
         if let Some(before) = &self.saved_termios
             && let Err(error) = tcsetattr(stdin(), OptionalActions::Now, before)
         {
-            tracing::debug!(%error, "the terminal isn't as it was");
+            tracing::debug!(%error, "failed to restore the terminal settings");
         }
     }
 }
@@ -186,14 +186,14 @@ fn read_edited_line(
             if let Some(history) = history.as_ref().filter(|_| is_new)
                 && let Err(error) = editor.append_history(history)
             {
-                tracing::warn!(%error, "the lines typed can't be kept");
+                tracing::warn!(%error, "failed to append to the line history");
             }
             LineEvent::Line(line)
         }
         Err(ReadlineError::Interrupted) => LineEvent::Interrupted,
         Err(ReadlineError::Eof) => LineEvent::EndOfInput,
         Err(error) => {
-            tracing::debug!(%error, "no more lines can be read");
+            tracing::debug!(%error, "failed to read from the terminal");
             LineEvent::EndOfInput
         }
     }

@@ -1,8 +1,8 @@
 //! The REPL: a node in this process, and a person who talks to one of its agents.
 //!
-//! `shell` reads lines and does what they mean: `command` and `words` read them, `desk` has what was said as tasks, `answer` and
-//! `ask` show what comes of those, `remote` is the agent that one is connected to, `views` are lists and details, `steps` those of plans. `input` is
-//! where lines come from, a terminal or a pipe; everything that is printed goes through one `Screen` (`print`).
+//! `shell` runs typed lines, which `command` parses. `task_session` keeps messages as tasks. `answer`
+//! prints their answers, `views` formats lists and details, `remote` is the connection to another
+//! agent, `input` reads lines and answers, and `print` writes all output.
 
 mod answer;
 mod command;
@@ -52,7 +52,8 @@ pub(crate) struct ReplOptions<'a> {
 /// arbiter.
 ///
 /// # Errors
-/// There is no such agent; the terminal, the log or the output is of no use.
+/// [`NodeError`] if the agent doesn't exist, or if terminal, log file or standard output can't be
+/// used.
 pub(crate) async fn run_repl(node: Node, setup: ReplOptions<'_>) -> Result<ReplOutcome, NodeError> {
     let id = &setup.agent.id;
     let open = || {

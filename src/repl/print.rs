@@ -157,7 +157,7 @@ impl Screen {
             && let Err(error) = log.append(what, text)
         {
             // The text of the line isn't logged.
-            tracing::warn!(%error, "the log of the REPL can't be written");
+            tracing::warn!(%error, "failed to write the REPL's log");
         }
     }
 
@@ -207,7 +207,7 @@ impl ReplLog {
     /// Opens the file for appending; creates it if it doesn't exist.
     ///
     /// # Errors
-    /// The system's.
+    /// Error of the operating system.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .append(true)
@@ -220,7 +220,7 @@ impl ReplLog {
     /// Appends a line. `what` is `typed` or `printed`.
     ///
     /// # Errors
-    /// The system's.
+    /// Error of the operating system.
     fn append(&self, what: &str, text: &str) -> io::Result<()> {
         let now = format_rfc3339(SystemTime::now());
         let line = RawObject::single("at", now)

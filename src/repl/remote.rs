@@ -30,7 +30,7 @@ pub(super) struct RemoteConnection {
 /// Connects to an agent.
 ///
 /// # Errors
-/// Whom it was about, and why it doesn't go.
+/// Text for the user: the agent and the reason.
 pub(super) async fn connect(
     known: &PeerRegistry,
     whom: ConnectTarget,
@@ -85,7 +85,7 @@ pub(super) fn is_own_address(typed: &str, listening: &str) -> bool {
 /// Connects to this agent itself over its listener, as other agents do.
 ///
 /// # Errors
-/// Why it doesn't go.
+/// Text for the user: the reason.
 pub(super) async fn connect_to_self(
     system: &System,
     typed: String,
@@ -129,7 +129,7 @@ fn host_and_port(typed: &str) -> String {
 /// a task.
 ///
 /// # Errors
-/// Why nothing was sent, or nothing is known of it.
+/// Text for the user: the reason why the task wasn't sent or its id isn't known.
 pub(super) fn parse_sent_task(
     reply: &Result<ToolResult, Failure>,
 ) -> Result<(Option<String>, TaskState), String> {

@@ -80,7 +80,7 @@ impl TaskSession {
     /// Sends a message to the agent. Returns the task that answers it.
     ///
     /// # Errors
-    /// The store's.
+    /// Error of the task store.
     pub(super) async fn submit(
         self: &Arc<Self>,
         session: &str,
@@ -183,7 +183,7 @@ impl TaskSession {
     /// Returns the newest tasks of one session or of all sessions of this REPL, oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// Error of the task store.
     pub(super) async fn own_tasks(
         &self,
         session: Option<&str>,
@@ -202,7 +202,7 @@ impl TaskSession {
     /// Returns the newest tasks of this agent for all clients, oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// Error of the task store.
     pub(super) async fn all_tasks(&self) -> Result<Vec<Arc<Task>>, JournalError> {
         self.list_tasks(TaskFilter::default()).await
     }
@@ -210,7 +210,7 @@ impl TaskSession {
     /// Returns the tasks of the plan's steps in their current state; empty if the task has no plan.
     ///
     /// # Errors
-    /// The store's.
+    /// Error of the task store.
     pub(super) async fn plan_steps(&self, of: &Task) -> Result<Vec<Arc<Task>>, JournalError> {
         // The given task may itself be the plan's task.
         for run in [Some(of.id.clone()), self.run_id_of(of), run_id_in_reply(of)]

@@ -342,8 +342,8 @@ pub enum LogLevel {
     Emergency,
 }
 
-/// Reason for which a remote agent that has just been started isn't available. When it is there, those
-/// who were told so are notified that its lists have changed.
+/// Reason for which a remote agent that has just been started isn't available. Once it is
+/// available, clients that got this reason are notified that its lists have changed.
 pub const STILL_STARTING: &str = "still starting";
 
 /// Change of an agent's capabilities. Clients are notified of it (`list_changed`,

@@ -314,7 +314,9 @@ impl<'a> AnswerStreamer<'a> {
         })
     }
 
-    /// Sends the part of `text` that hasn't been sent yet.
+    /// Sends the unsent part of `text` as an artifact piece: at most one piece per
+    /// [`STREAM_PIECE_INTERVAL`], each up to [`STREAM_PIECE_BYTES_MAX`] bytes. A text shorter than
+    /// the one sent restarts the artifact.
     pub fn send_new_text(&self, text: &str) {
         // The final answer is trimmed, and the streamed text must be its beginning.
         let text = text.trim();
@@ -376,7 +378,7 @@ where
         callboard_message::log::debug!(
             ?trouble,
             pause_ms = pause.as_millis() as u64,
-            "a model's provider is asked again"
+            "retrying a model request"
         );
         tokio::time::sleep(pause).await;
         tried += 1;

@@ -311,7 +311,7 @@ impl ContentBlock {
             },
             _ => {
                 return Err(Failure::invalid(
-                    "a block of content has a `type` that no model takes",
+                    "content block has an unsupported `type`: use text, image or resource",
                 ));
             }
         })
@@ -357,7 +357,7 @@ fn result_block(block: &RawObject) -> Result<ContentBlock, Failure> {
             ))
         }
         _ => Err(Failure::invalid(
-            "a block of a tool's result has a `type` that no model takes",
+            "content block of a tool result has an unsupported `type`: use text, image or resource",
         )),
     }
 }

@@ -530,7 +530,7 @@ impl CallQuestions<'_> {
         {
             // The agent may have withdrawn it.
             let body = RawObject::parse(&answer)
-                .map_err(|_| Failure::invalid("the answer is no JSON object"));
+                .map_err(|_| Failure::invalid("the answer is not a JSON object"));
             let _ = waiting
                 .answer
                 .send(body.map(|body| waiting.question.answer_with(body)));

@@ -127,7 +127,7 @@ async fn plan_append<'a>(
         }
         *new.entry(&ready.stream).or_default() += 1;
     }
-    let mut next = count_streams(db, &new).await?;
+    let mut next = reserve_record_numbers(db, &new).await?;
     let mut rows = Vec::new();
     let mut numbers = Vec::new();
     for append in appends {
@@ -165,7 +165,7 @@ async fn existing_numbers<'a>(
         return Ok(HashMap::new());
     }
     if !db.is_sqlite() {
-        count_streams(db, &keyed.keys().map(|(stream, _)| (*stream, 0)).collect()).await?;
+        reserve_record_numbers(db, &keyed.keys().map(|(stream, _)| (*stream, 0)).collect()).await?;
     }
     let keyed: Vec<(&str, &str)> = keyed.into_keys().collect();
     let values: Vec<SqlArg<'_>> = (0i64..)
@@ -185,7 +185,7 @@ async fn existing_numbers<'a>(
 
 /// Reserves record numbers. `streams` holds the number of new records by stream. Returns for each
 /// stream the last number used before them.
-async fn count_streams<'a>(
+async fn reserve_record_numbers<'a>(
     db: &mut DbConnection,
     streams: &BTreeMap<&'a str, i64>,
 ) -> sqlx::Result<HashMap<&'a str, i64>> {

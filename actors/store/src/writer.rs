@@ -237,7 +237,10 @@ impl BatchWriter {
         };
         if let Err(error) = looked {
             // A persistent error will fail the next write, which reports it to its caller.
-            log::debug!(error = error_message(&error), "the store's size is unknown");
+            log::debug!(
+                error = error_message(&error),
+                "failed to measure the store's size"
+            );
         }
     }
 

@@ -86,7 +86,8 @@ async fn converse(
         })
 }
 
-/// The task with what was said, where it says nothing else.
+/// Returns the task with its history if the answer is only there ([`is_answer_in_history`]); other
+/// responses are unchanged. A failed request returns the response without history.
 async fn fetch_history_if_needed(
     peer: &A2aClient,
     response: SendMessageResponse,
@@ -150,7 +151,7 @@ fn build_message(arguments: &A2aSendArguments) -> Result<Message, CommandError> 
 /// Printer of a stream of events.
 struct StreamPrinter {
     json: bool,
-    /// The artifact whose line is open.
+    /// Id of the artifact whose text ended without a line break.
     open_artifact: Mutex<Option<String>>,
 }
 
@@ -162,7 +163,7 @@ impl StreamPrinter {
         }
     }
 
-    /// Prints an event as it comes. Where nobody reads any more, nothing is: the command ends by itself.
+    /// Prints an event. Write errors are ignored: after a closed pipe the command ends anyway.
     fn print_event(&self, event: &StreamResponse) {
         if self.json {
             let _ = output::print_raw(event.to_json());
@@ -214,14 +215,14 @@ impl StreamPrinter {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// Ends the line that is open.
+    /// Prints a line break after an unfinished line.
     fn end_open_line(&self) {
         if self.open_artifact.lock().take().is_some() {
             let _ = output::print_line("");
         }
     }
 
-    /// Ends what is printed. An answer that the agent gave as progress is printed once more, as an answer.
+    /// Prints the final response. An answer that was streamed as progress is repeated as the answer.
     fn finish(
         &self,
         response: Result<SendMessageResponse, CommandError>,
@@ -238,7 +239,7 @@ impl StreamPrinter {
     }
 }
 
-/// Most tasks of one page (specification 1.0, section 3.1.4).
+/// Maximum tasks of one page (specification 1.0, section 3.1.4).
 const PAGE_TASKS_MAX: i32 = 100;
 
 pub(super) async fn show_task(arguments: &A2aTaskArguments) -> CommandResult {
@@ -449,7 +450,8 @@ fn print_if_not_empty(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints what people read of an answer: what the task made; else what it says; else what was said last.
+/// Prints a response for people: the task's artifacts; without them, the status text; without that,
+/// the agent's last messages.
 fn print_response(response: &SendMessageResponse, url: &str) -> io::Result<()> {
     let text = match response {
         SendMessageResponse::Message(message) => message_text(message),
@@ -475,7 +477,7 @@ fn print_response(response: &SendMessageResponse, url: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Says what the agent asks, if it does, and how to go on.
+/// Prints the agent's question, if the task waits for one, and the command that continues the task.
 fn print_continuation(response: &SendMessageResponse, url: &str) {
     let SendMessageResponse::Task(task) = response else {
         return;
@@ -514,7 +516,7 @@ fn task_text(task: &Task) -> String {
     if !made.is_empty() {
         return made.join("\n");
     }
-    // What else it says is said aside.
+    // The status text of other states is a note on standard error.
     if task.status.state != TaskState::Completed {
         return String::new();
     }
@@ -522,7 +524,7 @@ fn task_text(task: &Task) -> String {
     if !said.is_empty() {
         return said;
     }
-    // What the agent said since the user spoke last: the answer of agents that give no other.
+    // Some agents answer only by messages: those since the user's last one.
     let history = task.history.as_deref().unwrap_or_default();
     let begin = history
         .iter()
@@ -537,7 +539,8 @@ fn task_text(task: &Task) -> String {
     texts.join("\n")
 }
 
-/// Whether all that a task has to say is in its history.
+/// Returns whether a completed task has neither artifacts nor a status text, so that its answer can
+/// only be in the history.
 fn is_answer_in_history(task: &Task) -> bool {
     task.status.state == TaskState::Completed
         && task.artifacts.is_none()
@@ -553,7 +556,7 @@ fn status_text(task: &Task) -> String {
         .unwrap_or_default()
 }
 
-/// A message in lines. A question's own form is for programs.
+/// Formats a message as text: its text parts, or all parts if it has none.
 fn message_text(message: &Message) -> String {
     let words: Vec<Part> = message
         .parts
@@ -568,7 +571,7 @@ fn message_text(message: &Message) -> String {
     })
 }
 
-/// Parts in lines: text as it is, data as JSON, the others by what they are.
+/// Formats parts, one a line: text as it is, data as JSON, URLs and files by name and type.
 fn parts_text(parts: &[Part]) -> String {
     let told = |part: &Part| match &part.content {
         PartContent::Text(text) => text.clone(),
@@ -594,7 +597,7 @@ fn parts_text(parts: &[Part]) -> String {
     parts.iter().map(told).collect::<Vec<_>>().join("\n")
 }
 
-/// A state by its name, however its words are joined.
+/// Parses a task state: any case, `-` or `_`, with or without `TASK_STATE_`.
 pub(super) fn parse_state(name: &str) -> Result<TaskState, String> {
     let plain = name.to_ascii_lowercase().replace('-', "_");
     let plain = plain

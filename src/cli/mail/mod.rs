@@ -184,7 +184,7 @@ async fn watch_events(WatchArguments { after, types, mail }: WatchArguments) -> 
                     rows.print_row(&event, || read::event_row(&event))?
                 }
                 MailStreamItem::Disconnected(why) => {
-                    tracing::warn!(%why, "the connection broke, and is made anew")
+                    tracing::warn!(%why, "connection lost: reconnecting")
                 }
                 _ => {}
             }

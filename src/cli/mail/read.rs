@@ -272,7 +272,7 @@ fn join_cells<const N: usize>(cells: [&str; N]) -> String {
     cells.map(cell_text).join("\t")
 }
 
-/// Formats a row of the list of messages. The state of an urgent message says so.
+/// Formats a row of the list of messages. The state of an urgent message is followed by `urgent`.
 fn message_row(message: &MailView) -> String {
     // The sender has a column of its own, so the text is shown without the prefix.
     let text = message.message.as_deref().unwrap_or(&message.text);

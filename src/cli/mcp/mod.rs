@@ -201,7 +201,10 @@ impl ServerConnection {
                 None => return Ok(all),
             }
         }
-        tracing::warn!(pages_max = PAGES_MAX_DEFAULT, "the list doesn't end");
+        tracing::warn!(
+            pages_max = PAGES_MAX_DEFAULT,
+            "list has too many pages: the rest is omitted"
+        );
         Ok(all)
     }
 
@@ -213,7 +216,7 @@ impl ServerConnection {
             self.client.drained().await;
         };
         if timeout(CLOSE_TIMEOUT, ended).await.is_err() {
-            tracing::warn!("the server doesn't end in time");
+            tracing::warn!("server did not stop in time");
         }
         self.system.shutdown(Duration::ZERO).await;
     }
@@ -233,7 +236,7 @@ async fn run_with_server<T>(
             .as_ref()
             .map(|caller| caller.capabilities())
             .unwrap_or_default(),
-        // Only for the questions that no call causes; nobody follows what changes.
+        // The stream carries only questions outside of calls; changes aren't shown.
         listen: only_caller.is_some(),
         only_caller,
         connect_timeout: Duration::from_secs(arguments.connect_timeout),
@@ -561,7 +564,8 @@ fn prompt_fields(prompt: &RawObject) -> Vec<String> {
     arguments.iter().map(line).collect()
 }
 
-/// Prints a result: whole for a program; for people its blocks, or its value where it has none.
+/// Prints a result: the JSON object with `json`; otherwise its content blocks, or its structured
+/// value if there are none.
 pub(in crate::cli) fn print_result(result: &ToolResult, json: bool) -> io::Result<()> {
     if json {
         return output::print_json(&result.0);

@@ -18,12 +18,14 @@ use crate::cli::output;
 use crate::form::{CANCEL_COMMAND, DECLINE_COMMAND, fill_in};
 use crate::text::{format_progress, strip_control_chars};
 
-/// Whether the person at the terminal is asked: where that is wanted, or both sides of the command are people's.
+/// Returns whether questions go to the person at the terminal: with `--ask`, or if standard input is
+/// a terminal and the output isn't JSON.
 pub(in crate::cli) fn should_ask(wanted: bool, json: bool) -> bool {
     wanted || !json && stdin().is_terminal()
 }
 
-/// Asks an agent by name as the local operator, until `deadline`. Dropped, it takes the call back.
+/// Sends the message `name` with `body` to an agent as the local operator, and waits for the reply
+/// until `deadline`. Dropping the future cancels the call.
 pub(in crate::cli) async fn ask_until(
     agent: &AgentRef,
     name: &str,
@@ -39,13 +41,13 @@ pub(in crate::cli) async fn ask_until(
         .await
 }
 
-/// The person, if there is one, and the folders that they lend.
+/// Caller of a command: a person, if there is one, and the roots given by `--root`.
 pub(in crate::cli) struct TerminalCaller {
     can_ask: bool,
-    /// Progress is shown as it comes.
+    /// Whether progress is printed.
     shows_progress: bool,
     roots: Vec<Root>,
-    /// One question at a time.
+    /// Serialises questions: one at a time is shown.
     question_lock: Mutex<()>,
 }
 
@@ -189,8 +191,10 @@ fn no_responder() -> Failure {
     Failure::no_responder("nobody is at the terminal to be asked")
 }
 
-/// Reads a line; `Err`: it is a word in place of an answer, or nothing more can be read. On a thread of its own, for a
-/// blocked read can't be given up.
+/// Reads a line on its own thread, because a blocked read can't be cancelled.
+///
+/// # Errors
+/// The answer to give instead: decline or cancel by command, cancel at the end of input.
 async fn read_typed_line(prompt: &str) -> Result<String, ElicitationAnswer> {
     let prompt = strip_control_chars(prompt);
     let (sender, line) = oneshot::channel();

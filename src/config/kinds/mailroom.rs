@@ -383,10 +383,10 @@ async fn apply_options(mailroom: AgentRef, options: MailroomOptions) {
     match mailroom.ask(ReconfigureMailroom { options }).await {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
-            tracing::error!(%failure, "a mailroom doesn't take what is declared of it")
+            tracing::error!(%failure, "mailroom rejected its changed configuration")
         }
         Err(error) => {
-            tracing::error!(%error, "a mailroom isn't there to take what is declared of it")
+            tracing::error!(%error, "failed to send a mailroom its changed configuration")
         }
     }
 }

@@ -451,7 +451,7 @@ pub enum StartError {
     Declared {
         /// Kind of the declaration, for example `upstream`.
         what: &'static str,
-        /// Its id.
+        /// Id of the declaration.
         id: String,
         /// Reason.
         why: String,

@@ -384,7 +384,9 @@ async fn write_audit(
     match outcome {
         Ok(_) if message == FindPatient::NAME => {
             let unkept = |error| {
-                Failure::unavailable(format!("it can't be put on record who was shown: {error}"))
+                Failure::unavailable(format!(
+                    "failed to record the disclosure in the audit: {error}"
+                ))
             };
             return log.record(entry).await.map(drop).map_err(unkept);
         }

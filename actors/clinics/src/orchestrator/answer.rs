@@ -189,7 +189,7 @@ pub(super) async fn verify_draft(
         }
         Ok(verdict) if !verdict.safe => Err(Some(verdict)),
         Ok(_) => {
-            callboard_message::log::error!(call = %call.id, "verifier named a broken rule and called the answer safe: withheld");
+            callboard_message::log::error!(call = %call.id, "verifier reported a violation but marked the answer safe: answer withheld");
             Err(None)
         }
         // The caller has cancelled: not worth an error in the log.

@@ -116,7 +116,8 @@ fn render_record(record: &Map<String, Value>, level: usize, lines: &mut Vec<Stri
     }
 }
 
-/// Renders rows as an aligned table. A dose and its unit share one column.
+/// Renders rows as an aligned table. A dose and its unit share one column. Rows with more than
+/// [`COLUMNS_MAX`] different keys are rendered one a line, without a table.
 fn render_table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
     let mut columns: Vec<&str> = Vec::new();
     let pad = " ".repeat(INDENT * level);

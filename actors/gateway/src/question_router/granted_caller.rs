@@ -226,7 +226,9 @@ impl Caller for GrantedCaller {
                 // A person's consent must be recorded before the server receives it.
                 Ok(Answer::Elicit(given)) if given.action() == ElicitationAction::Accept => {
                     let unrecorded = |error| {
-                        Failure::unavailable(format!("the consent can't be put on record: {error}"))
+                        Failure::unavailable(format!(
+                            "failed to record the consent in the audit: {error}"
+                        ))
                     };
                     log.record(entry).await.map_err(unrecorded)?;
                 }

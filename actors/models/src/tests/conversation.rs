@@ -46,7 +46,7 @@ fn members_that_do_not_fit() {
         ),
         (
             content(json!({ "type": "Marta" })),
-            "a block of content has a `type` that no model takes",
+            "content block has an unsupported `type`: use text, image or resource",
         ),
         (
             content(json!({ "type": "image", "data": "", "mimeType": "image/png;Marta" })),

@@ -114,7 +114,7 @@ fn parse_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, ProviderFailure> {
 /// Token usage under the names of all providers.
 #[derive(Deserialize)]
 struct UsageBody {
-    /// OpenAI chat completions; cached tokens are included.
+    /// Input tokens in OpenAI chat completions, cached ones included.
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     /// OpenAI responses, and Anthropic.

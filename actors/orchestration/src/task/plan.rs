@@ -305,7 +305,9 @@ pub(super) fn step_action(
         }),
         RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
         RoutingDecision::NeedsClarification { .. } | RoutingDecision::Decompose { .. } => {
-            Err(Failure::internal("a step of a plan has no single action"))
+            Err(Failure::internal(
+                "plan step routed to more than one action: send the request again and name the tool or agent",
+            ))
         }
     }
 }

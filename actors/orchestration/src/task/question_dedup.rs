@@ -136,7 +136,7 @@ impl DedupCaller {
                 answered.await?
             }
         };
-        let unreadable = |_| Failure::invalid("the answer is no JSON object");
+        let unreadable = |_| Failure::invalid("the answer is not a JSON object");
         answer
             .map(|answer| RawObject::parse(&answer).map_err(unreadable))
             .transpose()

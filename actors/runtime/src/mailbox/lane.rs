@@ -70,7 +70,8 @@ pub(crate) fn downcast_lane<M: Message>(lane: &mut dyn Lane) -> Option<&mut VecD
 pub(crate) struct MessageQueue {
     /// Sequences of consecutive messages of one lane, oldest first, except the last.
     order: VecDeque<LaneRun>,
-    /// Last sequence, which grows with new messages. Empty only if the whole queue is.
+    /// Run of consecutive messages of one lane at the end of the queue; a new message of that lane
+    /// extends it. Empty only if the queue is empty.
     last: LaneRun,
     lanes: Vec<Option<Box<dyn Lane>>>,
 }

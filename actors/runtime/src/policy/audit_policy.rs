@@ -90,7 +90,9 @@ impl Policy for AuditPolicy {
                     .record(self.entry("consent", request).with_outcome("accept"))
                     .await;
                 return kept.map(drop).map_err(|error| {
-                    Failure::unavailable(format!("the consent can't be put on record: {error}"))
+                    Failure::unavailable(format!(
+                        "failed to record the consent in the audit: {error}"
+                    ))
                 });
             }
             if !self.decisions_only {

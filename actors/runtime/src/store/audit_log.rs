@@ -202,7 +202,7 @@ impl AuditLog {
         self.inner.lost.fetch_add(entries, Relaxed);
         let mut queue = self.inner.queue.lock();
         if queue.gap == 0 {
-            log::error!(target: "callboard::audit", entries, "audit entries are lost to the store");
+            log::error!(target: "callboard::audit", entries, "dropped audit entries: queue full");
         }
         queue.gap += entries;
     }

@@ -375,7 +375,7 @@ impl SystemInner {
                 .await
                 .is_err()
             {
-                log::error!("an agent blocks its thread: not waiting for it");
+                log::error!("agent blocks its thread: shutdown does not wait for it");
             }
         }
     }

@@ -136,7 +136,7 @@ impl AuditSetup {
         match core.writer.submit(AppendSigned(entries)).await {
             Ok(_) => {}
             Err(error @ (JournalError::NoSpace | JournalError::SizeLimit { .. })) => {
-                log::error!(%error, "the start of this run isn't on record");
+                log::error!(%error, "failed to record the start of this run in the audit");
             }
             Err(error) => return Err(error.into()),
         }
@@ -172,7 +172,7 @@ impl SqlAudit {
             .await
             && !matches!(error, JournalError::Unavailable(_))
         {
-            log::warn!(%error, "the end of this run isn't on record");
+            log::warn!(%error, "failed to record the end of this run in the audit");
         }
     }
 }
@@ -254,7 +254,7 @@ fn spawn_signing(core: &Arc<StoreCore>, owes: Arc<AtomicBool>, every: Duration) 
             if owes.load(Relaxed)
                 && let Err(error) = core.writer.submit(AppendSigned(Vec::new())).await
             {
-                log::warn!(%error, "the audit can't be signed now");
+                log::warn!(%error, "failed to sign the audit");
             }
         }
     });

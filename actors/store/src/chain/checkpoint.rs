@@ -273,7 +273,7 @@ impl AuditKey {
 
     fn generate_text() -> io::Result<(String, Self)> {
         let random = SystemRandom::new();
-        let no_random = |_| io::Error::other("the system gives no random numbers");
+        let no_random = |_| io::Error::other("system random number generator unavailable");
         let document = Ed25519KeyPair::generate_pkcs8(&random).map_err(no_random)?;
         let mut marks = [0; 32];
         random.fill(&mut marks).map_err(no_random)?;

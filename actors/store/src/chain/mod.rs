@@ -261,7 +261,7 @@ impl AuditChain {
         self.anchored_at = Some(Instant::now());
         if let Ok(Err((error, checkpoint))) = told.await {
             // A later line does as well; until then only the store holds the checkpoint.
-            log::error!(%error, path = %self.anchor.display(), "the audit's anchor can't be written");
+            log::error!(%error, path = %self.anchor.display(), "failed to write the audit anchor");
             self.unanchored = Some(checkpoint);
         }
     }

@@ -222,7 +222,7 @@ async fn revoked_keys_end_streams() {
             stream
                 .rest()
                 .await
-                .ends_with(": the key counts no more\n\n")
+                .ends_with(": the key was revoked\n\n")
         );
     }
     served.stop().await;

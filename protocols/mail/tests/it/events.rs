@@ -295,7 +295,7 @@ async fn how_sockets_end() {
     served.names.revoke("bob");
     assert_eq!(
         revoked.next().await,
-        SocketItem::Closed(1008, "the key counts no more".into())
+        SocketItem::Closed(1008, "the key was revoked".into())
     );
     assert_eq!(served.agent("gone").listen("").await.err(), Some(403));
     // A client that answers pings stays; one that doesn't read them is dropped after three.

@@ -85,7 +85,7 @@ pub enum KeyError {
     #[error("the key file is full ({KEYS_IN_FILE_MAX} keys)")]
     Full,
     /// The operating system could not provide random numbers.
-    #[error("no random numbers")]
+    #[error("system random number generator unavailable")]
     Random,
 }
 

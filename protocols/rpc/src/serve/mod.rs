@@ -199,7 +199,7 @@ impl Drop for ConcurrencyPermit {
 pub const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Message to the client when a stream ends because its credential was revoked.
-pub const KEY_REVOKED_MESSAGE: &str = "the key counts no more";
+pub const KEY_REVOKED_MESSAGE: &str = "the key was revoked";
 
 /// Monitor of the credential with which a long-lived stream was opened. A key may be revoked while
 /// the stream is open.

@@ -41,15 +41,15 @@ const NO_MODEL_MESSAGE: &str = "no language model is configured: set ANTHROPIC_A
 /// A running orchestrator with its parts.
 #[derive(Clone)]
 pub struct RunningOrchestrator {
-    /// Its agent.
+    /// Agent of the orchestrator.
     pub agent: AgentRef,
     /// Registry of known peers.
     pub known: PeerRegistry,
     /// Log of requests delegated to peers.
     pub memory: DelegatedRequestLog,
-    /// Its tools.
+    /// Tools of the orchestrator.
     pub toolbox: Toolbox,
-    /// Its deciders.
+    /// Deciders of the orchestrator, one a decision point.
     pub deciders: Arc<Deciders>,
 }
 
@@ -264,7 +264,7 @@ impl<'a> OrchestratorBuilder<'a> {
             }
         };
         match import_directory_once(&*self.cx.system.store().kv, &text).await {
-            Ok(Some(imported)) => tracing::info!(?imported, "agents of a directory are known now"),
+            Ok(Some(imported)) => tracing::info!(?imported, "imported an agent directory"),
             Ok(None) => {}
             Err(error) => {
                 return Err(self

@@ -73,7 +73,8 @@ impl Lexicon {
 
     /// Returns the medicine with the longest name at the start of `tokens`, and the number of its
     /// tokens. The flag is set if the name also has an everyday meaning: then it counts as a
-    /// medicine only beside a dose.
+    /// medicine only beside a dose. Without a listed name, the first word counts as a medicine by
+    /// its ending ([`ENDINGS`]).
     pub fn find(&self, tokens: &[Token]) -> Option<(Medicine, bool, usize)> {
         let mut key = String::new();
         let mut best = None;

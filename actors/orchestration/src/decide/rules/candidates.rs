@@ -18,7 +18,7 @@ use crate::tool_name::BuiltinTool;
 const TAG: f32 = 1.0;
 /// Evidence of a request word in the name of a tool or skill.
 const NAME: f32 = 0.8;
-/// Evidence of a request word in a tag of several words, where one word isn't the whole topic.
+/// Evidence of a request word that is one word of a tag of several: lower than for a whole tag.
 const TAG_OF_SEVERAL: f32 = 0.45;
 /// Evidence of a request word in prose, such as descriptions and examples.
 const PROSE: f32 = 0.4;

@@ -56,7 +56,7 @@ pub(super) enum CallReport {
 #[derive(Default)]
 pub(super) struct ReportBuffer {
     waiting: Mutex<BufferedReports>,
-    /// True if an artifact wasn't stored, so that the reply must repeat all.
+    /// Whether an artifact was dropped. The reply then has to contain all artifacts.
     missed: AtomicBool,
     /// True if the call has sent at least one artifact.
     any: AtomicBool,

@@ -120,7 +120,7 @@ pub enum AuthError {
     #[error("another request's attempt at authorisation failed")]
     FailedMeanwhile,
     /// The operating system provides no random numbers.
-    #[error("the operating system provides no random numbers")]
+    #[error("system random number generator unavailable")]
     Randomness,
     /// The runtime, or this client, is shutting down.
     #[error("interrupted")]
