@@ -6,7 +6,7 @@ use crate::command::{self, Outcome, cargo, output, program, root, target, watch}
 use crate::{instructions, peers, tools};
 
 const README: &str = "benches/README.md";
-/// Tables stand between two such lines; all else in the file is a person's.
+/// Marker lines before and after generated tables; the rest of the file is written by hand.
 type Place = [&'static str; 2];
 const TABLES: Place = [
     "<!-- tables: written by `cargo xtask bench` -->",
@@ -128,7 +128,7 @@ fn printed(arguments: &[&str]) -> Outcome<String> {
     Ok(text)
 }
 
-/// When, where and of what.
+/// Returns the header of the tables: date, machine and commit.
 fn header() -> Outcome<String> {
     let date = output(program("date", &["-u", "+%Y-%m-%d"]))?;
     let commit = output(program("git", &["rev-parse", "--short", "HEAD"]))?;
@@ -162,7 +162,7 @@ fn cpu() -> String {
     )
 }
 
-/// `readme` with `tables` in the place for them.
+/// Returns `readme` with `tables` between its two marker lines.
 fn replaced(readme: &str, [begin, end]: Place, tables: &str) -> Outcome<String> {
     let parts = readme
         .split_once(begin)

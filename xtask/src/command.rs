@@ -11,7 +11,7 @@ pub type Outcome<T = ()> = Result<T, String>;
 /// Interval for polling a child that is waited for with a time limit.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The repository's root.
+/// Returns the repository's root.
 pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here)
@@ -22,7 +22,7 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A program with its arguments, to run in the root.
+/// Returns a command for a program, run in the repository's root.
 pub fn program(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(name);
     command.args(arguments).current_dir(root());
@@ -41,20 +41,20 @@ pub fn program(name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The cargo that runs this task.
+/// Returns a command for the cargo that runs this task.
 pub fn cargo(arguments: &[&str]) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     program(&cargo, arguments)
 }
 
-/// Runs it with its output on the terminal.
+/// Runs a command with its output on the terminal.
 pub fn run(mut command: Command) -> Outcome {
     announce(&command);
     let status = command.status().map_err(|e| cannot_start(&command, &e))?;
     succeeded(&command, status)
 }
 
-/// Runs it and returns its standard output; its errors go to the terminal.
+/// Runs a command and returns its standard output; its standard error goes to the terminal.
 pub fn output(mut command: Command) -> Outcome<String> {
     announce(&command);
     let output = command
@@ -97,7 +97,7 @@ fn watched(mut command: Command, mut see: impl FnMut(&str)) -> Outcome<(Command,
     Ok((command, status))
 }
 
-/// Runs it and ends it if it takes longer than `limit`.
+/// Runs a command and kills it after `limit`.
 pub fn run_within(mut command: Command, limit: Duration) -> Outcome {
     announce(&command);
     let mut child = command
@@ -119,7 +119,7 @@ pub fn run_within(mut command: Command, limit: Duration) -> Outcome {
     ))
 }
 
-/// Ends it at once.
+/// Kills a child process and reaps it.
 pub fn end(child: &mut Child) {
     // Both fail only if it ended by itself in the meantime, which is as good.
     let _ = child.kill();

@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::command::{Outcome, cargo, root, run, run_within};
 use crate::tally::Tally;
 
-/// Longest that an example may run.
+/// Timeout of an example.
 const EXAMPLE_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Run by [`crate::conformance`] and [`crate::tck`].
+/// Examples that [`crate::conformance`] and [`crate::tck`] run.
 const ELSEWHERE: &[&str] = &[
     "a2a_conformance",
     "conformance_client",
@@ -37,7 +37,7 @@ pub fn steps(tally: &mut Tally) {
     }
 }
 
-/// Names as cargo finds them: `examples/NAME.rs` and `examples/NAME/main.rs`.
+/// Returns the names of all examples: `examples/NAME.rs` and `examples/NAME/main.rs`.
 fn names() -> Outcome<BTreeSet<String>> {
     let folder = root().join("examples");
     if !folder.exists() {

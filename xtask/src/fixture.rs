@@ -3,14 +3,14 @@
 use crate::command::{Outcome, cargo, root, run};
 use crate::postgres::{self, Postgres};
 
-/// Packages that keep something, and where their fixtures of all versions are, a folder each.
+/// Packages that store data, and the folder of their fixtures, one subfolder a version.
 const KEEPERS: [(&str, &str); 2] = [
     ("callboard-store", "actors/store/tests/data/upgrade"),
     ("callboard-rpc", "protocols/rpc/tests/data/upgrade"),
 ];
-/// The test of each that writes one.
+/// Name of the test that writes a fixture.
 const TEST: &str = "upgrade::write_fixture";
-/// The variable that tells it where to.
+/// Environment variable with the folder to write to.
 const VARIABLE: &str = "CALLBOARD_FIXTURE";
 
 /// Writes a store in SQLite, one in Postgres and a key file, each into a folder of the workspace's version. One that is there

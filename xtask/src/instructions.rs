@@ -49,7 +49,7 @@ pub fn gate() -> Outcome {
     }
 }
 
-/// A Markdown table of all contestants.
+/// Returns a Markdown table of all contestants.
 pub fn table() -> Outcome<String> {
     let binary = build()?;
     let mut table = "| instructions | tell | ask |\n|---|---|---|\n".to_owned();
@@ -95,7 +95,7 @@ fn executable(messages: &str) -> Option<String> {
     rest.split_once('"').map(|(path, _)| path.to_owned())
 }
 
-/// Instructions an operation.
+/// Counts the instructions of one operation of a contestant.
 fn count(binary: &str, contestant: &str, work: &str) -> Outcome<u64> {
     let once = total(binary, contestant, work, OPERATIONS)?;
     let twice = total(binary, contestant, work, 2 * OPERATIONS)?;
@@ -126,7 +126,7 @@ fn total(binary: &str, contestant: &str, work: &str, operations: u64) -> Outcome
     collected(&report).ok_or_else(|| format!("callgrind reported no count:\n{report}"))
 }
 
-/// The number of callgrind's line `==123== Collected : 456`.
+/// Returns the count in callgrind's line `==123== Collected : 456`.
 fn collected(report: &str) -> Option<u64> {
     let (_, rest) = report.split_once("Collected :")?;
     rest.split_whitespace().next()?.parse().ok()

@@ -115,7 +115,8 @@ impl Postgres {
         self.folder.join("log")
     }
 
-    /// One of its programs, run as its owner in its folder: it has no rights in ours.
+    /// Returns a command for a Postgres program, run as the cluster's owner in the cluster's folder,
+    /// because that user can't read the repository.
     fn program(&self, name: &str) -> Command {
         let path = self.programs.join(name);
         let mut command = match self.owner {
@@ -135,7 +136,7 @@ impl Postgres {
         command
     }
 
-    /// A child of ours rather than a daemon: an interrupt at the terminal ends both.
+    /// Starts the server as a child process, so that an interrupt at the terminal ends both.
     fn serve(&mut self) -> Outcome {
         self.port = free_port()?;
         let log =
@@ -233,7 +234,7 @@ pub fn with(words: &[&str]) -> Outcome {
     run(command)
 }
 
-/// The folder of the programs: what is in the PATH, else Debian's newest.
+/// Returns the folder of the Postgres programs: that of the PATH, else Debian's highest version.
 fn programs() -> Outcome<PathBuf> {
     if let Some(found) = found() {
         return Ok(found);
@@ -254,7 +255,7 @@ fn has_all(folder: &Path) -> bool {
         .all(|name| folder.join(name).is_file())
 }
 
-/// Of the folders `VERSION/bin`, that of the highest version.
+/// Returns the folder `VERSION/bin` with the highest version.
 fn newest(versions: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(versions).ok()?;
     let version = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
@@ -291,7 +292,7 @@ fn owner() -> Outcome<Owner> {
         .ok_or_else(|| format!("Postgres refuses root, and there is no user of {USERS:?}"))
 }
 
-/// Free a moment ago.
+/// Returns a TCP port that was free when it was asked for.
 fn free_port() -> Outcome<u16> {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::command::Outcome;
 
-/// Totals of a whole run.
+/// Totals of all steps.
 #[derive(Default)]
 pub struct Tally {
     passed: u64,

@@ -10,7 +10,7 @@ use crate::test;
 const DENY_VERSION: &str = "0.20.2";
 const MCP_PROXY_VERSION: &str = "0.6.0";
 
-/// rustfmt and clippy, which a minimal Rust installation lacks.
+/// Installs rustfmt and clippy, which a minimal Rust installation lacks.
 pub fn components() -> Outcome {
     for (component, check) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
         if !present("cargo", &[check, "--version"]) {
@@ -21,17 +21,17 @@ pub fn components() -> Outcome {
     Ok(())
 }
 
-/// valgrind, of the distribution's version: only differences of its counts are used.
+/// Installs the distribution's valgrind: only differences of its counts are used.
 pub fn valgrind() -> Outcome {
     of_distribution("valgrind", &["valgrind", "libc6-dbg"])
 }
 
-/// npm, of the distribution's version: it only installs.
+/// Installs the distribution's npm.
 pub fn npm() -> Outcome {
     of_distribution("npm", &["npm"])
 }
 
-/// A program that the distribution packages: installed if this is root, else the error says how.
+/// Installs a program of the distribution as root; otherwise the error has the command.
 fn of_distribution(name: &str, packages: &[&str]) -> Outcome {
     if present(name, &["--version"]) {
         Ok(())
@@ -81,12 +81,12 @@ pub fn deny() -> Outcome {
     Ok(())
 }
 
-/// The gateway of another house that the bench of gateways is measured beside.
+/// Installs mcp-proxy, the peer of the gateway bench. Returns its path.
 pub fn mcp_proxy() -> Outcome<PathBuf> {
     installed("mcp-proxy", MCP_PROXY_VERSION)
 }
 
-/// Path of a cargo tool at a version, built into the target directory at first use.
+/// Returns the path of a cargo tool at a version; builds it into the target directory if needed.
 fn installed(name: &str, version: &str) -> Outcome<PathBuf> {
     let home = target().join("tools").join(format!("{name}-{version}"));
     let path = home.join("bin").join(name);
@@ -104,12 +104,12 @@ fn installed(name: &str, version: &str) -> Outcome<PathBuf> {
     Ok(path)
 }
 
-/// Whether there are a nightly compiler and cargo-fuzz.
+/// Returns whether a nightly compiler and cargo-fuzz are installed.
 pub fn has_libfuzzer() -> bool {
     present("cargo", &["+nightly", "fuzz", "--version"])
 }
 
-/// Whether it runs and succeeds.
+/// Returns whether a program runs and succeeds.
 pub fn present(name: &str, arguments: &[&str]) -> bool {
     let status = program(name, arguments)
         .stdout(Stdio::null())

@@ -15,7 +15,7 @@ pub use server::Server;
 /// Timeout of our client in one scenario, in milliseconds. The suite runs all scenarios at once.
 const CLIENT_TIME_MAX_MS: &str = "60000";
 
-/// One run of the suite.
+/// Run of the suite: one side at one revision.
 struct Run {
     name: &'static str,
     side: Side,
@@ -78,7 +78,7 @@ const RUNS: &[Run] = &[
 ];
 
 impl Side {
-    /// Both.
+    /// Both sides.
     pub const ALL: [Self; 2] = [Self::Server, Self::Client];
 
     fn word(self) -> &'static str {
@@ -96,7 +96,7 @@ impl Side {
     }
 }
 
-/// One side by its word, or both.
+/// Returns the side with this name; both without a name.
 pub fn sides(word: Option<&str>) -> Outcome<Vec<Side>> {
     match word {
         None => Ok(Side::ALL.to_vec()),
@@ -109,7 +109,7 @@ pub fn sides(word: Option<&str>) -> Outcome<Vec<Side>> {
     }
 }
 
-/// Every run of these sides as a step, and the score sheet at the end.
+/// Runs the suite for these sides, a step each, and prints the score sheet.
 pub fn steps(tally: &mut Tally, sides: &[Side]) {
     let peers = match Peers::with_node() {
         Ok(peers) => peers,
@@ -143,7 +143,7 @@ pub fn steps(tally: &mut Tally, sides: &[Side]) {
     print!("{}", score::table(&sheets));
 }
 
-/// Runs the suite and reads what it printed and wrote.
+/// Runs the suite and reads its results.
 fn play(run: &Run, peers: &Peers) -> Outcome<Sheet> {
     let results = results_of(run)?;
     let example = target()
@@ -184,7 +184,7 @@ fn play(run: &Run, peers: &Peers) -> Outcome<Sheet> {
     Ok(sheet)
 }
 
-/// An empty folder for what the suite writes: the checks of each scenario as JSON.
+/// Creates an empty folder for the suite's files: the checks of each scenario as JSON.
 fn results_of(run: &Run) -> Outcome<PathBuf> {
     let folder = target()
         .join("conformance")

@@ -14,16 +14,16 @@ pub struct Sheet {
     scores: Vec<Score>,
 }
 
-/// One scenario.
+/// Results of one scenario.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Score {
     scenario: String,
     passed: u64,
     failed: u64,
     warnings: u64,
-    /// The revision doesn't count it.
+    /// Whether the revision doesn't score the scenario.
     beside: bool,
-    /// The checks that failed, by name.
+    /// Names of failed checks.
     failures: Vec<String>,
     /// `check: why`, of each check that failed or warned.
     complaints: Vec<String>,
@@ -161,7 +161,7 @@ impl Score {
         }
     }
 
-    /// The scenario and the checks that failed in it; the table says why.
+    /// Returns the scenario and its failed checks; the table has the reasons.
     fn complaint(&self) -> Option<String> {
         (self.failed > 0).then(|| match self.failures.is_empty() {
             true => format!("{}: {} checks failed", self.scenario, self.failed),
@@ -170,7 +170,7 @@ impl Score {
     }
 }
 
-/// The scenario's name in a line like `  ✗ NAME (extension)`.
+/// Returns the scenario's name in a line like `  ✗ NAME (extension)`.
 fn not_scored(line: &str) -> Option<&str> {
     let line = line.strip_prefix("  ")?;
     let line = line.strip_prefix('✓').or_else(|| line.strip_prefix('✗'))?;

@@ -1,4 +1,4 @@
-//! Our server as a process, for as long as a run takes.
+//! Process of our server for one run of the suite.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,14 +13,14 @@ const START_TIME_MAX: Duration = Duration::from_secs(30);
 /// Interval between two attempts to connect.
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
-/// Ended when it is dropped.
+/// Running server process; killed on drop.
 pub struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
-    /// Starts it on a free port, its output into a file, and waits until it listens.
+    /// Starts the server on a free port, its output in a file, and waits until it listens.
     pub fn start(binary: &Path, log: &Path) -> Outcome<Self> {
         let port = free_port()?;
         let output =
@@ -79,7 +79,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody has; somebody may take it before the server does, and then the server says so.
+/// Returns a TCP port that was free when it was asked for.
 fn free_port() -> Outcome<u16> {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());

@@ -25,7 +25,7 @@ pub fn write() -> Outcome {
     fs::write(root().join(PAGE), page()?).map_err(|e| format!("{PAGE} can't be written: {e}"))
 }
 
-/// The page as the rows and the tests have it now.
+/// Returns the page made from the present rows and tests.
 fn page() -> Outcome<String> {
     let mut evidence = Evidence::default();
     for path in size::rust_files()? {
@@ -42,7 +42,7 @@ struct Section<'a> {
     rows: Vec<Row<'a>>,
 }
 
-/// A feature.
+/// Row of the list: a feature of a source document.
 #[derive(Debug, PartialEq)]
 struct Row<'a> {
     id: &'a str,
@@ -142,7 +142,7 @@ fn render(sections: &[Section<'_>], Evidence(mut evidence): Evidence) -> Outcome
     }
 }
 
-/// Tests as a cell, each file once.
+/// Formats tests as a table cell, grouped by file.
 fn by_file(tests: &BTreeSet<(String, String)>) -> String {
     let mut files = BTreeMap::<&str, Vec<String>>::new();
     for (path, name) in tests {

@@ -75,7 +75,7 @@ fn listed(arguments: &[&str]) -> Outcome<Vec<String>> {
         .collect())
 }
 
-/// A folder with the files of a revision, which goes with this.
+/// Temporary folder with the files of a revision; removed on drop.
 struct Exported(PathBuf);
 
 impl Exported {
@@ -111,7 +111,7 @@ impl Drop for Exported {
     }
 }
 
-/// Sizes of `files`, whose paths are from `folder`.
+/// Measures `files`, whose paths are relative to `folder`.
 fn measure(folder: &Path, files: &[String]) -> Outcome<Sizes> {
     let read = |path: &str| {
         fs::read_to_string(folder.join(path)).map_err(|e| format!("{path} can't be read: {e}"))
@@ -165,7 +165,7 @@ fn measure(folder: &Path, files: &[String]) -> Outcome<Sizes> {
     Ok(sizes)
 }
 
-/// Rust files of this work tree that aren't a test's by their place.
+/// Returns the Rust files of this work tree outside of test folders.
 ///
 /// # Errors
 /// Git can't be run.
@@ -205,13 +205,13 @@ fn package_name(manifest: &str) -> Option<String> {
     })
 }
 
-/// Whether all of a file is a test's, by its place.
+/// Returns whether a file is in a test folder.
 fn is_test(path: &str) -> bool {
     let name = file_name(path);
     path.split('/').any(|part| part == "tests") || name == "tests.rs" || name.ends_with("_tests.rs")
 }
 
-/// The row that a file counts in: its crate, or what of a crate isn't in what it builds for others.
+/// Returns the row of a file: its crate, or the crate's examples or benches.
 fn row(path: &str, crates: &BTreeMap<String, String>) -> String {
     let mut folder = parent(path);
     while !crates.contains_key(folder) && !folder.is_empty() {
@@ -228,7 +228,8 @@ fn row(path: &str, crates: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// The files of modules under `#[cfg(test)]`, without their ending: each is also the folder of its parts.
+/// Returns the paths of modules under `#[cfg(test)]`, without extension: each may be a file or a
+/// folder.
 fn test_files(path: &str, tokens: &FileTokens) -> Vec<String> {
     let stem = path.trim_end_matches(".rs");
     let parts = if ["mod", "lib", "main"].contains(&file_name(stem)) {
@@ -245,7 +246,7 @@ fn test_files(path: &str, tokens: &FileTokens) -> Vec<String> {
     tokens.test_modules.iter().map(file).collect()
 }
 
-/// A path from the root, of one from a folder.
+/// Joins a folder and a relative path, resolving `..`.
 fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
@@ -258,7 +259,8 @@ fn joined(folder: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// The files that an `include` in `path` means. Between two pieces is what a macro puts there: any name.
+/// Returns the files that an `include_str!` in `path` refers to. A macro variable between two
+/// literal pieces matches any name.
 fn included<'a>(path: &str, pieces: &[String], files: &'a [String]) -> Vec<&'a str> {
     let [first, .., last] = pieces else {
         let target = joined(parent(path), &pieces.concat());
@@ -282,7 +284,7 @@ fn included<'a>(path: &str, pieces: &[String], files: &'a [String]) -> Vec<&'a s
     files.iter().filter(fits).map(String::as_str).collect()
 }
 
-/// Sum of the rows that pass.
+/// Returns the sum of the rows for which `counts` is true.
 fn sum(sizes: &Sizes, counts: impl Fn(&str) -> bool) -> Size {
     let rows = sizes
         .iter()

@@ -15,7 +15,7 @@ use sheet::{Report, Sheet};
 
 const DOCUMENT: &str = "docs/a2a-conformance.md";
 const EXAMPLE: &str = "a2a_conformance";
-/// Writes what each test came to as JSON. The branch 0.3.x has it among what it needs, the other hasn't.
+/// Plugin that writes the result of each test as JSON; only the branch 0.3.x requires it itself.
 const REPORTER: &str = "pytest-json-report==1.5.0";
 
 /// One branch of the kit.
@@ -145,7 +145,7 @@ impl Kit {
         Ok(sheet)
     }
 
-    /// The branch as files, and its commit.
+    /// Unpacks the branch into a folder. Returns the folder and the commit.
     fn unpack(&self, clone: &Path) -> Outcome<(PathBuf, String)> {
         let clone = clone.to_string_lossy();
         let commit = output(program("git", &["-C", &clone, "rev-parse", self.branch]))?
@@ -167,7 +167,7 @@ impl Kit {
         Ok((folder, commit))
     }
 
-    /// Its Python, with all that it needs.
+    /// Installs the kit's Python environment. Returns its interpreter.
     fn install(&self, kit: &Path, commit: &str) -> Outcome<PathBuf> {
         let environment = target().join("peers").join(self.environment);
         let list = [commit.to_owned(), REPORTER.to_owned()];

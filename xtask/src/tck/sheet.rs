@@ -85,7 +85,7 @@ impl Test {
     }
 }
 
-/// Why a phase of a test didn't pass, in a line.
+/// Returns the reason for which a phase of a test didn't pass, as one line.
 fn reason(phase: &Value) -> String {
     let crash = phase["crash"]["message"].as_str();
     let long = phase["longrepr"].as_str().unwrap_or_default();
@@ -107,7 +107,7 @@ fn reason(phase: &Value) -> String {
 }
 
 impl Sheet {
-    /// Of a branch at a commit, on a day.
+    /// Creates the sheet of a branch at a commit, on a date.
     pub fn new(version: &str, branch: &str, commit: &str, date: &str) -> Self {
         let [version, branch, commit, date] = [version, branch, commit, date].map(str::to_owned);
         Self {
@@ -119,12 +119,12 @@ impl Sheet {
         }
     }
 
-    /// One report more.
+    /// Adds a report.
     pub fn add(&mut self, report: Report) {
         self.reports.push(report);
     }
 
-    /// Reads what the kit made of its tests, by requirement.
+    /// Reads the kit's results by requirement.
     pub fn requirements(&mut self, file: &Path) -> Outcome {
         let text = fs::read_to_string(file)
             .map_err(|e| format!("{} can't be read: {e}", file.display()))?;
@@ -221,7 +221,7 @@ impl Sheet {
     }
 }
 
-/// The document with these sheets in their places; all else in it is a person's.
+/// Returns the document with these sheets in their places; the rest is written by hand.
 pub fn written(before: &str, sheets: &[Sheet]) -> Outcome<String> {
     let mut text = before.to_owned();
     for sheet in sheets {

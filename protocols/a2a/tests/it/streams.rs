@@ -218,12 +218,7 @@ async fn revoked_keys_end_streams() {
     );
     alice.0.store(true, Ordering::SeqCst);
     for stream in [sent, followed] {
-        assert!(
-            stream
-                .rest()
-                .await
-                .ends_with(": the key was revoked\n\n")
-        );
+        assert!(stream.rest().await.ends_with(": the key was revoked\n\n"));
     }
     served.stop().await;
 }
