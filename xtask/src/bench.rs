@@ -7,25 +7,25 @@ use crate::{instructions, peers, tools};
 
 const README: &str = "benches/README.md";
 /// Marker lines before and after generated tables; the rest of the file is written by hand.
-type Place = [&'static str; 2];
-const TABLES: Place = [
+type MarkerLines = [&'static str; 2];
+const TABLES: MarkerLines = [
     "<!-- tables: written by `cargo xtask bench` -->",
     "<!-- end of tables -->",
 ];
-const GATEWAY: Place = [
+const GATEWAY: MarkerLines = [
     "<!-- gateway: written by `cargo xtask bench gateway` -->",
     "<!-- end of gateway -->",
 ];
 
-const JOURNAL: Place = [
+const JOURNAL: MarkerLines = [
     "<!-- journal: written by `cargo xtask bench journal` -->",
     "<!-- end of journal -->",
 ];
-const A2A: Place = [
+const A2A: MarkerLines = [
     "<!-- a2a: written by `cargo xtask bench a2a` -->",
     "<!-- end of a2a -->",
 ];
-const MAIL: Place = [
+const MAIL: MarkerLines = [
     "<!-- mail: written by `cargo xtask bench mail` -->",
     "<!-- end of mail -->",
 ];
@@ -112,7 +112,7 @@ pub fn mail(options: &[&str]) -> Outcome {
     write(MAIL, &format!("{header}\n\n{}", printed(&bench)?))
 }
 
-fn write(place: Place, tables: &str) -> Outcome {
+fn write(place: MarkerLines, tables: &str) -> Outcome {
     let path = root().join(README);
     let readme = fs::read_to_string(&path).map_err(|e| format!("{README} can't be read: {e}"))?;
     fs::write(&path, replaced(&readme, place, tables)?)
@@ -163,7 +163,7 @@ fn cpu() -> String {
 }
 
 /// Returns `readme` with `tables` between its two marker lines.
-fn replaced(readme: &str, [begin, end]: Place, tables: &str) -> Outcome<String> {
+fn replaced(readme: &str, [begin, end]: MarkerLines, tables: &str) -> Outcome<String> {
     let parts = readme
         .split_once(begin)
         .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
