@@ -124,6 +124,15 @@ pub enum JournalError {
 pub type JournalResult<T> = Result<T, JournalError>;
 
 impl JournalError {
+    /// Returns true if the store has no room for the write: its size limit, its record limit or the
+    /// disk. It stays so until an operator or the retention makes room.
+    pub fn is_full(&self) -> bool {
+        matches!(
+            self,
+            Self::Full { .. } | Self::SizeLimit { .. } | Self::NoSpace
+        )
+    }
+
     /// Returns true if the same write may succeed when retried later.
     pub fn is_transient(&self) -> bool {
         matches!(

@@ -302,6 +302,10 @@ pub enum TaskError {
         /// Maximum number of events of a task.
         events_max: u64,
     },
+    /// The call of the task has ended, but the store has no room for its result. The worker tries
+    /// again for a while; whether the result is stored is unknown.
+    #[error("the call has run, but its result can't be stored: {0}")]
+    ResultNotStored(JournalError),
     /// The store failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -315,7 +319,9 @@ impl From<TaskError> for Failure {
         let kind = match error {
             TaskError::Journal(error) => return error.into(),
             TaskError::NotFound => FailureKind::NotFound,
-            TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } => FailureKind::Overloaded,
+            TaskError::TooMany { .. }
+            | TaskError::TooManyEvents { .. }
+            | TaskError::ResultNotStored(_) => FailureKind::Overloaded,
             TaskError::LostLease => FailureKind::Cancelled,
             TaskError::HasEnded(_)
             | TaskError::Illegal { .. }

@@ -280,9 +280,10 @@ impl From<TaskError> for A2aError {
             TaskError::NotFound => ErrorKind::TaskNotFound,
             TaskError::HasEnded(_) | TaskError::Illegal { .. } => ErrorKind::UnsupportedOperation,
             TaskError::KeyReused | TaskError::TooLarge { .. } => ErrorKind::InvalidParams,
-            TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } | TaskError::LostLease => {
-                ErrorKind::Overloaded
-            }
+            TaskError::TooMany { .. }
+            | TaskError::TooManyEvents { .. }
+            | TaskError::ResultNotStored(_)
+            | TaskError::LostLease => ErrorKind::Overloaded,
             _ => return Self::internal(),
         };
         kind.error(error.to_string())

@@ -299,15 +299,20 @@ impl FoundTask {
     /// Waits until the task has new events, then reads its state.
     ///
     /// # Errors
-    /// [`TaskError::NotFound`] if it has been deleted; the store's error.
+    /// [`TaskError::NotFound`] if it has been deleted; [`TaskError::ResultNotStored`] if the call
+    /// has ended and the store has no room for its result; the store's error.
     pub async fn wait_until_changed(&mut self) -> TaskResult<()> {
         let seen = self.task.last_event;
         if let Some(live) = &mut self.running {
-            let moved = live
-                .updates
-                .wait_for(|task| task.last_event > seen)
-                .await
-                .map(|task| task.clone());
+            let moved = tokio::select! {
+                biased;
+                moved = live.updates.wait_for(|task| task.last_event > seen) => {
+                    moved.map(|task| task.clone())
+                }
+                Ok(Some(full)) = async { live.store_full.wait_for(Option::is_some).await.map(|full| full.clone()) } => {
+                    return Err(TaskError::ResultNotStored(full));
+                }
+            };
             if let Ok(task) = moved {
                 self.task = task;
                 return Ok(());

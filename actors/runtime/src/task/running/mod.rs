@@ -317,6 +317,7 @@ impl RunningTasks {
         let handle = RunningTask {
             events,
             updates: watched,
+            store_full: worker.store_full(),
             lease: lease.clone(),
             is_resumed,
             claimed_questions,

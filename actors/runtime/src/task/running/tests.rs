@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use callboard_message::{
     Artifact, CallerCapabilities, Content, Elicitation, FailureKind, Principal, Progress, Question,
     RawObject, TaskState,
@@ -11,7 +12,8 @@ use futures::future::{FutureExt, pending, poll_fn};
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::task::{MemoryTaskStore, TaskEvent, TaskOutcome};
+use crate::journal::JournalResult;
+use crate::task::{ClaimRequest, ClaimedTask, MemoryTaskStore, TaskEvent, TaskOutcome, TaskPage};
 
 fn as_kept(artifact: &Artifact) -> RawObject {
     artifact.0.clone()
@@ -365,4 +367,99 @@ async fn a_task_outlives_its_server() {
         .clone()
         .unwrap();
     assert!(left.until <= SystemTime::now());
+}
+
+/// Store without room for the end of a task.
+struct FullStore(MemoryTaskStore);
+
+#[async_trait]
+impl TaskStore for FullStore {
+    async fn create(&self, new: NewTask) -> TaskResult<CreateOutcome> {
+        self.0.create(new).await
+    }
+
+    async fn create_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
+        self.0.create_all(new).await
+    }
+
+    async fn apply(
+        &self,
+        id: &TaskId,
+        by: TaskActor<'_>,
+        steps: Vec<TaskStep>,
+    ) -> TaskResult<Arc<Task>> {
+        if matches!(steps.last(), Some(TaskStep::Completed(_))) {
+            return Err(JournalError::SizeLimit { bytes_max: 1 }.into());
+        }
+        self.0.apply(id, by, steps).await
+    }
+
+    async fn get(&self, id: &TaskId) -> JournalResult<Option<Arc<Task>>> {
+        self.0.get(id).await
+    }
+
+    async fn list(&self, filter: TaskFilter, after: u64, max: usize) -> JournalResult<TaskPage> {
+        self.0.list(filter, after, max).await
+    }
+
+    async fn events(&self, id: &TaskId, after: u64, max: usize) -> JournalResult<Vec<TaskEvent>> {
+        self.0.events(id, after, max).await
+    }
+
+    async fn claim(&self, claim: ClaimRequest) -> JournalResult<Vec<ClaimedTask>> {
+        self.0.claim(claim).await
+    }
+
+    async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64> {
+        self.0.renew(by, lease).await
+    }
+
+    async fn release(&self, lease: &Lease, why: ReleaseReason) -> JournalResult<()> {
+        self.0.release(lease, why).await
+    }
+
+    async fn request_cancel(&self, id: &TaskId, by: TaskActor<'_>) -> TaskResult<Arc<Task>> {
+        self.0.request_cancel(id, by).await
+    }
+
+    async fn delete(&self, id: &TaskId) -> JournalResult<()> {
+        self.0.delete(id).await
+    }
+
+    async fn cancel_requests(&self, by: &str) -> JournalResult<Vec<TaskId>> {
+        self.0.cancel_requests(by).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes()
+    }
+
+    fn worker_id(&self) -> &str {
+        self.0.worker_id()
+    }
+}
+
+/// Goal: a client that waits for a task hears at once that its result can't be stored. Method: a
+/// store without room for ends; time stands still until something waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_full_store_is_told_at_once() {
+    let live = RunningTasks::new(
+        Arc::new(FullStore(MemoryTaskStore::default())),
+        "test".to_owned(),
+        RunningTaskOptions::default(),
+    );
+    let work: BeginTaskCall<'_> = Box::new(|_, _| async { ends_as(completed) }.boxed());
+    let begun = run(&live, false, work).await;
+    let (task, began) = (begun.task.clone(), Instant::now());
+    let running = live.run(begun);
+    let mut found = live.found_task(task, Some(running));
+    assert_eq!(
+        found.wait_until_changed().await,
+        Err(TaskError::ResultNotStored(JournalError::SizeLimit {
+            bytes_max: 1
+        }))
+    );
+    assert!(began.elapsed() < Duration::from_secs(1));
+    live.stop();
+    live.wait_until_stopped().await;
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::{CallReport, TaskCaller, WorkerEvent};
 use super::{ArtifactEncoder, EndSteps, TASK_QUESTIONS_MAX, TaskCall};
+use crate::journal::JournalError;
 use crate::task::{
     Lease, OpenQuestion, Task, TaskActor, TaskError, TaskEvent, TaskResult, TaskStep, TaskStore,
 };
@@ -52,6 +53,8 @@ pub(super) struct TaskWorker {
     lease: Lease,
     is_resumed: bool,
     updates: watch::Sender<Arc<Task>>,
+    /// Set once the store had no room for the end of the task.
+    store_full: watch::Sender<Option<JournalError>>,
     /// Number of the latest event that this worker knows.
     read: u64,
     /// True if another worker has claimed the task, or its state can't be determined.
@@ -84,6 +87,7 @@ impl TaskWorker {
             lease,
             is_resumed,
             updates,
+            store_full: watch::Sender::new(None),
             read,
             is_lost: false,
             caller,
@@ -92,6 +96,11 @@ impl TaskWorker {
             keys,
             seen_artifacts,
         }
+    }
+
+    /// Returns a receiver that gets the error once the store had no room for the end of the task.
+    pub(super) fn store_full(&self) -> watch::Receiver<Option<JournalError>> {
+        self.store_full.subscribe()
     }
 
     /// Runs until the task has ended or expired, another worker has claimed it, or work in this
@@ -287,6 +296,11 @@ impl TaskWorker {
                 Ok(_) => return,
                 Err(error) => error,
             };
+            if let TaskError::Journal(full) = &error
+                && full.is_full()
+            {
+                self.store_full.send_replace(Some(full.clone()));
+            }
             if matches!(&error, TaskError::Journal(error) if error.is_transient())
                 && Instant::now() < until
             {
@@ -386,6 +400,8 @@ pub struct RunningTask {
     pub is_resumed: bool,
     /// Receiver of the task's current state. Closed when the task no longer runs in this process.
     pub updates: watch::Receiver<Arc<Task>>,
+    /// Error of a store that had no room for the end of the task. Waiting clients get it at once.
+    pub(super) store_full: watch::Receiver<Option<JournalError>>,
     /// Keys of the questions that are being presented to a client. See [`QuestionClaim`].
     pub claimed_questions: Arc<watch::Sender<HashSet<String>>>,
 }
