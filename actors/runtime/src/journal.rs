@@ -76,6 +76,15 @@ pub enum JournalError {
         /// Size limit, in bytes.
         bytes_max: u64,
     },
+    /// The owner's data has reached its share of the store; nothing was written. Others can still
+    /// write. Delete tasks or wait for the retention, or raise the option `owner_bytes_max_mib`.
+    #[error(
+        "your data is at its limit in the store ({bytes_max} bytes): delete tasks, or ask the operator to raise `owner_bytes_max_mib`"
+    )]
+    OwnerLimit {
+        /// Maximum bytes of one owner.
+        bytes_max: u64,
+    },
     /// The disk is full; nothing was written. Free space and retry with the same idempotency key.
     #[error("the store's disk is full: make room and try again")]
     NoSpace,
@@ -152,6 +161,7 @@ impl From<JournalError> for Failure {
         let kind = match &error {
             JournalError::Full { .. }
             | JournalError::SizeLimit { .. }
+            | JournalError::OwnerLimit { .. }
             | JournalError::NoSpace
             | JournalError::Overloaded { .. } => FailureKind::Overloaded,
             JournalError::TooLarge { .. } | JournalError::Invalid(_) => FailureKind::InvalidInput,

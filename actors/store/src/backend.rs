@@ -43,9 +43,9 @@ pub(crate) trait Backend: Send + Sync {
         Ok(())
     }
 
-    /// Returns whether the store is over its size limit. Then only writes that free space may run.
-    /// Always `false` on SQLite, which enforces the limit itself at each page.
-    fn is_over_limit(&self) -> bool {
+    /// Returns whether the store is over its size limit; with the reserve, whether it is over that
+    /// too. Always `false` on SQLite, which enforces the limit itself at each page.
+    fn is_over_limit(&self, _with_reserve: bool) -> bool {
         false
     }
 

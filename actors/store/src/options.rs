@@ -144,6 +144,11 @@ impl Default for Retention {
     }
 }
 
+/// Default maximum distance of the system clock from the last trusted time. Beyond it, the cleanup
+/// doesn't use the clock. Changed by `[store] clock_jump_max_days` and
+/// [`StoreOptions::clock_jump_max`].
+const CLOCK_JUMP_MAX_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// Options for opening a store, as a builder: location, writer name, limits, retention and audit
 /// key.
 #[derive(Debug, Clone)]
@@ -151,10 +156,12 @@ pub struct StoreOptions {
     pub(crate) location: StoreLocation,
     pub(crate) writer: String,
     pub(crate) size_max: u64,
+    pub(crate) owner_bytes_max: Option<u64>,
     pub(crate) readers: u32,
     pub(crate) queue: QueueLimits,
     pub(crate) retention: Retention,
     pub(crate) cleanup_interval: Option<Duration>,
+    pub(crate) clock_jump_max: Duration,
     pub(crate) sign_interval: Option<Duration>,
     pub(crate) audit_key: Option<PathBuf>,
     pub(crate) audit_key_new: bool,
@@ -166,10 +173,12 @@ impl StoreOptions {
             location,
             writer: "node".to_owned(),
             size_max: STORE_SIZE_MAX_DEFAULT,
+            owner_bytes_max: None,
             readers,
             queue: QueueLimits::default(),
             retention: Retention::default(),
             cleanup_interval: Some(Duration::from_secs(60 * 60)),
+            clock_jump_max: CLOCK_JUMP_MAX_DEFAULT,
             sign_interval: Some(SIGN_INTERVAL_DEFAULT),
             audit_key: None,
             audit_key_new: false,
@@ -259,6 +268,13 @@ impl StoreOptions {
         self
     }
 
+    /// Sets the maximum bytes of one owner's tasks, and of one sender's mail, once the store is half
+    /// full. Default: a quarter of the size limit.
+    pub fn owner_bytes_max(mut self, bytes: u64) -> Self {
+        self.owner_bytes_max = Some(bytes);
+        self
+    }
+
     /// Sets the size of the read pool, in connections; at least 1. Default: 4 on SQLite, 8 on
     /// Postgres.
     pub fn readers(mut self, readers: u32) -> Self {
@@ -287,6 +303,14 @@ impl StoreOptions {
     /// [`SqlStore::clean`](crate::SqlStore::clean) removes data.
     pub fn cleanup_interval(mut self, every: Option<Duration>) -> Self {
         self.cleanup_interval = every;
+        self
+    }
+
+    /// Sets how far the system clock may be ahead of the last trusted time, 7 days by default.
+    /// Beyond it the clock counts as wrong: the cleanup goes on from the last trusted time, and
+    /// removes nothing that only the jump made old. Raise it for one start after a longer rest.
+    pub fn clock_jump_max(mut self, ahead: Duration) -> Self {
+        self.clock_jump_max = ahead;
         self
     }
 

@@ -132,10 +132,13 @@ impl Backend for PostgresBackend {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
 
-    fn is_over_limit(&self) -> bool {
-        self.size
-            .lock()
-            .is_some_and(|(_, bytes)| bytes > self.size_max)
+    fn is_over_limit(&self, with_reserve: bool) -> bool {
+        // Cleanup runs with the reserve, and must run however large the database is.
+        !with_reserve
+            && self
+                .size
+                .lock()
+                .is_some_and(|(_, bytes)| bytes > self.size_max)
     }
 
     async fn begin(&self, db: &mut DbConnection) -> sqlx::Result<bool> {

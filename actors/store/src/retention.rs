@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use crate::audit;
 use crate::chain::entry_line::CUT_EVENT;
 use crate::mail::clean;
+use crate::retention_clock::SaveTrustedTime;
 use crate::sql::{DbConnection, args, duration_ms, to_unix_ms};
 use crate::store_core::StoreCore;
 use crate::tasks::of_ids;
@@ -44,20 +45,66 @@ impl CleanupReport {
 /// Runs one cleanup: removes all data past its retention and records the counts in the audit.
 pub(crate) async fn clean(core: &StoreCore) -> JournalResult<CleanupReport> {
     let keep = core.options.retention;
-    // The cutoff is fixed at the start: each removal of audit entries is itself recorded, so a
-    // moving cutoff would never be done.
-    let cut_before = cutoff_ms(to_unix_ms(SystemTime::now()), keep.audit);
+    let now = trusted_now(core).await?;
+    // The time is fixed at the start: each removal of audit entries is itself recorded, so a moving
+    // one would never be done.
+    let remove = async |kind, keep| {
+        let before = cutoff_ms(now, keep);
+        remove_all(core, CleanupStep { kind, before, now }).await
+    };
     let cleaned = CleanupReport {
-        tasks: remove_all(core, CleanupStep::Tasks(keep.tasks)).await?,
-        message_bodies: remove_all(core, CleanupStep::MessageBodies(keep.mail_bodies)).await?,
-        messages: remove_all(core, CleanupStep::Messages(keep.audit)).await?,
-        audit: remove_all(core, CleanupStep::Audit { before: cut_before }).await?,
-        records: remove_all(core, CleanupStep::Records(keep.streams)).await?,
+        tasks: remove(ExpiredKind::Tasks, keep.tasks).await?,
+        message_bodies: remove(ExpiredKind::MessageBodies, keep.mail_bodies).await?,
+        messages: remove(ExpiredKind::Messages, keep.audit).await?,
+        audit: remove(ExpiredKind::Audit, keep.audit).await?,
+        records: remove(ExpiredKind::Records, keep.streams).await?,
     };
     if !cleaned.is_empty() {
         core.writer.submit(RecordCleanup(cleaned.clone())).await?;
     }
     Ok(cleaned)
+}
+
+/// Returns the time from which retention is counted, in Unix milliseconds. A jump of the system
+/// clock is logged and recorded in the audit once; a trusted time is stored.
+async fn trusted_now(core: &StoreCore) -> JournalResult<i64> {
+    let clock_ms = to_unix_ms(SystemTime::now());
+    let Some(clock) = &core.retention_clock else {
+        return Ok(clock_ms);
+    };
+    let time = clock.now(clock_ms);
+    if let Some(jump) = time.new_jump {
+        let days = jump.as_secs() / (24 * 60 * 60);
+        log::error!(
+            days,
+            "the system clock is too far ahead of the last trusted time: the cleanup doesn't use it; \
+             correct the clock, or raise `clock_jump_max_days` for one start"
+        );
+        core.writer.submit(RecordClockJump { days }).await?;
+    }
+    if !time.is_suspended {
+        core.writer.submit(SaveTrustedTime(time.ms)).await?;
+    }
+    Ok(time.ms)
+}
+
+/// Write operation that records a jump of the system clock in the audit.
+struct RecordClockJump {
+    days: u64,
+}
+
+impl WriteOp for RecordClockJump {
+    type Output = ();
+    const NAME: &'static str = "clock.jump";
+
+    fn uses_reserve(&self) -> bool {
+        true
+    }
+
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
+        tx.audit(AuditEntry::new("store.clock_jump").with_detail("days", self.days));
+        Ok(())
+    }
 }
 
 /// Repeats one cleanup step until it removes nothing. Returns the total number of removed items.
@@ -98,15 +145,24 @@ fn cutoff_ms(now_ms: i64, keep: Option<Duration>) -> i64 {
     keep.map_or(i64::MIN, |keep| now_ms.saturating_sub(duration_ms(keep)))
 }
 
-/// Cleanup step: the kind of data that one transaction removes, with its retention. With `None`,
-/// only data with an expiry time of its own is removed.
+/// Kind of data that one cleanup transaction removes.
 #[derive(Clone, Copy)]
-enum CleanupStep {
-    Tasks(Option<Duration>),
-    MessageBodies(Option<Duration>),
-    Messages(Option<Duration>),
-    Audit { before: i64 },
-    Records(Option<Duration>),
+enum ExpiredKind {
+    Tasks,
+    MessageBodies,
+    Messages,
+    Audit,
+    Records,
+}
+
+/// Cleanup step: one transaction that removes data of a kind.
+#[derive(Clone, Copy)]
+struct CleanupStep {
+    kind: ExpiredKind,
+    /// End of the retention, in Unix milliseconds: older data is removed.
+    before: i64,
+    /// Time of the cleanup, in Unix milliseconds. Data with an earlier expiry of its own is removed.
+    now: i64,
 }
 
 impl WriteOp for CleanupStep {
@@ -115,15 +171,13 @@ impl WriteOp for CleanupStep {
     const MAKES_ROOM: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
-        let now = tx.now_ms;
-        match *self {
-            Self::Tasks(keep) => remove_tasks(&mut tx.db, cutoff_ms(now, keep), now).await,
-            Self::MessageBodies(keep) => {
-                clean::remove_bodies(&mut tx.db, cutoff_ms(now, keep), now).await
-            }
-            Self::Messages(keep) => clean::remove_messages(&mut tx.db, cutoff_ms(now, keep)).await,
-            Self::Audit { before } => remove_audit(tx, before).await,
-            Self::Records(keep) => remove_records(&mut tx.db, cutoff_ms(now, keep)).await,
+        let Self { kind, before, now } = *self;
+        match kind {
+            ExpiredKind::Tasks => remove_tasks(&mut tx.db, before, now).await,
+            ExpiredKind::MessageBodies => clean::remove_bodies(&mut tx.db, before, now).await,
+            ExpiredKind::Messages => clean::remove_messages(&mut tx.db, before).await,
+            ExpiredKind::Audit => remove_audit(tx, before).await,
+            ExpiredKind::Records => remove_records(&mut tx.db, before).await,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::mail::SqlMail;
 use crate::options::{StoreLocation, StoreOptions};
 use crate::retention::{self, CleanupReport};
+use crate::retention_clock::RetentionClock;
 use crate::sql::postgres::Connector;
 use crate::sql::{DbConnection, Sql, args, to_unix_ms};
 use crate::store_core::{ReadOnlyStore, StoreCore};
@@ -74,6 +75,8 @@ impl SqlStore {
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
         let audit = AuditSetup::read(options, &mut db).await?;
+        let opened_before = db.number("SELECT max(since_ms) FROM writer", &[]).await?;
+        let clock = RetentionClock::open(&mut db, opened_before, options.clock_jump_max).await?;
         let (epoch, now_ms) = begin_epoch(&mut db, &options.writer, &run).await?;
         place.set_epoch(epoch);
         let worker: Arc<str> = format!("{}#{}", options.writer, epoch).into();
@@ -86,7 +89,7 @@ impl SqlStore {
             worker.clone(),
             now_ms,
         );
-        let core = StoreCore::start(options, readers, run, worker, batches);
+        let core = StoreCore::start(options, readers, run, worker, batches, Some(clock));
         let audit = Arc::new(audit.record_start(&core).await?);
         let cleaning = options
             .cleanup_interval
@@ -132,7 +135,7 @@ impl SqlStore {
         let worker: Arc<str> = "visitor".into();
         let batches = BatchWriter::new(place, options, None, None, worker.clone(), 0);
         Ok(ReadOnlyStore {
-            core: StoreCore::start(options, readers, run, worker, batches),
+            core: StoreCore::start(options, readers, run, worker, batches, None),
         })
     }
 

@@ -39,9 +39,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two attempts to switch to WAL mode, since SQLite doesn't wait for that lock by
 /// itself.
 const BUSY_RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Number of pages above the size limit that a write may use if it frees space. Beyond them it
-/// fails with `SizeLimit`.
-const SIZE_RESERVE_PAGES: u64 = 256;
+/// Minimum number of pages above the size limit for writes that free space, or that end and record
+/// running work. Beyond the reserve they fail with `SizeLimit`.
+const SIZE_RESERVE_PAGES_MIN: u64 = 256;
+/// Share of the size limit that the reserve has at least: one sixteenth.
+const SIZE_RESERVE_DIVISOR: u64 = 16;
 /// Pages in the write-ahead log after which a commit checkpoints it into the file.
 const CHECKPOINT_PAGES: u32 = 1000;
 /// Maximum size of the write-ahead log file after a checkpoint, in bytes; a larger file is
@@ -233,7 +235,8 @@ impl Backend for SqliteBackend {
     }
 
     async fn open_reserve(&self, db: &mut DbConnection) -> sqlx::Result<()> {
-        set_pragma(db, "max_page_count", self.pages_max() + SIZE_RESERVE_PAGES).await
+        let reserve = (self.pages_max() / SIZE_RESERVE_DIVISOR).max(SIZE_RESERVE_PAGES_MIN);
+        set_pragma(db, "max_page_count", self.pages_max() + reserve).await
     }
 
     async fn close_reserve(&self, db: &mut DbConnection) -> sqlx::Result<()> {

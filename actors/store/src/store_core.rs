@@ -7,6 +7,8 @@ use tokio::sync::{Mutex, oneshot};
 
 use crate::backend::ReadPool;
 use crate::options::StoreOptions;
+use crate::owner_quota::OwnerQuota;
+use crate::retention_clock::RetentionClock;
 use crate::volatile_store::VolatileStore;
 use crate::writer::{BatchWriter, WriterHandle};
 
@@ -20,6 +22,9 @@ pub(crate) struct StoreCore {
     /// Random id that was generated when this store was opened.
     pub(crate) run_id: Arc<str>,
     pub(crate) options: StoreOptions,
+    pub(crate) owner_quota: OwnerQuota,
+    /// Time from which retention is counted. `None` in a read-only view, which removes nothing.
+    pub(crate) retention_clock: Option<RetentionClock>,
     /// In-memory store for the bodies of clinical tasks, which are never written to disk.
     pub(crate) volatile: Arc<VolatileStore>,
     writer_done: Mutex<Option<oneshot::Receiver<()>>>,
@@ -32,6 +37,7 @@ impl StoreCore {
         run: Arc<str>,
         worker: Arc<str>,
         batches: BatchWriter,
+        retention_clock: Option<RetentionClock>,
     ) -> Arc<Self> {
         let (writer, ended) = WriterHandle::start(batches, options.queue);
         let (options, ended) = (options.clone(), Mutex::new(Some(ended)));
@@ -41,6 +47,8 @@ impl StoreCore {
             worker,
             run_id: run,
             options,
+            owner_quota: OwnerQuota::default(),
+            retention_clock,
             volatile: Arc::default(),
             writer_done: ended,
         })

@@ -25,6 +25,11 @@ pub(crate) trait WriteOp: Sized + Send + 'static {
     /// Whether the write frees space. Such a write may exceed the size limit of a full store by a
     /// reserve, and gets a transaction of its own.
     const MAKES_ROOM: bool = false;
+    /// Whether this write may use the reserve beyond the size limit of a full store, with others in
+    /// one transaction. For small writes by which running work ends and is recorded.
+    fn uses_reserve(&self) -> bool {
+        Self::MAKES_ROOM
+    }
     /// Whether watchers of tasks are notified after the commit.
     const CHANGES_TASKS: bool = false;
     /// Whether all writes of this type in a transaction run together by one [`Self::run_all`], at
@@ -168,6 +173,7 @@ pub(super) struct QueuedWrite {
     pub(super) bytes: usize,
     pub(super) name: &'static str,
     pub(super) makes_room: bool,
+    pub(super) uses_reserve: bool,
     pub(super) changes_tasks: bool,
     pub(super) is_merged: bool,
     /// Semaphore permits for one slot and for the write's bytes in the queue, released when the
@@ -183,6 +189,7 @@ impl QueuedWrite {
     ) -> Self {
         Self {
             bytes: write.bytes(),
+            uses_reserve: write.uses_reserve(),
             job: Box::new(PendingWrite {
                 write,
                 output: None,

@@ -254,12 +254,23 @@ impl BatchWriter {
     }
 
     /// Commits a batch and answers its writes. If one write makes the batch fail, each is committed
-    /// alone.
+    /// alone. At the size limit, writes with a right to the reserve are committed with it, and the
+    /// others are rejected.
     async fn commit_batch(&mut self, mut batch: Vec<QueuedWrite>) {
         let mut tries = 1;
+        let mut with_reserve = batch.iter().any(|queued| queued.makes_room);
         let failed = loop {
-            match self.try_batch(&mut batch).await {
+            match self.try_batch(&mut batch, with_reserve).await {
                 Ok(()) => return self.on_committed(batch),
+                Err(BatchError::EveryWrite(error @ JournalError::SizeLimit { .. }))
+                    if !with_reserve && batch.iter().any(|queued| queued.uses_reserve) =>
+                {
+                    let rejected: Vec<_>;
+                    (batch, rejected) = batch.into_iter().partition(|queued| queued.uses_reserve);
+                    with_reserve = true;
+                    self.metrics.record_rejected(&error);
+                    self.reply_all(rejected, &Err(error));
+                }
                 Err(BatchError::Conflict(_)) if tries < CONFLICT_ATTEMPTS_MAX => tries += 1,
                 Err(BatchError::SingleWrite(_)) if batch.len() > 1 => {
                     for one in batch {
@@ -311,7 +322,11 @@ impl BatchWriter {
     }
 
     /// Runs one transaction. After an error it is rolled back.
-    async fn try_batch(&mut self, batch: &mut [QueuedWrite]) -> Result<(), BatchError> {
+    async fn try_batch(
+        &mut self,
+        batch: &mut [QueuedWrite],
+        with_reserve: bool,
+    ) -> Result<(), BatchError> {
         if let Some(error) = &self.fatal_error {
             return Err(BatchError::Fatal(error.clone()));
         }
@@ -319,8 +334,7 @@ impl BatchWriter {
             Some(tx) => tx,
             None => self.reopen().await?,
         };
-        let makes_room = batch.iter().any(|queued| queued.makes_room);
-        let done = self.run_transaction(&mut tx, batch, makes_room).await;
+        let done = self.run_transaction(&mut tx, batch, with_reserve).await;
         // Kept, unless the caller drops it because of the failure.
         self.tx = Some(tx);
         if let Some(chain) = &mut self.chain {
@@ -367,15 +381,15 @@ impl BatchWriter {
         &mut self,
         tx: &mut Tx,
         batch: &mut [QueuedWrite],
-        makes_room: bool,
+        with_reserve: bool,
     ) -> Result<(), BatchError> {
         self.last_ms = self.last_ms.max(to_unix_ms(SystemTime::now()));
         tx.now_ms = self.last_ms;
         let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
-        if !makes_room && self.place.is_over_limit() {
+        if self.place.is_over_limit(with_reserve) {
             return Err(self.at_size_limit());
         }
-        if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
+        if with_reserve && let Err(error) = self.place.open_reserve(&mut tx.db).await {
             return Err(self.roll_back(tx, error, bytes, false).await);
         }
         let done = match write_batch(tx, &*self.place, self.chain.as_mut(), batch).await {
@@ -388,7 +402,7 @@ impl BatchWriter {
             })),
             Err(error) => Err(self.roll_back(tx, error, bytes, false).await),
         };
-        if makes_room
+        if with_reserve
             && !matches!(
                 done,
                 Err(BatchError::ConnectionLost(_) | BatchError::Fatal(_))
@@ -573,6 +587,11 @@ impl MetricsRecorder {
         if is_due {
             log::error!(%error, "the store rejects writes");
         }
+    }
+
+    /// Returns the size of the database in bytes when it was last checked.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.0.lock().now.bytes
     }
 
     pub(crate) fn snapshot(&self) -> StoreMetrics {

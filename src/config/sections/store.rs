@@ -1,6 +1,6 @@
 //! Declaration of a node's persistent store (`[store]`).
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,6 +35,12 @@ pub struct StoreDeclaration {
     pub writer: Option<String>,
     /// Size in MiB beyond which the store rejects all writes but deletions.
     pub size_max_mib: Option<NonZeroU64>,
+    /// Maximum MiB of one owner's tasks, and of one sender's mail, once the store is half full.
+    /// Default: a quarter of `size_max_mib`.
+    pub owner_bytes_max_mib: Option<NonZeroU64>,
+    /// Days by which the system clock may be ahead of the last time known, 7 by default. Beyond it,
+    /// the cleanup doesn't use the clock. Raise it for one start after a longer rest.
+    pub clock_jump_max_days: Option<NonZeroU32>,
     /// Messages recorded in the audit.
     pub audit: AuditScope,
     /// File of the audit signing key, relative to the state directory.
@@ -128,6 +134,17 @@ impl StoreDeclaration {
             // The default: beside the store's file.
             (None, true) => options,
         };
+        let options = match self.clock_jump_max_days {
+            Some(days) => {
+                let seconds = u64::from(days.get()) * SECONDS_PER_DAY;
+                options.clock_jump_max(Duration::from_secs(seconds))
+            }
+            None => options,
+        };
+        let options = match self.owner_bytes_max_mib {
+            Some(mib) => options.owner_bytes_max(mib.get().saturating_mul(MIB)),
+            None => options,
+        };
         Ok(Some(match self.size_max_mib {
             Some(mib) => options.size_max(mib.get().saturating_mul(MIB)),
             None => options,
@@ -180,6 +197,8 @@ impl SectionDeclaration for StoreDeclaration {
         for key in [
             "writer",
             "size_max_mib",
+            "clock_jump_max_days",
+            "owner_bytes_max_mib",
             "audit",
             "audit_key",
             "audit_key_new",

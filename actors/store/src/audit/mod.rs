@@ -202,6 +202,10 @@ impl WriteOp for AppendEntries {
     type Output = u64;
     const NAME: &'static str = "audit";
 
+    fn uses_reserve(&self) -> bool {
+        true
+    }
+
     fn bytes(&self) -> usize {
         self.0.iter().map(entry_bytes).sum()
     }

@@ -19,6 +19,7 @@ use callboard_runtime::{
 };
 
 use crate::backend::PAGE_ROWS_MAX;
+use crate::owner_quota::OwnedKind;
 use crate::sql::{Row, Sql, args};
 use crate::store_core::StoreCore;
 use post::{CountAttempt, FanOut, PostMessage, UpdateReceipts};
@@ -55,6 +56,10 @@ fn db_number(number: u64) -> i64 {
 impl MailStore for SqlMail {
     async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
         new.check()?;
+        let bytes = new.body.len() as u64;
+        self.core
+            .admit_owned(OwnedKind::Mail, &new.sender, bytes)
+            .await?;
         let mark = self.audit.digest(new.class, new.body.as_bytes());
         self.core.writer.submit(PostMessage::new(new, mark)).await
     }

@@ -421,6 +421,10 @@ impl WriteOp for UpdateReceipts {
     const NAME: &'static str = "mail.mark";
     const IS_MERGED: bool = true;
 
+    fn uses_reserve(&self) -> bool {
+        true
+    }
+
     fn bytes(&self) -> usize {
         self.wanted
             .iter()

@@ -19,6 +19,7 @@ use callboard_runtime::{
 use tokio::sync::watch;
 
 use crate::backend::PAGE_ROWS_MAX;
+use crate::owner_quota::OwnedKind;
 use crate::sql::{Row, SqlArg, args, to_unix_ms};
 use crate::store_core::{ReadOnlyStore, StoreCore};
 use crate::tx::WriteOp;
@@ -137,6 +138,10 @@ impl SqlTasks {
             return Err(JournalError::Invalid("too many tasks at once").into());
         }
         new.iter().try_for_each(NewTask::check)?;
+        for new in &new {
+            let (owner, bytes) = (new.owner.as_str(), new.bytes() as u64);
+            self.core.admit_owned(OwnedKind::Task, owner, bytes).await?;
+        }
         let means = self.tx_context();
         let ids: Vec<_> = new.iter().map(|new| new.id.clone()).collect();
         self.submit(

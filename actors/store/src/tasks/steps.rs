@@ -143,6 +143,9 @@ fn worker_lost_step() -> TaskStep {
     ))
 }
 
+/// Maximum bytes of the steps that end a task in a full store. A larger result is rejected there.
+const RESERVED_END_BYTES_MAX: usize = 64 * 1024;
+
 /// Write operation that applies several steps to a task, all or none.
 pub(super) struct ApplySteps {
     pub(super) id: TaskId,
@@ -155,6 +158,10 @@ impl WriteOp for ApplySteps {
     type Output = TaskResult<Arc<Task>>;
     const NAME: &'static str = "task.step";
     const CHANGES_TASKS: bool = true;
+
+    fn uses_reserve(&self) -> bool {
+        self.steps.iter().any(TaskStep::is_end) && self.bytes() <= RESERVED_END_BYTES_MAX
+    }
 
     fn bytes(&self) -> usize {
         self.steps.iter().map(TaskStep::bytes).sum()
@@ -192,6 +199,10 @@ impl WriteOp for RequestCancel {
     type Output = TaskResult<Arc<Task>>;
     const NAME: &'static str = "task.want_cancel";
     const CHANGES_TASKS: bool = true;
+
+    fn uses_reserve(&self) -> bool {
+        true
+    }
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let mut work = TxTasks::new(tx, self.context.clone());
@@ -249,6 +260,10 @@ impl WriteOp for ReleaseLease {
     const NAME: &'static str = "task.release";
     const CHANGES_TASKS: bool = true;
 
+    fn uses_reserve(&self) -> bool {
+        true
+    }
+
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
         let (id, why) = (&self.lease.task, self.why);
         let mut work = TxTasks::new(tx, self.context.clone());
@@ -286,6 +301,10 @@ impl WriteOp for DeleteTask {
     const NAME: &'static str = "task.forget";
     const CHANGES_TASKS: bool = true;
 
+    fn uses_reserve(&self) -> bool {
+        true
+    }
+
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
         let mut work = TxTasks::new(tx, self.context.clone());
         if !work.load(&self.id).await? {
@@ -315,6 +334,10 @@ pub(super) struct RenewLeases {
 impl WriteOp for RenewLeases {
     type Output = u64;
     const NAME: &'static str = "task.renew";
+
+    fn uses_reserve(&self) -> bool {
+        true
+    }
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         // A released lease (end 0) is not renewed.

@@ -3,12 +3,17 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use callboard_runtime::{JournalError, JournalRecord};
+use callboard_message::{Principal, TaskState};
+use callboard_runtime::{
+    AuditEntry, CreateOutcome, JournalError, JournalRecord, Lease, NewTask, Task, TaskActor,
+    TaskError, TaskStep,
+};
 use callboard_store::{Retention, SqlStore};
 use futures::future::join_all;
 use serde_json::json;
+use serde_json::value::RawValue;
 use sqlx::ConnectOptions;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -228,6 +233,102 @@ async fn a_store_at_its_limit() {
             .await,
         1
     );
+    opened.end().await;
+}
+
+/// Goal: a store at its limit still takes the end of running work and its audit, but nothing new,
+/// and no large result. Method: fill it beside a running task; then end tasks.
+#[tokio::test]
+async fn a_full_store_ends_what_runs() {
+    const LIMIT: u64 = 256 * 4096;
+    let opened = in_file(|options| options.size_max(LIMIT)).await;
+    let tasks = opened.sql.tasks(opened.sql.audit());
+    let begin = async |n: usize| {
+        let expires = SystemTime::now() + Duration::from_secs(3600);
+        let new = NewTask::new(Principal::agent("ann"), "agent", "do", expires);
+        match tasks.create(new).await {
+            Ok(CreateOutcome::Created(task, lease)) => Ok((task, lease)),
+            Ok(CreateOutcome::Existing(_)) => panic!("task {n} was there"),
+            Err(error) => Err(error),
+        }
+    };
+    let (small, small_lease) = begin(0).await.unwrap();
+    let (large, large_lease) = begin(1).await.unwrap();
+    let journal = opened.sql.journal();
+    let mut n = 0;
+    while journal.append(record(n)).await.is_ok() {
+        n += 1;
+    }
+    let full = TaskError::Journal(JournalError::SizeLimit { bytes_max: LIMIT });
+    // What is smaller than a record may still fit into the last pages.
+    let mut refused = None;
+    for n in 2..2_000 {
+        if let Err(error) = begin(n).await {
+            refused = Some(error);
+            break;
+        }
+    }
+    assert_eq!(refused, Some(full.clone()));
+
+    let end = async |task: &Task, lease: &Lease, bytes: usize| {
+        let result = RawValue::from_string(json!("x".repeat(bytes)).to_string()).unwrap();
+        let steps = vec![TaskStep::Completed(result)];
+        tasks.apply(&task.id, TaskActor::Worker(lease), steps).await
+    };
+    assert_eq!(
+        end(&large, &large_lease, 128 * 1024).await.err(),
+        Some(full)
+    );
+    let ended = end(&small, &small_lease, 1024).await.unwrap();
+    assert_eq!(ended.state, TaskState::Completed);
+    let entries = vec![AuditEntry::new("test.full")];
+    opened.sql.audit().append(entries).await.unwrap();
+    opened.end().await;
+}
+
+/// Goal: one owner can't fill a store: beyond its quota it is refused with the limit, and others go
+/// on. Method: a store that is half full when it is opened; the quota, and one byte more.
+#[tokio::test]
+async fn one_owner_does_not_fill_it() {
+    const QUOTA: u64 = 64 * 1024;
+    let mut opened =
+        in_file(|options| options.size_max(4 * 1024 * 1024).owner_bytes_max(QUOTA)).await;
+    // More than half of the limit, of nobody in particular.
+    let journal = opened.sql.journal();
+    for n in 0..150 {
+        journal.append(record(n)).await.unwrap();
+    }
+    // The first write after opening measures the size.
+    opened.restart().await;
+    opened.sql.journal().append(record(150)).await.unwrap();
+    let measured = async {
+        while opened.sql.metrics().bytes < 2 * 1024 * 1024 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(30), measured).await.unwrap();
+    let tasks = opened.sql.tasks(opened.sql.audit());
+    let create = async |owner: &str, bytes: usize| {
+        let expires = SystemTime::now() + Duration::from_secs(3600);
+        let new = NewTask::new(Principal::agent(owner), "agent", "do", expires);
+        let frame = new.bytes();
+        let request = json!("x".repeat(bytes - frame - 2)).to_string();
+        let request = RawValue::from_string(request).unwrap();
+        let new = NewTask {
+            request: Some(request),
+            ..new
+        };
+        assert_eq!(new.bytes(), bytes);
+        tasks.create(new).await.map(|_| ())
+    };
+    let full = Err(TaskError::Journal(JournalError::OwnerLimit {
+        bytes_max: QUOTA,
+    }));
+    let quota = usize::try_from(QUOTA).unwrap();
+    assert_eq!(create("ann", quota + 1).await, full);
+    assert_eq!(create("bob", quota).await, Ok(()));
+    assert_eq!(create("bob", 1024).await, full);
+    assert_eq!(create("cyd", 1024).await, Ok(()));
     opened.end().await;
 }
 

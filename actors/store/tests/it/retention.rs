@@ -282,3 +282,47 @@ async fn by_itself() {
     })
     .await;
 }
+
+/// Goal: a clock that is far ahead at a start removes nothing that is only old by it, and says so
+/// in the audit; an operator who raises the limit has it removed. Method: the last trusted time
+/// lies thirty days back, so that the clock seems to have jumped.
+#[tokio::test]
+async fn a_clock_far_ahead_removes_nothing() {
+    const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+    stores_with(
+        |options| options.cleanup_interval(None),
+        async |opened| {
+            opened
+                .sql
+                .journal()
+                .append(JournalRecord {
+                    stream: "s".to_owned(),
+                    key: None,
+                    body: json!(1),
+                })
+                .await
+                .unwrap();
+            assert!(opened.sql.clean().await.unwrap().is_empty());
+            let now = opened.number("SELECT max(at_ms) FROM record").await;
+            let before = now - 40 * DAY_MS;
+            opened
+                .raw(&format!(
+                    "UPDATE meta SET value = '{before}' WHERE name = 'clock.trusted_ms'; \
+                     UPDATE record SET at_ms = {before}"
+                ))
+                .await;
+            opened.restart().await;
+            for _ in 0..2 {
+                assert!(opened.sql.clean().await.unwrap().is_empty());
+            }
+            let jumps = "SELECT count(*) FROM audit WHERE event = 'store.clock_jump'";
+            assert_eq!(opened.number(jumps).await, 1);
+            let options = opened
+                .options()
+                .clock_jump_max(Duration::from_secs(41 * 24 * 60 * 60));
+            opened.restart_with(options).await;
+            assert_eq!(opened.sql.clean().await.unwrap().records, 1);
+        },
+    )
+    .await;
+}

@@ -1,0 +1,113 @@
+//! Bytes of each owner in the store: one owner can't fill it for the others.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use callboard_runtime::{JournalError, JournalResult};
+use parking_lot::Mutex;
+
+use crate::sql::args;
+use crate::store_core::StoreCore;
+
+/// Interval at which the owners' bytes are read from the database while quotas are enforced.
+const USAGE_READ_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum number of owners whose bytes are read, those with most bytes first.
+const COUNTED_OWNERS_MAX: u64 = 65_536;
+/// Bytes by owner and kind. Mail counts for its sender.
+const USAGE: &str = "SELECT 't', owner, CAST(sum(bytes) AS BIGINT) FROM task GROUP BY owner \
+     UNION ALL SELECT 'm', sender, CAST(sum(bytes) AS BIGINT) FROM letter WHERE body IS NOT NULL GROUP BY sender \
+     ORDER BY 3 DESC LIMIT $1";
+
+/// Kind of data that an owner's quota counts. Each kind has the whole quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum OwnedKind {
+    /// Tasks, by owner.
+    Task,
+    /// Bodies of mail messages, by sender.
+    Mail,
+}
+
+/// Check of new data against its owner's quota. Enforced once the store is half full, so that a
+/// store with room costs no reads.
+#[derive(Default)]
+pub(crate) struct OwnerQuota(Mutex<UsageState>);
+
+#[derive(Default)]
+struct UsageState {
+    bytes: HashMap<(OwnedKind, String), u64>,
+    read_at: Option<Instant>,
+    /// Bytes that were admitted since the database was last measured.
+    added: u64,
+}
+
+impl StoreCore {
+    /// Counts `bytes` of new data for their owner.
+    ///
+    /// # Errors
+    /// [`JournalError::OwnerLimit`] if the store is at least half full and the owner's data exceeds
+    /// the quota; the store's error if its size can't be read.
+    pub(crate) async fn admit_owned(
+        &self,
+        kind: OwnedKind,
+        owner: &str,
+        bytes: u64,
+    ) -> JournalResult<()> {
+        let size = self.writer.metrics.size_bytes();
+        let must_read = {
+            let mut state = self.owner_quota.0.lock();
+            state.added = state.added.saturating_add(bytes);
+            if size.saturating_add(state.added) < self.options.size_max / 2 {
+                return Ok(());
+            }
+            let is_old = state
+                .read_at
+                .is_none_or(|read| read.elapsed() >= USAGE_READ_INTERVAL);
+            if is_old {
+                // Others go on with the earlier numbers meanwhile.
+                state.read_at = Some(Instant::now());
+            }
+            is_old
+        };
+        if must_read {
+            self.read_usage().await?;
+        }
+        let bytes_max = self
+            .options
+            .owner_bytes_max
+            .unwrap_or(self.options.size_max / 4);
+        let mut state = self.owner_quota.0.lock();
+        let used = state.bytes.entry((kind, owner.to_owned())).or_default();
+        if used.saturating_add(bytes) > bytes_max {
+            return Err(JournalError::OwnerLimit { bytes_max });
+        }
+        *used += bytes;
+        Ok(())
+    }
+
+    async fn read_usage(&self) -> JournalResult<()> {
+        let rows = self
+            .readers
+            .read(USAGE, &args![COUNTED_OWNERS_MAX], |row| {
+                let (kind, owner, bytes): (&str, &str, i64) =
+                    (row.get(0)?, row.get(1)?, row.get(2)?);
+                let kind = match kind {
+                    "t" => OwnedKind::Task,
+                    _ => OwnedKind::Mail,
+                };
+                Ok(((kind, owner.to_owned()), bytes.unsigned_abs()))
+            })
+            .await;
+        let mut state = self.owner_quota.0.lock();
+        match rows {
+            Ok(rows) => {
+                state.bytes = rows.into_iter().collect();
+                state.added = 0;
+                Ok(())
+            }
+            Err(error) => {
+                state.read_at = None;
+                Err(error)
+            }
+        }
+    }
+}
