@@ -180,6 +180,25 @@ impl RoutingContext {
         }
     }
 
+    /// Sets the tool's only required text parameter to `request` if it is absent, null or blank.
+    /// Does nothing if the tool has no such parameter, or the parameter has any other value.
+    pub(crate) fn fill_text(&self, tool: &str, params: &mut RawObject, request: &str) {
+        let Some(member) = self
+            .tool(tool)
+            .and_then(|tool| only_text_param(&tool.params))
+        else {
+            return;
+        };
+        let is_missing = match params.read::<Value>(&member) {
+            None | Some(Value::Null) => true,
+            Some(Value::String(text)) => text.trim().is_empty(),
+            Some(_) => false,
+        };
+        if is_missing {
+            params.set(&member, request);
+        }
+    }
+
     /// Returns the agent with exactly this id.
     pub fn agent(&self, id: &str) -> Option<&PeerAgentView> {
         self.agents.iter().find(|agent| agent.id == id)

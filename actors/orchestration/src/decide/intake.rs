@@ -284,7 +284,12 @@ impl IntakeRun<'_> {
             Some(Route::Local) | None => None,
         };
         // Without a decision, the text goes to the model unchanged.
-        let ToolChoice { tool_name, params } = choice.unwrap_or_else(|| ToolChoice::llm(text));
+        let ToolChoice {
+            tool_name,
+            mut params,
+        } = choice.unwrap_or_else(|| ToolChoice::llm(text));
+        // Models often name the tool and leave out the text that they were just given.
+        self.world.fill_text(&tool_name, &mut params, text);
         (records, RoutingDecision::Local { tool_name, params })
     }
 

@@ -140,6 +140,31 @@ fn fallbacks() {
     }
 }
 
+/// Goal: a tool chosen without its text (DP3) gets the request, and a text that was given stays.
+/// Method: parameters without the text, with null, with blanks, with a text; one of another type.
+/// Rows: B-49.
+#[test]
+fn tool_without_its_text() {
+    for (params, expect) in [
+        (json!({}), "task"),
+        (json!({ "text": null }), "task"),
+        (json!({ "text": " \n" }), "task"),
+        (json!({ "text": "given" }), "given"),
+    ] {
+        with_kit(async |kit| {
+            let choice = json!({ "tool_name": "echo", "params": params });
+            kit.decide("decide_tool", [decided(choice)]);
+            assert_eq!(kit.say("task", &nobody).await.text(), expect, "{params}");
+        });
+    }
+    with_kit(async |kit| {
+        let choice = json!({ "tool_name": "echo", "params": { "text": 7 } });
+        kit.decide("decide_tool", [decided(choice)]);
+        let heard = kit.say("task", &nobody).await;
+        assert_eq!(heard.failure().kind, FailureKind::InvalidInput);
+    });
+}
+
 /// Goal: an invalid plan falls back to one step (T-B9). Method: six steps, an extra key, a cycle.
 #[test]
 fn plans_that_are_none() {
