@@ -53,7 +53,7 @@ answers = [
     {{ when = "[NP1] What's the weather?", text = "CLARITY: NEEDS_CLARIFY\nQUESTION: \"Which city?\"" }},
     {{ when = "[NP1]", text = "CLARITY: CLEAR" }},
     {{ when = "[DP4] What is the capital of France", text = "The capital of France is Paris." }},
-    {{ when = "Clarification: Paris", text = "The current weather in Paris is sunny." }},
+    {{ when = "weather?\nParis", text = "The current weather in Paris is sunny." }},
     {{ text = "Yes." }},
 ]
 "#

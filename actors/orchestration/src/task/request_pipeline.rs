@@ -261,7 +261,8 @@ impl RequestPipeline<'_> {
                 }
             };
             let answer = self.ask_clarification(round, &question).await?;
-            request.text = format!("{}\nClarification: {answer}", request.text);
+            // A tool may pass the text on as it is, so nothing but the user's words is added.
+            request.text = format!("{}\n{answer}", request.text);
             self.clarified
                 .extend([Turn::assistant(question), Turn::user(answer)]);
             from = IntakeStage::Split;

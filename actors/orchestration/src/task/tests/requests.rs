@@ -201,16 +201,13 @@ fn clarified() {
             heard.questions,
             [("clarify".to_owned(), "Which city?".to_owned())]
         );
-        assert_eq!(heard.text(), "the weather\nClarification: Rome");
+        assert_eq!(heard.text(), "the weather\nRome");
         assert_eq!(kit.asked("decide_clarity").len(), 1);
 
         kit.decide("decide_route", [unsure.clone()]);
         let heard = kit.say("the weather", &says("Rome")).await;
         assert_eq!(heard.questions.len(), 2);
-        assert_eq!(
-            heard.text(),
-            "the weather\nClarification: Rome\nClarification: Rome"
-        );
+        assert_eq!(heard.text(), "the weather\nRome\nRome");
         kit.decide("decide_clarity", [decided(json!("clear"))]);
         assert_eq!(kit.say("the weather", &nobody).await.text(), "the weather");
     });

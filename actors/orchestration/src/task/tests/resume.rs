@@ -134,19 +134,11 @@ fn asked_again_as_it_was() {
     let which =
         |what: &str| decided(json!({ "needs_clarify": { "question": format!("Which {what}?") } }));
     for (key, expect, decided_anew) in [
-        (
-            "clarify",
-            "go\nClarification: Rome",
-            ["decide_clarity"].as_slice(),
-        ),
-        (
-            "clarify-2",
-            "go\nClarification: Rome\nClarification: Rome",
-            &["decide_clarity"],
-        ),
+        ("clarify", "go\nRome", ["decide_clarity"].as_slice()),
+        ("clarify-2", "go\nRome\nRome", &["decide_clarity"]),
         (
             "confirm",
-            "go\nClarification: Rome",
+            "go\nRome",
             &["decide_clarity", "decide_route", "decide_confirm"],
         ),
         (
