@@ -22,7 +22,7 @@ use callboard_guardrail::TextOrigin;
 use callboard_message::capabilities::{
     CallTool, Converse, DescribeAgent, DescribeAgentResult, ListTools,
 };
-use callboard_message::{DataClass, Failure, FailureKind, RawObject, ToolResult};
+use callboard_message::{DataClass, Failure, FailureKind, Message, RawObject, ToolResult};
 use callboard_runtime::{Agent, AgentProfile, AgentRef, ConcurrentHandler, Context, Handlers};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -37,7 +37,7 @@ use crate::tool_name::EXECUTE_COMMAND;
 use crate::tools::{Toolbox, check_may_run};
 
 use execution::{CONFIRM_KEY, ConfirmationRequest, action_risk, check_guardrail, confirm};
-use plan::{RunPlan, RunStep, StepResult};
+use plan::{RunPlan, RunStep};
 use question_dedup::RunStore;
 use request::{ConversationCache, ParsedRequest};
 use request_pipeline::handle_request;
@@ -166,28 +166,25 @@ impl Agent for TaskOrchestrator {
     }
 }
 
-macro_rules! concurrent_handlers {
-    ($($message:ty => $reply:ty: $with:expr;)*) => {$(
-        impl ConcurrentHandler<$message> for TaskOrchestrator {
-            fn handle(
-                &mut self,
-                message: $message,
-                cx: Context,
-            ) -> impl Future<Output = Result<$reply, Failure>> + Send + 'static {
-                let shared = self.shared.clone();
-                async move { $with(&shared, message, &cx).await }
-            }
-        }
-    )*};
+/// Message of the orchestrator. All of them are handled concurrently, on the shared state.
+trait SharedStateMessage: Message {
+    /// Handles the message.
+    fn handle(
+        self,
+        shared: &OrchestratorShared,
+        cx: &Context,
+    ) -> impl Future<Output = Self::Reply> + Send;
 }
 
-concurrent_handlers! {
-    Converse => ToolResult: request_pipeline::handle_converse;
-    CallTool => ToolResult: call_tool;
-    ListTools => RawObject: list_tools;
-    DescribeAgent => DescribeAgentResult: describe;
-    RunStep => StepResult: plan::run_step;
-    RunPlan => ToolResult: plan::run_plan;
+impl<M: SharedStateMessage> ConcurrentHandler<M> for TaskOrchestrator {
+    fn handle(
+        &mut self,
+        message: M,
+        cx: Context,
+    ) -> impl Future<Output = M::Reply> + Send + 'static {
+        let shared = self.shared.clone();
+        async move { message.handle(&shared, &cx).await }
+    }
 }
 
 /// Options of a [`TaskOrchestrator`].
@@ -229,32 +226,43 @@ pub struct TaskOrchestratorOptions {
     pub shutdown: CancellationToken,
 }
 
-async fn describe(
-    shared: &OrchestratorShared,
-    _: DescribeAgent,
-    _: &Context,
-) -> Result<DescribeAgentResult, Failure> {
-    let options = &shared.options;
-    let info = RawObject::single("name", &options.name).with("version", env!("CARGO_PKG_VERSION"));
-    let tools = RawObject::single("tools", RawObject::new());
-    let about = RawObject::single("serverInfo", info).with("capabilities", tools);
-    Ok(DescribeAgentResult(match options.description.is_empty() {
-        true => about,
-        false => about.with("instructions", &options.description),
-    }))
+impl SharedStateMessage for DescribeAgent {
+    async fn handle(
+        self,
+        shared: &OrchestratorShared,
+        _: &Context,
+    ) -> Result<DescribeAgentResult, Failure> {
+        let options = &shared.options;
+        let info =
+            RawObject::single("name", &options.name).with("version", env!("CARGO_PKG_VERSION"));
+        let tools = RawObject::single("tools", RawObject::new());
+        let about = RawObject::single("serverInfo", info).with("capabilities", tools);
+        Ok(DescribeAgentResult(match options.description.is_empty() {
+            true => about,
+            false => about.with("instructions", &options.description),
+        }))
+    }
 }
 
-async fn list_tools(
-    shared: &OrchestratorShared,
-    _: ListTools,
-    _: &Context,
-) -> Result<RawObject, Failure> {
-    let own = shared.options.tools.list();
-    let tools: Vec<RawObject> = [request_tool_entry()]
-        .into_iter()
-        .chain(own.iter().map(tool_list_entry))
-        .collect();
-    Ok(RawObject::single("tools", tools))
+impl SharedStateMessage for ListTools {
+    async fn handle(self, shared: &OrchestratorShared, _: &Context) -> Result<RawObject, Failure> {
+        let own = shared.options.tools.list();
+        let tools: Vec<RawObject> = [request_tool_entry()]
+            .into_iter()
+            .chain(own.iter().map(tool_list_entry))
+            .collect();
+        Ok(RawObject::single("tools", tools))
+    }
+}
+
+impl SharedStateMessage for CallTool {
+    async fn handle(
+        self,
+        shared: &OrchestratorShared,
+        cx: &Context,
+    ) -> Result<ToolResult, Failure> {
+        call_tool(shared, self, cx).await
+    }
 }
 
 async fn call_tool(

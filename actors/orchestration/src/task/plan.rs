@@ -19,7 +19,9 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::question_dedup::{QuestionStore, dedup_questions};
-use super::{OrchestratorShared, TaskOrchestratorOptions, current_routing_context};
+use super::{
+    OrchestratorShared, SharedStateMessage, TaskOrchestratorOptions, current_routing_context,
+};
 use crate::decide::intake::{PlannedStep, RoutingDecision};
 use crate::decide::limits::{STEP_INPUT_BYTES_MAX, STEP_RESULT_BYTES_MAX};
 use crate::decide::{
@@ -212,7 +214,27 @@ pub(super) struct RunPlan {
     pub records: Vec<DecisionRecord>,
 }
 
-pub(super) async fn run_step(
+impl SharedStateMessage for RunStep {
+    async fn handle(
+        self,
+        shared: &OrchestratorShared,
+        cx: &Context,
+    ) -> Result<StepResult, Failure> {
+        run_step(shared, self, cx).await
+    }
+}
+
+impl SharedStateMessage for RunPlan {
+    async fn handle(
+        self,
+        shared: &OrchestratorShared,
+        cx: &Context,
+    ) -> Result<ToolResult, Failure> {
+        run_plan(shared, self, cx).await
+    }
+}
+
+async fn run_step(
     shared: &OrchestratorShared,
     message: RunStep,
     cx: &Context,
@@ -330,7 +352,7 @@ async fn step_result(tasks: &dyn TaskStore, id: &TaskId) -> Result<String, Failu
     }
 }
 
-pub(super) async fn run_plan(
+async fn run_plan(
     shared: &OrchestratorShared,
     message: RunPlan,
     cx: &Context,

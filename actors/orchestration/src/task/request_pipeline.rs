@@ -13,7 +13,7 @@ use super::plan::{NewPlan, is_command, root_task_id, single_step, step_action};
 use super::question_dedup::{QuestionHistory, QuestionStore, RunStore, dedup_questions};
 use super::request::{ParsedRequest, truncate_history};
 use super::run_follower::follow_run;
-use super::{OrchestratorShared, current_routing_context};
+use super::{OrchestratorShared, SharedStateMessage, current_routing_context};
 use crate::decide::intake::{
     IntakeOptions, IntakeResult, IntakeStage, PlannedStep, RoutingDecision, RoutingRequest, route,
 };
@@ -47,14 +47,16 @@ pub(super) struct RoutedRequest {
     clarified: Vec<Turn>,
 }
 
-/// Handles a message in natural language, or a tool call written as text.
-pub(super) async fn handle_converse(
-    shared: &OrchestratorShared,
-    said: Converse,
-    cx: &Context,
-) -> Result<ToolResult, Failure> {
-    let takes = |name: &str| Some(only_text_param(&shared.options.tools.spec(name)?.params));
-    handle_request(shared, ParsedRequest::parse(&said, takes)?, cx).await
+/// Message in natural language, or a tool call written as text.
+impl SharedStateMessage for Converse {
+    async fn handle(
+        self,
+        shared: &OrchestratorShared,
+        cx: &Context,
+    ) -> Result<ToolResult, Failure> {
+        let takes = |name: &str| Some(only_text_param(&shared.options.tools.spec(name)?.params));
+        handle_request(shared, ParsedRequest::parse(&self, takes)?, cx).await
+    }
 }
 
 pub(super) async fn handle_request(
