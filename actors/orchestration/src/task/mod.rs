@@ -9,6 +9,7 @@ mod plan;
 mod question_dedup;
 mod request;
 mod request_pipeline;
+mod resubmission;
 mod run_follower;
 mod task_notifier;
 #[cfg(test)]
@@ -41,6 +42,7 @@ use plan::{RunPlan, RunStep};
 use question_dedup::RunStore;
 use request::{ConversationCache, ParsedRequest};
 use request_pipeline::handle_request;
+use resubmission::ResubmissionCounter;
 use task_notifier::TaskNotifier;
 
 pub(crate) use question_dedup::QuestionHistory;
@@ -77,6 +79,7 @@ struct OrchestratorShared {
     call_permits: Semaphore,
     /// Numbers of ended calls, by final state: completed, failed, rejected, canceled.
     ended_counts: [AtomicU64; 4],
+    resubmissions: ResubmissionCounter,
 }
 
 impl TaskOrchestrator {
@@ -90,6 +93,7 @@ impl TaskOrchestrator {
             notifier: TaskNotifier::default(),
             call_permits: Semaphore::new(CONCURRENT_CALLS_MAX),
             ended_counts: Default::default(),
+            resubmissions: ResubmissionCounter::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -153,6 +157,7 @@ impl Agent for TaskOrchestrator {
             notifier,
             call_permits: calls,
             ended_counts: ended,
+            resubmissions,
             ..
         } = &*self.shared;
         let [completed, failed, rejected, canceled] =
@@ -161,6 +166,7 @@ impl Agent for TaskOrchestrator {
             "in_flight": CONCURRENT_CALLS_MAX - calls.available_permits(),
             "followed": notifier.followed_runs(),
             "ended": { "completed": completed, "failed": failed, "rejected": rejected, "canceled": canceled },
+            "requests": resubmissions.observe(),
             "decisions": options.deciders.observe(),
         })
     }

@@ -78,6 +78,9 @@ pub(super) async fn handle_request(
         false => dedup_questions(cx, QuestionStore::Notes(notes.clone())),
     };
     let (text, context) = (said.text.clone(), said.context.clone());
+    if said.tool.is_none() {
+        shared.resubmissions.count(owner.as_str(), &context, &text);
+    }
     let mut call = RequestPipeline {
         shared,
         cx: once,

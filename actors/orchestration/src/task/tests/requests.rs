@@ -231,6 +231,34 @@ fn clarified() {
     );
 }
 
+/// Goal: requests that were sent again with more detail are counted, calls of tools by name aren't.
+/// Method: one request in three wordings, one in another conversation, one tool; read the
+/// orchestrator's observable state.
+/// Rows: B-60.
+#[test]
+fn sent_again_with_more_detail() {
+    with_kit(async |kit| {
+        for (text, key, context) in [
+            ("the weather", "1", "c"),
+            ("the weather in Rome", "2", "c"),
+            ("the weather in Rome", "2", "c"),
+            ("the weather in Rome", "3", "other"),
+            (
+                ":tool echo {\"text\":\"the weather in Rome tomorrow\"}",
+                "4",
+                "c",
+            ),
+        ] {
+            kit.hear(said(text, key, context), &nobody).await;
+        }
+        let observed = kit.agent.observe().await;
+        assert_eq!(
+            observed["requests"],
+            json!({ "received": 4, "resubmitted": 1 })
+        );
+    });
+}
+
 /// Goal: each sender's conversations are remembered separately. Method: two exchanges in one
 /// context; inspect the requests to deciders.
 #[test]
