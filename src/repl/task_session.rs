@@ -90,7 +90,8 @@ impl TaskSession {
         let said = Converse::from_content([Content::text(text)])
             .0
             .with("key", &task)
-            .with("context", session);
+            .with("context", session)
+            .with("task", &task);
         let new = NewTask {
             id: task,
             scope: self.live.scope.clone(),

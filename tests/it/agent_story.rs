@@ -186,8 +186,8 @@ async fn has_ended_well(story: &Story, node: &Node, task: &str) {
 
 /// Goal: one request goes all the way: it is clarified, done in three steps, of which one fails in passing, is tried again and
 /// then done by another; the conflict comes first, nobody is sure, a person confirms. Method: a scripted model, three A2A
-/// peers, one of which takes no message; an A2A client in between.
-/// Rows: B-18, B-81.
+/// peers, one of which takes no message; an A2A client in between; then `tasks show` and a peer's GetTask name the parents.
+/// Rows: B-18, B-65, B-81.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_question_to_answer() {
     let story = Story::new().await;
@@ -210,7 +210,55 @@ async fn from_question_to_answer() {
     );
     node.say("yes", "m3", Some(&task)).await;
     has_ended_well(&story, &node, &task).await;
+    // A peer's task names the task that it belongs to.
+    let url = &story.tides.listening.url;
+    let listed = a2a::ask(url, "ListTasks", json!({})).await;
+    let id = &listed["tasks"][0]["id"];
+    let there = a2a::ask(url, "GetTask", json!({ "id": id })).await;
+    assert_eq!(there["metadata"]["parent_id"], json!(task), "{there}");
     node.end().await;
+
+    // So do the plan, and its steps.
+    let plan = parent_of_steps(&story).await;
+    assert_eq!(parent_of(&story, &plan).await, task);
+}
+
+/// Id of the plan that all steps name as their parent.
+async fn parent_of_steps(story: &Story) -> String {
+    let listed = story
+        .home
+        .run(&["tasks", "list", "--json", "--topology", &story.file])
+        .await
+        .with(0, "");
+    let steps: Vec<Value> = listed
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|task: &Value| task["message"] == "callboard.agent.step")
+        .collect();
+    assert_eq!(steps.len(), 3, "{}", listed.out);
+    let plan = steps[0]["parent"].as_str().unwrap();
+    for step in &steps {
+        let id = step["id"].as_str().unwrap();
+        assert_eq!(parent_of(story, id).await, plan);
+    }
+    plan.to_owned()
+}
+
+/// Parent of a task, as `tasks show` says it.
+async fn parent_of(story: &Story, id: &str) -> String {
+    let shown = story
+        .home
+        .run(&["tasks", "show", id, "--topology", &story.file])
+        .await
+        .with(0, "");
+    let parent = shown
+        .out
+        .lines()
+        .find_map(|line| line.strip_prefix("parent: "));
+    parent
+        .unwrap_or_else(|| panic!("no parent: {}", shown.out))
+        .to_owned()
 }
 
 /// Goal: the same where the process is killed, after the first step and again at the confirmation: it goes on, nobody is asked

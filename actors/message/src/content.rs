@@ -260,6 +260,8 @@ impl fmt::Debug for ToolResult {
 /// Member of `_meta` in a [`crate::ToolResult`]. `true` if all content of the result has also been
 /// sent as artifacts, so that a caller that stores artifacts needn't store it twice.
 pub const ARTIFACTS_SENT_META_KEY: &str = "callboard/shown";
+/// Metadata key of a message's or task's parent: the id of the task that it belongs to.
+pub const PARENT_META_KEY: &str = "parent_id";
 
 /// Member of `_meta` in a [`crate::ToolResult`]. `true` if the result is to be sent as an immediate
 /// message instead of a task's result (A2A: a reply of type `Message`).

@@ -27,7 +27,7 @@ pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use capabilities::{CallerCapabilities, CapabilityChange, LogLevel, LogMessage};
 pub use content::{
     ARTIFACTS_SENT_META_KEY, Artifact, Content, DIRECT_MESSAGE_META_KEY, FAILURE_META_KEY,
-    ResourceContent, ToolResult,
+    PARENT_META_KEY, ResourceContent, ToolResult,
 };
 pub use failure::{Failure, FailureKind, RawReply};
 pub use hex::encode_hex;

@@ -68,7 +68,10 @@ impl Peer {
             may: may.subscribe(),
             done: done.clone(),
         });
-        let listening = a2a::serve(agent, |options| options.agent.name = name.to_owned());
+        let listening = a2a::serve(agent, |options| {
+            options.agent.name = name.to_owned();
+            options.shares_anonymous_tasks = true;
+        });
         Self {
             listening,
             heard,

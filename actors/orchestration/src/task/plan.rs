@@ -8,7 +8,7 @@ use callboard_guardrail::TextOrigin;
 use callboard_macros::Message;
 use callboard_message::text::{cut_bytes, fold};
 use callboard_message::{
-    Failure, FailureKind, Message, Principal, RawObject, TaskState, ToolResult,
+    Failure, FailureKind, Message, PARENT_META_KEY, Principal, RawObject, TaskState, ToolResult,
 };
 use callboard_runtime::{
     Context, NewTask, OnRestart, Task, TaskError, TaskId, TaskOutcome, TaskOwner, TaskStore,
@@ -36,8 +36,6 @@ use crate::tool_name::EXECUTE_COMMAND;
 
 /// Step id in the plan of a request that wasn't split into steps.
 const SINGLE_STEP_ID: &str = "step";
-/// Key in a step task's extra data under which the root task's id is stored.
-const PARENT_MEMBER: &str = "parent_id";
 /// Key of the stored synthesis (NP4) in the run's data.
 const SYNTHESIS_KEY: &str = "synthesis";
 /// Phrases, separated by commas, by which a sentence states a failure: in lower case, without
@@ -52,6 +50,8 @@ pub(super) struct NewPlan<'a> {
     pub principal: &'a Principal,
     pub goal: &'a str,
     pub context: &'a str,
+    /// Task that the request came from, if any.
+    pub origin: Option<&'a TaskId>,
     pub steps: Vec<PlannedStep>,
     pub records: Vec<DecisionRecord>,
     pub recovers: bool,
@@ -135,7 +135,7 @@ impl NewPlan<'_> {
                 } else {
                     OnRestart::Resume
                 },
-                extra: RawObject::single(PARENT_MEMBER, &root_id),
+                extra: RawObject::single(PARENT_META_KEY, &root_id),
                 ..new(step_task_id(self.run, &step.id)?, RunStep::NAME)
             });
         }
@@ -147,6 +147,11 @@ impl NewPlan<'_> {
         };
         let root = NewTask {
             request: Some(to_raw(&message)?),
+            // Not as `parent`: the request's task may be in another store, and ends by itself.
+            extra: match self.origin {
+                Some(origin) => RawObject::single(PARENT_META_KEY, origin),
+                None => RawObject::new(),
+            },
             ..new(root_id, RunPlan::NAME)
         };
         all.insert(0, root);
@@ -266,6 +271,9 @@ async fn run_step(
         results.insert_str(0, "\n\nResults of earlier steps:");
         text.push_str(&results);
     }
+    let root_id = root_task_id(&run)?;
+    let root = tasks.get(&root_id).await?;
+    let parent = root.and_then(|root| root.parent_id()).unwrap_or(root_id);
     let world = current_routing_context(&shared.options).await;
     let action = step_action(action, &text, &results, &world)?;
     let (cx, asked) = dedup_questions(
@@ -285,6 +293,7 @@ async fn run_step(
         goal: &goal,
         text: &text,
         context: &context,
+        parent: Some(&parent),
         history: &[],
         routing_context: &world,
         recovers_errors: recovers,

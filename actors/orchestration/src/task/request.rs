@@ -5,6 +5,7 @@ use std::sync::Arc;
 use callboard_message::capabilities::Converse;
 use callboard_message::text::cut_bytes;
 use callboard_message::{Content, Failure, RawObject, Speaker};
+use callboard_runtime::TaskId;
 use quick_cache::sync::Cache;
 
 use crate::decide::Turn;
@@ -12,6 +13,8 @@ use crate::decide::limits::{HISTORY_TURNS_MAX, REQUEST_CHARS_MAX, TURN_BYTES_MAX
 
 /// Prefix of a request that calls a tool by name.
 const TOOL_PREFIX: &str = ":tool";
+/// Key in a message of the task that it began, set by the protocol or the REPL.
+const TASK_MEMBER: &str = "task";
 /// Metadata keys of a message that name a skill.
 const SKILL_MEMBERS: [&str; 2] = ["skill", "skillId"];
 /// Maximum conversations in the history cache; the least recently used are evicted first. Fixed.
@@ -24,6 +27,8 @@ pub(super) struct ParsedRequest {
     pub key: String,
     /// Conversation id; empty if none.
     pub context: String,
+    /// Task that the request came from, such as that of an A2A client.
+    pub origin: Option<TaskId>,
     /// Tool called by name, with its parameters.
     pub tool: Option<(String, RawObject)>,
     /// History sent by the caller, if any.
@@ -66,6 +71,7 @@ impl ParsedRequest {
             text,
             key: said.key(),
             context: said.context(),
+            origin: said.0.text(TASK_MEMBER).and_then(|id| TaskId::new(id).ok()),
             tool,
             history: history.map(truncate_history),
         })

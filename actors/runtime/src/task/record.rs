@@ -5,7 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_message::{DataClass, Failure, OnRestart, Principal, Question, RawObject, TaskState};
+use callboard_message::{
+    DataClass, Failure, OnRestart, PARENT_META_KEY, Principal, Question, RawObject, TaskState,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -239,6 +241,13 @@ impl Task {
             cancel_requested: false,
             lease: None,
         }
+    }
+
+    /// Returns the id of the task that this one belongs to: its parent, or the task, possibly of
+    /// another system, from which it was begun. The id comes from whoever began the task.
+    pub fn parent_id(&self) -> Option<TaskId> {
+        let begun_from = || TaskId::new(self.extra.text(PARENT_META_KEY)?).ok();
+        self.parent.clone().or_else(begun_from)
     }
 
     /// Returns the total size of the task's bodies, in bytes.

@@ -6,8 +6,8 @@ use callboard_guardrail::TextOrigin;
 use callboard_message::capabilities::{CallTool, Converse, ListTools, RESERVED_PREFIX};
 use callboard_message::{
     ARTIFACTS_SENT_META_KEY, Answer, Content, Elicitation, ElicitationAction, ElicitationAnswer,
-    FAILURE_META_KEY, Failure, FailureKind, Message as _, MessageSpec, Question, RawObject,
-    TaskState, ToolResult,
+    FAILURE_META_KEY, Failure, FailureKind, Message as _, MessageSpec, PARENT_META_KEY, Question,
+    RawObject, TaskState, ToolResult,
 };
 use callboard_runtime::{AgentRef, Caller, Context};
 use futures::future::BoxFuture;
@@ -223,9 +223,11 @@ impl StepExecution<'_> {
 
     fn converse_message(&self, id: &str, text: &str, key: &str) -> Converse {
         let Converse(body) = Converse::from_content([Content::text(text)]);
-        let body = body
-            .with("key", key)
-            .with("metadata", RawObject::single(IDEMPOTENCY_KEY_MEMBER, key));
+        let mut metadata = RawObject::single(IDEMPOTENCY_KEY_MEMBER, key);
+        if let Some(parent) = self.parent {
+            metadata.set(PARENT_META_KEY, parent);
+        }
+        let body = body.with("key", key).with("metadata", metadata);
         Converse(match self.context {
             "" => body,
             // The id is hashed: ours means nothing to the other agent and is none of its business.

@@ -8,7 +8,7 @@ use callboard_guardrail::{GuardrailPolicy, TextOrigin};
 use callboard_message::json::quote_raw;
 use callboard_message::text::{cut_bytes, cut_chars, normalize};
 use callboard_message::{Elicitation, Failure, ToolResult};
-use callboard_runtime::{AgentRef, Context};
+use callboard_runtime::{AgentRef, Context, TaskId};
 use serde_json::{Value, json};
 
 use crate::decide::limits::ERROR_CHARS_MAX;
@@ -54,6 +54,8 @@ pub(crate) struct StepExecution<'a> {
     pub text: &'a str,
     /// Conversation id; empty if none.
     pub context: &'a str,
+    /// Task that the step belongs to, named to other agents.
+    pub parent: Option<&'a TaskId>,
     /// Earlier turns of the conversation.
     pub history: &'a [Turn],
     /// Available tools and agents.

@@ -1,5 +1,6 @@
 //! Plans: steps as tasks, final states, synthesis (NP4), confirmation (NP5).
 
+use callboard_message::capabilities::Converse;
 use callboard_message::{
     ARTIFACTS_SENT_META_KEY, ElicitationAnswer, Failure, FailureKind, TaskState,
 };
@@ -80,6 +81,9 @@ fn steps_in_order() {
                 .all(|child| child.extra.text("parent_id").as_deref() == Some(run.as_str()))
         );
 
+        let sent = sum.lock().unwrap()[0].0.object("metadata").unwrap();
+        assert_eq!(sent.text("parent_id").as_deref(), Some(run.as_str()));
+
         // A repetition under the same key is the same run.
         let again = kit.hear(said("plan my day", "k", "c"), &nobody).await;
         assert_eq!(
@@ -87,6 +91,44 @@ fn steps_in_order() {
             ("all together".into(), 1)
         );
         assert_eq!(kit.asked("make_steps").len(), 1);
+    });
+}
+
+/// Goal: a plan and what it delegates name the task that the request came from (B-65), and so does
+/// a request to one agent. Method: a message that names its task, done in two steps and in one.
+/// Rows: B-65.
+#[test]
+fn parent_of_a_delegated_request() {
+    let of_task = |key: &str| {
+        let Converse(body) = said("go", key, "c");
+        Converse(body.with("task", "t-7"))
+    };
+    let parent = |sent: &Converse| sent.0.object("metadata").unwrap().text("parent_id");
+    with_kit(async |kit| {
+        kit.decide(
+            "decide_split",
+            [decided(json!("yes")), decided(json!("no"))],
+        );
+        kit.decide(
+            "make_steps",
+            [steps(&[("a", "do a", &[]), ("b", "do b", &[])])],
+        );
+        let routes = ["a", "b", "a"].map(|id| decided(json!({ "remote": { "agent": id } })));
+        kit.decide("decide_route", routes);
+        let a = kit.peer("a", [Act::Say("x")]);
+        kit.peer("b", [Act::Say("y")]);
+        let planned = kit.hear(of_task("1"), &nobody).await.reply.unwrap();
+        let run = planned.structured_content().unwrap()["run"].clone();
+        let root = TaskId::new(run.as_str().unwrap()).unwrap();
+        let root = kit.system.store().tasks.get(&root).await.unwrap().unwrap();
+        assert_eq!(root.parent_id(), Some(TaskId::new("t-7").unwrap()));
+        kit.hear(of_task("2"), &nobody).await;
+        kit.hear(said("go", "3", "c"), &nobody).await;
+        let parents: Vec<_> = a.lock().unwrap().iter().map(parent).collect();
+        assert_eq!(
+            parents,
+            [Some("t-7".to_owned()), Some("t-7".to_owned()), None]
+        );
     });
 }
 

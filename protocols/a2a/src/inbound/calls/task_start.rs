@@ -4,8 +4,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::json::raw_from_written;
-use callboard_message::{CallerCapabilities, Failure, RawObject, TaskState};
+use callboard_message::json::{quote_into, raw_from_written};
+use callboard_message::{CallerCapabilities, Failure, PARENT_META_KEY, RawObject, TaskState};
 use callboard_runtime::running::{
     BeginTaskCall, CannotResume, EndSteps, RunOutcome, RunningTask, TaskHost, TaskRun,
 };
@@ -93,10 +93,7 @@ impl A2aTaskService {
         id: Option<TaskId>,
         waits: WaitMode,
     ) -> Result<SendOutcome, A2aError> {
-        let context = match &*request.message.context_id {
-            "" => Uuid::new_v4().to_string(),
-            id => id.to_owned(),
-        };
+        let place = TaskPlace::of(&request.message);
         let id = id.unwrap_or_else(TaskId::generate);
         let callee = self.served_agent();
         let call = who.call_context();
@@ -121,7 +118,7 @@ impl A2aTaskService {
             let asked = kept
                 .take()
                 .unwrap_or_else(|| self.stored_request(&request, &picked));
-            let mut new = self.new_task(who, &context, id.clone(), picked.skill.clone(), asked);
+            let mut new = self.new_task(who, &place, id.clone(), picked.skill.clone(), asked);
             (new.key, new.on_restart) = (known.task_key(), on_restart);
             match self.live.create(new).await? {
                 CreateOutcome::Existing(task) if known.is_stale(&task) => {
@@ -190,12 +187,12 @@ impl A2aTaskService {
         )
     }
 
-    /// Returns a new task of the caller in the conversation `context`. Its idempotency key isn't
+    /// Returns a new task of the caller. Its idempotency key isn't
     /// set yet.
     fn new_task(
         &self,
         who: &RequestContext,
-        context: &str,
+        place: &TaskPlace,
         id: TaskId,
         skill: String,
         request: Box<RawValue>,
@@ -203,8 +200,11 @@ impl A2aTaskService {
         let options = &self.options.tasks;
         let expires = SystemTime::now() + options.ttl;
         let mut extra = RawObject::new();
-        extra.set_text(CONTEXT_MEMBER, context);
+        extra.set_text(CONTEXT_MEMBER, &place.context);
         extra.set_text(DIALECT, who.dialect.version());
+        if let Some(parent) = &place.parent {
+            extra.set_text(PARENT_META_KEY, parent.as_str());
+        }
         if who.is_anonymous() && self.options.shares_anonymous_tasks {
             extra.set(SHARED_ANONYMOUS, true);
         }
@@ -281,10 +281,14 @@ impl A2aTaskService {
         call: CallContext,
     ) -> BeginTaskCall<'static> {
         let skill = task.message.clone();
-        // A conversing agent gets the id of the conversation.
+        // A conversing agent gets the ids of the conversation and of the task.
         let arguments = match (callee.route(&skill), arguments.get().strip_suffix('}')) {
             (SkillRoute::Converse, Some(said)) if said.len() > 1 => {
-                raw_from_written([said, ",\"context\":", context_id_json(task), "}"].concat())
+                let mut told =
+                    [said, ",\"context\":", context_id_json(task), ",\"task\":"].concat();
+                quote_into(task.id.as_str(), &mut told);
+                told.push('}');
+                raw_from_written(told)
             }
             _ => arguments,
         };
@@ -303,6 +307,28 @@ impl A2aTaskService {
                 became
             })
         })
+    }
+}
+
+/// Conversation of a new task, and the task of its sender that it belongs to.
+struct TaskPlace {
+    context: String,
+    parent: Option<TaskId>,
+}
+
+impl TaskPlace {
+    /// Returns the place that a message names. Without a conversation, it begins one.
+    fn of(message: &Message) -> Self {
+        let context = match &*message.context_id {
+            "" => Uuid::new_v4().to_string(),
+            id => id.to_owned(),
+        };
+        let metadata = message.metadata.as_ref();
+        let parent = metadata.and_then(|metadata| metadata.text(PARENT_META_KEY));
+        Self {
+            context,
+            parent: parent.and_then(|id| TaskId::new(id).ok()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
 use callboard_message::json::{RawCursor, raw_from_written};
-use callboard_message::{Content, RawObject, TaskState};
+use callboard_message::{Content, PARENT_META_KEY, RawObject, TaskState};
 use callboard_runtime::{OpenQuestion, Task, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
@@ -64,7 +64,17 @@ pub(super) fn is_interrupted(task: &Task) -> bool {
     )
 }
 
-/// Returns the metadata of a task or event: the number of the task's latest event.
+/// Returns the metadata of a task: the number of its latest event, and the id of the task that it
+/// belongs to, if it has one.
+fn task_metadata(task: &Task) -> Option<RawObject> {
+    let metadata = event_metadata(task.last_event)?;
+    Some(match task.parent_id() {
+        Some(parent) => metadata.with(PARENT_META_KEY, &parent),
+        None => metadata,
+    })
+}
+
+/// Returns the metadata of an event: the number of the task's latest event.
 pub(super) fn event_metadata(number: u64) -> Option<RawObject> {
     Some(RawObject::single(EVENT_METADATA, number))
 }
@@ -81,7 +91,7 @@ pub(super) fn wire_task(
         status: task_status(task),
         artifacts: with_artifacts.then(|| merge_artifacts(task)),
         history,
-        metadata: event_metadata(task.last_event),
+        metadata: task_metadata(task),
     }
 }
 
@@ -125,6 +135,9 @@ pub(super) fn write_task_json(task: &Task, messages_max: Option<u32>, out: &mut 
     metadata
         .member(EVENT_METADATA)
         .json(&task.last_event.to_string());
+    if let Some(parent) = task.parent_id() {
+        metadata.text(PARENT_META_KEY, parent.as_str());
+    }
     metadata.end();
     object.end();
     true
