@@ -236,6 +236,40 @@ async fn directories_are_shared() {
     .unwrap();
 }
 
+/// Goal: the example's agents find who knows the weather by their descriptions, not by their script. Method: the first agent without a
+/// model, so that rules decide, and with a model that reads the table of agents; each learns of the third from the second.
+/// Rows: B-82.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_agents_work_without_their_script() {
+    const READS_THE_TABLE: &str = r#"[scripted]
+answers = [
+    { when = "Reports the weather of cities", text = "REMOTE: bidirectional-agent-3" },
+    { text = "LOCAL" },
+]
+"#;
+    let (home, other) = (Home::new(), Home::new());
+    let (ports, [one, two, three]) = three(&home);
+    let _three = serving(&other, &three).await;
+    let _two = serving(&home, &two).await;
+    let text = fs::read_to_string(&one).unwrap();
+    let (declared, _) = text.split_once("[scripted]").unwrap();
+    let target = format!("[client]\ntarget_url = \"http://localhost:{}\"\n", ports[1]);
+    for model in ["", READS_THE_TABLE] {
+        let own = Home::new();
+        let file = own.write("agent1.toml", &format!("{declared}\n{target}{model}"));
+        let first = serving(&own, &file).await;
+        let at = format!("localhost:{}", ports[0]);
+        let ask = async |text: &str| own.run(&["ask", "--to", &at, text]).await.out;
+        let acquainted = async { while !ask(":tool list_agents").await.contains("Three") {} };
+        soon("the first agent knows the third", acquainted).await;
+        let answer = ask("What is the weather in Paris?").await;
+        let sunny = "The current weather in Paris is sunny with a temperature of 22°C (72°F).";
+        assert!(answer.contains(sunny), "{model}: {answer}");
+        first.signal("TERM").await;
+        first.finished().await;
+    }
+}
+
 /// Goal: the memory holds what went out and nothing else (T-B6). Method: two requests to another agent, one from outside, then
 /// the list, a detail, the list after it was cleared.
 /// Rows: B-7, B-25, B-40, B-41.

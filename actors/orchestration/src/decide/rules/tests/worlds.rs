@@ -143,3 +143,46 @@ fn who_is_up() {
     better.is_up = false;
     assert_eq!(route(request, &world_of(vec![better, other])), "tunes");
 }
+
+/// Goal: agents with the same general tools are told apart by their own descriptions. Method: the
+/// three agents of the example, as the first one knows the others.
+#[test]
+fn described_agents() {
+    let general: [(&str, &str, &[&str]); 3] = [
+        (
+            "request",
+            "Takes any request in words: answers it, delegates it, or does it in several steps.",
+            &[],
+        ),
+        (
+            "llm",
+            "Answers in words: general knowledge, explaining, writing, translating.",
+            &["answer", "explain", "write", "translate", "question"],
+        ),
+        (
+            "list_agents",
+            "Lists the other agents that this one knows.",
+            &["agents", "directory", "list", "discovery"],
+        ),
+    ];
+    let described = |id: &str, description: &str| PeerAgentView {
+        description: description.to_owned(),
+        ..agent(id, id, &general)
+    };
+    let world = world_of(vec![
+        described("two", "Knows other agents, and tells who they are"),
+        described(
+            "three",
+            "Reports the weather of cities: current weather, temperature and forecast",
+        ),
+    ]);
+    for (request, expect) in [
+        ("What is the weather in Paris?", "three"),
+        ("weather in Paris", "three"),
+        ("will it be warm in Lyon, what's the forecast?", "three"),
+        ("What is the capital of France?", "here"),
+        ("Which agents do you know?", "here"),
+    ] {
+        assert_eq!(route(request, &world), expect, "{request}");
+    }
+}
