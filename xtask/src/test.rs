@@ -112,6 +112,30 @@ fn steps(tally: &mut Tally) {
     examples::steps(tally);
     conformance::steps(tally, &Side::ALL);
     tally.step("instructions", instructions::gate);
+    tally.step("long files", warn_of_long_files);
+}
+
+/// Length in lines above which a Rust file is named in a warning: it may have more than one responsibility. The limit is
+/// in tests/it/tidy.rs.
+const FILE_LINES_WARN: usize = 600;
+
+/// Prints the Rust files with more than [`FILE_LINES_WARN`] lines, the longest first. Fails only if they can't be listed.
+fn warn_of_long_files() -> command::Outcome {
+    let listed = command::output(command::program("git", &["ls-files", "*.rs"]))?;
+    let lines = |path: &str| {
+        let text = std::fs::read_to_string(command::root().join(path)).unwrap_or_default();
+        text.lines().count()
+    };
+    let mut long: Vec<(usize, &str)> = listed
+        .lines()
+        .map(|path| (lines(path), path))
+        .filter(|(lines, _)| *lines > FILE_LINES_WARN)
+        .collect();
+    long.sort_unstable_by(|one, other| other.cmp(one));
+    for (lines, path) in long {
+        println!("warning: {path} has {lines} lines: has it more than one responsibility?");
+    }
+    Ok(())
 }
 
 fn tests(tally: &mut Tally, name: &str, command: Command) {
