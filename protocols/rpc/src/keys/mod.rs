@@ -320,6 +320,8 @@ struct FileVersion {
     bytes: u64,
     /// Inode number, which changes when the file is replaced; 0 on systems without inodes.
     inode: u64,
+    /// Permission bits, because a change of them leaves the other attributes; 0 on systems without.
+    mode: u32,
 }
 
 impl ReloadingKeyStore {
@@ -394,12 +396,16 @@ impl BearerVerifier for ReloadingKeyStore {
 fn file_version(path: &PathBuf) -> Option<FileVersion> {
     let about = fs::metadata(path).ok()?;
     #[cfg(unix)]
-    let inode = std::os::unix::fs::MetadataExt::ino(&about);
+    let (inode, mode) = {
+        use std::os::unix::fs::MetadataExt;
+        (about.ino(), about.mode())
+    };
     #[cfg(not(unix))]
-    let inode = 0;
+    let (inode, mode) = (0, 0);
     Some(FileVersion {
         modified: about.modified().ok(),
         bytes: about.len(),
         inode,
+        mode,
     })
 }

@@ -285,6 +285,91 @@ fn file_is_its_owners() {
 
 /// Goal: a damaged file is rejected with the place and without its text. Method: rows.
 #[test]
+/// Goal: a file that others may write from now on is noticed while it is in use, although its time
+/// and size stay. Method: change the mode of an open key file to and fro.
+#[cfg(unix)]
+#[test]
+fn permissions_are_followed() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let key = add(&mut place.store(), "a", &[]);
+    let open = ReloadingKeyStore::open_with_poll_interval(place.file(), Duration::ZERO).unwrap();
+    for (mode, expect) in [
+        (0o600, Ok(owner("a", &[]))),
+        (0o622, Err(CredentialError::Unavailable)),
+        (0o600, Ok(owner("a", &[]))),
+    ] {
+        fs::set_permissions(place.file(), fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(open.verify(key.as_bytes()), Some(expect), "{mode:o}");
+    }
+}
+
+/// Goal: failed authentications of an address are delayed from the sixth on, reported once a minute
+/// and forgotten after a quiet minute; others aren't touched. Method: failures in paused time.
+#[tokio::test(start_paused = true)]
+async fn failures_are_delayed_and_reported() {
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let heard = reports.clone();
+    let failures = AuthFailures::with_report(move |report| heard.lock().unwrap().push(report));
+    let address = |text: &str| -> Option<IpAddr> { text.parse().ok() };
+    let penalty_ms = async |peer, reason| {
+        let begun = tokio::time::Instant::now();
+        let response = failures.penalize(peer, reason).await;
+        assert_eq!(response, AuthFailureResponse::Reject);
+        begun.elapsed().as_millis()
+    };
+    let guesser = address("2001:db8::1");
+    let mut delays = Vec::new();
+    for nth in 0..=UNDELAYED_AUTH_FAILURES_MAX + 1 {
+        // Another address of the same network.
+        let peer = address(&format!("2001:db8::{nth}"));
+        delays.push(penalty_ms(peer, CredentialError::Wrong).await);
+    }
+    assert_eq!(delays, [0, 0, 0, 0, 0, 500, 1_000]);
+    assert_eq!(
+        penalty_ms(address("10.0.0.7"), CredentialError::Wrong).await,
+        0
+    );
+    // Nobody guesses without a key, and the last isn't the client's fault.
+    for reason in [CredentialError::Missing, CredentialError::Unavailable] {
+        assert_eq!(penalty_ms(guesser, reason).await, 0);
+    }
+    let counts = |reports: &[AuthFailureReport]| -> Vec<(IpAddr, u64)> {
+        reports
+            .iter()
+            .map(|report| (report.address, report.count))
+            .collect()
+    };
+    let network = address("2001:db8::").unwrap();
+    let other = address("10.0.0.7").unwrap();
+    assert_eq!(counts(&reports.lock().unwrap()), [(network, 1), (other, 1)]);
+
+    tokio::time::advance(AUTH_FAILURE_WINDOW).await;
+    assert_eq!(penalty_ms(guesser, CredentialError::Malformed).await, 0);
+    let last = reports.lock().unwrap().pop().unwrap();
+    let expect = (network, CredentialError::Malformed, 7);
+    assert_eq!((last.address, last.reason, last.count), expect);
+}
+
+/// Goal: the number of responses that are delayed at once is limited. Method: the limit and one
+/// more, in paused time.
+#[tokio::test(start_paused = true)]
+async fn delayed_responses_are_bounded() {
+    let failures = AuthFailures::default();
+    let peer: Option<IpAddr> = "10.0.0.7".parse().ok();
+    for _ in 0..UNDELAYED_AUTH_FAILURES_MAX {
+        failures.penalize(peer, CredentialError::Wrong).await;
+    }
+    let guesses =
+        (0..=DELAYED_RESPONSES_MAX).map(|_| failures.penalize(peer, CredentialError::Wrong));
+    let responses = futures::future::join_all(guesses).await;
+    let too_many = |response: &&AuthFailureResponse| **response == AuthFailureResponse::TooMany;
+    assert_eq!(responses.iter().filter(too_many).count(), 1);
+    // Their places are free again.
+    let response = failures.penalize(peer, CredentialError::Wrong).await;
+    assert_eq!(response, AuthFailureResponse::Reject);
+}
+
 fn damaged_files_are_refused() {
     let good = format!(
         "version = 1\n[[key]]\nname = \"a\"\nsha256 = \"{}\"\ncreated_unix_s = 1\n",
