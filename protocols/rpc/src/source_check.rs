@@ -77,7 +77,7 @@ pub struct AllowedHosts {
 }
 
 /// Allow-list of web origins whose pages may send requests. Origins on this machine's loopback
-/// names and addresses are always allowed.
+/// names and addresses are always allowed, but for WebSockets only those with the listener's port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedOrigins {
     more: Vec<ParsedOrigin>,
@@ -168,13 +168,38 @@ impl AllowedOrigins {
         &self,
         origins: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), SourceError> {
-        let allowed =
-            |origin: &[u8]| std::str::from_utf8(origin).is_ok_and(|origin| self.allows(origin));
-        if origins.into_iter().all(allowed) {
-            Ok(())
-        } else {
-            Err(SourceError::Origin)
-        }
+        check_all(origins, |origin| self.allows(origin))
+    }
+
+    /// Checks all values of the `Origin` header of a request to open a WebSocket. Browsers open one
+    /// for any page without asking first (CORS preflight), so of this machine's own origins only
+    /// those with the listener's port are allowed; a page of another port must be listed.
+    ///
+    /// # Errors
+    /// [`SourceError::Origin`] if an origin is not allowed.
+    pub fn check_upgrade<'a>(
+        &self,
+        origins: impl IntoIterator<Item = &'a [u8]>,
+        port: u16,
+    ) -> Result<(), SourceError> {
+        check_all(origins, |origin| {
+            ParsedOrigin::parse(origin).is_some_and(|asked| {
+                let is_own = asked.authority.is_loopback() && asked.authority.port == Some(port);
+                is_own || self.more.contains(&asked)
+            })
+        })
+    }
+}
+
+fn check_all<'a>(
+    origins: impl IntoIterator<Item = &'a [u8]>,
+    allows: impl Fn(&str) -> bool,
+) -> Result<(), SourceError> {
+    let is_allowed = |origin: &[u8]| std::str::from_utf8(origin).is_ok_and(&allows);
+    if origins.into_iter().all(is_allowed) {
+        Ok(())
+    } else {
+        Err(SourceError::Origin)
     }
 }
 
@@ -453,5 +478,30 @@ mod tests {
         ] {
             assert_eq!(origins.check(bad), Err(SourceError::Origin));
         }
+    }
+
+    /// Goal: a WebSocket is opened for pages of the listener itself and listed ones only. Method:
+    /// rows.
+    #[test]
+    fn pages_that_open_websockets() {
+        let origins = AllowedOrigins::default()
+            .with_origin("http://localhost:3000")
+            .and_then(|origins| origins.with_origin("https://app.example"))
+            .unwrap();
+        for (origin, expect) in [
+            ("http://localhost:8001", true),
+            ("http://127.0.0.1:8001", true),
+            ("http://localhost:3000", true),
+            ("https://app.example", true),
+            ("http://127.0.0.1:3000", false),
+            ("http://localhost:8002", false),
+            ("http://localhost", false),
+            ("http://evil.example:8001", false),
+            ("null", false),
+        ] {
+            let checked = origins.check_upgrade([origin.as_bytes()], 8_001);
+            assert_eq!(checked.is_ok(), expect, "{origin}");
+        }
+        assert_eq!(origins.check_upgrade([], 8_001), Ok(()));
     }
 }

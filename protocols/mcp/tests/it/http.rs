@@ -25,7 +25,10 @@ async fn origin_and_host_are_checked() {
         ("http://localhost\r\nOrigin: http://evil.example", 403),
     ] {
         let reply = connection
-            .post_with(&format!("Origin: {origin}\r\n"), good())
+            .post_with(
+                &format!("Origin: {origin}\r\nContent-Type: application/json\r\n"),
+                good(),
+            )
             .await;
         assert_eq!(reply.status, status, "{origin}");
         if status == 403 {
@@ -54,7 +57,7 @@ async fn origin_and_host_are_checked() {
     server.stop().await;
 }
 
-/// Goal: the content type is JSON or missing, and never compressed. Method: rows of headers.
+/// Goal: the content type is JSON, or missing where no web page asks, and never compressed. Method: rows of headers.
 #[tokio::test]
 async fn content_is_checked() {
     let server = Server::start().await;
@@ -69,6 +72,7 @@ async fn content_is_checked() {
         ("Content-Type: application/x-www-form-urlencoded\r\n", 415),
         ("Content-Type: application/json; charset=utf-16\r\n", 415),
         ("Content-Encoding: gzip\r\n", 415),
+        ("Origin: http://localhost:3000\r\n", 415),
         ("Authorization: Bearer s3cret\r\n", 401),
     ] {
         let reply = server.connect().await.post_with(headers, good()).await;

@@ -365,10 +365,14 @@ async fn off_unless_configured() {
     let (off, on) = (Served::start().await, Served::with(options()).await);
     let socket = format!("GET /mcp HTTP/1.1\r\n{}", Socket::HANDSHAKE);
     let events = "GET /sse HTTP/1.1\r\nAccept: text/event-stream\r\n";
+    // A page that the listener itself serves.
+    let own = format!("Origin: http://localhost:{}\r\n", on.address.port());
     for (server, request, source, status) in [
         (&off, &*socket, "", 405),
         (&on, &*socket, "", 101),
         (&on, &*socket, "Origin: http://evil.example\r\n", 403),
+        (&on, &*socket, "Origin: http://localhost:3000\r\n", 403),
+        (&on, &*socket, &*own, 101),
         (&on, "GET /mcp HTTP/1.1\r\nUpgrade: websocket\r\n", "", 400),
         (&off, events, "", 404),
         (&on, events, "", 200),

@@ -24,6 +24,8 @@ fn request(lines: &str, body: &str) -> String {
 
 /// Goal: foreign pages and host names are rejected, with each method; configured ones are accepted.
 /// Method: rows, with the default and with one more host and page.
+const JSON: &str = "Content-Type: application/json\r\n";
+
 #[tokio::test]
 async fn origin_and_host() {
     let options = McpServerOptions {
@@ -77,7 +79,7 @@ async fn origin_and_host() {
         for (server, status) in [(&server, status), (&open, open_status)] {
             let client = server.client("", "");
             let reply = client
-                .send(&request(&format!("{BOTH}{lines}"), &hello()))
+                .send(&request(&format!("{BOTH}{JSON}{lines}"), &hello()))
                 .await;
             assert_eq!(reply.status, status, "{lines}");
             assert!(!reply.rest().await.contains("s3cret"));
@@ -128,6 +130,12 @@ async fn content_and_accept() {
         ("Accept: */*\r\nContent-Encoding: gzip\r\n", 415, json),
     ] {
         let reply = client
+        // A page's script could send it without asking first.
+        (
+            "Accept: */*\r\nOrigin: http://localhost:3000\r\n",
+            415,
+            json,
+        ),
             .send(&request(&format!("Host: localhost\r\n{lines}"), &hello()))
             .await;
         assert_eq!(

@@ -37,6 +37,8 @@ pub const fn http_rejection(status: StatusCode, message: &'static str) -> HttpRe
 
 /// Checks the `Origin` and `Host` of a request. This protects a listener that trusts its own
 /// machine from foreign web pages and DNS rebinding (MCP 2025-11-25, transports, security warning).
+/// A request for another protocol, such as WebSocket, is checked more strictly: see
+/// [`AllowedOrigins::check_upgrade`].
 ///
 /// # Errors
 /// 403 if the origin or the host is not allowed.
@@ -46,8 +48,13 @@ pub fn check_source(
     origins: &AllowedOrigins,
 ) -> Result<(), HttpRejection> {
     let headers = request.headers();
+    let local = request.app_config().local_addr();
     let pages = headers.get_all(header::ORIGIN).map(|o| o.as_bytes());
-    if origins.check(pages).is_err() {
+    let is_foreign = match headers.contains_key(header::UPGRADE) {
+        true => origins.check_upgrade(pages, local.port()).is_err(),
+        false => origins.check(pages).is_err(),
+    };
+    if is_foreign {
         return Err(http_rejection(
             StatusCode::FORBIDDEN,
             "the page's origin is not allowed here",
@@ -58,10 +65,7 @@ pub fn check_source(
         .get_all(header::HOST)
         .map(|h| h.as_bytes())
         .chain(target);
-    if hosts
-        .check(names, request.app_config().local_addr().ip())
-        .is_err()
-    {
+    if hosts.check(names, local.ip()).is_err() {
         return Err(http_rejection(
             StatusCode::FORBIDDEN,
             "the host's name is not allowed here",
@@ -116,12 +120,12 @@ pub fn authenticate(
 /// Media type of JSON.
 pub const JSON: &str = "application/json";
 
-/// Reads the body of a request. It must have one of the media types `types`, or none, and be
-/// uncompressed. Its content isn't parsed.
+/// Reads the body of a request. It must have one of the media types `types`, or none if it doesn't
+/// come from a web page, and be uncompressed. Its content isn't parsed.
 ///
 /// # Errors
-/// 415 for another media type, charset or encoding; 413 for more than `bytes_max` bytes; 408 if the
-/// body isn't complete after `body_timeout`; 400 if it ends early.
+/// 415 for another media type, charset or encoding, or none with an `Origin`; 413 for more than
+/// `bytes_max` bytes; 408 if the body isn't complete after `body_timeout`; 400 if it ends early.
 pub async fn read_json(
     request: &HttpRequest,
     mut payload: Payload,
@@ -132,9 +136,14 @@ pub async fn read_json(
     const TOO_LARGE: HttpRejection =
         http_rejection(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
     let headers = request.headers();
-    if !headers
-        .get_all(header::CONTENT_TYPE)
-        .all(|t| t.to_str().is_ok_and(|t| is_json(t, types)))
+    // Without a media type a browser sends a page's request without asking first (CORS preflight),
+    // so any page of this machine could use the listener.
+    let is_unnamed =
+        headers.contains_key(header::ORIGIN) && !headers.contains_key(header::CONTENT_TYPE);
+    if is_unnamed
+        || !headers
+            .get_all(header::CONTENT_TYPE)
+            .all(|t| t.to_str().is_ok_and(|t| is_json(t, types)))
     {
         return Err(http_rejection(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
