@@ -16,6 +16,7 @@ pub use key_pair::*;
 pub use keys::*;
 pub use lines::*;
 pub use source_check::*;
+pub use read_pacer::{READS_PER_SECOND_MAX, ReadPacer};
 pub use sse::*;
 pub use webhook::*;
 
@@ -34,6 +35,7 @@ mod keys;
 mod lines;
 #[cfg(feature = "serve")]
 pub mod serve;
+mod read_pacer;
 mod source_check;
 mod sse;
 mod webhook;

@@ -104,14 +104,20 @@ impl PendingRequests {
     }
 
     /// Completes request `number` with `outcome`. If that request isn't pending, the response is
-    /// dropped and counted as unknown.
-    pub fn complete(&self, number: Option<u64>, outcome: Result<RpcResult, TransportError>) {
+    /// dropped and counted as unknown. Returns whether it was pending.
+    pub fn complete(
+        &self,
+        number: Option<u64>,
+        outcome: Result<RpcResult, TransportError>,
+    ) -> bool {
         let slot = number.and_then(|number| self.open.lock().by_number.remove(&number));
-        match slot {
-            // The request may just have been cancelled.
-            Some(slot) => drop(slot.response.send(outcome)),
-            None => self.count_unknown(),
-        }
+        let Some(slot) = slot else {
+            self.count_unknown();
+            return false;
+        };
+        // The request may just have been cancelled.
+        let _ = slot.response.send(outcome);
+        true
     }
 
     pub fn count_unknown(&self) {

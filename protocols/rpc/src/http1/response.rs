@@ -14,7 +14,7 @@ use hyper::http::response::Parts;
 
 use super::NetError;
 use super::connection::{HttpConnection, IdleConnections};
-use crate::{SseDecoder, SseError, SseEvent, SseLimits};
+use crate::{ReadPacer, SseDecoder, SseError, SseEvent, SseLimits};
 
 /// Reason why a response body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -178,6 +178,9 @@ pub struct SseStream {
     response: ClientResponse,
     decoder: SseDecoder,
     position: StreamPosition,
+    pacer: ReadPacer,
+    /// Whether the latest chunk has completed an event.
+    has_event: bool,
 }
 
 /// Position in an event stream at which a client can resume it, with the reconnection delay.
@@ -220,29 +223,41 @@ impl SseStream {
             response,
             decoder: SseDecoder::new(&limits),
             position,
+            pacer: ReadPacer::default(),
+            has_event: true,
         }
     }
 
     /// Returns the next event with non-empty data; `None` if the stream has ended or the connection
-    /// broke.
+    /// broke. At most [`READS_PER_SECOND_MAX`](crate::READS_PER_SECOND_MAX) events, or chunks that
+    /// complete none, are read in a second.
     ///
     /// # Errors
     /// [`SseError`] if a line or an event exceeds its limit.
     pub async fn next(&mut self) -> Result<Option<SseEvent>, SseError> {
         loop {
+            // Before anything is taken, so that nothing is lost if the caller stops waiting.
+            self.pacer.wait().await;
             let event = self.decoder.next()?;
             if let Some(id) = self.decoder.last_event_id() {
                 self.position.last_event_id = Some(id.to_owned());
             }
             self.position.retry = self.decoder.retry().or(self.position.retry);
-            match event {
-                Some(event) if event.data.is_empty() => {}
-                Some(event) => return Ok(Some(event)),
-                None => match self.response.chunk().await {
-                    Ok(Some(chunk)) => self.decoder.push(&chunk),
-                    Ok(None) | Err(_) => return Ok(None),
-                },
+            if let Some(event) = event {
+                self.pacer.count();
+                self.has_event = true;
+                if event.data.is_empty() {
+                    continue;
+                }
+                return Ok(Some(event));
             }
+            let Ok(Some(chunk)) = self.response.chunk().await else {
+                return Ok(None);
+            };
+            if !std::mem::take(&mut self.has_event) {
+                self.pacer.count();
+            }
+            self.decoder.push(&chunk);
         }
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::Barrier;
 
 use super::connection::{IDLE_CONNECTION_AGE_MAX, IDLE_CONNECTIONS_MAX};
 use super::*;
+use crate::READS_PER_SECOND_MAX;
 
 /// A server with a different behaviour for each path, which counts connections.
 struct Server {
@@ -79,6 +80,14 @@ async fn serve(mut stream: TcpStream, together: &Barrier) {
                 b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\nx: y\r\n\r\n"
             }
             "/half" => b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nhalf",
+            "/events" => {
+                // One more than are read in a second.
+                let events = "data: x\n\n".repeat(READS_PER_SECOND_MAX as usize + 1);
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+                let told = format!("{head}content-length: {}\r\n\r\n{events}", events.len());
+                stream.write_all(told.as_bytes()).await.unwrap();
+                b""
+            }
             "/echo" => {
                 let told = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len());
                 stream.write_all(told.as_bytes()).await.unwrap();
@@ -293,4 +302,31 @@ async fn guarded_connections_go_nowhere_else() {
         );
         assert_eq!(server.connections.load(SeqCst), usize::from(arrives));
     }
+}
+
+/// Goal: a flood of events is read at the limited rate, and none is lost. Method: one event more than the
+/// limit of a second.
+#[tokio::test]
+async fn events_are_paced() {
+    let server = Server::start(0).await;
+    let begun = std::time::Instant::now();
+    let response = get(&client(), &server.at("/events")).await.unwrap();
+    let mut events = SseStream::new(response, 1_024, StreamPosition::default());
+    let mut count = 0;
+    while events.next().await.unwrap().is_some() {
+        count += 1;
+        if count == READS_PER_SECOND_MAX {
+            assert!(
+                begun.elapsed() < Duration::from_secs(1),
+                "{:?}",
+                begun.elapsed()
+            );
+        }
+    }
+    assert_eq!(count, READS_PER_SECOND_MAX + 1);
+    assert!(
+        begun.elapsed() >= Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
 }

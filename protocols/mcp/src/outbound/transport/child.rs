@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_rpc::{DecodedLine, LineDecoder, encode_line};
+use callboard_rpc::{DecodedLine, LineDecoder, ReadPacer, encode_line};
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::ExposeSecret;
 use tokio::io::AsyncWriteExt;
@@ -107,10 +107,20 @@ async fn read_stdout(
     line_bytes_max: usize,
 ) -> Option<&'static str> {
     let mut lines = LineDecoder::with_scan(line_bytes_max);
+    let mut pacer = ReadPacer::default();
     loop {
+        pacer.wait().await;
         match lines.read(&mut output).await {
-            Ok(Some(DecodedLine::Whole(line))) => driver.handle_message(&line),
-            Ok(Some(DecodedLine::TooLong)) => driver.handle_oversized(lines.dropped_response()),
+            Ok(Some(DecodedLine::Whole(line))) => {
+                // A server that only answers is as fast as its callers.
+                if !driver.handle_message(&line) {
+                    pacer.count();
+                }
+            }
+            Ok(Some(DecodedLine::TooLong)) => {
+                driver.handle_oversized(lines.dropped_response());
+                pacer.count();
+            }
             Ok(None) => return None,
             Err(_) => return Some("the server's standard output can't be read"),
         }

@@ -110,13 +110,16 @@ impl DuplexChannel {
 
 impl DuplexDriver {
     /// Decodes a message from the server. Completes the pending request if it is a response;
-    /// otherwise passes it to the notification handler and queues the reply.
-    pub fn handle_message(&self, message: &[u8]) {
+    /// otherwise passes it to the notification handler and queues the reply. Returns whether a
+    /// pending request waited for it.
+    pub fn handle_message(&self, message: &[u8]) -> bool {
         match decode_server_message(message, &self.limits) {
-            Ok(DecodedMessage::Response { id, outcome }) => self
-                .notifications
-                .pending_requests
-                .complete(id.as_ref().and_then(request_number), Ok(outcome)),
+            Ok(DecodedMessage::Response { id, outcome }) => {
+                return self
+                    .notifications
+                    .pending_requests
+                    .complete(id.as_ref().and_then(request_number), Ok(outcome));
+            }
             Ok(DecodedMessage::Message(decoded)) => {
                 match self.notifications.handle_message(decoded) {
                     ServerReply::None => {}
@@ -142,6 +145,7 @@ impl DuplexDriver {
                 self.fail_request(number, unreadable.to_error());
             }
         }
+        false
     }
 
     /// Handles a message over the size limit. `id` is that of the response that it is, if it is one.

@@ -507,7 +507,9 @@ async fn run_driver(
     let hear = async {
         loop {
             match events.next().await {
-                Ok(Some(event)) if event.kind() == "message" => driver.handle_message(&event.data),
+                Ok(Some(event)) if event.kind() == "message" => {
+                    driver.handle_message(&event.data);
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => {
                     return TransportError::Broken("the server has closed the event stream".into());
@@ -525,10 +527,11 @@ async fn run_driver(
                 _ => None,
             };
             match (post.send(message).await, number) {
-                (Err(error), Some(number)) => post
-                    .notifications
-                    .pending_requests
-                    .complete(Some(number), Err(error)),
+                (Err(error), Some(number)) => {
+                    post.notifications
+                        .pending_requests
+                        .complete(Some(number), Err(error));
+                }
                 (Err(error), None) => {
                     callboard_message::log::warn!(%error, "failed to post a message to the server")
                 }

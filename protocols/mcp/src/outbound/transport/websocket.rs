@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use callboard_rpc::ReadPacer;
 use callboard_rpc::http1::ConnectFailure;
 use futures::{SinkExt, StreamExt};
 use reqwest::Url;
@@ -98,19 +99,25 @@ async fn try_handshake(
 async fn run_driver(driver: DuplexDriver, mut outbox: OutboxReceiver, socket: Socket) {
     let (mut sink, mut stream) = socket.split();
     let hear = async {
+        let mut pacer = ReadPacer::default();
         loop {
-            match stream.next().await {
+            pacer.wait().await;
+            let is_response = match stream.next().await {
                 Some(Ok(Message::Text(text))) => driver.handle_message(text.as_bytes()),
                 Some(Ok(Message::Binary(bytes))) => driver.handle_message(&bytes),
                 Some(Ok(Message::Close(_))) | None => {
                     return TransportError::Broken("the server has closed the WebSocket".into());
                 }
                 // The socket answers pings itself.
-                Some(Ok(_)) => {}
+                Some(Ok(_)) => false,
                 Some(Err(Error::Capacity(_))) => {
                     return TransportError::TooLarge(driver.body_bytes_max());
                 }
                 Some(Err(_)) => return TransportError::Broken("the WebSocket is broken".into()),
+            };
+            // A server that only answers is as fast as its callers.
+            if !is_response {
+                pacer.count();
             }
         }
     };
