@@ -86,6 +86,8 @@ mod questions;
 mod refusals;
 // An MCP client's roots, through a bridge.
 mod roots;
+// No agent has a handler that nobody registers.
+mod registered;
 // Another topology while a node runs: what changed is replaced, nothing else is touched.
 mod reload;
 // `callboard repl`: exact lines at a terminal and through a pipe.

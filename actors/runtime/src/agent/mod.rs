@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use callboard_message::{Message, MessageSpec, RawMessage};
 use context::Context;
-use ops::{ConcurrentOp, ExclusiveOp, HandlerOp, SyncOp};
+use ops::{ConcurrentFnOp, ConcurrentOp, ExclusiveOp, HandlerOp, SyncOp};
 use serde::Serialize;
 
 use crate::system::supervision::{Backoff, ExitReason, RestartIntensity};
@@ -132,6 +132,28 @@ impl<A: Agent> Handlers<A> {
         A: ConcurrentHandler<M>,
     {
         self.add(ConcurrentOp::<M>(in_flight_max.max(1), PhantomData))
+    }
+
+    /// Registers a function as the concurrent handler of `M`, with at most `in_flight_max` (at least
+    /// 1) of its futures running at once, as for [`Self::concurrent`]. The message type is that of
+    /// the function.
+    ///
+    /// A handler in this form can't be forgotten silently: the compiler warns of a function without
+    /// use, while an implementation of a trait that isn't registered compiles. It runs on the
+    /// agent's arbiter only.
+    pub fn concurrent_with<M: Message, Fut>(
+        &mut self,
+        in_flight_max: u32,
+        handle: impl Fn(&mut A, M, Context) -> Fut + Send + Sync + 'static,
+    ) -> &mut Self
+    where
+        Fut: Future<Output = M::Reply> + Send + 'static,
+    {
+        self.add(ConcurrentFnOp {
+            in_flight_max: in_flight_max.max(1),
+            handle,
+            types: PhantomData,
+        })
     }
 
     /// Registers a catch-all handler, which receives messages without a handler of their own as

@@ -106,8 +106,8 @@ pub(crate) trait HandlerOp<A: Agent>: Send + Sync {
 }
 
 macro_rules! impl_handler_op {
-    ($op:ident, $handler:ident, $shortcut:expr, $in_flight_max:expr, $run:ident) => {
-        impl<A: $handler<M>, M: Message> HandlerOp<A> for $op<M> {
+    ([$($generics:tt)*] $op:ty, $shortcut:expr, $in_flight_max:expr, $run:expr) => {
+        impl<$($generics)*> HandlerOp<A> for $op {
             fn message(&self) -> TypeId {
                 TypeId::of::<M>()
             }
@@ -129,7 +129,7 @@ macro_rules! impl_handler_op {
             }
 
             fn run(&self, lane: &mut dyn Lane, run: HandlerRun<'_, A>) -> HandlerRunResult<A> {
-                $run::<A, M>(lane, run)
+                ($run)(self, lane, run)
             }
 
             fn stash(&self, queue: &mut MessageQueue, stash: &mut MessageQueue) {
@@ -191,34 +191,49 @@ pub(super) struct SyncOp<M>(pub(super) PhantomData<fn(M)>);
 pub(super) struct ExclusiveOp<M>(pub(super) PhantomData<fn(M)>);
 /// Operation of a concurrent handler, with the maximum number of its futures in flight, at least 1.
 pub(super) struct ConcurrentOp<M>(pub(super) u32, pub(super) PhantomData<fn(M)>);
+/// Operation of a function as concurrent handler, with the maximum number of its futures in flight,
+/// at least 1.
+pub(super) struct ConcurrentFnOp<A, M, F, Fut> {
+    pub(super) in_flight_max: u32,
+    pub(super) handle: F,
+    pub(super) types: PhantomData<fn(A, M) -> Fut>,
+}
 
 impl_handler_op!(
-    SyncOp,
-    SyncHandler,
+    [A: SyncHandler<M>, M: Message] SyncOp<M>,
     |_: &Self| InlineEntry::Sync(SyncEntry {
         handle: <A as SyncHandler<M>>::handle,
         ready: <A as SyncHandler<M>>::ready
     }),
     |_: &Self| None,
-    run_sync
+    |_, lane, run| run_sync::<A, M>(lane, run)
 );
 impl_handler_op!(
-    ExclusiveOp,
-    Handler,
+    [A: Handler<M>, M: Message] ExclusiveOp<M>,
     |_: &Self| InlineEntry::None,
     |_: &Self| None,
-    run_exclusive
+    |_, lane, run| run_exclusive::<A, M>(lane, run)
 );
 impl_handler_op!(
-    ConcurrentOp,
-    ConcurrentHandler,
+    [A: ConcurrentHandler<M>, M: Message] ConcurrentOp<M>,
     |op: &Self| InlineEntry::Concurrent(ConcurrentEntry {
         begin: begin_concurrent::<A, M>,
         ready: <A as ConcurrentHandler<M>>::ready,
         in_flight_max: op.0
     }),
     |op: &Self| Some(op.0),
-    run_concurrent
+    |_, lane, run| run_concurrent::<A, M>(lane, run)
+);
+impl_handler_op!(
+    [
+        A: Agent,
+        M: Message,
+        F: Fn(&mut A, M, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = M::Reply> + Send + 'static
+    ] ConcurrentFnOp<A, M, F, Fut>,
+    |_: &Self| InlineEntry::None,
+    |op: &Self| Some(op.in_flight_max),
+    |op: &Self, lane, run| run_concurrent_fn(&op.handle, lane, run)
 );
 
 fn run_sync<A: SyncHandler<M>, M: Message>(
@@ -344,19 +359,56 @@ fn run_concurrent<A: ConcurrentHandler<M>, M: Message>(
     }
 }
 
-/// Starts a concurrent handler and returns its future, which resolves to false if the handler
-/// panics.
+fn run_concurrent_fn<A: Agent, M: Message, Fut>(
+    handle: impl Fn(&mut A, M, Context) -> Fut,
+    lane: &mut dyn Lane,
+    run: HandlerRun<'_, A>,
+) -> HandlerRunResult<A>
+where
+    Fut: Future<Output = M::Reply> + Send + 'static,
+{
+    let (Some(queue), Some(agent)) = (downcast_lane::<M>(lane), run.agent) else {
+        return HandlerRunResult::Done;
+    };
+    let Some(envelope) = queue.pop_front() else {
+        return HandlerRunResult::Done;
+    };
+    *run.begun += 1;
+    match unpack_if_awaited(envelope) {
+        Some(wanted) => {
+            let handle = |message, cx| handle(agent, message, cx);
+            HandlerRunResult::Concurrent(start_concurrent(run.cx, run.profile, wanted, handle))
+        }
+        None => HandlerRunResult::Done,
+    }
+}
+
+/// Starts the concurrent handler of an agent (see [`start_concurrent`]).
 fn begin_concurrent<A: ConcurrentHandler<M>, M: Message>(
     agent: &mut A,
     cx: &Context,
     profile: &AgentProfile,
-    (message, mut reply, call): UnpackedEnvelope<M>,
+    wanted: UnpackedEnvelope<M>,
 ) -> BoxFuture<'static, bool> {
+    start_concurrent(cx, profile, wanted, |message, cx| agent.handle(message, cx))
+}
+
+/// Starts a concurrent handler and returns its future, which resolves to false if the handler
+/// panics.
+fn start_concurrent<M: Message, Fut>(
+    cx: &Context,
+    profile: &AgentProfile,
+    (message, mut reply, call): UnpackedEnvelope<M>,
+    handle: impl FnOnce(M, Context) -> Fut,
+) -> BoxFuture<'static, bool>
+where
+    Fut: Future<Output = M::Reply> + Send + 'static,
+{
     let cx = cx.for_handler(call.clone(), reply.is_some());
     let (cancel, grace) = (cx.cancel.clone(), profile.cancel_grace);
     let span = cx.span(M::NAME);
     // Boxed first: a future that holds another and awaits it reserves room for it twice.
-    let work = Box::pin(agent.handle(message, cx));
+    let work = Box::pin(handle(message, cx));
     let flight = async move {
         let answer =
             run_until_cancelled(work, reply.as_mut(), call.as_deref(), cancel, grace).await;

@@ -144,8 +144,8 @@ impl Agent for Worker {
     }
 }
 
-impl ConcurrentHandler<Work> for Worker {
-    fn handle(&mut self, _: Work, _: Context) -> impl Future<Output = ()> + Send + 'static {
+impl Worker {
+    fn work(&mut self) -> impl Future<Output = ()> + Send + use<> {
         let (now, most) = (self.now.clone(), self.most.clone());
         async move {
             most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
@@ -155,21 +155,40 @@ impl ConcurrentHandler<Work> for Worker {
     }
 }
 
-/// Goal: the limit of concurrent handlers holds. Method: 23 asks of an agent with a limit of 5;
-/// they take five rounds.
+impl ConcurrentHandler<Work> for Worker {
+    fn handle(&mut self, _: Work, _: Context) -> impl Future<Output = ()> + Send + 'static {
+        self.work()
+    }
+}
+
+/// Worker whose handler is a function.
+struct FunctionWorker(Worker);
+
+impl Agent for FunctionWorker {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent_with(5, |agent: &mut Self, _: Work, _| agent.0.work());
+    }
+}
+
+/// Goal: the limit of concurrent handlers holds, for a trait's and for a function. Method: 23 asks
+/// of agents with a limit of 5; they take five rounds.
 #[test]
 fn concurrent_up_to_n() {
     running(async |system| {
-        let most = Arc::new(AtomicU32::new(0));
-        let worker = system.spawn(Worker {
+        let worker = || Worker {
             now: Arc::default(),
-            most: most.clone(),
-        });
-        let began = tokio::time::Instant::now();
-        for done in join_all((0..23).map(|_| worker.ask(Work))).await {
-            done.unwrap();
+            most: Arc::default(),
+        };
+        let (one, other) = (worker(), worker());
+        let most = [one.most.clone(), other.most.clone()];
+        let agents = [system.spawn(one), system.spawn(FunctionWorker(other))];
+        for (agent, most) in agents.iter().zip(most) {
+            let began = tokio::time::Instant::now();
+            for done in join_all((0..23).map(|_| agent.ask(Work))).await {
+                done.unwrap();
+            }
+            assert_eq!(most.load(SeqCst), 5);
+            assert_eq!(began.elapsed().as_millis() / 10, 5);
         }
-        assert_eq!(most.load(SeqCst), 5);
-        assert_eq!(began.elapsed().as_millis() / 10, 5);
     });
 }
