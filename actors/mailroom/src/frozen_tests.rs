@@ -1,4 +1,4 @@
-use super::member_identity::MemberRecord;
+use crate::members::directory::MemberRecord;
 use crate::shape::shape;
 
 /// Goal: member records of earlier versions can be read by every later one. Method: a snapshot of

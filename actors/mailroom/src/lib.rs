@@ -5,22 +5,17 @@
 //! Mail is delivered by [`DeliverMessage`](callboard_message::mail::DeliverMessage), or waits until
 //! its recipient fetches it.
 
-mod accept;
-mod agents;
-mod conversation_delivery;
 mod delivery;
 #[cfg(test)]
 mod frozen_tests;
-mod groups;
 mod inbox;
-mod member_identity;
+mod mailbox;
 mod members;
 mod options;
 mod peer_nodes;
 mod post;
-mod rate_limit;
-mod receipt_writer;
-mod resources;
+mod receipts;
+mod requests;
 mod setup;
 #[cfg(test)]
 #[path = "../../../tests/kit/shape.rs"]
@@ -29,39 +24,33 @@ mod text;
 
 use std::sync::Arc;
 
-use callboard_message::capabilities::{
-    DescribeAgent, DescribeAgentResult, ListResourceTemplates, ListResources, ReadResource,
-    ReadResourceResult, SubscribeResource,
-};
-use callboard_message::mail::{
-    AgentLogPage, AgentLogs, AgentStatus, AgentView, BroadcastMessage, CheckInbox, EndAgent,
-    FetchMail, FetchedMail, GetAgentStatus, GroupList, Inbox, JoinMailroom, LeaveMailroom,
-    ListGroups, MailAck, MailEventPage, MailPreferences, MailView, MarkRead, MessageHistory,
-    MessageHistoryPage, Preferences, ReadEvents, ReadMessage, ReplyMessage, SaveMemory,
-    SavedMemory, SendMessage, SendReceipt,
-};
-use callboard_message::{CapabilityChange, Failure, RawObject};
-use callboard_runtime::{
-    Agent, AgentProfile, ConcurrentHandler, Context, Handlers, KvStore, MailStore,
-};
-use parking_lot::{Mutex, MutexGuard};
+use callboard_message::Message;
+use callboard_runtime::{Agent, AgentProfile, Context, Handlers, System};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use members::Members;
-use peer_nodes::{PeerEventCursor, PollPeers, RecountUnread};
-use receipt_writer::ReceiptWriter;
+use delivery::DeliveryService;
+use inbox::InboxService;
+use members::directory::MemberDirectory;
+use peer_nodes::{PeerSync, PollPeers, RecountUnread};
+use post::PostService;
+use receipts::ReceiptWriter;
+use requests::members::MemberService;
+use requests::memory::MemoryService;
+use requests::resources::ResourceService;
+use setup::SetupService;
 
-pub use agents::Mailbox;
-pub use conversation_delivery::{ANSWER_TIMEOUT, CONVERSATIONS_MAX, DELIVERY_TIMEOUT};
-pub use delivery::QUEUE_MESSAGES_MAX;
+pub use delivery::conversation::{ANSWER_TIMEOUT, CONVERSATIONS_MAX, DELIVERY_TIMEOUT};
 pub use inbox::{LISTED_TEXT_CHARS_MAX, RECEIPTS_MAX};
+pub use mailbox::Mailbox;
+pub use members::queue::QUEUE_MESSAGES_MAX;
 pub use members::{MEMBER_SESSIONS_MAX, PRESENCE_TIMEOUT};
 pub use options::{
     BROADCASTS_PER_MINUTE_DEFAULT, MESSAGES_PER_SECOND_DEFAULT, MailroomError, MailroomOptions,
     MemberDeclaration,
 };
 pub use peer_nodes::{PEER_POLL_INTERVAL, RECOUNT_INTERVAL, SHARED_RECOUNT_INTERVAL};
-pub use resources::URGENT_ANSWER_TIMEOUT;
+pub use post::notify::URGENT_ANSWER_TIMEOUT;
 pub use setup::ReconfigureMailroom;
 pub use text::neutralize;
 
@@ -70,111 +59,163 @@ pub const CALLS_AT_ONCE_MAX: u32 = 1_024;
 
 /// Agent that accepts, stores and delivers messages between agents. Clones share one mailroom.
 #[derive(derive_more::Debug, Clone)]
-#[debug("Mailroom {{ members: {}, .. }}", shared.members().len())]
+#[debug("Mailroom {{ members: {}, .. }}", services.directory.members().len())]
 pub struct Mailroom {
-    shared: Arc<MailroomState>,
+    services: Arc<Services>,
 }
 
-/// State shared by all handlers.
-struct MailroomState {
-    mail: Arc<dyn MailStore>,
-    kv: Arc<dyn KvStore>,
-    options: Mutex<Arc<MailroomOptions>>,
-    members: Mutex<Members>,
-    /// Lock held while a caller becomes a member, or a stored member record is changed.
-    join_lock: tokio::sync::Mutex<()>,
-    receipts: ReceiptWriter,
-    /// Context of the mailroom's agent, once it runs.
-    context: Mutex<Option<Context>>,
-    peer_events: PeerEventCursor,
+/// Services of a mailroom. Each handles some of its requests.
+struct Services {
+    directory: Arc<MemberDirectory>,
+    receipts: Arc<ReceiptWriter>,
+    inbox: Arc<InboxService>,
+    post: Arc<PostService>,
+    members: Arc<MemberService>,
+    memory: Arc<MemoryService>,
+    resources: Arc<ResourceService>,
+    peers: Arc<PeerSync>,
+    setup: Arc<SetupService>,
 }
 
-impl MailroomState {
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock()
-    }
-
-    fn options(&self) -> Arc<MailroomOptions> {
-        self.options.lock().clone()
-    }
-
-    /// Notifies agents that follow the mailroom of a change of its tools or resources.
-    fn notify_changed(&self, change: CapabilityChange) {
-        if let Some(stage) = &*self.context.lock() {
-            stage.notify_changed(change);
+impl Services {
+    fn new(system: &System, options: &MailroomOptions) -> Self {
+        let store = system.store();
+        let mail = || store.mail.clone();
+        let receipts = Arc::new(ReceiptWriter::open(system, &store.mail));
+        let directory = Arc::new(MemberDirectory::new(store, receipts.clone(), options));
+        let inbox = Arc::new(InboxService {
+            mail: mail(),
+            directory: directory.clone(),
+            receipts: receipts.clone(),
+        });
+        let post = Arc::new(PostService {
+            mail: mail(),
+            directory: directory.clone(),
+            inbox: inbox.clone(),
+            receipts: receipts.clone(),
+            own_messages: Mutex::default(),
+        });
+        let deliveries = Arc::new(DeliveryService {
+            mail: mail(),
+            directory: directory.clone(),
+            post: post.clone(),
+            receipts: receipts.clone(),
+        });
+        let members = Arc::new(MemberService {
+            directory: directory.clone(),
+            deliveries: deliveries.clone(),
+        });
+        let memory = Arc::new(MemoryService {
+            kv: store.kv.clone(),
+            directory: directory.clone(),
+        });
+        let resources = Arc::new(ResourceService {
+            directory: directory.clone(),
+            inbox: inbox.clone(),
+            members: members.clone(),
+        });
+        let peers = Arc::new(PeerSync {
+            mail: mail(),
+            directory: directory.clone(),
+            post: post.clone(),
+            deliveries: deliveries.clone(),
+            last_event: tokio::sync::Mutex::default(),
+        });
+        let setup = Arc::new(SetupService {
+            mail: mail(),
+            directory: directory.clone(),
+            deliveries,
+            peers: peers.clone(),
+        });
+        Self {
+            directory,
+            receipts,
+            inbox,
+            post,
+            members,
+            memory,
+            resources,
+            peers,
+            setup,
         }
     }
 }
 
-macro_rules! answers {
-    ($($message:ty => $reply:ty: $with:ident;)*) => {
-        impl Agent for Mailroom {
-            fn handlers(on: &mut Handlers<Self>) {
-                $(on.concurrent::<$message>(CALLS_AT_ONCE_MAX);)*
-            }
-
-            fn profile() -> AgentProfile {
-                // The agent's state is only a handle.
-                AgentProfile::default().cancel_safe().mailbox_capacity(4 * CALLS_AT_ONCE_MAX)
-            }
-
-            fn started(&mut self, cx: &mut Context) {
-                *self.shared.context.lock() = Some(cx.clone());
-                let is_shared = self.shared.mail.is_shared();
-                cx.tell_every(if is_shared { SHARED_RECOUNT_INTERVAL } else { RECOUNT_INTERVAL }, || RecountUnread);
-                if is_shared {
-                    cx.tell_every(PEER_POLL_INTERVAL, || PollPeers);
-                }
-            }
-
-            fn observe(&self) -> Value {
-                let members = self.shared.members();
-                let (ended, unread) = members.agents().fold((0, 0), |(ended, unread), member| {
-                    (ended + u64::from(member.is_ended), unread + member.unread)
-                });
-                json!({ "members": members.len(), "terminated": ended, "unread": unread })
-            }
-        }
-
-        $(impl ConcurrentHandler<$message> for Mailroom {
-            fn handle(
-                &mut self,
-                message: $message,
-                cx: Context,
-            ) -> impl Future<Output = Result<$reply, Failure>> + Send + 'static {
-                let shared = self.shared.clone();
-                async move { shared.$with(message, &cx).await }
-            }
-        })*
-    };
+/// Registers a request, with the service that handles it.
+fn serve<S, M, Fut>(
+    on: &mut Handlers<Mailroom>,
+    service: fn(&Services) -> &Arc<S>,
+    handle: impl Fn(Arc<S>, M, Context) -> Fut + Send + Sync + 'static,
+) where
+    S: Send + Sync + 'static,
+    M: Message,
+    Fut: Future<Output = M::Reply> + Send + 'static,
+{
+    on.concurrent_with(
+        CALLS_AT_ONCE_MAX,
+        move |room: &mut Mailroom, message, cx| {
+            handle(service(&room.services).clone(), message, cx)
+        },
+    );
 }
 
-answers! {
-    BroadcastMessage => SendReceipt: broadcast;
-    SendMessage => SendReceipt: send;
-    ReplyMessage => SendReceipt: reply;
-    CheckInbox => Inbox: check_inbox;
-    ReadMessage => MailView: read_message;
-    MessageHistory => MessageHistoryPage: history;
-    GetAgentStatus => AgentStatus: agent_status;
-    ListGroups => GroupList: groups;
-    SaveMemory => SavedMemory: save_memory;
-    MailPreferences => Preferences: preferences;
-    FetchMail => FetchedMail: fetch_mail;
-    MarkRead => MailAck: mark_read;
-    ReadEvents => MailEventPage: read_events;
-    AgentLogs => AgentLogPage: logs;
-    EndAgent => MailAck: end_agent;
-    JoinMailroom => AgentView: join_mailroom;
-    LeaveMailroom => MailAck: leave_mailroom;
-    DescribeAgent => DescribeAgentResult: describe;
-    ListResources => RawObject: list_resources;
-    ListResourceTemplates => RawObject: list_templates;
-    ReadResource => ReadResourceResult: read_resource;
-    SubscribeResource => RawObject: subscribe;
-    ReconfigureMailroom => (): reconfigure;
-    PollPeers => (): poll_peers;
-    RecountUnread => (): recount_unread;
+impl Agent for Mailroom {
+    fn handlers(on: &mut Handlers<Self>) {
+        serve(on, |of| &of.post, PostService::broadcast);
+        serve(on, |of| &of.post, PostService::send);
+        serve(on, |of| &of.post, PostService::reply);
+        serve(on, |of| &of.inbox, InboxService::check_inbox);
+        serve(on, |of| &of.inbox, InboxService::read_message);
+        serve(on, |of| &of.inbox, InboxService::history);
+        serve(on, |of| &of.members, MemberService::agent_status);
+        serve(on, |of| &of.members, MemberService::groups);
+        serve(on, |of| &of.memory, MemoryService::save_memory);
+        serve(on, |of| &of.members, MemberService::preferences);
+        serve(on, |of| &of.inbox, InboxService::fetch_mail);
+        serve(on, |of| &of.inbox, InboxService::mark_read);
+        serve(on, |of| &of.inbox, InboxService::read_events);
+        serve(on, |of| &of.inbox, InboxService::logs);
+        serve(on, |of| &of.members, MemberService::end_agent);
+        serve(on, |of| &of.members, MemberService::join_mailroom);
+        serve(on, |of| &of.members, MemberService::leave_mailroom);
+        serve(on, |of| &of.resources, ResourceService::describe);
+        serve(on, |of| &of.resources, ResourceService::list_resources);
+        serve(on, |of| &of.resources, ResourceService::list_templates);
+        serve(on, |of| &of.resources, ResourceService::read_resource);
+        serve(on, |of| &of.resources, ResourceService::subscribe);
+        serve(on, |of| &of.setup, SetupService::reconfigure);
+        serve(on, |of| &of.peers, PeerSync::poll_peers);
+        serve(on, |of| &of.peers, PeerSync::recount_unread);
+    }
+
+    fn profile() -> AgentProfile {
+        // The agent's state is only a handle.
+        AgentProfile::default()
+            .cancel_safe()
+            .mailbox_capacity(4 * CALLS_AT_ONCE_MAX)
+    }
+
+    fn started(&mut self, cx: &mut Context) {
+        self.services.directory.set_context(cx);
+        let is_shared = self.services.post.mail.is_shared();
+        let recount = if is_shared {
+            SHARED_RECOUNT_INTERVAL
+        } else {
+            RECOUNT_INTERVAL
+        };
+        cx.tell_every(recount, || RecountUnread);
+        if is_shared {
+            cx.tell_every(PEER_POLL_INTERVAL, || PollPeers);
+        }
+    }
+
+    fn observe(&self) -> Value {
+        let members = self.services.directory.members();
+        let (ended, unread) = members.agents().fold((0, 0), |(ended, unread), member| {
+            (ended + u64::from(member.is_ended), unread + member.unread)
+        });
+        json!({ "members": members.len(), "terminated": ended, "unread": unread })
+    }
 }
 
 /// Former name of [`MemberDeclaration`].

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use callboard_macros::Message;
 use callboard_message::mail::MAIL_MEMBERS_MAX;
 use callboard_message::{Failure, PrincipalKind};
-use callboard_runtime::{Context, FAN_OUT_BATCH_MAX, JournalError, MAIL_PAGE_MAX, System};
+use callboard_runtime::{
+    Context, FAN_OUT_BATCH_MAX, JournalError, MAIL_PAGE_MAX, MailStore, System,
+};
 use futures::{StreamExt, TryStreamExt, stream};
-use parking_lot::Mutex;
 
-use super::delivery::DeliveryQueue;
-use super::groups::GroupSet;
-use super::members::{Member, Members};
+use super::delivery::DeliveryService;
+use super::members::Member;
+use super::members::directory::MemberDirectory;
+use super::members::queue::DeliveryQueue;
+use super::members::rate_limit::MemberRateLimit;
+use super::options::groups::GroupSet;
 use super::options::{MailroomError, MailroomOptions, MemberDeclaration};
-use super::peer_nodes::PeerEventCursor;
-use super::rate_limit::MemberRateLimit;
-use super::receipt_writer::ReceiptWriter;
-use super::{Mailroom, MailroomState};
+use super::peer_nodes::PeerSync;
+use super::{Mailroom, Services};
 
 /// Maximum number of member records that are stored concurrently. The store combines concurrent
 /// writes.
@@ -50,22 +52,12 @@ impl Mailroom {
     /// A [`MailroomError`] for an invalid configuration or a failure of the store.
     pub async fn open(system: &System, options: MailroomOptions) -> Result<Self, MailroomError> {
         options.validate()?;
-        let store = system.store();
-        let shared = Arc::new_cyclic(|room| MailroomState {
-            mail: store.mail.clone(),
-            kv: store.kv.clone(),
-            members: Mutex::new(Members::new(&options)),
-            options: Mutex::new(Arc::new(options.clone())),
-            join_lock: tokio::sync::Mutex::new(()),
-            receipts: ReceiptWriter::open(system, room),
-            context: Mutex::default(),
-            peer_events: PeerEventCursor::default(),
-        });
-        if let Err(error) = shared.start(system, &options).await {
-            shared.receipts.close().await;
+        let services = Arc::new(Services::new(system, &options));
+        if let Err(error) = services.setup.start(system, &options).await {
+            services.receipts.close().await;
             return Err(error);
         }
-        Ok(Self { shared })
+        Ok(Self { services })
     }
 
     /// Stops the mailroom's delivery workers and receipt writer. Call it after the mailroom's own
@@ -75,9 +67,10 @@ impl Mailroom {
     /// [`DELIVERY_TIMEOUT`](super::DELIVERY_TIMEOUT)) and their receipts are stored. Closing
     /// continues even if the future is dropped.
     pub async fn close(&self) {
-        let room = self.shared.clone();
+        let services = self.services.clone();
         let ending = tokio::spawn(async move {
-            let lines: Vec<DeliveryQueue> = room
+            let lines: Vec<DeliveryQueue> = services
+                .directory
                 .members()
                 .all_mut()
                 .filter_map(|member| member.line.take())
@@ -86,22 +79,30 @@ impl Mailroom {
             for line in lines {
                 line.worker.wait_for_exit().await;
             }
-            room.receipts.close().await;
+            services.receipts.close().await;
         });
         // The task isn't cancelled by anything else.
         let _ = ending.await;
     }
 }
 
-impl MailroomState {
-    async fn start(
+/// Starts the mailroom, and changes its configuration.
+pub(super) struct SetupService {
+    pub mail: Arc<dyn MailStore>,
+    pub directory: Arc<MemberDirectory>,
+    pub deliveries: Arc<DeliveryService>,
+    pub peers: Arc<PeerSync>,
+}
+
+impl SetupService {
+    pub async fn start(
         self: &Arc<Self>,
         system: &System,
         options: &MailroomOptions,
     ) -> Result<(), MailroomError> {
-        self.start_cursor().await?;
+        self.peers.start_cursor().await?;
         self.resume_fan_out().await?;
-        self.load_members().await?;
+        self.directory.load_members().await?;
         self.apply_declarations(system, options).await
     }
 
@@ -131,9 +132,9 @@ impl MailroomState {
     }
 
     pub async fn reconfigure(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         ReconfigureMailroom { options }: ReconfigureMailroom,
-        cx: &Context,
+        cx: Context,
     ) -> Result<(), Failure> {
         options
             .validate()
@@ -154,11 +155,13 @@ impl MailroomState {
         let changed = self.apply_members(system, options)?;
         // Set only after the members were accepted, so that a rejected configuration changes
         // nothing.
-        *self.options.lock() = Arc::new(options.clone());
+        self.directory.set_options(options);
         let kept = stream::iter(changed).map(|(id, change)| async move {
             match change {
-                MemberChange::Declared { is_new } => self.store_declared(&id, is_new).await,
-                MemberChange::Removed => self.store_removed(&id).await,
+                MemberChange::Declared { is_new } => {
+                    self.directory.store_declared(&id, is_new).await
+                }
+                MemberChange::Removed => self.directory.store_removed(&id).await,
             }
         });
         let kept: Result<Vec<()>, Failure> = kept.buffer_unordered(STORE_BATCH).try_collect().await;
@@ -183,7 +186,7 @@ impl MailroomState {
             .map(|declaration| declaration.id.as_str())
             .collect();
         let mut changed = Vec::new();
-        let mut members = self.members();
+        let mut members = self.directory.members();
         let others = members
             .agents()
             .filter(|member| !declared.contains(&*member.id))
@@ -278,7 +281,7 @@ impl MailroomState {
         {
             member.close_queue();
             // A terminated member gets its queue when it is resumed.
-            self.open_queue(system, member);
+            self.deliveries.open_queue(system, member);
         }
     }
 }

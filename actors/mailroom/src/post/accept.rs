@@ -2,80 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::Failure;
-use callboard_message::mail::{DeliverMessage, DisplayIds, MailMessageKind, SendReceipt};
-use callboard_message::time::format_rfc3339;
+use callboard_message::mail::SendReceipt;
 use callboard_runtime::{MailMessage, MailMessageFilter};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::MailroomState;
-use super::delivery::DeliveryQueue;
-use super::groups::audience_name;
-use super::member_identity::MemberIdentity;
-use super::members::Members;
-use super::post::{Draft, QuotaUse, broadcast_text};
-use super::resources::NotificationTarget;
-use super::text::{OutgoingMail, message_prefix};
+use super::draft::{Draft, QuotaUse, sent_time};
+use super::{PostService, broadcast_text};
+use crate::members::identity::MemberIdentity;
+use crate::members::queue::DeliveryQueue;
 
 /// Number of a sender's latest messages that are searched for an earlier message with the same
 /// idempotency key.
 const DUPLICATE_SCAN_MAX: usize = 256;
 
-/// Maximum difference between the lifetimes of two messages that count as identical. Senders choose
-/// lifetimes in whole seconds.
-const EXPIRY_ROUNDING: Duration = Duration::from_millis(500);
-
-impl Draft {
-    /// Returns whether the draft has the same content as the stored message `letter`. If both name
-    /// their recipients, the draft must name all recipients of `letter`. Further recipients are
-    /// permitted, because they may have been unreachable when `letter` was sent.
-    fn matches(&self, letter: &MailMessage) -> bool {
-        let first = &letter.new;
-        let is_named = |audience: &str| matches!(audience, "one" | "list");
-        let new = &self.new;
-        let is_audience = if is_named(&new.audience) && is_named(&first.audience) {
-            first
-                .recipients
-                .iter()
-                .all(|id| self.named_recipients.contains(id))
-        } else {
-            first.audience == new.audience
-        };
-        // The body is empty once the retention period has ended.
-        let is_body = first.body == new.body
-            || (first.body.is_empty() && letter.digest.bytes == new.body.len() as u64);
-        let expired_after = first
-            .expires
-            .duration_since(sent_time(&first.id))
-            .unwrap_or_default();
-        let is_expiry =
-            !self.is_expiry_chosen || expired_after.abs_diff(self.lifetime) < EXPIRY_ROUNDING;
-        is_body
-            && is_audience
-            && is_expiry
-            && (first.kind, first.urgent) == (new.kind, new.urgent)
-            && (&first.label, &first.topic, &first.reply_to)
-                == (&new.label, &new.topic, &new.reply_to)
-    }
-}
-
-/// Returns the sending time, in milliseconds, that a message id (UUID version 7) contains; the Unix
-/// epoch for other ids. The lifetime of a message begins at this time.
-fn sent_time(id: &str) -> SystemTime {
-    let sent = id
-        .parse::<Uuid>()
-        .ok()
-        .and_then(|id| id.get_timestamp())
-        .map(|sent| sent.to_unix());
-    sent.map_or(UNIX_EPOCH, |(seconds, nanos)| {
-        UNIX_EPOCH + Duration::new(seconds, nanos)
-    })
-}
-
-impl MailroomState {
+impl PostService {
     /// Stores a message and dispatches it to its recipients. If the sender has already sent the
     /// same message with the same idempotency key, nothing is stored and the receipt of the earlier
     /// message is returned.
@@ -151,7 +94,7 @@ impl MailroomState {
     /// Refunds the quota that a duplicate message consumed to its sender.
     fn refund_quota(&self, identity: &MemberIdentity, turn: &QuotaUse) {
         if let QuotaUse::Consumed { is_broadcast } = turn
-            && let Some(member) = self.members().get(&identity.id)
+            && let Some(member) = self.directory.members().get(&identity.id)
         {
             member.rate_limit.refund(*is_broadcast);
         }
@@ -220,33 +163,6 @@ impl MailroomState {
         self.receipts.notify_events();
     }
 
-    /// Notifies the recipients of a message of this new message. Calls `hand` for each recipient
-    /// that has a delivery queue, with the queue and the message.
-    pub fn notify_recipients(
-        self: &Arc<Self>,
-        letter: &Arc<MailMessage>,
-        hand: impl Fn(&DeliveryQueue, &Arc<OutgoingMail>),
-    ) {
-        let outgoing = Arc::new(OutgoingMail::new(letter.clone()));
-        let mut targets = Vec::new();
-        {
-            let mut members = self.members();
-            for recipient in &letter.new.recipients {
-                let Some(member) = members.get_mut(recipient) else {
-                    continue;
-                };
-                member.unread += 1;
-                if let Some(line) = &member.line {
-                    hand(line, &outgoing);
-                }
-                targets.extend(NotificationTarget::of(member));
-            }
-        }
-        for target in targets {
-            self.notify_member(&outgoing, target);
-        }
-    }
-
     /// Builds the sender's receipt for a stored message. `refused` are the recipients that don't
     /// get the message, because their mailboxes are full.
     fn send_receipt(&self, letter: &MailMessage, refused: Vec<String>) -> SendReceipt {
@@ -259,7 +175,7 @@ impl MailroomState {
                 None,
                 format!(
                     "Message sent to agent {}",
-                    self.members().display_names.display(to)
+                    self.directory.members().display_names.display(to)
                 ),
             ),
             ("one" | "list", _) => (Some(count), format!("Message sent to {count} agent(s)")),
@@ -275,64 +191,16 @@ impl MailroomState {
         }
     }
 
-    /// Returns the text of a message as displayed to a recipient.
-    pub fn display_text(&self, outgoing: &OutgoingMail, to: &str) -> String {
-        // Computed outside the lock, because a long body takes a while.
-        outgoing.neutral_body();
-        self.format_text(&self.members(), outgoing, to)
-    }
-
-    fn format_text(&self, members: &Members, outgoing: &OutgoingMail, to: &str) -> String {
-        let new = &outgoing.letter.new;
-        let to = match new.kind {
-            MailMessageKind::Group => audience_name(&new.audience),
-            _ => members.display_names.display(to),
-        };
-        let mut text = message_prefix(
-            new.kind,
-            members.display_names.display(&new.sender),
-            to,
-            new.label.as_deref(),
-        );
-        text.push_str(outgoing.neutral_body());
-        text
-    }
-
-    /// Builds the delivery request of a message for one recipient.
-    pub fn delivery_request(
-        &self,
-        outgoing: &OutgoingMail,
-        to: &str,
-        attempt: u32,
-    ) -> DeliverMessage {
-        // Computed outside the lock, because a long body takes a while.
-        outgoing.neutral_body();
-        let members = self.members();
-        let MailMessage {
-            number,
-            new,
-            accepted,
-            ..
-        } = &*outgoing.letter;
-        let shown = |id: &str| members.display_names.display(id).to_owned();
-        DeliverMessage {
-            message_id: new.id.clone(),
-            number: *number,
-            kind: new.kind,
-            from: new.sender.clone(),
-            to: to.to_owned(),
-            thread: new.thread().to_owned(),
-            reply_to: new.reply_to.clone(),
-            topic: new.topic.clone(),
-            urgent: new.urgent,
-            sent: format_rfc3339(*accepted),
-            attempt,
-            text: self.format_text(&members, outgoing, to),
-            message: new.body.clone(),
-            display: DisplayIds {
-                from: shown(&new.sender),
-                to: shown(to),
-            },
+    /// Records the id of a message that this node is about to post, so that its stored event is
+    /// skipped. Has no effect unless the store is shared.
+    fn expect_own(&self, id: &str) {
+        if self.mail.is_shared() {
+            self.own_messages.lock().insert(id.to_owned());
         }
+    }
+
+    /// Removes the id of a message that wasn't posted after all.
+    fn forget_own(&self, id: &str) {
+        self.own_messages.lock().remove(id);
     }
 }

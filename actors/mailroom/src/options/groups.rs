@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Role, phase and groups of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct GroupSet {
+pub(crate) struct GroupSet {
     pub role: Option<String>,
     pub phase: Option<String>,
     #[serde(default)]
@@ -85,7 +85,7 @@ impl GroupSet {
 
 /// A group by its name: `group:NAME`, `role:NAME` or `phase:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Group {
+pub(crate) enum Group {
     Named(String),
     Role(String),
     Phase(String),
@@ -117,7 +117,7 @@ impl fmt::Display for Group {
 
 /// Returns a group's name for display: `group:NAME` without `group:`, `role:NAME` and `phase:NAME`
 /// unchanged.
-pub(super) fn audience_name(audience: &str) -> &str {
+pub(crate) fn audience_name(audience: &str) -> &str {
     audience.strip_prefix("group:").unwrap_or(audience)
 }
 

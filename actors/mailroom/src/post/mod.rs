@@ -1,99 +1,32 @@
-//! Sending: validation of messages, resolution of recipients, and quotas.
+//! Sending: resolution of recipients, quotas and replies.
 
-use std::collections::BTreeSet;
+mod accept;
+pub(crate) mod draft;
+pub(crate) mod notify;
+
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::Failure;
 use callboard_message::mail::{
-    BroadcastMessage, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX,
-    MAIL_RECIPIENTS_MAX, MAIL_TOPIC_CHARS_MAX, MailMessageKind, MemberId, Priority, ReplyMessage,
-    SendMessage, SendReceipt,
+    BroadcastMessage, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_RECIPIENTS_MAX, MailMessageKind,
+    Priority, ReplyMessage, SendMessage, SendReceipt,
 };
 use callboard_message::text::{cut_bytes, cut_chars};
-use callboard_runtime::{Context, MailMessage, NewMailMessage};
+use callboard_runtime::{Context, MailMessage, MailStore, NewMailMessage};
+use parking_lot::Mutex;
 
-use super::MailroomState;
-use super::conversation_delivery::ANSWER_KEY_PREFIX;
-use super::groups::Group;
-use super::member_identity::{MemberIdentity, denied};
-use super::members::{Member, Members};
-use super::text::{DISPLAY_CHARS_MIN, LABEL_CHARS_MAX, is_label, neutralize};
+use crate::inbox::InboxService;
+use crate::members::directory::MemberDirectory;
+use crate::members::identity::{MemberIdentity, denied};
+use crate::members::{Member, Members};
+use crate::options::groups::Group;
+use crate::receipts::ReceiptWriter;
+use crate::text::{DISPLAY_CHARS_MIN, LABEL_CHARS_MAX, is_label, neutralize};
+use draft::{Draft, QuotaUse};
 
-/// Message that is being prepared for posting.
-#[derive(Clone)]
-pub(super) struct Draft {
-    /// Content of the message. Its id and expiry are set when it is posted.
-    pub new: NewMailMessage,
-    /// Recipients as the sender named them, reachable or not; empty for a broadcast. Used to
-    /// compare the draft with an earlier message.
-    pub named_recipients: BTreeSet<String>,
-    /// Recipients that don't get the message, because their mailboxes are full.
-    pub full_mailboxes: Vec<String>,
-    pub lifetime: Duration,
-    /// Whether the lifetime is compared when the draft repeats an earlier message. `false` for
-    /// replies, whose senders can't choose it.
-    pub is_expiry_chosen: bool,
-    pub quota: QuotaUse,
-}
-
-/// Effect of a message on its sender's rate limit.
-#[derive(Clone)]
-pub(super) enum QuotaUse {
-    /// Nothing was deducted, for example because the sender has no rate limit.
-    Exempt,
-    /// One message was deducted from the sender's quota, and also one broadcast if `is_broadcast`.
-    Consumed { is_broadcast: bool },
-    /// The quota is exhausted, with this failure for the sender. The message is still accepted if
-    /// it repeats an earlier one with the same idempotency key.
-    OnlyDuplicate(Failure),
-}
-
-impl Draft {
-    /// Makes the draft a reply to `letter`, in its thread and with its topic.
-    fn in_reply_to(mut self, letter: &MailMessage) -> Self {
-        self.new.topic.clone_from(&letter.new.topic);
-        self.new.thread = Some(letter.new.thread().to_owned());
-        self.new.reply_to = Some(letter.new.id.clone());
-        self.is_expiry_chosen = false;
-        self
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        let too_long = |what: &str, most: usize, unit: &str| {
-            Err(Failure::invalid(format!(
-                "`{what}` is longer than {most} {unit}"
-            )))
-        };
-        let NewMailMessage {
-            body, topic, key, ..
-        } = &self.new;
-        if body.trim().is_empty() {
-            return Err(Failure::invalid("`message` is empty"));
-        }
-        if body.len() > MAIL_BODY_BYTES_MAX {
-            return too_long("message", MAIL_BODY_BYTES_MAX, "bytes");
-        }
-        if let Some(topic) = topic {
-            if topic.chars().count() > MAIL_TOPIC_CHARS_MAX {
-                return too_long("topic", MAIL_TOPIC_CHARS_MAX, "characters");
-            }
-            if topic.trim().is_empty() || topic.chars().any(char::is_control) {
-                return Err(Failure::invalid("`topic` must be a line of text"));
-            }
-        }
-        match key {
-            Some(key) if key.is_empty() => Err(Failure::invalid("`idempotency_key` is empty")),
-            Some(key) if key.len() > MAIL_KEY_BYTES_MAX => {
-                too_long("idempotency_key", MAIL_KEY_BYTES_MAX, "bytes")
-            }
-            Some(key) if key.starts_with(ANSWER_KEY_PREFIX) => Err(Failure::invalid(format!(
-                "`idempotency_key` may not begin with {ANSWER_KEY_PREFIX}"
-            ))),
-            _ => Ok(()),
-        }
-    }
-}
+pub(crate) use draft::ANSWER_KEY_PREFIX;
 
 /// Builds the receipt for a recipient that can't be reached. The text is the same whether or not
 /// the recipient exists.
@@ -108,14 +41,26 @@ fn unknown_recipient_receipt(id: &str) -> SendReceipt {
     }
 }
 
-impl MailroomState {
+/// Accepts messages of members, stores them, and passes them on to their recipients.
+pub(crate) struct PostService {
+    pub mail: Arc<dyn MailStore>,
+    pub directory: Arc<MemberDirectory>,
+    pub inbox: Arc<InboxService>,
+    pub receipts: Arc<ReceiptWriter>,
+    /// Ids of this node's own messages whose events haven't been processed. These events are
+    /// skipped, because their recipients were notified when the message was posted.
+    pub own_messages: Mutex<HashSet<String>>,
+}
+
+impl PostService {
     pub async fn broadcast(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         message: BroadcastMessage,
-        cx: &Context,
+        cx: Context,
     ) -> Result<SendReceipt, Failure> {
         let identity = self
-            .identify(cx, message.sender_agent_id.as_deref())
+            .directory
+            .identify(&cx, message.sender_agent_id.as_deref())
             .await?;
         let unfit = || {
             Failure::invalid(
@@ -146,7 +91,7 @@ impl MailroomState {
         }
         let is_there = group
             .as_ref()
-            .is_none_or(|group| self.members().has_group(&identity.id, group));
+            .is_none_or(|group| self.directory.members().has_group(&identity.id, group));
         draft.new.audience = group.map_or_else(|| "all".to_owned(), |group| group.to_string());
         if !draft.new.recipients.is_empty() {
             return self.post_message(&identity, draft).await;
@@ -175,12 +120,13 @@ impl MailroomState {
     }
 
     pub async fn send(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         message: SendMessage,
-        cx: &Context,
+        cx: Context,
     ) -> Result<SendReceipt, Failure> {
         let identity = self
-            .identify(cx, message.sender_agent_id.as_deref())
+            .directory
+            .identify(&cx, message.sender_agent_id.as_deref())
             .await?;
         if message.guidance.is_some() && !identity.is_guardian {
             return Err(Failure::rejected("only the Guardian gives guidance"));
@@ -222,7 +168,7 @@ impl MailroomState {
         (draft.new.label, draft.new.audience) = (message.guidance, audience.to_owned());
         draft.named_recipients = to.iter().cloned().collect();
         let found = {
-            let members = self.members();
+            let members = self.directory.members();
             resolve_recipients(&members, &identity, to, |id| members.sees(&identity.id, id))
         };
         self.post_to(&identity, found, draft).await
@@ -254,12 +200,13 @@ impl MailroomState {
     }
 
     pub async fn reply(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         message: ReplyMessage,
-        cx: &Context,
+        cx: Context,
     ) -> Result<SendReceipt, Failure> {
         let identity = self
-            .identify(cx, message.sender_agent_id.as_deref())
+            .directory
+            .identify(&cx, message.sender_agent_id.as_deref())
             .await?;
         self.reply_as(&identity, message).await
     }
@@ -270,12 +217,15 @@ impl MailroomState {
         identity: &MemberIdentity,
         message: ReplyMessage,
     ) -> Result<SendReceipt, Failure> {
-        if self.is_terminated(identity) {
+        if self.directory.is_terminated(identity) {
             return Err(denied(
                 "this agent is terminated: it can neither send nor receive messages",
             ));
         }
-        let letter = self.find_message(identity, &message.message_id).await?;
+        let letter = self
+            .inbox
+            .find_message(identity, &message.message_id)
+            .await?;
         let mut draft = self
             .draft(
                 identity,
@@ -289,7 +239,7 @@ impl MailroomState {
         let is_own = letter.new.sender == *identity.id;
         let mut to = Vec::new();
         let found = {
-            let members = self.members();
+            let members = self.directory.members();
             if message.to_all || is_own {
                 draft
                     .named_recipients
@@ -324,12 +274,6 @@ impl MailroomState {
         self.post_to(identity, found, draft).await
     }
 
-    fn is_terminated(&self, identity: &MemberIdentity) -> bool {
-        self.members()
-            .get(&identity.id)
-            .is_some_and(|member| member.is_ended)
-    }
-
     /// Posts the answer of a conversing agent to the message `letter` as a reply to its sender. A
     /// repeated answer to the same message isn't posted again. Empty answers are dropped, as are
     /// answers to a sender that accepts no mail.
@@ -343,8 +287,8 @@ impl MailroomState {
         let to = &letter.new.sender;
         let identity = MemberIdentity::of_member(id);
         if text.trim().is_empty()
-            || self.is_terminated(&identity)
-            || !self.members().get(to).is_some_and(there)
+            || self.directory.is_terminated(&identity)
+            || !self.directory.members().get(to).is_some_and(there)
         {
             return Ok(());
         }
@@ -366,7 +310,7 @@ impl MailroomState {
         priority: Option<Priority>,
         key: Option<String>,
     ) -> Draft {
-        let options = self.options();
+        let options = self.directory.options();
         let new = NewMailMessage {
             id: String::new(),
             sender: identity.id.to_string(),
@@ -419,7 +363,7 @@ impl MailroomState {
         }
         draft.check()?;
         if let Some(before) = &draft.new.reply_to {
-            let before = self.find_message(identity, before).await?;
+            let before = self.inbox.find_message(identity, before).await?;
             draft.new.thread = Some(before.new.thread().to_owned());
         }
         Ok(())
@@ -441,7 +385,7 @@ impl MailroomState {
         if identity.is_guardian {
             return Ok(());
         }
-        let members = self.members();
+        let members = self.directory.members();
         let Some(limit) = members.get(&identity.id).map(|member| &member.rate_limit) else {
             return Ok(());
         };
@@ -463,7 +407,7 @@ impl MailroomState {
         group: Option<&Group>,
         draft: &mut Draft,
     ) {
-        let members = self.members();
+        let members = self.directory.members();
         let hears = |member: &&Member| {
             !member.is_ended
                 && *member.id != *identity.id
@@ -479,33 +423,6 @@ impl MailroomState {
         let id = |member: &Member| member.id.to_string();
         draft.new.recipients = open.into_iter().take(MAIL_RECIPIENTS_MAX).map(id).collect();
         draft.full_mailboxes = full.into_iter().map(id).collect();
-    }
-
-    /// Returns the message with the given id.
-    ///
-    /// # Errors
-    /// `NotFound` if there is none, if `identity` is neither its sender nor a recipient, or if it
-    /// expired before `identity` read it.
-    pub async fn find_message(
-        &self,
-        identity: &MemberIdentity,
-        id: &str,
-    ) -> Result<Arc<MailMessage>, Failure> {
-        let unknown = || Failure::not_found("there is no such message, or it isn't yours");
-        if MemberId::parse(id).is_err() {
-            return Err(unknown());
-        }
-        let letter = self
-            .mail
-            .message(id)
-            .await?
-            .filter(|letter| letter.new.concerns(&identity.id))
-            .ok_or_else(unknown)?;
-        if self.is_expired(identity, &letter).await? {
-            Err(unknown())
-        } else {
-            Ok(letter)
-        }
     }
 }
 
@@ -550,6 +467,6 @@ fn resolve_recipients(
 }
 
 /// Returns the text of the receipt for a broadcast to `count` agents.
-pub(super) fn broadcast_text(count: usize) -> String {
+pub(crate) fn broadcast_text(count: usize) -> String {
     format!("Message broadcast to {count} agent(s)")
 }

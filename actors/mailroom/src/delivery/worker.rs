@@ -1,225 +1,23 @@
-//! Delivery queue of a member. It holds few messages in memory; further ones are read from the
-//! store once there is room.
+//! Worker of a delivery queue: delivers its messages one by one, and retries after failures.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::capabilities::Converse;
 use callboard_message::mail::{CheckDelivery, DeliverMessage, MAIL_UNREAD_MAX};
-use callboard_message::{CapabilityChange, Failure, FailureKind, Message, Principal};
+use callboard_message::{CapabilityChange, Failure, FailureKind, Principal};
 use callboard_runtime::{
     Agent, AgentChanged, AgentId, AgentProfile, AgentRef, Backoff, CallContext, Context, Handler,
-    Handlers, JournalError, MAIL_PAGE_MAX, Recipient, SyncHandler, System,
+    Handlers, JournalError, MAIL_PAGE_MAX, SyncHandler,
 };
-use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::MailroomState;
-use super::conversation_delivery::{ConversationLimit, DELIVERY_TIMEOUT};
-use super::text::OutgoingMail;
-
-/// Maximum number of messages that a delivery queue holds in memory. Further messages are read from
-/// the store later.
-pub const QUEUE_MESSAGES_MAX: usize = 256;
-
-/// Request to a delivery worker to look for messages to deliver.
-struct WakeWorker {
-    /// Whether to retry a failed delivery without waiting for the end of the backoff, because the
-    /// recipient may be available again.
-    is_retry_now: bool,
-}
-
-impl Message for WakeWorker {
-    type Reply = ();
-    const NAME: &'static str = "callboard.mail.wake";
-}
-
-/// Delivery queue of one member, and the handle of the worker that empties it.
-pub(super) struct DeliveryQueue {
-    /// Worker agent that delivers the messages. When stopped, it first completes the delivery in
-    /// progress.
-    pub worker: AgentRef,
-    wake: Recipient<WakeWorker>,
-    queue: Arc<QueueState>,
-    /// Directory name of the agent to which the worker delivers.
-    pub delivery_agent: Arc<str>,
-}
-
-/// State shared by a queue and its worker.
-#[derive(Default)]
-struct QueueState {
-    pending: Mutex<PendingMessages>,
-    /// Whether the last delivery failed.
-    has_failed: AtomicBool,
-    /// Whether the delivery agent handles neither `DeliverMessage` nor `Converse`, so that nothing
-    /// can be delivered.
-    has_no_receiver: AtomicBool,
-    is_closed: AtomicBool,
-    conversations: ConversationLimit,
-}
-
-#[derive(Default)]
-struct PendingMessages {
-    /// Messages in memory. Key: `false` for urgent messages, which come first, then the message
-    /// number.
-    messages: BTreeMap<(bool, u64), Arc<OutgoingMail>>,
-    /// Whether the store may hold undelivered messages that aren't in memory.
-    has_stored: bool,
-    /// Whether reading from the store must begin again, because messages may have been added before
-    /// the worker's cursor.
-    needs_rescan: bool,
-    /// Number of undelivered messages, in memory or not. Messages that were stored before the queue
-    /// started are counted by the worker's first run.
-    count: usize,
-    /// Whether `count` includes the messages stored before the queue started.
-    is_counted: bool,
-    /// Lowest number of the messages that arrived since the queue started. Only lower numbers are
-    /// counted by the worker's first run.
-    first: Option<u64>,
-}
-
-impl DeliveryQueue {
-    /// Starts the delivery queue of the member `id` to the agent named `way`. Its worker also
-    /// delivers messages that were stored earlier. Returns `None` if the worker can't be started.
-    pub fn start(
-        system: &System,
-        room: &Arc<MailroomState>,
-        id: &Arc<str>,
-        way: &str,
-    ) -> Option<Self> {
-        let queue = Arc::new(QueueState::default());
-        let way: Arc<str> = way.into();
-        let make = {
-            let (room, id, way, queue) = (room.clone(), id.clone(), way.clone(), queue.clone());
-            move || {
-                // Includes messages that an earlier worker was delivering.
-                queue.lock_pending().has_stored = true;
-                DeliveryWorker::new(room.clone(), id.clone(), way.clone(), queue.clone())
-            }
-        };
-        let worker = system
-            .prepare_with(make)
-            .label(format!("mail of {id}"))
-            .spawn();
-        let wake = worker.recipient()?;
-        Some(Self {
-            worker,
-            wake,
-            queue,
-            delivery_agent: way,
-        })
-    }
-
-    /// Adds a message. If the queue is full or messages still wait in the store, it isn't held in
-    /// memory but read from the store later.
-    pub fn enqueue(&self, outgoing: &Arc<OutgoingMail>) {
-        self.queue.lock_pending().push(outgoing);
-        self.wake(false);
-    }
-
-    /// Removes messages, by number, that the member has fetched by itself.
-    pub fn remove(&self, letters: &[u64]) {
-        let mut waiting = self.queue.lock_pending();
-        for letter in letters {
-            for is_normal in [false, true] {
-                if waiting.messages.remove(&(is_normal, *letter)).is_some() {
-                    waiting.count = waiting.count.saturating_sub(1);
-                }
-            }
-        }
-    }
-
-    /// Returns the number of undelivered messages, in memory and in the store.
-    pub fn undelivered_count(&self) -> usize {
-        self.queue.lock_pending().count
-    }
-
-    /// Wakes the worker to retry a failed delivery without waiting for the backoff, because the
-    /// recipient may be available again.
-    pub fn retry_now(&self) {
-        if self.queue.has_failed.load(Relaxed) {
-            self.wake(true);
-        }
-    }
-
-    /// Records that another node has stored a message for this member, with the number `letter`.
-    /// The worker reads it from the store.
-    pub fn notify_stored(&self, letter: u64) {
-        {
-            let mut waiting = self.queue.lock_pending();
-            waiting.count_arrival(letter);
-            waiting.mark_stored();
-        }
-        self.wake(false);
-    }
-
-    fn wake(&self, again: bool) {
-        // A full mailbox means that the worker is awake.
-        let _ = self.wake.try_tell(WakeWorker {
-            is_retry_now: again,
-        });
-    }
-
-    /// Returns whether the last delivery or probe didn't fail and the delivery agent handles mail.
-    /// A queue that hasn't tried yet counts as working.
-    pub fn is_working(&self) -> bool {
-        !self.queue.has_failed.load(Relaxed) && !self.has_no_receiver()
-    }
-
-    /// Returns whether the delivery agent handles neither `DeliverMessage` nor `Converse`.
-    pub fn has_no_receiver(&self) -> bool {
-        self.queue.has_no_receiver.load(Relaxed)
-    }
-
-    /// Stops the worker. Undelivered messages stay in the store.
-    pub fn close(&self) {
-        self.queue.is_closed.store(true, Relaxed);
-        self.queue.lock_pending().messages.clear();
-        self.worker.stop();
-    }
-}
-
-impl QueueState {
-    fn lock_pending(&self) -> MutexGuard<'_, PendingMessages> {
-        self.pending.lock()
-    }
-}
-
-impl PendingMessages {
-    fn count_arrival(&mut self, letter: u64) {
-        self.count += 1;
-        self.first = Some(self.first.map_or(letter, |first| first.min(letter)));
-    }
-
-    fn push(&mut self, outgoing: &Arc<OutgoingMail>) {
-        self.count_arrival(outgoing.letter.number);
-        // While messages wait in the store, a new one must not overtake them.
-        if self.has_stored || self.messages.len() >= QUEUE_MESSAGES_MAX {
-            self.mark_stored();
-        } else {
-            self.insert(outgoing.clone());
-        }
-    }
-
-    /// Returns whether there may be messages to deliver.
-    fn has_pending(&self) -> bool {
-        self.has_stored || !self.messages.is_empty()
-    }
-
-    fn insert(&mut self, outgoing: Arc<OutgoingMail>) {
-        self.messages.insert(
-            (!outgoing.letter.new.urgent, outgoing.letter.number),
-            outgoing,
-        );
-    }
-
-    fn mark_stored(&mut self) {
-        self.has_stored = true;
-        self.needs_rescan = true;
-    }
-}
+use super::DeliveryService;
+use super::conversation::{self, ConversationLimit, DELIVERY_TIMEOUT};
+use crate::members::queue::{QueueState, WakeWorker};
+use crate::text::OutgoingMail;
 
 /// Number of messages that a delivery worker reads from the store at once.
 const PAGE_MESSAGES: usize = 64;
@@ -240,11 +38,12 @@ const RECENT_MAX: usize = 512;
 const UNDELIVERABLE_MAX: usize = 10_000;
 
 /// Worker that delivers the messages of one queue.
-struct DeliveryWorker {
-    room: Arc<MailroomState>,
+pub(crate) struct DeliveryWorker {
+    room: Arc<DeliveryService>,
     id: Arc<str>,
     way: Arc<str>,
     queue: Arc<QueueState>,
+    conversations: ConversationLimit,
     /// Number of failures since the last successful delivery.
     failed: u32,
     failed_at: Option<Instant>,
@@ -276,12 +75,19 @@ enum DeliveryResult {
 }
 
 impl DeliveryWorker {
-    fn new(room: Arc<MailroomState>, id: Arc<str>, way: Arc<str>, queue: Arc<QueueState>) -> Self {
+    pub fn new(
+        room: Arc<DeliveryService>,
+        id: Arc<str>,
+        way: Arc<str>,
+        queue: Arc<QueueState>,
+        conversations: ConversationLimit,
+    ) -> Self {
         Self {
             room,
             id,
             way,
             queue,
+            conversations,
             failed: 0,
             failed_at: None,
             not_before: None,
@@ -512,12 +318,9 @@ impl DeliveryWorker {
             let answer = agent.ask(deliver).within_call(Some(Arc::new(call))).await;
             answer.map_err(Failure::from).and_then(|reply| reply)
         } else if converses {
-            match self.queue.conversations.acquire().await {
+            match self.conversations.acquire().await {
                 Ok(turn) => {
-                    super::conversation_delivery::deliver(
-                        &self.room, &agent, outgoing, &self.id, call, turn,
-                    )
-                    .await
+                    conversation::deliver(&self.room, &agent, outgoing, &self.id, call, turn).await
                 }
                 Err(busy) => Err(busy),
             }

@@ -8,10 +8,10 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use serde_json::json;
 
-use super::options::MailroomOptions;
+use crate::options::MailroomOptions;
 
 /// Rate limits of one sender: messages, broadcasts and repetitions.
-pub(super) struct MemberRateLimit {
+pub(crate) struct MemberRateLimit {
     messages: MessageQuota,
     broadcasts: MessageQuota,
     /// Limit of repeated messages, each of which makes the mailroom search the store for the

@@ -1,5 +1,10 @@
 //! Members of a mailroom: identity, presence, delivery and visibility.
 
+pub(crate) mod directory;
+pub(crate) mod identity;
+pub(crate) mod queue;
+pub(crate) mod rate_limit;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -7,16 +12,17 @@ use std::time::{Duration, SystemTime};
 
 use callboard_message::PrincipalKind;
 use callboard_message::mail::{
-    DeliveryMethod, GUARDIAN_ID, MAIL_UNREAD_MAX, MemberState, OPERATOR_ID, Preferences,
+    DeliveryMethod, GUARDIAN_ID, MAIL_UNREAD_MAX, MailMessageKind, MemberState, OPERATOR_ID,
+    Preferences,
 };
 use callboard_runtime::{NewMailMessage, PeerSession};
 use tokio::time::Instant;
 
-use super::delivery::DeliveryQueue;
-use super::groups::{Group, GroupSet};
-use super::options::MailroomOptions;
-use super::rate_limit::MemberRateLimit;
-use super::text::{DisplayNames, is_reserved};
+use crate::options::MailroomOptions;
+use crate::options::groups::{Group, GroupSet, audience_name};
+use crate::text::{DisplayNames, OutgoingMail, is_reserved, message_prefix};
+use queue::DeliveryQueue;
+use rate_limit::MemberRateLimit;
 
 /// Time after its last request during which a member without session or delivery queue is shown as
 /// active. Then it is shown as away.
@@ -26,51 +32,51 @@ pub const PRESENCE_TIMEOUT: Duration = Duration::from_secs(60);
 pub const MEMBER_SESSIONS_MAX: usize = 8;
 
 /// Entry of one member: the Guardian, the operator, or an agent with a mailbox.
-pub(super) struct Member {
-    pub(super) id: Arc<str>,
+pub(crate) struct Member {
+    pub(crate) id: Arc<str>,
     /// Credential kind that first claimed this id; claims by other kinds are rejected. `None` until
     /// the first request.
-    pub(super) kind: Option<PrincipalKind>,
+    pub(crate) kind: Option<PrincipalKind>,
     /// Whether the configuration has an API key with this member's id as name, and no delivery
     /// agent for the member.
-    pub(super) has_key: bool,
+    pub(crate) has_key: bool,
     /// Number of isolated members in the mailroom, shared by all members. This member changes it
     /// when its own isolation changes.
     isolated_count: Arc<AtomicUsize>,
     /// Groups declared in the configuration; `None` if the member isn't declared.
-    pub(super) declared_groups: Option<GroupSet>,
+    pub(crate) declared_groups: Option<GroupSet>,
     /// Groups granted by the scopes of the member's credential.
-    pub(super) credential_groups: GroupSet,
+    pub(crate) credential_groups: GroupSet,
     /// Effective groups: union of the declared groups and those of the credential.
-    pub(super) place: GroupSet,
+    pub(crate) place: GroupSet,
     /// Directory name of the delivery agent; `None` if the member fetches its mail.
-    pub(super) takes: Option<String>,
+    pub(crate) takes: Option<String>,
     /// Delivery method of the delivery agent; `None` for an agent of this process.
-    pub(super) via: Option<DeliveryMethod>,
-    pub(super) line: Option<DeliveryQueue>,
-    pub(super) is_ended: bool,
+    pub(crate) via: Option<DeliveryMethod>,
+    pub(crate) line: Option<DeliveryQueue>,
+    pub(crate) is_ended: bool,
     /// Whether the member is declared in a configuration file, according to its stored record or
     /// this node's configuration.
-    pub(super) in_file: bool,
+    pub(crate) in_file: bool,
     /// Whether the member was removed from the configuration and has sent no request since. It is
     /// then hidden from lists; its mail is kept.
-    pub(super) is_gone: bool,
+    pub(crate) is_gone: bool,
     /// Version of the stored record; 0 if none is stored.
-    pub(super) version: u64,
+    pub(crate) version: u64,
     /// Whether the member has left the mailroom and hasn't sent a request since.
-    pub(super) has_left: bool,
-    pub(super) seen: Option<(Instant, SystemTime)>,
+    pub(crate) has_left: bool,
+    pub(crate) seen: Option<(Instant, SystemTime)>,
     /// Number of unread messages.
-    pub(super) unread: i64,
-    pub(super) wants: Arc<Preferences>,
-    pub(super) rate_limit: MemberRateLimit,
+    pub(crate) unread: i64,
+    pub(crate) wants: Arc<Preferences>,
+    pub(crate) rate_limit: MemberRateLimit,
     sessions: Vec<Arc<PeerSession>>,
     /// Whether a question about an urgent message to this member is open. Only one is asked at a
     /// time.
-    pub(super) is_asked: Arc<AtomicBool>,
+    pub(crate) is_asked: Arc<AtomicBool>,
     /// Whether clients have subscribed to the member's inbox resource, which must be notified of
     /// new mail.
-    pub(super) is_watched: bool,
+    pub(crate) is_watched: bool,
 }
 
 impl Member {
@@ -103,44 +109,44 @@ impl Member {
 
     /// Returns whether the member is the Guardian or the operator. These are no agents, are in no
     /// group, and are visible to all members.
-    pub(super) fn is_reserved(&self) -> bool {
+    pub(crate) fn is_reserved(&self) -> bool {
         is_reserved(&self.id)
     }
 
     /// Returns whether another credential kind than `kind` has claimed the id. Until the first
     /// request, a declared API key of this name claims it.
-    pub(super) fn is_claimed_by_other(&self, kind: PrincipalKind) -> bool {
+    pub(crate) fn is_claimed_by_other(&self, kind: PrincipalKind) -> bool {
         self.kind
             .or(self.has_key.then_some(PrincipalKind::ApiKey))
             .is_some_and(|known| known != kind)
     }
 
     /// Sets the groups declared in the configuration; `None` if the member isn't declared.
-    pub(super) fn set_declared_groups(&mut self, declared: Option<GroupSet>) {
+    pub(crate) fn set_declared_groups(&mut self, declared: Option<GroupSet>) {
         self.declared_groups = declared;
         self.recompute_groups();
     }
 
     /// Sets the groups granted by the credential's scopes.
-    pub(super) fn set_credential_groups(&mut self, scoped: GroupSet) {
+    pub(crate) fn set_credential_groups(&mut self, scoped: GroupSet) {
         self.credential_groups = scoped;
         self.recompute_groups();
     }
 
     /// Returns whether the member appears in lists. Members that were removed from the
     /// configuration don't, unless this node declares them.
-    pub(super) fn is_listed(&self) -> bool {
+    pub(crate) fn is_listed(&self) -> bool {
         !self.is_gone || self.declared_groups.is_some()
     }
 
     /// Returns whether messages to the member are accepted: it is listed and not terminated.
-    pub(super) fn accepts_mail(&self) -> bool {
+    pub(crate) fn accepts_mail(&self) -> bool {
         !self.is_ended && self.is_listed()
     }
 
     /// Marks the member as removed from the configuration and as absent. It keeps its effective
     /// groups, so that only agents that could see it get the event that it left.
-    pub(super) fn mark_removed(&mut self) {
+    pub(crate) fn mark_removed(&mut self) {
         self.credential_groups = self.place.clone();
         self.declared_groups = None;
         (self.in_file, self.is_gone) = (false, true);
@@ -161,7 +167,7 @@ impl Member {
     }
 
     /// Records the time of a member's request, and the session through which it came, if any.
-    pub(super) fn record_activity(&mut self, session: Option<&Arc<PeerSession>>) {
+    pub(crate) fn record_activity(&mut self, session: Option<&Arc<PeerSession>>) {
         self.seen = Some((Instant::now(), SystemTime::now()));
         self.has_left = false;
         let Some(session) = session else { return };
@@ -181,14 +187,14 @@ impl Member {
     }
 
     /// Marks the member as absent and drops its sessions.
-    pub(super) fn mark_left(&mut self) {
+    pub(crate) fn mark_left(&mut self) {
         self.seen = None;
         self.sessions.clear();
         self.has_left = true;
     }
 
     /// Returns the live sessions, newest last.
-    pub(super) fn sessions(&mut self) -> &[Arc<PeerSession>] {
+    pub(crate) fn sessions(&mut self) -> &[Arc<PeerSession>] {
         self.sessions
             .retain(|session| !session.closed.is_cancelled());
         &self.sessions
@@ -200,7 +206,7 @@ impl Member {
             .any(|session| !session.closed.is_cancelled())
     }
 
-    pub(super) fn state(&self) -> MemberState {
+    pub(crate) fn state(&self) -> MemberState {
         let was_seen = || {
             self.seen
                 .is_some_and(|(at, _)| at.elapsed() <= PRESENCE_TIMEOUT)
@@ -213,7 +219,7 @@ impl Member {
         }
     }
 
-    pub(super) fn delivery_method(&self) -> DeliveryMethod {
+    pub(crate) fn delivery_method(&self) -> DeliveryMethod {
         match &self.line {
             Some(line) if line.has_no_receiver() => DeliveryMethod::None,
             Some(_) => self.via.unwrap_or(DeliveryMethod::Agent),
@@ -225,7 +231,7 @@ impl Member {
     /// Returns whether the mailbox is full, that is whether [`MAIL_UNREAD_MAX`] messages wait.
     /// Undelivered messages count if the member has a delivery queue, because such a member needn't
     /// mark mail as read; otherwise unread messages count.
-    pub(super) fn is_mailbox_full(&self) -> bool {
+    pub(crate) fn is_mailbox_full(&self) -> bool {
         match &self.line {
             Some(line) => line.undelivered_count() >= MAIL_UNREAD_MAX,
             None => usize::try_from(self.unread).is_ok_and(|unread| unread >= MAIL_UNREAD_MAX),
@@ -233,7 +239,7 @@ impl Member {
     }
 
     /// Returns whether the member's preferences exclude a broadcast of this sender and topic.
-    pub(super) fn mutes(&self, sender: &str, topic: Option<&str>) -> bool {
+    pub(crate) fn mutes(&self, sender: &str, topic: Option<&str>) -> bool {
         let Preferences {
             mute_senders,
             mute_topics,
@@ -248,7 +254,7 @@ impl Member {
 }
 
 /// All members by id, with their display names.
-pub(super) struct Members {
+pub(crate) struct Members {
     by_id: BTreeMap<Arc<str>, Member>,
     pub display_names: DisplayNames,
     /// Number of isolated members, shared with each member. While it is 0, all members see each
@@ -350,6 +356,23 @@ impl Members {
         let viewer = self.get(who);
         self.agents()
             .filter(move |member| member.is_listed() && viewer.is_some_and(|who| sees(who, member)))
+    }
+
+    /// Returns the text of a message as displayed to a recipient.
+    pub fn format_text(&self, outgoing: &OutgoingMail, to: &str) -> String {
+        let new = &outgoing.letter.new;
+        let to = match new.kind {
+            MailMessageKind::Group => audience_name(&new.audience),
+            _ => self.display_names.display(to),
+        };
+        let mut text = message_prefix(
+            new.kind,
+            self.display_names.display(&new.sender),
+            to,
+            new.label.as_deref(),
+        );
+        text.push_str(outgoing.neutral_body());
+        text
     }
 
     /// Returns whether the group exists from the view of the member `who`: it sees at least one

@@ -1,87 +1,31 @@
-//! Identification of callers by their credentials, and the stored records of members.
+//! Directory of members: identification of callers, and the stored records of members.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use callboard_message::mail::{
-    DeliveryMethod, GUARDIAN_ID, MAIL_MEMBERS_MAX, MemberId, NEEDED_SCOPE_DATA_KEY, OPERATOR_ID,
-    Preferences,
-};
+use callboard_message::mail::{DeliveryMethod, MAIL_MEMBERS_MAX, MemberId, Preferences};
 use callboard_message::{CapabilityChange, Failure, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{
-    Context, JournalError, KvEntry, KvError, PeerSession, StoredMailEvent, System,
+    Context, JournalError, KvEntry, KvError, KvStore, MailStore, PeerSession, Store,
+    StoredMailEvent,
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::MailroomState;
-use super::delivery::DeliveryQueue;
-use super::groups::GroupSet;
-use super::members::{Member, Members};
-use super::options::MemberRights;
-use super::text::is_reserved;
+use super::identity::{MemberIdentity, denied};
+use super::{Member, Members};
+use crate::options::MailroomOptions;
+use crate::options::groups::GroupSet;
+use crate::receipts::ReceiptWriter;
+use crate::text::{OutgoingMail, is_reserved};
 
 /// Key space of the stored member records.
 const MEMBERS_SPACE: &str = "mail/agents";
 /// URI of the list of members, as a resource.
-pub(super) const AGENTS_URI: &str = "callboard://agents";
+pub(crate) const AGENTS_URI: &str = "callboard://agents";
 /// Maximum number of attempts to store a member record when other nodes change it at the same time.
 const STORE_ATTEMPTS_MAX: usize = 8;
-
-/// Mail identity and rights of a caller.
-#[derive(Debug, Clone)]
-pub(super) struct MemberIdentity {
-    pub id: Arc<str>,
-    pub is_guardian: bool,
-    /// Whether the caller may see all mail and events (scope `mail.watch`).
-    pub watches: bool,
-    /// Whether the caller may mark agents as ended or as back (scope `mail.admin`).
-    pub administers: bool,
-}
-
-impl MemberIdentity {
-    fn from_principal(principal: &Principal) -> Result<Self, Failure> {
-        let rights = MemberRights::of(&principal.scopes);
-        let identity = |id: &str, is_guardian, may_all| Self {
-            id: id.into(),
-            is_guardian,
-            watches: may_all || rights.can_watch,
-            administers: may_all || rights.can_administer,
-        };
-        match principal.kind {
-            PrincipalKind::LocalOperator => Ok(identity(OPERATOR_ID, false, true)),
-            PrincipalKind::ApiKey | PrincipalKind::Agent if rights.is_guardian => {
-                Ok(identity(GUARDIAN_ID, true, false))
-            }
-            PrincipalKind::ApiKey | PrincipalKind::Agent
-                if MemberId::parse(&*principal.id).is_ok() && !is_reserved(&principal.id) =>
-            {
-                Ok(identity(&principal.id, false, false))
-            }
-            PrincipalKind::Agent => Err(denied(
-                "the caller is not a member: send requests through a mailbox",
-            )),
-            PrincipalKind::ApiKey => Err(denied("this key's name can't be an agent's id")),
-            _ => Err(denied("show a credential")),
-        }
-    }
-
-    /// Returns the identity of the member `id`, without the rights to watch and to administer.
-    pub fn of_member(id: &str) -> Self {
-        Self {
-            id: id.into(),
-            is_guardian: false,
-            watches: false,
-            administers: false,
-        }
-    }
-
-    /// Returns whether the caller is an agent: neither the Guardian nor the operator.
-    pub fn is_agent(&self) -> bool {
-        !is_reserved(&self.id)
-    }
-}
 
 /// Checks that the mailroom has room for `id` as a further member. A known id always has room.
 fn has_room(members: &Members, id: &str) -> Result<(), Failure> {
@@ -92,18 +36,9 @@ fn has_room(members: &Members, id: &str) -> Result<(), Failure> {
     Err(Failure::overloaded(why))
 }
 
-pub(super) fn denied(why: &str) -> Failure {
-    Failure::denied(why)
-}
-
-/// Creates a `Denied` failure that names the missing scope.
-pub(super) fn denied_without(scope: &str, why: &str) -> Failure {
-    denied(why).with_data(json!({ NEEDED_SCOPE_DATA_KEY: scope }))
-}
-
 /// Stored record of a member.
 #[derive(Serialize, Deserialize)]
-pub(super) struct MemberRecord {
+pub(crate) struct MemberRecord {
     kind: Option<PrincipalKind>,
     pub ended: bool,
     /// Groups granted by the scopes of the member's credential. For a member removed from the
@@ -144,7 +79,83 @@ impl MemberRecord {
     }
 }
 
-impl MailroomState {
+/// Members of a mailroom, in memory and as stored records. Identifies callers.
+pub(crate) struct MemberDirectory {
+    mail: Arc<dyn MailStore>,
+    kv: Arc<dyn KvStore>,
+    receipts: Arc<ReceiptWriter>,
+    options: Mutex<Arc<MailroomOptions>>,
+    members: Mutex<Members>,
+    /// Lock held while a caller becomes a member, or a stored member record is changed.
+    join_lock: tokio::sync::Mutex<()>,
+    /// Context of the mailroom's agent, once it runs.
+    context: Mutex<Option<Context>>,
+}
+
+impl MemberDirectory {
+    /// Creates a directory with the Guardian and the operator only: see [`Self::load_members`].
+    pub fn new(store: &Store, receipts: Arc<ReceiptWriter>, options: &MailroomOptions) -> Self {
+        Self {
+            mail: store.mail.clone(),
+            kv: store.kv.clone(),
+            receipts,
+            options: Mutex::new(Arc::new(options.clone())),
+            members: Mutex::new(Members::new(options)),
+            join_lock: tokio::sync::Mutex::new(()),
+            context: Mutex::default(),
+        }
+    }
+
+    pub fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock()
+    }
+
+    pub fn options(&self) -> Arc<MailroomOptions> {
+        self.options.lock().clone()
+    }
+
+    pub fn set_options(&self, options: &MailroomOptions) {
+        *self.options.lock() = Arc::new(options.clone());
+    }
+
+    /// Sets the context of the mailroom's agent, through which its followers are notified.
+    pub fn set_context(&self, cx: &Context) {
+        *self.context.lock() = Some(cx.clone());
+    }
+
+    /// Notifies agents that follow the mailroom of a change of its tools or resources.
+    pub fn notify_changed(&self, change: CapabilityChange) {
+        if let Some(cx) = &*self.context.lock() {
+            cx.notify_changed(change);
+        }
+    }
+
+    /// Returns the text of a message as displayed to a recipient.
+    pub fn display_text(&self, outgoing: &OutgoingMail, to: &str) -> String {
+        // Computed outside the lock, because a long body takes a while.
+        outgoing.neutral_body();
+        self.members().format_text(outgoing, to)
+    }
+
+    /// Returns whether a member is terminated.
+    pub fn is_terminated(&self, identity: &MemberIdentity) -> bool {
+        self.members()
+            .get(&identity.id)
+            .is_some_and(|member| member.is_ended)
+    }
+
+    /// Returns the number of unread messages of a member; 0 if there is none.
+    pub fn unread_count(&self, id: &str) -> i64 {
+        self.members().get(id).map_or(0, |member| member.unread)
+    }
+
+    /// Adds `more` to the number of unread messages of a member.
+    pub fn add_unread(&self, id: &str, more: i64) {
+        if let Some(member) = self.members().get_mut(id) {
+            member.unread += more;
+        }
+    }
+
     /// Identifies the caller of a request that sends or reads mail. A new caller becomes a member.
     /// `claim` is the `sender_agent_id` of the request, if given.
     ///
@@ -509,17 +520,6 @@ impl MailroomState {
             Ok(())
         } else {
             self.append_left(id, "undeclared").await
-        }
-    }
-
-    /// Starts a member's delivery queue if it has a delivery agent, no queue yet, and isn't
-    /// terminated.
-    pub fn open_queue(self: &Arc<Self>, system: &System, member: &mut Member) {
-        if !member.is_ended
-            && member.line.is_none()
-            && let Some(way) = &member.takes
-        {
-            member.line = DeliveryQueue::start(system, self, &member.id, way);
         }
     }
 }

@@ -2,18 +2,16 @@
 //! that other writes can run in between.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::Message;
 use callboard_message::mail::{MAIL_EVENTS_TOPIC, NewMailEvents};
 use callboard_runtime::{
     Agent, AgentProfile, AgentRef, Context, FAN_OUT_BATCH_MAX, Handler, Handlers, JournalError,
-    MailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, SyncHandler, System, Timer,
+    MailMessage, MailStore, RECEIPT_BATCH_MAX, ReceiptUpdate, SyncHandler, System, Timer,
 };
-
-use super::MailroomState;
 
 /// Delay between the acceptance of a message and the creation of its copies, one stored record for
 /// each recipient. The copy of a recipient that gets the message within this delay is written once,
@@ -66,20 +64,19 @@ without_reply! {
 
 /// Handle of the agent that stores delivery receipts and creates the recipients' copies of
 /// messages.
-pub(super) struct ReceiptWriter {
+pub(crate) struct ReceiptWriter {
     agent: AgentRef,
     /// Whether an `EventsAppended` notification is already in the agent's mailbox.
     is_notified: Arc<AtomicBool>,
 }
 
 impl ReceiptWriter {
-    /// Starts the agent for a mailroom. `room` is weak, because the mailroom is still being
-    /// created.
-    pub fn open(system: &System, room: &Weak<MailroomState>) -> Self {
+    /// Starts the agent that writes to `mail`.
+    pub fn open(system: &System, mail: &Arc<dyn MailStore>) -> Self {
         let is_notified = Arc::new(AtomicBool::new(false));
-        let (room, known) = (room.clone(), is_notified.clone());
+        let (mail, known) = (mail.clone(), is_notified.clone());
         let agent = system
-            .prepare_with(move || ReceiptWriterAgent::new(room.clone(), known.clone()))
+            .prepare_with(move || ReceiptWriterAgent::new(mail.clone(), known.clone()))
             .label("mail's marks")
             .spawn();
         Self { agent, is_notified }
@@ -123,9 +120,14 @@ impl ReceiptWriter {
     /// Publishes the number of the newest event on the system's event bus, so that listeners read
     /// the new events. Several calls may be combined into one.
     pub fn notify_events(&self) {
-        if !self.is_notified.swap(true, SeqCst) && self.agent.try_tell(EventsAppended).is_err() {
-            self.is_notified.store(false, SeqCst);
-        }
+        notify_agent(&self.is_notified, &self.agent);
+    }
+}
+
+/// Tells the agent once that events were stored.
+fn notify_agent(is_notified: &AtomicBool, agent: &AgentRef) {
+    if !is_notified.swap(true, SeqCst) && agent.try_tell(EventsAppended).is_err() {
+        is_notified.store(false, SeqCst);
     }
 }
 
@@ -145,7 +147,7 @@ impl FanOutProgress {
 }
 
 struct ReceiptWriterAgent {
-    room: Weak<MailroomState>,
+    mail: Arc<dyn MailStore>,
     is_notified: Arc<AtomicBool>,
     pending: Vec<(String, u64)>,
     /// Whether a write of the pending receipts is scheduled, by `FLUSH_DELAY` or by the retry
@@ -165,10 +167,10 @@ impl Drop for ReceiptWriterAgent {
 }
 
 impl ReceiptWriterAgent {
-    fn new(room: Weak<MailroomState>, is_notified: Arc<AtomicBool>) -> Self {
+    fn new(mail: Arc<dyn MailStore>, is_notified: Arc<AtomicBool>) -> Self {
         is_notified.store(false, SeqCst);
         Self {
-            room,
+            mail,
             is_notified,
             pending: Vec::new(),
             is_flushing: false,
@@ -178,19 +180,16 @@ impl ReceiptWriterAgent {
     }
 
     /// Stores all pending receipts. A batch that the store rejects permanently is dropped.
-    async fn flush(&mut self) -> Result<(), JournalError> {
-        let Some(room) = self.room.upgrade() else {
-            return Ok(());
-        };
+    async fn flush(&mut self, me: &AgentRef) -> Result<(), JournalError> {
         while !self.pending.is_empty() {
             let now = self.pending.len().min(RECEIPT_BATCH_MAX);
             let marks: Vec<_> = self.pending.iter().take(now).cloned().collect();
-            match room
+            match self
                 .mail
                 .update_receipts(marks, ReceiptUpdate::Delivered)
                 .await
             {
-                Ok(_) => room.receipts.notify_events(),
+                Ok(_) => notify_agent(&self.is_notified, me),
                 Err(error) if error.is_transient() => return Err(error),
                 Err(error) => {
                     callboard_message::log::error!(%error, letters = now, "failed to store delivery receipts")
@@ -201,8 +200,8 @@ impl ReceiptWriterAgent {
         Ok(())
     }
 
-    async fn flush_or_retry(&mut self) {
-        let flushed = self.flush().await;
+    async fn flush_or_retry(&mut self, me: &AgentRef) {
+        let flushed = self.flush(me).await;
         self.is_flushing = flushed.is_err();
         if let Err(error) = flushed {
             callboard_message::log::warn!(%error, "failed to store delivery receipts: retrying");
@@ -212,8 +211,8 @@ impl ReceiptWriterAgent {
     /// Creates the next batch of copies of a message. Returns whether the caller should continue
     /// with another batch. After a temporary failure it returns `false`, and the retry timer
     /// continues.
-    async fn fan_out_or_retry(&mut self, letter: u64) -> bool {
-        let error = match self.fan_out_next(letter).await {
+    async fn fan_out_or_retry(&mut self, letter: u64, me: &AgentRef) -> bool {
+        let error = match self.fan_out_next(letter, me).await {
             Ok(more) => return more,
             Err(error) => error,
         };
@@ -236,10 +235,7 @@ impl ReceiptWriterAgent {
 
     /// Creates the next batch of copies of a message. Returns whether recipients without a copy
     /// remain.
-    async fn fan_out_next(&mut self, letter: u64) -> Result<bool, JournalError> {
-        let Some(room) = self.room.upgrade() else {
-            return Ok(false);
-        };
+    async fn fan_out_next(&mut self, letter: u64, me: &AgentRef) -> Result<bool, JournalError> {
         let Some(spreading) = self.fan_outs.get_mut(&letter) else {
             return Ok(false);
         };
@@ -255,7 +251,7 @@ impl ReceiptWriterAgent {
             .filter(|recipient| spreading.delivered.contains(recipient.as_str()))
             .cloned()
             .collect();
-        room.mail
+        self.mail
             .fan_out(letter, u32::try_from(to).unwrap_or(u32::MAX), have_it)
             .await?;
         for recipient in now {
@@ -266,7 +262,7 @@ impl ReceiptWriterAgent {
         if is_done {
             self.fan_outs.remove(&letter);
         }
-        room.receipts.notify_events();
+        notify_agent(&self.is_notified, me);
         Ok(!is_done)
     }
 }
@@ -333,7 +329,7 @@ impl SyncHandler<FanOut> for ReceiptWriterAgent {
 
 impl Handler<FanOutNext> for ReceiptWriterAgent {
     async fn handle(&mut self, FanOutNext(letter): FanOutNext, cx: &mut Context) {
-        if self.fan_out_or_retry(letter).await {
+        if self.fan_out_or_retry(letter, cx.me()).await {
             // Enqueued at the end of the mailbox, so that other requests get their turn. Without
             // room, the timer continues.
             let _ = cx.me().try_tell(FanOutNext(letter));
@@ -342,19 +338,19 @@ impl Handler<FanOutNext> for ReceiptWriterAgent {
 }
 
 impl Handler<Flush> for ReceiptWriterAgent {
-    async fn handle(&mut self, _: Flush, _: &mut Context) {
-        self.flush_or_retry().await;
+    async fn handle(&mut self, _: Flush, cx: &mut Context) {
+        self.flush_or_retry(cx.me()).await;
     }
 }
 
 impl Handler<RetryPending> for ReceiptWriterAgent {
-    async fn handle(&mut self, _: RetryPending, _: &mut Context) {
+    async fn handle(&mut self, _: RetryPending, cx: &mut Context) {
         if !self.pending.is_empty() {
-            self.flush_or_retry().await;
+            self.flush_or_retry(cx.me()).await;
         }
         let letters: Vec<u64> = self.fan_outs.keys().copied().collect();
         for letter in letters {
-            self.fan_out_or_retry(letter).await;
+            self.fan_out_or_retry(letter, cx.me()).await;
         }
     }
 }
@@ -363,10 +359,7 @@ impl Handler<EventsAppended> for ReceiptWriterAgent {
     async fn handle(&mut self, _: EventsAppended, cx: &mut Context) {
         // Reset before the read: later events cause a new notification.
         self.is_notified.store(false, SeqCst);
-        let Some(room) = self.room.upgrade() else {
-            return;
-        };
-        if let Ok(last) = room.mail.last_event().await {
+        if let Ok(last) = self.mail.last_event().await {
             cx.system()
                 .events()
                 .publish(MAIL_EVENTS_TOPIC, &NewMailEvents { last });

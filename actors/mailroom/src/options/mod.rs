@@ -1,5 +1,7 @@
 //! Configuration of a mailroom and its members, with validation.
 
+pub(crate) mod groups;
+
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,11 +13,12 @@ use callboard_message::mail::{
 };
 use callboard_runtime::JournalError;
 
-use super::groups::GroupSet;
-use super::text::is_reserved;
+use groups::GroupSet;
+
+use crate::text::is_reserved;
 
 /// Scope that permits to mark agents as ended or as back.
-pub(super) const ADMIN_SCOPE: &str = "mail.admin";
+pub(crate) const ADMIN_SCOPE: &str = "mail.admin";
 /// Default number of messages a second that a member may send.
 pub const MESSAGES_PER_SECOND_DEFAULT: NonZeroU32 = NonZeroU32::new(50).unwrap();
 /// Default number of broadcasts a minute that a member may send.
@@ -66,7 +69,7 @@ impl MemberDeclaration {
     }
 
     /// Returns the role, phase, named groups and isolation of the declaration.
-    pub(super) fn declared_groups(&self) -> GroupSet {
+    pub(crate) fn declared_groups(&self) -> GroupSet {
         GroupSet {
             role: self.role.clone(),
             phase: self.phase.clone(),
@@ -91,7 +94,7 @@ impl MemberDeclaration {
 }
 
 /// Special rights that the scopes of a credential grant.
-pub(super) struct MemberRights {
+pub(crate) struct MemberRights {
     /// Whether the holder is the Guardian.
     pub is_guardian: bool,
     pub can_watch: bool,
@@ -186,7 +189,7 @@ impl MailroomOptions {
 }
 
 /// Checks that an id is valid and not reserved.
-pub(super) fn check_id(id: &str) -> Result<(), MailroomError> {
+pub(crate) fn check_id(id: &str) -> Result<(), MailroomError> {
     if MemberId::parse(id).is_err() {
         return Err(MailroomError::InvalidId(id.to_owned()));
     }

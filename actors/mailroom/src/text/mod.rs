@@ -2,7 +2,6 @@
 //! prefix.
 
 #[cfg(test)]
-#[path = "text_tests.rs"]
 mod tests;
 
 use std::borrow::Cow;
@@ -21,7 +20,7 @@ use unicode_security::skeleton;
 const RESERVED_IDS: [&str; 3] = [GUARDIAN_ID, OPERATOR_ID, SYSTEM_ID];
 
 /// Returns whether an id is reserved for the Guardian, the operator or the system.
-pub(super) fn is_reserved(id: &str) -> bool {
+pub(crate) fn is_reserved(id: &str) -> bool {
     RESERVED_IDS.contains(&id)
 }
 
@@ -79,7 +78,7 @@ pub fn neutralize(body: &str) -> Cow<'_, str> {
 
 /// Accepted message on its way to its recipients. Its sanitised body is computed once and shared by
 /// all of them.
-pub(super) struct OutgoingMail {
+pub(crate) struct OutgoingMail {
     pub letter: Arc<MailMessage>,
     neutral_body: OnceLock<String>,
 }

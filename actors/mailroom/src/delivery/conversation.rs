@@ -14,22 +14,22 @@ use callboard_runtime::{AgentRef, CallContext, Caller};
 use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::MailroomState;
-use super::text::OutgoingMail;
+use super::DeliveryService;
+use crate::post::ANSWER_KEY_PREFIX;
+use crate::text::OutgoingMail;
 
 /// Maximum duration of one attempt to deliver a message to an agent.
 pub const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time that a conversing agent has to answer a delivered message.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
-/// Prefix of the idempotency key of an agent's answer. The id of the answered message follows.
-pub(super) const ANSWER_KEY_PREFIX: &str = "a2a:";
 
 /// Maximum number of conversations of one delivery queue that are open at once. Further deliveries
 /// wait until an agent has answered.
 pub const CONVERSATIONS_MAX: usize = 64;
 
-/// Limit of concurrent conversations of one delivery queue.
-pub(super) struct ConversationLimit(Arc<Semaphore>);
+/// Limit of concurrent conversations of one delivery queue. Clones share it.
+#[derive(Clone)]
+pub(crate) struct ConversationLimit(Arc<Semaphore>);
 
 impl Default for ConversationLimit {
     fn default() -> Self {
@@ -91,8 +91,8 @@ impl Caller for ActivityCaller {
 /// # Errors
 /// Returns the agent's failure, or `TimedOut` if the agent showed no activity within
 /// [`DELIVERY_TIMEOUT`].
-pub(super) async fn deliver(
-    room: &Arc<MailroomState>,
+pub(crate) async fn deliver(
+    room: &Arc<DeliveryService>,
     agent: &AgentRef,
     outgoing: &Arc<OutgoingMail>,
     id: &Arc<str>,
@@ -101,7 +101,7 @@ pub(super) async fn deliver(
 ) -> Result<(), Failure> {
     let new = &outgoing.letter.new;
     let Converse(message) =
-        Converse::from_content([Content::text(room.display_text(outgoing, id))]);
+        Converse::from_content([Content::text(room.directory.display_text(outgoing, id))]);
     let message = Converse(message.with("key", &new.id).with("context", new.thread()));
     let (activity, mut observed) = watch::channel(false);
     let has_it = observed.clone();
@@ -140,7 +140,7 @@ pub(super) async fn deliver(
 /// Posts an agent's answer to the message `outgoing` as a message to its sender. If `outgoing` is
 /// itself such an answer, nothing is posted, so that two agents don't answer each other endlessly.
 async fn post_answer(
-    room: &Arc<MailroomState>,
+    room: &Arc<DeliveryService>,
     outgoing: &OutgoingMail,
     id: &str,
     answer: ToolResult,
@@ -154,7 +154,12 @@ async fn post_answer(
         .key
         .as_ref()
         .is_some_and(|key| key.starts_with(ANSWER_KEY_PREFIX));
-    if !is_answer && let Err(failure) = room.post_agent_answer(letter, id, &answer.texts()).await {
+    if !is_answer
+        && let Err(failure) = room
+            .post
+            .post_agent_answer(letter, id, &answer.texts())
+            .await
+    {
         callboard_message::log::warn!(letter = letter.new.id, member = id, kind = %failure.kind, "failed to store an agent's answer to mail");
     }
     Ok(())

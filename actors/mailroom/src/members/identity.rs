@@ -1,0 +1,81 @@
+//! Mail identity of callers, by their credentials.
+
+use std::sync::Arc;
+
+use callboard_message::mail::{GUARDIAN_ID, MemberId, NEEDED_SCOPE_DATA_KEY, OPERATOR_ID};
+use callboard_message::{Failure, Principal, PrincipalKind};
+use serde_json::json;
+
+use crate::options::MemberRights;
+use crate::text::is_reserved;
+
+/// URI prefix of the members' inboxes, as resources.
+pub(crate) const INBOX_URI_PREFIX: &str = "callboard://inbox/";
+
+/// Mail identity and rights of a caller.
+#[derive(Debug, Clone)]
+pub(crate) struct MemberIdentity {
+    pub id: Arc<str>,
+    pub is_guardian: bool,
+    /// Whether the caller may see all mail and events (scope `mail.watch`).
+    pub watches: bool,
+    /// Whether the caller may mark agents as ended or as back (scope `mail.admin`).
+    pub administers: bool,
+}
+
+impl MemberIdentity {
+    pub fn from_principal(principal: &Principal) -> Result<Self, Failure> {
+        let rights = MemberRights::of(&principal.scopes);
+        let identity = |id: &str, is_guardian, may_all| Self {
+            id: id.into(),
+            is_guardian,
+            watches: may_all || rights.can_watch,
+            administers: may_all || rights.can_administer,
+        };
+        match principal.kind {
+            PrincipalKind::LocalOperator => Ok(identity(OPERATOR_ID, false, true)),
+            PrincipalKind::ApiKey | PrincipalKind::Agent if rights.is_guardian => {
+                Ok(identity(GUARDIAN_ID, true, false))
+            }
+            PrincipalKind::ApiKey | PrincipalKind::Agent
+                if MemberId::parse(&*principal.id).is_ok() && !is_reserved(&principal.id) =>
+            {
+                Ok(identity(&principal.id, false, false))
+            }
+            PrincipalKind::Agent => Err(denied(
+                "the caller is not a member: send requests through a mailbox",
+            )),
+            PrincipalKind::ApiKey => Err(denied("this key's name can't be an agent's id")),
+            _ => Err(denied("show a credential")),
+        }
+    }
+
+    /// Returns the identity of the member `id`, without the rights to watch and to administer.
+    pub fn of_member(id: &str) -> Self {
+        Self {
+            id: id.into(),
+            is_guardian: false,
+            watches: false,
+            administers: false,
+        }
+    }
+
+    /// Returns whether the caller is an agent: neither the Guardian nor the operator.
+    pub fn is_agent(&self) -> bool {
+        !is_reserved(&self.id)
+    }
+}
+
+pub(crate) fn denied(why: &str) -> Failure {
+    Failure::denied(why)
+}
+
+/// Creates a `Denied` failure that names the missing scope.
+pub(crate) fn denied_without(scope: &str, why: &str) -> Failure {
+    denied(why).with_data(json!({ NEEDED_SCOPE_DATA_KEY: scope }))
+}
+
+/// Returns the URI of a member's inbox.
+pub(crate) fn inbox_uri(id: &str) -> String {
+    format!("{INBOX_URI_PREFIX}{id}")
+}
