@@ -31,7 +31,7 @@ pub use content::{
 };
 pub use failure::{Failure, FailureKind, RawReply};
 pub use hex::encode_hex;
-pub use message::{Message, MessageCodec, MessageCodecError, MessageSpec, RawMessage};
+pub use message::{Message, MessageCodec, MessageCodecError, MessageSpec, RawMessage, schema_of};
 pub use principal::{DataClass, Principal, PrincipalKind};
 pub use question::{
     Answer, Elicitation, ElicitationAction, ElicitationAnswer, QUESTION_KEY_META_KEY, Question,

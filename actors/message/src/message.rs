@@ -1,6 +1,8 @@
 use std::fmt;
 
-use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -127,6 +129,33 @@ impl Message for RawMessage {
     const NAME: &'static str = "callboard.named";
 }
 
+/// Returns the JSON Schema (2020-12) of a type. Integers and numbers have no `format`: schemars'
+/// formats, for example `uint64`, aren't in JSON Schema's vocabulary, and clients warn about them.
+pub fn schema_of<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12()
+        .with_transform(remove_number_formats)
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+}
+
+/// Removes `format` from each schema of integers or numbers, nullable ones included.
+fn remove_number_formats(schema: &mut Schema) {
+    let is_number = match schema.get("type") {
+        Some(Value::String(name)) => is_number_type(name),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).any(is_number_type),
+        _ => false,
+    };
+    if is_number {
+        schema.remove("format");
+    }
+    transform_subschemas(&mut remove_number_formats, schema);
+}
+
+fn is_number_type(name: &str) -> bool {
+    matches!(name, "integer" | "number")
+}
+
 /// Functions from which `#[derive(Message)]` builds a [`MessageCodec`].
 #[doc(hidden)]
 pub mod codec {
@@ -188,9 +217,7 @@ pub mod codec {
     }
 
     pub fn schema<T: JsonSchema>() -> Value {
-        schemars::SchemaGenerator::default()
-            .into_root_schema_for::<T>()
-            .to_value()
+        schema_of::<T>()
     }
 
     pub fn input_schema<M: JsonSchema>() -> Value {
@@ -212,5 +239,41 @@ pub mod codec {
             .trim_end_matches('}')
             .trim()
             .is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: schemas of numbers are plain JSON Schema, and other formats stay. Method: integers and
+    /// floats of several widths, optional, in a list and in a type of their own.
+    #[test]
+    fn numbers_have_no_format() {
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only the schema is read")]
+        struct Inner {
+            count: u8,
+        }
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only the schema is read")]
+        struct Outer {
+            #[schemars(extend("format" = "uri"))]
+            link: String,
+            small: i32,
+            part: f64,
+            maybe: Option<u64>,
+            list: Vec<u32>,
+            inner: Inner,
+        }
+        let schema = schema_of::<Outer>();
+        let text = schema.to_string();
+        assert_eq!(text.matches("\"format\"").count(), 1, "{text}");
+        assert_eq!(schema["properties"]["link"]["format"], "uri");
+        assert_eq!(schema["properties"]["maybe"]["minimum"], 0);
+        assert_eq!(
+            schema["$defs"]["Inner"]["properties"]["count"]["maximum"],
+            255
+        );
     }
 }

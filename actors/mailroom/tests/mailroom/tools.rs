@@ -3,6 +3,23 @@ use callboard_message::capabilities::RESERVED_PREFIX;
 
 use crate::kit::{Room, until_ended};
 
+/// Goal: the schemas of all messages are plain JSON Schema, of which clients don't warn. Method: no
+/// `format` of a number in the schemas of requests and replies.
+/// Rows: P-7.
+#[test]
+fn schemas_are_plain() {
+    until_ended(async |system| {
+        let room = Room::open(system, MailroomOptions::default()).await;
+        let specs = room.agent.specs();
+        assert!(specs.len() > 20, "{}", specs.len());
+        for spec in specs {
+            let reply = spec.output_schema.unwrap_or_default();
+            let schemas = format!("{} {reply}", spec.input_schema);
+            assert!(!schemas.contains("\"format\""), "{}: {schemas}", spec.name);
+        }
+    });
+}
+
 /// Goal: the tools are the agreed ones and some more, with short descriptions of when to use them
 /// and when not. Method: names, arguments and descriptions of all messages without the reserved
 /// prefix.

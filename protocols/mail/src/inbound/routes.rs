@@ -3,12 +3,12 @@
 use std::sync::LazyLock;
 
 use ParameterKind::{Boolean, Integer, Place, Text};
-use callboard_message::Message;
 use callboard_message::mail::{
     AgentLogs, AgentView, BroadcastMessage, EndAgent, GetAgentStatus, MailEvent, MailView,
     MessageHistory, Priority, SendMessage,
 };
-use schemars::{JsonSchema, SchemaGenerator};
+use callboard_message::{Message, schema_of};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -548,12 +548,6 @@ fn rewrite_refs(schema: &mut Value) {
         Value::Array(entries) => entries.iter_mut().for_each(rewrite_refs),
         _ => {}
     }
-}
-
-fn schema_of<T: JsonSchema>() -> Value {
-    SchemaGenerator::default()
-        .into_root_schema_for::<T>()
-        .to_value()
 }
 
 fn input_schema<M: Message>() -> Value {
