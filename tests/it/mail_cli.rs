@@ -211,7 +211,7 @@ async fn ends_of_commands() {
             "",
             &["mail", "send", "bob", "x", "--url", "http://127.0.0.1:1"],
             4,
-            "can't connect",
+            "can't connect to the mail listener at http://127.0.0.1:1: connection refused",
         ),
         (
             "ann",

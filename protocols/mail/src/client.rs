@@ -87,7 +87,7 @@ impl MailClient {
             headers.insert(AUTHORIZATION, value);
         }
         let connector = Connector::new(CONNECT_TIMEOUT)
-            .map_err(|_| MailClientError::Unreachable(ConnectFailure::Tls))?;
+            .map_err(|_| unreachable_at(&base, ConnectFailure::Tls))?;
         Ok(Self {
             http: http1::Http1Client::new(connector),
             base,
@@ -272,14 +272,14 @@ impl MailClient {
                 .http
                 .send(&target, method, headers, body)
                 .await
-                .map_err(from_net_error)?;
+                .map_err(|error| self.net_error(error))?;
             let (status, retry_after_s) = (response.status().as_u16(), retry_after_s(&response));
             let body = response
                 .body(RESPONSE_BYTES_MAX)
                 .await
                 .map_err(|error| match error {
                     BodyError::TooLarge => MailClientError::InvalidResponse,
-                    BodyError::Net(error) => from_net_error(error),
+                    BodyError::Net(error) => self.net_error(error),
                 })?;
             match status {
                 200 => serde_json::from_slice(&body).map_err(|_| MailClientError::InvalidResponse),
@@ -289,12 +289,20 @@ impl MailClient {
         let in_time = timeout(RESPONSE_TIMEOUT, exchange).await;
         in_time.map_err(|_| MailClientError::TimedOut(RESPONSE_TIMEOUT))?
     }
+
+    fn net_error(&self, error: NetError) -> MailClientError {
+        match error {
+            NetError::Unreachable(why) => unreachable_at(&self.base, why),
+            NetError::Broken => MailClientError::ConnectionLost,
+        }
+    }
 }
 
-fn from_net_error(error: NetError) -> MailClientError {
-    match error {
-        NetError::Unreachable(why) => MailClientError::Unreachable(why),
-        NetError::Broken => MailClientError::ConnectionLost,
+/// Returns the error of a listener that can't be reached, with its address.
+fn unreachable_at(base: &Url, why: ConnectFailure) -> MailClientError {
+    MailClientError::Unreachable {
+        address: base.origin().ascii_serialization(),
+        why,
     }
 }
 
@@ -571,9 +579,10 @@ impl MailEventStream {
                 let body: &[u8] = response.body().as_deref().unwrap_or_default();
                 Err(refused_error(response.status().as_u16(), body, None))
             }
-            Err(error) => Err(MailClientError::Unreachable(ConnectFailure::from_error(
-                &error,
-            ))),
+            Err(error) => Err(unreachable_at(
+                &self.client.base,
+                ConnectFailure::from_error(&error),
+            )),
         }
     }
 }

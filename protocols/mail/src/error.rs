@@ -16,8 +16,13 @@ pub enum MailClientError {
     #[error("the key has characters that a header can't hold: copy it again")]
     InvalidKey,
     /// No connection could be established. The server has received nothing of the request.
-    #[error("can't connect to the mail listener: {0}")]
-    Unreachable(ConnectFailure),
+    #[error("can't connect to the mail listener at {address}: {why}")]
+    Unreachable {
+        /// Scheme, host and port of the listener.
+        address: String,
+        /// Reason that the connection failed.
+        why: ConnectFailure,
+    },
     /// The connection broke. It is unknown whether the server processed the request. It can be
     /// repeated safely with the same idempotency key.
     #[error("the connection to the mail listener broke")]
@@ -47,7 +52,7 @@ impl MailClientError {
     /// Returns whether the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::ConnectionLost | Self::TimedOut(_) => true,
+            Self::Unreachable { .. } | Self::ConnectionLost | Self::TimedOut(_) => true,
             Self::Refused { status, .. } => matches!(status, 429 | 500 | 503 | 504),
             _ => false,
         }

@@ -180,7 +180,7 @@ async fn errors() {
     let gone = async {
         while !matches!(
             alice.agents(None).await,
-            Err(MailClientError::Unreachable(_) | MailClientError::ConnectionLost)
+            Err(MailClientError::Unreachable { .. } | MailClientError::ConnectionLost)
         ) {
             tokio::task::yield_now().await;
         }
