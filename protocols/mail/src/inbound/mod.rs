@@ -86,9 +86,10 @@ impl MailServer {
         self.server.events.stop().await;
     }
 
-    /// Adds the server's routes to an application. All paths begin with `/api`.
+    /// Adds the server's routes to an application. All paths begin with `/api`, except for the
+    /// aliases `/broadcast_message`, `/send_message` and `/ws`.
     pub fn configure(&self, config: &mut ServiceConfig) {
-        for path in routes::paths() {
+        for path in routes::paths().chain(routes::alias_paths()) {
             config.service(
                 web::resource(path)
                     .app_data(self.server.clone())
@@ -106,7 +107,8 @@ async fn handle_path(
 ) -> HttpResponse {
     let busy = idle_timeout::track_request(&request);
     let path = request.match_pattern().unwrap_or_default();
-    let done = match routes::find_route(&path, request.method().as_str()) {
+    let path = routes::resolve_alias(&path);
+    let done = match routes::find_route(path, request.method().as_str()) {
         Ok(route) => operations::handle_route(route, &request, payload, &server, busy).await,
         Err(allow) => Err(ProblemResponse::method_not_allowed(allow)),
     };

@@ -264,6 +264,25 @@ const ROUTES: &[Route] = &[
     ),
 ];
 
+/// Paths of the client that callboard's mail was modelled on, with the path of the same route here.
+/// They are served and not described.
+const ALIASES: [(&str, &str); 3] = [
+    ("/broadcast_message", "/api/broadcast_message"),
+    ("/send_message", "/api/send_message"),
+    ("/ws", "/api/events"),
+];
+
+/// Returns the other paths under which routes are served.
+pub(super) fn alias_paths() -> impl Iterator<Item = &'static str> {
+    ALIASES.iter().map(|(alias, _)| *alias)
+}
+
+/// Returns the path of the route that `path` names: its own, or that of which it is an alias.
+pub(super) fn resolve_alias(path: &str) -> &str {
+    let of = ALIASES.iter().find(|(alias, _)| *alias == path);
+    of.map_or(path, |(_, path)| path)
+}
+
 /// Returns the paths of all routes, without duplicates.
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
     let first = |(nth, route): &(usize, &'static Route)| {

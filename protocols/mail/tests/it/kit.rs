@@ -202,10 +202,19 @@ impl Peer {
         stream: TcpStream,
         query: &str,
     ) -> Result<EventSocketClient, u16> {
-        let url = format!(
-            "ws{}/api/events{query}",
-            self.base.strip_prefix("http").unwrap()
-        );
+        self.open_socket(stream, &format!("/api/events{query}"))
+            .await
+    }
+
+    /// Opens an event socket at a path of its own.
+    pub async fn listen_at(&self, path: &str) -> Result<EventSocketClient, u16> {
+        let address = self.base.strip_prefix("http://").unwrap();
+        let stream = soon(TcpStream::connect(address)).await.unwrap();
+        self.open_socket(stream, path).await
+    }
+
+    async fn open_socket(&self, stream: TcpStream, path: &str) -> Result<EventSocketClient, u16> {
+        let url = format!("ws{}{path}", self.base.strip_prefix("http").unwrap());
         let mut request = url.into_client_request().unwrap();
         for (name, value) in &self.headers {
             let name: reqwest::header::HeaderName = name.parse().unwrap();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use callboard_message::mail::MailEvent;
 use callboard_message::{Failure, FailureKind};
 use callboard_runtime::{JournalError, Policy, PolicyRequest};
 use futures::future::BoxFuture;
@@ -67,6 +68,47 @@ async fn exact_answers() {
         (reply.header("x-message-id"), reply.header("location")),
         (None, None)
     );
+    served.stop().await;
+}
+
+/// Goal: clients of the agent that this mail was modelled on reach it at their own paths. Method: the
+/// three paths, with the answers of the described ones; another method; no credentials.
+#[tokio::test]
+async fn other_paths() {
+    let served = Served::start().await;
+    let alice = served.agent("alice");
+    for (path, body, name) in [
+        (
+            "/broadcast_message",
+            json!({ "message": "x" }),
+            "broadcast_message",
+        ),
+        (
+            "/send_message",
+            json!({ "recipient_agent_id": "bob", "message": "x" }),
+            "send_message",
+        ),
+    ] {
+        let reply = alice.post(path, body.to_string()).await;
+        let described = alice.post(&format!("/api{path}"), body.to_string()).await;
+        assert_eq!(
+            (reply.status, &reply.text),
+            (200, &described.text),
+            "{path}"
+        );
+        assert_eq!(asked(&served.room), [(name, body.clone()), (name, body)]);
+        assert_eq!(alice.get(path).await.status, 405, "{path}");
+        let unknown = served.nobody().post(path, "{}").await;
+        assert_eq!(unknown.status, 401, "{path}");
+    }
+    assert_eq!(served.nobody().get("/ws").await.status, 401);
+    let mut events = served.agent("watcher").listen_at("/ws").await.unwrap();
+    served.happen([MailEvent::AgentBroadcast {
+        sender_agent_id: "bob".into(),
+        recipient_count: 1,
+        message_preview: "x".into(),
+    }]);
+    assert_eq!(events.json().await["sender_agent_id"], "bob");
     served.stop().await;
 }
 
