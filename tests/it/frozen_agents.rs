@@ -114,7 +114,7 @@ fn messages() {
         CallTool CompleteArgument Converse CreateMessage DescribeAgent GetPrompt ListPrompts ListResourceTemplates ListResources ListTools
         ForwardRequest ReadResource SubscribeResource UnsubscribeResource
         AgentLogs BroadcastMessage CheckInbox DeliverMessage EndAgent FetchMail GetAgentStatus JoinMailroom LeaveMailroom
-        ListGroups MailPreferences MarkRead MessageHistory ReadEvents ReadMessage ReplyMessage SaveMemory SendMessage
+        ListGroups MailPreferences MarkRead MessageHistory ReadEvents ReadMemory ReadMessage ReplyMessage SaveMemory SendMessage
     };
     all.sort_unstable();
     let all: String = all

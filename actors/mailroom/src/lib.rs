@@ -113,6 +113,7 @@ impl Services {
             directory: directory.clone(),
             inbox: inbox.clone(),
             members: members.clone(),
+            memory: memory.clone(),
         });
         let peers = Arc::new(PeerSync {
             mail: mail(),
@@ -170,6 +171,7 @@ impl Agent for Mailroom {
         serve(on, |of| &of.members, MemberService::agent_status);
         serve(on, |of| &of.members, MemberService::groups);
         serve(on, |of| &of.memory, MemoryService::save_memory);
+        serve(on, |of| &of.memory, MemoryService::read_memory);
         serve(on, |of| &of.members, MemberService::preferences);
         serve(on, |of| &of.inbox, InboxService::fetch_mail);
         serve(on, |of| &of.inbox, InboxService::mark_read);

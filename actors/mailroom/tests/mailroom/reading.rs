@@ -1,9 +1,10 @@
 use callboard_mailroom::LISTED_TEXT_CHARS_MAX;
 use callboard_message::mail::{
-    CheckInbox, DeliveryState, FetchMail, MailDirection, MailEvent, MarkRead, MessageHistory,
-    Priority, ReadEvents, ReadMessage, SaveMemory, SendMessage,
+    CheckInbox, DeliveryState, FetchMail, MAIL_MEMORY_PAGE_MAX, MailDirection, MailEvent, MarkRead,
+    MessageHistory, Priority, ReadEvents, ReadMemory, ReadMessage, SaveMemory, SendMessage,
 };
 use callboard_message::{FailureKind, Principal};
+use callboard_runtime::KV_KEY_BYTES_MAX;
 
 use crate::kit::in_room;
 
@@ -509,6 +510,66 @@ fn events() {
         };
         assert_eq!(
             room.refused(&operator, too_many).await,
+            FailureKind::InvalidInput
+        );
+    });
+}
+
+/// Goal: what was saved can be read back by its owner, page by page. Method: one by name, all with a
+/// page's limit passed, those of a tag, another agent's, wrong requests.
+/// Rows: P-9.
+#[test]
+fn memory_is_read_back() {
+    in_room(&["a", "b"], async |room, _| {
+        let (a, b) = (room.mailbox("a"), room.mailbox("b"));
+        for n in 0..=MAIL_MEMORY_PAGE_MAX {
+            let tag = if n % 2 == 0 { "even" } else { "odd" };
+            a.ask(SaveMemory {
+                content: format!("text {n}"),
+                key: Some(format!("k{n:02}")),
+                tags: vec![tag.into()],
+                sender_agent_id: None,
+            })
+            .await
+            .unwrap();
+        }
+        let one = ReadMemory {
+            key: Some("k07".into()),
+            ..ReadMemory::default()
+        };
+        let page = a.ask(one.clone()).await.unwrap();
+        let [entry] = &page.entries[..] else {
+            panic!("{} entries", page.entries.len());
+        };
+        assert_eq!((&*entry.key, &*entry.content), ("k07", "text 7"));
+        assert_eq!((&*entry.tags, entry.version), (&["odd".to_owned()][..], 1));
+        assert!(entry.saved.as_ref().is_some_and(|at| at.ends_with('Z')));
+        assert_eq!(b.ask(one).await.unwrap_err().kind, FailureKind::NotFound);
+
+        let page = a.ask(ReadMemory::default()).await.unwrap();
+        assert_eq!(page.entries.len(), MAIL_MEMORY_PAGE_MAX);
+        let rest = ReadMemory {
+            after: page.next,
+            ..ReadMemory::default()
+        };
+        let page = a.ask(rest).await.unwrap();
+        assert_eq!(
+            (page.entries[0].key.as_str(), page.entries.len(), page.next),
+            ("k20", 1, None)
+        );
+        let even = ReadMemory {
+            tag: Some("even".into()),
+            ..ReadMemory::default()
+        };
+        let page = a.ask(even).await.unwrap();
+        assert_eq!((page.entries.len(), page.next), (11, None));
+        assert_eq!(b.ask(ReadMemory::default()).await.unwrap().entries, []);
+        let wrong = ReadMemory {
+            after: Some("x".repeat(KV_KEY_BYTES_MAX + 1)),
+            ..ReadMemory::default()
+        };
+        assert_eq!(
+            a.ask(wrong).await.unwrap_err().kind,
             FailureKind::InvalidInput
         );
     });

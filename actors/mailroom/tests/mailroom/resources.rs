@@ -2,11 +2,11 @@ use std::sync::{Arc, Mutex};
 
 use callboard_mailroom::{MEMBER_SESSIONS_MAX, Mailbox};
 use callboard_message::capabilities::{
-    DescribeAgent, ListResources, ReadResource, SubscribeResource,
+    DescribeAgent, ListResourceTemplates, ListResources, ReadResource, SubscribeResource,
 };
 use callboard_message::mail::{
     CheckInbox, DeliveryMethod, GetAgentStatus, JoinMailroom, MailPreferences, MemberState,
-    Priority, SendMessage,
+    Priority, SaveMemory, SendMessage,
 };
 use callboard_message::{
     Answer, CallerCapabilities, CapabilityChange, ElicitationAnswer, Failure, FailureKind,
@@ -47,7 +47,14 @@ fn own_resources() {
             .iter()
             .map(|resource| resource["uri"].as_str().unwrap())
             .collect();
-        assert_eq!(uris, ["callboard://inbox/b", "callboard://agents"]);
+        assert_eq!(
+            uris,
+            [
+                "callboard://inbox/b",
+                "callboard://agents",
+                "callboard://memory/b"
+            ]
+        );
         let inbox = read(&b, "callboard://inbox/b").await.unwrap();
         assert_eq!(
             (&inbox["unread"], &inbox["messages"][0]["state"]),
@@ -62,6 +69,10 @@ fn own_resources() {
         for other in [
             "callboard://inbox/b",
             "callboard://inbox/",
+            "callboard://memory/b",
+            "callboard://memory/b/k",
+            "callboard://memory/ab",
+            "callboard://memory/a/k",
             "callboard://x",
             "http://a",
             "",
@@ -85,6 +96,41 @@ fn own_resources() {
                 .unwrap()
                 .contains("check_inbox")
         );
+    });
+}
+
+/// Goal: what a member saved is a resource of its own. Method: the list, one entry with a name that a
+/// URI must escape, another member's, and the template.
+/// Rows: P-9.
+#[test]
+fn saved_entries() {
+    in_room(&["a", "b"], async |room, _| {
+        let a = room.mailbox("a");
+        a.ask(SaveMemory {
+            content: "42".into(),
+            key: Some("the answer/é".into()),
+            ..SaveMemory::default()
+        })
+        .await
+        .unwrap();
+        let list = read(&a, "callboard://memory/a").await.unwrap();
+        assert_eq!(list["entries"][0]["key"], "the answer/é");
+        let address = "callboard://memory/a/the%20answer%2F%C3%A9";
+        let entry = read(&a, address).await.unwrap();
+        assert_eq!(entry["content"], "42");
+        for other in [address, "callboard://memory/a"] {
+            assert_eq!(
+                read(&room.mailbox("b"), other).await.unwrap_err().kind,
+                FailureKind::NotFound
+            );
+        }
+        let templates: Vec<Value> = a
+            .ask(ListResourceTemplates(RawObject::new()))
+            .await
+            .unwrap()
+            .read("resourceTemplates")
+            .unwrap();
+        assert_eq!(templates[1]["uriTemplate"], "callboard://memory/a/{key}");
     });
 }
 

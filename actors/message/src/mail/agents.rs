@@ -137,6 +137,49 @@ pub struct SavedMemory {
     pub version: u64,
 }
 
+/// Request for what the caller has saved with [`SaveMemory`], in order of names.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadMemory {
+    /// Name of one entry. Without it, entries are listed.
+    pub key: Option<String>,
+    /// Only entries with this tag.
+    pub tag: Option<String>,
+    /// Continue after this entry: `next` of the previous page.
+    pub after: Option<String>,
+    /// Your own agent id. Optional; any other id is rejected.
+    pub sender_agent_id: Option<String>,
+}
+
+/// Page of saved entries.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryPage {
+    /// Saved entries, in order of names.
+    pub entries: Vec<MemoryEntry>,
+    /// Name to continue after; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Saved entry.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryEntry {
+    /// Name of the entry.
+    pub key: String,
+    /// Saved text.
+    pub content: String,
+    /// Tags of the entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Time when it was saved (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved: Option<String>,
+    /// Number of times that an entry was saved under this name.
+    pub version: u64,
+}
+
 /// Request to change which mail the caller receives. Absent fields stay unchanged.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -209,6 +252,9 @@ mail_message! {
         "Keep something for later under a name: results, routine status, what you found out. Use it instead of telling \
          everybody what nobody needs now.",
         more: [];
+    ReadMemory = "read_memory" -> MemoryPage,
+        "Read what you kept with save_memory: one entry by its name, or all, or those with a tag. Only you see your entries.",
+        more: [READ_ONLY];
     MailPreferences = "mail_preferences" -> Preferences,
         "Say which broadcasts you don't want (by sender or topic), or want only. Direct, urgent and Guardian messages always \
          come. Without arguments it shows what is set.",
@@ -221,4 +267,4 @@ mail_message! {
 debug_without_text! {
     SaveMemory: content;
 }
-debug_name_only!(MailPreferences Preferences);
+debug_name_only!(MailPreferences Preferences ReadMemory MemoryPage MemoryEntry);

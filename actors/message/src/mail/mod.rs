@@ -19,8 +19,8 @@ use crate::text_enum::text_enum;
 
 pub use agents::{
     AgentStatus, AgentView, DeliveryMethod, EndAgent, GetAgentStatus, GroupList, GroupView,
-    JoinMailroom, LeaveMailroom, ListGroups, MailAck, MailPreferences, MemberState, Preferences,
-    SaveMemory, SavedMemory,
+    JoinMailroom, LeaveMailroom, ListGroups, MailAck, MailPreferences, MemberState, MemoryEntry,
+    MemoryPage, Preferences, ReadMemory, SaveMemory, SavedMemory,
 };
 pub use event::{MailEvent, MailEventPage, NewMailEvents, NumberedMailEvent, ReadEvents};
 pub use read::{
@@ -74,6 +74,8 @@ pub const MAIL_PREVIEW_CHARS: usize = 100;
 pub const MAIL_LOG_CHARS: usize = 200;
 /// Maximum length of the content of [`SaveMemory`], in bytes.
 pub const MAIL_MEMORY_BYTES_MAX: usize = 16 * 1024;
+/// Maximum number of entries that one [`ReadMemory`] returns.
+pub const MAIL_MEMORY_PAGE_MAX: usize = 20;
 /// Topic of the system's event bus on which [`NewMailEvents`] is published.
 pub const MAIL_EVENTS_TOPIC: &str = "mail";
 /// Agent id of the Guardian, the principal that guides the agents.

@@ -205,5 +205,6 @@ fn descriptions_are_short() {
     check::<GetAgentStatus>();
     check::<ListGroups>();
     check::<SaveMemory>();
+    check::<ReadMemory>();
     check::<MailPreferences>();
 }
