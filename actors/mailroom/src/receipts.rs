@@ -22,12 +22,21 @@ const FAN_OUT_DELAY: Duration = Duration::from_millis(20);
 const FLUSH_DELAY: Duration = Duration::from_millis(3);
 /// Interval at which failed writes of receipts and copies are retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of read receipts that wait for room in the store. Further ones are dropped: the
+/// messages stay unread.
+const PENDING_READS_MAX: usize = 65_536;
 /// Mailbox capacity of the agent that writes receipts. When it is full, delivery workers wait.
 const PENDING_RECEIPTS_MAX: u32 = 8_192;
 
 struct RecordDelivery {
     recipient: Arc<str>,
     letter: u64,
+}
+
+/// Request to store that a member has read messages, which could not be stored at once.
+struct RecordRead {
+    reader: Arc<str>,
+    letters: Vec<u64>,
 }
 
 struct FanOut(Arc<MailMessage>);
@@ -55,6 +64,7 @@ macro_rules! without_reply {
 
 without_reply! {
     RecordDelivery = "delivered";
+    RecordRead = "read";
     FanOut = "spread";
     FanOutNext = "spread_next";
     Flush = "flush";
@@ -93,6 +103,14 @@ impl ReceiptWriter {
                 letter,
             })
             .await;
+    }
+
+    /// Records that a member has read messages, by number, after the store has rejected to record it.
+    /// The receipts are stored once the store has room.
+    pub fn record_read(&self, reader: &Arc<str>, letters: Vec<u64>) {
+        let reader = reader.clone();
+        // Without room in the mailbox, the messages stay unread and are shown again.
+        let _ = self.agent.try_tell(RecordRead { reader, letters });
     }
 
     /// Requests the creation of a copy of the message for each recipient.
@@ -150,6 +168,8 @@ struct ReceiptWriterAgent {
     mail: Arc<dyn MailStore>,
     is_notified: Arc<AtomicBool>,
     pending: Vec<(String, u64)>,
+    /// Read receipts that the store has rejected so far, by reader and message number.
+    pending_reads: BTreeSet<(Arc<str>, u64)>,
     /// Whether a write of the pending receipts is scheduled, by `FLUSH_DELAY` or by the retry
     /// interval.
     is_flushing: bool,
@@ -173,6 +193,7 @@ impl ReceiptWriterAgent {
             mail,
             is_notified,
             pending: Vec::new(),
+            pending_reads: BTreeSet::new(),
             is_flushing: false,
             fan_outs: BTreeMap::new(),
             retry_timer: None,
@@ -196,6 +217,23 @@ impl ReceiptWriterAgent {
                 }
             }
             self.pending.drain(..now);
+        }
+        while !self.pending_reads.is_empty() {
+            let batch: Vec<_> = self.pending_reads.iter().take(RECEIPT_BATCH_MAX).collect();
+            let marks = batch
+                .iter()
+                .map(|(reader, letter)| (reader.to_string(), *letter))
+                .collect();
+            match self.mail.update_receipts(marks, ReceiptUpdate::Read).await {
+                Ok(_) => notify_agent(&self.is_notified, me),
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => {
+                    callboard_message::log::error!(%error, letters = batch.len(), "failed to store read receipts")
+                }
+            }
+            let rest = self.pending_reads.iter().nth(batch.len()).cloned();
+            self.pending_reads =
+                rest.map_or_else(BTreeSet::new, |first| self.pending_reads.split_off(&first));
         }
         Ok(())
     }
@@ -272,6 +310,7 @@ impl Agent for ReceiptWriterAgent {
         on.sync::<RecordDelivery>()
             .sync::<FanOut>()
             .exclusive::<Flush>();
+        on.sync::<RecordRead>();
         on.exclusive::<FanOutNext>()
             .exclusive::<RetryPending>()
             .exclusive::<EventsAppended>();
@@ -312,6 +351,16 @@ impl SyncHandler<RecordDelivery> for ReceiptWriterAgent {
     }
 }
 
+impl SyncHandler<RecordRead> for ReceiptWriterAgent {
+    fn handle(&mut self, RecordRead { reader, letters }: RecordRead, _: &mut Context) {
+        // The retry timer stores them: the store has just rejected them.
+        let room = PENDING_READS_MAX.saturating_sub(self.pending_reads.len());
+        let letters = letters.into_iter().take(room);
+        self.pending_reads
+            .extend(letters.map(|letter| (reader.clone(), letter)));
+    }
+}
+
 impl SyncHandler<FanOut> for ReceiptWriterAgent {
     fn handle(&mut self, FanOut(letter): FanOut, cx: &mut Context) {
         let (number, done) = (letter.number, letter.copies_made as usize);
@@ -345,7 +394,7 @@ impl Handler<Flush> for ReceiptWriterAgent {
 
 impl Handler<RetryPending> for ReceiptWriterAgent {
     async fn handle(&mut self, _: RetryPending, cx: &mut Context) {
-        if !self.pending.is_empty() {
+        if !self.pending.is_empty() || !self.pending_reads.is_empty() {
             self.flush_or_retry(cx.me()).await;
         }
         let letters: Vec<u64> = self.fan_outs.keys().copied().collect();

@@ -6,11 +6,11 @@ mod view;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_message::Failure;
 use callboard_message::mail::{
     CheckInbox, DeliveryState, FetchMail, FetchedMail, Inbox, MAIL_HISTORY_MAX, MAIL_INBOX_DEFAULT,
     MAIL_INBOX_MAX, MAIL_MEMBERS_MAX, MailAck, MailView, MarkRead, MemberId, ReadMessage,
 };
+use callboard_message::{Failure, FailureKind};
 use callboard_runtime::{
     Context, MailCopy, MailMessage, MailStore, RECEIPT_BATCH_MAX, ReceiptUpdate,
 };
@@ -80,9 +80,9 @@ impl InboxService {
             }
             messages.push(view);
         }
-        self.update_receipts(&identity.id, &cut, ReceiptUpdate::Delivered)
+        self.record_shown(identity, cut, ReceiptUpdate::Delivered)
             .await?;
-        self.update_receipts(&identity.id, &whole, ReceiptUpdate::Read)
+        self.record_shown(identity, whole, ReceiptUpdate::Read)
             .await?;
         Ok(Inbox {
             unread: u64::try_from(self.directory.unread_count(&identity.id)).unwrap_or_default(),
@@ -171,7 +171,7 @@ impl InboxService {
         let letter = self.find_message(identity, id).await?;
         let state = match letter.new.is_for(&identity.id) {
             true => {
-                self.update_receipts(&identity.id, &[letter.number], ReceiptUpdate::Read)
+                self.record_shown(identity, vec![letter.number], ReceiptUpdate::Read)
                     .await?;
                 DeliveryState::Read
             }
@@ -218,7 +218,7 @@ impl InboxService {
             .iter()
             .filter(|letter| letter.new.is_for(&identity.id));
         let numbers: Vec<u64> = mine.map(|letter| letter.number).collect();
-        self.update_receipts(&identity.id, &numbers, ReceiptUpdate::Delivered)
+        self.record_shown(&identity, numbers, ReceiptUpdate::Delivered)
             .await?;
         let mut messages = Vec::new();
         for letter in letters {
@@ -255,6 +255,35 @@ impl InboxService {
         self.update_receipts(&identity.id, &[letter.number], mark)
             .await?;
         Ok(MailAck { success: true })
+    }
+
+    /// Stores the delivery state of messages that are about to be shown to a member. While the store
+    /// is full or unavailable, the receipts are stored later, so that mail can be read meanwhile.
+    async fn record_shown(
+        &self,
+        identity: &MemberIdentity,
+        letters: Vec<u64>,
+        mark: ReceiptUpdate,
+    ) -> Result<(), Failure> {
+        let Err(failure) = self.update_receipts(&identity.id, &letters, mark).await else {
+            return Ok(());
+        };
+        if !matches!(
+            failure.kind,
+            FailureKind::Overloaded | FailureKind::Unavailable
+        ) {
+            return Err(failure);
+        }
+        callboard_message::log::warn!(by: &identity.id, member = &*identity.id, %failure, letters = letters.len(), "failed to store receipts: retrying");
+        match mark {
+            ReceiptUpdate::Read => self.receipts.record_read(&identity.id, letters),
+            ReceiptUpdate::Delivered => {
+                for letter in letters {
+                    self.receipts.record_delivery(&identity.id, letter).await;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Stores the delivery state `mark` of the member `id` for messages, by number. Removes them

@@ -3,11 +3,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_mailroom::{
-    CONVERSATIONS_MAX, MailroomOptions, MemberDeclaration, RECEIPTS_MAX, ReconfigureMailroom,
+    CONVERSATIONS_MAX, LISTED_TEXT_CHARS_MAX, MailroomOptions, MemberDeclaration, RECEIPTS_MAX,
+    ReconfigureMailroom,
 };
 use callboard_message::capabilities::Converse;
 use callboard_message::mail::{
-    DeliverMessage, EndAgent, FetchMail, GetAgentStatus, MAIL_MEMBERS_MAX,
+    CheckInbox, DeliverMessage, DeliveryState, EndAgent, FetchMail, GetAgentStatus,
+    MAIL_MEMBERS_MAX, MarkRead,
 };
 use callboard_message::{CapabilityChange, Failure, FailureKind, Principal, Progress, ToolResult};
 use callboard_runtime::testkit::{MailStoreLayer, eventually};
@@ -253,6 +255,58 @@ fn store_is_away() {
         *mail.no_marks.lock().unwrap() = None;
         room.delivered(20).await;
         assert!(seen.iter_mut().all(|seen| seen.try_recv().is_err()));
+    });
+}
+
+/// Goal: mail can be read while the store is full, and its receipts are stored when there is room;
+/// an explicit confirmation fails. Method: each kind of read with a store that is full, then one
+/// with room; a defect of the store is still told.
+#[test]
+fn mail_is_read_from_a_full_store() {
+    until_ended(async |system| {
+        let mail = Faulty::of(system);
+        let room = open(system, &ids(1), false).await;
+        let worker = room.mailbox("worker-00000");
+        let long = "x".repeat(LISTED_TEXT_CHARS_MAX + 1);
+        let mut sent = Vec::new();
+        for text in ["one", "two", &long] {
+            let receipt = room.mailbox("sender").send("worker-00000", text).await;
+            sent.push(receipt.unwrap().message_id.unwrap());
+        }
+        let confirm = |id: &String| MarkRead {
+            message_id: id.clone(),
+            state: None,
+        };
+        let full = JournalError::NoSpace;
+        *mail.no_marks.lock().unwrap() = Some(full);
+        assert_eq!(
+            worker.read(&sent[0]).await.unwrap().state,
+            DeliveryState::Read
+        );
+        let fetched = worker.ask(FetchMail {
+            message_ids: sent.clone(),
+            receipts: false,
+        });
+        assert_eq!(fetched.await.unwrap().messages.len(), 3);
+        let inbox = worker.check().await.unwrap();
+        assert_eq!(inbox.messages.len(), 3);
+        assert!(inbox.messages[2].cut);
+        let refused = worker.ask(confirm(&sent[0])).await.unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Overloaded);
+
+        *mail.no_marks.lock().unwrap() = None;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let look = CheckInbox {
+            peek: true,
+            ..CheckInbox::default()
+        };
+        let inbox = worker.ask(look).await.unwrap();
+        let states: Vec<_> = inbox.messages.iter().map(|view| view.state).collect();
+        assert_eq!((states, inbox.unread), (vec![DeliveryState::Delivered], 1));
+
+        *mail.no_marks.lock().unwrap() = Some(JournalError::Damaged("mail".into()));
+        let refused = worker.read(&sent[2]).await.unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Internal);
     });
 }
 
