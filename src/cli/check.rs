@@ -19,6 +19,7 @@ use super::{
 use crate::config::{
     CheckReport, ConfigProblem, Severity, Topology, UpstreamDeclaration, UpstreamError,
 };
+use crate::text::strip_control_chars;
 
 /// Timeout of the queries to one upstream.
 const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,9 +40,11 @@ pub(super) async fn run(
         .flat_map(|topology| &topology.upstreams);
     let found = futures::future::join_all(upstreams.map(UpstreamReport::query)).await;
     if let Some(topology) = checked.topology.as_ref().filter(|_| connect) {
+        let unreachable = unreachable_agents(topology).await;
         checked
             .problems
             .extend(unmatched_patterns(topology, &found));
+        checked.problems.extend(unreachable);
     }
     output::print_raw(match json {
         true => as_json(&file, &checked, &found),
@@ -109,6 +112,28 @@ impl UpstreamReport {
         };
         format!("\n  {:width$}  {told}", self.id)
     }
+}
+
+/// Warns of each agent that can't be reached now, for example a pane with a shell in the foreground.
+async fn unreachable_agents(topology: &Topology) -> Vec<ConfigProblem> {
+    let checks = topology.agents.iter().filter_map(|agent| {
+        let check = agent.check_reachable()?;
+        Some(async move { (agent.id(), check.await) })
+    });
+    let checked = futures::future::join_all(checks).await;
+    let failed = checked
+        .into_iter()
+        .filter_map(|(id, checked)| Some((id, checked.err()?)));
+    failed
+        .map(|(id, why)| ConfigProblem {
+            level: Severity::Warning,
+            span: None,
+            line: 0,
+            column: 0,
+            message: format!("{id} gets no mail now: {}", strip_control_chars(&why)),
+            help: Some("mail waits until its pane accepts text".to_owned()),
+        })
+        .collect()
 }
 
 /// Warns of each pattern of tool names that matches none of the tools that are there. A pattern of a virtual server is checked if

@@ -129,6 +129,36 @@ async fn upstreams_are_connected_to() {
     home.swept().await;
 }
 
+/// Goal: a pane that takes no mail is told with the reason, before anything is served. Method: a pane of a tmux server that
+/// isn't there (or no tmux at all); without `--connect` nothing is tried.
+/// Rows: P-43.
+#[tokio::test]
+async fn panes_are_looked_at() {
+    let home = Home::new();
+    let text = format!(
+        "[node]\nname = \"n\"\n[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nmember = [{{ id = \"pane\" }}]\n\
+         [[agent]]\nkind = \"tmux\"\nid = \"pane\"\ntarget = \"work:0.0\"\nsocket = \"{}\"\n\
+         [[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nanonymous = \"operator\"\n",
+        home.path("no-tmux").display()
+    );
+    let file = home.write("n.toml", &text);
+    let told = async |arguments: &[&str]| {
+        let found = home
+            .run(&[&["check", &*file, "--json"], arguments].concat())
+            .await;
+        assert_eq!(found.code, Some(0), "{found:?}");
+        found.json()["problems"].to_string()
+    };
+    let connected = told(&["--connect"]).await;
+    assert!(
+        connected.contains("pane gets no mail now: tmux"),
+        "{connected}"
+    );
+    let plain = told(&[]).await;
+    assert!(!plain.contains("gets no mail"), "{plain}");
+    home.swept().await;
+}
+
 /// Goal: relative paths of a program are relative to the file, wherever callboard is started. Method: a file in a folder with
 /// a program, an argument and a working directory that are relative; its path absolute, and relative to the folder above.
 /// Rows: M-8.

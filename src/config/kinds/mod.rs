@@ -192,6 +192,12 @@ pub(crate) trait AgentDeclaration: Any + Debug + Send + Sync {
     /// Reports variables, files and programs that the declaration names and this machine lacks.
     fn check_machine(&self, _tree: &ConfigTree, _problems: &mut ProblemCollector<'_>) {}
 
+    /// Checks whether the agent can be reached now, and returns the reason why not. `None` for a
+    /// kind that can't be checked so.
+    fn check_reachable(&self) -> Option<BoxFuture<'_, Result<(), String>>> {
+        None
+    }
+
     /// Changes a running agent with the same id to this declaration without a restart. Returns
     /// `None` if it must be restarted.
     fn reconfigure(

@@ -1,6 +1,8 @@
 //! Mail delivery into tmux panes (`[[agent]] kind = "tmux"`).
 
-use callboard_mail::outbound::tmux::{PaneTarget, PaneTargetError, TmuxAgent, TmuxOptions};
+use callboard_mail::outbound::tmux::{
+    PaneTarget, PaneTargetError, TmuxAgent, TmuxOptions, check_pane,
+};
 use callboard_message::DataClass;
 use callboard_message::mail::DeliveryMethod;
 use futures::future::BoxFuture;
@@ -61,6 +63,15 @@ pub(super) fn read(
 }
 
 impl TmuxDeclaration {
+    fn options(&self) -> TmuxOptions {
+        TmuxOptions {
+            socket: self.socket.clone(),
+            submit: self.submit,
+            allowed_programs: self.command.clone(),
+            ..TmuxOptions::new(self.target.0.clone())
+        }
+    }
+
     /// Returns the identity of the pane: server and target.
     pub(super) fn pane_id(&self) -> (Option<&str>, &PaneTarget) {
         (self.socket.as_deref(), &self.target.0)
@@ -119,16 +130,18 @@ impl AgentDeclaration for TmuxDeclaration {
         }
     }
 
+    fn check_reachable(&self) -> Option<BoxFuture<'_, Result<(), String>>> {
+        Some(Box::pin(async {
+            let checked = check_pane(&self.options()).await;
+            checked.map_err(|failure| failure.message)
+        }))
+    }
+
     fn start<'a>(
         &'a self,
         cx: &'a StartContext<'a>,
     ) -> BoxFuture<'a, Result<RunningAgent, StartError>> {
-        let options = TmuxOptions {
-            socket: self.socket.clone(),
-            submit: self.submit,
-            allowed_programs: self.command.clone(),
-            ..TmuxOptions::new(self.target.0.clone())
-        };
+        let options = self.options();
         let agent = cx
             .system
             .prepare_with(move || TmuxAgent::new(options.clone()))

@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::capabilities::Converse;
-use callboard_message::mail::{CheckDelivery, DeliverMessage, MAIL_UNREAD_MAX};
+use callboard_message::mail::{
+    CheckDelivery, DeliverMessage, MAIL_TROUBLE_CHARS_MAX, MAIL_UNREAD_MAX,
+};
+use callboard_message::text::cut_chars;
 use callboard_message::{CapabilityChange, Failure, FailureKind, Principal};
 use callboard_runtime::{
     Agent, AgentChanged, AgentId, AgentProfile, AgentRef, Backoff, CallContext, Context, Handler,
@@ -17,7 +20,7 @@ use tokio::time::Instant;
 use super::DeliveryService;
 use super::conversation::{self, ConversationLimit, DELIVERY_TIMEOUT};
 use crate::members::queue::{QueueState, WakeWorker};
-use crate::text::OutgoingMail;
+use crate::text::{OutgoingMail, neutralize};
 
 /// Number of messages that a delivery worker reads from the store at once.
 const PAGE_MESSAGES: usize = 64;
@@ -69,9 +72,43 @@ pub(crate) struct DeliveryWorker {
 enum DeliveryResult {
     Delivered,
     /// Temporary failure: the message is delivered again later.
-    RetryLater(FailureKind),
+    RetryLater(DeliveryFailure),
     /// Permanent failure: the message isn't delivered by this worker any more.
-    Undeliverable(FailureKind),
+    Undeliverable(DeliveryFailure),
+}
+
+/// Failed delivery, with its reason for the list of members.
+struct DeliveryFailure {
+    kind: FailureKind,
+    why: String,
+}
+
+impl DeliveryFailure {
+    /// The failure of an agent that delivers mail. Its message is about the way of delivery, for
+    /// example the program in a pane.
+    fn of_delivery_agent(failure: &Failure) -> Self {
+        let line = neutralize(&failure.message).replace(char::is_whitespace, " ");
+        Self {
+            kind: failure.kind,
+            why: cut_chars(&line, MAIL_TROUBLE_CHARS_MAX).to_owned(),
+        }
+    }
+
+    /// The failure of an agent that converses. Its message may quote the mail, so only the kind is
+    /// told.
+    fn of_conversation(failure: &Failure) -> Self {
+        Self {
+            kind: failure.kind,
+            why: format!("the agent failed to answer ({})", failure.kind),
+        }
+    }
+
+    fn not_running() -> Self {
+        Self {
+            kind: FailureKind::Unavailable,
+            why: "the agent that takes its mail isn't running".to_owned(),
+        }
+    }
 }
 
 impl DeliveryWorker {
@@ -151,8 +188,8 @@ impl DeliveryWorker {
                     self.recent.push_back(number);
                     self.room.receipts.record_delivery(&self.id, number).await;
                 }
-                DeliveryResult::Undeliverable(kind) => {
-                    callboard_message::log::warn!(by: &self.id, letter = outgoing.letter.new.id, member = &*self.id, %kind, "mail can't be delivered");
+                DeliveryResult::Undeliverable(DeliveryFailure { kind, why }) => {
+                    callboard_message::log::warn!(by: &self.id, letter = outgoing.letter.new.id, member = &*self.id, %kind, why, "mail can't be delivered");
                     self.record_success();
                     if self.undeliverable.len() >= UNDELIVERABLE_MAX {
                         self.undeliverable.clear();
@@ -161,8 +198,10 @@ impl DeliveryWorker {
                     self.attempts.remove(&number);
                     self.room.mail.count_attempt(&self.id, number).await?;
                 }
-                DeliveryResult::RetryLater(kind) => {
-                    callboard_message::log::debug!(by: &self.id, letter = outgoing.letter.new.id, member = &*self.id, %kind, "mail is tried again later");
+                DeliveryResult::RetryLater(failure) => {
+                    let DeliveryFailure { kind, why } = &failure;
+                    callboard_message::log::debug!(by: &self.id, letter = outgoing.letter.new.id, member = &*self.id, %kind, why, "mail is tried again later");
+                    self.record_failure(&failure);
                     {
                         let mut waiting = self.queue.lock_pending();
                         waiting.insert(outgoing);
@@ -181,14 +220,27 @@ impl DeliveryWorker {
     fn record_success(&mut self) {
         self.status_version += 1;
         self.failed = 0;
-        self.queue.has_failed.store(false, Relaxed);
+        if self.queue.record_success() {
+            callboard_message::log::info!(
+                member = &*self.id,
+                way = &*self.way,
+                "mail is delivered again"
+            );
+        }
+    }
+
+    /// Records the reason of a failure for the list of members, and logs a new one.
+    fn record_failure(&self, failure: &DeliveryFailure) {
+        let DeliveryFailure { kind, why } = failure;
+        if self.queue.record_failure(why) {
+            callboard_message::log::warn!(by: &self.id, member = &*self.id, way = &*self.way, %kind, why, "mail waits: it can't be delivered at the moment");
+        }
     }
 
     fn schedule_retry(&mut self, cx: &mut Context) {
         self.status_version += 1;
         let pause = BACKOFF.pause(self.failed);
         self.failed = self.failed.saturating_add(1);
-        self.queue.has_failed.store(true, Relaxed);
         self.failed_at = Some(Instant::now());
         self.not_before = Some(Instant::now() + pause);
         // The timer is set only here: timers of other wake-ups would mostly fire too early.
@@ -211,15 +263,16 @@ impl DeliveryWorker {
             if agent.recipient::<CheckDelivery>().is_none() {
                 return;
             }
-            let is_reached = matches!(
-                agent.ask(CheckDelivery).within(DELIVERY_TIMEOUT).await,
-                Ok(Ok(()))
-            );
-            self.queue.has_failed.store(!is_reached, Relaxed);
-            if is_reached {
-                (self.status_version, self.unreached, self.reach_at) =
-                    (self.status_version + 1, 0, None);
-                return;
+            let checked = agent.ask(CheckDelivery).within(DELIVERY_TIMEOUT).await;
+            match checked.map_err(Failure::from).flatten() {
+                Ok(()) => {
+                    self.record_success();
+                    (self.unreached, self.reach_at) = (0, None);
+                    return;
+                }
+                Err(failure) => {
+                    self.record_failure(&DeliveryFailure::of_delivery_agent(&failure));
+                }
             }
         }
         let pause = BACKOFF.pause(self.unreached);
@@ -297,7 +350,7 @@ impl DeliveryWorker {
 
     async fn deliver(&mut self, outgoing: &Arc<OutgoingMail>, cx: &mut Context) -> DeliveryResult {
         let Some(agent) = cx.system().directory().get(&self.way) else {
-            return DeliveryResult::RetryLater(FailureKind::Unavailable);
+            return DeliveryResult::RetryLater(DeliveryFailure::not_running());
         };
         self.follow_agent(&agent, cx);
         let attempt = self
@@ -327,18 +380,25 @@ impl DeliveryWorker {
         } else {
             Err(Failure::rejected("the agent doesn't handle mail"))
         };
-        match answer.map_err(|failure| failure.kind) {
-            Ok(()) => DeliveryResult::Delivered,
-            Err(
-                kind @ (FailureKind::Unavailable
-                | FailureKind::Overloaded
-                | FailureKind::TimedOut
-                | FailureKind::Cancelled),
-            ) => DeliveryResult::RetryLater(kind),
-            Err(FailureKind::Internal) if attempt < BUG_ATTEMPTS_MAX => {
-                DeliveryResult::RetryLater(FailureKind::Internal)
-            }
-            Err(kind) => DeliveryResult::Undeliverable(kind),
+        let Err(failure) = answer else {
+            return DeliveryResult::Delivered;
+        };
+        let failure = match takes_mail {
+            true => DeliveryFailure::of_delivery_agent(&failure),
+            false => DeliveryFailure::of_conversation(&failure),
+        };
+        let is_temporary = match failure.kind {
+            FailureKind::Unavailable
+            | FailureKind::Overloaded
+            | FailureKind::TimedOut
+            | FailureKind::Cancelled => true,
+            FailureKind::Internal => attempt < BUG_ATTEMPTS_MAX,
+            _ => false,
+        };
+        if is_temporary {
+            DeliveryResult::RetryLater(failure)
+        } else {
+            DeliveryResult::Undeliverable(failure)
         }
     }
 
@@ -389,6 +449,7 @@ impl Handler<WakeWorker> for DeliveryWorker {
         let version_before = self.status_version;
         if let Err(error) = self.deliver_all(cx).await {
             callboard_message::log::warn!(by: &self.id, member = &*self.id, %error, "failed to access the store: mail delivery waits");
+            self.queue.record_failure("the store failed");
             if self.not_before.is_none() {
                 self.schedule_retry(cx);
             }

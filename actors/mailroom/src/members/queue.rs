@@ -48,6 +48,8 @@ pub(crate) struct QueueState {
     /// can be delivered.
     pub has_no_receiver: AtomicBool,
     pub is_closed: AtomicBool,
+    /// Reason that the last delivery or probe failed; `None` after a success.
+    last_failure: Mutex<Option<Arc<str>>>,
 }
 
 #[derive(Default)]
@@ -144,6 +146,12 @@ impl DeliveryQueue {
         self.queue.has_no_receiver.load(Relaxed)
     }
 
+    /// Returns the reason that mail can't be delivered at the moment; `None` if the last delivery or
+    /// probe didn't fail.
+    pub fn trouble(&self) -> Option<Arc<str>> {
+        self.queue.last_failure.lock().clone()
+    }
+
     /// Stops the worker. Undelivered messages stay in the store.
     pub fn close(&self) {
         self.queue.is_closed.store(true, Relaxed);
@@ -153,6 +161,24 @@ impl DeliveryQueue {
 }
 
 impl QueueState {
+    /// Records a failed delivery or probe. Returns whether the reason differs from that of the
+    /// previous one, or that one succeeded.
+    pub fn record_failure(&self, why: &str) -> bool {
+        self.has_failed.store(true, Relaxed);
+        let mut last = self.last_failure.lock();
+        let is_changed = last.as_deref() != Some(why);
+        if is_changed {
+            *last = Some(why.into());
+        }
+        is_changed
+    }
+
+    /// Records a delivery or probe that didn't fail. Returns whether the previous one did.
+    pub fn record_success(&self) -> bool {
+        self.has_failed.store(false, Relaxed);
+        self.last_failure.lock().take().is_some()
+    }
+
     pub fn lock_pending(&self) -> MutexGuard<'_, PendingMessages> {
         self.pending.lock()
     }

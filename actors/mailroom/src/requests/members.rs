@@ -14,6 +14,7 @@ use callboard_runtime::Context;
 use crate::delivery::DeliveryService;
 use crate::members::directory::MemberDirectory;
 use crate::members::identity::{MemberIdentity, denied_without};
+use crate::members::queue::DeliveryQueue;
 use crate::members::{Member, Members};
 use crate::options::ADMIN_SCOPE;
 
@@ -202,5 +203,8 @@ fn agent_view(members: &Members, member: &Member, identity: &MemberIdentity) -> 
         way: member.delivery_method(),
         unread: may_know.then(|| u64::try_from(member.unread).unwrap_or_default()),
         last_seen: member.seen.map(|(_, at)| format_rfc3339(at)),
+        trouble: (member.line.as_ref())
+            .and_then(DeliveryQueue::trouble)
+            .map(|why| why.to_string()),
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use callboard_mailroom::{MailroomOptions, MemberDeclaration, QUEUE_MESSAGES_MAX};
 use callboard_message::capabilities::Converse;
 use callboard_message::mail::{
-    BroadcastMessage, CheckDelivery, CheckInbox, DeliverMessage, DeliveryMethod, DeliveryState,
-    EndAgent, GetAgentStatus, MailEvent, MemberState, Priority, ReadMessage, SendMessage,
+    AgentView, BroadcastMessage, CheckDelivery, CheckInbox, DeliverMessage, DeliveryMethod,
+    DeliveryState, EndAgent, GetAgentStatus, MailEvent, MemberState, Priority, ReadMessage,
+    SendMessage,
 };
 use callboard_message::{Failure, FailureKind, Principal, ToolResult};
 use callboard_runtime::testkit::Probe;
@@ -48,18 +49,21 @@ async fn receipts(room: &Room, id: &str) -> Vec<(String, DeliveryState)> {
         .collect()
 }
 
-async fn state(room: &Room, id: &str) -> (MemberState, DeliveryMethod) {
+async fn shown(room: &Room, id: &str) -> AgentView {
     let asked = GetAgentStatus {
         agent_id: Some(id.into()),
     };
-    let agent = room
-        .mailbox("sender")
-        .ask(asked)
-        .await
-        .unwrap()
-        .agents
-        .remove(0);
+    let status = room.mailbox("sender").ask(asked).await.unwrap();
+    status.agents.into_iter().next().unwrap()
+}
+
+async fn state(room: &Room, id: &str) -> (MemberState, DeliveryMethod) {
+    let agent = shown(room, id).await;
     (agent.state, agent.way)
+}
+
+async fn trouble(room: &Room, id: &str) -> Option<String> {
+    shown(room, id).await.trouble
 }
 
 /// Goal: a message is delivered unchanged and once, and counts as delivered. Method: a message to
@@ -143,11 +147,13 @@ fn untried() {
         let _seen = way(system, "worker", |_| Ok(()));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(state(&room, "pane").await.0, MemberState::Away);
+        assert_eq!(trouble(&room, "pane").await.as_deref(), Some("away"));
         // An agent that can't check.
         assert_eq!(state(&room, "worker").await.0, MemberState::Active);
         is_there.store(true, SeqCst);
         tokio::time::sleep(Duration::from_secs(75)).await;
         assert_eq!(state(&room, "pane").await.0, MemberState::Active);
+        assert_eq!(trouble(&room, "pane").await, None);
     });
 }
 
@@ -172,6 +178,7 @@ fn down_and_back() {
         }
         let first = next(&mut seen).await;
         assert_eq!(state(&room, "worker").await.0, MemberState::Away);
+        assert_eq!(trouble(&room, "worker").await.as_deref(), Some("away"));
         for attempt in 2..=6 {
             let again = next(&mut seen).await;
             assert_eq!(
@@ -191,6 +198,7 @@ fn down_and_back() {
             state(&room, "worker").await,
             (MemberState::Active, DeliveryMethod::Agent)
         );
+        assert_eq!(trouble(&room, "worker").await, None);
         assert_eq!(tries.load(SeqCst), 7);
     });
 }

@@ -83,6 +83,9 @@ pub struct AgentView {
     /// Time of the last activity (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
+    /// Reason that mail can't be delivered to the agent at the moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// Request for the list of groups.

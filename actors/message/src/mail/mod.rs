@@ -76,6 +76,8 @@ pub const MAIL_LOG_CHARS: usize = 200;
 pub const MAIL_MEMORY_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of entries that one [`ReadMemory`] returns.
 pub const MAIL_MEMORY_PAGE_MAX: usize = 20;
+/// Maximum length of an agent's [`trouble`](AgentView::trouble), in characters.
+pub const MAIL_TROUBLE_CHARS_MAX: usize = 200;
 /// Topic of the system's event bus on which [`NewMailEvents`] is published.
 pub const MAIL_EVENTS_TOPIC: &str = "mail";
 /// Agent id of the Guardian, the principal that guides the agents.

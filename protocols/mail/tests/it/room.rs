@@ -136,6 +136,7 @@ pub fn view(id: &str) -> MailView {
 
 fn member(id: &str, state: MemberState) -> AgentView {
     AgentView {
+        trouble: None,
         agent_id: id.into(),
         display_id: id.into(),
         state,

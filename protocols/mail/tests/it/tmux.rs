@@ -418,7 +418,10 @@ async fn never_into_a_shell() {
             });
             assert_eq!(
                 in_the_way(&agent, run_me.clone()).await,
-                "a shell is in the foreground"
+                format!(
+                    "a shell ({}) is in the foreground",
+                    if shell == "shell" { "sh" } else { "bash" }
+                )
             );
         }
         // Earlier input has been processed before this.
@@ -445,7 +448,7 @@ async fn never_into_a_shell() {
     };
     assert_eq!(
         in_the_way(&only("claude"), letter("2", "a")).await,
-        "another program is in the foreground"
+        "another program (cat) is in the foreground"
     );
     send(&only("cat"), letter("3", "b")).await.unwrap();
     tmux.run(&["copy-mode", "-t", "=cat:0.0"]);

@@ -128,14 +128,20 @@ impl Handler<DeliverMessage> for TmuxAgent {
 
 impl Handler<CheckDelivery> for TmuxAgent {
     async fn handle(&mut self, _: CheckDelivery, _: &mut Context) -> Result<(), Failure> {
-        Pane::find(
-            &self.tmux,
-            &self.options.target,
-            &self.options.allowed_programs,
-        )
-        .await
-        .map(drop)
+        check_pane(&self.options).await
     }
+}
+
+/// Checks whether a pane accepts mail, without writing to it.
+///
+/// # Errors
+/// `Unavailable` with the reason: there is no such pane, or its foreground program isn't allowed.
+pub async fn check_pane(options: &TmuxOptions) -> Result<(), Failure> {
+    let tmux = TmuxServer {
+        socket: options.socket.clone(),
+    };
+    let pane = Pane::find(&tmux, &options.target, &options.allowed_programs);
+    pane.await.map(drop)
 }
 
 /// Timeout of one tmux command.

@@ -216,12 +216,14 @@ fn check_free(state: &str, programs: &[String]) -> Result<String, Failure> {
             .any(|one| one == named || one == kind)
     };
     if is_among(SHELLS) {
-        return Err(Failure::unavailable("a shell is in the foreground"));
+        return Err(Failure::unavailable(format!(
+            "a shell ({named}) is in the foreground"
+        )));
     }
     if programs.is_empty() && is_among(COMMAND_PROGRAMS) {
-        return Err(Failure::unavailable(
-            "the foreground program reads text as commands; allow it by name if that is intended",
-        ));
+        return Err(Failure::unavailable(format!(
+            "{named} is in the foreground, which reads text as commands: allow it by name (`command`) if that is intended"
+        )));
     }
     // Other characters would have a meaning in a tmux format.
     let is_plain =
@@ -232,7 +234,9 @@ fn check_free(state: &str, programs: &[String]) -> Result<String, Failure> {
         ));
     }
     if !programs.is_empty() && !programs.iter().any(|one| one == program) {
-        return Err(Failure::unavailable("another program is in the foreground"));
+        return Err(Failure::unavailable(format!(
+            "another program ({program}) is in the foreground"
+        )));
     }
     Ok(program.to_owned())
 }
@@ -377,24 +381,32 @@ mod tests {
             (
                 "0 0 0 node",
                 &claude,
-                Err("another program is in the foreground"),
+                Err("another program (node) is in the foreground"),
             ),
-            ("0 0 0 bash", &[], Err("a shell is in the foreground")),
-            ("0 0 0 bash", &claude, Err("a shell is in the foreground")),
-            ("0 0 0 -ZSH", &[], Err("a shell is in the foreground")),
-            ("0 0 0 ssh", &[], Err("a shell is in the foreground")),
+            (
+                "0 0 0 bash",
+                &[],
+                Err("a shell (bash) is in the foreground"),
+            ),
+            (
+                "0 0 0 bash",
+                &claude,
+                Err("a shell (bash) is in the foreground"),
+            ),
+            ("0 0 0 -ZSH", &[], Err("a shell (zsh) is in the foreground")),
+            ("0 0 0 ssh", &[], Err("a shell (ssh) is in the foreground")),
             (
                 "0 0 0 less",
                 &[],
                 Err(
-                    "the foreground program reads text as commands; allow it by name if that is intended",
+                    "less is in the foreground, which reads text as commands: allow it by name (`command`) if that is intended",
                 ),
             ),
             (
                 "0 0 0 python3.11",
                 &[],
                 Err(
-                    "the foreground program reads text as commands; allow it by name if that is intended",
+                    "python3.11 is in the foreground, which reads text as commands: allow it by name (`command`) if that is intended",
                 ),
             ),
             ("0 0 0 python3.11", &python, Ok("python3.11")),
