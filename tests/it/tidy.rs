@@ -1,6 +1,7 @@
 //! The repository's rules, held by a test. Each rule is a function from files to complaints, so that the rules
 //! themselves can be tried on files that break them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -110,6 +111,26 @@ const ACTIX_NAMED_IN: &[&str] = &["actors/runtime/", "benches/kernel/contest/"];
 const FILE_LINES_MAX: usize = 800;
 /// Longest function of a product crate, in lines from its signature to its closing brace.
 const FUNCTION_LINES_MAX: usize = 80;
+/// Largest number of files that the inherent `impl` blocks of one type lie in.
+const IMPL_FILES_MAX: usize = 3;
+/// Types with more, as crate folder and name, with the reason. A new one fails, and so does one that has fewer again.
+const SPREAD_TYPES: &[(&str, &str, &str)] = &[
+    (
+        "actors/gateway",
+        "AggregateState",
+        "Not split into services yet.",
+    ),
+    (
+        "actors/runtime",
+        "AgentCell",
+        "The mailbox kernel: the steps of a turn lie beside the state that they change.",
+    ),
+    (
+        "protocols/a2a",
+        "A2aTaskService",
+        "Not split into services yet.",
+    ),
+];
 /// Longest example that is one file, in lines: people read it first. Programs in folders of their own are as all others.
 const EXAMPLE_LINES_MAX: usize = 60;
 /// Endings of text files that are searched for paths that only one machine has.
@@ -337,10 +358,7 @@ fn lines_without_tests(text: &str) -> Vec<&str> {
 }
 
 /// Files whose macros implement handlers, from before this was a rule. None is added.
-const DISPATCH_IN_MACROS: [&str; 2] = [
-    "actors/gateway/src/aggregate/handlers.rs",
-    "actors/mailroom/src/lib.rs",
-];
+const DISPATCH_IN_MACROS: [&str; 1] = ["actors/gateway/src/aggregate/handlers.rs"];
 
 /// Macros of product crates that implement handlers of agents: which message goes where must be found by reading and by
 /// searching. Those in [`DISPATCH_IN_MACROS`] have to be there.
@@ -378,6 +396,58 @@ fn dispatching_macros(files: &[File], known: &[&str]) -> Vec<String> {
         .filter(|path| !found.contains(path))
         .map(|path| format!("{path} has no such macro: take it from DISPATCH_IN_MACROS"));
     new.chain(gone).collect()
+}
+
+/// Types of product crates whose inherent `impl` blocks lie in more than [`IMPL_FILES_MAX`] files, as crate folder and name, with
+/// the files. A file's own tests don't count.
+fn spread_types(files: &[File]) -> BTreeMap<(String, String), BTreeSet<String>> {
+    let mut found: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+    for File { path, text } in files {
+        let Some((folder, inside)) = path
+            .split_once("/src/")
+            .or_else(|| path.strip_prefix("src/").map(|inside| ("", inside)))
+        else {
+            continue;
+        };
+        let is_test = |part: &str| part == "tests" || part.ends_with("tests.rs");
+        if inside.split('/').any(is_test) {
+            continue;
+        }
+        let code = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default();
+        for name in code.lines().filter_map(inherent_type) {
+            found
+                .entry((folder.to_owned(), name.to_owned()))
+                .or_default()
+                .insert(path.clone());
+        }
+    }
+    found.retain(|_, files| files.len() > IMPL_FILES_MAX);
+    found
+}
+
+/// The type of an inherent `impl` block that begins in this line; `None` for other lines and for a trait's.
+fn inherent_type(line: &str) -> Option<&str> {
+    let mut rest = line.strip_prefix("impl")?;
+    if let Some(generics) = rest.strip_prefix('<') {
+        let mut depth = 1;
+        let end = generics.find(|c| {
+            depth += match c {
+                '<' => 1,
+                '>' => -1,
+                _ => 0,
+            };
+            depth == 0
+        })?;
+        rest = &generics[end + 1..];
+    }
+    let rest = rest.strip_prefix(' ')?;
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+    let name = name.rsplit("::").next().unwrap_or(name);
+    (!line.contains(" for ") && !name.is_empty() && name != "dyn").then_some(name)
 }
 
 /// Name of the function whose signature begins on the line.
@@ -549,6 +619,24 @@ fn no_macro_hides_dispatch() {
     none(dispatching_macros(&rust_files(), &DISPATCH_IN_MACROS));
 }
 
+/// Goal: an object has its functions in one place, so that it can be read as a whole. Method: the files of each type's inherent
+/// `impl` blocks, but for the listed ones.
+#[test]
+fn impls_stay_together() {
+    let spread = spread_types(&rust_files());
+    let listed: BTreeSet<_> = SPREAD_TYPES
+        .iter()
+        .map(|(folder, name, _)| ((*folder).to_owned(), (*name).to_owned()))
+        .collect();
+    let new = spread.iter().filter(|(of, _)| !listed.contains(of));
+    let new = new.map(|((folder, name), files)| {
+        format!("{name} of {folder} has its impl in {} files, {IMPL_FILES_MAX} are the limit: {files:?}", files.len())
+    });
+    let gone = listed.iter().filter(|of| !spread.contains_key(of));
+    let gone = gone.map(|(folder, name)| format!("{name} of {folder} keeps the limit: unlist it"));
+    none(new.chain(gone).collect());
+}
+
 /// Goal: no crate opts out of the lints. Method: every Cargo.toml takes the workspace's, or has the same, and they
 /// forbid unsafe code.
 #[test]
@@ -698,4 +786,26 @@ fn rules_catch_offenders() {
         file("examples/d.rs", "#[derive(Message)]\nstruct D;"),
     ];
     assert_eq!(unnamed_messages(&files).len(), 2);
+
+    let mut files: Vec<_> = (0..=IMPL_FILES_MAX)
+        .map(|n| {
+            let text = match n {
+                0 => {
+                    "impl<T: Into<u8>> wide::Wide<T> {\n}\nimpl Narrow {}\nimpl Clone for Narrow {}"
+                }
+                1 => "impl Wide<u8> {}\nimpl Narrow {}\nimpl dyn Open {}",
+                2 => "impl Wide<u8>\nwhere\n    u8: Copy,\n{}\nimpl Narrow {}",
+                _ => "impl Wide<u8> {}\n#[cfg(test)]\nmod tests {\nimpl Narrow {}\n}",
+            };
+            file(&format!("actors/b/src/a{n}.rs"), text)
+        })
+        .collect();
+    files.push(file("actors/c/src/a.rs", "impl Narrow {}"));
+    files.push(file("actors/b/src/tests/a.rs", "impl Narrow {}"));
+    let spread = spread_types(&files);
+    let spread: Vec<_> = spread
+        .keys()
+        .map(|(folder, name)| (&**folder, &**name))
+        .collect();
+    assert_eq!(spread, [("actors/b", "Wide")]);
 }

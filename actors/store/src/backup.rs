@@ -10,9 +10,9 @@ use sqlx::ConnectOptions;
 use crate::error::StoreError;
 use crate::files::{open_private, sync_folder_entry};
 use crate::options::StoreLocation;
+use crate::read_only_store::ReadOnlyStore;
 use crate::sql::postgres::Connector;
 use crate::sql::{BulkStatement, DbConnection, Row, SqlArg};
-use crate::store_core::ReadOnlyStore;
 use crate::{postgres, sqlite};
 
 /// Result of a backup: size of the backup file and the audit chains in it.

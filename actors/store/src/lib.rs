@@ -18,6 +18,7 @@ mod mail;
 mod options;
 mod owner_quota;
 mod postgres;
+mod read_only_store;
 mod retention;
 mod retention_clock;
 mod sql;
@@ -43,9 +44,9 @@ pub use directory::{
 };
 pub use error::StoreError;
 pub use options::{Retention, StoreOptions, WRITER_NAME_BYTES_MAX};
+pub use read_only_store::ReadOnlyStore;
 pub use retention::CleanupReport;
 pub use sql_store::SqlStore;
-pub use store_core::ReadOnlyStore;
 pub use tasks::{CLAIM_TASKS_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
 pub use tx::CLEANUP_ROWS_MAX;
 pub use writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, StoreMetrics, WRITE_WAIT_MAX};

@@ -14,11 +14,12 @@ use crate::backend::{Backend, ReadPool};
 use crate::error::StoreError;
 use crate::mail::SqlMail;
 use crate::options::{StoreLocation, StoreOptions};
+use crate::read_only_store::ReadOnlyStore;
 use crate::retention::{self, CleanupReport};
 use crate::retention_clock::RetentionClock;
 use crate::sql::postgres::Connector;
 use crate::sql::{DbConnection, Sql, args, to_unix_ms};
-use crate::store_core::{ReadOnlyStore, StoreCore};
+use crate::store_core::StoreCore;
 use crate::writer::{BatchWriter, StoreMetrics};
 use crate::{postgres, sqlite};
 

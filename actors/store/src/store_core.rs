@@ -1,8 +1,7 @@
-//! State shared by the storage traits of one open store, and its read-only view.
+//! State shared by the storage traits of one open store.
 
 use std::sync::Arc;
 
-use callboard_runtime::{Journal, KvStore};
 use tokio::sync::{Mutex, oneshot};
 
 use crate::backend::ReadPool;
@@ -61,29 +60,5 @@ impl StoreCore {
             let _ = ended.await;
         }
         self.readers.close().await;
-    }
-}
-
-/// Read-only view of a store. It takes no writer lock, so it can be opened beside the node that
-/// writes.
-#[derive(Clone)]
-pub struct ReadOnlyStore {
-    pub(crate) core: Arc<StoreCore>,
-}
-
-impl ReadOnlyStore {
-    /// Returns the journal of this store.
-    pub fn journal(&self) -> Arc<dyn Journal> {
-        self.core.clone()
-    }
-
-    /// Returns the key-value store.
-    pub fn notes(&self) -> Arc<dyn KvStore> {
-        self.core.clone()
-    }
-
-    /// Closes the connections. Later operations fail with `JournalError::Unavailable`.
-    pub async fn close(&self) {
-        self.core.close().await;
     }
 }

@@ -17,8 +17,9 @@ use crate::chain::verify::{
     AuditRow, ChainBounds, ChainCuts, ChainReport, ChainVerifier, verify_cuts,
 };
 use crate::error::StoreError;
+use crate::read_only_store::ReadOnlyStore;
 use crate::sql::{Row, args, to_unix_ms};
-use crate::store_core::{ReadOnlyStore, StoreCore};
+use crate::store_core::StoreCore;
 
 /// Default number of entries that [`ReadOnlyStore::audit_lines`] returns.
 pub const AUDIT_LINES_DEFAULT: usize = 100;

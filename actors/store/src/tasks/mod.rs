@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::backend::PAGE_ROWS_MAX;
 use crate::owner_quota::OwnedKind;
 use crate::sql::{Row, SqlArg, args, to_unix_ms};
-use crate::store_core::{ReadOnlyStore, StoreCore};
+use crate::store_core::StoreCore;
 use crate::tx::WriteOp;
 use create::CreateTasks;
 use row::{columns, task_event, task_record};
@@ -53,17 +53,6 @@ macro_rules! of_ids {
     };
 }
 pub(crate) use of_ids;
-
-impl ReadOnlyStore {
-    /// Returns the task store. On a read-only store, tasks can be read and cancelled. `marks`
-    /// computes the digests of requests and of bodies that must not be stored.
-    pub fn tasks(&self, marks: Arc<dyn AuditStore>) -> Arc<dyn TaskStore> {
-        Arc::new(SqlTasks {
-            core: self.core.clone(),
-            audit: marks,
-        })
-    }
-}
 
 /// Builds SQL for tasks with numbers above `$1` up to `$9` that match a filter. `$whose` is the
 /// condition on the owner, as literal text so that an index can be used.
@@ -103,12 +92,19 @@ macro_rules! selects {
 const SIZES: [&str; 3] = selects!("number, bytes");
 const TASKS: [&str; 3] = selects!(columns!());
 
-struct SqlTasks {
+/// Task store on an open store.
+pub(crate) struct SqlTasks {
     core: Arc<StoreCore>,
     audit: Arc<dyn AuditStore>,
 }
 
 impl SqlTasks {
+    /// Creates a task store. `audit` computes the digests of requests and of bodies that must not be
+    /// stored.
+    pub(crate) fn new(core: Arc<StoreCore>, audit: Arc<dyn AuditStore>) -> Self {
+        Self { core, audit }
+    }
+
     fn tx_context(&self) -> TxContext {
         let held = self.core.volatile.clone();
         let write = held.next_write_id();
