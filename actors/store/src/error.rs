@@ -63,6 +63,18 @@ pub enum StoreError {
         /// File path.
         path: PathBuf,
     },
+    /// The file is missing or empty, although the audit's anchor has signed entries of this writer.
+    /// Nothing was created.
+    #[error(
+        "{} is missing or empty, though {} names its audit entries: restore a backup, or move the anchor away to begin a new store",
+        .path.display(), .anchor.display()
+    )]
+    Lost {
+        /// File path of the store.
+        path: PathBuf,
+        /// File path of the anchor.
+        anchor: PathBuf,
+    },
     /// The file can't be written by this user; change the permissions.
     #[error("{} can't be written by this user: change the rights of file and folder", .path.display())]
     ReadOnly {

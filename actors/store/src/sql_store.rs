@@ -9,7 +9,7 @@ use callboard_runtime::{AuditStore, JournalResult, MailStore, Store};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
 
-use crate::audit::{AuditSetup, SqlAudit};
+use crate::audit::{self, AuditSetup, SqlAudit};
 use crate::backend::{Backend, ReadPool};
 use crate::error::StoreError;
 use crate::mail::SqlMail;
@@ -56,6 +56,7 @@ impl SqlStore {
         options.validate()?;
         let (place, mut db, readers): (Box<dyn Backend>, _, _) = match &options.location {
             StoreLocation::Sqlite(path) => {
+                audit::check_not_lost(path, options)?;
                 let (place, db) = sqlite::open(path, options).await?;
                 let readers = ReadPool::sqlite(
                     sqlite::connect_options(path),

@@ -2,6 +2,8 @@
 
 mod query;
 
+use std::fs;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -13,11 +15,12 @@ use callboard_runtime::{AuditEntry, AuditStore, BodyDigest, JournalError, Journa
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::chain::checkpoint::{AuditFiles, AuditKey};
+use crate::chain::checkpoint::{Anchor, AuditFiles, AuditKey, PublicKeys};
 use crate::chain::entry_line::{self, CUT_EVENT};
 use crate::chain::verify::ChainCuts;
 use crate::chain::{self, AuditChain};
 use crate::error::StoreError;
+use crate::files::read_if_exists;
 use crate::options::StoreOptions;
 use crate::sql::{DbConnection, args};
 use crate::store_core::StoreCore;
@@ -43,6 +46,31 @@ pub(crate) fn parse_cuts(lines: Vec<&str>) -> ChainCuts {
         .filter_map(|line| serde_json::from_str::<entry_line::ParsedCut<'_>>(line).ok());
     said.map(|said| (said.more.chain.into_owned(), said.more.up_to))
         .collect()
+}
+
+/// Rejects a store file that is missing or empty although its audit's anchor has signed entries of
+/// this writer: a new store would hide that the entries are lost. Passes if a new audit key is
+/// allowed.
+pub(crate) fn check_not_lost(path: &Path, options: &StoreOptions) -> Result<(), StoreError> {
+    let has_content = fs::metadata(path).is_ok_and(|found| found.len() > 0);
+    let Some(files) = AuditFiles::of(options).filter(|_| !has_content && !options.audit_key_new)
+    else {
+        return Ok(());
+    };
+    let unreadable = |path: &Path| {
+        let path = path.to_owned();
+        move |source| StoreError::NotCreated { path, source }
+    };
+    let keys = read_if_exists(&files.public_keys).map_err(unreadable(&files.public_keys))?;
+    let keys = PublicKeys::parse(&keys.unwrap_or_default());
+    let anchor = Anchor::read(&files.anchor, &keys).map_err(unreadable(&files.anchor))?;
+    match anchor.of(&options.writer).next() {
+        None => Ok(()),
+        Some(_) => Err(StoreError::Lost {
+            path: path.to_owned(),
+            anchor: files.anchor,
+        }),
+    }
 }
 
 /// State of the audit chain before the store writes to it.

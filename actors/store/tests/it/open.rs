@@ -80,6 +80,44 @@ async fn what_is_missing_is_made() {
     assert!(fs::metadata(&empty).unwrap().len() > 0);
 }
 
+/// Goal: a store that was lost doesn't begin anew unnoticed. Method: a signed store emptied, then
+/// removed; a new key and a moved anchor permit a new one.
+#[tokio::test]
+async fn what_was_lost_is_told() {
+    let (folder, file) = filled().await;
+    let anchor = folder.path().join("audit.anchor");
+    let remove_all = || {
+        for side in ["", "-wal", "-shm"] {
+            let _ = fs::remove_file(format!("{}{side}", file.display()));
+        }
+    };
+    remove_all();
+    let error = refused(&file).await;
+    assert!(matches!(error, StoreError::Lost { .. }), "{error:?}");
+    assert!(!file.exists());
+    fs::write(&file, "").unwrap();
+    let told = refused(&file).await.to_string();
+    assert!(
+        told.contains(&*anchor.to_string_lossy()) && told.contains("restore a backup"),
+        "{told}"
+    );
+    assert_eq!(fs::metadata(&file).unwrap().len(), 0);
+    let other_writer = StoreOptions {
+        writer: "other".into(),
+        ..options(&file)
+    };
+    let with_new_key = StoreOptions {
+        audit_key_new: true,
+        ..options(&file)
+    };
+    for options in [other_writer, with_new_key] {
+        SqlStore::open(&options).await.unwrap().close().await;
+        remove_all();
+    }
+    fs::rename(&anchor, folder.path().join("old.anchor")).unwrap();
+    SqlStore::open(&options(&file)).await.unwrap().close().await;
+}
+
 /// Goal: a file that isn't a store is named and left unchanged. Method: a text, another program's
 /// database, one without an id, a folder.
 #[tokio::test]
