@@ -221,6 +221,7 @@ impl ModelInner {
             Ok((_, usage)) => callboard_message::log::info!(
                 by: &self.model,
                 call = cx.call().map(|c| tracing::field::display(c.id)),
+                principal = cx.call().map(|c| &*c.principal.id),
                 provider = self.provider,
                 model = self.model,
                 millis,
@@ -231,6 +232,7 @@ impl ModelInner {
             Err(failure) => callboard_message::log::info!(
                 by: &self.model,
                 call = cx.call().map(|c| tracing::field::display(c.id)),
+                principal = cx.call().map(|c| &*c.principal.id),
                 provider = self.provider,
                 model = self.model,
                 millis,

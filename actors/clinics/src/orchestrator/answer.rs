@@ -189,13 +189,13 @@ pub(super) async fn verify_draft(
         }
         Ok(verdict) if !verdict.safe => Err(Some(verdict)),
         Ok(_) => {
-            callboard_message::log::error!(call = %call.id, "verifier reported a violation but marked the answer safe: answer withheld");
+            callboard_message::log::error!(call = %call.id, principal = call.principal.id, "verifier reported a violation but marked the answer safe: answer withheld");
             Err(None)
         }
         // The caller has cancelled: not worth an error in the log.
         Err(_) if call.cancel.is_cancelled() => Err(None),
         Err(why) => {
-            callboard_message::log::error!(call = %call.id, kind = %why.kind(), "verifier could not check an answer: withheld");
+            callboard_message::log::error!(call = %call.id, principal = call.principal.id, kind = %why.kind(), "verifier could not check an answer: withheld");
             Err(None)
         }
     }

@@ -64,7 +64,7 @@ impl<'a> Pipeline<'a> {
         self.times.total = ms_since(began);
         let (status, steps) = (answer.status(), answer.steps().len());
         // Neither question nor answer is logged.
-        callboard_message::log::info!(call = %self.call.id, ?status, steps, ms = self.times.total, "question ended");
+        callboard_message::log::info!(call = %self.call.id, principal = self.call.principal.id, ?status, steps, ms = self.times.total, "question ended");
         answer.with_times(self.times)
     }
 
@@ -132,11 +132,11 @@ impl<'a> Pipeline<'a> {
         match ask.within(self.config.plan_within).await {
             Ok(Ok(plan)) => return Some(plan),
             Ok(Err(failure)) => {
-                callboard_message::log::error!(%call, kind = %failure.kind, "planner failed")
+                callboard_message::log::error!(%call, principal = self.call.principal.id, kind = %failure.kind, "planner failed")
             }
             Err(_) if self.call.cancel.is_cancelled() => {}
             Err(why) => {
-                callboard_message::log::error!(%call, kind = %why.kind(), "planner could not be asked")
+                callboard_message::log::error!(%call, principal = self.call.principal.id, kind = %why.kind(), "planner could not be asked")
             }
         }
         None
@@ -163,7 +163,7 @@ impl<'a> Pipeline<'a> {
                 Ok(checked)
             }
             Err(why) => {
-                callboard_message::log::warn!(call = %self.call.id, code = why.code(), "planner made a plan that does not pass");
+                callboard_message::log::warn!(call = %self.call.id, principal = self.call.principal.id, code = why.code(), "planner made a plan that does not pass");
                 // The plan itself may be a model's text, so the user gets a refusal instead.
                 let reason = format!("No clinic was asked, for the plan was not in order: {why}.");
                 Err(refuse(Plan::raw_response("", reason.clone()), reason))
@@ -192,7 +192,7 @@ impl<'a> Pipeline<'a> {
             Err(_) if self.call.cancel.is_cancelled() => return None,
             Err(why) => why.kind().to_string(),
         };
-        callboard_message::log::error!(call = %self.call.id, kind, "router failed");
+        callboard_message::log::error!(call = %self.call.id, principal = self.call.principal.id, kind, "router failed");
         None
     }
 
@@ -217,7 +217,7 @@ impl<'a> Pipeline<'a> {
                 let rule = verdict
                     .rule
                     .map_or_else(String::new, |r| format!(" ({r:?})"));
-                callboard_message::log::warn!(call = %self.call.id, rule, "verifier blocked an answer");
+                callboard_message::log::warn!(call = %self.call.id, principal = self.call.principal.id, rule, "verifier blocked an answer");
                 self.progress.report(format!("verdict: blocked{rule}"));
                 ClinicAnswer::blocked(verdict)
             }

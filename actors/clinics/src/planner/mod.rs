@@ -85,6 +85,7 @@ impl SyncHandler<MakePlan> for Planner {
         let plan = self.plan(&message.query)?;
         callboard_message::log::info!(
             call = cx.call().map(|c| tracing::field::display(c.id)),
+            principal = cx.call().map(|c| &*c.principal.id),
             steps = plan.steps.len(),
             refused = plan.refusal().is_some(),
             "planned"

@@ -302,11 +302,11 @@ impl DispatchRun<'_> {
         // Only ids, codes and times are logged, never a clinic's answer.
         match &answer {
             Ok(_) => {
-                callboard_message::log::info!(by: clinic, %call, step = id, clinic, action, ms, "step done");
+                callboard_message::log::info!(by: clinic, %call, principal = self.call.principal.id, step = id, clinic, action, ms, "step done");
                 self.report(format!("{name} done in {ms} ms"));
             }
             Err(error) => {
-                callboard_message::log::warn!(by: clinic, %call, step = id, clinic, action, ms, code = error.code, "step failed");
+                callboard_message::log::warn!(by: clinic, %call, principal = self.call.principal.id, step = id, clinic, action, ms, code = error.code, "step failed");
                 self.report(format!("{name} failed in {ms} ms ({})", error.code));
             }
         }
@@ -458,12 +458,12 @@ pub(crate) async fn passes_guardrail(
     {
         Ok(screening) if !screening.blocked => return true,
         Ok(screening) => {
-            callboard_message::log::info!(rules = ?screening.rules, "guardrail stopped a text")
+            callboard_message::log::info!(call = %call.id, principal = call.principal.id, rules = ?screening.rules, "guardrail stopped a text")
         }
         // The caller has cancelled: not worth an error in the log.
         Err(_) if call.cancel.is_cancelled() => {}
         Err(why) => {
-            callboard_message::log::error!(%why, "guardrail could not screen a text: stopped")
+            callboard_message::log::error!(call = %call.id, principal = call.principal.id, %why, "guardrail could not screen a text: stopped")
         }
     }
     false

@@ -58,7 +58,7 @@ impl Context {
     pub(crate) fn span(&self, message: &'static str) -> Option<tracing::Span> {
         let call = self.call.as_ref()?;
         let span = tracing::debug_span!(
-            "handle", agent = %self.agent_ref.id(), message, call = %call.id, trace = format_args!("{:032x}", call.trace.trace_id())
+            "handle", agent = %self.agent_ref.id(), message, call = %call.id, principal = call.principal.id, trace = format_args!("{:032x}", call.trace.trace_id())
         );
         (!span.is_disabled()).then_some(span)
     }

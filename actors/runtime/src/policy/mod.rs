@@ -228,7 +228,7 @@ impl PolicyChain {
         let quarantined = list.items.len() - kept.len();
         let mut passed = list.with(&kept);
         if quarantined > 0 {
-            callboard_message::log::warn!(by: request.agent, server = request.agent, quarantined, "removed items from a list that a policy blocks");
+            callboard_message::log::warn!(by: request.agent, server = request.agent, principal = request.principal.id, quarantined, "removed items from a list that a policy blocks");
             let meta = passed.object("_meta").unwrap_or_default();
             let before: usize = meta.read(QUARANTINED_META_KEY).unwrap_or_default();
             passed.set(

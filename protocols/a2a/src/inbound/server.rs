@@ -514,7 +514,7 @@ impl HttpEndpoint {
                 (Err(error), room) => {
                     if error.kind == ErrorKind::Internal {
                         // The message may contain data, so it isn't logged.
-                        callboard_message::log::warn!(agent = server.options.agent.name, trace = %who.trace, "a request failed with an internal error");
+                        callboard_message::log::warn!(agent = server.options.agent.name, principal = who.principal.id, trace = %who.trace, "a request failed with an internal error");
                     }
                     // Clients of older versions accept only an event stream in response to a streaming
                     // request; newer ones expect JSON.

@@ -100,10 +100,11 @@ async fn call(
         .trace
         .as_ref()
         .map_or_else(TraceContext::root, TraceContext::child);
+    let principal = Arc::new(principal);
     let call = CallContext {
         hops: sent.meta.hops,
         trace,
-        ..CallContext::new(Arc::new(principal))
+        ..CallContext::new(principal.clone())
     };
     let (adapter, deadline) = (
         server.service.tasks.endpoint.adapter(),
@@ -128,7 +129,7 @@ async fn call(
         if failure.kind == FailureKind::Internal {
             // Without its message, which may quote data.
             let agent = &*adapter.agent_name;
-            callboard_message::log::warn!(by: agent, agent, %trace, "a call failed by a bug");
+            callboard_message::log::warn!(by: agent, agent, principal = principal.id, %trace, "a call failed by a bug");
         }
         to_rpc(failure)
     })
