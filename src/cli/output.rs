@@ -1,6 +1,7 @@
 //! Output of commands. Text for people is printed without control characters, because peers may
 //! have chosen it.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 
@@ -25,7 +26,39 @@ pub(super) fn print_raw(text: impl Display) -> io::Result<()> {
 
 /// Prints a value as one line of JSON.
 pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
-    print_raw(serde_json::to_string(value)?)
+    print_json_text(serde_json::to_string(value)?)
+}
+
+/// Prints a line of JSON, with characters that change a terminal or the reading order escaped.
+pub(super) fn print_json_text(json: impl Display) -> io::Result<()> {
+    print_raw(escape_control_chars(&json.to_string()))
+}
+
+/// Escapes control characters above ASCII, marks of text direction and line separators in a JSON
+/// text as `\u`. JSON has them in strings only, so the value stays the same.
+fn escape_control_chars(json: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| {
+        matches!(
+            c,
+            '\u{7f}'..='\u{9f}'
+                | '\u{61c}'
+                | '\u{200e}' | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+    };
+    if !json.contains(is_escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if is_escaped(c) {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 /// Prints text for people.
@@ -129,5 +162,25 @@ fn verdict_text(verdict: &Verdict) -> String {
         (true, _) => "safe".to_owned(),
         (false, Some(rule)) => format!("unsafe by rule {rule:?}"),
         (false, None) => "unsafe".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape_control_chars;
+
+    /// Goal: JSON for programs moves no terminal and stays the same value. Method: a text with
+    /// control characters above ASCII, marks of direction and line separators, parsed again.
+    #[test]
+    fn json_is_harmless_to_a_terminal() {
+        let text = "é \u{7f}\u{9b}31m \u{202e}\u{2066}\u{200f}\u{61c} \u{2028}\u{2029} 😀";
+        let json = serde_json::json!({ "text": text }).to_string();
+        let escaped = escape_control_chars(&json);
+        assert!(
+            escaped.contains("é \\u007f\\u009b31m \\u202e\\u2066\\u200f\\u061c \\u2028\\u2029 😀"),
+            "{escaped}"
+        );
+        let parsed: serde_json::Value = serde_json::from_str(&escaped).unwrap();
+        assert_eq!(parsed["text"], text);
     }
 }

@@ -50,7 +50,7 @@ pub(in crate::cli) async fn send(arguments: &A2aSendArguments) -> CommandResult 
     });
     let response = response.await?;
     match arguments.agent.json {
-        true => output::print_raw(response.to_json())?,
+        true => output::print_json_text(response.to_json())?,
         false => print_response(&response, &arguments.agent.url)?,
     }
     Ok(exit_code(&response))
@@ -166,7 +166,7 @@ impl StreamPrinter {
     /// Prints an event. Write errors are ignored: after a closed pipe the command ends anyway.
     fn print_event(&self, event: &StreamResponse) {
         if self.json {
-            let _ = output::print_raw(event.to_json());
+            let _ = output::print_json_text(event.to_json());
             return;
         }
         match event {
@@ -282,7 +282,7 @@ pub(super) async fn show_task(arguments: &A2aTaskArguments) -> CommandResult {
     };
     let (task, whole) = agent.run_with_peer(fetching).await?;
     if agent.json {
-        output::print_raw(task.to_json())?;
+        output::print_json_text(task.to_json())?;
         return Ok(exit_code(&whole));
     }
     output::print_line(task_row(&task))?;
@@ -340,7 +340,7 @@ pub(super) async fn cancel_task(
         .run_with_peer(async |peer: &A2aClient| peer.cancel_task(id).await)
         .await?;
     if agent.json {
-        output::print_raw(task.to_json())?;
+        output::print_json_text(task.to_json())?;
     }
     match task.status.state {
         TaskState::Canceled if agent.json => {}
@@ -381,7 +381,7 @@ pub(super) async fn show_card(arguments: &A2aCardArguments) -> CommandResult {
     let (card, signed) = arguments.agent.run_with_peer(read).await?;
     let checked = keys.map(|keys| verify_card(&signed, &keys));
     match arguments.agent.json {
-        true => output::print_raw(card.to_json())?,
+        true => output::print_json_text(card.to_json())?,
         false => print_card(&card)?,
     }
     let (told, code) = match checked {
