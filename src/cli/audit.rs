@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use callboard_message::RawObject;
 use callboard_message::time::format_rfc3339;
 use callboard_store::{
-    AuditFilter, AuditLine, AuditVerifyOptions, ChainReport, ExportError, verify_export,
+    AuditFilter, AuditLine, AuditVerifyOptions, ChainReport, ExportError, PAGE_ROWS_MAX,
+    verify_export,
 };
 use serde_json::json;
 
@@ -68,7 +69,7 @@ pub(super) enum AuditCommand {
         #[arg(long, value_name = "SPAN", value_parser = parse_span)]
         since: Option<Duration>,
         /// Maximum number of entries, at most 1000. The default is 100.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = parse_limit)]
         limit: Option<usize>,
         /// Print each entry as stored, one JSON object a line.
         #[arg(long)]
@@ -106,6 +107,18 @@ impl VerifyArguments {
             public_keys,
         }
     }
+}
+
+/// Parses the number of entries of one list: 1 to [`PAGE_ROWS_MAX`].
+fn parse_limit(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|limit| (1..=PAGE_ROWS_MAX).contains(limit))
+        .ok_or_else(|| {
+            format!(
+                "write 1 to {PAGE_ROWS_MAX}; narrow the list with --since, or use `audit export` for all entries"
+            )
+        })
 }
 
 /// Runs `callboard audit`.

@@ -230,6 +230,15 @@ async fn the_audit_outlives_a_kill() {
     ])
     .await;
     assert_eq!(starts.out.lines().count(), 2, "{starts:?}");
+    for (limit, code) in [("1000", 0), ("1001", 2), ("0", 2)] {
+        let shown = audit(&["show", "--limit", limit, "--topology", &file]).await;
+        assert_eq!(shown.code, Some(code), "{shown:?}");
+        assert_eq!(
+            shown.err.contains("write 1 to 1000"),
+            code == 2,
+            "{shown:?}"
+        );
+    }
     let messages = audit(&["show", "--event", "message", "--json", "--topology", &file]).await;
     assert!(messages.out.lines().count() > 0, "{messages:?}");
     let verified = audit(&["verify", "--topology", &file]).await.with(0, "");
