@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use secrecy::SecretString;
+use url::Url;
 
 use super::CommandError;
+use super::address::is_loopback_host;
 use crate::config::SECONDS_PER_DAY;
 
 /// Parses a duration: a number and `s`, `m`, `h` or `d`.
@@ -46,13 +48,17 @@ pub(super) fn one_of_names<T: Clone + Send + Sync + 'static>(
     })
 }
 
+/// Environment variable with the key that is sent if no other credential is given.
+pub(super) const KEY_VARIABLE: &str = "CALLBOARD_KEY";
+
 /// Headers and bearer token for requests to a server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct CredentialArguments {
     /// A header for each HTTP request.
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// The variable that holds a bearer token.
+    /// The variable that holds a bearer token. Without it and without a header `Authorization`, a key in
+    /// CALLBOARD_KEY is sent, over https or to this machine only.
     #[arg(long, value_name = "NAME")]
     bearer_env: Option<String>,
 }
@@ -78,14 +84,37 @@ impl CredentialArguments {
         })
     }
 
-    pub(super) fn bearer_token(&self) -> Result<Option<SecretString>, CommandError> {
+    /// Returns the bearer token for requests to `url` (`None` for a program's
+    /// pipes): that of `--bearer-env`, or else a non-empty
+    /// [`KEY_VARIABLE`], unless a header `Authorization` is given or the key would cross a network
+    /// in plain text.
+    ///
+    /// # Errors
+    /// Usage error if the variable of `--bearer-env` doesn't exist.
+    pub(super) fn bearer_token(
+        &self,
+        url: Option<&Url>,
+    ) -> Result<Option<SecretString>, CommandError> {
         let Some(name) = &self.bearer_env else {
-            return Ok(None);
+            let key = std::env::var(KEY_VARIABLE).ok();
+            return Ok(key
+                .filter(|key| !key.is_empty() && url.is_some_and(|url| self.sends_default_key(url)))
+                .map(SecretString::from));
         };
         let token = std::env::var(name);
         token
             .map(|token| Some(token.into()))
             .map_err(|_| CommandError::usage(format_args!("there is no variable {name}")))
+    }
+
+    /// Returns whether the key of [`KEY_VARIABLE`] may be sent to `url`.
+    fn sends_default_key(&self, url: &Url) -> bool {
+        let has_own = self.headers.iter().any(|header| {
+            let name = header.split_once(':').map_or("", |(name, _)| name.trim());
+            name.eq_ignore_ascii_case("authorization")
+        });
+        let is_private = matches!(url.scheme(), "https" | "wss") || is_loopback_host(url);
+        !has_own && is_private
     }
 }
 
@@ -93,7 +122,7 @@ impl CredentialArguments {
 mod tests {
     use std::time::Duration;
 
-    use super::parse_span;
+    use super::{CredentialArguments, parse_span};
 
     /// Goal: a span is read exactly, or refused. Method: rows.
     #[test]
@@ -113,6 +142,34 @@ mod tests {
             "9999999999999999999d",
         ] {
             assert!(parse_span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// Goal: the default key is sent over https or on this machine only, and never beside another
+    /// `Authorization`. Method: rows of URLs and headers.
+    #[test]
+    fn default_key() {
+        let sends = |url: &str, header: Option<&str>| {
+            let arguments = CredentialArguments {
+                headers: header.into_iter().map(str::to_owned).collect(),
+                bearer_env: None,
+            };
+            arguments.sends_default_key(&url.parse().unwrap())
+        };
+        for (url, is_sent) in [
+            ("https://example.org/mcp", true),
+            ("wss://example.org/mcp", true),
+            ("http://127.0.0.1:8080/mcp", true),
+            ("http://[::1]:8080/mcp", true),
+            ("http://localhost/mcp", true),
+            ("http://example.org/mcp", false),
+            ("ws://example.org/mcp", false),
+            ("http://192.168.0.1/mcp", false),
+            ("http://localhost.example.org/mcp", false),
+        ] {
+            assert_eq!(sends(url, None), is_sent, "{url}");
+            assert!(!sends(url, Some("authorization : Bearer x")), "{url}");
+            assert_eq!(sends(url, Some("X-Trace: 1")), is_sent, "{url}");
         }
     }
 }

@@ -215,3 +215,43 @@ async fn credentials_stay_out_of_the_log() {
     }
     soon("what the peer saw", peer).await.unwrap();
 }
+
+/// Goal: the key of a shell's environment is the credential of each command. Method: `mcp` and `agents` to a server on this
+/// machine that reads what it is sent and hangs up; with a header `Authorization` of its own.
+#[tokio::test]
+async fn the_key_is_a_credential_by_default() {
+    const KEY: &str = "cbk_of_the_environment";
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let (heads, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let peer = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = vec![0; 4096];
+            let read = stream.read(&mut head).await.unwrap_or_default();
+            let _ = heads.send(String::from_utf8_lossy(&head[..read]).to_lowercase());
+        }
+    });
+    let home = Home::new();
+    let mut sent = async |arguments: &[&str]| {
+        let mut command = home.callboard(arguments);
+        let ended = ended(command.env("CALLBOARD_KEY", KEY), None).await;
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        let mut all = String::new();
+        while let Ok(head) = heard.try_recv() {
+            all.push_str(&head);
+        }
+        all
+    };
+    let wanted = format!("authorization: bearer {KEY}");
+    for command in [&["mcp", "list", &url][..], &["agents", &url]] {
+        let heads = sent(command).await;
+        assert!(heads.contains(&wanted), "{command:?}: {heads}");
+    }
+    let own = ["mcp", "list", &url, "--header", "Authorization: Bearer own"];
+    let heads = sent(&own).await;
+    assert!(
+        heads.contains("bearer own") && !heads.contains(KEY),
+        "{heads}"
+    );
+    peer.abort();
+}

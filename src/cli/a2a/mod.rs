@@ -12,10 +12,11 @@ use callboard_message::TaskState;
 use callboard_rpc::EgressPolicy;
 use clap::Subcommand;
 use tokio::time::timeout;
-use url::{Host, Url};
+use url::Url;
 
 pub(super) use commands::send;
 
+use super::address::is_loopback_host;
 use super::arguments::{CredentialArguments, one_of_names};
 use super::{CommandError, CommandResult, run_until_interrupted};
 
@@ -197,7 +198,7 @@ impl PeerArguments {
         let mut options = self
             .credentials
             .add_headers(options, RemoteOptions::with_header)?;
-        if let Some(token) = self.credentials.bearer_token()? {
+        if let Some(token) = self.credentials.bearer_token(Some(&url))? {
             options.auth = RemoteAuth::Bearer(token);
         }
         Ok(A2aClient::new(url, options)?)
@@ -220,15 +221,5 @@ impl PeerArguments {
         let outcome = outcome.await;
         peer.drained().await;
         outcome
-    }
-}
-
-/// Returns whether a URL is on this machine. Only then may its card name addresses on this machine.
-fn is_loopback_host(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
     }
 }

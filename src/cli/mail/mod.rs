@@ -17,7 +17,7 @@ use clap::Subcommand;
 use secrecy::SecretString;
 use url::Url;
 
-use super::arguments::parse_span;
+use super::arguments::{KEY_VARIABLE, parse_span};
 use super::output::{self, RowPrinter};
 use super::{CommandError, CommandResult, EXIT_ANSWERED, EXIT_BLOCKED, wait_for_interrupt};
 use crate::config::{ServedProtocol, Topology};
@@ -73,7 +73,7 @@ struct MailArguments {
     #[arg(long = "as", env = "CALLBOARD_AGENT", value_name = "ID")]
     agent: Option<String>,
     /// Environment variable that holds your key.
-    #[arg(long, value_name = "NAME", default_value = "CALLBOARD_KEY")]
+    #[arg(long, value_name = "NAME", default_value = KEY_VARIABLE)]
     key_env: String,
     /// Print JSON and nothing else, one object a line.
     #[arg(long)]

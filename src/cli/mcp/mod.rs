@@ -246,7 +246,9 @@ async fn run_with_server<T>(
     let mut options = arguments
         .credentials
         .add_headers(options, McpClientOptions::with_header)?;
-    if let Some(token) = arguments.credentials.bearer_token()? {
+    let url = Some(&arguments.server).filter(|server| is_url(server));
+    let url = url.and_then(|url| url.parse::<Url>().ok());
+    if let Some(token) = arguments.credentials.bearer_token(url.as_ref())? {
         options.authorizer = Some(Arc::new(StaticBearer::new(&token)?));
     }
     let server = ServerConnection::new(server_endpoint(arguments)?, options, within)?;
@@ -255,11 +257,15 @@ async fn run_with_server<T>(
     outcome
 }
 
-fn server_endpoint(arguments: &ServerArguments) -> Result<ServerEndpoint, CommandError> {
-    let is_url = ["http://", "https://", "ws://", "wss://"]
+/// Returns whether a server is given by its URL, not by its command line.
+fn is_url(server: &str) -> bool {
+    ["http://", "https://", "ws://", "wss://"]
         .iter()
-        .any(|scheme| arguments.server.starts_with(scheme));
-    if is_url {
+        .any(|scheme| server.starts_with(scheme))
+}
+
+fn server_endpoint(arguments: &ServerArguments) -> Result<ServerEndpoint, CommandError> {
+    if is_url(&arguments.server) {
         return Ok(ServerEndpoint::from_url(&arguments.server)?);
     }
     let mut words = shlex::split(&arguments.server)
