@@ -7,6 +7,7 @@ mod call;
 pub mod capabilities;
 mod content;
 mod failure;
+mod form_check;
 mod hex;
 pub mod json;
 pub mod log;

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::form_check::form_faults;
 use crate::raw_object::raw_object_types;
 use crate::{Content, RawObject};
 
@@ -256,6 +257,32 @@ impl Elicitation {
     /// Returns the URL to visit; `None` for a form.
     pub fn target_url(&self) -> Option<String> {
         self.0.text("url").filter(|_| self.is_url())
+    }
+
+    /// Returns the reasons why `content` doesn't fit the form, such as "`name` is required"; empty
+    /// if it fits. Checked are required fields, types, allowed values, lengths, ranges and formats
+    /// of MCP's flat subset of JSON Schema. A reason names the field but not the value.
+    pub fn check(&self, content: &Value) -> Vec<String> {
+        form_faults(&self.schema().unwrap_or_default(), content)
+    }
+
+    /// Returns the reasons why `answer` doesn't answer the elicitation, as [`check`](Self::check)
+    /// does for the values of an accepted form; empty if it does. Its action must be `accept`,
+    /// `decline` or `cancel`.
+    pub fn check_answer(&self, answer: &ElicitationAnswer) -> Vec<String> {
+        match answer.0.text("action").as_deref() {
+            Some("accept") if self.is_url() => Vec::new(),
+            Some("accept") => {
+                let content = answer.0.read::<Value>("content");
+                self.check(
+                    &content
+                        .filter(|c| !c.is_null())
+                        .unwrap_or_else(|| json!({})),
+                )
+            }
+            Some("decline" | "cancel") => Vec::new(),
+            _ => vec!["`action` must be one of: accept, decline, cancel".to_owned()],
+        }
     }
 }
 

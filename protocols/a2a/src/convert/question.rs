@@ -63,7 +63,8 @@ const UNKNOWN_MODEL: &str = "unknown";
 /// for agents that handle conversations.
 ///
 /// # Errors
-/// Names of the missing fields, if the message doesn't answer the question.
+/// Names of the missing fields, else what is wrong with the values, if the message doesn't answer
+/// the question.
 pub(crate) fn parse_answer(question: &Question, message: &Message) -> Result<Answer, Vec<String>> {
     let said = AnswerMessage::of(message);
     let mut body = match question {
@@ -115,16 +116,44 @@ impl AnswerMessage {
     }
 }
 
+/// Parses a message as the answer to an elicitation.
+///
+/// # Errors
+/// Names of missing fields; else the reasons of [`Elicitation::check_answer`].
 fn elicit_answer(
     elicitation: &Elicitation,
     said: &AnswerMessage,
 ) -> Result<RawObject, Vec<String>> {
+    let schema = elicitation.schema().unwrap_or_default();
+    let form = ObjectSchema::from_schema(&schema);
+    let answer = read_elicit_answer(elicitation, &form, said)?;
+    let faults = elicitation.check_answer(&ElicitationAnswer(answer.clone()));
+    if faults.is_empty() {
+        return Ok(answer);
+    }
+    let content = answer.object("content").unwrap_or_default();
+    let is_absent = |name: &&&str| content.get(name).is_none_or(|value| value.get() == "null");
+    let lacks: Vec<_> = form.required.iter().filter(is_absent).collect();
+    Err(match lacks.is_empty() {
+        true => faults,
+        false => lacks.into_iter().map(|name| (*name).to_owned()).collect(),
+    })
+}
+
+fn read_elicit_answer(
+    elicitation: &Elicitation,
+    form: &ObjectSchema<'_>,
+    said: &AnswerMessage,
+) -> Result<RawObject, Vec<String>> {
     let object = said.object();
-    if let Some(action) = &object
-        && let Some("accept" | "decline" | "cancel") = action.text("action").as_deref()
+    let is_field = |name: &str| form.properties.iter().any(|(known, _)| *known == name);
+    if let Some(answer) = &object
+        && let Some(action) = answer.text("action")
+        && (matches!(&*action, "accept" | "decline" | "cancel")
+            || answer.has("content") && !is_field("action"))
     {
         // The object is already in the format of an elicitation answer.
-        return Ok(action.clone());
+        return Ok(answer.clone());
     }
     match said.text.to_lowercase().as_str() {
         "decline" => return Ok(ElicitationAnswer::decline().0),
@@ -134,18 +163,10 @@ fn elicit_answer(
     if elicitation.target_url().is_some() {
         return Ok(ElicitationAnswer::agree().0);
     }
-    let schema = elicitation.schema().unwrap_or_default();
-    let form = ObjectSchema::from_schema(&schema);
-    let lack = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
     if let Some(object) =
         object.filter(|object| said.data.is_some() || form.has_known_property(object))
     {
-        let lacks = form.missing_properties(&object);
-        return if lacks.is_empty() {
-            Ok(accept_answer(object))
-        } else {
-            Err(lack(lacks))
-        };
+        return Ok(accept_answer(object));
     }
     if form.properties.is_empty() {
         return Ok(match said.text.is_empty() {
@@ -153,15 +174,14 @@ fn elicit_answer(
             false => accept_answer(RawObject::single("text", &said.text)),
         });
     }
-    let value = only_field(&form).and_then(|(name, schema)| {
+    let value = only_field(form).and_then(|(name, schema)| {
         Some(RawObject::single(
             name,
             parse_field_value(schema, &said.text)?,
         ))
     });
-    value
-        .map(accept_answer)
-        .ok_or_else(|| lack(form.expected_properties()))
+    let lacks = || form.expected_properties().into_iter().map(str::to_owned);
+    value.map(accept_answer).ok_or_else(|| lacks().collect())
 }
 
 fn accept_answer(content: RawObject) -> RawObject {

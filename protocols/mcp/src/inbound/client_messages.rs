@@ -1,5 +1,7 @@
 use bytes::Bytes;
-use callboard_message::{Answer, Failure, Progress, Question, RawObject};
+use callboard_message::{
+    Answer, Failure, Progress, Question, RawObject, RootsAnswer, SamplingAnswer,
+};
 use callboard_rpc::encode_notification;
 use serde_json::value::RawValue;
 
@@ -98,22 +100,42 @@ pub(crate) fn question_request(question: &Question) -> Option<RawObject> {
 /// Parses the answer to a question from the result of its request.
 ///
 /// # Errors
-/// `InvalidInput` if the result isn't an object, or lacks the required member.
+/// `InvalidInput` if the result isn't an object, or doesn't fit the question: an elicitation's
+/// action and values ([`Elicitation::check_answer`]), a sampling's `content`, the `uri` of roots.
+///
+/// [`Elicitation::check_answer`]: callboard_message::Elicitation::check_answer
 pub(crate) fn parse_answer(question: &Question, result: &RawValue) -> Result<Answer, Failure> {
-    let result = RawObject::parse(result)
-        .map_err(|_| Failure::invalid("the client's answer is no object"))?;
-    let fits = |member: &str| match result.has(member) {
-        true => Ok(()),
-        false => Err(Failure::invalid(format!(
-            "the client's answer has no `{member}`"
-        ))),
+    let unfit = |why: &str| {
+        Err(Failure::invalid(format!(
+            "the client's answer is invalid: {why}"
+        )))
     };
-    match question {
-        Question::Sample(_) => fits("content")?,
-        Question::Elicit(_) => fits("action")?,
-        _ => fits("roots")?,
+    let Ok(body) = RawObject::parse(result) else {
+        return unfit("it must be an object");
+    };
+    let answer = question.answer_with(body);
+    match (question, &answer) {
+        (Question::Elicit(elicitation), Answer::Elicit(given)) => {
+            let faults = elicitation.check_answer(given);
+            if !faults.is_empty() {
+                return unfit(&faults.join("; "));
+            }
+        }
+        (_, Answer::Sample(SamplingAnswer(body))) => {
+            let content = body.get("content");
+            if !content.is_some_and(|content| content.get().starts_with(['{', '['])) {
+                return unfit("`content` must be an object or a list");
+            }
+        }
+        (_, Answer::Roots(RootsAnswer(body))) => {
+            let roots = body.read::<Vec<RawObject>>("roots");
+            if !roots.is_some_and(|roots| roots.iter().all(|root| root.text("uri").is_some())) {
+                return unfit("`roots` must be a list of objects with a `uri`");
+            }
+        }
+        _ => {}
     }
-    Ok(question.answer_with(result))
+    Ok(answer)
 }
 
 /// Returns the question with an additional member in its `_meta`.

@@ -242,6 +242,22 @@ async fn questions_are_answered() {
             json!({ "code": -32601, "message": "what?" }),
             FailureKind::NoResponder,
         ),
+        ("result", json!({}), FailureKind::InvalidInput),
+        (
+            "result",
+            json!({ "action": "submit" }),
+            FailureKind::InvalidInput,
+        ),
+        (
+            "result",
+            json!({ "action": "accept", "content": { "name": 7 } }),
+            FailureKind::InvalidInput,
+        ),
+        (
+            "result",
+            json!({ "action": "accept", "content": { "name": "Alexandra" } }),
+            FailureKind::InvalidInput,
+        ),
     ] {
         let mut stream = client.call("inquire", json!({ "what": "form" })).await;
         let question = stream.message().await;

@@ -180,7 +180,13 @@ impl ConcurrentHandler<Inquire> for Everything {
 }
 
 async fn inquire(what: QuestionKind, cx: Context) -> Result<String, Failure> {
-    let form = || Elicitation::form("Your name?", json!({ "type": "object", "properties": {} }));
+    let name = json!({ "name": { "type": "string", "maxLength": 8 } });
+    let form = || {
+        Elicitation::form(
+            "Your name?",
+            json!({ "type": "object", "properties": name }),
+        )
+    };
     Ok(match what {
         QuestionKind::Sample => cx
             .sample(SamplingRequest::prompt("Say something", 10))

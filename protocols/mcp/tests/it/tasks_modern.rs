@@ -153,6 +153,23 @@ fn clients_without_the_extension() {
     });
 }
 
+/// Answers that don't fit the form of the pipe's agent, each with the end of its error.
+fn unfit_answers() -> [(Value, &'static str); 4] {
+    let accept = |content| json!({ "action": "accept", "content": content });
+    [
+        (json!(5), "it must be an object"),
+        (
+            json!({ "action": "yes" }),
+            "`action` must be one of: accept, decline, cancel",
+        ),
+        (accept(json!([])), "the values of a form must be an object"),
+        (
+            accept(json!({ "yes": "true" })),
+            "`yes` must be of type boolean",
+        ),
+    ]
+}
+
 /// Goal: the task holds its questions until each is answered; unknown and repeated answers are
 /// ignored. Method: two questions, answered one by one.
 #[test]
@@ -196,11 +213,15 @@ fn questions_are_answered_by_updates() {
             );
         }
         // An invalid answer is an error, and the question stays.
-        let params = json!({ "taskId": id, "inputResponses": { "q1": 5 } });
-        assert_eq!(
-            pipe.modern("tasks/update", params, able()).await["error"]["code"],
-            -32602
-        );
+        for (invalid, why) in unfit_answers() {
+            let params = json!({ "taskId": id, "inputResponses": { "q1": invalid } });
+            let refused = pipe.modern("tasks/update", params, able()).await["error"].clone();
+            assert_eq!(refused["code"], -32602);
+            assert!(
+                refused["message"].as_str().unwrap().ends_with(why),
+                "{refused}"
+            );
+        }
         let params = json!({ "taskId": id, "inputResponses": { "q1": answer(1) } });
         pipe.modern("tasks/update", params, able()).await;
         let done = settled(pipe, &id).await;
@@ -224,6 +245,16 @@ fn questions_first_then_a_task() {
         assert!(asked.get("taskId").is_none() && asked["inputRequests"]["who"].is_object());
         let responses = json!({ "who": { "action": "accept", "content": { "who": "Alice" } } });
         let state = &asked["requestState"];
+        for (invalid, why) in unfit_answers() {
+            let responses = json!({ "who": invalid });
+            let retry = json!({ "name": "ask_then_work", "inputResponses": responses, "requestState": state });
+            let refused = pipe.modern("tools/call", retry, able()).await["error"].clone();
+            assert_eq!(refused["code"], -32602);
+            assert!(
+                refused["message"].as_str().unwrap().ends_with(why),
+                "{refused}"
+            );
+        }
         let retry =
             json!({ "name": "ask_then_work", "inputResponses": responses, "requestState": state });
         let created = pipe.modern("tools/call", retry.clone(), able()).await["result"].clone();

@@ -16,7 +16,9 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::LegacySession;
-use crate::inbound::client_messages::{MessageSink, ProgressReporter, question_method};
+use crate::inbound::client_messages::{
+    MessageSink, ProgressReporter, parse_answer, question_method,
+};
 use crate::inbound::options::PENDING_ELICITATIONS_MAX;
 use crate::wire::{error_mapping, meta};
 
@@ -106,9 +108,7 @@ impl Caller for SessionCaller {
                 .questions
                 .ask(method, &params, &*self.sink, &self.ended)
                 .await?;
-            let answer = RawObject::parse(&answer)
-                .map_err(|_| Failure::invalid("the client's answer is no object"))?;
-            Ok(question.answer_with(answer))
+            parse_answer(&question, &answer)
         })
     }
 

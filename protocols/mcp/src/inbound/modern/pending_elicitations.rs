@@ -2,7 +2,7 @@ use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
     Answer, CallerCapabilities, Elicitation, ElicitationAction, Failure, LogLevel, LogMessage,
-    Progress, Question, RawObject, SamplingRequest,
+    Progress, Question, RawObject, SamplingAnswer, SamplingRequest,
 };
 use callboard_rpc::{RpcError, encode_notification};
 use callboard_runtime::{CallContext, Caller};
@@ -14,7 +14,9 @@ use tokio::sync::{Notify, oneshot};
 
 use super::REVISION;
 use crate::inbound::agent_adapter::{AgentAdapter, RpcResult};
-use crate::inbound::client_messages::{MessageSink, ProgressReporter, question_request};
+use crate::inbound::client_messages::{
+    MessageSink, ProgressReporter, parse_answer, question_request,
+};
 use crate::inbound::request::McpRequest;
 use crate::wire::code::URL_ELICITATION_REQUIRED;
 
@@ -81,7 +83,7 @@ impl PendingElicitations {
             if let Some(early) = state
                 .early
                 .remove(&key)
-                .and_then(|raw| parse_valid_answer(&question, &raw))
+                .and_then(|raw| parse_valid_answer(&question, &raw).ok())
             {
                 return Ok(early);
             }
@@ -113,7 +115,8 @@ impl PendingElicitations {
     /// continue: a question was answered, or none is open.
     ///
     /// # Errors
-    /// The key of an answer that doesn't fit its question. No answer is delivered then.
+    /// The key of an answer that doesn't fit its question, and the reason. No answer is delivered
+    /// then.
     pub fn deliver(
         &self,
         abilities: CallerCapabilities,
@@ -126,8 +129,12 @@ impl PendingElicitations {
             let Some(raw) = responses.get(&waiting.key) else {
                 continue;
             };
-            let answer =
-                parse_valid_answer(&waiting.question, raw).ok_or_else(|| waiting.key.clone())?;
+            let answer = parse_valid_answer(&waiting.question, raw).map_err(|unfit| {
+                format!(
+                    "`inputResponses.{}` doesn't fit its question: {}",
+                    waiting.key, unfit.message
+                )
+            })?;
             answers.push((waiting.key.clone(), answer));
         }
         state.abilities = abilities;
@@ -186,32 +193,22 @@ fn check_capability(question: &Question, abilities: &CallerCapabilities) -> Resu
     Err(failure.with_data(json!({ "requiredCapabilities": required })))
 }
 
-/// Parses the answer to a question; `None` if it doesn't fit the question.
-fn parse_valid_answer(question: &Question, raw: &RawValue) -> Option<Answer> {
-    let body = RawObject::parse(raw).ok()?;
-    let fits = match question {
-        Question::Sample(_) => {
-            let content = body.get("content")?.get();
-            body.text("role").is_some()
-                && body.text("model").is_some()
-                && content.starts_with(['{', '['])
-        }
-        Question::Elicit(_) => {
-            let known = matches!(
-                body.text("action")?.as_str(),
-                "accept" | "decline" | "cancel"
-            );
-            known
-                && body
-                    .get("content")
-                    .is_none_or(|content| content.get().starts_with('{'))
-        }
-        _ => body
-            .read::<Vec<RawObject>>("roots")?
+/// Parses the answer to a question. The answer of a model must name role and model.
+///
+/// # Errors
+/// `InvalidInput` if it doesn't fit the question.
+fn parse_valid_answer(question: &Question, raw: &RawValue) -> Result<Answer, Failure> {
+    let answer = parse_answer(question, raw)?;
+    if let Answer::Sample(SamplingAnswer(body)) = &answer
+        && let Some(lacks) = ["role", "model"]
             .iter()
-            .all(|root| root.text("uri").is_some()),
-    };
-    fits.then(|| question.answer_with(body))
+            .find(|name| body.text(name).is_none())
+    {
+        return Err(Failure::invalid(format!(
+            "the client's answer is invalid: `{lacks}` is required"
+        )));
+    }
+    Ok(answer)
 }
 
 /// Client of a modern-era call, as the agent sees it. Progress and log messages go to the open

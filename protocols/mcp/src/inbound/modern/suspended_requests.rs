@@ -192,8 +192,7 @@ impl SuspendedCalls {
             running.client.attach(None);
             let requests = running.elicitations.input_requests().unwrap_or_default();
             turn.running = Some(running);
-            let unfit = |key| format!("the answer `inputResponses.{key}` doesn't fit its question");
-            goes_on.map_err(|key| RpcError::invalid_params(unfit(key)))?;
+            goes_on.map_err(RpcError::invalid_params)?;
             return Ok(self.input_required(&suspended, state.round, requests, binding));
         }
         turn.round = state.round.saturating_add(1);
