@@ -15,8 +15,8 @@ pub use json::*;
 pub use key_pair::*;
 pub use keys::*;
 pub use lines::*;
-pub use source_check::*;
 pub use read_pacer::{READS_PER_SECOND_MAX, ReadPacer};
+pub use source_check::*;
 pub use sse::*;
 pub use webhook::*;
 
@@ -33,9 +33,9 @@ mod json;
 mod key_pair;
 mod keys;
 mod lines;
+mod read_pacer;
 #[cfg(feature = "serve")]
 pub mod serve;
-mod read_pacer;
 mod source_check;
 mod sse;
 mod webhook;

@@ -133,7 +133,10 @@ fn elicit_answer(
     }
     let content = answer.object("content").unwrap_or_default();
     let is_absent = |name: &&&str| content.get(name).is_none_or(|value| value.get() == "null");
-    let lacks: Vec<_> = form.required.iter().filter(is_absent).collect();
+    let lacks: Vec<_> = match answer.text("action").as_deref() {
+        Some("accept") => form.required.iter().filter(is_absent).collect(),
+        _ => Vec::new(),
+    };
     Err(match lacks.is_empty() {
         true => faults,
         false => lacks.into_iter().map(|name| (*name).to_owned()).collect(),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
 use callboard_message::json::{RawCursor, raw_from_written};
 use callboard_message::{Content, PARENT_META_KEY, RawObject, TaskState};
-use callboard_runtime::{OpenQuestion, Task, TaskOutcome, TaskStep};
+use callboard_runtime::{OpenQuestion, Task, TaskEvent, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
 use super::{A2aTaskService, RequestContext};
@@ -289,9 +289,10 @@ fn only_message(task: &Task) -> Option<Option<&RawValue>> {
 }
 
 impl A2aTaskService {
-    /// Returns the messages of a task, oldest first: those of its owner, and the agent's questions
-    /// that have been answered. At most the latest `messages_max` are returned; all if that is
-    /// `None`. The result is `None` if `messages_max` is 0.
+    /// Returns the messages of a task, oldest first: those of its owner, and the agent's questions,
+    /// once more for each answer that didn't fit. The latest asking of an open question is left out,
+    /// because the task's status shows it. At most the latest `messages_max` are returned; all if
+    /// that is `None`. The result is `None` if `messages_max` is 0.
     pub(super) async fn history(
         &self,
         task: &Task,
@@ -300,7 +301,7 @@ impl A2aTaskService {
         if messages_max == Some(0) {
             return Ok(None);
         }
-        let mut said: Vec<Message> = first_message(task).into_iter().collect();
+        let mut replay = HistoryReplay::new(task);
         let mut after = if has_single_message(task) {
             task.last_event
         } else {
@@ -314,33 +315,114 @@ impl A2aTaskService {
                 .await?;
             let Some(last) = events.last() else { break };
             after = last.number;
-            for event in events
-                .into_iter()
-                .filter(|event| event.number <= task.last_event)
-            {
-                match event.step {
-                    TaskStep::History(message) => {
-                        said.extend(Message::from_raw(&message.to_raw()).ok())
-                    }
-                    TaskStep::Asked(open)
-                        if task
-                            .open_questions
-                            .iter()
-                            .all(|waits| waits.key != open.key) =>
-                    {
-                        said.push(question_message(task, event.number, &open));
-                    }
-                    TaskStep::Answered { answer, .. } => {
-                        said.extend(answer_message(task, &answer, &said))
-                    }
-                    _ => {}
-                }
+            let events = events.into_iter();
+            for event in events.filter(|event| event.number <= task.last_event) {
+                replay.add(event);
             }
         }
+        let mut said = replay.into_messages();
         if let Some(messages_max) = messages_max.and_then(|max| usize::try_from(max).ok()) {
             said.drain(..said.len().saturating_sub(messages_max));
         }
         Ok(Some(said))
+    }
+}
+
+/// Maximum number of askings after an unsuitable answer in a task's history, the latest ones.
+const REPEATED_QUESTIONS_MAX: usize = 16;
+
+/// History of a task, collected from its events.
+struct HistoryReplay<'a> {
+    task: &'a Task,
+    entries: Vec<HistoryEntry>,
+    /// Questions that are open after the latest event.
+    open: Vec<OpenQuestion>,
+}
+
+enum HistoryEntry {
+    Message(Message),
+    Question {
+        /// Number of the event that asked.
+        number: u64,
+        open: OpenQuestion,
+        /// Reason why the previous answer didn't fit; `None` for the first asking.
+        lacks: Option<String>,
+    },
+}
+
+impl<'a> HistoryReplay<'a> {
+    fn new(task: &'a Task) -> Self {
+        let first = first_message(task).map(HistoryEntry::Message);
+        Self {
+            task,
+            entries: first.into_iter().collect(),
+            open: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, event: TaskEvent) {
+        let number = event.number;
+        match event.step {
+            TaskStep::History(message) => {
+                let message = Message::from_raw(&message.to_raw()).ok();
+                self.entries.extend(message.map(HistoryEntry::Message));
+            }
+            TaskStep::Asked(open) => {
+                self.open.retain(|other| other.key != open.key);
+                self.open.push(open.clone());
+                self.entries.push(HistoryEntry::Question {
+                    number,
+                    open,
+                    lacks: None,
+                });
+            }
+            TaskStep::Said(text) if text.starts_with(NEEDED_PREFIX) => {
+                // The status showed the text under the oldest question.
+                let open = self.open.first().cloned();
+                self.entries.extend(open.map(|open| HistoryEntry::Question {
+                    number,
+                    open,
+                    lacks: Some(text),
+                }));
+            }
+            TaskStep::Answered { key, answer } => {
+                self.open.retain(|open| open.key != key);
+                let message = answer_message(self.task, &answer, &self.entries);
+                self.entries.extend(message.map(HistoryEntry::Message));
+            }
+            TaskStep::GivenUp { key } => self.open.retain(|open| open.key != key),
+            _ => {}
+        }
+    }
+
+    /// Returns the messages, without the latest asking of each question that is open.
+    fn into_messages(self) -> Vec<Message> {
+        let mut shown: Vec<_> = self.task.open_questions.iter().map(|o| &*o.key).collect();
+        let mut repeats = 0;
+        let mut said = Vec::with_capacity(self.entries.len());
+        for entry in self.entries.into_iter().rev() {
+            match entry {
+                HistoryEntry::Message(message) => said.push(message),
+                HistoryEntry::Question {
+                    number,
+                    open,
+                    lacks,
+                } => {
+                    if let Some(at) = shown.iter().position(|key| *key == open.key) {
+                        shown.swap_remove(at);
+                        continue;
+                    }
+                    repeats += usize::from(lacks.is_some());
+                    if lacks.is_none() || repeats <= REPEATED_QUESTIONS_MAX {
+                        let mut message = question_message(self.task, number, &open);
+                        message.parts.extend(lacks.map(Part::text));
+                        said.push(message);
+                    }
+                }
+            }
+        }
+        said.reverse();
+        said
     }
 }
 
@@ -375,10 +457,10 @@ fn agent_message(
     }
 }
 
-/// Returns the message of the owner that contained an answer, unless `said` contains it already. If
+/// Returns the message of the owner that contained an answer, unless `known` contains it already. If
 /// another node than the task's worker accepts an answer, its message is recorded only within the
 /// answer.
-fn answer_message(task: &Task, answer: &RawValue, said: &[Message]) -> Option<Message> {
+fn answer_message(task: &Task, answer: &RawValue, known: &[HistoryEntry]) -> Option<Message> {
     let told = RawObject::parse(answer)
         .ok()?
         .object("_meta")?
@@ -394,7 +476,11 @@ fn answer_message(task: &Task, answer: &RawValue, said: &[Message]) -> Option<Me
         metadata: told.object("metadata"),
         ..Message::default()
     };
-    (!said.iter().any(|known| is_same_message(known, &message))).then_some(message)
+    let is_known = known.iter().any(|entry| match entry {
+        HistoryEntry::Message(known) => is_same_message(known, &message),
+        HistoryEntry::Question { .. } => false,
+    });
+    (!is_known).then_some(message)
 }
 
 /// Returns whether two messages have the same id and parts, so that one is a repetition of the

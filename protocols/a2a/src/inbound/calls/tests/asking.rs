@@ -5,7 +5,9 @@ use callboard_message::TaskState::{AuthRequired, Completed, InputRequired};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::kit::{made, message, refused, request, said_in, says, says_to, sent, talking};
+use super::kit::{
+    made, message, refused, request, said_in, says, says_as, says_to, sent, talking, texts,
+};
 use crate::ErrorKind;
 use crate::convert::QUESTION_METADATA;
 use crate::wire::{Message, Part, Role};
@@ -75,30 +77,133 @@ fn a_message_answers_a_question() {
     });
 }
 
-/// Goal: an unsuitable answer is reported, and the task keeps asking; then a suitable one is
-/// accepted. Method: a form with two fields.
+/// Goal: an unsuitable answer is reported with its reason, and the task keeps asking; then a suitable
+/// one is accepted. Method: a form with a text, and one with a choice; a missing field, null, wrong
+/// types and choices, as data, as text and in the format of an elicitation answer.
 #[test]
 fn what_does_not_fit_is_asked_again() {
     talking(async |calls, ann| {
-        let task = sent(&calls, &ann, says("ask name")).await;
-        let data = |value| vec![Part::data(to_raw_value(&value).unwrap())];
-        let wrong = Message {
-            task_id: task.id.clone(),
-            ..message("m2", data(json!({ "nam": "x" })))
+        let answer = |task: &crate::wire::Task, id: &str, value| {
+            let parts = vec![Part::data(to_raw_value(&value).unwrap())];
+            let task_id = task.id.clone();
+            request(Message {
+                task_id,
+                ..message(id, parts)
+            })
         };
-        let asks = sent(&calls, &ann, request(wrong)).await;
-        assert_eq!(
-            (asks.status.state, said_in(&asks)),
-            (InputRequired, "Which name?|still needed: name".into())
-        );
-        let right = Message {
-            task_id: task.id.clone(),
-            ..message("m3", data(json!({ "name": "x" })))
+        let accept = |content| json!({ "action": "accept", "content": content });
+        let type_fault = "`name` must be of type string";
+        let choice_fault = "`size` must be one of: small, large";
+        let rows = [
+            (
+                "ask name",
+                json!({ "nam": "x" }),
+                "name",
+                json!({ "name": "x" }),
+            ),
+            (
+                "ask name",
+                json!({ "name": null }),
+                "name",
+                json!({ "name": "x" }),
+            ),
+            (
+                "ask name",
+                json!({ "name": 7 }),
+                type_fault,
+                json!({ "name": "x" }),
+            ),
+            (
+                "ask name",
+                accept(json!({ "name": null })),
+                "name",
+                accept(json!({ "name": "x" })),
+            ),
+            (
+                "ask name",
+                accept(json!({ "name": [] })),
+                type_fault,
+                json!({ "name": "x" }),
+            ),
+            (
+                "ask name",
+                json!({ "action": "accept" }),
+                "name",
+                json!({ "action": "decline" }),
+            ),
+            (
+                "ask name",
+                json!({ "action": "submit", "content": {} }),
+                "`action` must be one of: accept, decline, cancel",
+                json!({ "action": "cancel" }),
+            ),
+            (
+                "choose size",
+                json!({ "size": "huge" }),
+                choice_fault,
+                json!({ "size": "small" }),
+            ),
+            (
+                "choose size",
+                accept(json!({ "size": "huge" })),
+                choice_fault,
+                accept(json!({ "size": "large" })),
+            ),
+        ];
+        for (ask, wrong, fault, right) in rows {
+            // Another message each time: a repeated one would find its task.
+            let opening = says_as(&format!("m1 {wrong}"), ask);
+            let task = sent(&calls, &ann, opening).await;
+            let question = said_in(&task);
+            let asks = sent(&calls, &ann, answer(&task, "m2", wrong.clone())).await;
+            let wanted = format!("{question}|still needed: {fault}");
+            assert_eq!(
+                (asks.status.state, said_in(&asks)),
+                (InputRequired, wanted),
+                "{wrong}"
+            );
+            let done = sent(&calls, &ann, answer(&task, "m3", right.clone())).await;
+            assert_eq!(done.status.state, Completed, "{right}");
+        }
+    });
+}
+
+/// Goal: each asking of a question is a message of the history, except the latest one while the
+/// status shows it; the latest 16 repeated ones are kept. Method: unsuitable answers, two and then
+/// one above the limit, and a suitable one.
+#[test]
+fn repeated_questions_are_in_the_history() {
+    talking(async |calls, ann| {
+        let task = sent(&calls, &ann, says("choose size")).await;
+        let history = |task: &crate::wire::Task| -> Vec<String> {
+            let said = task.history.iter().flatten();
+            said.map(|said| texts(&said.parts)).collect()
         };
-        assert_eq!(
-            sent(&calls, &ann, request(right)).await.status.state,
-            Completed
-        );
+        assert_eq!(history(&task), ["choose size"]);
+        let again = "Which size?|still needed: size";
+        let mut asks = task.clone();
+        for id in ["m2", "m3"] {
+            asks = sent(&calls, &ann, says_to(&task, id, "huge")).await;
+        }
+        assert_eq!(said_in(&asks), again);
+        let before = ["choose size", "Which size?", "huge", again, "huge"];
+        assert_eq!(history(&asks), before);
+        let ids: Vec<_> = asks
+            .history
+            .iter()
+            .flatten()
+            .map(|m| &m.message_id)
+            .collect();
+        assert!(!ids.contains(&&asks.status.message.as_ref().unwrap().message_id));
+        for nth in 0..15 {
+            sent(&calls, &ann, says_to(&task, &format!("n{nth}"), "huge")).await;
+        }
+        let done = sent(&calls, &ann, says_to(&task, "m4", "small")).await;
+        assert_eq!(done.status.state, Completed);
+        let said = history(&done);
+        assert_eq!(said[..4], ["choose size", "Which size?", "huge", "huge"]);
+        assert_eq!(said.iter().filter(|text| **text == again).count(), 16);
+        assert_eq!(said[said.len() - 2..], [again, "small"]);
     });
 }
 

@@ -102,6 +102,7 @@ impl ConcurrentHandler<Converse> for Talker {
                 "say" => Ok(marked(ToolResult::text(rest), DIRECT_MESSAGE_META_KEY)),
                 "make" => Ok(make(&cx, rest)),
                 "ask" => ask(&cx, rest).await,
+                "choose" => choose(&cx, rest).await,
                 "visit" => {
                     let visit = Elicitation::url("Sign in", "https://id.example/1", "visit-1");
                     cx.elicit(visit)
@@ -155,7 +156,20 @@ fn recalled(said: &Converse) -> String {
 }
 
 async fn ask(cx: &Context, name: &str) -> Result<ToolResult, Failure> {
-    let form = json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name] });
+    ask_field(cx, name, json!({ "type": "string" })).await
+}
+
+async fn choose(cx: &Context, name: &str) -> Result<ToolResult, Failure> {
+    let choice = json!({ "type": "string", "enum": ["small", "large"] });
+    ask_field(cx, name, choice).await
+}
+
+async fn ask_field(
+    cx: &Context,
+    name: &str,
+    field: serde_json::Value,
+) -> Result<ToolResult, Failure> {
+    let form = json!({ "type": "object", "properties": { name: field }, "required": [name] });
     let answer = cx
         .elicit(Elicitation::form(format!("Which {name}?"), form))
         .await?;
