@@ -18,6 +18,7 @@ const TIGHT: DecodeLimits = DecodeLimits {
     id_bytes_max: 12,
     method_bytes_max: 12,
     batch_entries_max: 3,
+    allows_null_id: false,
 };
 
 /// Maximum length of an error's text, in characters: it can't grow with the input.

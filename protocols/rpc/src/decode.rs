@@ -83,6 +83,9 @@ pub fn decode<'a>(body: &'a [u8], limits: &DecodeLimits) -> Result<RpcMessage<'a
     };
     let id = match found.id {
         None => Ok(None),
+        Some(NULL) if limits.allows_null_id && found.method.is_some() => {
+            Ok(Some(RequestId::null()))
+        }
         Some(written) if written.len() > limits.id_bytes_max => Err(bad_id),
         Some(written) => RequestId::from_json(written).map(Some).ok_or(bad_id),
     };

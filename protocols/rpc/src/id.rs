@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 
 use crate::json::unescaped;
 
-/// JSON-RPC id, which pairs a response with its request: a string or an integer, kept as written.
+/// JSON-RPC id, which pairs a response with its request: a string or an integer, kept as written, or
+/// `null` where [`DecodeLimits::allows_null_id`](crate::DecodeLimits::allows_null_id) permits it.
 ///
 /// The integer `1` and the string `"1"` differ; `1.0` is not a valid id. Integers may have any
 /// size. String ids are equal if their unescaped values are.
@@ -31,6 +32,14 @@ impl RequestId {
     pub fn integer(value: i64) -> Self {
         Self {
             written: value.to_string().into_boxed_str(),
+            unescaped: None,
+        }
+    }
+
+    /// Creates the id `null`.
+    pub(crate) fn null() -> Self {
+        Self {
+            written: "null".into(),
             unescaped: None,
         }
     }
@@ -64,7 +73,7 @@ impl RequestId {
         &self.written
     }
 
-    /// Returns the value of a string id; `None` for an integer.
+    /// Returns the value of a string id; `None` for an integer or `null`.
     pub fn as_text(&self) -> Option<&str> {
         self.unescaped
             .as_deref()

@@ -444,6 +444,9 @@ pub struct DecodeLimits {
     pub method_bytes_max: usize,
     /// Maximum number of messages in one batch.
     pub batch_entries_max: usize,
+    /// Whether a request may have the id `null`, which its response repeats. JSON-RPC 2.0 permits
+    /// it, section 4, and so does A2A; MCP doesn't. Default: false.
+    pub allows_null_id: bool,
 }
 
 impl Default for DecodeLimits {
@@ -456,6 +459,7 @@ impl Default for DecodeLimits {
             id_bytes_max: 256,
             method_bytes_max: 128,
             batch_entries_max: BATCH_ENTRIES_MAX_DEFAULT,
+            allows_null_id: false,
         }
     }
 }

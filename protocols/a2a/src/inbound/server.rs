@@ -16,8 +16,8 @@ use callboard_rpc::serve::{
     guard,
 };
 use callboard_rpc::{
-    DecodeError, RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest, UnusedMember,
-    check_json, code, decode, encode_response,
+    DecodeError, DecodeLimits, RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest,
+    UnusedMember, check_json, code, decode, encode_response,
 };
 use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
@@ -402,7 +402,11 @@ impl HttpEndpoint {
         let options = &self.server.options;
         let head = RequestHead::from_request(request, options)?;
         let body = request_head::read_body(request, payload, options).await?;
-        let (id, method, params) = match decode(&body, &options.limits) {
+        let limits = DecodeLimits {
+            allows_null_id: true,
+            ..options.limits
+        };
+        let (id, method, params) = match decode(&body, &limits) {
             Ok(RpcMessage::Request(RpcRequest { id, method, params })) => {
                 (Some(id), method, params)
             }

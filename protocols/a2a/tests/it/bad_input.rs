@@ -81,7 +81,8 @@ async fn envelopes() {
         (get(r#""id":1,"method":"ListTasks","#), Value::Null, -32_600),
         (with(r#"{"a":1,"\u0061":2}"#), Value::Null, -32_600),
         // A6
-        (get(r#""id":null,"#), Value::Null, -32_600),
+        // JSON-RPC 2.0, section 4: discouraged, but a request.
+        (get(r#""id":null,"#), Value::Null, -32_001),
         (get(r#""id":1.5,"#), Value::Null, -32_600),
         (get(r#""id":{},"#), Value::Null, -32_600),
         (get(r#""id":true,"#), Value::Null, -32_600),

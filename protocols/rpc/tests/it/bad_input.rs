@@ -1,4 +1,4 @@
-use callboard_rpc::{DecodeError, DecodeLimits, RpcError, code, decode};
+use callboard_rpc::{DecodeError, DecodeLimits, RequestId, RpcError, RpcMessage, code, decode};
 
 /// Returns the error code and the id of the rejection of `body`.
 fn refused(body: &[u8]) -> (i64, Option<String>) {
@@ -162,6 +162,29 @@ fn batches_are_refused() {
         let refusal = decode(body.as_bytes(), &DecodeLimits::default()).unwrap_err();
         assert_eq!((refusal.error, refusal.id), (DecodeError::Batch, None));
         check(code::INVALID_REQUEST, &[body.as_bytes()]);
+    }
+}
+
+/// Goal: with `allows_null_id` a request may have the id `null`, which is repeated, and a result
+/// still not; other ids stay invalid. Method: each.
+#[test]
+fn null_is_an_id_where_it_is_allowed() {
+    let limits = DecodeLimits {
+        allows_null_id: true,
+        ..DecodeLimits::default()
+    };
+    let body = br#"{"jsonrpc":"2.0","id":null,"method":"m"}"#;
+    let Ok(RpcMessage::Request(request)) = decode(body, &limits) else {
+        panic!("no request")
+    };
+    assert_eq!((request.id.as_json(), request.id.as_text()), ("null", None));
+    assert_ne!(request.id, RequestId::text("null"));
+    for body in [
+        r#"{"jsonrpc":"2.0","id":null,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#,
+    ] {
+        let refused = decode(body.as_bytes(), &limits).unwrap_err();
+        assert!(matches!(refused.error, DecodeError::Id { .. }), "{body}");
     }
 }
 
