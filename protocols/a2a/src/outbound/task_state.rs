@@ -284,32 +284,26 @@ impl RemoteTaskState {
         if self.has_ended() {
             return Ok(None);
         }
-        let message = status
-            .message
-            .as_ref()
-            .map(|message| message.message_id.clone())
-            .unwrap_or_default();
-        let text = status
-            .message
-            .as_ref()
-            .map(Message::text)
-            .unwrap_or_default();
+        // Some agents of 0.1 repeat the user's message in the status.
+        let said = status.message.as_ref();
+        let said = said.filter(|message| message.role != Role::User);
+        let text = said.map(Message::text).unwrap_or_default();
         let key = StatusKey {
             state: status.state,
             since: status.timestamp,
-            message,
+            message: said.map_or_else(String::new, |said| said.message_id.clone()),
             text: text.clone(),
         };
         self.state = Some(status.state);
         if !is_another && self.status.as_ref() == Some(&key) {
             return Ok(None);
         }
-        if let (TaskState::Working, Some(message)) = (status.state, &status.message) {
+        if let (TaskState::Working, Some(message)) = (status.state, said) {
             let added = self.interim.add(message)?;
             self.add_bytes(added)?;
         }
         self.status = Some(key);
-        self.status_message.clone_from(&status.message);
+        self.status_message = said.cloned();
         self.status_since = status.timestamp;
         let is_on_the_way = matches!(status.state, TaskState::Submitted | TaskState::Working);
         Ok(Some(

@@ -315,6 +315,10 @@ one_of! {
 }
 
 impl SecurityScheme {
+    fn is_bare(_: &ObjectReader<'_>) -> bool {
+        false
+    }
+
     // 0.3 distinguishes schemes by `type`, as OpenAPI does.
     fn read_bare(
         raw: &RawValue,
@@ -333,6 +337,10 @@ impl SecurityScheme {
 }
 
 impl OAuthFlows {
+    fn is_bare(_: &ObjectReader<'_>) -> bool {
+        false
+    }
+
     fn read_bare(
         _: &RawValue,
         _: &ObjectReader<'_>,

@@ -381,6 +381,14 @@ enum BareKind {
 }
 
 impl BareKind {
+    /// Returns whether an object is a task, message or event itself, even if it has a member named
+    /// like a wrapper: events of 0.1 may have a `message`, which is the user's.
+    fn is_bare(members: &ObjectReader<'_>) -> bool {
+        ["status", "artifact", "kind"]
+            .iter()
+            .any(|name| members.has(name))
+    }
+
     fn of(members: &ObjectReader<'_>, at: &FieldPath<'_>) -> Result<Self, ReadError> {
         let kind: String = members.default("kind", &["type"])?;
         match &*kind {
@@ -401,7 +409,10 @@ impl BareKind {
 }
 
 impl SendMessageResponse {
-    // Neither a bare status update nor a bare task has a member `message`.
+    fn is_bare(members: &ObjectReader<'_>) -> bool {
+        BareKind::is_bare(members)
+    }
+
     fn read_bare(
         raw: &RawValue,
         members: &ObjectReader<'_>,
@@ -415,6 +426,10 @@ impl SendMessageResponse {
 }
 
 impl StreamResponse {
+    fn is_bare(members: &ObjectReader<'_>) -> bool {
+        BareKind::is_bare(members)
+    }
+
     fn read_bare(
         raw: &RawValue,
         members: &ObjectReader<'_>,

@@ -256,3 +256,47 @@ async fn answers_are_not_doubled() {
     assert_eq!(joined(asked).await.unwrap(), json!("THE ANSWER"));
     remote.stop().await;
 }
+
+/// Goal: in 0.1 the user's message, which some agents repeat beside or in the status, isn't taken
+/// for the answer. Method: events with the message in both places before the answer, on a stream; a
+/// completed task with it and an artifact, without a stream.
+#[tokio::test]
+async fn the_users_words_are_no_answer() {
+    let version = ProtocolVersion::V01;
+    let user = json!({ "role": "user", "parts": [{ "type": "text", "text": "hello" }] });
+    for streaming in [true, false] {
+        let (mut peer, remote) = Played::with(RemoteOptions {
+            versions: vec![version],
+            ..quick()
+        })
+        .await;
+        let asked = remote.asking(SAY, hello());
+        let card = card(&peer, "0.1", streaming);
+        peer.show(&card).await;
+        if streaming {
+            let hit = peer.expect("tasks/sendSubscribe").await;
+            let id = id_of(&hit.body);
+            let mut said = hit.stream().await;
+            let working = json!({ "state": "working" });
+            said.say(json!({ "id": id, "sessionId": "c", "status": working, "message": user }))
+                .await;
+            let repeated = json!({ "state": "working", "message": user });
+            said.say(json!({ "id": id, "status": repeated, "final": false }))
+                .await;
+            let answer = message(version, "THE ANSWER");
+            let done = json!({ "state": "completed", "message": answer });
+            said.say(json!({ "id": id, "status": done, "message": user, "final": true }))
+                .await;
+        } else {
+            let hit = peer.expect("tasks/send").await;
+            let parts = json!([{ "type": "text", "text": "THE ANSWER" }]);
+            let task = json!({
+                "id": id_of(&hit.body), "status": { "state": "completed", "message": user },
+                "artifacts": [{ "index": 0, "parts": parts }], "message": user,
+            });
+            hit.result(task).await;
+        }
+        assert_eq!(text_of(&joined(asked).await.unwrap()), ["THE ANSWER"]);
+        remote.stop().await;
+    }
+}
