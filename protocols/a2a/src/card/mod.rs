@@ -4,6 +4,8 @@ mod canonical;
 mod keys;
 mod signature;
 
+pub(crate) use signature::sign_document;
+
 pub use keys::{CardSigningKey, JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwks, JwksError};
 pub use signature::{
     CardSigner, CardVerifyError, JwksFetchError, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX,

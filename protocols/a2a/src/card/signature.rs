@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::RawObject;
 use callboard_rpc::{DecodeLimits, EgressError, EgressPolicy, KeyPairError};
 use reqwest::redirect::Policy;
+use serde_json::value::RawValue;
 use url::Url;
 
 use super::canonical::{CanonicalForm, CanonicalizeError, canonicalize};
@@ -289,32 +290,65 @@ pub fn sign_card(
     key: &CardSigningKey,
     jku: Option<&Url>,
 ) -> Result<(), KeyPairError> {
-    let header = RawObject::single("alg", key.algorithm())
-        .with("kid", key.id())
-        .with("typ", "JOSE");
-    let header = match jku {
-        Some(jku) => header.with("jku", jku.as_str()),
-        None => header,
-    };
-    let signed = |header: &RawObject, payload: &str| {
-        let protected = URL_SAFE_NO_PAD.encode(header.to_raw().get());
-        let signature = key.sign(format!("{protected}.{payload}").as_bytes())?;
-        let signature = URL_SAFE_NO_PAD.encode(signature);
-        Ok(AgentCardSignature {
-            protected,
-            signature,
-            header: None,
-        })
-    };
+    let header = signature_header(key, jku);
     let payload = |form| signing_payload(card, form).map_err(|_| KeyPairError);
     let (own, pythons) = (
         payload(CanonicalForm::Jcs)?,
         payload(CanonicalForm::PythonSdk)?,
     );
-    let mut signatures = vec![signed(&header, &own)?];
+    let mut signatures = vec![sign_payload(key, &header, &own)?];
     if pythons != own {
-        signatures.push(signed(&header.with(FORM_HEADER, "a2a-python"), &pythons)?);
+        let header = header.with(FORM_HEADER, "a2a-python");
+        signatures.push(sign_payload(key, &header, &pythons)?);
     }
     card.signatures = signatures;
     Ok(())
+}
+
+/// Member of a card with its signatures.
+const SIGNATURES_MEMBER: &str = "signatures";
+
+/// Adds a signature to a card that is served with members of several versions. It covers the
+/// canonical form of the JSON as it is, without `signatures`, and comes first. The card's other
+/// signatures cover only the members of 1.0, so that readers of 1.0 can verify them.
+///
+/// # Errors
+/// As [`sign_card`].
+pub(crate) fn sign_document(
+    document: &RawValue,
+    key: &CardSigningKey,
+    jku: Option<&Url>,
+) -> Result<Box<RawValue>, KeyPairError> {
+    let mut object = RawObject::parse(document).map_err(|_| KeyPairError)?;
+    let others: Vec<RawObject> = object.read(SIGNATURES_MEMBER).unwrap_or_default();
+    object.remove(SIGNATURES_MEMBER);
+    let payload = canonicalize(&object.to_raw(), CanonicalForm::Jcs).map_err(|_| KeyPairError)?;
+    let payload = URL_SAFE_NO_PAD.encode(payload);
+    let own = sign_payload(key, &signature_header(key, jku), &payload)?.to_raw();
+    let own = RawObject::parse(&own).map_err(|_| KeyPairError)?;
+    let signatures: Vec<_> = [own].into_iter().chain(others).collect();
+    Ok(object.with(SIGNATURES_MEMBER, signatures).to_raw())
+}
+
+fn signature_header(key: &CardSigningKey, jku: Option<&Url>) -> RawObject {
+    let mut header = RawObject::single("alg", key.algorithm())
+        .with("kid", key.id())
+        .with("typ", "JOSE");
+    header.set_some("jku", &jku.map(Url::as_str));
+    header
+}
+
+/// Signs a payload, which is in base64url.
+fn sign_payload(
+    key: &CardSigningKey,
+    header: &RawObject,
+    payload: &str,
+) -> Result<AgentCardSignature, KeyPairError> {
+    let protected = URL_SAFE_NO_PAD.encode(header.to_raw().get());
+    let signature = key.sign(format!("{protected}.{payload}").as_bytes())?;
+    Ok(AgentCardSignature {
+        protected,
+        signature: URL_SAFE_NO_PAD.encode(signature),
+        header: None,
+    })
 }

@@ -12,14 +12,14 @@ use actix_web::http::header::{
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
 use callboard_message::{Principal, PrincipalKind, RawObject, encode_hex};
-use callboard_rpc::AccessControl;
+use callboard_rpc::{AccessControl, KeyPairError};
 use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::calls::{A2aTaskService, RequestContext, Skill, SkillSet};
 use super::options::{A2aOptions, AgentDescription};
-use crate::card::{API_KEY_HEADER, SCHEMAS_EXTENSION, TAG_DESTRUCTIVE, sign_card};
+use crate::card::{API_KEY_HEADER, SCHEMAS_EXTENSION, TAG_DESTRUCTIVE, sign_card, sign_document};
 use crate::wire::{
     APIKeySecurityScheme, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill,
     HTTPAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList, WireType,
@@ -157,10 +157,14 @@ impl AgentCards {
             return Ok(before.body);
         }
         let card = self.sign_card(card)?;
-        let text = if reads_1_0 {
-            card.to_raw()
-        } else {
-            Dialect::write_hybrid_card(&card)
+        let text = match (reads_1_0, &self.options.signer) {
+            (true, _) => card.to_raw(),
+            (false, None) => Dialect::write_hybrid_card(&card),
+            (false, Some(key)) => {
+                let jku = jwks_url(&self.options.base_url);
+                sign_document(&Dialect::write_hybrid_card(&card), key, jku.as_ref())
+                    .map_err(signing_error)?
+            }
         };
         let body = HttpDocument::new(text.get());
         let mut made = made.lock();
@@ -212,15 +216,16 @@ impl AgentCards {
 
     fn sign_card(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {
         if let Some(key) = &self.options.signer {
-            sign_card(&mut card, key, jwks_url(&self.options.base_url).as_ref()).map_err(
-                |error| {
-                    callboard_message::log::error!(%error, "failed to sign a card");
-                    A2aError::internal()
-                },
-            )?;
+            sign_card(&mut card, key, jwks_url(&self.options.base_url).as_ref())
+                .map_err(signing_error)?;
         }
         Ok(card)
     }
+}
+
+fn signing_error(error: KeyPairError) -> A2aError {
+    callboard_message::log::error!(%error, "failed to sign a card");
+    A2aError::internal()
 }
 
 /// Returns the URL of a listener's key set. `base_url` is the listener's base URL, or that of a

@@ -14,7 +14,10 @@ use callboard_runtime::{Policy, PolicyRequest};
 use futures::future::BoxFuture;
 use reqwest::{Method, Response};
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
+    KeyPair, UnparsedPublicKey,
+};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -208,6 +211,55 @@ async fn served_cards_verify() {
             .status(),
         404
     );
+    served.stop().await;
+}
+
+/// Returns the canonical JSON of RFC 8785, for ASCII names and whole numbers.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let sorted: std::collections::BTreeMap<_, _> = members.iter().collect();
+            let members = sorted.into_iter();
+            let members: Vec<_> = members
+                .map(|(name, value)| format!("{}:{}", json!(name), canonical(value)))
+                .collect();
+            format!("{{{}}}", members.join(","))
+        }
+        Value::Array(entries) => {
+            let entries: Vec<_> = entries.iter().map(canonical).collect();
+            format!("[{}]", entries.join(","))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
+/// Goal: a verifier that knows nothing of versions can verify the card that is served without
+/// `A2A-Version`, and each version's card: the first signature covers the JSON as it is. Method: the
+/// members without `signatures`, sorted, and the key of the set.
+#[tokio::test]
+async fn cards_verify_as_they_are_served() {
+    let (served, peer) = serving(|options| options.signer = Some(p256())).await;
+    let text = |name: &'static str| async {
+        let bytes = soon(get(&peer, name).await.bytes()).await.unwrap();
+        serde_json::from_slice::<Value>(&bytes).unwrap()
+    };
+    let jwks = text("/.well-known/jwks.json").await;
+    let decode = |text: &Value| URL_SAFE_NO_PAD.decode(text.as_str().unwrap()).unwrap();
+    let jwk = &jwks["keys"][0];
+    let point = [vec![4], decode(&jwk["x"]), decode(&jwk["y"])].concat();
+    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
+    let hybrid = text(CARD).await;
+    assert!(hybrid["protocolVersion"].is_string() && hybrid["supportedInterfaces"].is_array());
+    let new = get(&peer.with("A2A-Version", "1.0"), CARD).await;
+    let new: Value = serde_json::from_slice(&soon(new.bytes()).await.unwrap()).unwrap();
+    for mut card in [hybrid, new] {
+        let signatures = card.as_object_mut().unwrap().remove("signatures").unwrap();
+        let protected = signatures[0]["protected"].as_str().unwrap();
+        let payload = URL_SAFE_NO_PAD.encode(canonical(&card));
+        let signed = format!("{protected}.{payload}");
+        let signature = decode(&signatures[0]["signature"]);
+        key.verify(signed.as_bytes(), &signature).unwrap();
+    }
     served.stop().await;
 }
 
