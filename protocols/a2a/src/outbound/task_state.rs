@@ -11,7 +11,7 @@ use super::options::{CALL_EVENTS_MAX, HISTORY_MESSAGES_MAX};
 use crate::convert::EVENT_METADATA;
 use crate::wire::{
     Artifact, Message, Part, PartContent, Role, SendMessageResponse, StreamResponse, Task,
-    TaskStatus,
+    TaskStatus, append_parts, parts_beyond,
 };
 
 /// Maximum total size of a call's artifacts and interim messages, in bytes.
@@ -327,7 +327,7 @@ impl RemoteTaskState {
             .iter_mut()
             .find(|there| there.artifact_id == artifact.artifact_id);
         match there {
-            Some(there) if append => there.parts.extend(artifact.parts.iter().cloned()),
+            Some(there) if append => append_parts(&mut there.parts, artifact.parts.clone()),
             Some(there) => *there = artifact.clone(),
             None => self.artifacts.push(artifact.clone()),
         }
@@ -338,8 +338,9 @@ impl RemoteTaskState {
         })
     }
 
-    /// Replaces an artifact by its current state, and returns the change to report to the caller:
-    /// the new parts if parts were appended, else all parts. `None` if the artifact is unchanged.
+    /// Updates an artifact to its current state, and returns the change to report to the caller: the
+    /// new parts, or text, if there are more than before, else all parts. `None` if the artifact is
+    /// unchanged.
     fn reconcile_artifact(
         &mut self,
         artifact: &Artifact,
@@ -348,21 +349,16 @@ impl RemoteTaskState {
             .artifacts
             .iter()
             .find(|there| there.artifact_id == artifact.artifact_id);
-        let known = match there {
-            Some(there) if there == artifact => return Ok(None),
-            Some(there) if artifact.parts.starts_with(&there.parts) => there.parts.len(),
-            _ => 0,
+        let beyond = there.and_then(|there| parts_beyond(&there.parts, &artifact.parts));
+        if beyond.as_ref().is_some_and(Vec::is_empty) || there == Some(artifact) {
+            return Ok(None);
+        }
+        let append = beyond.is_some();
+        let piece = Artifact {
+            parts: beyond.unwrap_or_else(|| artifact.parts.clone()),
+            ..artifact.clone()
         };
-        let parts = artifact.parts.iter().skip(known).cloned().collect();
-        self.apply_artifact(
-            Artifact {
-                parts,
-                ..artifact.clone()
-            },
-            known > 0,
-            false,
-        )
-        .map(Some)
+        self.apply_artifact(piece, append, false).map(Some)
     }
 
     fn add_bytes(&mut self, bytes: usize) -> Result<(), A2aClientError> {

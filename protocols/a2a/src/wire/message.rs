@@ -135,6 +135,16 @@ impl Part {
         }
     }
 
+    /// Returns the text, if the part is text without metadata, file name and media type.
+    fn plain_text(&mut self) -> Option<&mut String> {
+        let is_plain =
+            self.metadata.is_none() && self.filename.is_empty() && self.media_type.is_empty();
+        match &mut self.content {
+            PartContent::Text(text) if is_plain => Some(text),
+            _ => None,
+        }
+    }
+
     /// Returns the JSON value, if the part holds one.
     pub fn as_data(&self) -> Option<&RawValue> {
         match &self.content {
@@ -369,6 +379,44 @@ one_of! {
         /// New output of the task.
         ArtifactUpdate(TaskArtifactUpdateEvent) = "artifactUpdate",
     }
+}
+
+/// Appends the parts of a further piece of an artifact. If the last part and the piece's first one
+/// are plain text, they become one part: agents send a text in pieces while they write it.
+pub(crate) fn append_parts(parts: &mut Vec<Part>, piece: Vec<Part>) {
+    let mut piece = piece.into_iter();
+    if let Some(text) = parts.last_mut().and_then(Part::plain_text)
+        && let Some(mut first) = piece.next()
+    {
+        match first.plain_text() {
+            Some(more) => text.push_str(more),
+            None => parts.push(first),
+        }
+    }
+    parts.extend(piece);
+}
+
+/// Returns the parts that an artifact has in `now` beyond those in `known`, which came as pieces;
+/// empty if it has the same. `None` if `now` doesn't continue `known`.
+pub(crate) fn parts_beyond(known: &[Part], now: &[Part]) -> Option<Vec<Part>> {
+    let joined = |parts: &[Part]| {
+        let mut all = Vec::with_capacity(parts.len());
+        for part in parts {
+            append_parts(&mut all, vec![part.clone()]);
+        }
+        all
+    };
+    let (mut known, mut now) = (joined(known), joined(now).into_iter());
+    let mut last = known.pop()?;
+    if !known.into_iter().all(|part| now.next() == Some(part)) {
+        return None;
+    }
+    let mut here = now.next()?;
+    if here == last {
+        return Some(now.collect());
+    }
+    let more = here.plain_text()?.strip_prefix(&**last.plain_text()?)?;
+    Some([Part::text(more)].into_iter().chain(now).collect())
 }
 
 /// Type of an object that the peer sent without the `oneof` member around it, as versions before

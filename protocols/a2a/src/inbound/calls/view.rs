@@ -16,7 +16,8 @@ use crate::convert::{
     parse_direct_reply, question_parts, write_part_as_block,
 };
 use crate::wire::{
-    self, Artifact, JsonWriter, Message, Part, Role, TaskStatus, WireType as _, write_json_sized,
+    self, Artifact, JsonWriter, Message, Part, Role, TaskStatus, WireType as _, append_parts,
+    write_json_sized,
 };
 
 /// Key in [`Task::extra`] of the conversation's id.
@@ -211,7 +212,7 @@ fn merge_artifacts(task: &Task) -> Vec<Artifact> {
                 places.insert(artifact.artifact_id.clone(), all.len());
                 all.push(artifact);
             }
-            Some(there) if append => there.parts.extend(artifact.parts),
+            Some(there) if append => append_parts(&mut there.parts, artifact.parts),
             Some(there) => *there = artifact,
         }
     }

@@ -109,7 +109,7 @@ fn numbered_events_count_once() {
     assert!(!story.is_settled());
     hear(&mut story, status(5, TaskState::Completed, "done"), true);
     assert!(story.has_ended());
-    assert_eq!(story.artifacts[0].parts.len(), 2);
+    assert!(story.artifacts[0].parts == [Part::text("xy")]);
     // Events after the end are ignored.
     assert!(hear(&mut story, chunk(6, "z", true), true).is_empty());
     assert!(hear(&mut story, status(7, TaskState::Working, "again"), true).is_empty());
@@ -125,6 +125,11 @@ fn snapshots_are_reconciled() {
     let snapshot = |texts: &[&str]| StreamResponse::Task(task(0, TaskState::Working, texts));
     assert!(hear(&mut story, snapshot(&["x"]), false).is_empty());
     assert_eq!(hear(&mut story, snapshot(&["x", "y"]), false), ["+y"]);
+    // The pieces are one text, however the snapshot has them.
+    assert!(story.artifacts[0].parts == [Part::text("xy")]);
+    assert!(hear(&mut story, snapshot(&["x", "y"]), false).is_empty());
+    assert!(hear(&mut story, snapshot(&["xy"]), false).is_empty());
+    assert_eq!(hear(&mut story, snapshot(&["xyz"]), false), ["+z"]);
     assert_eq!(hear(&mut story, snapshot(&["other"]), false), ["=other"]);
     assert_eq!(
         hear(&mut story, status(0, TaskState::Working, "on"), false),
@@ -424,4 +429,46 @@ fn interim_messages_are_bounded_in_number() {
         look(ids).unwrap();
     }
     assert!(matches!(look(beyond), Err(A2aClientError::TooLarge)));
+}
+
+/// Goal: pieces of plain text are joined, other parts stay apart. Method: pieces with and without a
+/// media type, data between texts; what is beyond them in a whole.
+#[test]
+fn pieces_of_text_are_joined() {
+    let markdown = || Part {
+        media_type: "text/markdown".into(),
+        ..Part::text("c")
+    };
+    let data = || Part::data(serde_json::value::to_raw_value(&json!({})).unwrap());
+    let mut parts = Vec::new();
+    for piece in [
+        vec![Part::text("a")],
+        vec![Part::text("b"), Part::text("B")],
+        vec![],
+        vec![markdown()],
+        vec![Part::text("d")],
+        vec![data(), Part::text("e")],
+        vec![Part::text("f")],
+    ] {
+        append_parts(&mut parts, piece);
+    }
+    let joined = [
+        Part::text("ab"),
+        Part::text("B"),
+        markdown(),
+        Part::text("d"),
+        data(),
+        Part::text("ef"),
+    ];
+    assert!(parts == joined);
+    let beyond = |known: &[Part], now: &[Part]| parts_beyond(known, now);
+    let (a, b) = (Part::text("a"), Part::text("b"));
+    assert!(beyond(&[], std::slice::from_ref(&a)).is_none());
+    assert!(beyond(&[Part::text("ab")], &[a.clone(), b.clone()]) == Some(vec![]));
+    assert!(beyond(&[a.clone(), data()], &[a.clone(), data(), b.clone()]) == Some(vec![b.clone()]));
+    assert!(beyond(&[a.clone()], &[Part::text("ab"), data()]) == Some(vec![b.clone(), data()]));
+    assert!(beyond(&[markdown()], &[markdown(), b.clone()]) == Some(vec![b.clone()]));
+    for other in [vec![], vec![b], vec![data(), a.clone()]] {
+        assert!(beyond(std::slice::from_ref(&a), &other).is_none());
+    }
 }
