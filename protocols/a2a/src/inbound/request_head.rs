@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{self, HeaderMap, HeaderName};
+use actix_web::http::header::{self, ACCEPT, HeaderMap, HeaderName};
 use actix_web::web::Payload;
 use bytes::BytesMut;
 use callboard_message::Principal;
@@ -159,15 +159,22 @@ fn requested_extensions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     lists.flat_map(|list| list.split(',')).map(str::trim)
 }
 
-/// Returns whether a client accepts A2A's own media type and doesn't name plain JSON.
-pub(super) fn prefers_a2a_json(headers: &HeaderMap) -> bool {
+/// Returns whether a response of the HTTP+JSON binding has A2A's own media type, as section 11.1
+/// says: in 1.0, unless the client names plain JSON without it, or refuses it.
+pub(super) fn uses_a2a_json(headers: &HeaderMap, dialect: Dialect) -> bool {
     let (mut own, mut plain) = (false, false);
     accept_header::for_each_media_range(headers, |kind| {
         own |= kind.eq_ignore_ascii_case(A2A_JSON.as_bytes());
-        plain |= kind.eq_ignore_ascii_case(guard::JSON.as_bytes())
-            || kind.eq_ignore_ascii_case(b"application/*");
+        plain |= kind.eq_ignore_ascii_case(guard::JSON.as_bytes());
     });
-    own && !plain
+    // A range of weight zero isn't among the accepted ones.
+    let refuses = || {
+        let mut lists = headers
+            .get_all(ACCEPT)
+            .filter_map(|value| value.to_str().ok());
+        lists.any(|list| list.to_ascii_lowercase().contains(A2A_JSON))
+    };
+    dialect == Dialect::V10 && (own || !plain && !refuses())
 }
 
 fn accepts_events_only(headers: &HeaderMap) -> bool {
@@ -203,26 +210,32 @@ pub(super) async fn read_body(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use actix_web::http::header::{ACCEPT, HeaderValue};
+    use actix_web::http::header::HeaderValue;
 
-    /// Goal: A2A's own media type is used only for clients that name it and not plain JSON. Method:
-    /// rows.
+    /// Goal: in 1.0 A2A's own media type is used unless a client names plain JSON without it or
+    /// refuses it; never in 0.3. Method: rows.
     #[test]
     fn types_that_are_wanted() {
         for (accept, own) in [
             ("application/a2a+json", true),
             ("Application/A2A+JSON, text/event-stream", true),
             ("application/a2a+json, */*;q=0.1", true),
-            ("application/json, application/a2a+json", false),
+            ("application/json, application/a2a+json", true),
+            ("application/json", false),
+            ("application/json, text/event-stream", false),
+            ("application/json, */*", false),
+            ("application/json;q=0", true),
             ("application/a2a+json;q=0", false),
-            ("application/*, application/a2a+json", false),
-            ("*/*", false),
-            ("", false),
+            ("application/*", true),
+            ("*/*", true),
+            ("text/event-stream", true),
+            ("", true),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            assert_eq!(prefers_a2a_json(&headers), own, "{accept}");
+            assert_eq!(uses_a2a_json(&headers, Dialect::V10), own, "{accept}");
+            assert!(!uses_a2a_json(&headers, Dialect::V03Rest), "{accept}");
         }
-        assert!(!prefers_a2a_json(&HeaderMap::new()));
+        assert!(uses_a2a_json(&HeaderMap::new(), Dialect::V10));
     }
 }

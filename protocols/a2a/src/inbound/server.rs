@@ -312,7 +312,7 @@ impl HttpEndpoint {
             (tail, method) => match rest::match_route(method, tail) {
                 RouteMatch::Matched(route) => {
                     let binding = ResponseEncoder::HttpJson {
-                        is_a2a_json: request_head::prefers_a2a_json(request.headers()),
+                        is_a2a_json: request_head::uses_a2a_json(request.headers(), route.dialect),
                     };
                     let answered = self
                         .handle_rest(route, request, payload, binding.clone(), busy)

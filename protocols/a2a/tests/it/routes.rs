@@ -165,8 +165,8 @@ async fn versions() {
     served.stop().await;
 }
 
-/// Goal: JSON is accepted under both media types, and returned under the plain one unless only
-/// A2A's is accepted. Method: rows.
+/// Goal: JSON is accepted under both media types, and returned over HTTP+JSON under A2A's unless only
+/// the plain one is accepted. Method: rows.
 #[tokio::test]
 async fn types() {
     let (served, peer) = serving(|_| {}).await;
@@ -206,8 +206,12 @@ async fn types() {
         }
     }
     for (accept, given) in [
-        ("*/*", "application/json"),
-        ("application/json, application/a2a+json", "application/json"),
+        ("*/*", "application/a2a+json"),
+        ("application/json", "application/json"),
+        (
+            "application/json, application/a2a+json",
+            "application/a2a+json",
+        ),
         ("application/a2a+json", "application/a2a+json"),
         ("application/a2a+json, */*;q=0.1", "application/a2a+json"),
     ] {
