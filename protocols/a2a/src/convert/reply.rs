@@ -1,5 +1,6 @@
 //! Replies of calls as the artifact and final state of a task, and failures as A2A errors.
 
+use callboard_message::capabilities::RESERVED_PREFIX;
 use callboard_message::json::RawCursor;
 use callboard_message::{
     ARTIFACTS_SENT_META_KEY, Content, DIRECT_MESSAGE_META_KEY, Failure, FailureKind, RawObject,
@@ -91,11 +92,20 @@ pub(crate) fn task_completion(
 fn result_artifact(skill: &str, parts: Vec<Part>) -> Box<RawValue> {
     Artifact {
         artifact_id: RESULT_ARTIFACT_ID.to_owned(),
-        name: skill.to_owned(),
+        name: artifact_name(skill).to_owned(),
         parts,
         ..Artifact::default()
     }
     .to_raw()
+}
+
+/// Returns the name of the artifact with a skill's result; empty for callboard's own messages,
+/// whose names are no skills.
+fn artifact_name(skill: &str) -> &str {
+    match skill.starts_with(RESERVED_PREFIX) {
+        true => "",
+        false => skill,
+    }
 }
 
 /// Converts a tool result to an artifact without decoding its texts; `None` unless the result has
@@ -117,7 +127,7 @@ fn text_result_artifact(reply: &RawValue, skill: &str) -> Option<Box<RawValue>> 
         write_json_sized(bytes + RESULT_OVERHEAD_BYTES + skill.len(), |out| {
             let mut artifact = out.object();
             artifact.text("artifactId", RESULT_ARTIFACT_ID);
-            artifact.non_empty_text("name", skill);
+            artifact.non_empty_text("name", artifact_name(skill));
             artifact.list("parts", texts, |text, out| {
                 let mut part = out.object();
                 part.member("text").json(text.get());

@@ -28,6 +28,8 @@ fn a_message_is_answered_by_its_task() {
         let task = sent(&calls, &ann, says("hello")).await;
         assert_eq!(task.status.state, Completed);
         assert_eq!(made(&task), [("result".into(), "heard: hello".into())]);
+        // The message that the agent got is no skill.
+        assert_eq!(task.artifacts.as_ref().unwrap()[0].name, "");
         assert!(!task.context_id.is_empty());
         let history = task.history.as_ref().unwrap();
         assert_eq!(
