@@ -8,7 +8,10 @@ use callboard_a2a::inbound::{
     PUSH_ID_BYTES_MAX, PUSH_RETRIES_MAX, PUSH_SECRET_BYTES_MAX, PUSH_URL_BYTES_MAX,
     PUSH_WORKERS_MAX,
 };
-use callboard_runtime::{AuditEntry, MemoryAuditStore, Store};
+use callboard_message::RawObject;
+use callboard_runtime::{
+    AuditEntry, JournalResult, KvEntry, KvError, KvStore, MemoryAuditStore, MemoryKvStore, Store,
+};
 use serde_json::{Value, json};
 
 use crate::kit::{Peer, SOON, Seen, Served, given, options, said, serving, soon};
@@ -430,6 +433,82 @@ async fn deleted_is_deleted() {
     };
     until(is_over).await;
     assert_eq!(receiver.waiting(), 0);
+    served.stop().await;
+}
+
+/// Store whose every call gives way to others.
+struct YieldingStore(MemoryKvStore);
+
+#[async_trait::async_trait]
+impl KvStore for YieldingStore {
+    async fn get(&self, space: &str, key: &str) -> JournalResult<Option<KvEntry>> {
+        self.0.get(space, key).await
+    }
+
+    async fn put(
+        &self,
+        space: &str,
+        key: &str,
+        body: RawObject,
+        expected: Option<u64>,
+    ) -> Result<u64, KvError> {
+        tokio::task::yield_now().await;
+        self.0.put(space, key, body, expected).await
+    }
+
+    async fn remove(&self, space: &str, key: &str) -> JournalResult<bool> {
+        self.0.remove(space, key).await
+    }
+
+    async fn list(
+        &self,
+        space: &str,
+        after: Option<&str>,
+        entries_max: usize,
+    ) -> JournalResult<Vec<KvEntry>> {
+        let listed = self.0.list(space, after, entries_max).await;
+        tokio::task::yield_now().await;
+        listed
+    }
+
+    async fn clear(&self, space: &str) -> JournalResult<u64> {
+        self.0.clear(space).await
+    }
+}
+
+/// Goal: configurations that are created at the same time don't exceed the limit of their task.
+/// Method: twice as many as the limit at once, on a store that lets each see the same number.
+#[tokio::test]
+async fn configurations_at_once_are_bounded() {
+    let store = Store {
+        kv: Arc::new(YieldingStore(MemoryKvStore::default())),
+        ..Store::in_memory()
+    };
+    let mut served = Served::with(|options| {
+        here(options);
+        options.tasks.store = Some(store);
+    })
+    .await;
+    let peer = served.client();
+    let message = given("m-1", json!({}), "linger");
+    let params = json!({ "message": message, "configuration": { "returnImmediately": true } });
+    let task = peer.result("SendMessage", params).await["task"]["id"].clone();
+    assert_eq!(served.watched.watch.event().await, Seen::Began);
+    let create = |n: usize| {
+        let config = json!({ "taskId": task, "id": n.to_string(), "url": "http://127.0.0.1:9/" });
+        let peer = &peer;
+        async move { peer.rpc("CreateTaskPushNotificationConfig", config).await }
+    };
+    let answers = futures::future::join_all((0..2 * PUSH_CONFIGS_MAX).map(create)).await;
+    let (made, refused): (Vec<_>, Vec<_>) = answers
+        .iter()
+        .partition(|answer| answer.get("result").is_some());
+    assert_eq!(made.len(), PUSH_CONFIGS_MAX);
+    assert!(
+        refused
+            .iter()
+            .all(|answer| answer["error"]["code"] == -32_602)
+    );
     served.stop().await;
 }
 

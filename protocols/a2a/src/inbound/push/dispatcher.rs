@@ -65,6 +65,9 @@ struct DispatcherState {
 #[derive(Default)]
 struct PushWorkers {
     all: Mutex<HashMap<String, PushWorker>>,
+    /// Held from the count of a task's configurations until the new one is stored, so that requests
+    /// at the same time can't exceed [`PUSH_CONFIGS_MAX`].
+    creation: tokio::sync::Mutex<()>,
     /// Counter that changes when a worker of a stopped dispatcher has ended, so that another
     /// dispatcher can start its successor.
     handovers: watch::Sender<u64>,
@@ -236,6 +239,7 @@ impl DispatcherState {
         };
         sender.ok_or_else(none)?.check_receiver(&config.url).await?;
         let key = config::config_key(&task.id, &config.id);
+        let creation = self.workers.creation.lock().await;
         let others = self.configs_of_task(&task.id).await?;
         if others.len() >= PUSH_CONFIGS_MAX && others.iter().all(|(note, _)| note.key != key) {
             let full =
@@ -269,6 +273,7 @@ impl DispatcherState {
             _ => ErrorKind::Overloaded
                 .error("the push notification configuration was changed concurrently: try again"),
         })?;
+        drop(creation);
         let created = kept.config.clone();
         // The task is read again, because it may have ended in the meantime: then there is nothing
         // to deliver.
