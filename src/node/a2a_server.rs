@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callboard_a2a::card::CardSigningKey;
 use callboard_a2a::inbound as a2a;
-use callboard_a2a::inbound::{A2aOptions, A2aServer, PushOptions};
+use callboard_a2a::inbound::{A2aOptions, A2aServer, PushOptions, RelatedAgents};
 use callboard_a2a::wire::AgentProvider;
 use callboard_runtime::AgentRef;
 use secrecy::SecretString;
@@ -13,7 +13,7 @@ use url::Url;
 
 use super::NodeError;
 use super::listener_options::{access_config, listener_error, request_limits};
-use super::listener_servers::{ListenerContext, ProtocolServer, ServedAgents};
+use super::listener_servers::{ListenerContext, ProtocolServer, ServedAgents, aggregate_name};
 use crate::config::ListenerDeclaration;
 
 /// Marker type: A2A servers of a listener, all versions.
@@ -41,10 +41,7 @@ impl ProtocolServer for A2aProtocol {
     ) -> Result<A2aServer, NodeError> {
         let listener = place.listener;
         let mut options = a2a_options(listener, base_url(place, who)?)?;
-        options.agent.name = who.name().to_owned();
-        if let Some(orchestrator) = place.topology.orchestrator(who.name()) {
-            options.agent.name = orchestrator.name().to_owned();
-        }
+        options.agent.name = agent_name(place, who.name());
         options.agent.description = description(place, who);
         options.shares_anonymous_tasks = listener.lists_anonymous();
         if let Some(seconds) = listener.idempotency_window_s {
@@ -66,8 +63,11 @@ impl ProtocolServer for A2aProtocol {
             .store
             .as_ref()
             .map(|_| place.node.system.store().clone());
+        options.tasks.memory = Some(place.node.a2a_memory.clone());
         options.tasks.data_class = who.data_class(place.topology);
-        Ok(A2aServer::new(agent, options))
+        let server = A2aServer::new(agent, options);
+        server.set_related_agents(related_agents(place, who));
+        Ok(server)
     }
 
     fn replace_agent(
@@ -82,10 +82,34 @@ impl ProtocolServer for A2aProtocol {
 
     fn update_description(place: &ListenerContext<'_>, who: ServedAgents<'_>, server: &A2aServer) {
         server.update_description(&description(place, who));
+        server.set_related_agents(related_agents(place, who));
     }
 
     fn close(server: A2aServer) {
         server.detach();
+    }
+}
+
+/// Returns the name of a server, under which its tasks are stored.
+fn agent_name(place: &ListenerContext<'_>, name: &str) -> String {
+    let orchestrator = place.topology.orchestrator(name);
+    orchestrator
+        .map_or(name, |orchestrator| orchestrator.name())
+        .to_owned()
+}
+
+/// Returns the servers whose tasks a server shows too: that of all agents shows those of each, and
+/// each finds those of all by id.
+fn related_agents(place: &ListenerContext<'_>, who: ServedAgents<'_>) -> RelatedAgents {
+    let own = agent_name(place, who.name());
+    let ids = place.topology.served_ids(place.listener);
+    let names: Vec<_> = match who {
+        ServedAgents::All(_, ids) => ids.iter().map(|id| agent_name(place, id)).collect(),
+        ServedAgents::One(_) => vec![agent_name(place, &aggregate_name(&ids, place.topology))],
+    };
+    RelatedAgents {
+        names: names.into_iter().filter(|name| *name != own).collect(),
+        are_listed: matches!(who, ServedAgents::All(..)),
     }
 }
 

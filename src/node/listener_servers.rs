@@ -267,7 +267,8 @@ fn data_classes(topology: &Topology, ids: &[&str]) -> HashMap<String, DataClass>
         .collect()
 }
 
-fn aggregate_name(ids: &[&str], topology: &Topology) -> String {
+/// Returns the name of the server for all agents: the id of the only one, else the topology's name.
+pub(super) fn aggregate_name(ids: &[&str], topology: &Topology) -> String {
     if let [alone] = *ids {
         alone.to_owned()
     } else {

@@ -21,7 +21,7 @@ use callboard_gateway::question_router::QuestionRouterError;
 use callboard_mcp::inbound::ServeError;
 use callboard_rpc::KeyError;
 use callboard_runtime::{
-    AgentRef, NameTakenError, StoreAlreadySet, System, TaskRunner, TaskRunnerHandle,
+    AgentRef, NameTakenError, Store, StoreAlreadySet, System, TaskRunner, TaskRunnerHandle,
     TaskRunnerOptions,
 };
 use callboard_store::{SqlStore, StoreError};
@@ -66,6 +66,8 @@ pub struct Node {
     /// Persistent store; `None` if the store is in memory.
     store: Option<SqlStore>,
     store_fingerprint: u64,
+    /// Tasks of A2A servers while they aren't in `store`. All servers of an agent share them.
+    a2a_memory: Store,
     /// Data classes of agents, for the audit.
     data_classes: Option<DataClassRegistry>,
     /// Agents and servers that a reload replaced and that haven't finished.
@@ -161,6 +163,7 @@ impl Node {
             runner: OptionalTaskRunner::default(),
             store,
             store_fingerprint: topology.fingerprints.store,
+            a2a_memory: Store::in_memory(),
             data_classes: classes,
             retiring_tasks: retiring,
             shutdown_token: ending,
@@ -269,6 +272,7 @@ impl Node {
         self.retiring_tasks.close();
         futures::future::join_all(self.listeners.drain(..).map(OpenListener::close)).await;
         self.system.store().running_tasks.stop().await;
+        self.a2a_memory.running_tasks.stop().await;
         self.runner.stop().await;
         let report = self.system.shutdown(SHUTDOWN_TIMEOUT_DEFAULT).await;
         if tokio::time::timeout(SHUTDOWN_TIMEOUT_DEFAULT, self.retiring_tasks.wait())

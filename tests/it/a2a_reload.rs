@@ -80,6 +80,18 @@ async fn cards_say_what_agents_are_for() {
         (&json!(1), &task),
         "{listed}"
     );
+    // Whichever address it was begun at.
+    assert_eq!(
+        a2a::ask(&a, "GetTask", json!({ "id": task })).await["id"],
+        task
+    );
+    let own = a2a::ask(&b, "SendMessage", a2a::for_skill("who", false)).await["task"]["id"].clone();
+    let listed = a2a::ask(&all, "ListTasks", json!({})).await;
+    assert_eq!(listed["tasks"][0]["id"], own, "{listed}");
+    assert_eq!(
+        a2a::ask(&all, "GetTask", json!({ "id": own })).await["id"],
+        own
+    );
     end(running, &home).await;
 }
 

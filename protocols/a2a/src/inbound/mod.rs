@@ -13,6 +13,7 @@ mod rest;
 mod server;
 
 pub use callboard_rpc::serve::{BoundServer, ListenOptions, ServeError};
+pub use calls::RelatedAgents;
 pub use options::{
     A2aOptions, A2aTaskOptions, AgentDescription, BODY_TIMEOUT_DEFAULT, CALL_DEADLINE_DEFAULT,
     KEEP_ALIVE_INTERVAL_DEFAULT, OWNER_TASKS_MAX_DEFAULT, PRINCIPAL_STREAMS_MAX_DEFAULT,

@@ -124,10 +124,15 @@ impl A2aOptions {
         }
     }
 
-    /// Returns the scope under which the agent's tasks are stored, made from the agent's name.
+    /// Returns the scope under which the agent's tasks are stored.
     pub(crate) fn task_scope(&self) -> String {
-        format!("a2a:{}", self.agent.name)
+        task_scope(&self.agent.name)
     }
+}
+
+/// Returns the scope under which the tasks of the agent `name` are stored.
+pub(crate) fn task_scope(name: &str) -> String {
+    format!("a2a:{name}")
 }
 
 /// Description of an agent for its card, besides its skills.
@@ -163,8 +168,11 @@ impl Default for AgentDescription {
 /// Options for storing an agent's calls as tasks.
 #[derive(Debug, Clone)]
 pub struct A2aTaskOptions {
-    /// Store of tasks and push configurations; `None` for memory, which ends with the server.
+    /// Store of tasks and push configurations; `None` for memory.
     pub store: Option<Store>,
+    /// Store in memory that several servers share, used without `store`; `None` for one of the
+    /// server's own, which ends with it.
+    pub memory: Option<Store>,
     /// Data class of the tasks' messages and artifacts.
     pub data_class: DataClass,
     /// Retention of a task from its beginning.
@@ -181,7 +189,8 @@ pub struct A2aTaskOptions {
 impl A2aTaskOptions {
     /// Returns the configured store, or a new store in memory if none is configured.
     pub(crate) fn store_or_in_memory(&self) -> Store {
-        self.store.clone().unwrap_or_else(|| Store {
+        let configured = self.store.as_ref().or(self.memory.as_ref());
+        configured.cloned().unwrap_or_else(|| Store {
             tasks: Arc::new(MemoryTaskStore::with_capacity(self.tasks_max)),
             ..Store::in_memory()
         })
@@ -192,6 +201,7 @@ impl Default for A2aTaskOptions {
     fn default() -> Self {
         Self {
             store: None,
+            memory: None,
             data_class: DataClass::default(),
             ttl: TASK_TTL_DEFAULT,
             tasks_max: TASKS_MAX_DEFAULT,

@@ -23,7 +23,7 @@ use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::calls::{A2aTaskService, RequestContext};
+use super::calls::{A2aTaskService, RelatedAgents, RequestContext};
 use super::cards::{AgentCards, HttpDocument, catalog};
 use super::http_reply::{self, ResponseEncoder, StreamLimiter};
 use super::operations::{self, A2aRequest, OperationResult, ServerState};
@@ -79,6 +79,11 @@ impl A2aServer {
     /// Replaces the agent for future calls. Calls that have begun continue with the previous agent.
     pub fn replace_agent(&self, agent: AgentRef) {
         self.server.tasks.replace_agent(agent);
+    }
+
+    /// Replaces the agents whose tasks this server shows too. They must have the same store.
+    pub fn set_related_agents(&self, related: RelatedAgents) {
+        self.server.tasks.set_related_agents(related);
     }
 
     /// Stops serving requests. Tasks in a durable store continue with another or a later server on

@@ -70,11 +70,12 @@ async fn a_message_answers() {
             message: "m-3",
             ..answer
         };
-        assert_eq!(
-            tongue.code(&tongue.ask(&peer, Op::SendMessage, late).await),
-            Some(-32_004),
-            "{tongue:?}"
-        );
+        let late = tongue.ask(&peer, Op::SendMessage, late).await;
+        match tongue {
+            // Its messages go to the same task, which begins anew.
+            Tongue::Rpc01 => assert_eq!(tongue.code(&late), None),
+            _ => assert_eq!(tongue.code(&late), Some(-32_004), "{tongue:?}"),
+        }
     }
     served.stop().await;
 }

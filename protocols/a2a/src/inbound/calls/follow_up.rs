@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use callboard_message::{RawObject, TaskState};
 use callboard_runtime::running::FoundTask;
-use callboard_runtime::{OpenQuestion, Task, TaskActor, TaskError, TaskId, TaskStep};
+use callboard_runtime::{OpenQuestion, Task, TaskActor, TaskError, TaskStep};
 use tokio::time::{Instant, timeout_at};
 
+use super::A2aTaskService;
 use super::task_start::{MessageDisposition, SendOutcome};
 use super::view::{self, NEEDED_PREFIX, context_id};
-use super::{A2aTaskService, RequestContext};
 use crate::convert::{QUESTION_METADATA, parse_answer};
 use crate::wire::{Message, WireType as _};
 use crate::{A2aError, ErrorKind};
@@ -26,21 +26,9 @@ impl A2aTaskService {
         mut found: FoundTask,
         mut message: Message,
     ) -> Result<SendOutcome, A2aError> {
-        let context = context_id(&found.task);
-        if !message.context_id.is_empty() && message.context_id != context {
-            return Err(ErrorKind::InvalidParams.error("the task belongs to another `contextId`"));
-        }
+        check_context(&found.task, &message)?;
         if self.has_received(&found.task, &message).await? {
-            let FoundTask {
-                task,
-                running: live,
-                ..
-            } = found;
-            return Ok(SendOutcome {
-                task,
-                live,
-                disposition: MessageDisposition::Duplicate,
-            });
+            return Ok(SendOutcome::duplicate(found));
         }
         if found.running.as_ref().is_some_and(|live| live.is_resumed) {
             // A question from before the restart will be asked again soon.
@@ -54,7 +42,7 @@ impl A2aTaskService {
         if task.state.is_terminal() {
             return Err(ended_error(&task));
         }
-        message.context_id = context;
+        message.context_id = context_id(&task);
         task.id.as_str().clone_into(&mut message.task_id);
         let open = self.find_open_question(&task, &message)?;
         let told = match (&live, parse_answer(&open.question, &message)) {
@@ -128,6 +116,17 @@ impl A2aTaskService {
     }
 }
 
+/// Checks that a message names no other conversation than that of its task.
+///
+/// # Errors
+/// `InvalidParams`.
+pub(super) fn check_context(task: &Task, message: &Message) -> Result<(), A2aError> {
+    match message.context_id.is_empty() || message.context_id == context_id(task) {
+        true => Ok(()),
+        false => Err(ErrorKind::InvalidParams.error("the task belongs to another `contextId`")),
+    }
+}
+
 /// Returns the steps that record an answer: the message in the history, and the end of a status
 /// message about missing fields.
 fn answer_steps(task: &Task, message: &Message) -> Vec<TaskStep> {
@@ -163,24 +162,6 @@ fn no_open_question_error(task: &Task) -> A2aError {
 /// Maximum time for which an answer waits until its task, resumed after a restart, asks its
 /// question again.
 const REPEATED_QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
-
-impl A2aTaskService {
-    /// Returns a task of the caller. A task of another owner counts as missing.
-    ///
-    /// # Errors
-    /// `TaskNotFound`.
-    pub(super) async fn find_task(
-        &self,
-        who: &RequestContext,
-        id: &str,
-    ) -> Result<FoundTask, A2aError> {
-        let found = match TaskId::new(id) {
-            Ok(task) => self.live.find(&task, &who.owner()).await?,
-            Err(_) => None,
-        };
-        found.ok_or_else(|| A2aError::task_not_found(id))
-    }
-}
 
 /// Waits until a task has ended or has an open question, but not longer than the time `until`.
 /// Updates `found` to the task's new state.

@@ -6,6 +6,7 @@
 //! an existing task answers its question ([`follow_up`]).
 
 mod follow_up;
+mod lookup;
 mod skill_selection;
 mod skills;
 mod stream;
@@ -33,10 +34,12 @@ use crate::wire::{
     TaskPushNotificationConfig,
 };
 use crate::{A2aError, Dialect, ErrorKind};
+use lookup::TaskLookup;
 use skills::ServedAgent;
 use stream::StreamEnd;
-use task_start::{MessageDisposition, SendOutcome, WaitMode};
+use task_start::{AssignedTaskId, MessageDisposition, SendOutcome, WaitMode};
 
+pub use lookup::RelatedAgents;
 pub(crate) use skills::{Skill, SkillSet};
 pub(crate) use task_list::history_limit;
 pub(crate) use task_start::task_dialect;
@@ -74,6 +77,7 @@ pub(crate) struct A2aTaskService {
     push: OnceLock<Arc<PushConfigHandler>>,
     /// Tasks that run in this process.
     pub(crate) live: Arc<RunningTasks>,
+    lookup: TaskLookup,
 }
 
 impl A2aTaskService {
@@ -87,10 +91,11 @@ impl A2aTaskService {
             artifact_encoder: Some(view::convert_artifact),
             ..RunningTaskOptions::default()
         };
+        let running = &store.running_tasks;
+        let tasks = running.for_scope(&store.tasks, options.task_scope(), live);
         let calls = Arc::new(Self {
-            live: store
-                .running_tasks
-                .for_scope(&store.tasks, options.task_scope(), live),
+            lookup: TaskLookup::new(store.clone(), tasks.clone(), live),
+            live: tasks,
             store,
             agent: RwLock::new(Arc::new(ServedAgent::new(agent))),
             push: OnceLock::new(),
@@ -109,6 +114,11 @@ impl A2aTaskService {
     /// Replaces the agent for future calls. Running calls continue with the previous agent.
     pub(crate) fn replace_agent(&self, agent: AgentRef) {
         *self.agent.write() = Arc::new(ServedAgent::new(agent));
+    }
+
+    /// Replaces the agents whose tasks are found too.
+    pub(crate) fn set_related_agents(&self, related: RelatedAgents) {
+        self.lookup.set_related_agents(related);
     }
 
     /// Stops running tasks of this agent and store in this process. Tasks in a durable store are
@@ -222,7 +232,7 @@ impl A2aTaskService {
         id: &str,
         last_event: Option<u64>,
     ) -> Result<TaskEventStream, A2aError> {
-        let task = self.find_task(who, id).await?.task;
+        let task = self.lookup.find(who, id).await?.task;
         let missed = last_event.filter(|last| *last < task.last_event);
         if task.state.is_terminal() && missed.is_none() {
             return Err(ErrorKind::UnsupportedOperation
@@ -247,7 +257,7 @@ impl A2aTaskService {
         id: &str,
         messages_max: Option<u32>,
     ) -> Result<wire::Task, A2aError> {
-        let found = self.find_task(who, id).await?;
+        let found = self.lookup.find(who, id).await?;
         self.to_wire_task(&found.task, messages_max).await
     }
 
@@ -260,7 +270,7 @@ impl A2aTaskService {
         who: &RequestContext,
         id: &str,
     ) -> Result<wire::Task, A2aError> {
-        let mut found = self.find_task(who, id).await?;
+        let mut found = self.lookup.find(who, id).await?;
         follow_up::cancel_found_task(&mut found).await?;
         self.to_wire_task(&found.task, None).await
     }
@@ -274,7 +284,7 @@ impl A2aTaskService {
         who: &RequestContext,
         id: &str,
     ) -> Result<Arc<Task>, A2aError> {
-        Ok(self.find_task(who, id).await?.task)
+        Ok(self.lookup.find(who, id).await?.task)
     }
 
     /// Converts a stored task of any owner to the format of 1.0, with at most the latest
@@ -325,21 +335,49 @@ impl A2aTaskService {
             return self.start_task(who, request, None, waits).await;
         }
         if who.dialect == Dialect::V01 {
-            // Clients of 0.1 assign task ids.
-            let named = TaskId::new(&*id)?;
-            return match self.live.find(&named, &who.owner()).await? {
-                Some(found) => self.continue_task(who, found, request).await,
-                None => match self.start_task(who, request, Some(named), waits).await {
-                    // The id belongs to a task of another owner.
-                    Err(error) if error.message == TaskError::KeyReused.to_string() => {
-                        Err(A2aError::task_not_found(&id))
-                    }
-                    begun => begun,
-                },
-            };
+            return self.accept_in_named_task(who, request, &id, waits).await;
         }
-        let found = self.find_task(who, &id).await?;
+        let found = self.lookup.find(who, &id).await?;
         self.continue_task(who, found, request).await
+    }
+
+    /// Begins or continues the task `id` of a client of 0.1, which assigns the ids. A task that has
+    /// ended begins anew in the same conversation, and its agent gets the earlier messages. The
+    /// message that began a task has no effect while the task runs, because messages of 0.1 have no
+    /// ids by which a repetition could be told from an answer.
+    async fn accept_in_named_task(
+        &self,
+        who: &RequestContext,
+        mut request: SendMessageRequest,
+        id: &str,
+        waits: WaitMode,
+    ) -> Result<SendOutcome, A2aError> {
+        let named = TaskId::new(id)?;
+        let found = self.lookup.find_stored(who, &named).await?;
+        let replaces = found.is_some();
+        if let Some(found) = found {
+            if !found.task.state.is_terminal() {
+                let first = view::first_message(&found.task);
+                let is_repeated = first.is_some_and(|first| first.parts == request.message.parts);
+                return match is_repeated {
+                    true => Ok(SendOutcome::duplicate(found)),
+                    false => self.continue_task(who, found, request).await,
+                };
+            }
+            follow_up::check_context(&found.task, &request.message)?;
+            request.message.context_id = view::context_id(&found.task);
+        }
+        let assigned = AssignedTaskId {
+            id: named,
+            replaces,
+        };
+        match self.start_task(who, request, Some(assigned), waits).await {
+            // The id belongs to a task of another owner.
+            Err(error) if error.message == TaskError::KeyReused.to_string() => {
+                Err(A2aError::task_not_found(id))
+            }
+            begun => begun,
+        }
     }
 
     async fn continue_task(

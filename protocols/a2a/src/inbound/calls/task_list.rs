@@ -74,8 +74,8 @@ impl A2aTaskService {
         })
     }
 
-    /// Returns position and id of each of the caller's tasks that match the request's filters,
-    /// oldest task first. Empty for anonymous callers, unless all of them count as one owner.
+    /// Returns position and id of each of the caller's tasks that match the request's filters, in
+    /// any order. Empty for anonymous callers, unless all of them count as one owner.
     async fn matching_tasks(
         &self,
         who: &RequestContext,
@@ -86,7 +86,6 @@ impl A2aTaskService {
             return Ok(Vec::new());
         }
         let filter = TaskFilter {
-            scope: Some(self.live.scope.clone()),
             owner: Some(who.owner()),
             states: match request.status {
                 None => Vec::new(),
@@ -107,26 +106,31 @@ impl A2aTaskService {
                     .is_none_or(|state| view::task_state(task) == state)
                 && (request.context_id.is_empty() || view::context_id(task) == request.context_id)
         };
-        let (mut heads, mut after) = (Vec::new(), 0);
-        loop {
-            let listed = self
-                .store
-                .tasks
-                .list(filter.clone(), after, TASKS_READ_MAX)
-                .await;
-            let (tasks, has_more) = listed?;
-            let Some(last) = tasks.last() else {
-                return Ok(heads);
+        let mut heads = Vec::new();
+        for scope in self.lookup.listed_scopes() {
+            let filter = TaskFilter {
+                scope: Some(scope),
+                ..filter.clone()
             };
-            after = last.number;
-            let left = tasks.iter().filter(|task| leaves(task));
-            heads.extend(
-                left.map(|task| ((unix_micros(task.updated), task.number), task.id.clone())),
-            );
-            if !has_more {
-                return Ok(heads);
+            let mut after = 0;
+            loop {
+                let listed = self
+                    .store
+                    .tasks
+                    .list(filter.clone(), after, TASKS_READ_MAX)
+                    .await;
+                let (tasks, has_more) = listed?;
+                let left = tasks.iter().filter(|task| leaves(task));
+                heads.extend(
+                    left.map(|task| ((unix_micros(task.updated), task.number), task.id.clone())),
+                );
+                match tasks.last() {
+                    Some(last) if has_more => after = last.number,
+                    _ => break,
+                }
             }
         }
+        Ok(heads)
     }
 }
 

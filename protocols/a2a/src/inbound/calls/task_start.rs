@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use callboard_message::json::{quote_into, raw_from_written};
 use callboard_message::{CallerCapabilities, Failure, PARENT_META_KEY, RawObject, TaskState};
 use callboard_runtime::running::{
-    BeginTaskCall, CannotResume, EndSteps, RunOutcome, RunningTask, TaskHost, TaskRun,
+    BeginTaskCall, CannotResume, EndSteps, FoundTask, RunOutcome, RunningTask, TaskHost, TaskRun,
 };
 use callboard_runtime::{
     AuditStore, CallContext, CreateOutcome, Lease, NewTask, OnRestart, Task, TaskId, TaskStep,
@@ -71,6 +71,24 @@ pub(super) struct SendOutcome {
     pub(super) disposition: MessageDisposition,
 }
 
+impl SendOutcome {
+    /// Creates the outcome of a message that has no effect on the task.
+    pub(super) fn duplicate(found: FoundTask) -> Self {
+        Self {
+            task: found.task,
+            live: found.running,
+            disposition: MessageDisposition::Duplicate,
+        }
+    }
+}
+
+/// Id of a task that the client assigned (0.1).
+pub(super) struct AssignedTaskId {
+    pub(super) id: TaskId,
+    /// Whether an ended task of the caller has the id, which the new one replaces.
+    pub(super) replaces: bool,
+}
+
 /// Effect of a message on its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessageDisposition {
@@ -85,23 +103,26 @@ pub(super) enum MessageDisposition {
 }
 
 impl A2aTaskService {
-    /// Begins a task for a message. `id` is the task's id if the client assigned one (0.1).
+    /// Begins a task for a message. `assigned` is the task's id if the client assigned one (0.1).
     pub(super) async fn start_task(
         &self,
         who: &RequestContext,
         request: SendMessageRequest,
-        id: Option<TaskId>,
+        assigned: Option<AssignedTaskId>,
         waits: WaitMode,
     ) -> Result<SendOutcome, A2aError> {
         let place = TaskPlace::of(&request.message);
-        let id = id.unwrap_or_else(TaskId::generate);
+        let replaces = assigned.as_ref().is_some_and(|assigned| assigned.replaces);
+        let id = assigned.map_or_else(TaskId::generate, |assigned| assigned.id);
         let callee = self.served_agent();
         let call = who.call_context();
         let skills = callee.skills(call.clone()).await?;
         let picked = select_skill(&skills, &request)?;
         let told = match callee.route(&picked.skill) {
             SkillRoute::Converse => {
-                self.with_referenced_tasks(who, &request.message, &picked.arguments)
+                let mut references = request.message.reference_task_ids.clone();
+                references.extend(replaces.then(|| id.as_str().to_owned()));
+                self.with_referenced_tasks(who, &references, &picked.arguments)
                     .await?
             }
             SkillRoute::Message | SkillRoute::Tool => None,
@@ -114,6 +135,9 @@ impl A2aTaskService {
         let stored = kept.as_deref().map_or("null", RawValue::get);
         let mut known = self.idempotency_key(who, &request, &picked.skill, stored)?;
         let on_restart = callee.on_restart(&skills, &picked.skill);
+        if replaces {
+            self.live.delete(&id).await;
+        }
         let begun = loop {
             let asked = kept
                 .take()
@@ -543,7 +567,8 @@ impl TaskHost for A2aTaskService {
             {
                 Some(said) => {
                     let who = RequestContext::new(call.principal.clone(), Dialect::V10);
-                    let told = self.with_referenced_tasks(&who, &said, &given).await;
+                    let references = &said.reference_task_ids;
+                    let told = self.with_referenced_tasks(&who, references, &given).await;
                     let unread = |_| {
                         CannotResume::Fail(Failure::unavailable(
                             "failed to read the tasks that the message refers to",

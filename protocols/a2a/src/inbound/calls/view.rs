@@ -521,12 +521,12 @@ impl A2aTaskService {
     pub(super) async fn with_referenced_tasks(
         &self,
         who: &RequestContext,
-        said: &Message,
+        references: &[String],
         arguments: &RawValue,
     ) -> Result<Option<Box<RawValue>>, A2aError> {
         let (mut turns, mut bytes) = (Vec::new(), 0);
-        for id in &said.reference_task_ids {
-            let Ok(found) = self.find_task(who, id).await else {
+        for id in references {
+            let Ok(found) = self.lookup.find(who, id).await else {
                 continue;
             };
             let task = &found.task;

@@ -3,17 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_message::TaskState::InputRequired;
 use callboard_message::{Principal, RawObject};
 use callboard_runtime::{AgentRef, MemoryTaskStore};
 
-use super::kit::{Talker, all, options, paused, says, sent, serve_with, somebody, talking};
-use crate::Dialect;
+use super::kit::{
+    Talker, all, made, options, paused, refused, said_in, says, says_as, sent, serve_with,
+    somebody, talking,
+};
 use crate::inbound::calls::{A2aTaskService, RequestContext};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
     ListTasksRequest, Part, SendMessageConfiguration, SendMessageRequest, StreamResponse,
     TaskPushNotificationConfig,
 };
+use crate::{Dialect, ErrorKind};
 
 fn changed(change: impl FnOnce(&mut SendMessageRequest)) -> SendMessageRequest {
     let mut request = says("hello");
@@ -91,10 +95,7 @@ fn two_at_once_are_one() {
             sent(&calls, &ann, says("ask name"))
         );
         assert_eq!(one.id, other.id);
-        assert_eq!(
-            one.status.state,
-            callboard_message::TaskState::InputRequired
-        );
+        assert_eq!(one.status.state, InputRequired);
     });
 }
 
@@ -177,5 +178,49 @@ fn the_next_server_knows_it() {
                 .id,
             task.id
         );
+    });
+}
+
+/// Goal: in 0.1, where messages have no ids, a repeated opening message isn't taken for the answer
+/// to the task's question; a message to a task that has ended begins it anew in its conversation,
+/// and the agent gets the earlier messages. Method: a task that asks, its opening again, an answer,
+/// a further message, and another conversation.
+#[test]
+fn named_tasks_go_on() {
+    talking(async |calls, ann| {
+        let old = RequestContext {
+            dialect: Dialect::V01,
+            ..ann.clone()
+        };
+        let say = |id: &str, text: &str| {
+            let mut request = says_as(id, text);
+            request.message.task_id = "chat".into();
+            request
+        };
+        let asks = sent(&calls, &old, say("a", "ask name")).await;
+        assert_eq!(asks.status.state, InputRequired);
+        let again = sent(&calls, &old, say("b", "ask name")).await;
+        assert_eq!(
+            (again.status.state, said_in(&again)),
+            (InputRequired, "Which name?".into())
+        );
+        let done = sent(&calls, &old, say("c", "Ann")).await;
+        assert_eq!(made(&done)[0].1, r#"Accept {"name":"Ann"} by c"#);
+        let mut elsewhere = say("d", "recall");
+        elsewhere.message.context_id = "another".into();
+        assert_eq!(
+            refused(&calls, &old, elsewhere).await.kind,
+            ErrorKind::InvalidParams
+        );
+        let next = sent(&calls, &old, say("e", "recall")).await;
+        assert_eq!((&next.id, &next.context_id), (&done.id, &done.context_id));
+        let told = &made(&next)[0].1;
+        assert!(told.starts_with("user: ask name\n"), "{told}");
+        assert!(
+            told.ends_with(r#"assistant: Accept {"name":"Ann"} by c"#),
+            "{told}"
+        );
+        let last = sent(&calls, &old, say("f", "hello")).await;
+        assert_eq!(made(&last)[0].1, "heard: hello");
     });
 }
