@@ -421,12 +421,12 @@ async fn messages_reach_the_addressed_agent_alone() {
     end(running, &home).await;
 }
 
-/// Goal: an answer that an agent gives while it is working is printed as its answer. Method: an agent that says no more, with
-/// a stream and without, asked by each command.
+/// Goal: an answer that an agent gives while it is working, or in its last status, is printed as its answer. Method: agents that
+/// say no more, with a stream and without, asked by each command.
 #[tokio::test]
 async fn answers_while_working_are_printed() {
     let home = Home::new();
-    for streams in [true, false] {
+    for (streams, at_end) in [(true, false), (false, false), (true, true), (false, true)] {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let card = a2a::card("bee", &url, json!({ "streaming": streams }), json!([]));
@@ -435,7 +435,10 @@ async fn answers_while_working_are_printed() {
                 "/.well-known/agent-card.json",
                 get(move || async move { as_json(&card) }),
             )
-            .route("/", post(move |body: String| async move { bee(&body) }));
+            .route(
+                "/",
+                post(move |body: String| async move { bee(&body, at_end) }),
+            );
         let serving = tokio::spawn(async move { axum::serve(listener, app).await });
         for arguments in [
             ["send", &*url, "hi"],
@@ -445,30 +448,39 @@ async fn answers_while_working_are_printed() {
             let ended = run(&home, None, &arguments).await.with(0, "");
             assert!(
                 ended.out.ends_with("THE ANSWER\nand more\n"),
-                "{streams} {arguments:?}: {ended:?}"
+                "{streams} {at_end} {arguments:?}: {ended:?}"
             );
         }
         serving.abort();
     }
 }
 
-/// Answers in messages of a task that is working, and completes it without more.
-fn bee(body: &str) -> axum::response::Response {
+/// Answers in messages of a task that is working, and completes it without more; or in the message that completes it.
+fn bee(body: &str, at_end: bool) -> axum::response::Response {
     let request: Value = serde_json::from_str(body).unwrap();
     let said = |role: &str, text: &str| json!({ "messageId": text, "role": role, "parts": [{ "text": text }] });
     let working =
         |text: &str| json!({ "state": "TASK_STATE_WORKING", "message": said("ROLE_AGENT", text) });
-    let completed = json!({ "state": "TASK_STATE_COMPLETED" });
+    let mut completed = json!({ "state": "TASK_STATE_COMPLETED" });
+    if at_end {
+        completed["message"] = said("ROLE_AGENT", "THE ANSWER\nand more");
+    }
     let answer = |result: Value| json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
     let history = [
         said("ROLE_USER", "hi"),
         said("ROLE_AGENT", "THE ANSWER"),
         said("ROLE_AGENT", "and more"),
     ];
-    let task = json!({ "id": "t", "contextId": "c", "status": completed, "history": history });
+    let mut task = json!({ "id": "t", "contextId": "c", "status": completed });
+    if !at_end {
+        task["history"] = json!(history);
+    }
     match request["method"].as_str().unwrap() {
         "SendStreamingMessage" => {
-            let statuses = [working("THE ANSWER"), working("and more"), completed];
+            let statuses = match at_end {
+                false => [working("THE ANSWER"), working("and more"), completed],
+                true => [working("thinking"), working("still"), completed],
+            };
             let events = statuses.map(|status| {
                 let event = json!({ "statusUpdate": { "taskId": "t", "contextId": "c", "status": status } });
                 format!("data: {}\n\n", answer(event))

@@ -222,7 +222,8 @@ impl StreamPrinter {
         }
     }
 
-    /// Prints the final response. An answer that was streamed as progress is repeated as the answer.
+    /// Prints the final response. An answer that the agent gave in messages, not in artifacts, was
+    /// printed as a note: it is repeated as the answer.
     fn finish(
         &self,
         response: Result<SendMessageResponse, CommandError>,
@@ -231,7 +232,7 @@ impl StreamPrinter {
         let response = response?;
         if let SendMessageResponse::Task(task) = &response
             && !self.json
-            && is_answer_in_history(task)
+            && task.artifacts.is_none()
         {
             print_if_not_empty(&task_text(task))?;
         }
