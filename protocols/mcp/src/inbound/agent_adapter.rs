@@ -4,6 +4,7 @@ use super::request::{McpMethod, McpRequest, ParamName, RequestParams, params_not
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,6 +22,7 @@ use callboard_runtime::{AgentRef, CallContext, OnRestart, inbound_policy};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::list_items::fit_items;
 use super::options::InboundOptions;
 use super::tools::{AgentTools, ReplyShape, TaskSupport};
 use crate::wire::error_mapping::{peer_error, to_rpc_or};
@@ -44,6 +46,8 @@ pub(crate) struct AgentAdapter {
     tools: AgentTools,
     /// True if the agent passes any message on to a remote server, so that it handles all names.
     is_proxy: bool,
+    /// True once a repaired list has been logged.
+    is_repair_logged: AtomicBool,
     options: Arc<InboundOptions>,
 }
 
@@ -58,6 +62,7 @@ impl AgentAdapter {
             message_names,
             tools: AgentTools::from_specs(specs),
             is_proxy,
+            is_repair_logged: AtomicBool::new(false),
             options,
         }
     }
@@ -209,10 +214,11 @@ impl AgentAdapter {
             (McpMethod::CreateMessage, Some(_)) => {
                 self.create_message(params, revision, call).await
             }
-            (_, Some(message)) => self
-                .ask(message, strip_hop_params(params)?, call)
-                .await
-                .map_err(to_rpc_error),
+            (method, Some(message)) => {
+                let asked = self.ask(message, strip_hop_params(params)?, call).await;
+                let result = asked.map_err(to_rpc_error)?;
+                Ok(self.fit_list(method, result, revision))
+            }
             // An agent that can be read but not listed has an empty list.
             (McpMethod::ListResources, None) if self.handles_message(ReadResource::NAME) => {
                 Ok(raw_from_written(r#"{"resources":[]}"#.into()))
@@ -234,6 +240,28 @@ impl AgentAdapter {
                 printable_name(&request.name)
             ))),
         }
+    }
+
+    /// Repairs the items of a list result for the client's era. The first repair of this agent's
+    /// lists is logged.
+    fn fit_list(
+        &self,
+        method: McpMethod,
+        result: Box<RawValue>,
+        revision: Revision,
+    ) -> Box<RawValue> {
+        let list = fit_items(method, result, revision.era());
+        let (repaired, dropped) = (list.repaired, list.dropped);
+        if repaired + dropped > 0 && !self.is_repair_logged.swap(true, Ordering::Relaxed) {
+            callboard_message::log::warn!(
+                agent = %self.agent_name,
+                ?method,
+                repaired,
+                dropped,
+                "list items that clients would refuse are repaired, or dropped without a name or URI; further ones of this agent aren't logged"
+            );
+        }
+        list.result
     }
 
     fn list_own_tools(&self, params: &RequestParams, revision: Revision) -> RpcResult {

@@ -15,6 +15,7 @@ mod client_messages;
 mod endpoint;
 mod http;
 mod legacy;
+mod list_items;
 mod modern;
 mod options;
 mod request;

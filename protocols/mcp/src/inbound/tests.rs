@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::capabilities::{ReadResource, ReadResourceResult};
+use callboard_message::capabilities::{ListTools, ReadResource, ReadResourceResult};
 use callboard_message::{Failure, FailureKind, Principal, RawObject, ResourceContent, ToolResult};
 use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::{Agent, CallContext, Context, Handlers, SyncHandler, System};
@@ -311,6 +311,44 @@ fn resources_and_unknown_methods() {
         );
         let names: Vec<&str> = RawObject::iter(&can).map(|(name, _)| name).collect();
         assert_eq!(names, ["logging", "tools", "resources"]);
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Agent that lists tools of its own: one with a flawed definition.
+struct Lister;
+
+impl Agent for Lister {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<ListTools>();
+    }
+}
+
+impl SyncHandler<ListTools> for Lister {
+    fn handle(&mut self, _: ListTools, _: &mut Context) -> Result<RawObject, Failure> {
+        let tools = json!([
+            { "name": "good", "inputSchema": { "type": "object" } },
+            { "name": "flawed", "outputSchema": { "type": "array" } },
+            { "title": "nameless" },
+        ]);
+        Ok(RawObject::single("tools", tools))
+    }
+}
+
+/// Goal: a flawed definition costs a client no other tool. Method: the list of an agent with tools
+/// of its own, for both eras.
+#[test]
+fn flawed_tools_cost_no_others() {
+    run_with_paused_time(async |system| {
+        let adapter = AgentAdapter::new(system.spawn(Lister), Arc::default());
+        let flawed = json!({ "name": "flawed", "inputSchema": { "type": "object" } });
+        let mut modern = flawed.clone();
+        modern["outputSchema"] = json!({ "type": "array" });
+        for (revision, flawed) in [(LEGACY, flawed), (MODERN, modern)] {
+            let list = perform(&adapter, "tools/list", json!({}), revision).await;
+            let good = json!({ "name": "good", "inputSchema": { "type": "object" } });
+            assert_eq!(list.unwrap()["tools"], json!([good, flawed]));
+        }
         system.shutdown(Duration::from_secs(1)).await;
     });
 }
