@@ -166,8 +166,8 @@ impl OutgoingQueue {
         }
     }
 
-    /// Appends the end marker, after which [`write_lines`] stops.
-    fn end(&self) {
+    /// Appends the end marker, after which no more messages are written.
+    pub fn end(&self) {
         let _ = self.queue.try_send(QueuedMessage::End);
     }
 
@@ -260,6 +260,11 @@ impl RequestRunner {
     /// line.
     pub fn has_capacity(&self) -> bool {
         self.running.len() < self.running_max.saturating_add(PENDING_REJECTIONS_MAX)
+    }
+
+    /// Returns true if no request runs.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty()
     }
 
     /// Polls the running requests until one has ended. Never returns while there are none.

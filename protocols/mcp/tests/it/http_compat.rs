@@ -1,12 +1,17 @@
-use callboard_mcp::inbound::{CompatOptions, McpServerOptions};
+use std::net::SocketAddr;
+
+use callboard_mcp::inbound::{
+    CompatOptions, ListenOptions, McpServer, McpServerOptions, NamedServers, serve_named,
+};
 use callboard_rpc::UnauthenticatedAccess;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 use crate::kit::{Connection, header, soon};
-use crate::lingering::Seen;
+use crate::lingering::{Seen, lingering};
 use crate::mcp_client::{Client, Streaming, initialize};
-use crate::mcp_kit::Served;
+use crate::mcp_kit::{Everything, Served};
 
 fn options() -> McpServerOptions {
     McpServerOptions {
@@ -40,7 +45,11 @@ impl Socket {
 
     /// Opens a socket with additional header lines.
     pub async fn open_with(server: &Served, more: &str) -> Self {
-        let mut connection = server.connect().await;
+        Self::open_at(server.address, more).await
+    }
+
+    async fn open_at(address: SocketAddr, more: &str) -> Self {
+        let mut connection = Connection(soon(TcpStream::connect(address)).await.unwrap());
         let lines = format!(
             "{}Sec-WebSocket-Protocol: x, mcp\r\n{more}",
             Self::HANDSHAKE
@@ -551,4 +560,141 @@ async fn http_with_sse() {
     let gone = async { while client.send(&post(&to, &hello)).await.status != 404 {} };
     soon(gone).await;
     server.stop().await;
+}
+
+/// Goal: HTTP+SSE names the URL for posting beside the stream, at the server's path and at each
+/// named server's, with a slash or without. Method: a session at each URL; other names, and a
+/// server without HTTP+SSE, have none.
+#[tokio::test]
+async fn sse_of_named_servers() {
+    let system = callboard_runtime::System::start(1).unwrap();
+    let agent = system.spawn(Named);
+    let all = McpServer::new(agent.clone(), options());
+    let named = NamedServers::default();
+    let without = McpServer::new(agent.clone(), McpServerOptions::default());
+    let with = McpServer::new(agent, options());
+    named.set([("with".to_owned(), with), ("without".to_owned(), without)].into());
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let serving = serve_named(socket, vec![all], named, &ListenOptions::default()).unwrap();
+    let (address, handle) = (serving.address, serving.server.handle());
+    tokio::spawn(serving.server);
+    let client = Client::new(address, "", "");
+    let get = |path: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+    };
+    for (path, folder) in [
+        ("/sse", "/"),
+        ("/sse/", "/"),
+        ("/agents/with/sse", "/agents/with/"),
+        ("/agents/with/sse/", "/agents/with/"),
+    ] {
+        let mut stream = client.send(&get(path)).await;
+        let to = stream.event().await.unwrap().data;
+        assert!(
+            to.starts_with(&format!("{folder}messages?session=")),
+            "{path}: {to}"
+        );
+        let hello = initialize("2024-11-05", &json!({})).to_string();
+        let posted = client
+            .send(&format!(
+                "POST {to} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{hello}",
+                hello.len()
+            ))
+            .await;
+        assert_eq!(posted.status, 202, "{path}");
+        assert_eq!(
+            stream.message().await["result"]["protocolVersion"],
+            "2024-11-05"
+        );
+    }
+    for path in ["/agents/without/sse", "/agents/nobody/sse"] {
+        assert_eq!(client.send(&get(path)).await.status, 404, "{path}");
+    }
+    handle.stop(false).await;
+    system.shutdown(std::time::Duration::ZERO).await;
+}
+
+/// Agent without any message.
+struct Named;
+
+impl callboard_runtime::Agent for Named {
+    fn handlers(_: &mut callboard_runtime::Handlers<Self>) {}
+}
+
+/// Goal: a server that stops ends the streams that no request keeps open, and finishes running
+/// requests on the others first. Method: a stream of each kind, idle, and with a call that lingers
+/// until the stop has begun; WebSocket, HTTP+SSE, GET, and a subscription of 2026-07-28.
+#[tokio::test]
+async fn stopped_streams_end() {
+    let (lingering, mut watch) = lingering();
+    let system = callboard_runtime::System::start(1).unwrap();
+    let agent = system.spawn_with(move || Everything::new(lingering.clone()));
+    let server = McpServer::new(agent, options());
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = ListenOptions::default();
+    let serving = serve_named(
+        socket,
+        vec![server.clone()],
+        NamedServers::default(),
+        &listen,
+    );
+    let serving = serving.unwrap();
+    let (address, handle) = (serving.address, serving.server.handle());
+    tokio::spawn(serving.server);
+
+    let mut idle = Socket::open_at(address, "").await;
+    let mut busy = Socket::open_at(address, "").await;
+    let linger = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "linger", "arguments": {} } });
+    busy.send(initialize("2025-11-25", &json!({}))).await;
+    busy.message().await;
+    busy.send(&linger).await;
+    assert_eq!(watch.event().await, Seen::Began);
+    let client = Client::new(address, "", "");
+    let get = "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+    let mut sse = client.send(get).await;
+    let to = sse.event().await.unwrap().data;
+    for body in [initialize("2024-11-05", &json!({})), linger] {
+        let body = body.to_string();
+        let post = format!(
+            "POST {to} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        assert_eq!(client.send(&post).await.status, 202);
+    }
+    assert_eq!(sse.message().await["id"], 0);
+    assert_eq!(watch.event().await, Seen::Began);
+    let mut session = Client::new(address, "", "");
+    let hello = session
+        .post(&initialize("2025-06-18", &json!({})).to_string())
+        .await;
+    session.session = header(&hello.head, "mcp-session-id").unwrap().to_owned();
+    let mut unsolicited = session.get(None).await;
+    let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} });
+    let subscribe = json!({ "jsonrpc": "2.0", "id": 9, "method": "subscriptions/listen", "params": { "_meta": meta, "notifications": {} } });
+    let modern = Client::new(
+        address,
+        "",
+        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n",
+    );
+    let mut subscription = modern.stream(&subscribe.to_string()).await;
+    assert_eq!(
+        subscription.message().await["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+
+    let stopping = tokio::spawn(async move { server.stop().await });
+    assert_eq!(unsolicited.event().await, None);
+    assert_eq!(subscription.message().await["id"], 9);
+    let going_away = [&1001_u16.to_be_bytes()[..]].concat();
+    assert_eq!(idle.frame().await, Some((CLOSE, going_away.clone())));
+    watch.go_on.send(true).unwrap();
+    assert_eq!(busy.message().await["id"], 7);
+    assert_eq!(busy.frame().await, Some((CLOSE, going_away)));
+    assert_eq!(sse.message().await["id"], 7);
+    assert_eq!(sse.event().await, None);
+    soon(stopping).await.unwrap();
+    // New streams end at once.
+    assert_eq!(session.get(None).await.event().await, None);
+    handle.stop(false).await;
+    system.shutdown(std::time::Duration::ZERO).await;
 }

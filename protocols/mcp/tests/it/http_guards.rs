@@ -284,6 +284,55 @@ async fn session_and_version_headers() {
     server.stop().await;
 }
 
+/// Goal: a rejection after the body was read has the id of the request, so that clients can match
+/// it. Method: a request that can't be accepted, of a session that there isn't, without a session,
+/// at HTTP+SSE, and with too many streams or sessions; notifications, responses and batches have
+/// none.
+#[tokio::test]
+async fn rejections_have_the_id() {
+    let mut options = McpServerOptions::default();
+    options.compat.sse = true;
+    options.streams.streams_max = 0;
+    let server = Served::with(options).await;
+    let session = server.session("2025-11-25", json!({})).await.session;
+    let of_session = format!("{BOTH}Mcp-Session-Id: {session}\r\n");
+    let unknown = format!("{BOTH}Mcp-Session-Id: nonsense\r\n");
+    let ping = r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#;
+    let modern = r#"{"jsonrpc":"2.0","id":"a","method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    let count = r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"count","arguments":{"steps":1},"_meta":{"progressToken":1}}}"#;
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let answer = r#"{"jsonrpc":"2.0","id":"a","result":{}}"#;
+    let batch = r#"[{"jsonrpc":"2.0","id":"a","method":"ping"}]"#;
+    let (id, none) = (json!("a"), json!(null));
+    for (path, lines, body, status, id) in [
+        ("/mcp", "Accept: text/html\r\n", ping, 406, &id),
+        ("/mcp", &unknown, ping, 404, &id),
+        ("/mcp", BOTH, ping, 400, &id),
+        ("/mcp", &of_session, count, 503, &id),
+        (
+            "/mcp",
+            "Accept: text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: ping\r\n",
+            modern,
+            503,
+            &id,
+        ),
+        ("/messages?session=nonsense", "", ping, 404, &id),
+        ("/mcp", &unknown, note, 404, &none),
+        ("/mcp", &unknown, answer, 404, &none),
+        ("/mcp", &unknown, batch, 404, &none),
+        ("/mcp", &unknown, "{", 404, &none),
+    ] {
+        let lines = format!("Host: localhost\r\n{lines}");
+        let request = request(&lines, body).replacen("/mcp", path, 1);
+        let reply = server.client("", "").send(&request).await;
+        assert_eq!(reply.status, status, "{path} {lines} {body}");
+        let error: serde_json::Value = serde_json::from_str(&reply.rest().await).unwrap();
+        assert_eq!(&error["id"], id, "{path} {lines} {body}");
+        assert!(error["error"]["code"].is_i64(), "{error}");
+    }
+    server.stop().await;
+}
+
 /// Goal: bodies are limited in size and time, and the limit is exact. Method: at the limit, one
 /// over, a wrong length, and a body that never ends.
 #[tokio::test]

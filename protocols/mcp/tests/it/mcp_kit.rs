@@ -75,6 +75,12 @@ pub struct Announce {
 
 pub struct Everything(Lingering);
 
+impl Everything {
+    pub fn new(lingering: Lingering) -> Self {
+        Self(lingering)
+    }
+}
+
 impl Agent for Everything {
     fn handlers(on: &mut Handlers<Self>) {
         on.sync::<Echo>()

@@ -26,11 +26,12 @@ use std::net::{IpAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
-use actix_web::dev::{Extensions, Service as _};
+use actix_web::dev::{Extensions, Service as _, ServiceRequest};
 use actix_web::guard::fn_guard;
-use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, web};
 use callboard_message::Principal;
@@ -41,10 +42,13 @@ use callboard_rpc::serve::{
     accept_header, agent_id_header, guard, http_response,
 };
 use callboard_rpc::{
-    DecodeFailure, RpcError, code, encode_decode_failure, encode_error, serve as rpc_serve,
+    DecodeFailure, DecodeLimits, RequestId, RpcError, RpcMessage, code, decode,
+    encode_decode_failure, encode_error, serve as rpc_serve,
 };
 use callboard_runtime::AgentRef;
 use futures::future::{Either, ready};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use super::modern::ModernService;
 use super::options::McpServerOptions;
@@ -60,6 +64,9 @@ mod sessions;
 mod sse_compat;
 mod streamable;
 mod websocket;
+
+/// Maximum time that [`McpServer::stop`] waits for the end of streams.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// MCP server for one agent, as part of any actix-web application.
 ///
@@ -77,6 +84,8 @@ struct ServerState {
     options: McpServerOptions,
     sessions: SessionTable,
     open_streams: Arc<AtomicUsize>,
+    /// Event streams and WebSockets that no request keeps open.
+    idle_streams: TaskTracker,
     sse: SseSessions,
 }
 
@@ -89,6 +98,7 @@ impl McpServer {
             service: ModernService::new(agent, options.inbound.clone()),
             sessions: SessionTable::new(options.sessions.clone(), options.streams.limits),
             open_streams: Arc::default(),
+            idle_streams: TaskTracker::new(),
             sse: SseSessions::default(),
             options,
         };
@@ -115,25 +125,19 @@ impl McpServer {
         };
         config.service(resource(&options.path).app_data(self.server.clone()));
         if options.compat.sse {
-            let folder = options
-                .path
-                .rsplit_once('/')
-                .map_or("", |(folder, _)| folder);
-            let stream = web::resource(with_slash(&format!("{folder}/sse")))
-                .route(web::get().to(sse_compat::open_stream));
-            let messages = web::resource(with_slash(&format!("{folder}/messages")))
-                .route(web::post().to(sse_compat::post_message));
-            config.service(
-                stream
-                    .app_data(self.server.clone())
-                    .default_service(web::to(streamable::other_method)),
-            );
-            config.service(
-                messages
-                    .app_data(self.server.clone())
-                    .default_service(web::to(streamable::other_method)),
-            );
+            for resource in sse_resources(&options.path) {
+                config.service(resource.app_data(self.server.clone()));
+            }
         }
+    }
+
+    /// Ends event streams and WebSockets on which no request runs, and subscriptions. Running
+    /// requests finish, and their streams end with them. Waits at most [`STOP_TIMEOUT`]. To be
+    /// called before the HTTP server is stopped, which otherwise waits for these streams.
+    pub async fn stop(&self) {
+        self.server.service.end_streams();
+        self.server.idle_streams.close();
+        let _ = timeout(STOP_TIMEOUT, self.server.idle_streams.wait()).await;
     }
 }
 
@@ -152,12 +156,25 @@ pub type NamedServers = ServerRegistry<McpServer>;
 
 fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
     let servers = servers.clone();
-    let found = mcp_resource(NAMED_PATH).wrap_fn(move |mut request, service| {
-        let Some(server) = request
-            .match_info()
-            .get("name")
-            .and_then(|name| servers.get(name))
-        else {
+    let find = move |request: &ServiceRequest| servers.get(request.match_info().get("name")?);
+    configure_found(config, mcp_resource(NAMED_PATH), find.clone());
+    for resource in sse_resources(NAMED_PATH) {
+        let find = find.clone();
+        configure_found(config, resource, move |request| {
+            find(request).filter(|server| server.server.options.compat.sse)
+        });
+    }
+}
+
+/// Adds a resource whose requests are served by the server that `find` returns for them. Without
+/// one they are answered with 404.
+fn configure_found(
+    config: &mut ServiceConfig,
+    resource: Resource,
+    find: impl Fn(&ServiceRequest) -> Option<McpServer> + Clone + 'static,
+) {
+    let found = resource.wrap_fn(move |mut request, service| {
+        let Some(server) = find(&request) else {
             return Either::Left(ready(Ok(
                 request.into_response(HttpResponse::NotFound().finish())
             )));
@@ -168,6 +185,21 @@ fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
         Either::Right(service.call(request))
     });
     config.service(found);
+}
+
+/// Returns the resources for HTTP+SSE beside the server at `path`: `sse` and `messages` in its
+/// folder. They require a `Data<ServerState>`.
+fn sse_resources(path: &str) -> [Resource; 2] {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    [
+        ("sse", web::get().to(sse_compat::open_stream)),
+        ("messages", web::post().to(sse_compat::post_message)),
+    ]
+    .map(|(name, route)| {
+        web::resource(with_slash(&format!("{folder}/{name}")))
+            .route(route)
+            .default_service(web::to(streamable::other_method))
+    })
 }
 
 /// Returns the actix-web resource for streamable HTTP at `path`. It requires a `Data<ServerState>`.
@@ -196,6 +228,22 @@ impl ServerState {
     /// Returns a watch that ends the event streams of the request when its credential is revoked.
     fn credential_watch(&self, request: &HttpRequest) -> CredentialWatch {
         CredentialWatch::new(request, &self.options.access)
+    }
+
+    /// Responds with an event stream that no request of the client keeps open. Its connection ends
+    /// with it, so that a server that stops needn't wait for the client to close it.
+    fn idle_stream_response(
+        &self,
+        request: &HttpRequest,
+        events: ReplayStream,
+        held: impl Sized + 'static,
+    ) -> HttpResponse {
+        let held = (held, self.idle_streams.token());
+        let mut response = self.event_stream_response(request, events, held);
+        response
+            .head_mut()
+            .set_connection_type(ConnectionType::Close);
+        response
     }
 
     fn event_stream_response(
@@ -433,32 +481,51 @@ fn malformed_response(refusal: &DecodeFailure) -> HttpResponse {
 
 /// Rejection of an HTTP request that never became a call, with a JSON-RPC error as body.
 #[derive(Debug)]
-pub(crate) struct JsonRpcRejection(HttpRejection);
+pub(crate) struct JsonRpcRejection {
+    rejection: HttpRejection,
+    /// Id of the rejected request; `None` if there is none, or the body wasn't read.
+    id: Option<RequestId>,
+}
+
+impl JsonRpcRejection {
+    /// Creates the rejection of the message in `body`, with the id of the request.
+    fn of_message(rejection: HttpRejection, body: &[u8], limits: &DecodeLimits) -> Self {
+        let id = match decode(body, limits) {
+            Ok(RpcMessage::Request(request)) => Some(request.id),
+            Ok(_) => None,
+            Err(refusal) => refusal.id,
+        };
+        Self { rejection, id }
+    }
+}
 
 impl From<HttpRejection> for JsonRpcRejection {
-    fn from(refused: HttpRejection) -> Self {
-        Self(refused)
+    fn from(rejection: HttpRejection) -> Self {
+        Self {
+            rejection,
+            id: None,
+        }
     }
 }
 
 impl fmt::Display for JsonRpcRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.message)
+        f.write_str(self.rejection.message)
     }
 }
 
 impl ResponseError for JsonRpcRejection {
     fn status_code(&self) -> StatusCode {
-        self.0.status
+        self.rejection.status
     }
 
     fn error_response(&self) -> HttpResponse {
-        let refused = self.0;
+        let refused = self.rejection;
         let code = match refused.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => mcp::OVERLOADED,
             _ => code::INVALID_REQUEST,
         };
-        let message = encode_error(None, &RpcError::new(code, refused.message));
+        let message = encode_error(self.id.as_ref(), &RpcError::new(code, refused.message));
         let mut response = http_response::rejection_response(refused, JSON, message);
         if refused.status == StatusCode::METHOD_NOT_ALLOWED {
             response

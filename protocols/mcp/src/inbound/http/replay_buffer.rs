@@ -2,7 +2,6 @@
 
 use crate::inbound::response::EncodedResponse;
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use callboard_rpc::{SseEvent, encode_event};
 use futures::Stream;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::time::{Sleep, sleep};
 
 use crate::inbound::client_messages::MessageSink;
 use crate::inbound::options::StreamLimits;
@@ -299,24 +297,25 @@ pub(crate) struct ReplayStream {
     reader: ReplayReader,
     work: Option<RequestWork>,
     first: Option<Bytes>,
-    /// Timer that closes the connection, but not the stream: the client reconnects for the rest.
-    close_timer: Option<Pin<Box<Sleep>>>,
+    /// Condition that closes the connection once it has sent what there is, but not the stream: the
+    /// client reconnects for the rest.
+    closes: Option<BoxFuture<'static, ()>>,
 }
 
 impl ReplayStream {
     /// Creates a response body. `first` precedes all events of `reader`. The response of `work`
-    /// ends the stream. After `close_after` the connection is closed, and the client reconnects.
+    /// ends the stream. When `closes` ends the connection is closed, and the client reconnects.
     pub fn new(
         reader: ReplayReader,
         first: Option<Bytes>,
         work: Option<RequestWork>,
-        close_after: Option<Duration>,
+        closes: Option<BoxFuture<'static, ()>>,
     ) -> Self {
         Self {
             reader,
             work,
             first,
-            close_timer: close_after.map(|close_after| Box::pin(sleep(close_after))),
+            closes,
         }
     }
 }
@@ -336,7 +335,7 @@ impl Stream for ReplayStream {
             work.running = None;
             this.reader.buffer.finish(done.body);
         }
-        match (this.reader.poll_next(cx), &mut this.close_timer) {
+        match (this.reader.poll_next(cx), &mut this.closes) {
             (Poll::Pending, Some(closes)) => closes.as_mut().poll(cx).map(|()| None),
             (read, _) => read,
         }

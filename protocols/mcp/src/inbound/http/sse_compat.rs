@@ -10,7 +10,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::serve::guard::{self, HttpRejection, JSON, http_rejection};
 use callboard_rpc::serve::idle_timeout;
 use callboard_rpc::{SseEvent, decode, encode_event};
+use futures::FutureExt;
 use parking_lot::Mutex;
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::replay_buffer::{ReplayBuffer, ReplayStream, StreamKind};
@@ -31,6 +33,8 @@ pub(crate) struct SseSessions(Mutex<HashMap<String, SseSession>>);
 struct SseSession {
     session: Arc<LegacySession>,
     buffer: Arc<ReplayBuffer>,
+    /// Running requests, whose responses the stream waits for when the server stops.
+    running: TaskTracker,
 }
 
 pub(crate) async fn open_stream(
@@ -51,22 +55,32 @@ pub(crate) async fn open_stream(
     );
     // The name has 122 random bits, and the principal is checked as well.
     let name = Uuid::new_v4().simple().to_string();
-    let folder = request.path().strip_suffix("sse").unwrap_or("/");
+    let path = request.path().trim_end_matches('/');
+    let folder = path.strip_suffix("sse").unwrap_or("/");
     let endpoint = SseEvent {
         event: Some("endpoint".into()),
         data: format!("{folder}messages?session={name}").into(),
         ..SseEvent::default()
     };
     let reader = log.reader_after(None).ok_or(GONE)?;
+    let running = TaskTracker::new();
     server.sse.0.lock().insert(
         name.clone(),
         SseSession {
             session,
             buffer: log,
+            running: running.clone(),
         },
     );
-    let events = ReplayStream::new(reader, Some(encode_event(&endpoint).into()), None, None);
-    Ok(server.event_stream_response(
+    let stopping = server.service.closing.clone();
+    let closes = async move {
+        stopping.cancelled().await;
+        running.close();
+        running.wait().await;
+    };
+    let first = encode_event(&endpoint).into();
+    let events = ReplayStream::new(reader, Some(first), None, Some(closes.boxed()));
+    Ok(server.idle_stream_response(
         &request,
         events,
         (
@@ -106,10 +120,8 @@ pub(crate) async fn post_message(
     );
     let _busy = idle_timeout::track_request(&request);
     let principal = authenticate(&request, &server)?;
-    let (bytes_max, body_timeout) = (
-        server.options.inbound.limits.body_bytes_max,
-        server.options.body_timeout,
-    );
+    let (limits, body_timeout) = (&server.options.inbound.limits, server.options.body_timeout);
+    let bytes_max = limits.body_bytes_max;
     let body = guard::read_json(&request, payload, &[JSON], bytes_max, body_timeout).await?;
     let name = request
         .query_string()
@@ -119,13 +131,14 @@ pub(crate) async fn post_message(
     let SseSession {
         session,
         buffer: log,
+        running,
     } = found
         .filter(|found| *found.session.principal == principal)
-        .ok_or(UNKNOWN)?;
+        .ok_or_else(|| JsonRpcRejection::of_message(UNKNOWN, &body, limits))?;
     if session.revision() == Some(Revision::V2025_03_26)
         && body.trim_ascii_start().starts_with(b"[")
     {
-        actix_web::rt::spawn(async move {
+        running.spawn_local(async move {
             let sink: Arc<dyn MessageSink> = log;
             if let Some(answer) = answer_batch(&session, &body, &sink).await {
                 sink.send(answer.into());
@@ -133,12 +146,12 @@ pub(crate) async fn post_message(
         });
         return Ok(accepted_response());
     }
-    match decode(&body, &server.options.inbound.limits).map(ClientMessage::from) {
+    match decode(&body, limits).map(ClientMessage::from) {
         Err(refusal) => return Ok(malformed_response(&refusal)),
         Ok(ClientMessage::Notification(notification)) => session.handle_notification(&notification),
         Ok(ClientMessage::Response(response)) => session.questions.handle_response(response),
         Ok(ClientMessage::Request(id, request)) => {
-            actix_web::rt::spawn(async move {
+            running.spawn_local(async move {
                 if let Some(answer) = session.handle_request(id, request, log.clone()).await {
                     log.send(answer.into());
                 }

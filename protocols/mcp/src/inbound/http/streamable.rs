@@ -1,6 +1,6 @@
 //! Handlers of streamable HTTP: POST with one message or a batch, GET and DELETE.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,6 +9,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderMap, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
 use callboard_message::Principal;
 use callboard_rpc::serve::guard::{self, HttpRejection, JSON, http_rejection};
 use callboard_rpc::serve::http_response::event_stream_head;
@@ -53,44 +54,15 @@ pub(crate) async fn post(
         server.options.body_timeout,
     )
     .await?;
-    let accepts = AcceptedTypes::from_headers(headers);
-    accepts.check_any()?;
-    let version = VersionHeader::from_headers(headers);
-    // The modern era ignores sessions.
-    let session = match version.is_modern() {
-        true => None,
-        false => server.sessions.find(headers, &principal)?,
-    };
+    let body = body.freeze();
     let exchange = PostExchange {
         request: &request,
         server: &server,
-        accepts,
+        accepts: AcceptedTypes::from_headers(headers),
         busy,
     };
-    let has_batches = session
-        .as_ref()
-        .is_some_and(|s| s.session.revision() == Some(Revision::V2025_03_26));
-    let decoded = match &session {
-        Some(session) if has_batches => match decode_body(&body, limits) {
-            Ok(RpcBody::One(message)) => Ok(message),
-            Ok(RpcBody::Batch(_)) => {
-                return Ok(Box::pin(exchange.respond_batch(body.freeze(), session.clone())).await?);
-            }
-            Err(refusal) => Err(refusal),
-        },
-        _ => decode(&body, limits),
-    };
-    let message = match decoded {
-        Ok(message) => ClientMessage::from(message),
-        Err(refusal) => return Ok(malformed_response(&refusal)),
-    };
-    if version.is_modern() || (!has_batches && message.is_modern()) {
-        return Ok(exchange.respond_modern(message, principal).await?);
-    }
-    if let VersionHeader::Unknown(wanted) = version {
-        return Ok(unsupported_version(&message, wanted));
-    }
-    exchange.respond_legacy(session, message, principal).await
+    let responded = exchange.respond_to_body(&body, principal).await;
+    responded.map_err(|rejection| JsonRpcRejection::of_message(rejection, &body, limits))
 }
 
 /// A POST request that is being answered.
@@ -102,28 +74,69 @@ struct PostExchange<'a> {
 }
 
 impl PostExchange<'_> {
+    /// Answers the message or batch in `body`, in the era that it belongs to.
+    async fn respond_to_body(
+        self,
+        body: &Bytes,
+        principal: Principal,
+    ) -> Result<HttpResponse, HttpRejection> {
+        self.accepts.check_any()?;
+        let (server, headers) = (self.server, self.request.headers());
+        let limits = &server.options.inbound.limits;
+        let version = VersionHeader::from_headers(headers);
+        // The modern era ignores sessions.
+        let session = match version.is_modern() {
+            true => None,
+            false => server.sessions.find(headers, &principal)?,
+        };
+        let has_batches = session
+            .as_ref()
+            .is_some_and(|s| s.session.revision() == Some(Revision::V2025_03_26));
+        let decoded = match &session {
+            Some(session) if has_batches => match decode_body(body, limits) {
+                Ok(RpcBody::One(message)) => Ok(message),
+                Ok(RpcBody::Batch(_)) => {
+                    return Box::pin(self.respond_batch(body.clone(), session.clone())).await;
+                }
+                Err(refusal) => Err(refusal),
+            },
+            _ => decode(body, limits),
+        };
+        let message = match decoded {
+            Ok(message) => ClientMessage::from(message),
+            Err(refusal) => return Ok(malformed_response(&refusal)),
+        };
+        if version.is_modern() || (!has_batches && message.is_modern()) {
+            return self.respond_modern(message, principal).await;
+        }
+        if let VersionHeader::Unknown(wanted) = version {
+            return Ok(unsupported_version(&message, wanted));
+        }
+        self.respond_legacy(session, message, principal).await
+    }
+
     /// Answers a message of the legacy era, in its session if it names one.
     async fn respond_legacy(
         self,
         session: Option<Arc<HttpSession>>,
         message: ClientMessage<'_>,
         principal: Principal,
-    ) -> Result<HttpResponse, JsonRpcRejection> {
+    ) -> Result<HttpResponse, HttpRejection> {
         match (session, message) {
             (None, ClientMessage::Request(id, request))
                 if request.method == McpMethod::Initialize =>
             {
                 // Boxed because it is rare, so that other requests don't carry its state.
-                Ok(Box::pin(self.respond_initialize(id, request, principal)).await?)
+                Box::pin(self.respond_initialize(id, request, principal)).await
             }
-            (None, _) => Err(MISSING_SESSION.into()),
+            (None, _) => Err(MISSING_SESSION),
             (Some(session), ClientMessage::Request(id, request)) => {
                 let log = session.new_stream(self.accepts.events);
                 let (active, sink) = (session.mark_active(), log.clone());
                 let running = async move {
                     EncodedResponse::ok(active.0.session.handle_request(id, request, sink).await)
                 };
-                Ok(self.respond(running.boxed(), log, Some(session)).await?)
+                self.respond(running.boxed(), log, Some(session)).await
             }
             (Some(session), ClientMessage::Notification(notification)) => {
                 session.session.handle_notification(&notification);
@@ -175,7 +188,7 @@ impl PostExchange<'_> {
 
     async fn respond_batch(
         self,
-        body: bytes::Bytes,
+        body: Bytes,
         session: Arc<HttpSession>,
     ) -> Result<HttpResponse, HttpRejection> {
         let log = session.new_stream(self.accepts.events);
@@ -294,7 +307,8 @@ impl PostExchange<'_> {
             session.retain_stream(&log);
         }
         let first = polls.then(|| log.priming_event(streams.retry));
-        let closes = streams.close_after.filter(|_| polls);
+        let close_after = streams.close_after.filter(|_| polls);
+        let closes = close_after.map(|close_after| sleep(close_after).boxed());
         let reader = log.reader_after(None).ok_or(STREAM_OVERFLOW)?;
         let events = ReplayStream::new(reader, first, Some(work), closes);
         let active = session.map(|session| session.mark_active());
@@ -361,9 +375,23 @@ pub(crate) async fn get(
     let streams = &server.options.streams;
     let polls = session.session.revision() >= Some(Revision::V2025_11_25);
     let first = (polls && after.is_none()).then(|| log.priming_event(streams.retry));
-    let of_call = log.number > 0 && polls;
-    let events = ReplayStream::new(reader, first, None, streams.close_after.filter(|_| of_call));
-    Ok(server.event_stream_response(&request, events, (busy, permits, session.mark_active())))
+    let of_call = log.number > 0;
+    let (stopping, close_after) = (
+        server.service.closing.clone(),
+        streams.close_after.filter(|_| of_call && polls),
+    );
+    let closes = async move {
+        let late = OptionFuture::from(close_after.map(sleep));
+        tokio::select! {
+            Some(()) = late => {}
+            // A running call is waited for; it ends its stream.
+            () = stopping.cancelled(), if !of_call => {}
+            else => pending().await,
+        }
+    };
+    let events = ReplayStream::new(reader, first, None, Some(closes.boxed()));
+    let held = (busy, permits, session.mark_active());
+    Ok(server.idle_stream_response(&request, events, held))
 }
 
 /// Parses an event id of the form `stream number-event number`.

@@ -19,6 +19,7 @@ use callboard_rpc::serve::{
 };
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::{JsonRpcRejection, ServerState, authenticate, streamable};
 use crate::inbound::options::{
@@ -48,13 +49,14 @@ pub(crate) async fn upgrade(
     let opened = websocket::accept_handshake(&request, payload, &[SUBPROTOCOL], bytes_max);
     let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
     let standing = server.credential_watch(&request);
+    let stream = server.idle_streams.token();
     actix_web::rt::spawn(serve_socket(
         server,
         principal,
         standing,
         socket,
         messages,
-        (busy, permits),
+        (busy, permits, stream),
     ));
     Ok(response)
 }
@@ -67,7 +69,7 @@ async fn serve_socket(
     mut standing: CredentialWatch,
     socket: actix_ws::Session,
     mut messages: WebSocketReader,
-    _held: (ActiveRequest, Vec<ConcurrencyPermit>),
+    _held: (ActiveRequest, Vec<ConcurrencyPermit>, TaskTrackerToken),
 ) {
     let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT);
     let mut requests = RequestRunner::new(
@@ -79,7 +81,13 @@ async fn serve_socket(
     let mut alive = HeartbeatMonitor::new(server.options.streams.keep_alive);
     let closing = {
         let mut writing = pin!(write_frames(queue, socket.clone()));
+        let stopping = &server.service.closing;
         loop {
+            if stopping.is_cancelled() && requests.is_idle() {
+                pipe.end();
+                let _ = timeout(STDIO_DRAIN_TIMEOUT_DEFAULT, &mut writing).await;
+                break Some(CloseReason::from(CloseCode::Away));
+            }
             let close = |code: CloseCode| Some(CloseReason::from(code));
             tokio::select! {
                 message = messages.recv(), if requests.has_capacity() => {
@@ -99,6 +107,8 @@ async fn serve_socket(
                     }
                 }
                 () = requests.run_next() => {}
+                // Requests are answered first.
+                () = stopping.cancelled(), if !stopping.is_cancelled() => {}
                 _ = &mut writing => break None,
                 () = standing.wait_revoked() => {
                     let description = Some(KEY_REVOKED_MESSAGE.to_owned());

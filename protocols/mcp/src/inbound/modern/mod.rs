@@ -49,7 +49,8 @@ pub(crate) struct ModernService {
     pub tasks: Arc<TaskService>,
     calls: Arc<SuspendedCalls>,
     subscriptions: Semaphore,
-    closing: CancellationToken,
+    /// Cancelled when streams that no request keeps open end, and subscriptions with them.
+    pub closing: CancellationToken,
     members: ResultMembers,
     /// Members added to results, with the server's name as the agent itself reports it. Set by
     /// `server/discover`.
@@ -71,9 +72,14 @@ impl ModernService {
         })
     }
 
+    /// Ends all subscriptions normally, and the streams that no request keeps open.
+    pub fn end_streams(&self) {
+        self.closing.cancel();
+    }
+
     /// Ends all subscriptions normally, cancels suspended calls, and stops serving tasks.
     pub fn close(&self) {
-        self.closing.cancel();
+        self.end_streams();
         self.calls.close();
         self.tasks.close();
     }
