@@ -14,6 +14,7 @@ use callboard_mcp::inbound::{
 };
 use callboard_rpc::serve::{BoundServer, ListenOptions, ServerRegistry};
 use callboard_runtime::AgentRef;
+use futures::future::join_all;
 
 use super::a2a_server::A2aProtocol;
 use super::grpc::GrpcListener;
@@ -114,9 +115,14 @@ impl OpenListener {
             ..
         } = self;
         drop(socket);
-        // WebSockets of events don't end by themselves.
-        if let ServerKind::Mail(server) = &behind {
-            server.stop().await;
+        // Streams that no request keeps open don't end by themselves.
+        match &behind {
+            ServerKind::Mail(server) => server.stop().await,
+            ServerKind::Mcp(front) => {
+                let servers = front.servers();
+                join_all(servers.iter().map(McpServer::stop)).await;
+            }
+            ServerKind::Bare(_) | ServerKind::A2a(_) => {}
         }
         let grpc = async {
             if let Some(grpc) = grpc {
@@ -325,7 +331,7 @@ impl Node {
         let open = std::mem::take(&mut self.listeners);
         let was_open = !open.is_empty();
         self.publish_addresses(topology);
-        futures::future::join_all(open.into_iter().map(OpenListener::close)).await;
+        join_all(open.into_iter().map(OpenListener::close)).await;
         was_open
     }
 

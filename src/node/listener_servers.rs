@@ -132,6 +132,12 @@ impl<S: ProtocolServer> ListenerServers<S> {
         (self.all.clone(), self.by_id.clone())
     }
 
+    /// Returns all servers.
+    pub(super) fn servers(&self) -> Vec<S::Server> {
+        let each = self.members.iter().filter_map(|(id, _)| self.by_id.get(id));
+        each.chain([self.all.clone()]).collect()
+    }
+
     pub(super) fn bundle(&self) -> Option<AgentRef> {
         self.bundle.clone()
     }
@@ -248,8 +254,7 @@ impl<S: ProtocolServer> ListenerServers<S> {
 
     /// Closes all servers.
     pub(super) fn close(self) {
-        let each = self.members.iter().filter_map(|(id, _)| self.by_id.get(id));
-        each.chain([self.all]).for_each(S::close);
+        self.servers().into_iter().for_each(S::close);
     }
 }
 

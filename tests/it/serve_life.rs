@@ -1,11 +1,13 @@
 use std::fs;
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::kit::clinics::Served;
+use crate::kit::gateway::{self, MCP, NODE, Session};
 use crate::kit::{Home, example, soon};
 
 /// Offset of SQLite's `user_version`: four bytes, big-endian (database file format, section
@@ -106,6 +108,37 @@ async fn terminated_it_drains() {
     );
     clinic.running.finished().await.quiet(0);
     assert_eq!(home.left_behind(), 0);
+}
+
+/// Goal: SIGTERM doesn't wait for streams that never end by themselves. Method: a session with an
+/// open GET stream, and one over HTTP+SSE; both streams end in order, and the process ends before
+/// the time that requests have to complete (5 s).
+#[tokio::test]
+async fn open_streams_dont_delay_the_end() {
+    const DRAIN_MIN: Duration = Duration::from_secs(4);
+    let home = Home::new();
+    let topology = format!(
+        "{NODE}{}{MCP}compat = [\"sse\"]\n",
+        gateway::script(&home, "a", "a")
+    );
+    let (running, listening) = gateway::started(&home, &topology).await;
+    let url = &listening[0].1;
+    let mut stream = Session::begin(url).await.listen().await;
+    let sse = reqwest::Client::new()
+        .get(url.replace("/mcp", "/sse"))
+        .header("accept", "text/event-stream");
+    let mut sse = soon("a stream", sse.send()).await.unwrap();
+    assert!(sse.chunk().await.unwrap().is_some());
+    let began = Instant::now();
+    running.signal("TERM").await;
+    for stream in [&mut stream, &mut sse] {
+        let read = async { while stream.chunk().await.unwrap().is_some() {} };
+        soon("the end of a stream", read).await;
+    }
+    running.finished().await.quiet(0);
+    let took = began.elapsed();
+    assert!(took < DRAIN_MIN, "{took:?}");
+    home.swept().await;
 }
 
 /// Goal: a mistake in a topology or a state is one clear line, never a panic. Method: rows of edits of an example.
