@@ -15,6 +15,7 @@ while IFS= read -r line; do
     *'"method":"prompts/list"'*) say "$id" '{"prompts":[{"name":"greet","arguments":[{"name":"who"}]}]}' ;;
     *'"name":"echo"'*) say "$id" "{\"content\":[],\"structuredContent\":{\"sent\":$line}}" ;;
     *'"name":"fail"'*) say "$id" '{"content":[{"type":"text","text":"no such thing"}],"isError":true}' ;;
+    *'"name":"silent"'*) ;;
     *'"name":"picture"'*) say "$id" '{"content":[{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"text","text":"a\u001bb"}]}' ;;
     *'"name":"ask"'*)
       token=$(printf '%s' "$line" | sed 's/.*"progressToken":\([0-9]*\).*/\1/')
@@ -55,6 +56,34 @@ async fn servers_are_shown() {
         (found["tools"][0]["name"].as_str(), json.out.lines().count()),
         (Some("echo"), 1)
     );
+    home.swept().await;
+}
+
+/// Goal: a server can't fill a person's screen. Method: instructions, descriptions of a tool, of an
+/// argument and of a prompt of 60,000 characters each; instructions of 60,000 lines.
+#[tokio::test]
+async fn long_descriptions_are_cut() {
+    let home = Home::new();
+    let long = "x".repeat(60_000);
+    let script = SERVER
+        .replace("Be\\u001b[31m kind.", &long)
+        .replace("Says it back.", &long)
+        .replace("What to say.", &long)
+        .replace(
+            r#""name":"who"#,
+            &format!(r#""description":"{long}","name":"who"#),
+        );
+    let server = format!("sh {}", home.write("long.sh", &script));
+    let shown = home.run(&["mcp", "list", &server]).await.quiet(0);
+    let cut = format!("{}…", "x".repeat(200));
+    let ends = shown.out.lines().filter(|line| line.ends_with(&cut));
+    assert_eq!(ends.count(), 4, "{}", shown.out);
+    assert!(shown.out.len() < 2_000, "{}", shown.out.len());
+    let lines = SERVER.replace("Be\\u001b[31m kind.", &r"a\n".repeat(60_000));
+    let server = format!("sh {}", home.write("lines.sh", &lines));
+    let shown = home.run(&["mcp", "list", &server]).await.quiet(0);
+    assert_eq!(shown.out.lines().filter(|line| *line == "  a").count(), 20);
+    assert!(shown.out.contains("\n  …\n"), "{}", shown.out);
     home.swept().await;
 }
 
@@ -117,6 +146,27 @@ async fn ends_have_codes() {
         .json();
     let error = json!({ "kind": "not_found", "message": "what?", "data": { "rpc": { "code": -32601, "message": "what?" } } });
     assert_eq!(failed["error"], error);
+    for (arguments, code, kind) in [
+        (vec!["echo", "novalue", "--json"], 2, "invalid_input"),
+        (
+            vec!["echo", "--header", "nocolon", "--json"],
+            2,
+            "invalid_input",
+        ),
+        (vec!["silent", "--timeout", "1", "--json"], 4, "timed_out"),
+    ] {
+        let failed = call(&home, None, &arguments).await.with(code, "");
+        let error = failed.json()["error"].clone();
+        let message = error["message"].as_str().unwrap();
+        assert!(failed.err.contains(message), "{failed:?}");
+        assert_eq!(
+            (&error["kind"], error.get("data")),
+            (&json!(kind), Some(&json!(null)))
+        );
+    }
+    // The tool's own error is its result: one object.
+    let failed = call(&home, None, &["fail", "--json"]).await;
+    assert_eq!(failed.with(4, "").json()["isError"], true);
     for (server, code) in [
         ("/no/such/server", 4),
         ("sh 'open", 2),

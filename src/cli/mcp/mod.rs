@@ -15,7 +15,7 @@ use callboard_mcp::outbound::{
 use callboard_message::capabilities::{
     CallTool, DescribeAgent, ListPrompts, ListResourceTemplates, ListResources, ListTools,
 };
-use callboard_message::{Message, RawObject, Root, ToolResult};
+use callboard_message::{Failure, FailureKind, Message, RawObject, Root, ToolResult};
 use callboard_runtime::{AgentRef, Caller, System};
 use clap::Subcommand;
 use serde_json::value::{RawValue, to_raw_value};
@@ -25,9 +25,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
 use super::arguments::{CredentialArguments, one_of_names};
-use super::{CommandError, CommandResult, EXIT_ANSWERED, output, run_until_interrupted};
+use super::{
+    CommandError, CommandResult, EXIT_ANSWERED, EXIT_USAGE, output, run_until_interrupted,
+};
 use crate::node::spawn_cloned;
-use crate::text::{first_line, format_content, format_value};
+use crate::text::{first_line, format_content, format_value, truncate_chars};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum McpCommand {
@@ -100,23 +102,39 @@ pub(super) struct ServerArguments {
 pub(super) async fn run(command: McpCommand) -> CommandResult {
     match command {
         McpCommand::List(arguments) => {
-            let outcome = list_server(&arguments).await;
-            print_failure(outcome, arguments.json)
+            let listed = run_with_server(&arguments, None, inspect_server).await;
+            let found = print_failure(listed, arguments.json)?;
+            match arguments.json {
+                true => output::print_json(&found)?,
+                false => print_server(&found)?,
+            }
         }
         McpCommand::Call(arguments) => {
-            let outcome = call_tool(&arguments).await;
-            print_failure(outcome, arguments.server.json)
+            let json = arguments.server.json;
+            let result = print_failure(call_tool(&arguments).await, json)?;
+            print_result(&result, json)?;
+            if result.is_error() {
+                return Err(CommandError::failed("the tool reported an error"));
+            }
         }
     }
+    Ok(EXIT_ANSWERED)
 }
 
-/// With `--json`, also prints a failure of the server as the object `error`, with its data.
-fn print_failure(outcome: CommandResult, json: bool) -> CommandResult {
-    if let (Err(error), true) = (&outcome, json)
-        && let Some(failure) = &error.failure
-    {
+/// With `--json`, also prints an error as the object `error`. That of the server has its data.
+fn print_failure<T>(outcome: Result<T, CommandError>, json: bool) -> Result<T, CommandError> {
+    if let (Err(error), true) = (&outcome, json) {
+        let failure = error.failure.as_deref();
+        let unnamed = match error.exit_code {
+            EXIT_USAGE => FailureKind::InvalidInput,
+            _ => FailureKind::Internal,
+        };
         output::print_json(&json!({
-            "error": { "kind": failure.kind, "message": failure.message, "data": failure.data },
+            "error": {
+                "kind": failure.map_or(unnamed, |failure| failure.kind),
+                "message": failure.map_or(&error.message, |failure| &failure.message),
+                "data": failure.and_then(|failure| failure.data.as_ref()),
+            },
         }))?;
     }
     outcome
@@ -168,8 +186,14 @@ impl ServerConnection {
             self.deadline,
         );
         let answer = timeout_at(self.deadline, asked).await;
-        let answer = answer
-            .map_err(|_| CommandError::failed(format_args!("not done in {:?}", self.timeout)))??;
+        let late = || {
+            let why = format!("not done in {:?}", self.timeout);
+            CommandError {
+                failure: Some(Box::new(Failure::timed_out(&why))),
+                ..CommandError::failed(why)
+            }
+        };
+        let answer = answer.map_err(|_| late())??;
         RawObject::parse(&answer).map_err(|_| CommandError::failed("the server answered no object"))
     }
 
@@ -281,7 +305,7 @@ fn server_endpoint(arguments: &ServerArguments) -> Result<ServerEndpoint, Comman
     Ok(ServerEndpoint::Child(command))
 }
 
-async fn call_tool(arguments: &CallArguments) -> CommandResult {
+async fn call_tool(arguments: &CallArguments) -> Result<ToolResult, CommandError> {
     let given = parse_tool_arguments(arguments)?;
     let terminal = TerminalCaller::new(
         should_ask(arguments.ask, false),
@@ -289,13 +313,9 @@ async fn call_tool(arguments: &CallArguments) -> CommandResult {
         parse_roots(&arguments.roots)?,
     );
     let using = async |server: &ServerConnection| send_tool_call(server, arguments, given).await;
-    let result =
-        ToolResult(run_with_server(&arguments.server, Some(Arc::new(terminal)), using).await?);
-    print_result(&result, arguments.server.json)?;
-    if result.is_error() {
-        return Err(CommandError::failed("the tool reported an error"));
-    }
-    Ok(EXIT_ANSWERED)
+    run_with_server(&arguments.server, Some(Arc::new(terminal)), using)
+        .await
+        .map(ToolResult)
 }
 
 /// Converts folders to roots. Fails with a usage error for a folder that doesn't exist.
@@ -375,15 +395,6 @@ fn argument_value(text: &str, schema: &Value) -> Box<RawValue> {
     }
 }
 
-async fn list_server(arguments: &ServerArguments) -> CommandResult {
-    let found = run_with_server(arguments, None, inspect_server).await?;
-    match arguments.json {
-        true => output::print_json(&found)?,
-        false => print_server(&found)?,
-    }
-    Ok(EXIT_ANSWERED)
-}
-
 /// Describes the server at a URL: its `serverInfo`, capabilities and instructions.
 pub(super) async fn describe_server(
     url: String,
@@ -441,12 +452,23 @@ async fn inspect_server(server: &ServerConnection) -> Result<RawObject, CommandE
     Ok(found)
 }
 
+/// Maximum length of a description that is shown to a person, in characters. Only its first line is
+/// shown.
+const DESCRIPTION_CHARS_MAX: usize = 200;
+/// Maximum number of lines of a server's instructions that are shown to a person.
+const INSTRUCTION_LINES_MAX: usize = 20;
+
+/// Returns the first line of a description, cut to [`DESCRIPTION_CHARS_MAX`] characters.
+fn short_description(text: &str) -> String {
+    truncate_chars(first_line(text), DESCRIPTION_CHARS_MAX)
+}
+
 fn print_server(found: &RawObject) -> io::Result<()> {
     let about = found.object("about").unwrap_or_default();
     let info = about.object("serverInfo").unwrap_or_default();
     let text = |name: &str| {
         info.text(name)
-            .map(|text| first_line(&text).to_owned())
+            .map(|text| short_description(&text))
             .unwrap_or_default()
     };
     let revision = about.text("protocolVersion").unwrap_or_default();
@@ -455,10 +477,13 @@ fn print_server(found: &RawObject) -> io::Result<()> {
         text("name"),
         text("version")
     ))?;
-    if let Some(instructions) = about.text("instructions") {
-        for line in instructions.lines() {
-            output::print_line(format_args!("  {line}"))?;
-        }
+    let instructions = about.text("instructions").unwrap_or_default();
+    for line in instructions.lines().take(INSTRUCTION_LINES_MAX) {
+        let line = truncate_chars(line, DESCRIPTION_CHARS_MAX);
+        output::print_line(format_args!("  {line}"))?;
+    }
+    if instructions.lines().nth(INSTRUCTION_LINES_MAX).is_some() {
+        output::print_line("  …")?;
     }
     print_section(found, "tools", "Tools", "name", |tool| {
         schema_fields(&tool.read("inputSchema").unwrap_or_default())
@@ -493,7 +518,7 @@ fn print_section(
             .find_map(|member| item.text(member));
         match described
             .as_deref()
-            .map(first_line)
+            .map(short_description)
             .filter(|text| *text != name)
         {
             Some(text) => output::print_line(format_args!("  {name}  –  {text}"))?,
@@ -523,7 +548,7 @@ fn schema_fields(schema: &Value) -> Vec<String> {
         let optional = if is_required(name) { "" } else { ", optional" };
         let told = field["description"]
             .as_str()
-            .map(|d| format!("  {}", first_line(d)))
+            .map(|d| format!("  {}", short_description(d)))
             .unwrap_or_default();
         format!("{name} ({}{optional}){told}", field_type(field))
     };
@@ -560,7 +585,7 @@ fn prompt_fields(prompt: &RawObject) -> Vec<String> {
         };
         let told = argument
             .text("description")
-            .map(|d| format!("  {}", first_line(&d)))
+            .map(|d| format!("  {}", short_description(&d)))
             .unwrap_or_default();
         format!(
             "{}{optional}{told}",
