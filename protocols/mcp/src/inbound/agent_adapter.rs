@@ -1,6 +1,8 @@
 //! An agent's MCP interface without any connection: lists, tools, resources and prompts.
 
-use super::request::{McpMethod, McpRequest, ParamName, RequestParams, params_not_object};
+use super::request::{
+    McpMethod, McpRequest, MetaName, ParamName, RequestParams, params_not_object,
+};
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,21 +12,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::capabilities::{
     CallTool, CompleteArgument, CreateMessage, DescribeAgent, DescribeAgentResult, ForwardRequest,
-    GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, MISSING_META_KEY,
-    ReadResource, SubscribeResource,
+    ListPrompts, ListResources, ListTools, MISSING_META_KEY, ReadResource, SubscribeResource,
 };
-use callboard_message::json::{quote, raw_from_written};
-use callboard_message::{
-    Failure, FailureKind, Message, Principal, RawMessage, RawObject, ToolResult,
-};
+use callboard_message::json::raw_from_written;
+use callboard_message::{Failure, FailureKind, Message, Principal, RawMessage, RawObject};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{AgentRef, CallContext, OnRestart, inbound_policy};
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::list_items::fit_items;
 use super::options::InboundOptions;
-use super::tools::{AgentTools, ReplyShape, TaskSupport};
+use super::tools::{AgentTools, ReplyShape, TaskSupport, tool_result};
 use crate::wire::error_mapping::{peer_error, to_rpc_or};
 use crate::wire::header::HeaderParam;
 use crate::wire::{Era, Revision, code as mcp, error_mapping, hmcp, meta};
@@ -34,6 +35,10 @@ const TOOL_CURSOR: &str = "from";
 
 /// Outcome of a request: its result as JSON, or a JSON-RPC error.
 pub(crate) type RpcResult = Result<Box<RawValue>, RpcError>;
+
+/// Method of [`AgentAdapter`] that executes a request.
+pub(crate) type AgentHandler =
+    for<'a> fn(&'a AgentAdapter, &'a McpRequest, Revision, CallContext) -> BoxFuture<'a, RpcResult>;
 
 /// Adapter that executes MCP requests by sending messages to one agent, independent of connections.
 pub(crate) struct AgentAdapter {
@@ -178,68 +183,81 @@ impl AgentAdapter {
         self.handles_message(ListResources::NAME) || self.handles_message(ReadResource::NAME)
     }
 
-    /// Executes a request common to both eras: lists, `tools/call`, `resources/read`,
-    /// `prompts/get`, `completion/complete`, and HMCP's `sampling/createMessage`.
-    ///
-    /// # Errors
-    /// `METHOD_NOT_FOUND` for a method that the agent neither handles nor forwards; otherwise the
-    /// error of the call.
-    pub async fn perform(
-        &self,
-        request: &McpRequest,
+    /// Executes `tools/list`: by the agent if it lists its tools itself.
+    pub fn list_tools<'a>(
+        &'a self,
+        request: &'a McpRequest,
         revision: Revision,
         call: CallContext,
-    ) -> RpcResult {
-        let params = &request.params;
-        let message = match request.method {
-            McpMethod::CallTool => return self.call_tool(params, revision, call).await,
-            McpMethod::ListTools if !self.lists_tools() => {
-                return self.list_own_tools(params, revision);
-            }
-            McpMethod::ListTools => Some(ListTools::NAME),
-            McpMethod::ListResources => Some(ListResources::NAME),
-            McpMethod::ListResourceTemplates => Some(ListResourceTemplates::NAME),
-            McpMethod::ReadResource => Some(ReadResource::NAME),
-            McpMethod::ListPrompts => Some(ListPrompts::NAME),
-            McpMethod::GetPrompt => Some(GetPrompt::NAME),
-            McpMethod::CreateMessage => Some(CreateMessage::NAME),
-            McpMethod::Complete => Some(CompleteArgument::NAME),
-            _ => None,
-        };
-        match (
-            request.method,
-            message.filter(|message| self.handles_message(message)),
-        ) {
-            (McpMethod::ReadResource, Some(_)) => self.read_resource(params, revision, call).await,
-            (McpMethod::CreateMessage, Some(_)) => {
-                self.create_message(params, revision, call).await
-            }
-            (method, Some(message)) => {
-                let asked = self.ask(message, strip_hop_params(params)?, call).await;
-                let result = asked.map_err(to_rpc_error)?;
-                Ok(self.fit_list(method, result, revision))
-            }
-            // An agent that can be read but not listed has an empty list.
-            (McpMethod::ListResources, None) if self.handles_message(ReadResource::NAME) => {
-                Ok(raw_from_written(r#"{"resources":[]}"#.into()))
-            }
-            (McpMethod::ListResourceTemplates, None)
-                if self.handles_message(ReadResource::NAME) =>
-            {
-                Ok(raw_from_written(r#"{"resourceTemplates":[]}"#.into()))
-            }
-            _ if self.handles_message(ForwardRequest::NAME) => {
-                let body = RawObject::single("method", &request.name)
-                    .with("params", strip_hop_params(params)?);
-                self.ask(ForwardRequest::NAME, body.to_raw(), call)
-                    .await
-                    .map_err(to_rpc_error)
-            }
-            _ => Err(RpcError::method_not_found(format!(
-                "method not found: {}",
-                printable_name(&request.name)
-            ))),
+    ) -> BoxFuture<'a, RpcResult> {
+        match self.lists_tools() {
+            true => self.ask_or_forward(request, revision, call),
+            false => ready(self.list_own_tools(&request.params, revision)).boxed(),
         }
+    }
+
+    /// Executes a list of resources or resource templates. An agent that can be read but not listed
+    /// has an empty list.
+    pub fn list_resources<'a>(
+        &'a self,
+        request: &'a McpRequest,
+        revision: Revision,
+        call: CallContext,
+    ) -> BoxFuture<'a, RpcResult> {
+        let message = request.method.agent_message();
+        if message.is_some_and(|message| self.handles_message(message))
+            || !self.handles_message(ReadResource::NAME)
+        {
+            return self.ask_or_forward(request, revision, call);
+        }
+        let empty = match request.method {
+            McpMethod::ListResourceTemplates => r#"{"resourceTemplates":[]}"#,
+            _ => r#"{"resources":[]}"#,
+        };
+        ready(Ok(raw_from_written(empty.into()))).boxed()
+    }
+
+    /// Sends the agent the message that stands for the request's method. A request without one, or
+    /// whose message the agent doesn't handle, is forwarded.
+    pub fn ask_or_forward<'a>(
+        &'a self,
+        request: &'a McpRequest,
+        revision: Revision,
+        call: CallContext,
+    ) -> BoxFuture<'a, RpcResult> {
+        let message = request.method.agent_message();
+        let Some(message) = message.filter(|message| self.handles_message(message)) else {
+            return self.forward(request, revision, call);
+        };
+        Box::pin(async move {
+            let params = strip_hop_params(&request.params)?;
+            let asked = self.ask(message, params, call).await;
+            let result = asked.map_err(to_rpc_error)?;
+            Ok(self.fit_list(request.method, result, revision))
+        })
+    }
+
+    /// Forwards a request of any method, if the agent can.
+    ///
+    /// # Errors
+    /// `METHOD_NOT_FOUND` if it can't; otherwise the error of the call.
+    pub fn forward<'a>(
+        &'a self,
+        request: &'a McpRequest,
+        _: Revision,
+        call: CallContext,
+    ) -> BoxFuture<'a, RpcResult> {
+        if !self.handles_message(ForwardRequest::NAME) {
+            let name = printable_name(&request.name);
+            let unknown = RpcError::method_not_found(format!("method not found: {name}"));
+            return ready(Err(unknown)).boxed();
+        }
+        Box::pin(async move {
+            let params = strip_hop_params(&request.params)?;
+            let body = RawObject::single("method", &request.name).with("params", params);
+            let asked = self.ask(ForwardRequest::NAME, body.to_raw(), call).await;
+            asked.map_err(to_rpc_error)
+        })
     }
 
     /// Repairs the items of a list result for the client's era. The first repair of this agent's
@@ -281,100 +299,99 @@ impl AgentAdapter {
         Ok(result.to_raw())
     }
 
-    async fn call_tool(
-        &self,
-        params: &RequestParams,
+    /// Executes `tools/call`.
+    pub fn call_tool<'a>(
+        &'a self,
+        request: &'a McpRequest,
         revision: Revision,
         call: CallContext,
-    ) -> RpcResult {
-        if params.raw().is_none() {
-            return Err(params_not_object());
-        }
-        params.check_object()?;
-        let invalid = |why: &str| RpcError::invalid_params(why);
-        let name = params
-            .name()
-            .ok_or_else(|| invalid("`name` must be a string, `arguments` an object"))?;
-        let arguments = match params.get(ParamName::Arguments) {
-            Some(arguments) if !arguments.get().starts_with('{') => {
-                return Err(invalid("`arguments` must be an object"));
+    ) -> BoxFuture<'a, RpcResult> {
+        Box::pin(async move {
+            let params = &request.params;
+            if params.raw().is_none() {
+                return Err(params_not_object());
             }
-            Some(arguments) => Cow::Borrowed(arguments),
-            None => Cow::Owned(raw_from_written("{}".into())),
-        };
-        let call = with_purpose(params, call)?;
-        let tool = match self.handles_message(CallTool::NAME) {
-            true => None,
-            false => {
-                let unknown = || invalid(&format!("unknown tool: {}", printable_name(&name)));
-                Some(self.tools.get(&name, revision.era()).ok_or_else(unknown)?)
-            }
-        };
-        inbound_policy::admit(&self.agent, &self.agent_name, &name, &arguments, &call)
-            .await
-            .map_err(to_rpc_error)?;
-        let (message, payload) = match tool {
-            Some(_) => (&*name, arguments.into_owned()),
-            None => (CallTool::NAME, strip_hop_params(params)?),
-        };
-        let sent = RawMessage {
-            name: message.to_owned(),
-            payload,
-        };
-        match inbound_policy::ask(
-            &self.agent,
-            &self.agent_name,
-            message,
-            sent,
-            self.with_deadline(call),
-        )
-        .await
-        {
-            Ok(reply) => Ok(tool_result(
-                reply,
-                tool.map_or(ReplyShape::Result, |tool| tool.reply),
-                revision.era(),
-            )),
-            Err(failure) => tool_error_result(failure, revision),
-        }
+            params.check_object()?;
+            let invalid = |why: &str| RpcError::invalid_params(why);
+            let name = params
+                .text(ParamName::Name)
+                .ok_or_else(|| invalid("`name` must be a string, `arguments` an object"))?;
+            let arguments = match params.get(ParamName::Arguments) {
+                Some(arguments) if !arguments.get().starts_with('{') => {
+                    return Err(invalid("`arguments` must be an object"));
+                }
+                Some(arguments) => Cow::Borrowed(arguments),
+                None => Cow::Owned(raw_from_written("{}".into())),
+            };
+            let call = with_purpose(params, call)?;
+            let tool = match self.handles_message(CallTool::NAME) {
+                true => None,
+                false => {
+                    let unknown = || invalid(&format!("unknown tool: {}", printable_name(&name)));
+                    Some(self.tools.get(&name, revision.era()).ok_or_else(unknown)?)
+                }
+            };
+            inbound_policy::admit(&self.agent, &self.agent_name, &name, &arguments, &call)
+                .await
+                .map_err(to_rpc_error)?;
+            let (message, payload) = match tool {
+                Some(_) => (&*name, arguments.into_owned()),
+                None => (CallTool::NAME, strip_hop_params(params)?),
+            };
+            let outcome = self.send(message, payload, call).await;
+            let shape = tool.map_or(ReplyShape::Result, |tool| tool.reply);
+            tool_result(outcome, shape, revision)
+        })
     }
 
-    async fn read_resource(
-        &self,
-        params: &RequestParams,
+    /// Executes `resources/read`.
+    pub fn read_resource<'a>(
+        &'a self,
+        request: &'a McpRequest,
         revision: Revision,
         call: CallContext,
-    ) -> RpcResult {
-        params.check_object()?;
-        let uri = params
-            .uri()
-            .ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;
-        let asked = self
-            .ask(ReadResource::NAME, strip_hop_params(params)?, call)
-            .await;
-        asked.map_err(|failure| to_resource_error(failure, revision, &uri))
+    ) -> BoxFuture<'a, RpcResult> {
+        if !self.handles_message(ReadResource::NAME) {
+            return self.forward(request, revision, call);
+        }
+        Box::pin(async move {
+            let params = &request.params;
+            params.check_object()?;
+            let uri = params
+                .text(ParamName::Uri)
+                .ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;
+            let asked = self
+                .ask(ReadResource::NAME, strip_hop_params(params)?, call)
+                .await;
+            asked.map_err(|failure| to_resource_error(failure, revision, &uri))
+        })
     }
 
     /// Executes HMCP's `sampling/createMessage`. In the modern era, params for an agent that isn't
     /// a proxy get the `_meta` member [`MISSING_META_KEY`], which asks the agent to report what its
     /// answer lacks. In the legacy era the client sets it.
-    async fn create_message(
-        &self,
-        params: &RequestParams,
+    pub fn create_message<'a>(
+        &'a self,
+        request: &'a McpRequest,
         revision: Revision,
         call: CallContext,
-    ) -> RpcResult {
-        let call = with_purpose(params, call)?;
-        let mut params = strip_hop_params(params)?;
-        if revision.era() == Era::Modern && !self.is_proxy {
-            let mut members = RawObject::parse(&params).map_err(|_| params_not_object())?;
-            let own = members.object("_meta").unwrap_or_default();
-            members.set("_meta", own.with(MISSING_META_KEY, true));
-            params = members.to_raw();
+    ) -> BoxFuture<'a, RpcResult> {
+        if !self.handles_message(CreateMessage::NAME) {
+            return self.forward(request, revision, call);
         }
-        self.ask(CreateMessage::NAME, params, call)
-            .await
-            .map_err(error_mapping::to_rpc)
+        Box::pin(async move {
+            let call = with_purpose(&request.params, call)?;
+            let mut params = strip_hop_params(&request.params)?;
+            if revision.era() == Era::Modern && !self.is_proxy {
+                let mut members = RawObject::parse(&params).map_err(|_| params_not_object())?;
+                let own = members.object("_meta").unwrap_or_default();
+                members.set("_meta", own.with(MISSING_META_KEY, true));
+                params = members.to_raw();
+            }
+            self.ask(CreateMessage::NAME, params, call)
+                .await
+                .map_err(error_mapping::to_rpc)
+        })
     }
 
     /// Sends the agent a message by name and returns its reply. Fails if the inbound policy rejects
@@ -386,29 +403,24 @@ impl AgentAdapter {
         call: CallContext,
     ) -> Result<Box<RawValue>, Failure> {
         inbound_policy::admit(&self.agent, &self.agent_name, name, &body, &call).await?;
-        let sent = RawMessage {
-            name: name.to_owned(),
-            payload: body,
-        };
-        inbound_policy::ask(
-            &self.agent,
-            &self.agent_name,
-            name,
-            sent,
-            self.with_deadline(call),
-        )
-        .await
+        self.send(name, body, call).await
     }
 
-    /// Returns the call with a deadline: its own, or else [`InboundOptions::call_deadline`] from
-    /// now.
-    fn with_deadline(&self, call: CallContext) -> CallContext {
-        CallContext {
-            deadline: call
-                .deadline
-                .or_else(|| Some(Instant::now() + self.options.call_deadline)),
-            ..call
-        }
+    /// Sends the agent a message that the inbound policy has admitted, and returns its reply. A
+    /// call without a deadline gets one: [`InboundOptions::call_deadline`] from now.
+    fn send<'a>(
+        &'a self,
+        name: &'a str,
+        payload: Box<RawValue>,
+        mut call: CallContext,
+    ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'a {
+        let deadline = || Instant::now() + self.options.call_deadline;
+        call.deadline = call.deadline.or_else(|| Some(deadline()));
+        let sent = RawMessage {
+            name: name.to_owned(),
+            payload,
+        };
+        inbound_policy::ask(&self.agent, &self.agent_name, name, sent, call)
     }
 }
 
@@ -418,7 +430,7 @@ impl AgentAdapter {
 /// # Errors
 /// `INVALID_PARAMS` if the purpose isn't a string, is empty or too long.
 fn with_purpose(params: &RequestParams, mut call: CallContext) -> Result<CallContext, RpcError> {
-    let Some(stated) = params.meta_member(meta::PURPOSE) else {
+    let Some(stated) = params.meta(MetaName::Purpose) else {
         return Ok(call);
     };
     let purpose: Option<String> = serde_json::from_str(stated.get()).ok();
@@ -490,71 +502,6 @@ fn printable_name(name: &str) -> String {
         .take(CHARS_MAX)
         .collect()
 }
-
-/// Converts an agent's reply to the result of `tools/call`.
-fn tool_result(reply: Box<RawValue>, shape: ReplyShape, era: Era) -> Box<RawValue> {
-    let structured = match shape {
-        ReplyShape::Result => return reply,
-        ReplyShape::Nothing => return raw_from_written(r#"{"content":[]}"#.to_owned()),
-        ReplyShape::Value if era == Era::Legacy => {
-            Cow::Owned(format!(r#"{{"result":{}}}"#, reply.get()))
-        }
-        ReplyShape::Object | ReplyShape::Value => Cow::Borrowed(reply.get()),
-    };
-    // The text is the reply itself if it is a string, otherwise its JSON.
-    let text = match reply.get().starts_with('"') {
-        true => Cow::Borrowed(reply.get()),
-        false => Cow::Owned(quote(reply.get())),
-    };
-    let parts = [
-        r#"{"content":[{"type":"text","text":"#,
-        &text,
-        r#"}],"structuredContent":"#,
-        &structured,
-        "}",
-    ];
-    raw_from_written(parts.concat())
-}
-
-/// Converts a tool's failure to a tool result with `isError`, so that the model can react to it.
-///
-/// # Errors
-/// Failures of the protocol, the policy or a remote server, which the model can't correct.
-fn tool_error_result(failure: Failure, revision: Revision) -> Result<Box<RawValue>, RpcError> {
-    let of_protocol = match failure.kind {
-        FailureKind::Blocked | FailureKind::Denied | FailureKind::Cancelled => true,
-        // Since 2025-11-25 the model is told about invalid arguments.
-        FailureKind::InvalidInput => revision < Revision::V2025_11_25,
-        // The modern era has an error code for a client that lacks a required capability.
-        FailureKind::NoResponder => {
-            let data = failure.data.as_ref();
-            revision.era() == Era::Modern
-                && data.is_some_and(|data| data.get(REQUIRED_CAPABILITIES).is_some())
-        }
-        _ => false,
-    };
-    if of_protocol || peer_error(&failure).is_some() {
-        return Err(to_rpc_error(failure));
-    }
-    let shown = match failure.kind {
-        FailureKind::Internal => "internal error".to_owned(),
-        _ => failure.message,
-    };
-    let mut ours = RawObject::single("kind", failure.kind);
-    ours.set_some(
-        "data",
-        &failure
-            .data
-            .filter(|_| failure.kind != FailureKind::Internal),
-    );
-    let result = ToolResult::error(shown)
-        .0
-        .with("_meta", RawObject::single(meta::FAILURE_META_KEY, ours));
-    Ok(result.to_raw())
-}
-
-/// Member of a failure's data that names the client capabilities required to answer a question.
-pub(crate) const REQUIRED_CAPABILITIES: &str = "requiredCapabilities";
 
 fn to_rpc_error(failure: Failure) -> RpcError {
     to_rpc_or(code::INVALID_PARAMS, failure)

@@ -1,19 +1,24 @@
-//! Requests of both eras, parsed once: the method, and the params that the server itself reads.
+//! Requests of both eras, parsed once: the method with its properties, and the params that the
+//! server itself reads.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use callboard_message::RawObject;
+use callboard_message::capabilities::{
+    CompleteArgument, CreateMessage, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
+    ListTools, ReadResource,
+};
 use callboard_message::json::{RawCursor, raw_ref, text};
+use callboard_message::{Message, RawMembers, RawObject, TraceContext};
 use callboard_rpc::{self as rpc, RequestId, RpcError, RpcMessage, RpcNotification, RpcResponse};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use super::options::{CacheHint, ModernOptions};
 use crate::wire::code::OVERLOADED;
-use crate::wire::hmcp;
-use crate::wire::meta::PROTOCOL_VERSION;
+use crate::wire::{hmcp, meta};
 
 /// Methods of requests that this server knows, of both eras and of the extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +76,47 @@ impl McpMethod {
             _ => Self::Other,
         }
     }
+
+    /// Returns the name of the message by which an agent executes the method; `None` if no single
+    /// message stands for it.
+    pub fn agent_message(self) -> Option<&'static str> {
+        Some(match self {
+            Self::ListTools => ListTools::NAME,
+            Self::ListResources => ListResources::NAME,
+            Self::ListResourceTemplates => ListResourceTemplates::NAME,
+            Self::ReadResource => ReadResource::NAME,
+            Self::ListPrompts => ListPrompts::NAME,
+            Self::GetPrompt => GetPrompt::NAME,
+            Self::Complete => CompleteArgument::NAME,
+            Self::CreateMessage => CreateMessage::NAME,
+            _ => return None,
+        })
+    }
+
+    /// Returns the param that clients of 2026-07-28 repeat in the header `Mcp-Name`, and whether
+    /// they must. Extensions leave the header to the client.
+    pub fn repeated_param(self) -> Option<(ParamName, bool)> {
+        match self {
+            Self::CallTool | Self::GetPrompt => Some((ParamName::Name, true)),
+            Self::ReadResource => Some((ParamName::Uri, true)),
+            Self::GetTask | Self::UpdateTask | Self::CancelTask => Some((ParamName::TaskId, false)),
+            _ => None,
+        }
+    }
+
+    /// Returns the cache hint for results of the method in the modern era; `None` if the
+    /// specification defines no caching for it.
+    pub fn cache_hint(self, options: &ModernOptions) -> Option<CacheHint> {
+        match self {
+            Self::Discover => Some(options.discover_cache),
+            Self::ListTools
+            | Self::ListPrompts
+            | Self::ListResources
+            | Self::ListResourceTemplates => Some(options.list_cache),
+            Self::ReadResource => Some(options.read_cache),
+            _ => None,
+        }
+    }
 }
 
 /// JSON-RPC message from a client. Of a request, the method and params are parsed.
@@ -101,21 +147,25 @@ impl ClientMessage<'_> {
     /// Returns true if the message's `_meta` names a protocol revision, as only messages of the
     /// modern era do.
     pub fn is_modern(&self) -> bool {
-        let meta = match self {
-            Self::Request(_, request) => request.params.get(ParamName::Meta),
-            Self::Notification(notification) => notification.params.and_then(find_meta),
-            Self::Response(_) => None,
-        };
-        meta.is_some_and(|meta| version_in_meta(meta).is_some())
+        match self {
+            Self::Request(_, request) => request.params.protocol_version().is_some(),
+            Self::Notification(notification) => {
+                let find = |params, member: &str| {
+                    let value = RawCursor::object(params)?.find(|(name, _)| name == member);
+                    value.map(|(_, value)| value)
+                };
+                let meta = notification.params.and_then(|params| find(params, "_meta"));
+                let version = meta.and_then(|meta| find(meta, meta::PROTOCOL_VERSION));
+                version.and_then(text).is_some()
+            }
+            Self::Response(_) => false,
+        }
     }
-}
-
-fn find_meta(params: &RawValue) -> Option<&RawValue> {
-    RawCursor::object(params)?.find_map(|(name, value)| (name == "_meta").then_some(value))
 }
 
 /// MCP request without its id. It owns its params, because its execution may outlive the message's
 /// buffer.
+#[derive(Clone)]
 pub(crate) struct McpRequest {
     /// Name of the method as received.
     pub name: String,
@@ -134,13 +184,20 @@ impl McpRequest {
     }
 }
 
-/// Params of a request as JSON text, with the positions of the members in [`PARAM_NAMES`].
-#[derive(Default)]
+/// Params of a request as JSON text, with the positions of the members in [`PARAM_NAMES`] and, of
+/// `_meta`, in [`META_NAMES`].
+#[derive(Clone, Default)]
 pub(crate) struct RequestParams {
     raw: Option<Box<RawValue>>,
     /// Byte ranges of the members' values in `raw`, in the order of [`PARAM_NAMES`].
-    ranges: [Option<Range<usize>>; PARAM_NAMES.len()],
+    ranges: MemberRanges<{ PARAM_NAMES.len() }>,
+    /// Byte ranges of the values of `_meta`'s members in `raw`, in the order of [`META_NAMES`].
+    meta_ranges: MemberRanges<{ META_NAMES.len() }>,
+    /// True if `_meta` is an object whose members have different names.
+    is_meta_valid: bool,
 }
+
+type MemberRanges<const N: usize> = [Option<Range<usize>>; N];
 
 /// Names of the params that the server itself reads, in the order of [`ParamName`].
 const PARAM_NAMES: [&str; 11] = [
@@ -173,33 +230,105 @@ pub(crate) enum ParamName {
     RequestState,
 }
 
-impl RequestParams {
-    /// Locates the members in [`PARAM_NAMES`]. Params that aren't an object have none;
-    /// [`Self::check_object`] rejects them.
-    fn parse(raw: Option<Box<RawValue>>) -> Self {
-        let mut ranges = [const { None }; PARAM_NAMES.len()];
-        if let Some(params) = raw.as_deref() {
-            let begins = params.get().as_ptr() as usize;
-            for (name, value) in RawCursor::object(params).into_iter().flatten() {
-                if let Some(at) = PARAM_NAMES.iter().position(|member| *member == name) {
-                    let from = value.get().as_ptr() as usize - begins;
-                    ranges[at] = Some(from..from + value.get().len());
-                }
-            }
+/// Names of the members of `_meta` that the server itself reads, in the order of [`MetaName`].
+const META_NAMES: [&str; 7] = [
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_CAPABILITIES,
+    meta::LOG_LEVEL,
+    meta::PROGRESS_TOKEN,
+    meta::TRACEPARENT,
+    meta::PURPOSE,
+    IDEMPOTENCY_KEY_META,
+];
+
+/// Member of `_meta` with the idempotency key of a tool call: a string.
+pub(crate) const IDEMPOTENCY_KEY_META: &str = "callboard/key";
+
+/// Member of `_meta` that the server itself reads.
+#[derive(Clone, Copy)]
+pub(crate) enum MetaName {
+    ProtocolVersion,
+    ClientCapabilities,
+    LogLevel,
+    ProgressToken,
+    Traceparent,
+    Purpose,
+    IdempotencyKey,
+}
+
+/// Returns the byte ranges of the values of an object's members, counted from the text that begins
+/// at the address `begins`. All are `None` if it isn't an object.
+fn locate_members<const N: usize>(
+    object: &RawValue,
+    names: &[&str; N],
+    begins: usize,
+) -> MemberRanges<N> {
+    let mut ranges = [const { None }; N];
+    for (name, value) in RawCursor::object(object).into_iter().flatten() {
+        if let Some(at) = names.iter().position(|member| *member == name) {
+            let from = value.get().as_ptr() as usize - begins;
+            ranges[at] = Some(from..from + value.get().len());
         }
-        Self { raw, ranges }
+    }
+    ranges
+}
+
+impl RequestParams {
+    /// Locates the members in [`PARAM_NAMES`] and [`META_NAMES`]. Params that aren't an object have
+    /// none; [`Self::check_object`] rejects them.
+    fn parse(raw: Option<Box<RawValue>>) -> Self {
+        let begins = raw.as_deref().map_or(0, |raw| raw.get().as_ptr() as usize);
+        let ranges = raw
+            .as_deref()
+            .map(|params| locate_members(params, &PARAM_NAMES, begins));
+        let mut params = Self {
+            ranges: ranges.unwrap_or_default(),
+            raw,
+            ..Self::default()
+        };
+        if let Some(meta) = params.get(ParamName::Meta) {
+            let is_valid = RawMembers::parse(meta).is_ok();
+            params.meta_ranges = locate_members(meta, &META_NAMES, begins);
+            params.is_meta_valid = is_valid;
+        }
+        params
+    }
+
+    /// Returns a member of `_meta` as received; `None` if `_meta` isn't valid.
+    pub fn meta(&self, member: MetaName) -> Option<&RawValue> {
+        self.located(&self.meta_ranges[member as usize])
+            .filter(|_| self.is_meta_valid)
+    }
+
+    /// Returns true if `_meta` is an object whose members have different names.
+    pub fn is_meta_valid(&self) -> bool {
+        self.is_meta_valid
+    }
+
+    /// Returns the protocol revision that `_meta` names, even if `_meta` isn't valid.
+    pub fn protocol_version(&self) -> Option<Cow<'_, str>> {
+        text(self.located(&self.meta_ranges[MetaName::ProtocolVersion as usize])?)
+    }
+
+    /// Returns the trace context of the request: a child of the `traceparent` in `_meta`, or a new
+    /// trace (W3C, section 2.3).
+    pub fn trace(&self) -> TraceContext {
+        let sent: Option<TraceContext> = self
+            .meta(MetaName::Traceparent)
+            .and_then(|sent| serde_json::from_str(sent.get()).ok());
+        sent.as_ref()
+            .map_or_else(TraceContext::root, TraceContext::child)
+    }
+
+    fn located(&self, range: &Option<Range<usize>>) -> Option<&RawValue> {
+        self.raw()?.get().get(range.clone()?).map(raw_ref)
     }
 
     /// Returns the value of a member as received. `null` counts as missing for members before
     /// [`ParamName::Task`], but as a value for the others.
     pub fn get(&self, member: ParamName) -> Option<&RawValue> {
-        let place = self.ranges[member as usize].clone()?;
-        let value = self
-            .raw()?
-            .get()
-            .get(place)
-            .filter(|value| member >= ParamName::Task || *value != "null")?;
-        Some(raw_ref(value))
+        self.located(&self.ranges[member as usize])
+            .filter(|value| member >= ParamName::Task || value.get() != "null")
     }
 
     /// Returns all params as received.
@@ -207,16 +336,9 @@ impl RequestParams {
         self.raw.as_deref()
     }
 
-    pub fn name(&self) -> Option<Cow<'_, str>> {
-        text(self.get(ParamName::Name)?)
-    }
-
-    pub fn uri(&self) -> Option<Cow<'_, str>> {
-        text(self.get(ParamName::Uri)?)
-    }
-
-    pub fn task_id(&self) -> Option<Cow<'_, str>> {
-        text(self.get(ParamName::TaskId)?)
+    /// Returns the value of a member that is a string.
+    pub fn text(&self, member: ParamName) -> Option<Cow<'_, str>> {
+        text(self.get(member)?)
     }
 
     /// Checks that the params, if any, are an object.
@@ -230,15 +352,12 @@ impl RequestParams {
         }
     }
 
-    /// Returns the value of the member `name` of `_meta`; `None` if it is missing. `_meta` is
-    /// parsed only if its text contains the name.
-    pub fn meta_member(&self, name: &str) -> Option<Box<RawValue>> {
-        RawObject::parse(
-            self.get(ParamName::Meta)
-                .filter(|meta| meta.get().contains(name))?,
-        )
-        .ok()?
-        .remove(name)
+    /// Returns the params without a member.
+    pub fn without(&self, member: ParamName) -> Self {
+        let members = self.raw().and_then(|raw| RawObject::parse(raw).ok());
+        let mut members = members.unwrap_or_default();
+        members.remove(PARAM_NAMES[member as usize]);
+        Self::parse(Some(members.to_raw()))
     }
 }
 
@@ -254,12 +373,6 @@ pub(crate) fn parse_params_object(params: Option<&RawValue>) -> Result<RawObject
     params.map_or(Ok(RawObject::new()), |raw| {
         RawObject::parse(raw).map_err(|_| params_not_object())
     })
-}
-
-/// Returns the protocol revision that `_meta` names.
-pub(crate) fn version_in_meta(meta: &RawValue) -> Option<String> {
-    let (_, version) = RawCursor::object(meta)?.find(|(name, _)| name == PROTOCOL_VERSION)?;
-    text(version).map(Cow::into_owned)
 }
 
 /// Running requests of one peer, by id, so that they can be cancelled.

@@ -1,23 +1,22 @@
-//! Encoding of responses: HTTP status and, in the modern era, additional result members and error
-//! codes.
+//! Completion of responses of both eras: result members, error codes and HTTP status.
 
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use callboard_message::json::quote;
 use callboard_message::{RawMembers, RawObject};
-use callboard_rpc::{RequestId, RpcError, code, encode_error};
+use callboard_rpc::{RequestId, RpcError, UnusedMember, code, encode_error, encode_response};
 use serde_json::value::RawValue;
 
-use super::agent_adapter::REQUIRED_CAPABILITIES;
 use super::options::{CacheHint, ModernOptions};
 use super::request::McpMethod;
+use super::tools::REQUIRED_CAPABILITIES;
 use crate::wire::code as mcp;
 use crate::wire::meta::SERVER_INFO;
 
-/// Successful outcome of a modern-era request.
+/// Successful outcome of a request. In the legacy era it is always complete.
 #[derive(Clone)]
-pub(crate) enum ModernResult {
+pub(crate) enum RequestResult {
     /// The final result.
     Complete(Box<RawValue>),
     /// The final result of a call that needed the client's answers. It is never cacheable.
@@ -25,6 +24,19 @@ pub(crate) enum ModernResult {
     /// A result with `inputRequests`: questions that the client answers with a retry of the
     /// request.
     InputRequired(Box<RawValue>),
+}
+
+impl RequestResult {
+    /// Returns the result as JSON.
+    pub fn as_raw(&self) -> &RawValue {
+        let (Self::Complete(raw) | Self::Resumed(raw) | Self::InputRequired(raw)) = self;
+        raw
+    }
+
+    fn into_raw(self) -> Box<RawValue> {
+        let (Self::Complete(raw) | Self::Resumed(raw) | Self::InputRequired(raw)) = self;
+        raw
+    }
 }
 
 /// An encoded response.
@@ -53,10 +65,59 @@ impl EncodedResponse {
         }
     }
 
-    pub fn ok(body: Option<Vec<u8>>) -> Self {
+    fn ok(body: Vec<u8>) -> Self {
         Self {
             status: StatusCode::OK,
-            body,
+            body: Some(body),
+        }
+    }
+
+    /// Returns the outcome of a cancelled request, which has no response.
+    pub fn cancelled() -> Self {
+        Self {
+            status: StatusCode::OK,
+            body: None,
+        }
+    }
+}
+
+/// Form of the responses of an era.
+#[derive(Clone, Copy)]
+pub(crate) enum ResponseForm<'a> {
+    Legacy,
+    /// With these members added to results.
+    Modern(&'a ResultMembers),
+}
+
+/// Completes and encodes the outcome of a request: the one place where results get and lose
+/// members, in both eras.
+pub(crate) fn finish(
+    id: &RequestId,
+    method: McpMethod,
+    form: ResponseForm<'_>,
+    outcome: Result<RequestResult, RpcError>,
+) -> EncodedResponse {
+    match (form, outcome) {
+        (ResponseForm::Legacy, outcome) => {
+            let result = outcome.map(|result| without_modern_members(result.into_raw()));
+            let response = encode_response(Some(id), result.as_deref(), UnusedMember::Omit);
+            EncodedResponse::ok(response)
+        }
+        (ResponseForm::Modern(_), Err(error)) => {
+            EncodedResponse::error(Some(id), to_modern_error(error))
+        }
+        (ResponseForm::Modern(members), Ok(result)) => {
+            let hint = method.cache_hint(&members.options);
+            let (kind, cache) = match &result {
+                RequestResult::InputRequired(_) => ("input_required", None),
+                RequestResult::Complete(_) => ("complete", hint),
+                // A result that depends on answers must not be cached for callers without them
+                // (server/utilities/caching).
+                RequestResult::Resumed(_) => {
+                    ("complete", hint.map(|_| CacheHint::private(Duration::ZERO)))
+                }
+            };
+            EncodedResponse::ok(members.encode_result(id, kind, cache, &result.into_raw()))
         }
     }
 }
@@ -84,43 +145,6 @@ impl ResultMembers {
             options: options.clone(),
             meta,
             server,
-        }
-    }
-
-    /// Encodes the outcome of a request.
-    pub fn encode_response(
-        &self,
-        id: &RequestId,
-        method: McpMethod,
-        outcome: Result<ModernResult, RpcError>,
-    ) -> EncodedResponse {
-        let (kind, cache, result) = match outcome {
-            Err(error) => return EncodedResponse::error(Some(id), to_modern_error(error)),
-            Ok(ModernResult::InputRequired(result)) => ("input_required", None, result),
-            Ok(ModernResult::Complete(result)) => ("complete", self.cache_hint(method), result),
-            // A result that depends on answers must not be cached for callers without them
-            // (server/utilities/caching).
-            Ok(ModernResult::Resumed(result)) => (
-                "complete",
-                self.cache_hint(method)
-                    .map(|_| CacheHint::private(Duration::ZERO)),
-                result,
-            ),
-        };
-        EncodedResponse::ok(Some(self.encode_result(id, kind, cache, &result)))
-    }
-
-    /// Returns the cache hint for results of a method; `None` if the specification defines no
-    /// caching for it.
-    fn cache_hint(&self, method: McpMethod) -> Option<CacheHint> {
-        match method {
-            McpMethod::Discover => Some(self.options.discover_cache),
-            McpMethod::ListTools
-            | McpMethod::ListPrompts
-            | McpMethod::ListResources
-            | McpMethod::ListResourceTemplates => Some(self.options.list_cache),
-            McpMethod::ReadResource => Some(self.options.read_cache),
-            _ => None,
         }
     }
 
@@ -217,7 +241,7 @@ fn may_contain_members(result: &str, cached: bool) -> bool {
 
 /// Removes the members that a result has in the modern era only, for a client of the legacy era: a
 /// modern server behind the agent, or an aggregate, sets them. Other members are kept unchanged.
-pub(crate) fn without_modern_members(result: Box<RawValue>) -> Box<RawValue> {
+fn without_modern_members(result: Box<RawValue>) -> Box<RawValue> {
     const MODERN_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
     if !may_contain_members(result.get(), true) {
         return result;

@@ -327,7 +327,8 @@ impl RequestRunner {
         if !is_modern {
             let session = self.session.clone();
             return self.spawn(async move {
-                if let Some(answer) = session.handle_request(id, request, pipe.clone()).await {
+                let answer = session.handle_request(id, request, pipe.clone()).await;
+                if let Some(answer) = answer.body {
                     pipe.send_reliably(answer).await;
                 }
             });

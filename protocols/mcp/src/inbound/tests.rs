@@ -1,6 +1,6 @@
 //! Tests of the agent adapter, without any connection.
 
-use super::request::McpRequest;
+use super::request::{McpMethod, McpRequest};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::agent_adapter::AgentAdapter;
+use super::agent_adapter::{AgentAdapter, AgentHandler};
 use super::options::InboundOptions;
 use crate::wire::Revision;
 
@@ -110,10 +110,14 @@ async fn perform(
 ) -> Result<Value, (i64, String)> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let call = CallContext::new(Arc::new(Principal::anonymous()));
-    match adapter
-        .perform(&McpRequest::new(method, Some(params)), revision, call)
-        .await
-    {
+    let request = McpRequest::new(method, Some(params));
+    let handler = match request.method {
+        McpMethod::CallTool => AgentAdapter::call_tool,
+        McpMethod::ListTools => AgentAdapter::list_tools,
+        McpMethod::ReadResource => AgentAdapter::read_resource,
+        _ => AgentAdapter::ask_or_forward as AgentHandler,
+    };
+    match handler(adapter, &request, revision, call).await {
         Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
         Err(error) => Err((error.code, error.message)),
     }

@@ -1,15 +1,19 @@
-//! Tools made from the message types of an agent.
+//! Tools made from the message types of an agent, and the results of their calls.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use callboard_message::capabilities::RESERVED_PREFIX;
-use callboard_message::{MessageSpec, RawObject};
+use callboard_message::json::{quote, raw_from_written};
+use callboard_message::{Failure, FailureKind, MessageSpec, RawObject};
+use callboard_rpc::{RpcError, code};
 use callboard_runtime::OnRestart;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::wire::error_mapping::{peer_error, to_rpc_or};
 use crate::wire::header::{HeaderParam, parse_header_params};
-use crate::wire::{Era, WRAPPED_SCHEMA};
+use crate::wire::{Era, Revision, WRAPPED_SCHEMA, meta};
 
 /// Tool of an agent, made from one of its message types.
 pub(crate) struct AgentTool {
@@ -173,3 +177,87 @@ fn wrap_schema(schema: &Value) -> Value {
     }
     outer
 }
+
+/// Converts the outcome of a tool's call to the result of `tools/call`, for both eras. A failure is
+/// a result with `isError`, so that the model can react to it. The result of an agent that calls its
+/// tools itself is returned as it is.
+///
+/// # Errors
+/// Failures of the protocol, the policy or a remote server, which the model can't correct.
+pub(crate) fn tool_result(
+    outcome: Result<Box<RawValue>, Failure>,
+    shape: ReplyShape,
+    revision: Revision,
+) -> Result<Box<RawValue>, RpcError> {
+    let to_error = |failure| to_rpc_or(code::INVALID_PARAMS, failure);
+    let (text, structured, failure) = match &outcome {
+        Err(failure) => match shown_failure(failure, revision) {
+            Some(shown) => (Some(Cow::Owned(quote(shown))), None, Some(failure)),
+            None => return outcome.map_err(to_error),
+        },
+        Ok(_) if shape == ReplyShape::Result => return outcome.map_err(to_error),
+        Ok(_) if shape == ReplyShape::Nothing => (None, None, None),
+        Ok(reply) => {
+            let reply = reply.get();
+            let structured = match shape == ReplyShape::Value && revision.era() == Era::Legacy {
+                true => Cow::Owned(format!(r#"{{"result":{reply}}}"#)),
+                false => Cow::Borrowed(reply),
+            };
+            // The text is the reply itself if it is a string, otherwise its JSON.
+            let text = match reply.starts_with('"') {
+                true => Cow::Borrowed(reply),
+                false => Cow::Owned(quote(reply)),
+            };
+            (Some(text), Some(structured), None)
+        }
+    };
+    let mut result = String::from(r#"{"content":["#);
+    if let Some(text) = text {
+        push_all(&mut result, &[r#"{"type":"text","text":"#, &text, "}"]);
+    }
+    result.push(']');
+    if let Some(structured) = structured {
+        push_all(&mut result, &[r#","structuredContent":"#, &structured]);
+    }
+    if let Some(failure) = failure {
+        let mut meta = RawObject::single("kind", failure.kind);
+        let data = failure.data.as_ref();
+        let shown = data.filter(|_| failure.kind != FailureKind::Internal);
+        meta.set_some("data", &shown);
+        let meta = RawObject::single(meta::FAILURE_META_KEY, meta).to_raw();
+        push_all(&mut result, &[r#","isError":true,"_meta":"#, meta.get()]);
+    }
+    result.push('}');
+    Ok(raw_from_written(result))
+}
+
+fn push_all(out: &mut String, parts: &[&str]) {
+    parts.iter().for_each(|part| out.push_str(part));
+}
+
+/// Returns the text by which the model is told of a tool's failure; `None` for a failure that it
+/// can't correct.
+fn shown_failure(failure: &Failure, revision: Revision) -> Option<&str> {
+    let of_protocol = match failure.kind {
+        FailureKind::Blocked | FailureKind::Denied | FailureKind::Cancelled => true,
+        // Since 2025-11-25 the model is told about invalid arguments.
+        FailureKind::InvalidInput => revision < Revision::V2025_11_25,
+        // The modern era has an error code for a client that lacks a required capability.
+        FailureKind::NoResponder => {
+            let data = failure.data.as_ref();
+            revision.era() == Era::Modern
+                && data.is_some_and(|data| data.get(REQUIRED_CAPABILITIES).is_some())
+        }
+        _ => false,
+    };
+    if of_protocol || peer_error(failure).is_some() {
+        return None;
+    }
+    Some(match failure.kind {
+        FailureKind::Internal => "internal error",
+        _ => &failure.message,
+    })
+}
+
+/// Member of a failure's data that names the client capabilities required to answer a question.
+pub(crate) const REQUIRED_CAPABILITIES: &str = "requiredCapabilities";

@@ -1,7 +1,7 @@
 //! Names of `_meta` members that concern one hop or the protocol itself.
 
 pub use callboard_message::FAILURE_META_KEY;
-use callboard_message::{RawMembers, RawObject, TraceContext};
+use callboard_message::RawMembers;
 use serde_json::value::RawValue;
 
 /// Protocol revision of one request (2026-07-28).
@@ -61,12 +61,4 @@ pub fn strip_hop_members(params: &RawValue) -> Result<Box<RawValue>, serde_json:
         }
     }
     RawValue::from_string(written)
-}
-
-/// Returns the trace context of a request: a child of the `traceparent` in `_meta`, or a new trace
-/// (W3C, section 2.3).
-pub fn parse_trace(meta: Option<&RawObject>) -> TraceContext {
-    let sent: Option<TraceContext> = meta.and_then(|meta| meta.read(TRACEPARENT));
-    sent.as_ref()
-        .map_or_else(TraceContext::root, TraceContext::child)
 }

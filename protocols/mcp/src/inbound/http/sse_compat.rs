@@ -152,7 +152,8 @@ pub(crate) async fn post_message(
         Ok(ClientMessage::Response(response)) => session.questions.handle_response(response),
         Ok(ClientMessage::Request(id, request)) => {
             running.spawn_local(async move {
-                if let Some(answer) = session.handle_request(id, request, log.clone()).await {
+                let answer = session.handle_request(id, request, log.clone()).await;
+                if let Some(answer) = answer.body {
                     log.send(answer.into());
                 }
             });

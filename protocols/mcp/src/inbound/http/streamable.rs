@@ -112,16 +112,6 @@ impl PostExchange<'_> {
         if let VersionHeader::Unknown(wanted) = version {
             return Ok(unsupported_version(&message, wanted));
         }
-        self.respond_legacy(session, message, principal).await
-    }
-
-    /// Answers a message of the legacy era, in its session if it names one.
-    async fn respond_legacy(
-        self,
-        session: Option<Arc<HttpSession>>,
-        message: ClientMessage<'_>,
-        principal: Principal,
-    ) -> Result<HttpResponse, HttpRejection> {
         match (session, message) {
             (None, ClientMessage::Request(id, request))
                 if request.method == McpMethod::Initialize =>
@@ -133,9 +123,8 @@ impl PostExchange<'_> {
             (Some(session), ClientMessage::Request(id, request)) => {
                 let log = session.new_stream(self.accepts.events);
                 let (active, sink) = (session.mark_active(), log.clone());
-                let running = async move {
-                    EncodedResponse::ok(active.0.session.handle_request(id, request, sink).await)
-                };
+                let running =
+                    async move { active.0.session.handle_request(id, request, sink).await };
                 self.respond(running.boxed(), log, Some(session)).await
             }
             (Some(session), ClientMessage::Notification(notification)) => {
@@ -168,12 +157,8 @@ impl PostExchange<'_> {
             .create_session(&server.service.tasks, principal);
         let opened = session.clone();
         let running = async move {
-            EncodedResponse::ok(
-                opened
-                    .session
-                    .handle_request(id, request, opened.unsolicited.clone())
-                    .await,
-            )
+            let sink = opened.unsolicited.clone();
+            opened.session.handle_request(id, request, sink).await
         };
         let log = ReplayBuffer::new(0, StreamKind::Once, false, server.options.streams.limits);
         let mut response = self.respond(running.boxed(), log, None).await?;

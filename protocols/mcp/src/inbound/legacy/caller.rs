@@ -1,6 +1,5 @@
 //! Client of a legacy session as the caller of an agent: progress, log messages and questions.
 
-use crate::inbound::legacy::RpcResult;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,11 +15,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::LegacySession;
+use crate::inbound::agent_adapter::RpcResult;
 use crate::inbound::client_messages::{
     MessageSink, ProgressReporter, parse_answer, question_method,
 };
 use crate::inbound::options::PENDING_ELICITATIONS_MAX;
-use crate::wire::{error_mapping, meta};
+use crate::wire::error_mapping;
 
 /// Client of a legacy session, as the agent sees it: the sender of one request, or the session's
 /// client for messages outside requests.
@@ -38,10 +38,9 @@ impl SessionCaller {
         session: Weak<LegacySession>,
         sink: Arc<dyn MessageSink>,
         ended: CancellationToken,
-        meta: Option<&RawObject>,
+        progress_token: Option<&RawValue>,
     ) -> Self {
-        let token = meta.and_then(|meta| meta.get(meta::PROGRESS_TOKEN));
-        let token = token.filter(|token| ProgressReporter::is_progress_token(token));
+        let token = progress_token.filter(|token| ProgressReporter::is_progress_token(token));
         let progress = token.map(|token| Mutex::new(ProgressReporter::for_token(token)));
         Self {
             session,

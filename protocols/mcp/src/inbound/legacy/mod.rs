@@ -14,8 +14,8 @@ use callboard_message::capabilities::{
 use callboard_message::json::raw_from_written;
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{
-    RequestId, RpcBody, RpcError, RpcNotification, UnusedMember, decode_body, encode_batch,
-    encode_decode_failure, encode_error, encode_notification, encode_response,
+    RequestId, RpcBody, RpcError, RpcNotification, decode_body, encode_batch,
+    encode_decode_failure, encode_error, encode_notification,
 };
 use callboard_runtime::{CallContext, Caller, PeerSession};
 use futures::future::join_all;
@@ -28,12 +28,12 @@ use super::client_messages::MessageSink;
 use super::endpoint::{ChangeSubscription, ResourceSubscription, change_notification};
 use super::options::{PENDING_REQUESTS_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use super::request::{
-    ClientMessage, McpMethod, McpRequest, ParamName, RequestParams, RunningRequests,
+    ClientMessage, McpMethod, McpRequest, MetaName, ParamName, RequestParams, RunningRequests,
     parse_params_object,
 };
-use super::response::without_modern_members;
+use super::response::{self, EncodedResponse, RequestResult, ResponseForm};
 use super::tasks::{TaskRequest, TaskService};
-use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
+use crate::wire::{Era, Revision, code as mcp, hmcp};
 use caller::{SessionCaller, SessionElicitations};
 
 mod caller;
@@ -115,85 +115,127 @@ impl LegacySession {
             .unwrap_or_default()
     }
 
-    /// Executes one request and returns its response; `None` if the request was cancelled. Messages
-    /// that the request causes go to `sink`. Dropping the future cancels the agent's call.
+    /// Executes one request and returns its response. Messages that the request causes go to `sink`.
+    /// Dropping the future cancels the agent's call.
     pub async fn handle_request(
         self: &Arc<Self>,
         id: RequestId,
         request: McpRequest,
         sink: Arc<dyn MessageSink>,
-    ) -> Option<Vec<u8>> {
+    ) -> EncodedResponse {
         let outcome = match (request.method, self.revision()) {
+            // These two belong to no initialized session.
             (McpMethod::Initialize, _) => Box::pin(self.initialize(request.params.raw())).await,
-            (McpMethod::Ping, _) => Ok(raw_from_written("{}".into())),
+            (McpMethod::Ping, _) => Ok(empty_result()),
             (_, None) => Err(RpcError::invalid_request("send `initialize` first")),
-            (method, Some(revision)) => {
+            (_, Some(revision)) => {
                 // Some clients never send `notifications/initialized`.
                 self.initialized.cancel();
-                let mut call = CallContext::new(self.principal.clone());
-                let (cancel, params) = (call.cancel.clone(), &request.params);
-                let meta = params
-                    .get(ParamName::Meta)
-                    .and_then(|meta| RawObject::parse(meta).ok());
-                call.trace = meta::parse_trace(meta.as_ref());
-                call.caller = Some(Arc::new(SessionCaller::new(
-                    Arc::downgrade(self),
-                    sink,
-                    cancel.clone(),
-                    meta.as_ref(),
-                )));
-                call.session = Some(self.peer.clone());
-                let work = async {
-                    match method {
-                        McpMethod::SetLevel => return self.set_level(params),
-                        McpMethod::Subscribe => {
-                            return Box::pin(self.subscribe(params, call)).await;
-                        }
-                        McpMethod::Unsubscribe => return self.unsubscribe(params),
-                        _ if !self.tasks.handles_method(method) => {}
-                        _ => {
-                            let background = |over: CancellationToken| -> Arc<dyn Caller> {
-                                let (session, sink) =
-                                    (Arc::downgrade(self), self.unsolicited.clone());
-                                Arc::new(SessionCaller::new(session, sink, over, meta.as_ref()))
-                            };
-                            let request = TaskRequest {
-                                request: &request,
-                                revision,
-                                call: &call,
-                                session: Some(self.change_subscription.number),
-                                client: &self.abilities(),
-                                background: Some(&background),
-                                unsolicited: Some(&self.unsolicited),
-                            };
-                            // Boxed because it is rare, so that most requests don't carry its
-                            // state.
-                            if let Some(outcome) = Box::pin(self.tasks.perform(request)).await {
-                                return outcome;
-                            }
-                        }
-                    }
-                    self.tasks
-                        .endpoint
-                        .adapter()
-                        .perform(&request, revision, call)
-                        .await
-                };
+                let (call, cancel) = self.call_context(&request.params, sink);
                 match self.running.register(&id, &cancel) {
                     Err(refused) => Err(refused),
                     Ok(_running) => tokio::select! {
                         biased;
-                        () = cancel.cancelled() => return None,
-                        outcome = work => outcome.map(without_modern_members),
+                        () = cancel.cancelled() => return EncodedResponse::cancelled(),
+                        outcome = self.dispatch(&request, revision, call) => outcome,
                     },
                 }
             }
         };
-        Some(encode_response(
-            Some(&id),
-            outcome.as_deref(),
-            UnusedMember::Omit,
-        ))
+        let outcome = outcome.map(RequestResult::Complete);
+        response::finish(&id, request.method, ResponseForm::Legacy, outcome)
+    }
+
+    /// Returns the context of a request's call, and the token that cancels it.
+    fn call_context(
+        self: &Arc<Self>,
+        params: &RequestParams,
+        sink: Arc<dyn MessageSink>,
+    ) -> (CallContext, CancellationToken) {
+        let mut call = CallContext::new(self.principal.clone());
+        let cancel = call.cancel.clone();
+        call.trace = params.trace();
+        call.caller = Some(self.caller(sink, cancel.clone(), params));
+        call.session = Some(self.peer.clone());
+        (call, cancel)
+    }
+
+    /// Returns the client as the caller of a request with these params.
+    fn caller(
+        self: &Arc<Self>,
+        sink: Arc<dyn MessageSink>,
+        ended: CancellationToken,
+        params: &RequestParams,
+    ) -> Arc<dyn Caller> {
+        let token = params.meta(MetaName::ProgressToken);
+        let session = Arc::downgrade(self);
+        Arc::new(SessionCaller::new(session, sink, ended, token))
+    }
+
+    /// Dispatch table of the legacy era: one row a method, for requests of an initialized session.
+    /// Futures of rare methods are boxed, so that the others don't carry their state.
+    async fn dispatch(
+        self: &Arc<Self>,
+        request: &McpRequest,
+        revision: Revision,
+        call: CallContext,
+    ) -> RpcResult {
+        use super::tasks::legacy as task;
+        use McpMethod as M;
+        let (tasks, params) = (&self.tasks, &request.params);
+        let (agent, has_tasks) = (tasks.endpoint.adapter(), tasks.serves(revision));
+        let about = |call| self.task_request(request, revision, call);
+        match request.method {
+            M::SetLevel => self.set_level(params),
+            M::Subscribe => Box::pin(self.subscribe(params, call)).await,
+            M::Unsubscribe => self.unsubscribe(params),
+            M::CallTool if has_tasks && task::begins_task(tasks, params)? => {
+                Box::pin(task::start(tasks, &about(call))).await
+            }
+            M::CallTool => agent.call_tool(request, revision, call).await,
+            M::ListTools => agent.list_tools(request, revision, call).await,
+            M::ListResources | M::ListResourceTemplates => {
+                agent.list_resources(request, revision, call).await
+            }
+            M::ReadResource => agent.read_resource(request, revision, call).await,
+            M::CreateMessage => agent.create_message(request, revision, call).await,
+            M::ListPrompts | M::GetPrompt | M::Complete => {
+                agent.ask_or_forward(request, revision, call).await
+            }
+            M::GetTask if has_tasks => Box::pin(task::get(tasks, &about(call))).await,
+            M::TaskResult if has_tasks => Box::pin(task::wait_result(tasks, &about(call))).await,
+            M::ListTasks if has_tasks => Box::pin(task::list(tasks, &about(call))).await,
+            M::CancelTask if has_tasks => Box::pin(task::cancel(tasks, &about(call))).await,
+            // Methods of other revisions, and unknown ones, which a remote server may know.
+            M::GetTask
+            | M::TaskResult
+            | M::ListTasks
+            | M::UpdateTask
+            | M::CancelTask
+            | M::Initialize
+            | M::Ping
+            | M::Discover
+            | M::Listen
+            | M::Other => agent.forward(request, revision, call).await,
+        }
+    }
+
+    fn task_request<'a>(
+        self: &'a Arc<Self>,
+        request: &'a McpRequest,
+        revision: Revision,
+        call: CallContext,
+    ) -> TaskRequest<'a> {
+        let background = move |over| self.caller(self.unsolicited.clone(), over, &request.params);
+        TaskRequest {
+            request,
+            revision,
+            call,
+            session: Some(self.change_subscription.number),
+            client: self.abilities(),
+            background: Some(Box::new(background)),
+            unsolicited: Some(self.unsolicited.clone()),
+        }
     }
 
     /// Handles a client's notification. Unknown ones are ignored.
@@ -293,7 +335,7 @@ impl LegacySession {
         let level = level.ok_or_else(invalid)?;
         *self.log_level.lock() = level;
         self.peer.log_level.send_replace(Some(level));
-        Ok(raw_from_written("{}".into()))
+        Ok(empty_result())
     }
 
     async fn subscribe(&self, params: &RequestParams, call: CallContext) -> RpcResult {
@@ -317,14 +359,14 @@ impl LegacySession {
             return Err(full());
         }
         state.subscriptions.insert(uri, watching);
-        Ok(raw_from_written("{}".into()))
+        Ok(empty_result())
     }
 
     fn unsubscribe(&self, params: &RequestParams) -> RpcResult {
         let uri = self.requested_uri(params)?;
         let watching = self.state.lock().subscriptions.remove(&uri);
         drop(watching);
-        Ok(raw_from_written("{}".into()))
+        Ok(empty_result())
     }
 
     /// Returns the `uri` of a subscription request.
@@ -340,7 +382,7 @@ impl LegacySession {
         }
         params.check_object()?;
         let uri = params
-            .uri()
+            .text(ParamName::Uri)
             .filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX)
             .map(Cow::into_owned);
         uri.ok_or_else(|| RpcError::invalid_params("`uri` must be a string of at most 8 KiB"))
@@ -399,6 +441,10 @@ fn invalid(why: &str) -> RpcError {
     RpcError::invalid_params(why)
 }
 
+fn empty_result() -> Box<RawValue> {
+    raw_from_written("{}".into())
+}
+
 /// Removes the client capabilities that a revision doesn't have.
 fn revision_capabilities(revision: Revision, mut capabilities: RawObject) -> CallerCapabilities {
     if revision < Revision::V2025_06_18 {
@@ -436,7 +482,7 @@ pub(crate) async fn answer_batch(
                 return Some(encode_error(Some(&id), &error));
             }
             Ok(ClientMessage::Request(id, request)) => {
-                return session.handle_request(id, request, sink.clone()).await;
+                return session.handle_request(id, request, sink.clone()).await.body;
             }
             Ok(ClientMessage::Notification(notification)) => {
                 session.handle_notification(&notification)

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use callboard_message::json::raw_from_written;
-use callboard_message::{CallerCapabilities, CapabilityChange, Principal, RawObject};
+use callboard_message::{CapabilityChange, RawObject};
 use callboard_rpc::{RequestId, RpcError, encode_notification};
 use callboard_runtime::CallContext;
 use futures::stream::StreamExt;
@@ -9,13 +9,12 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::ModernService;
+use super::ModernRequest;
 use super::pending_elicitations::ModernCaller;
 use super::suspended_requests::cancelled_error;
-use crate::inbound::client_messages::MessageSink;
 use crate::inbound::endpoint::{AgentEndpoint, ResourceSubscription, change_notification};
 use crate::inbound::request::{ParamName, RequestParams};
-use crate::inbound::response::ModernResult;
+use crate::inbound::response::RequestResult;
 use crate::inbound::tasks;
 use crate::wire::code::OVERLOADED;
 use crate::wire::meta::SUBSCRIPTION_ID;
@@ -47,15 +46,16 @@ struct SubscriptionFilter {
 
 /// Executes `subscriptions/listen`: sends the wanted changes to `sink`. Returns when the client
 /// disconnects or reads too slowly, when the agent has ended, or when the endpoint closes.
-pub(crate) async fn listen(
-    service: &ModernService,
-    principal: Arc<Principal>,
-    id: &RequestId,
-    params: &RequestParams,
-    client: &CallerCapabilities,
-    sink: Arc<dyn MessageSink>,
-    hung_up: &CancellationToken,
-) -> Result<ModernResult, RpcError> {
+pub(super) async fn listen(request: ModernRequest<'_>) -> Result<RequestResult, RpcError> {
+    let ModernRequest {
+        service,
+        principal,
+        id,
+        sink,
+        hung_up,
+        ..
+    } = request;
+    let (params, client) = (&request.request.params, &request.meta.abilities);
     let (endpoint, full) = (
         &service.tasks.endpoint,
         "too many subscriptions are open: end one, or try again later",
@@ -120,7 +120,7 @@ pub(crate) async fn listen(
             return Err(cancelled_error());
         }
     }
-    Ok(ModernResult::Complete(
+    Ok(RequestResult::Complete(
         RawObject::single("_meta", subscription_meta(id)).to_raw(),
     ))
 }

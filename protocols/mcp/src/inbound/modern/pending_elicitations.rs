@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
 use super::REVISION;
-use crate::inbound::agent_adapter::{AgentAdapter, RpcResult};
+use crate::inbound::agent_adapter::{AgentAdapter, AgentHandler, RpcResult};
 use crate::inbound::client_messages::{
     MessageSink, ProgressReporter, parse_answer, question_request,
 };
@@ -348,12 +348,13 @@ pub const URL_ELICITATIONS_MAX: usize = 8;
 /// request.
 pub(crate) async fn perform_with_url_elicitation(
     adapter: &AgentAdapter,
+    handler: AgentHandler,
     request: &McpRequest,
     call: CallContext,
     client: Arc<dyn Caller>,
 ) -> RpcResult {
     for _ in 0..URL_ELICITATION_ROUNDS_MAX {
-        match adapter.perform(request, REVISION, call.clone()).await {
+        match handler(adapter, request, REVISION, call.clone()).await {
             Err(refused) => match required_elicitations(&refused) {
                 Some(visits)
                     if client.capabilities().has_elicitation_url()
@@ -363,7 +364,7 @@ pub(crate) async fn perform_with_url_elicitation(
             done => return done,
         }
     }
-    adapter.perform(request, REVISION, call).await
+    handler(adapter, request, REVISION, call).await
 }
 
 /// Returns the URLs that an error requires the user to visit, as elicitations. `None` for any other

@@ -1,17 +1,15 @@
 use callboard_message::json::text;
-use callboard_message::{CallerCapabilities, LogLevel, RawMembers, RawObject, TraceContext};
+use callboard_message::{CallerCapabilities, LogLevel, RawObject, TraceContext};
 use callboard_rpc::RpcError;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use crate::inbound::client_messages::ProgressReporter;
 use crate::inbound::endpoint::AgentEndpoint;
-use crate::inbound::request::{McpMethod, McpRequest, ParamName, RequestParams, version_in_meta};
+use crate::inbound::request::{McpMethod, McpRequest, MetaName, ParamName, RequestParams};
 use crate::wire::code::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
 use crate::wire::header::{HeaderParam, HeaderParamKind};
-use crate::wire::meta::{
-    CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, TRACEPARENT,
-};
+use crate::wire::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION};
 use crate::wire::{Era, Revision, header};
 
 /// Metadata of a modern-era request: its `_meta`, and the members that resume a suspended call.
@@ -36,31 +34,33 @@ impl RequestMeta {
     /// `INVALID_PARAMS` if a required member is missing or a member has the wrong type,
     /// `UNSUPPORTED_VERSION` for another revision. Both must be answered with HTTP status 400.
     pub fn parse(params: &RequestParams) -> Result<Self, RpcError> {
-        let meta = params
-            .get(ParamName::Meta)
-            .ok_or_else(|| missing_member("_meta"))?;
-        let meta = RawMembers::parse(meta).map_err(|_| malformed_member("_meta", "an object"))?;
+        if params.get(ParamName::Meta).is_none() {
+            return Err(missing_member("_meta"));
+        }
+        if !params.is_meta_valid() {
+            return Err(malformed_member("_meta", "an object"));
+        }
         // `null` counts as missing.
-        let member = |name: &str| meta.get(name).filter(|value| value.get() != "null");
-        let version = member(PROTOCOL_VERSION).ok_or_else(|| missing_member(PROTOCOL_VERSION))?;
+        let member = |name| params.meta(name).filter(|value| value.get() != "null");
+        let version =
+            member(MetaName::ProtocolVersion).ok_or_else(|| missing_member(PROTOCOL_VERSION))?;
         let version =
             text(version).ok_or_else(|| malformed_member(PROTOCOL_VERSION, "a string"))?;
         if !is_supported_version(&version) {
             return Err(unsupported_version(&version));
         }
-        let capabilities =
-            member(CLIENT_CAPABILITIES).ok_or_else(|| missing_member(CLIENT_CAPABILITIES))?;
+        let capabilities = member(MetaName::ClientCapabilities)
+            .ok_or_else(|| missing_member(CLIENT_CAPABILITIES))?;
         let capabilities = RawObject::parse(capabilities)
             .map_err(|_| malformed_member(CLIENT_CAPABILITIES, "an object"))?;
-        let level = member(LOG_LEVEL)
+        let level = member(MetaName::LogLevel)
             .map(|raw| serde_json::from_str(raw.get()))
             .transpose();
         let level = level.map_err(|_| malformed_member(LOG_LEVEL, "a level of RFC 5424"))?;
-        let token = member(PROGRESS_TOKEN);
+        let token = member(MetaName::ProgressToken);
         if token.is_some_and(|token| !ProgressReporter::is_progress_token(token)) {
             return Err(malformed_member(PROGRESS_TOKEN, "a string or a number"));
         }
-        let sent: Option<TraceContext> = meta.read(TRACEPARENT);
         let responses = params
             .get(ParamName::InputResponses)
             .map(RawObject::parse)
@@ -73,9 +73,7 @@ impl RequestMeta {
             abilities: CallerCapabilities(capabilities),
             log_level: level,
             progress: token.map(ProgressReporter::for_token),
-            trace: sent
-                .as_ref()
-                .map_or_else(TraceContext::root, TraceContext::child),
+            trace: params.trace(),
             input_responses: responses
                 .map_err(|_| malformed_member("inputResponses", "an object"))?,
             request_state: state.map_err(|_| malformed_member("requestState", "a string"))?,
@@ -146,7 +144,7 @@ pub(crate) fn check_headers(
     request: &McpRequest,
 ) -> Result<(), RpcError> {
     let params = &request.params;
-    let Some(version) = params.get(ParamName::Meta).and_then(version_in_meta) else {
+    let Some(version) = params.protocol_version() else {
         return Ok(());
     };
     check_plain_header(field, header::PROTOCOL_VERSION, &version)?;
@@ -154,17 +152,11 @@ pub(crate) fn check_headers(
         return Ok(());
     }
     check_plain_header(field, header::METHOD, &request.name)?;
-    let about = match request.method {
-        McpMethod::CallTool | McpMethod::GetPrompt => params.name(),
-        McpMethod::ReadResource => params.uri(),
-        // An extension's header: checked only if it is sent.
-        McpMethod::GetTask | McpMethod::UpdateTask | McpMethod::CancelTask
-            if field(header::NAME) != HeaderField::Missing =>
-        {
-            params.task_id()
-        }
-        _ => None,
-    };
+    let repeated = request.method.repeated_param();
+    let about = repeated.and_then(|(param, is_required)| {
+        let is_checked = is_required || field(header::NAME) != HeaderField::Missing;
+        params.text(param).filter(|_| is_checked)
+    });
     // Params that lack it are rejected later, for that reason.
     if let Some(about) = &about {
         check_encoded_header(field, header::NAME, about)?;

@@ -13,7 +13,7 @@ use super::pending_elicitations::{ModernCaller, PendingElicitations, RequestSink
 use super::state_token::{RequestState, StateBinding, StateSigner, random_bytes};
 use crate::inbound::agent_adapter::RpcResult;
 use crate::inbound::options::InboundOptions;
-use crate::inbound::response::ModernResult;
+use crate::inbound::response::RequestResult;
 use crate::wire::code::{CANCELLED, OVERLOADED};
 
 /// Maximum number of ended calls whose outcome is kept for clients that send their last retry
@@ -64,7 +64,7 @@ struct SuspendedRound {
     /// disconnects, the call is cancelled.
     running: Option<RunningCall>,
     /// Outcome of the previous round, for a client that sends its retry again.
-    last: Option<Result<ModernResult, RpcError>>,
+    last: Option<Result<RequestResult, RpcError>>,
 }
 
 /// A client's retry of a request, which resumes a suspended call.
@@ -107,7 +107,7 @@ impl SuspendedCalls {
         requests: RawObject,
         principal: Arc<Principal>,
         binding: &StateBinding,
-    ) -> Result<ModernResult, RpcError> {
+    ) -> Result<RequestResult, RpcError> {
         let suspended = Arc::new(SuspendedCall {
             id: random_bytes(),
             principal,
@@ -161,7 +161,7 @@ impl SuspendedCalls {
         self: &Arc<Self>,
         retry: ResumeRequest<'_>,
         hung_up: &CancellationToken,
-    ) -> Result<ModernResult, RpcError> {
+    ) -> Result<RequestResult, RpcError> {
         let ResumeRequest {
             state,
             binding,
@@ -208,7 +208,7 @@ impl SuspendedCalls {
             && running.elicitations.input_requests().is_none()
         {
             running.client.attach(None);
-            adopt(running).await.map(ModernResult::Complete)
+            adopt(running).await.map(RequestResult::Complete)
         } else {
             let step = running.run_until_input(hung_up).await;
             running.client.attach(None);
@@ -218,7 +218,7 @@ impl SuspendedCalls {
                     turn.running = Some(running);
                     Ok(self.input_required(&suspended, turn.round, requests, binding))
                 }
-                CallStep::Ended(outcome) => outcome.map(ModernResult::Resumed),
+                CallStep::Ended(outcome) => outcome.map(RequestResult::Resumed),
             }
         };
         if turn.running.is_none() {
@@ -267,7 +267,7 @@ impl SuspendedCalls {
         round: u32,
         requests: RawObject,
         binding: &StateBinding,
-    ) -> ModernResult {
+    ) -> RequestResult {
         let expires_ms = self.to_millis(suspended.expire_after(self.suspended_ttl));
         let state = self.signer.sign(
             RequestState {
@@ -277,7 +277,7 @@ impl SuspendedCalls {
             },
             binding,
         );
-        ModernResult::InputRequired(
+        RequestResult::InputRequired(
             RawObject::single("inputRequests", requests)
                 .with("requestState", state)
                 .to_raw(),
@@ -323,15 +323,13 @@ impl SuspendedCall {
 
 /// Returns the outcome to be kept for a client that sends its retry again. A large result is
 /// replaced by an error.
-fn retained_outcome(outcome: &Result<ModernResult, RpcError>) -> Result<ModernResult, RpcError> {
+fn retained_outcome(outcome: &Result<RequestResult, RpcError>) -> Result<RequestResult, RpcError> {
     match outcome {
-        Ok(
-            ModernResult::Complete(raw)
-            | ModernResult::Resumed(raw)
-            | ModernResult::InputRequired(raw),
-        ) if raw.get().len() > RETAINED_OUTCOME_BYTES_MAX => Err(RpcError::invalid_params(
-            "`requestState` was used before, and its result was too large to keep",
-        )),
+        Ok(result) if result.as_raw().get().len() > RETAINED_OUTCOME_BYTES_MAX => {
+            Err(RpcError::invalid_params(
+                "`requestState` was used before, and its result was too large to keep",
+            ))
+        }
         outcome => outcome.clone(),
     }
 }

@@ -15,7 +15,7 @@ use super::record::{
 use super::{TaskRequest, TaskService, answer_question, lookup_error};
 use crate::inbound::agent_adapter::{RpcResult, encode_cursor, parse_cursor};
 use crate::inbound::client_messages::{MessageSink, no_responder, question_with_meta};
-use crate::inbound::request::{McpMethod, ParamName, RequestParams};
+use crate::inbound::request::{ParamName, RequestParams};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
@@ -28,49 +28,37 @@ pub(crate) fn capability() -> RawObject {
         .with("requests", calls)
 }
 
-pub(crate) async fn perform(
-    tasks: &Arc<TaskService>,
-    request: &TaskRequest<'_>,
-) -> Option<RpcResult> {
-    Some(match request.request.method {
-        McpMethod::CallTool => return call_tool(tasks, request).await,
-        McpMethod::GetTask => get(tasks, request).await,
-        McpMethod::TaskResult => wait_result(tasks, request).await,
-        McpMethod::ListTasks => list(tasks, request).await,
-        McpMethod::CancelTask => cancel(tasks, request).await,
-        _ => return None,
-    })
-}
-
-async fn call_tool(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<RpcResult> {
-    let support = tasks
-        .endpoint
-        .adapter()
-        .task_support(&request.request.params.name()?);
-    let wanted = match requested_ttl(&request.request.params, tasks.options.ttl) {
-        Ok(wanted) => wanted,
-        Err(error) => return Some(Err(error)),
+/// Returns true if a call of a tool must run as a task.
+///
+/// # Errors
+/// `METHOD_NOT_FOUND` if the tool can be called as a task only and the client doesn't want one, or
+/// the reverse; `INVALID_PARAMS` if the param `task` is malformed.
+pub(crate) fn begins_task(tasks: &TaskService, params: &RequestParams) -> Result<bool, RpcError> {
+    let Some(tool) = params.text(ParamName::Name) else {
+        return Ok(false);
     };
-    let not_found = |why: &str| Some(Err(RpcError::method_not_found(why)));
-    match (support, wanted) {
-        (TaskSupport::Forbidden, Some(_)) => not_found("this tool can't be called as a task"),
-        (TaskSupport::Required | TaskSupport::AfterQuestions, None) => {
-            not_found("this tool can be called as a task only")
-        }
-        (TaskSupport::Forbidden | TaskSupport::Optional, None) => None,
-        (_, Some(ttl)) => Some(start_task(tasks, request, ttl).await),
+    let support = tasks.endpoint.adapter().task_support(&tool);
+    let is_wanted = requested_ttl(params, tasks.options.ttl)?.is_some();
+    match (support, is_wanted) {
+        (TaskSupport::Forbidden, true) => Err(RpcError::method_not_found(
+            "this tool can't be called as a task",
+        )),
+        (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Err(
+            RpcError::method_not_found("this tool can be called as a task only"),
+        ),
+        _ => Ok(is_wanted),
     }
 }
 
-async fn start_task(
-    tasks: &Arc<TaskService>,
-    request: &TaskRequest<'_>,
-    ttl: Duration,
-) -> RpcResult {
+/// Executes `tools/call` as a task.
+pub(crate) async fn start(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+    let ttl = requested_ttl(&request.request.params, tasks.options.ttl)?;
     let poll = tasks.options.poll_interval;
-    let (task, live) = tasks.start_task(request, ttl).await?;
+    let (task, live) = tasks
+        .start_task(request, ttl.unwrap_or(tasks.options.ttl))
+        .await?;
     let created = RawObject::single("task", legacy_view(&task, poll));
-    if let (Some(live), Some(sink)) = (live, request.unsolicited) {
+    if let (Some(live), Some(sink)) = (live, &request.unsolicited) {
         tokio::spawn(notify_steps(live, sink.clone(), poll));
     }
     Ok(created.to_raw())
@@ -122,12 +110,14 @@ fn requested_ttl(params: &RequestParams, default: Duration) -> Result<Option<Dur
     ttl.map(Some)
 }
 
-async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+/// Executes `tasks/get`.
+pub(crate) async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let found = tasks.find(request).await?;
     Ok(legacy_view(&found.task, tasks.options.poll_interval).to_raw())
 }
 
-async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+/// Executes `tasks/cancel`.
+pub(crate) async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let mut found = tasks.find(request).await?;
     let had_ended = found.task.state.is_terminal();
     found.cancel().await.map_err(lookup_error)?;
@@ -141,7 +131,8 @@ async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResul
     Ok(legacy_view(now, tasks.options.poll_interval).to_raw())
 }
 
-async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+/// Executes `tasks/list`.
+pub(crate) async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let after = parse_cursor(&request.request.params, TASK_CURSOR)?;
     let owner = tasks.owner(&request.call.principal, request.session);
     let items_max = tasks.endpoint.options.page_items_max.max(1);
@@ -168,9 +159,9 @@ async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult 
 /// Prefix of the cursors of `tasks/list`, which tells them from cursors of other lists.
 const TASK_CURSOR: &str = "task";
 
-/// Waits until a task ends and returns its result. Meanwhile the task's questions are put to the
+/// Executes `tasks/result`: waits until a task ends and returns its result. Meanwhile the task's questions are put to the
 /// waiting client.
-async fn wait_result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+pub(crate) async fn wait_result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let mut found = tasks.find(request).await?;
     let (mut asked, mut delivering) =
         (FuturesUnordered::new(), found.claimed_questions.subscribe());

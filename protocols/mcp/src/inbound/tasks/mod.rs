@@ -18,14 +18,13 @@ use callboard_runtime::{
     TaskOwner, TaskStep,
 };
 use futures::future::BoxFuture;
-use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_adapter::RpcResult;
 use super::client_messages::MessageSink;
 use super::endpoint::AgentEndpoint;
 use super::options::{McpTaskOptions, McpTaskStore, TASK_TTL_MIN};
-use super::request::{McpMethod, McpRequest, RequestParams};
+use super::request::{McpRequest, ParamName, RequestParams};
 use super::tools::TaskSupport;
 use crate::wire::{Era, Revision};
 use record::{TaskExtra, final_step, task_error};
@@ -34,38 +33,37 @@ pub(crate) use modern::{
     TASKS_EXTENSION, adopt_call, declares_extension, follow_tasks, missing_extension,
 };
 
-mod legacy;
-mod modern;
+pub(crate) mod legacy;
+pub(crate) mod modern;
 mod record;
 #[cfg(test)]
 mod restart_tests;
 #[cfg(test)]
 mod tests;
 
-/// A request that may concern tasks, with its context.
+/// A request that concerns a task, with its context.
 pub(crate) struct TaskRequest<'a> {
     pub request: &'a McpRequest,
     pub revision: Revision,
     /// Context of the request. Its caller can be asked questions while the request is open.
-    pub call: &'a CallContext,
+    pub call: CallContext,
     /// Number of the request's session; `None` in the modern era.
     pub session: Option<u64>,
     /// Capabilities of the client that sent the request.
-    pub client: &'a CallerCapabilities,
+    pub client: CallerCapabilities,
     /// Creates the caller to which a task sends progress and log messages after the response. The
     /// token is cancelled when the task ends. `None` in the modern era.
-    pub background: Option<&'a (dyn Fn(CancellationToken) -> Arc<dyn Caller> + Sync)>,
+    pub background: Option<Box<CreateCaller<'a>>>,
     /// Sink for task status notifications; `None` in the modern era.
-    pub unsolicited: Option<&'a Arc<dyn MessageSink>>,
+    pub unsolicited: Option<Arc<dyn MessageSink>>,
 }
+
+/// Function that creates the caller of a task, which ends when the token is cancelled.
+type CreateCaller<'a> = dyn Fn(CancellationToken) -> Arc<dyn Caller> + Send + Sync + 'a;
 
 impl<'a> TaskRequest<'a> {
     /// Creates a task request of the modern era.
-    pub fn modern(
-        request: &'a McpRequest,
-        call: &'a CallContext,
-        client: &'a CallerCapabilities,
-    ) -> Self {
+    pub fn modern(request: &'a McpRequest, call: CallContext, client: CallerCapabilities) -> Self {
         let revision = Revision::V2026_07_28;
         Self {
             request,
@@ -130,25 +128,15 @@ impl TaskService {
         service
     }
 
-    /// Returns true for `tools/call` and the `tasks/…` methods, if the agent has tools that can run
-    /// as tasks.
-    pub fn handles_method(&self, method: McpMethod) -> bool {
-        use McpMethod::{CallTool, CancelTask, GetTask, ListTasks, TaskResult, UpdateTask};
-        matches!(
-            method,
-            CallTool | GetTask | TaskResult | ListTasks | UpdateTask | CancelTask
-        ) && self.endpoint.adapter().has_task_tools()
-    }
-
-    /// Executes a request that concerns a task, or that starts one. Returns `None` for any other
-    /// request, which the agent's adapter executes instead.
-    pub async fn perform(self: &Arc<Self>, request: TaskRequest<'_>) -> Option<RpcResult> {
-        self.live.start_renewal();
-        match request.revision {
-            Revision::V2025_11_25 => legacy::perform(self, &request).await,
-            Revision::V2026_07_28 => modern::perform(self, &request).await,
-            _ => None,
+    /// Returns true if the agent has tools that can run as tasks, and the revision has tasks. Then
+    /// also starts the renewal of leases, if it hasn't been started.
+    pub fn serves(&self, revision: Revision) -> bool {
+        let has_tasks = matches!(revision, Revision::V2025_11_25 | Revision::V2026_07_28)
+            && self.endpoint.adapter().has_task_tools();
+        if has_tasks {
+            self.live.start_renewal();
         }
+        has_tasks
     }
 
     /// Returns the server capability that declares tasks: member name and value. `None` if no tool
@@ -198,10 +186,9 @@ impl TaskService {
         // The task has a call of its own, because the request's call ends with the response.
         let mut call = CallContext::new(request.call.principal.clone());
         call.trace = request.call.trace;
-        let observer = request
-            .background
-            .map(|background| background(call.cancel.clone()));
-        let work = self.call_tool(request.request.params.raw(), request.revision, call);
+        let background = request.background.as_ref();
+        let observer = background.map(|background| background(call.cancel.clone()));
+        let work = self.call_tool(request.request.clone(), request.revision, call);
         self.start_work(request, ttl, observer, work).await
     }
 
@@ -219,7 +206,10 @@ impl TaskService {
             client: request.client.clone(),
             ttl,
         };
-        let tool = params.name().unwrap_or_default().into_owned();
+        let tool = params
+            .text(ParamName::Name)
+            .unwrap_or_default()
+            .into_owned();
         let expires = SystemTime::now() + ttl;
         let new = NewTask {
             scope: self.live.scope.clone(),
@@ -265,7 +255,7 @@ impl TaskService {
         let asks_first =
             |tool: Cow<'_, str>| adapter.task_support(&tool) == TaskSupport::AfterQuestions;
         adapter.has_task_tools()
-            && params.name().is_some_and(asks_first)
+            && params.text(ParamName::Name).is_some_and(asks_first)
             && declares_extension(client)
     }
 
@@ -273,24 +263,16 @@ impl TaskService {
     /// may run.
     fn call_tool(
         self: &Arc<Self>,
-        params: Option<&RawValue>,
+        request: McpRequest,
         revision: Revision,
         call: CallContext,
     ) -> BeginTaskCall<'static> {
-        let (service, request) = (
-            self.clone(),
-            McpRequest::new("tools/call", params.map(RawValue::to_owned)),
-        );
+        let service = self.clone();
         Box::new(move |caller, expiry| {
             let call = call.with_caller(caller).with_deadline(expiry);
             Box::pin(async move {
-                task_ending(
-                    service
-                        .endpoint
-                        .adapter()
-                        .perform(&request, revision, call)
-                        .await,
-                )
+                let adapter = service.endpoint.adapter();
+                task_ending(adapter.call_tool(&request, revision, call).await)
             })
         })
     }
@@ -304,7 +286,7 @@ impl TaskService {
         let params = &request.request.params;
         params.check_object()?;
         let id = params
-            .task_id()
+            .text(ParamName::TaskId)
             .ok_or_else(|| RpcError::invalid_params("`taskId` must be a string"))?;
         self.find_owned(&self.owner(&request.call.principal, request.session), &id)
             .await
@@ -411,7 +393,8 @@ impl TaskHost for TaskService {
                 return Err(CannotResume::Fail(unavailable("its request wasn't stored")));
             };
             let call = CallContext::new(Arc::new(task.principal.clone()));
-            let work = self.call_tool(Some(params), extra.revision, call);
+            let request = McpRequest::new("tools/call", Some(params.clone()));
+            let work = self.call_tool(request, extra.revision, call);
             let abilities = Arc::new(extra.client);
             self.live.run(TaskRun {
                 task,

@@ -16,29 +16,11 @@ use super::record::{detailed_view, modern_view};
 use super::{TaskRequest, TaskService, answer_question, lookup_error, task_ending};
 use crate::inbound::agent_adapter::RpcResult;
 use crate::inbound::client_messages::parse_answer;
-use crate::inbound::request::{McpMethod, ParamName};
+use crate::inbound::request::{ParamName, RequestParams};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
 pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
-
-pub(crate) async fn perform(
-    tasks: &Arc<TaskService>,
-    request: &TaskRequest<'_>,
-) -> Option<RpcResult> {
-    match request.request.method {
-        McpMethod::CallTool => call_tool(tasks, request).await,
-        McpMethod::GetTask | McpMethod::UpdateTask | McpMethod::CancelTask
-            if !declares_extension(request.client) =>
-        {
-            Some(Err(missing_extension()))
-        }
-        McpMethod::GetTask => Some(get(tasks, request).await),
-        McpMethod::UpdateTask => Some(update(tasks, request).await),
-        McpMethod::CancelTask => Some(cancel(tasks, request).await),
-        _ => None,
-    }
-}
 
 /// Returns true if the client capabilities of a request declare the tasks extension.
 pub(crate) fn declares_extension(client: &CallerCapabilities) -> bool {
@@ -46,6 +28,13 @@ pub(crate) fn declares_extension(client: &CallerCapabilities) -> bool {
         .0
         .object("extensions")
         .is_some_and(|extensions| extensions.has(TASKS_EXTENSION))
+}
+
+fn check_extension(client: &CallerCapabilities) -> Result<(), RpcError> {
+    match declares_extension(client) {
+        true => Ok(()),
+        false => Err(missing_extension()),
+    }
 }
 
 /// Returns the error for a client that hasn't declared the tasks extension.
@@ -64,22 +53,30 @@ pub(crate) fn missing_extension() -> RpcError {
     }
 }
 
-async fn call_tool(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<RpcResult> {
-    let support = tasks
-        .endpoint
-        .adapter()
-        .task_support(&request.request.params.name()?);
-    match (support, declares_extension(request.client)) {
-        (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => None,
-        (TaskSupport::Required | TaskSupport::AfterQuestions, false) => {
-            Some(Err(missing_extension()))
-        }
-        (TaskSupport::AfterQuestions, true) => None,
-        (TaskSupport::Optional | TaskSupport::Required, true) => {
-            let begun = tasks.start_task(request, tasks.options.ttl).await;
-            Some(begun.map(|(task, _)| create_task_result(tasks, &task)))
-        }
+/// Returns true if a call of a tool must run as a task from its start.
+///
+/// # Errors
+/// `MISSING_CLIENT_CAPABILITY` if it must, but the client hasn't declared the extension.
+pub(crate) fn begins_task(
+    tasks: &TaskService,
+    params: &RequestParams,
+    client: &CallerCapabilities,
+) -> Result<bool, RpcError> {
+    let Some(tool) = params.text(ParamName::Name) else {
+        return Ok(false);
+    };
+    let support = tasks.endpoint.adapter().task_support(&tool);
+    match (support, declares_extension(client)) {
+        (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Err(missing_extension()),
+        (TaskSupport::Optional | TaskSupport::Required, true) => Ok(true),
+        _ => Ok(false),
     }
+}
+
+/// Executes `tools/call` as a task.
+pub(crate) async fn start(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+    let (task, _) = tasks.start_task(request, tasks.options.ttl).await?;
+    Ok(create_task_result(tasks, &task))
 }
 
 /// Returns the `CreateTaskResult` object of the tasks extension.
@@ -141,12 +138,16 @@ pub(crate) async fn follow_tasks(
     (followed, stream::select_all(steps).boxed())
 }
 
-async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+/// Executes `tasks/get`.
+pub(crate) async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+    check_extension(&request.client)?;
     let found = tasks.find(request).await?;
     Ok(detailed_view(&found.task, tasks.options.poll_interval).to_raw())
 }
 
-async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+/// Executes `tasks/update`.
+pub(crate) async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+    check_extension(&request.client)?;
     let mut found = tasks.find(request).await?;
     let params = &request.request.params;
     params.check_object()?;
@@ -175,7 +176,9 @@ async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResul
     Ok(empty_result())
 }
 
-async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+/// Executes `tasks/cancel`.
+pub(crate) async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
+    check_extension(&request.client)?;
     tasks
         .find(request)
         .await?

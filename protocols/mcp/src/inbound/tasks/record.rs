@@ -10,13 +10,9 @@ use serde_json::value::RawValue;
 
 use crate::inbound::agent_adapter::RpcResult;
 use crate::inbound::client_messages::question_request;
-use crate::inbound::request::RequestParams;
+use crate::inbound::request::{IDEMPOTENCY_KEY_META, MetaName, RequestParams};
 use crate::wire::error_mapping::{from_rpc, peer_error, to_rpc_or};
 use crate::wire::{Revision, code as mcp, meta};
-
-/// Member of `_meta` of a `tools/call`: idempotency key, a string of 1 to 128 bytes. A request that
-/// repeats a key of its owner gets the existing task instead of a new one.
-const IDEMPOTENCY_KEY_META: &str = "callboard/key";
 
 /// Value of `shape` in `Task::extra` of MCP tasks: their replies are `CallToolResult` objects.
 const REPLY_SHAPE: &str = "tool_result";
@@ -104,7 +100,7 @@ pub(crate) fn stored_request(params: &RequestParams) -> Option<Box<RawValue>> {
 /// # Errors
 /// `INVALID_PARAMS` if the key isn't a string. Its length is checked by the store.
 pub(crate) fn idempotency_key(params: &RequestParams) -> Result<Option<String>, RpcError> {
-    let Some(key) = params.meta_member(IDEMPOTENCY_KEY_META) else {
+    let Some(key) = params.meta(MetaName::IdempotencyKey) else {
         return Ok(None);
     };
     let invalid = |_| {

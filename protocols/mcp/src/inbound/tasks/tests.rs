@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{TASKS_EXTENSION, TaskRequest, TaskService};
+use super::{TASKS_EXTENSION, TaskRequest, TaskService, legacy, modern};
 use crate::inbound::endpoint::AgentEndpoint;
 use crate::inbound::options::InboundOptions;
 use crate::inbound::request::McpRequest;
@@ -53,18 +53,30 @@ pub(crate) async fn ask(
 ) -> Result<Value, i64> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let extensions = RawObject::single(TASKS_EXTENSION, RawObject::new());
-    let request = TaskRequest {
+    let request = &TaskRequest {
         request: &McpRequest::new(method, Some(params)),
         revision: peer.revision,
-        call: &CallContext::new(Arc::new(peer.principal.clone())),
+        call: CallContext::new(Arc::new(peer.principal.clone())),
         session: peer.session,
-        client: &CallerCapabilities(
+        client: CallerCapabilities(
             RawObject::single("extensions", extensions).with("elicitation", RawObject::new()),
         ),
         background: None,
         unsolicited: None,
     };
-    let outcome = endpoint.perform(request).await.expect("it is about tasks");
+    assert!(endpoint.serves(peer.revision));
+    let outcome = match (method, peer.revision == MODERN) {
+        ("tools/call", false) => legacy::start(endpoint, request).await,
+        ("tasks/get", false) => legacy::get(endpoint, request).await,
+        ("tasks/list", false) => legacy::list(endpoint, request).await,
+        ("tasks/cancel", false) => legacy::cancel(endpoint, request).await,
+        ("tasks/result", false) => legacy::wait_result(endpoint, request).await,
+        ("tools/call", true) => modern::start(endpoint, request).await,
+        ("tasks/get", true) => modern::get(endpoint, request).await,
+        ("tasks/update", true) => modern::update(endpoint, request).await,
+        ("tasks/cancel", true) => modern::cancel(endpoint, request).await,
+        other => panic!("{other:?}"),
+    };
     outcome
         .map(|result| serde_json::from_str(result.get()).unwrap())
         .map_err(|error| error.code)
