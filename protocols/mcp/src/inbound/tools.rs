@@ -211,28 +211,26 @@ pub(crate) fn tool_result(
             (Some(text), Some(structured), None)
         }
     };
-    let mut result = String::from(r#"{"content":["#);
-    if let Some(text) = text {
-        push_all(&mut result, &[r#"{"type":"text","text":"#, &text, "}"]);
-    }
-    result.push(']');
-    if let Some(structured) = structured {
-        push_all(&mut result, &[r#","structuredContent":"#, &structured]);
-    }
-    if let Some(failure) = failure {
+    let meta = failure.map(|failure| {
         let mut meta = RawObject::single("kind", failure.kind);
         let data = failure.data.as_ref();
         let shown = data.filter(|_| failure.kind != FailureKind::Internal);
         meta.set_some("data", &shown);
-        let meta = RawObject::single(meta::FAILURE_META_KEY, meta).to_raw();
-        push_all(&mut result, &[r#","isError":true,"_meta":"#, meta.get()]);
+        RawObject::single(meta::FAILURE_META_KEY, meta).to_raw()
+    });
+    let mut parts = vec![r#"{"content":["#];
+    if let Some(text) = &text {
+        parts.extend([r#"{"type":"text","text":"#, text, "}"]);
     }
-    result.push('}');
-    Ok(raw_from_written(result))
-}
-
-fn push_all(out: &mut String, parts: &[&str]) {
-    parts.iter().for_each(|part| out.push_str(part));
+    parts.push("]");
+    if let Some(structured) = &structured {
+        parts.extend([r#","structuredContent":"#, structured]);
+    }
+    if let Some(meta) = &meta {
+        parts.extend([r#","isError":true,"_meta":"#, meta.get()]);
+    }
+    parts.push("}");
+    Ok(raw_from_written(parts.concat()))
 }
 
 /// Returns the text by which the model is told of a tool's failure; `None` for a failure that it
