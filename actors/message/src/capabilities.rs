@@ -27,9 +27,15 @@ pub const RESERVED_PREFIX: &str = "callboard.";
 /// for the report; in the answer, it is a list of the names of the missing parts.
 pub const MISSING_META_KEY: &str = "callboard/missing";
 
-/// Member of `_meta` in an answer to a question, if a conversational message answered it. It holds
-/// that message in the form of [`Converse`] (`key`, `content`, `metadata`).
+/// Member of `_meta` in an answer to a question or in a tool call, if a conversational message
+/// answered the question or calls the tool. It holds that message in the form of [`Converse`]
+/// (`key`, `content`, `metadata`, `extensions`; in a tool call all members).
 pub const SOURCE_MESSAGE_META_KEY: &str = "callboard/said";
+
+/// Member of `_meta` in a listed tool or in an elicitation. `true` if its agent reads the whole
+/// message that calls the tool or answers the elicitation from [`SOURCE_MESSAGE_META_KEY`], so that
+/// any message is accepted. The values of such an elicitation are `text`, the texts of the message.
+pub const PARTS_META_KEY: &str = "callboard/parts";
 
 macro_rules! capability_messages {
     ($($(#[$doc:meta])* $name:ident = $wire:literal -> $reply:ty;)*) => {$(
@@ -98,8 +104,10 @@ capability_messages! {
     CreateMessage = "sample" -> SamplingAnswer;
     /// Conversational message to an agent, without a specific message type. Params: `content`
     /// (blocks), `key` (id that the sender has given the message), `context` (id of the
-    /// conversation), and optionally `skill`, `metadata` and `history` (turns of `role` and
-    /// `content`).
+    /// conversation), and optionally `skill`, `metadata`, `history` (turns of `role` and
+    /// `content`), `extensions` (URIs of protocol extensions that the message uses),
+    /// `referenceTaskIds` (ids of tasks that it refers to, as the agent knows them), and of the
+    /// request beside the message `requestMetadata` and `requestedExtensions` (URIs).
     Converse = "converse" -> ToolResult;
     /// Request of the protocol that an outbound agent represents, if this module has no message for
     /// it. Params: `method`, `params`. The reply is the request's result.
@@ -152,6 +160,16 @@ impl Converse {
     /// Returns the id of the conversation; empty if it has none.
     pub fn context(&self) -> String {
         self.0.text("context").unwrap_or_default()
+    }
+
+    /// Returns the URIs of the protocol extensions that the message uses.
+    pub fn extensions(&self) -> Vec<String> {
+        self.0.read("extensions").unwrap_or_default()
+    }
+
+    /// Returns the ids of the tasks that the message refers to.
+    pub fn reference_task_ids(&self) -> Vec<String> {
+        self.0.read("referenceTaskIds").unwrap_or_default()
     }
 }
 

@@ -5,32 +5,36 @@ use std::sync::Arc;
 use callboard_message::capabilities::{
     CallTool, Converse, DescribeAgent, DescribeAgentResult, ListTools, RESERVED_PREFIX,
 };
-use callboard_message::{CapabilityChange, Failure, Message as _, RawMessage, RawObject};
+use callboard_message::{
+    CapabilityChange, Failure, Message as _, RawMessage, RawObject, RawReply, ToolResult,
+};
 use callboard_runtime::outbound_policy::exchange;
 use callboard_runtime::{
-    Agent, AgentProfile, CallContext, ConcurrentHandler, Context, Direction, Handlers,
+    Agent, AgentProfile, CallContext, ConcurrentHandler, Context, Direction, Handlers, TaskOwner,
 };
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 use url::Url;
-use uuid::Uuid;
 
 use super::call_result::{error_tool_result, to_tool_result, to_value};
 use super::client::A2aClient;
-use super::conversation::{ConversationError, ConversationRequest, converse};
+use super::conversation::{ConversationError, converse};
+use super::conversation_request::ConversationRequest;
 use super::error::A2aClientError;
 use super::options::{PENDING_CALLS_MAX, RemoteOptions, RemoteOptionsError};
+use super::remote_contexts::{ContextBinding, RemoteContexts};
 use super::task_state::RemoteTaskState;
 use super::tools::SkillTools;
-use crate::convert::{HOPS_METADATA, content_to_parts};
-use crate::wire::{AgentCard, Message, Role};
+use crate::convert::HOPS_METADATA;
+use crate::wire::AgentCard;
 
 /// Remote A2A agent as an agent of this system.
 ///
 /// - `callboard.tools.list` and related messages list its skills as tools, `callboard.tools.call`
 ///   calls one, and `callboard.converse` sends a message without choosing a skill
-///   ([`callboard_message::capabilities`]).
+///   ([`callboard_message::capabilities`]). The parts of a conversational message arrive as they
+///   are, also if it calls a tool.
 /// - Any other message is a call of the skill of that name. The reply is the plain value, so that
 ///   typed messages work as with a local agent.
 ///
@@ -40,6 +44,7 @@ use crate::wire::{AgentCard, Message, Role};
 pub struct RemoteA2aAgent {
     client: A2aClient,
     tools: Arc<Mutex<Option<CardTools>>>,
+    contexts: Arc<RemoteContexts>,
 }
 
 /// An agent card and the tools made from it.
@@ -54,6 +59,7 @@ impl RemoteA2aAgent {
         Ok(Self {
             client: A2aClient::new(card, options)?,
             tools: Arc::default(),
+            contexts: Arc::default(),
         })
     }
 
@@ -125,7 +131,12 @@ impl RemoteA2aAgent {
             _ if is_typed => (name, payload),
             DescribeAgent::NAME => return Ok(card_description(&*self.card().await?).to_raw()),
             ListTools::NAME => return Ok(self.load_tools(cx).await?.list_result()),
-            Converse::NAME => return self.use_tool(converse_request(&Converse(params)), cx).await,
+            Converse::NAME => {
+                let said = Converse(params);
+                let skill = said.0.text("skill");
+                let opening = ConversationRequest::from_converse(&said, skill.as_deref());
+                return self.use_tool(opening, cx).await;
+            }
             CallTool::NAME => {
                 let skill = params
                     .text("name")
@@ -174,8 +185,11 @@ impl RemoteA2aAgent {
         mut opening: ConversationRequest,
         cx: &Context,
     ) -> Result<RemoteTaskState, ConversationError> {
+        self.bind_context(&mut opening, cx);
+        let named = [&*opening.message.extensions, &*opening.extensions].concat();
+        let client = self.client.with_extensions(&named);
         let Some(call) = cx.call() else {
-            return converse(&self.client, None, opening).await;
+            return converse(&client, None, opening).await;
         };
         // Lets a remote callboard detect calls that go in circles.
         opening
@@ -184,10 +198,53 @@ impl RemoteA2aAgent {
             .get_or_insert_default()
             .set(HOPS_METADATA, call.hops.saturating_add(1));
         converse(
-            &self.client.with_trace(&call.trace),
+            &client.with_trace(&call.trace),
             call.caller.as_deref(),
             opening,
         )
+        .await
+    }
+
+    /// Sets the id of the agent's conversation that belongs to the caller's, unless the message
+    /// names a task or conversation of the agent.
+    fn bind_context(&self, opening: &mut ConversationRequest, cx: &Context) {
+        let message = &mut opening.message;
+        let is_named = !message.context_id.is_empty() || !message.task_id.is_empty();
+        if is_named || opening.caller_context.is_empty() {
+            return;
+        }
+        let binding = ContextBinding::new(
+            self.contexts.clone(),
+            cx.system().audit(),
+            &TaskOwner::from_principal(cx.principal(), None),
+            self.client.url(),
+            &opening.caller_context,
+        );
+        message.context_id = binding.id();
+        opening.binding = Some(binding);
+    }
+
+    /// Handles a message between the policy's checks of it and of the reply, until the call's
+    /// deadline.
+    async fn exchange(self, message: RawMessage, cx: Context) -> RawReply {
+        let fallback = self.client.url().host_str().unwrap_or_default();
+        let server = cx.me().name().unwrap_or(fallback);
+        // Questions of the remote agent cross the policy's boundary, as its replies do.
+        let judged = cx.call().map(|call| {
+            Arc::new(CallContext::clone(call).with_policy(
+                cx.system(),
+                Direction::Outbound,
+                &cx.me().to_string(),
+            ))
+        });
+        let asking = judged.map_or_else(|| cx.clone(), |call| cx.with_call(call));
+        let deadline = || {
+            cx.deadline()
+                .unwrap_or_else(|| Instant::now() + self.client.options().call_timeout)
+        };
+        exchange(message, &cx, server, deadline, |message| {
+            self.handle_message(message, &asking)
+        })
         .await
     }
 }
@@ -206,7 +263,8 @@ fn card_description(card: &AgentCard) -> RawObject {
 
 impl Agent for RemoteA2aAgent {
     fn handlers(on: &mut Handlers<Self>) {
-        on.fallback(PENDING_CALLS_MAX);
+        on.fallback(PENDING_CALLS_MAX)
+            .concurrent::<Converse>(PENDING_CALLS_MAX);
     }
 
     fn profile() -> AgentProfile {
@@ -229,49 +287,24 @@ impl ConcurrentHandler<RawMessage> for RemoteA2aAgent {
         message: RawMessage,
         cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
-        let this = self.clone();
-        async move {
-            let fallback = this.client.url().host_str().unwrap_or_default();
-            let server = cx.me().name().unwrap_or(fallback);
-            // Questions of the remote agent cross the policy's boundary, as its replies do.
-            let judged = cx.call().map(|call| {
-                Arc::new(CallContext::clone(call).with_policy(
-                    cx.system(),
-                    Direction::Outbound,
-                    &cx.me().to_string(),
-                ))
-            });
-            let asking = judged.map_or_else(|| cx.clone(), |call| cx.with_call(call));
-            let deadline = || {
-                cx.deadline()
-                    .unwrap_or_else(|| Instant::now() + this.client.options().call_timeout)
-            };
-            exchange(message, &cx, server, deadline, |message| {
-                this.handle_message(message, &asking)
-            })
-            .await
-        }
+        self.clone().exchange(message, cx)
     }
 }
 
-/// Converts a `Converse` message to the first message of a conversation with the remote agent.
-fn converse_request(said: &Converse) -> ConversationRequest {
-    let skill = said.0.text("skill");
-    let metadata = said.0.object("metadata");
-    let metadata = match (metadata, skill) {
-        (metadata, Some(skill)) => Some(metadata.unwrap_or_default().with("skill", skill)),
-        (metadata, None) => metadata,
-    };
-    let key = Some(said.key()).filter(|key| !key.is_empty());
-    ConversationRequest {
-        message: Message {
-            message_id: key.unwrap_or_else(|| Uuid::new_v4().to_string()),
-            context_id: said.context(),
-            role: Role::User,
-            parts: content_to_parts(&said.content()),
-            metadata,
-            ..Message::default()
-        },
-        keeps_task: false,
+impl ConcurrentHandler<Converse> for RemoteA2aAgent {
+    fn handle(
+        &mut self,
+        Converse(said): Converse,
+        cx: Context,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        let message = RawMessage {
+            name: Converse::NAME.to_owned(),
+            payload: said.to_raw(),
+        };
+        let replied = self.clone().exchange(message, cx);
+        async move {
+            ToolResult::parse(&replied.await?)
+                .map_err(|_| Failure::internal("the agent's answer can't be read"))
+        }
     }
 }

@@ -25,6 +25,7 @@ use super::options::{
 };
 use super::resolve::{CachedCard, ResolvedCard, check_card_trust, resolve_card};
 use crate::dialect::{Dialect, Operation};
+use crate::limits::EXTENSIONS_MAX;
 use crate::wire::{
     AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
     ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse,
@@ -38,6 +39,8 @@ pub struct A2aClient {
     inner: Arc<ClientState>,
     /// `traceparent` header sent with every request.
     trace: Option<HeaderValue>,
+    /// `A2A-Extensions` header sent with every request.
+    extensions: Option<HeaderValue>,
 }
 
 struct ClientState {
@@ -88,7 +91,11 @@ impl A2aClient {
             runtime: Mutex::default(),
             failed_interfaces: Mutex::default(),
         });
-        Ok(Self { inner, trace: None })
+        Ok(Self {
+            inner,
+            trace: None,
+            extensions: None,
+        })
     }
 
     /// Returns the configured URL.
@@ -104,10 +111,31 @@ impl A2aClient {
         }
     }
 
+    /// Returns a client that requests the protocol extensions with these URIs. Those that a header
+    /// can't hold, and more than [`EXTENSIONS_MAX`], are left out.
+    pub(super) fn with_extensions(&self, uris: &[String]) -> Self {
+        let is_fit = |uri: &&String| {
+            let fits = |byte: u8| byte.is_ascii_graphic() && byte != b',';
+            !uri.is_empty() && uri.bytes().all(fits)
+        };
+        let mut fit: Vec<&str> = Vec::new();
+        for uri in uris.iter().filter(is_fit) {
+            if fit.len() < EXTENSIONS_MAX && !fit.contains(&&**uri) {
+                fit.push(uri);
+            }
+        }
+        let header = HeaderValue::from_str(&fit.join(", ")).ok();
+        Self {
+            extensions: header.filter(|header| !header.is_empty()),
+            ..self.clone()
+        }
+    }
+
     fn extra_headers<'a>(&'a self, last_event_id: Option<&'a str>) -> ExtraHeaders<'a> {
         ExtraHeaders {
             last_event_id,
             trace: self.trace.as_ref(),
+            extensions: self.extensions.as_ref(),
         }
     }
 

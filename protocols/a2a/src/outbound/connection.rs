@@ -25,6 +25,9 @@ use super::options::{ProtocolVersion, RemoteAuth, RemoteOptions, RemoteOptionsEr
 use crate::wire::{AgentCard, OAuthFlows, SecurityScheme};
 
 const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
+/// Header with the protocol extensions that a message uses: since 1.0, and in 0.3.
+const EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
+const EXTENSIONS_03: HeaderName = HeaderName::from_static("x-a2a-extensions");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Header of W3C Trace Context.
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -110,6 +113,8 @@ pub(super) struct ExtraHeaders<'a> {
     pub(super) last_event_id: Option<&'a str>,
     /// Trace context of the call.
     pub(super) trace: Option<&'a HeaderValue>,
+    /// Protocol extensions that the call's message uses, as a list of URIs.
+    pub(super) extensions: Option<&'a HeaderValue>,
 }
 
 impl InterfaceConnection {
@@ -187,6 +192,15 @@ impl InterfaceConnection {
         }
         if let Some(trace) = sent.extra_headers.trace {
             headers.insert(TRACE_PARENT, trace.clone());
+        }
+        // 0.1 has no extensions.
+        let name = match self.interface.version {
+            ProtocolVersion::V10 => Some(EXTENSIONS),
+            ProtocolVersion::V03 => Some(EXTENSIONS_03),
+            ProtocolVersion::V01 => None,
+        };
+        if let (Some(name), Some(extensions)) = (name, sent.extra_headers.extensions) {
+            headers.insert(name, extensions.clone());
         }
         let url = self.url(sent.path, slash);
         self.http_client

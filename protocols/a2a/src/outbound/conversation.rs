@@ -11,12 +11,14 @@ use uuid::Uuid;
 
 use super::bindings::RemoteEventStream;
 use super::client::A2aClient;
+use super::conversation_request::ConversationRequest;
 use super::error::A2aClientError;
 use super::options::{
     HISTORY_MESSAGES_MAX, QUESTION_ROUNDS_MAX, STREAM_RESUME_DELAY, STREAM_RESUMES_MAX,
 };
 use super::push::ExpectedPush;
 use super::questions::RemoteQuestion;
+use super::remote_contexts::ContextBinding;
 use super::task_state::{RemoteTaskState, TaskUpdate};
 use crate::ErrorKind;
 use crate::convert::parts_to_content;
@@ -24,14 +26,6 @@ use crate::wire::{
     GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
     StreamResponse, TaskPushNotificationConfig,
 };
-
-/// The first message of a conversation.
-pub(super) struct ConversationRequest {
-    pub(super) message: Message,
-    /// Whether the task stays open if the caller can't answer its question, so that a later message
-    /// can. Otherwise the task is cancelled.
-    pub(super) keeps_task: bool,
-}
 
 /// Reason why a conversation ended without a result.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +84,7 @@ impl A2aClient {
             .run(ConversationRequest {
                 message,
                 keeps_task: true,
+                ..ConversationRequest::default()
             })
             .await
         {
@@ -176,12 +171,14 @@ impl<'a> Conversation<'a> {
     }
 
     async fn run(&mut self, opening: ConversationRequest) -> Result<(), ConversationError> {
-        let ConversationRequest {
-            mut message,
-            keeps_task: keeps,
-        } = opening;
+        let (keeps, binding) = (opening.keeps_task, opening.binding);
+        let mut request = SendMessageRequest {
+            message: opening.message,
+            metadata: opening.metadata,
+            ..SendMessageRequest::default()
+        };
         for _ in 0..=QUESTION_ROUNDS_MAX {
-            self.send_message(message).await?;
+            self.send_bound(request, binding.as_ref()).await?;
             if !self.state.is_paused() || self.state.direct_reply.is_some() {
                 self.finish().await;
                 return Ok(());
@@ -203,9 +200,11 @@ impl<'a> Conversation<'a> {
                 }
                 Err(failure) => return Err(ConversationError::Failed(failure)),
             };
-            message = asked
-                .reply_message(answer, &self.state)
-                .map_err(ConversationError::Failed)?;
+            let message = asked.reply_message(answer, &self.state);
+            request = SendMessageRequest {
+                message: message.map_err(ConversationError::Failed)?,
+                ..SendMessageRequest::default()
+            };
             self.state.mark_answered();
         }
         let why = format!("the agent asked more than {QUESTION_ROUNDS_MAX} times");
@@ -214,13 +213,43 @@ impl<'a> Conversation<'a> {
         ))
     }
 
+    /// Sends a message as [`Self::send_message`] does, and remembers the agent's id of the
+    /// conversation in `binding`. If the agent refuses the id of a new task's message, the message is
+    /// sent once more without it.
+    async fn send_bound(
+        &mut self,
+        request: SendMessageRequest,
+        binding: Option<&ContextBinding>,
+    ) -> Result<(), A2aClientError> {
+        let Some(binding) = binding else {
+            return self.send_message(request).await;
+        };
+        let again = request.message.task_id.is_empty().then(|| {
+            let mut again = request.clone();
+            again.message.context_id.clear();
+            again
+        });
+        match (self.send_message(request).await, again) {
+            (Err(error), Some(again))
+                if error.may_refuse_context() && self.state.task_id.is_empty() =>
+            {
+                binding.forget();
+                self.state = RemoteTaskState::default();
+                self.cancel_guard.task = None;
+                self.send_message(again).await?;
+            }
+            (sent, _) => sent?,
+        }
+        binding.learn(&self.state.context_id);
+        Ok(())
+    }
+
     /// Sends a message and follows the task until it is settled: ended, paused or answered
     /// directly.
-    async fn send_message(&mut self, message: Message) -> Result<(), A2aClientError> {
-        let mut request = SendMessageRequest {
-            message,
-            ..SendMessageRequest::default()
-        };
+    async fn send_message(
+        &mut self,
+        mut request: SendMessageRequest,
+    ) -> Result<(), A2aClientError> {
         if self.supports_streaming {
             match self.open_stream(request.clone()).await {
                 Ok((events, first)) => return self.follow_stream(events, first).await,

@@ -177,6 +177,15 @@ impl A2aClientError {
             )
     }
 
+    /// Returns whether the agent rejected a message before it began, possibly because it doesn't know
+    /// the message's context id.
+    pub(super) fn may_refuse_context(&self) -> bool {
+        matches!(
+            self.kind(),
+            Some(ErrorKind::InvalidParams | ErrorKind::InvalidRequest | ErrorKind::TaskNotFound)
+        ) || matches!(self, Self::HttpStatus(400 | 422))
+    }
+
     /// Returns whether the request may have succeeded although its response was lost, so that the
     /// task should be checked.
     pub(super) fn is_response_lost(&self) -> bool {

@@ -25,7 +25,8 @@ pub const CONTROL_REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// after doubling.
 const POLL_INTERVAL_DEFAULT: (Duration, Duration) =
     (Duration::from_millis(250), Duration::from_secs(5));
-/// Maximum number of concurrent calls of one remote agent.
+/// Maximum number of concurrent calls of one remote agent, and of concurrent conversational messages
+/// to it.
 /// At the limit: further calls wait in its mailbox.
 pub const PENDING_CALLS_MAX: u32 = 64;
 /// Maximum number of question rounds in one call.

@@ -1,13 +1,15 @@
 //! Skills of a remote agent as tools.
 
-use callboard_message::capabilities::RESERVED_PREFIX;
+use callboard_message::capabilities::{
+    Converse, PARTS_META_KEY, RESERVED_PREFIX, SOURCE_MESSAGE_META_KEY,
+};
 use callboard_message::{Failure, RawObject};
 use callboard_runtime::outbound_policy::is_confusable;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::conversation::ConversationRequest;
+use super::conversation_request::{ConversationRequest, SKILL_METADATA};
 use crate::card::{SCHEMAS_EXTENSION, TAG_DESTRUCTIVE};
 use crate::wire::{AgentCard, AgentSkill, Message, Part, Role, WireType};
 
@@ -21,11 +23,6 @@ const MESSAGE_TOOL: &str = "message";
 /// Member of a tool's output schema. If it is `true`, the skill's value is wrapped: it is the
 /// member `result` of the tool's structured content.
 const WRAPPED_SCHEMA: &str = "x-callboard-wrapped";
-/// Key in a message's metadata whose value is the id of the skill to call.
-const SKILL_METADATA: &str = "skill";
-/// Member of a tool call's `_meta` that names the task and conversation to continue (`taskId`,
-/// `contextId`) and whether the task stays open (`keep`).
-const A2A_META: &str = "a2a";
 /// Names of the arguments that a tool takes if its skill has no input schema.
 const PLAIN_ARGUMENTS: [&str; 6] = ["text", "data", "files", "contextId", "taskId", "keep"];
 
@@ -97,15 +94,14 @@ impl SkillTools {
                 card,
             ));
             let output: Value = own.read("output").unwrap_or_default();
-            let modes = own_or_default(&skill.input_modes, &card.default_input_modes);
             skills.push(SkillTool {
                 tool,
                 id: Some(skill.id.clone()),
                 takes_schema: own.has("input"),
-                takes_data: modes.is_empty()
-                    || modes
-                        .iter()
-                        .any(|mode| mode == "*/*" || mode.contains("json")),
+                takes_data: accepts_json(own_or_default(
+                    &skill.input_modes,
+                    &card.default_input_modes,
+                )),
                 answers_text: output["type"] == "string",
                 is_wrapped: output[WRAPPED_SCHEMA] == true,
             });
@@ -116,10 +112,14 @@ impl SkillTools {
                 description: card.description.clone(),
                 ..AgentSkill::default()
             };
-            tools.push(tool_listing(MESSAGE_TOOL, &agent, &RawObject::new()));
+            tools.push(with_skill_metadata(
+                tool_listing(MESSAGE_TOOL, &agent, &RawObject::new()),
+                &agent,
+                card,
+            ));
             skills.push(SkillTool {
                 tool: MESSAGE_TOOL.into(),
-                takes_data: true,
+                takes_data: accepts_json(&card.default_input_modes),
                 ..SkillTool::default()
             });
         }
@@ -156,7 +156,8 @@ impl SkillTools {
             .or_else(by_id)
     }
 
-    /// Converts a tool call to the first message of a conversation.
+    /// Converts a tool call to the first message of a conversation. If a conversational message
+    /// calls the tool, it is that message, and the arguments aren't used.
     ///
     /// # Errors
     /// [`Failure`] if the arguments aren't an object, contain nothing to send, or describe a file
@@ -167,6 +168,15 @@ impl SkillTools {
         arguments: &RawValue,
         meta: &RawObject,
     ) -> Result<ConversationRequest, Failure> {
+        if let Some(said) = meta.object(SOURCE_MESSAGE_META_KEY) {
+            let opening = ConversationRequest::from_converse(&Converse(said), skill.id.as_deref());
+            return match opening.message.parts.is_empty() {
+                true => Err(Failure::invalid(
+                    "nothing to send: the message has no parts",
+                )),
+                false => Ok(opening.continuing(meta)),
+            };
+        }
         let given = RawObject::parse(arguments)
             .map_err(|_| Failure::invalid("the arguments must be an object"))?;
         let is_plain = !skill.takes_schema
@@ -181,31 +191,24 @@ impl SkillTools {
                 RawObject::new(),
             ),
         };
-        let asked = meta.object(A2A_META).unwrap_or_default();
-        let either = |name: &str| {
-            place
-                .text(name)
-                .or_else(|| asked.text(name))
-                .unwrap_or_default()
-        };
         let said = skill
             .id
             .as_ref()
             .map(|id| RawObject::single(SKILL_METADATA, id));
-        Ok(ConversationRequest {
+        let opening = ConversationRequest {
             message: Message {
                 message_id: Uuid::new_v4().to_string(),
-                context_id: either("contextId"),
-                task_id: either("taskId"),
+                context_id: place.text("contextId").unwrap_or_default(),
+                task_id: place.text("taskId").unwrap_or_default(),
                 role: Role::User,
                 parts,
                 metadata: said,
                 ..Message::default()
             },
-            keeps_task: [&place, &asked]
-                .iter()
-                .any(|said| said.read("keep") == Some(true)),
-        })
+            keeps_task: place.read("keep") == Some(true),
+            ..ConversationRequest::default()
+        };
+        Ok(opening.continuing(meta))
     }
 }
 
@@ -214,18 +217,25 @@ fn plain_parts(given: &RawObject) -> Result<Vec<Part>, Failure> {
     if let Some(text) = given.text("text") {
         parts.push(Part::text(text));
     }
-    if let Some(data) = given.get("data").filter(|data| data.get() != "null") {
+    let files = given.get("files").filter(|files| files.get() != "null");
+    // Models pass `null` for arguments that they don't use.
+    let is_all = parts.is_empty() && files.is_none();
+    if let Some(data) = given
+        .get("data")
+        .filter(|data| is_all || data.get() != "null")
+    {
         parts.push(Part::data(data.to_owned()));
     }
-    for file in given
-        .read::<Vec<Box<RawValue>>>("files")
-        .unwrap_or_default()
-    {
-        let wrong = || {
-            Failure::invalid(
-                "a file has `uri` or, in base64, `bytes`; it may have `name` and `mimeType`",
-            )
-        };
+    let wrong = || {
+        Failure::invalid(
+            "`files` is a list of files; a file has `uri` or, in base64, `bytes`, and may have `name` and `mimeType`",
+        )
+    };
+    let files: Vec<Box<RawValue>> = match files {
+        Some(files) => serde_json::from_str(files.get()).map_err(|_| wrong())?,
+        None => Vec::new(),
+    };
+    for file in files {
         let file = RawObject::parse(&file).map_err(|_| wrong())?;
         let nested = RawObject::single("file", file).to_raw();
         parts.push(Part::from_raw(&nested).map_err(|_| wrong())?);
@@ -284,7 +294,8 @@ fn unique_tool_name(id: &str, before: &[SkillTool]) -> String {
 }
 
 fn tool_listing(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {
-    let mut described = RawObject::single("name", tool);
+    let mut described =
+        RawObject::single("name", tool).with("_meta", RawObject::single(PARTS_META_KEY, true));
     if !skill.name.is_empty() {
         described.set("title", &skill.name);
     }
@@ -369,6 +380,14 @@ fn own_or_default<'a>(own: &'a Vec<String>, otherwise: &'a Vec<String>) -> &'a V
     if own.is_empty() { otherwise } else { own }
 }
 
+/// Returns whether an agent with these input modes accepts JSON; one that states none does.
+fn accepts_json(modes: &[String]) -> bool {
+    modes.is_empty()
+        || modes
+            .iter()
+            .any(|mode| mode == "*/*" || mode.contains("json"))
+}
+
 fn plain_schema() -> Box<RawValue> {
     let file = json!({
         "type": "object",
@@ -383,7 +402,7 @@ fn plain_schema() -> Box<RawValue> {
         "type": "object",
         "properties": {
             "text": { "type": "string", "description": "What to say to the agent" },
-            "data": { "type": "object", "description": "A value for the agent" },
+            "data": { "description": "A value for the agent, of any JSON type" },
             "files": { "type": "array", "items": file },
             "contextId": { "type": "string", "description": "Of an earlier answer, to go on with that conversation" },
             "taskId": { "type": "string", "description": "Of an earlier answer that asked for more" },

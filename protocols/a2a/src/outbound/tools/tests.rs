@@ -258,3 +258,88 @@ fn typed_arguments_are_values() {
         Some(r#"{"a":"b","c":1}"#)
     );
 }
+
+/// Goal: a value of any JSON type can be sent to an agent without schemas, and a list of files that
+/// can't be read isn't dropped. Method: each type; `null` alone and beside a text; files of another
+/// type.
+#[test]
+fn values_of_any_type_are_sent() {
+    let card = AgentCard::default();
+    for value in [json!([1]), json!(7), json!("x"), json!(true), json!(null)] {
+        let message = said(&card, "message", json!({ "data": value })).unwrap();
+        let data: Vec<_> = message.parts.iter().filter_map(Part::as_data).collect();
+        assert_eq!(data.len(), 1, "{value}");
+        assert_eq!(serde_json::from_str::<Value>(data[0].get()).unwrap(), value);
+    }
+    let unused = json!({ "text": "hi", "data": null, "files": null });
+    let message = said(&card, "message", unused).unwrap();
+    assert_eq!(message.parts, [Part::text("hi")]);
+    for files in [
+        json!("x"),
+        json!({ "uri": "https://x.example" }),
+        json!([7]),
+    ] {
+        let wrong = json!({ "text": "hi", "files": files });
+        assert!(said(&card, "message", wrong).is_err(), "{files}");
+    }
+}
+
+/// Goal: the tool of an agent without skills has the card's media types, and values that it doesn't
+/// accept are sent as text. Method: cards with and without JSON.
+#[test]
+fn default_modes_hold_without_skills() {
+    for (modes, is_data) in [
+        (vec![], true),
+        (vec!["application/json"], true),
+        (vec!["image/png", "text/plain"], false),
+    ] {
+        let modes: Vec<String> = modes.into_iter().map(str::to_owned).collect();
+        let card = AgentCard {
+            default_input_modes: modes.clone(),
+            ..AgentCard::default()
+        };
+        let tools: Vec<RawObject> = SkillTools::from_card(&card).page.read("tools").unwrap();
+        let told: Option<Vec<String>> = tools[0].read("inputModes");
+        assert_eq!(told.unwrap_or_default(), modes);
+        let message = said(&card, "message", json!({ "own": 1 })).unwrap();
+        assert_eq!(message.parts[0].as_data().is_some(), is_data, "{modes:?}");
+    }
+}
+
+/// Goal: a conversational message that calls a tool is sent instead of the arguments, for the tool's
+/// skill. Method: one with everything; one without parts.
+#[test]
+fn messages_call_tools() {
+    let card = AgentCard {
+        skills: vec![skill("see it")],
+        ..AgentCard::default()
+    };
+    let book = SkillTools::from_card(&card);
+    let call = |message: Value| {
+        let meta = RawObject::single("callboard/said", message);
+        book.conversation_request(book.get("see_it").unwrap(), &raw(json!({})), &meta)
+    };
+    let opening = call(json!({
+        "content": [{ "type": "text", "text": "look" }, { "type": "text", "text": "[1]", "_meta": { "callboard/data": true } }],
+        "key": "k", "context": "c", "metadata": { "skill": "shown__see_it", "m": 1 }, "extensions": ["urn:e"],
+        "referenceTaskIds": ["t"], "requestMetadata": { "r": 1 },
+    }))
+    .unwrap();
+    let message = opening.message;
+    assert_eq!(
+        message.parts,
+        [Part::text("look"), Part::data(raw(json!([1])))]
+    );
+    assert_eq!(
+        (&*message.message_id, &*message.context_id),
+        ("k", ""),
+        "the caller's context isn't the agent's"
+    );
+    assert_eq!(opening.caller_context, "c");
+    let metadata: Value = serde_json::from_str(message.metadata.unwrap().to_raw().get()).unwrap();
+    assert_eq!(metadata, json!({ "skill": "see it", "m": 1 }));
+    assert_eq!(message.extensions, ["urn:e"]);
+    assert_eq!(message.reference_task_ids, ["t"]);
+    assert!(opening.metadata.is_some());
+    assert!(call(json!({ "content": [] })).is_err());
+}
