@@ -1,5 +1,6 @@
 //! Conversion between the runtime's content, questions and results and those of A2A.
 
+mod answer_parts;
 mod content;
 mod object_schema;
 mod question;
@@ -7,9 +8,13 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use answer_parts::{accepting_parts, accepts_parts};
 pub(crate) use content::{content_to_parts, parts_to_content, write_part_as_block};
 pub(crate) use object_schema::ObjectSchema;
-pub(crate) use question::{QUESTION_METADATA, is_url_question, parse_answer, question_parts};
+pub(crate) use question::{
+    QUESTION_METADATA, check_answer_files, is_elicit_answer, is_url_question, parse_answer,
+    question_parts,
+};
 pub(crate) use reply::{
     EVENT_METADATA, TaskCompletion, direct_reply_parts, parse_direct_reply, task_completion,
 };

@@ -1,7 +1,11 @@
 //! Object schemas of a skill's arguments and of a question's form.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use callboard_message::RawObject;
 use serde_json::{Map, Value};
+
+use crate::wire::{Part, PartContent};
 
 /// Preferred properties for a plain text, if several properties could take it.
 const TEXT_PROPERTIES: [&str; 5] = ["text", "message", "query", "prompt", "input"];
@@ -88,6 +92,23 @@ impl<'a> ObjectSchema<'a> {
             .iter()
             .filter(|(_, of)| is_file_schema(of))
             .map(|(name, _)| *name)
+    }
+
+    /// Sets the properties that take a file and that `object` lacks to `files`, in order. Returns
+    /// whether there was a property for each file.
+    pub(crate) fn set_files(&self, object: &mut RawObject, files: &[&Part]) -> bool {
+        let free: Vec<_> = self
+            .file_properties()
+            .filter(|name| !object.has(name))
+            .collect();
+        for (name, file) in free.iter().zip(files) {
+            match &file.content {
+                PartContent::Raw(bytes) => object.set(name, STANDARD.encode(bytes)),
+                PartContent::Url(url) => object.set(name, url),
+                PartContent::Text(_) | PartContent::Data(_) => {}
+            }
+        }
+        files.len() <= free.len()
     }
 }
 

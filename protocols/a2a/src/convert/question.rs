@@ -8,9 +8,11 @@ use callboard_message::{
 };
 use serde_json::Value;
 
+use super::answer_parts::{accepts_parts, file_parts};
 use super::content::put_meta;
 use super::{ObjectSchema, parts_to_content};
-use crate::wire::{Message, Part};
+use crate::wire::{Message, Part, PartContent};
+use crate::{A2aError, ErrorKind};
 
 /// Key in a message's metadata. In a message with a question, its value is the question's key. In
 /// an answer, it optionally names the question that is answered.
@@ -68,7 +70,14 @@ const UNKNOWN_MODEL: &str = "unknown";
 pub(crate) fn parse_answer(question: &Question, message: &Message) -> Result<Answer, Vec<String>> {
     let said = AnswerMessage::of(message);
     let mut body = match question {
-        Question::Elicit(elicitation) => elicit_answer(elicitation, &said),
+        Question::Elicit(elicitation) if accepts_parts(question) => {
+            whole_answer(elicitation, &said, message)
+        }
+        Question::Elicit(elicitation) => {
+            let schema = elicitation.schema().unwrap_or_default();
+            let form = ObjectSchema::from_schema(&schema);
+            elicit_answer(elicitation, &said.with_files(&form, message))
+        }
         Question::Sample(_) => sample_answer(&said),
         Question::Roots(_) => said
             .object_with("roots")
@@ -80,6 +89,9 @@ pub(crate) fn parse_answer(question: &Question, message: &Message) -> Result<Ans
     let mut said = RawObject::single("key", &message.message_id)
         .with("content", parts_to_content(&message.parts));
     said.set_some("metadata", &message.metadata);
+    if !message.extensions.is_empty() {
+        said.set("extensions", &message.extensions);
+    }
     put_meta(&mut body, SOURCE_MESSAGE_META_KEY, said);
     Ok(question.answer_with(body))
 }
@@ -102,6 +114,27 @@ impl AnswerMessage {
         }
     }
 
+    /// Returns the message with its files in the form's properties for files. Then a text becomes
+    /// the property that takes one.
+    fn with_files(self, form: &ObjectSchema<'_>, message: &Message) -> Self {
+        let files = file_parts(message);
+        if files.is_empty() || form.file_properties().next().is_none() {
+            return self;
+        }
+        let mut object = self.object().unwrap_or_default();
+        if object.is_empty()
+            && let Some(property) = form.text_property().filter(|_| !self.text.is_empty())
+        {
+            object.set(property, &self.text);
+        }
+        // More files than properties have been refused by `check_answer_files`.
+        form.set_files(&mut object, &files);
+        Self {
+            data: Some(object),
+            text: String::new(),
+        }
+    }
+
     /// Returns the data part's object, else the object that the text contains as JSON.
     fn object(&self) -> Option<RawObject> {
         self.data.clone().or_else(|| {
@@ -114,6 +147,61 @@ impl AnswerMessage {
     fn object_with(&self, name: &str) -> Option<RawObject> {
         self.object().filter(|object| object.has(name))
     }
+}
+
+/// Parses a message as the answer to an elicitation that any message answers.
+///
+/// # Errors
+/// `text` if the message is blank.
+fn whole_answer(
+    elicitation: &Elicitation,
+    said: &AnswerMessage,
+    message: &Message,
+) -> Result<RawObject, Vec<String>> {
+    let answer = said.object().filter(is_elicit_answer);
+    let text = said.text.to_lowercase();
+    let is_blank =
+        |part: &Part| matches!(&part.content, PartContent::Text(text) if text.trim().is_empty());
+    Ok(match (&*message.parts, &*text) {
+        _ if answer.is_some() => answer.unwrap_or_default(),
+        ([_], "decline") => ElicitationAnswer::decline().0,
+        ([_], "cancel") => ElicitationAnswer::cancel().0,
+        _ if elicitation.target_url().is_some() => ElicitationAnswer::agree().0,
+        (parts, _) if parts.iter().all(is_blank) => return Err(vec!["text".to_owned()]),
+        _ => accept_answer(RawObject::single("text", &said.text)),
+    })
+}
+
+/// Returns whether an object is an answer in the format of an elicitation's.
+pub(crate) fn is_elicit_answer(object: &RawObject) -> bool {
+    let action = object.text("action");
+    matches!(action.as_deref(), Some("accept" | "decline" | "cancel"))
+}
+
+/// Checks that the question has a field for each file of the message that answers it.
+///
+/// # Errors
+/// `ContentTypeNotSupported`.
+pub(crate) fn check_answer_files(question: &Question, message: &Message) -> Result<(), A2aError> {
+    let files = file_parts(message).len();
+    if files == 0 || accepts_parts(question) {
+        return Ok(());
+    }
+    let schema = match question {
+        Question::Elicit(elicitation) => elicitation.schema().unwrap_or_default(),
+        _ => Value::Null,
+    };
+    let given = AnswerMessage::of(message).object().unwrap_or_default();
+    let places = ObjectSchema::from_schema(&schema)
+        .file_properties()
+        .filter(|name| !given.has(name))
+        .count();
+    if files <= places {
+        return Ok(());
+    }
+    Err(ErrorKind::ContentTypeNotSupported.error(format!(
+        "the message has {files} files, and the question has fields for {places} (base64 strings): answer it by text or data"
+    )))
 }
 
 /// Parses a message as the answer to an elicitation.

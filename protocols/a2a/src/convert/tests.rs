@@ -11,9 +11,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::{
-    TaskCompletion, content_to_parts, parse_answer, parse_direct_reply, parts_to_content,
-    question_parts, task_completion,
+    TaskCompletion, accepting_parts, accepts_parts, check_answer_files, content_to_parts,
+    parse_answer, parse_direct_reply, parts_to_content, question_parts, task_completion,
 };
+use crate::ErrorKind;
 use crate::wire::{Artifact, Message, Part, PartContent, Role, WireType as _};
 
 fn object(value: Value) -> RawObject {
@@ -579,4 +580,83 @@ fn replies() {
         (&*why.message, TaskState::Failed.as_str()),
         ("why", "failed")
     );
+}
+
+/// Goal: a file fills the form's field for one, beside the text or values for the other fields, and a
+/// file without a field is refused. Method: rows of a form, a message, and the answer; one file more
+/// than fields; questions that have no fields.
+#[test]
+fn files_in_answers() {
+    let file = json!({ "type": "string", "contentEncoding": "base64" });
+    let string = json!({ "type": "string" });
+    let form = Question::elicit(
+        "?",
+        json!({ "type": "object", "properties": { "scan": file, "note": string }, "required": ["scan"] }),
+    );
+    let png = || Part::raw("png", "image/png");
+    let data = |value: Value| Part::data(to_raw_value(&value).unwrap());
+    for (parts, content) in [
+        (vec![png()], json!({ "scan": "cG5n" })),
+        (
+            vec![Part::text("mine"), png()],
+            json!({ "note": "mine", "scan": "cG5n" }),
+        ),
+        (
+            vec![
+                data(json!({ "note": "x" })),
+                Part::url("https://x.example/y", ""),
+            ],
+            json!({ "note": "x", "scan": "https://x.example/y" }),
+        ),
+    ] {
+        assert!(check_answer_files(&form, &says(parts.clone())).is_ok());
+        let wanted = Ok((ElicitationAction::Accept, content));
+        assert_eq!(fits(&form, parts), wanted);
+    }
+    let text = Question::elicit("?", json!({ "properties": { "text": string } }));
+    let twice = || says(vec![png(), png()]);
+    let given = says(vec![data(json!({ "scan": "cG5n" })), png()]);
+    for (question, message) in [
+        (&form, twice()),
+        (&form, given),
+        (&text, says(vec![Part::text("hi"), png()])),
+        (&Question::sample("?", 9), says(vec![png()])),
+        (&Question::roots(), says(vec![png()])),
+    ] {
+        let refused = check_answer_files(question, &message).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::ContentTypeNotSupported);
+        assert!(check_answer_files(question, &says(vec![Part::text("hi")])).is_ok());
+    }
+}
+
+/// Goal: any message answers a question whose asker reads the message itself, unless it is blank or
+/// refuses. Method: rows.
+#[test]
+fn answers_of_parts() {
+    let form = Elicitation::form(
+        "?",
+        json!({ "properties": { "text": { "type": "string" } }, "required": ["text"] }),
+    );
+    let question = Question::Elicit(accepting_parts(form));
+    assert!(accepts_parts(&question));
+    let value = Part::data(to_raw_value(&json!([1])).unwrap());
+    let file = Part::raw("x", "image/png");
+    let accepted = |text: &str| Ok((ElicitationAction::Accept, json!({ "text": text })));
+    for (parts, wanted) in [
+        (vec![Part::text("Monday")], accepted("Monday")),
+        (vec![value], accepted("")),
+        (vec![file.clone()], accepted("")),
+        (
+            vec![Part::text("decline"), file.clone()],
+            accepted("decline"),
+        ),
+        (
+            vec![Part::text("Decline")],
+            Ok((ElicitationAction::Decline, Value::Null)),
+        ),
+        (vec![Part::text(" ")], Err(vec!["text".to_owned()])),
+    ] {
+        assert_eq!(fits(&question, parts), wanted);
+    }
+    assert!(check_answer_files(&question, &says(vec![file])).is_ok());
 }

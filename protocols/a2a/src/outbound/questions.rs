@@ -1,13 +1,18 @@
 //! Questions of a paused remote task as questions to the caller, and answers as messages to the
 //! agent.
 
-use callboard_message::{Answer, Elicitation, ElicitationAction, Failure, Question, RawObject};
+use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
+use callboard_message::{
+    Answer, Content, Elicitation, ElicitationAction, Failure, Question, RawObject,
+};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
 use super::task_state::RemoteTaskState;
-use crate::convert::QUESTION_METADATA;
+use crate::convert::{
+    QUESTION_METADATA, accepting_parts, accepts_parts, content_to_parts, is_elicit_answer,
+};
 use crate::wire::{Message, Part, PartContent, Role};
 
 /// Default texts of a question that the agent asks without a text: for input, and for credentials.
@@ -43,7 +48,7 @@ impl RemoteQuestion {
         let question = match address {
             Some(address) => {
                 let text = text.unwrap_or_else(|| NEEDS_CREDENTIAL.to_owned());
-                Question::Elicit(Elicitation::url(text, address, &task.task_id))
+                Elicitation::url(text, address, &task.task_id)
             }
             None => {
                 let text = text.unwrap_or_else(|| {
@@ -56,17 +61,18 @@ impl RemoteQuestion {
                 });
                 let field = json!({ "type": "string", "title": "Answer" });
                 let form = json!({ "type": "object", "properties": { TEXT_FIELD: field }, "required": [TEXT_FIELD] });
-                Question::elicit(text, form)
+                Elicitation::form(text, form)
             }
         };
         Self {
-            question,
+            question: Question::Elicit(accepting_parts(question)),
             is_call: false,
             key: None,
         }
     }
 
-    /// Converts an answer to the message that is sent to the agent.
+    /// Converts an answer to the message that is sent to the agent. The parts of a conversational
+    /// message that answered are sent as they are.
     ///
     /// # Errors
     /// [`Failure`] if the answer is of another kind than the question, or if the person declined a
@@ -85,7 +91,52 @@ impl RemoteQuestion {
         if !fits {
             return Err(Failure::invalid("the answer doesn't fit the question"));
         }
-        let part = match answer {
+        let meta = answer.body().object("_meta").unwrap_or_default();
+        let said = meta.object(SOURCE_MESSAGE_META_KEY).unwrap_or_default();
+        let parts = match self.source_parts(&answer, &said) {
+            Some(parts) => parts,
+            None => vec![self.answer_part(answer, task)?],
+        };
+        // The key in the sender's metadata names the question at this node.
+        let mut metadata = said.object("metadata").unwrap_or_default();
+        metadata.remove(QUESTION_METADATA);
+        metadata.set_some(QUESTION_METADATA, &self.key);
+        Ok(Message {
+            message_id: Uuid::new_v4().to_string(),
+            context_id: task.context_id.clone(),
+            task_id: task.task_id.clone(),
+            role: Role::User,
+            parts,
+            metadata: Some(metadata).filter(|metadata| !metadata.is_empty()),
+            extensions: said.read("extensions").unwrap_or_default(),
+            ..Message::default()
+        })
+    }
+
+    /// Returns the parts of the message `said` that answered; `None` if there is none, if it is an
+    /// answer in the format of MCP, or if a callboard gets the answer that was read from it instead.
+    fn source_parts(&self, answer: &Answer, said: &RawObject) -> Option<Vec<Part>> {
+        let is_refusal = matches!(answer, Answer::Elicit(answer) if answer.action() != ElicitationAction::Accept);
+        let content: Vec<Content> = said.read("content").filter(|_| !is_refusal)?;
+        let parts = content_to_parts(&content);
+        let has_file = || {
+            let is_file =
+                |part: &Part| matches!(part.content, PartContent::Raw(_) | PartContent::Url(_));
+            parts.iter().any(is_file)
+        };
+        let is_whole = !self.is_call || accepts_parts(&self.question) || has_file();
+        let is_answer = match &*parts {
+            [only] => only
+                .as_data()
+                .and_then(|data| RawObject::parse(data).ok())
+                .is_some_and(|object| is_elicit_answer(&object)),
+            others => others.is_empty(),
+        };
+        (is_whole && !is_answer).then_some(parts)
+    }
+
+    fn answer_part(&self, answer: Answer, task: &RemoteTaskState) -> Result<Part, Failure> {
+        Ok(match answer {
             answer if self.is_call => Part::data(answer.to_raw()),
             Answer::Elicit(answer) => match (answer.action(), answer.content()) {
                 (ElicitationAction::Accept, Some(content)) => match content[TEXT_FIELD].as_str() {
@@ -103,18 +154,6 @@ impl RemoteQuestion {
                     "a question in plain text can't have such an answer",
                 ));
             }
-        };
-        Ok(Message {
-            message_id: Uuid::new_v4().to_string(),
-            context_id: task.context_id.clone(),
-            task_id: task.task_id.clone(),
-            role: Role::User,
-            parts: vec![part],
-            metadata: self
-                .key
-                .as_ref()
-                .map(|key| RawObject::single(QUESTION_METADATA, key)),
-            ..Message::default()
         })
     }
 }

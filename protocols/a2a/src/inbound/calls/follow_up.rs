@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::A2aTaskService;
 use super::task_start::{MessageDisposition, SendOutcome};
 use super::view::{self, NEEDED_PREFIX, context_id};
-use crate::convert::{QUESTION_METADATA, parse_answer};
+use crate::convert::{QUESTION_METADATA, check_answer_files, parse_answer};
 use crate::wire::{Message, WireType as _};
 use crate::{A2aError, ErrorKind};
 
@@ -19,6 +19,7 @@ impl A2aTaskService {
     ///
     /// # Errors
     /// `InvalidParams` if the message names another conversation or lacks required fields;
+    /// `ContentTypeNotSupported` if it has a file for which the question has no field;
     /// `UnsupportedOperation` if the task has ended, or has no open question that the message could
     /// answer.
     pub(super) async fn follow_up(
@@ -45,6 +46,7 @@ impl A2aTaskService {
         message.context_id = context_id(&task);
         task.id.as_str().clone_into(&mut message.task_id);
         let open = self.find_open_question(&task, &message)?;
+        check_answer_files(&open.question, &message)?;
         let told = match (&live, parse_answer(&open.question, &message)) {
             (Some(live), Ok(answer)) => {
                 let steps = answer_steps(&task, &message);
