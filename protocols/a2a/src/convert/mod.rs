@@ -5,6 +5,7 @@ mod content;
 mod object_schema;
 mod question;
 mod reply;
+mod task_reference;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ pub(crate) use question::{
 pub(crate) use reply::{
     EVENT_METADATA, TaskCompletion, direct_reply_parts, parse_direct_reply, task_completion,
 };
+pub(crate) use task_reference::{REMOTE_METADATA, RemoteTaskReference};
 
 /// Key of a message's metadata: the number of agents that the call has passed through. Other
 /// implementations ignore it.

@@ -69,7 +69,7 @@ impl GrpcService {
             .negotiate(version, &extensions)
             .map_err(error_status)?;
         Ok((
-            who,
+            who.with_extensions(extensions.into_iter()),
             to_json::<J>(request.get_ref()).ok_or_else(unreadable_request)?,
         ))
     }

@@ -239,9 +239,6 @@ fn jwks_url(base_url: &Url) -> Option<Url> {
     Url::parse(&format!("{of_listener}{JWKS_PATH}")).ok()
 }
 
-/// Default media types of skills.
-const MODES_DEFAULT: [&str; 2] = ["text/plain", "application/json"];
-
 /// Maximum number of skills in a derived description of an agent.
 /// At the limit: the others are counted as "And n more." Changed by
 /// `AgentDescription::description`.
@@ -254,10 +251,7 @@ const SENTENCE_CHARS_MAX: usize = 160;
 /// derived from the skills.
 fn agent_card(options: &A2aOptions, skills: &SkillSet, description: &str) -> AgentCard {
     let info = &options.agent;
-    let modes: Vec<String> = match skills.accepts_messages {
-        true => vec!["*/*".to_owned()],
-        false => MODES_DEFAULT.map(str::to_owned).to_vec(),
-    };
+    let modes = skills.default_modes();
     let (security_schemes, security_requirements) = security_schemes(&options.access);
     AgentCard {
         name: info.name.clone(),
@@ -287,8 +281,8 @@ fn agent_card(options: &A2aOptions, skills: &SkillSet, description: &str) -> Age
             .iter()
             .map(|skill| card_skill(skill, &modes, !skills.accepts_messages))
             .collect(),
-        default_input_modes: modes.clone(),
-        default_output_modes: modes,
+        default_input_modes: modes.0,
+        default_output_modes: modes.1,
         signatures: Vec::new(),
         icon_url: info.icon_url.clone(),
     }
@@ -349,7 +343,8 @@ fn security_schemes(
     (schemes.into(), vec![either("bearer"), either("apiKey")])
 }
 
-fn card_skill(skill: &Skill, modes: &[String], heeds_hints: bool) -> AgentSkill {
+/// Converts a skill for the card, whose default media types of input and output are `modes`.
+fn card_skill(skill: &Skill, modes: &(Vec<String>, Vec<String>), heeds_hints: bool) -> AgentSkill {
     let spec = &skill.spec;
     let tags = spec
         .more
@@ -364,7 +359,7 @@ fn card_skill(skill: &Skill, modes: &[String], heeds_hints: bool) -> AgentSkill 
     {
         tags.push(TAG_DESTRUCTIVE.to_owned());
     }
-    let others = |own: &Vec<String>| {
+    let others = |own: &Vec<String>, modes| {
         if own == modes {
             Vec::new()
         } else {
@@ -377,8 +372,8 @@ fn card_skill(skill: &Skill, modes: &[String], heeds_hints: bool) -> AgentSkill 
         description: spec.description.clone(),
         tags,
         examples: spec.more.read("examples").unwrap_or_default(),
-        input_modes: others(&skill.input_modes),
-        output_modes: others(&skill.output_modes),
+        input_modes: others(&skill.input_modes, &modes.0),
+        output_modes: others(&skill.output_modes, &modes.1),
         security_requirements: Vec::new(),
     }
 }
@@ -413,8 +408,7 @@ fn describe_skills(skills: &SkillSet) -> String {
     if skills.all.is_empty() && !skills.accepts_messages {
         return "It has no skills.".to_owned();
     }
-    let converses = skills
-        .accepts_messages
+    let converses = (skills.accepts_messages && !skills.takes_parts())
         .then(|| "Accepts any message.".to_owned());
     let more = skills.all.len().saturating_sub(DESCRIBED_SKILLS_MAX);
     let more = (more > 0).then(|| format!("And {more} more."));

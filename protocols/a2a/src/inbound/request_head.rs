@@ -72,7 +72,9 @@ impl RequestHead {
         };
         let trace = word(&TRACE_PARENT).and_then(|parent| parent.parse().ok());
         Ok(Self {
-            context: RequestContext::new(principal, Dialect::V10).with_parent_trace(trace),
+            context: RequestContext::new(principal, Dialect::V10)
+                .with_parent_trace(trace)
+                .with_extensions(requested_extensions(headers)),
             last_event: word(&LAST_EVENT_ID).and_then(|id| id.parse().ok()),
             accepts_events_only: accepts_events_only(headers),
             negotiated: negotiate(request, options),

@@ -23,6 +23,7 @@ mod lingering;
 mod methods;
 mod operations;
 mod owners;
+mod parts;
 #[path = "../../../../tests/kit/played.rs"]
 mod played;
 mod push;

@@ -7,6 +7,7 @@
 
 mod follow_up;
 mod lookup;
+mod references;
 mod skill_selection;
 mod skills;
 mod stream;
@@ -29,6 +30,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::options::A2aOptions;
+use crate::limits::EXTENSIONS_MAX;
 use crate::wire::{
     self, Message, SendMessageRequest, SendMessageResponse, StreamResponse,
     TaskPushNotificationConfig,
@@ -416,6 +418,9 @@ pub(crate) struct RequestContext {
     pub(crate) trace: TraceContext,
     /// Number of agents that the request has passed through.
     pub(crate) hops: u16,
+    /// URIs of the protocol extensions that the client requests, at most
+    /// [`EXTENSIONS_MAX`](crate::limits::EXTENSIONS_MAX).
+    pub(crate) extensions: Vec<String>,
 }
 
 impl RequestContext {
@@ -426,6 +431,16 @@ impl RequestContext {
             dialect,
             trace: TraceContext::root(),
             hops: 0,
+            extensions: Vec::new(),
+        }
+    }
+
+    /// Sets the protocol extensions that the client requests.
+    pub(crate) fn with_extensions<'a>(self, uris: impl Iterator<Item = &'a str>) -> Self {
+        let uris = uris.filter(|uri| !uri.is_empty()).take(EXTENSIONS_MAX);
+        Self {
+            extensions: uris.map(str::to_owned).collect(),
+            ..self
         }
     }
 

@@ -1,8 +1,6 @@
 //! Selection of the skill and arguments of a message. Nothing is guessed: the error for an
 //! unsuitable message names what would fit.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use callboard_message::capabilities::Converse;
 use callboard_message::{Message as _, RawObject};
 use serde_json::value::RawValue;
@@ -24,10 +22,13 @@ const SKILLS_NAMED_MAX: usize = 32;
 /// Skill and arguments selected for a message.
 #[derive(Debug)]
 pub(super) struct SelectedSkill {
-    /// Name of the skill. [`Converse::NAME`] if the message itself is passed to the agent.
+    /// Name of the skill. [`Converse::NAME`] if the message itself is passed to the agent, for no
+    /// skill in particular.
     pub(super) skill: String,
-    /// The arguments, a JSON object.
+    /// The arguments, a JSON object. With `is_message` they are the message, as [`Converse`].
     pub(super) arguments: Box<RawValue>,
+    /// Whether the skill gets the message itself.
+    pub(super) is_message: bool,
 }
 
 /// Selects the skill that a message calls, and builds the skill's arguments.
@@ -47,8 +48,11 @@ pub(super) fn select_skill(
     let wanted = named(&message.metadata).or_else(|| named(&request.metadata));
     if let Some(wanted) = &wanted {
         return match skills.get(wanted) {
-            Some(skill) => check_arguments(skill, build_arguments(skill, message)?),
-            None if skills.accepts_messages => Ok(converse_selection(message, Some(wanted))),
+            Some(skill) => call_selection(skill, request),
+            // An agent that takes parts lists all of its skills.
+            None if skills.accepts_messages && !skills.takes_parts() => {
+                Ok(converse_selection(request, Some(wanted)))
+            }
             None => Err(unknown_skill_error(
                 skills,
                 "there is no skill of that name",
@@ -58,8 +62,13 @@ pub(super) fn select_skill(
     if let Some((skill, arguments)) = call_from_data_part(skills, message) {
         return check_arguments(skill, arguments);
     }
+    if let [only] = &*skills.all
+        && only.takes_parts
+    {
+        return call_selection(only, request);
+    }
     if skills.accepts_messages {
-        return Ok(converse_selection(message, None));
+        return Ok(converse_selection(request, None));
     }
     let mut talkers = skills
         .all
@@ -75,7 +84,20 @@ pub(super) fn select_skill(
             ));
         }
     };
-    check_arguments(skill, build_arguments(skill, message)?)
+    call_selection(skill, request)
+}
+
+/// Selects `skill`, with the whole message if its agent takes parts, else with arguments built from
+/// them.
+fn call_selection(skill: &Skill, request: &SendMessageRequest) -> Result<SelectedSkill, A2aError> {
+    match skill.takes_parts {
+        true => Ok(SelectedSkill {
+            skill: skill.spec.name.clone(),
+            is_message: true,
+            ..converse_selection(request, None)
+        }),
+        false => check_arguments(skill, build_arguments(skill, &request.message)?),
+    }
 }
 
 fn unknown_skill_error(skills: &SkillSet, why: &str) -> A2aError {
@@ -93,7 +115,8 @@ fn unknown_skill_error(skills: &SkillSet, why: &str) -> A2aError {
 const CONVERSE_OVERHEAD_BYTES: usize = 128;
 
 /// Selects [`Converse`], which passes the whole message to the agent as a conversation message.
-fn converse_selection(message: &Message, skill: Option<&str>) -> SelectedSkill {
+fn converse_selection(request: &SendMessageRequest, skill: Option<&str>) -> SelectedSkill {
+    let message = &request.message;
     let bytes: usize = message.parts.iter().map(Part::content_bytes).sum();
     let arguments = write_json_sized(
         bytes + message.message_id.len() + CONVERSE_OVERHEAD_BYTES,
@@ -103,12 +126,15 @@ fn converse_selection(message: &Message, skill: Option<&str>) -> SelectedSkill {
             body.text("key", &message.message_id);
             body.non_empty_text("skill", skill.unwrap_or_default());
             body.optional("metadata", &message.metadata);
+            body.default("extensions", &message.extensions);
+            body.optional("requestMetadata", &request.metadata);
             body.end();
         },
     );
     SelectedSkill {
         skill: Converse::NAME.to_owned(),
         arguments,
+        is_message: true,
     }
 }
 
@@ -144,6 +170,7 @@ fn check_arguments(skill: &Skill, arguments: RawObject) -> Result<SelectedSkill,
     Ok(SelectedSkill {
         skill: skill.spec.name.clone(),
         arguments: arguments.to_raw(),
+        is_message: false,
     })
 }
 
@@ -176,21 +203,10 @@ fn build_arguments(skill: &Skill, message: &Message) -> Result<RawObject, A2aErr
         }
         _ => return Err(argument_error(skill, "one data part")),
     };
-    let places: Vec<_> = form
-        .file_properties()
-        .filter(|name| !arguments.has(name))
-        .collect();
-    if files.len() > places.len() {
-        return Err(argument_error(skill, "fewer files"));
+    match form.set_files(&mut arguments, &files) {
+        true => Ok(arguments),
+        false => Err(argument_error(skill, "fewer files")),
     }
-    for (name, file) in places.into_iter().zip(files) {
-        match &file.content {
-            PartContent::Raw(bytes) => arguments.set(name, STANDARD.encode(bytes)),
-            PartContent::Url(url) => arguments.set(name, url),
-            PartContent::Text(_) | PartContent::Data(_) => {}
-        }
-    }
-    Ok(arguments)
 }
 
 /// Returns a skill's arguments with a text added as the property that takes plain text, unless

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use callboard_message::capabilities::{CallTool, Converse, ListTools, RESERVED_PREFIX};
+use callboard_message::capabilities::{
+    CallTool, Converse, ListTools, PARTS_META_KEY, RESERVED_PREFIX, SOURCE_MESSAGE_META_KEY,
+};
 use callboard_message::{
     Answer, CallerCapabilities, CapabilityChange, Failure, Message, MessageSpec, Progress,
     Question, RawMessage, RawObject, RawReply,
@@ -68,11 +70,46 @@ pub(crate) struct Skill {
     pub(crate) input_modes: Vec<String>,
     /// Media types of results.
     pub(crate) output_modes: Vec<String>,
+    /// Whether the skill gets a client's message with its parts as they are, as a remote agent's
+    /// does. Otherwise its arguments are built from the parts.
+    pub(crate) takes_parts: bool,
 }
 
 impl SkillSet {
     pub(crate) fn get(&self, name: &str) -> Option<&Skill> {
         self.all.iter().find(|skill| skill.spec.name == name)
+    }
+
+    /// Returns whether the agent is a remote one, which gets messages with their parts as they are,
+    /// whether or not they name a skill.
+    pub(crate) fn takes_parts(&self) -> bool {
+        self.accepts_messages
+            && !self.all.is_empty()
+            && self.all.iter().all(|skill| skill.takes_parts)
+    }
+
+    /// Returns the default media types of messages to the agent and of its results.
+    pub(crate) fn default_modes(&self) -> (Vec<String>, Vec<String>) {
+        if self.takes_parts() {
+            let distinct = |of: fn(&Skill) -> &Vec<String>| {
+                let mut modes: Vec<String> = Vec::new();
+                for mode in self.all.iter().flat_map(of) {
+                    if !modes.contains(mode) {
+                        modes.push(mode.clone());
+                    }
+                }
+                modes
+            };
+            return (
+                distinct(|skill| &skill.input_modes),
+                distinct(|skill| &skill.output_modes),
+            );
+        }
+        let modes: Vec<String> = match self.accepts_messages {
+            true => vec![ANY_MODE.to_owned()],
+            false => MODES_DEFAULT.map(str::to_owned).to_vec(),
+        };
+        (modes.clone(), modes)
     }
 }
 
@@ -87,6 +124,11 @@ impl Skill {
         Self {
             input_modes: modes("inputModes"),
             output_modes: modes("outputModes"),
+            takes_parts: spec
+                .more
+                .object("_meta")
+                .and_then(|meta| meta.read(PARTS_META_KEY))
+                .unwrap_or_default(),
             spec,
         }
     }
@@ -99,6 +141,8 @@ pub(super) enum SkillRoute {
     Message,
     /// A tool call (`callboard.tools.call`), because the agent lists its tools itself.
     Tool,
+    /// A tool call that carries the client's whole message in [`SOURCE_MESSAGE_META_KEY`].
+    ToolMessage,
     /// [`Converse`], with the client's whole message.
     Converse,
 }
@@ -209,19 +253,27 @@ impl ServedAgent {
         }
     }
 
-    /// Returns the kind of message that calls `skill`.
-    pub(super) fn route(&self, skill: &str) -> SkillRoute {
+    /// Returns the kind of message that calls `skill`. `is_message` tells whether the skill gets the
+    /// client's message in place of arguments.
+    pub(super) fn route(&self, skill: &str, is_message: bool) -> SkillRoute {
         match (skill == Converse::NAME, &self.lists) {
             (true, _) => SkillRoute::Converse,
+            (false, Some(_)) if is_message => SkillRoute::ToolMessage,
             (false, Some(_)) => SkillRoute::Tool,
             (false, None) => SkillRoute::Message,
         }
     }
 
-    /// Returns whether the replies of `skill` are tool results rather than plain values.
-    pub(super) fn returns_tool_result(&self, skill: &str) -> bool {
-        match self.route(skill) {
-            SkillRoute::Converse | SkillRoute::Tool => true,
+    /// Returns whether the agent is a remote one that accepts messages for no skill in particular.
+    pub(super) fn is_remote_agent(&self) -> bool {
+        self.agent.is_proxy() && self.own.accepts_messages
+    }
+
+    /// Returns whether the replies of `skill`, called by `route`, are tool results rather than plain
+    /// values.
+    pub(super) fn returns_tool_result(&self, route: SkillRoute, skill: &str) -> bool {
+        match route {
+            SkillRoute::Converse | SkillRoute::Tool | SkillRoute::ToolMessage => true,
             SkillRoute::Message => self
                 .own
                 .get(skill)
@@ -260,21 +312,25 @@ impl ServedAgent {
             .map(|()| call)
     }
 
-    /// Calls a skill of the agent. The policy must have allowed the call before. Dropping the
-    /// future cancels the call.
+    /// Calls a skill of the agent by `route`. The policy must have allowed the call before. Dropping
+    /// the future cancels the call.
     pub(super) async fn ask(
         &self,
+        route: SkillRoute,
         skill: &str,
         arguments: Box<RawValue>,
         call: CallContext,
     ) -> RawReply {
-        let sent = match self.route(skill) {
-            SkillRoute::Tool => {
-                let CallTool(params) = CallTool::new(skill, &arguments);
-                RawMessage {
-                    name: CallTool::NAME.to_owned(),
-                    payload: params.to_raw(),
-                }
+        let tool_call = |CallTool(params): CallTool| RawMessage {
+            name: CallTool::NAME.to_owned(),
+            payload: params.to_raw(),
+        };
+        let sent = match route {
+            SkillRoute::Tool => tool_call(CallTool::new(skill, &arguments)),
+            SkillRoute::ToolMessage => {
+                let CallTool(params) = CallTool::new(skill, RawObject::new());
+                let meta = RawObject::single(SOURCE_MESSAGE_META_KEY, &arguments);
+                tool_call(CallTool(params.with("_meta", meta)))
             }
             SkillRoute::Message | SkillRoute::Converse => RawMessage {
                 name: skill.to_owned(),

@@ -214,7 +214,7 @@ impl EventConverter {
                     task_id,
                     context_id,
                     status,
-                    metadata,
+                    metadata: view::status_metadata(&self.task),
                 })
             }
         };

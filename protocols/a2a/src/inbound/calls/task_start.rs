@@ -4,8 +4,11 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
+use callboard_message::capabilities::Converse;
 use callboard_message::json::{quote_into, raw_from_written};
-use callboard_message::{CallerCapabilities, Failure, PARENT_META_KEY, RawObject, TaskState};
+use callboard_message::{
+    CallerCapabilities, Failure, Message as _, PARENT_META_KEY, RawObject, TaskState,
+};
 use callboard_runtime::running::{
     BeginTaskCall, CannotResume, EndSteps, FoundTask, RunOutcome, RunningTask, TaskHost, TaskRun,
 };
@@ -21,7 +24,7 @@ use super::skill_selection::{SelectedSkill, select_skill};
 use super::skills::{ServedAgent, SkillRoute};
 use super::view::{self, CONTEXT_MEMBER, MESSAGE_MEMBER, context_id_json};
 use super::{A2aTaskService, RequestContext};
-use crate::convert::{TaskCompletion, task_completion};
+use crate::convert::{RemoteTaskReference, TaskCompletion, task_completion};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
     Message, Part, SendMessageRequest, TaskPushNotificationConfig, WireType, write_json_sized,
@@ -30,6 +33,9 @@ use crate::{A2aError, Dialect, ErrorKind};
 
 /// Key in [`Task::request`] of the skill's arguments.
 const ARGUMENTS: &str = "arguments";
+/// Key in [`Task::request`] of the message, in the form of [`Converse`], for a skill that gets the
+/// message itself.
+const MESSAGE_ARGUMENTS: &str = "said";
 /// Key in [`Task::extra`] of the protocol version in which the client began the task.
 const DIALECT: &str = "dialect";
 
@@ -118,15 +124,13 @@ impl A2aTaskService {
         let call = who.call_context();
         let skills = callee.skills(call.clone()).await?;
         let picked = select_skill(&skills, &request)?;
-        let told = match callee.route(&picked.skill) {
-            SkillRoute::Converse => {
-                let mut references = request.message.reference_task_ids.clone();
-                references.extend(replaces.then(|| id.as_str().to_owned()));
-                self.with_referenced_tasks(who, &references, &picked.arguments)
-                    .await?
-            }
-            SkillRoute::Message | SkillRoute::Tool => None,
-        };
+        let mut references = request.message.reference_task_ids.clone();
+        references.extend(replaces.then(|| id.as_str().to_owned()));
+        let route = callee.route(&picked.skill, picked.is_message);
+        let called = (&*callee, route, &*picked.skill);
+        let told = self
+            .with_references(who, called, &references, &picked.arguments)
+            .await?;
         let arguments = told.as_deref().unwrap_or(&picked.arguments);
         let call = callee.authorize(&picked.skill, arguments, call).await?;
         // Content of referenced tasks isn't included: it may change later while the message stays
@@ -172,10 +176,20 @@ impl A2aTaskService {
                 return Err(error);
             }
         }
-        let work = self.task_work(callee, &task, told.unwrap_or(picked.arguments), call);
-        let run = task_run(task.clone(), lease, false, work);
+        let arguments = told.unwrap_or(picked.arguments);
+        let work = self.task_work(callee, route, &task, arguments, call);
+        self.run_created(task_run(task, lease, false, work), waits)
+            .await
+    }
+
+    /// Runs a task that a message has created.
+    async fn run_created(
+        &self,
+        run: TaskRun<'_>,
+        waits: WaitMode,
+    ) -> Result<SendOutcome, A2aError> {
         let (task, live) = match waits {
-            WaitMode::UntilStarted => (task, Some(self.live.run(run))),
+            WaitMode::UntilStarted => (run.task.clone(), Some(self.live.run(run))),
             WaitMode::UntilSettled => match self.live.run_inline(run).await? {
                 RunOutcome::Running(task, live) => (task, Some(live)),
                 RunOutcome::Ended(task) => (task, None),
@@ -271,7 +285,11 @@ impl A2aTaskService {
             let mut kept = out.object();
             kept.always(MESSAGE_MEMBER, &request.message);
             if with_arguments {
-                kept.member(ARGUMENTS).json(picked.arguments.get());
+                let name = match picked.is_message && picked.skill != Converse::NAME {
+                    true => MESSAGE_ARGUMENTS,
+                    false => ARGUMENTS,
+                };
+                kept.member(name).json(picked.arguments.get());
             }
             kept.end();
         })
@@ -300,14 +318,15 @@ impl A2aTaskService {
     fn task_work(
         &self,
         callee: Arc<ServedAgent>,
+        route: SkillRoute,
         task: &Task,
         arguments: Box<RawValue>,
         call: CallContext,
     ) -> BeginTaskCall<'static> {
         let skill = task.message.clone();
-        // A conversing agent gets the ids of the conversation and of the task.
-        let arguments = match (callee.route(&skill), arguments.get().strip_suffix('}')) {
-            (SkillRoute::Converse, Some(said)) if said.len() > 1 => {
+        // An agent that gets the message gets the ids of the conversation and of the task too.
+        let arguments = match (route, arguments.get().strip_suffix('}')) {
+            (SkillRoute::Converse | SkillRoute::ToolMessage, Some(said)) if said.len() > 1 => {
                 let mut told =
                     [said, ",\"context\":", context_id_json(task), ",\"task\":"].concat();
                 quote_into(task.id.as_str(), &mut told);
@@ -320,8 +339,8 @@ impl A2aTaskService {
         Box::new(move |caller, expiry| {
             let call = call.with_caller(caller).with_deadline(expiry);
             Box::pin(async move {
-                let reply = callee.ask(&skill, arguments, call).await;
-                let is_result = callee.returns_tool_result(&skill);
+                let reply = callee.ask(route, &skill, arguments, call).await;
+                let is_result = callee.returns_tool_result(route, &skill);
                 let became: EndSteps = Box::new(move |has_all| {
                     final_steps(
                         task_completion(reply, &skill, is_result, has_all),
@@ -377,7 +396,7 @@ fn task_run(
 }
 
 /// Returns the steps that end a task. Without a durable store, a reply that is also stored as an
-/// artifact isn't stored a second time.
+/// artifact isn't stored a second time, except for its reference to a remote task.
 fn final_steps(ended: TaskCompletion, is_durable: bool) -> Vec<TaskStep> {
     match ended {
         TaskCompletion {
@@ -390,8 +409,10 @@ fn final_steps(ended: TaskCompletion, is_durable: bool) -> Vec<TaskStep> {
         } => {
             let made = TaskStep::Artifact(view::stored_artifact(artifact, false, true));
             match step {
-                TaskStep::Completed(_) if !is_durable => {
-                    vec![made, TaskStep::Completed(RawValue::NULL.to_owned())]
+                TaskStep::Completed(reply) if !is_durable => {
+                    let place = RemoteTaskReference::from_reply(&reply);
+                    let kept = place.map_or_else(|| RawValue::NULL.to_owned(), |p| p.to_reply());
+                    vec![made, TaskStep::Completed(kept)]
                 }
                 step => vec![made, step],
             }
@@ -399,11 +420,13 @@ fn final_steps(ended: TaskCompletion, is_durable: bool) -> Vec<TaskStep> {
     }
 }
 
-/// Returns the skill's arguments stored with a task.
-fn stored_arguments(task: &Task) -> Option<Box<RawValue>> {
-    RawObject::parse(task.request.as_deref()?)
-        .ok()?
-        .remove(ARGUMENTS)
+/// Returns the skill's arguments stored with a task, and whether they are the message itself.
+fn stored_arguments(task: &Task) -> Option<(Box<RawValue>, bool)> {
+    let mut request = RawObject::parse(task.request.as_deref()?).ok()?;
+    match request.remove(MESSAGE_ARGUMENTS) {
+        Some(said) => Some((said, true)),
+        None => Some((request.remove(ARGUMENTS)?, task.message == Converse::NAME)),
+    }
 }
 
 /// Returns the remaining retention of a task; zero if it has expired.
@@ -554,7 +577,7 @@ impl TaskHost for A2aTaskService {
         lease: Lease,
     ) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
-            let Some(given) = stored_arguments(&task) else {
+            let Some((given, is_message)) = stored_arguments(&task) else {
                 let why = Failure::unavailable("what it was asked wasn't kept");
                 return Err(CannotResume::Fail(why));
             };
@@ -562,13 +585,14 @@ impl TaskHost for A2aTaskService {
                 self.served_agent(),
                 CallContext::new(Arc::new(task.principal.clone())),
             );
-            let given = match view::first_message(&task)
-                .filter(|_| callee.route(&task.message) == SkillRoute::Converse)
-            {
+            let route = callee.route(&task.message, is_message);
+            let given = match view::first_message(&task).filter(|_| is_message) {
                 Some(said) => {
                     let who = RequestContext::new(call.principal.clone(), Dialect::V10);
-                    let references = &said.reference_task_ids;
-                    let told = self.with_referenced_tasks(&who, references, &given).await;
+                    let called = (&*callee, route, &*task.message);
+                    let told = self
+                        .with_references(&who, called, &said.reference_task_ids, &given)
+                        .await;
                     let unread = |_| {
                         CannotResume::Fail(Failure::unavailable(
                             "failed to read the tasks that the message refers to",
@@ -582,7 +606,7 @@ impl TaskHost for A2aTaskService {
                 .authorize(&task.message, &given, call)
                 .await
                 .map_err(CannotResume::Fail)?;
-            let work = self.task_work(callee, &task, given, call);
+            let work = self.task_work(callee, route, &task, given, call);
             self.live.run(task_run(task, lease, true, work));
             Ok(())
         })

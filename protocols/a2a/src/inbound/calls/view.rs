@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use super::{A2aTaskService, RequestContext};
 use crate::A2aError;
 use crate::convert::{
-    EVENT_METADATA, QUESTION_METADATA, content_to_parts, direct_reply_parts, is_url_question,
-    parse_direct_reply, question_parts, write_part_as_block,
+    EVENT_METADATA, QUESTION_METADATA, REMOTE_METADATA, RemoteTaskReference, content_to_parts,
+    direct_reply_parts, is_url_question, parse_direct_reply, question_parts, write_part_as_block,
 };
 use crate::wire::{
     self, Artifact, JsonWriter, Message, Part, Role, TaskStatus, WireType as _, append_parts,
@@ -65,10 +65,10 @@ pub(super) fn is_interrupted(task: &Task) -> bool {
     )
 }
 
-/// Returns the metadata of a task: the number of its latest event, and the id of the task that it
-/// belongs to, if it has one.
+/// Returns the metadata of a task: that of its status, and the id of the task that it belongs to, if
+/// it has one.
 fn task_metadata(task: &Task) -> Option<RawObject> {
-    let metadata = event_metadata(task.last_event)?;
+    let metadata = status_metadata(task)?;
     Some(match task.parent_id() {
         Some(parent) => metadata.with(PARENT_META_KEY, &parent),
         None => metadata,
@@ -78,6 +78,15 @@ fn task_metadata(task: &Task) -> Option<RawObject> {
 /// Returns the metadata of an event: the number of the task's latest event.
 pub(super) fn event_metadata(number: u64) -> Option<RawObject> {
     Some(RawObject::single(EVENT_METADATA, number))
+}
+
+/// Returns the metadata of an event about the task's status: the number of the task's latest event,
+/// and the remote agent's ids if such an agent performed it.
+pub(super) fn status_metadata(task: &Task) -> Option<RawObject> {
+    let place = RemoteTaskReference::from_task(task).map(|place| place.to_object());
+    let mut metadata = event_metadata(task.last_event)?;
+    metadata.set_some(REMOTE_METADATA, &place);
+    Some(metadata)
 }
 
 /// Converts a task; `history` is `None` if it wasn't requested.
@@ -132,14 +141,7 @@ pub(super) fn write_task_json(task: &Task, messages_max: Option<u32>, out: &mut 
             message.end();
         });
     }
-    let mut metadata = object.member("metadata").into_object();
-    metadata
-        .member(EVENT_METADATA)
-        .json(&task.last_event.to_string());
-    if let Some(parent) = task.parent_id() {
-        metadata.text(PARENT_META_KEY, parent.as_str());
-    }
-    metadata.end();
+    object.optional("metadata", &task_metadata(task));
     object.end();
     true
 }
@@ -188,7 +190,9 @@ pub(super) fn direct_reply(task: &Task) -> Option<Message> {
         return None;
     };
     let parts = direct_reply_parts(&parse_direct_reply(reply)?);
-    let message = agent_message(task, task.last_event, parts, None);
+    let place = RemoteTaskReference::from_task(task);
+    let metadata = place.map(|place| RawObject::single(REMOTE_METADATA, place.to_object()));
+    let message = agent_message(task, task.last_event, parts, metadata);
     Some(Message {
         task_id: String::new(),
         ..message

@@ -2,6 +2,7 @@ mod asking;
 mod at_once;
 mod kit;
 mod owners;
+mod parts;
 mod picking;
 mod referring;
 mod repeating;

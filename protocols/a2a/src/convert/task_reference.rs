@@ -1,0 +1,64 @@
+//! References to the remote task that a call was performed by.
+
+use callboard_message::RawObject;
+use callboard_runtime::{Task, TaskOutcome};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// Key in the metadata of tasks, events and messages: ids of task and conversation at the remote
+/// agent that performed the call (`taskId`, `contextId`).
+pub(crate) const REMOTE_METADATA: &str = "callboard/remote";
+/// Member of a tool result's `_meta` with the reference.
+const A2A_META: &str = "a2a";
+const TASK_ID: &str = "taskId";
+const CONTEXT_ID: &str = "contextId";
+
+/// Ids of task and conversation at a remote agent. A direct reply has no task.
+#[derive(Debug, PartialEq)]
+pub(crate) struct RemoteTaskReference {
+    pub(crate) task_id: Option<String>,
+    pub(crate) context_id: String,
+}
+
+impl RemoteTaskReference {
+    /// Returns the reference in a tool result; `None` if no remote agent gave it.
+    pub(crate) fn from_reply(reply: &RawValue) -> Option<Self> {
+        // Most replies have none: the search avoids parsing them.
+        let mentions = reply.get().contains("\"a2a\"");
+        let result = mentions.then(|| RawObject::parse(reply).ok())??;
+        Self::from_object(&result.object("_meta")?.object(A2A_META)?)
+    }
+
+    /// Returns the reference in the outcome of a stored task.
+    pub(crate) fn from_task(task: &Task) -> Option<Self> {
+        match task.outcome.as_ref()? {
+            TaskOutcome::Reply(reply) => Self::from_reply(reply),
+            TaskOutcome::Failed(failure) => {
+                let data = to_raw_value(failure.data.as_ref()?).ok()?;
+                let place = Self::from_object(&RawObject::parse(&data).ok()?)?;
+                place.task_id.is_some().then_some(place)
+            }
+            _ => None,
+        }
+    }
+
+    fn from_object(place: &RawObject) -> Option<Self> {
+        let id = |name| place.text(name).filter(|id| !id.is_empty());
+        Some(Self {
+            task_id: id(TASK_ID),
+            context_id: id(CONTEXT_ID)?,
+        })
+    }
+
+    /// Returns the reference as a JSON object.
+    pub(crate) fn to_object(&self) -> RawObject {
+        let mut place = RawObject::new();
+        place.set_some(TASK_ID, &self.task_id);
+        place.with(CONTEXT_ID, &self.context_id)
+    }
+
+    /// Returns an otherwise empty tool result with the reference.
+    pub(crate) fn to_reply(&self) -> Box<RawValue> {
+        let meta = RawObject::single(A2A_META, self.to_object());
+        RawObject::single("_meta", meta).to_raw()
+    }
+}
