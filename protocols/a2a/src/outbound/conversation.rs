@@ -118,6 +118,7 @@ impl A2aClient {
             Err(error) if error.is_unsupported() => conversation.poll_until_settled().await?,
             Err(error) => return Err(error),
         }
+        conversation.load_missed().await;
         conversation.load_history().await;
         Ok(conversation.state.into_response())
     }
@@ -359,11 +360,7 @@ impl<'a> Conversation<'a> {
 
     /// Completes the state after the task has ended: reads events and messages that were missed.
     async fn finish(&mut self) {
-        // Without event numbers, events that were missed can only be found in the task.
-        if self.may_have_missed && !self.state.task_id.is_empty() && self.poll_task().await.is_err()
-        {
-            callboard_message::log::debug!("failed to get an ended task");
-        }
+        self.load_missed().await;
         self.load_history().await;
         // Artifacts have been reported already, so the last message would be lost beside them.
         let last_word = self
@@ -471,6 +468,19 @@ impl Conversation<'_> {
             self.report_updates(news);
         }
         Ok(())
+    }
+
+    /// Reads the ended task if its events may lack something. Without event numbers, events that were
+    /// missed can only be found in the task. An agent may also stream the states only, and keep in
+    /// the task what it made.
+    async fn load_missed(&mut self) {
+        let is_silent = !self.polled && self.state.ended_in_silence();
+        if (self.may_have_missed || is_silent)
+            && !self.state.task_id.is_empty()
+            && self.poll_task().await.is_err()
+        {
+            callboard_message::log::debug!("failed to get an ended task");
+        }
     }
 
     /// Loads the agent's messages from the task's history. That is needed only if the task was

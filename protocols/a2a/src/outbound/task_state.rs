@@ -215,6 +215,12 @@ impl RemoteTaskState {
             && made_nothing
     }
 
+    /// Returns whether the task is completed and has told nothing, also on the way. That isn't asked
+    /// of agents that number their events: nothing of theirs is elsewhere.
+    pub(super) fn ended_in_silence(&self) -> bool {
+        self.ended_without_answer() && !self.has_event_numbers() && self.interim.messages.is_empty()
+    }
+
     /// Returns the agent's interim messages, in order, if they serve as the answer of a task that
     /// ended without one; otherwise an empty slice. It is always empty for agents that number their
     /// events: these are callboards, whose interim messages are only progress.

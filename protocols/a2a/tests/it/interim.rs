@@ -151,6 +151,21 @@ async fn streamed_answers_are_kept() {
     }
 }
 
+/// Goal: what an agent keeps in the task is the answer if its stream has only states, as fasta2a's
+/// does. Method: a stream that ends without more than the state, and the task beside it.
+#[tokio::test]
+async fn an_answer_beside_the_stream_is_found() {
+    let (mut peer, remote, asked) = Played::asked(quick(), true).await;
+    let mut said = peer.expect("SendStreamingMessage").await.stream().await;
+    said.say(task("t", "TASK_STATE_SUBMITTED")).await;
+    said.say(event(ProtocolVersion::V10, "t", None)).await;
+    let mut ended = task("t", "TASK_STATE_COMPLETED")["task"].take();
+    ended["artifacts"] = json!([{ "artifactId": "a", "parts": [{ "text": "THE ANSWER" }] }]);
+    peer.expect("GetTask").await.result(ended).await;
+    assert_eq!(text_of(&joined(asked).await.unwrap()), ["THE ANSWER"]);
+    remote.stop().await;
+}
+
 /// Goal: the same without a stream, where only the history contains the answer. Method: a task that
 /// is completed at once, in every version; one that is polled, with a message that came between two
 /// polls.
