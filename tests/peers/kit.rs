@@ -37,6 +37,11 @@ pub fn peers() -> Option<Peers> {
     folder.map(|folder| Peers(folder.into()))
 }
 
+/// `None` unless `cargo xtask peers --heavy` runs this: those peers are too large for `test`.
+pub fn heavy_peers() -> Option<Peers> {
+    std::env::var_os("CALLBOARD_PEERS_HEAVY").and_then(|_| peers())
+}
+
 impl Peers {
     /// Node, as it was installed beside the packages: its folder is called by the platform.
     pub fn node(&self) -> PathBuf {

@@ -24,6 +24,14 @@ mod mail;
 mod rmcp;
 // The TypeScript SDK's client, in both eras.
 mod typescript;
+// A server for files, which works under its client's roots.
+mod filesystem;
+// FastMCP 3 and 4: sessions with tools of their own.
+mod fastmcp;
+// The inspector's command line.
+mod inspector;
+// A client's pipe to a server elsewhere.
+mod remote;
 
 // Callboard in between: a client of one SDK in front of it, a server of another behind it.
 mod bridge;

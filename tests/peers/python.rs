@@ -1,8 +1,10 @@
 use callboard::System;
 use callboard::mcp::outbound::{ChildCommand, Era, ServerEndpoint};
+use serde_json::json;
 
+use crate::bridge::gateway::Topology;
 use crate::client::{self, connect};
-use crate::kit::{Served, Target, peers, script, with};
+use crate::kit::{Peers, Served, Target, peers, script, with};
 use crate::round::{self, Plan, steps};
 use crate::server;
 
@@ -126,7 +128,7 @@ async fn python_server_over_sse() {
 #[actix_web::test]
 async fn python_server_over_websocket() {
     let Some(peers) = peers() else { return };
-    let python = peers.python("python-websocket");
+    let python = peers.python("python-old");
     let server = Served::start(|port| {
         with(
             peers.command(&python),
@@ -144,4 +146,57 @@ async fn python_server_over_websocket() {
         FAILED_OLD,
     )
     .await;
+}
+
+/// Plan of the server of the SDK 1.6, which has no forms; without `count` for its client, which has no progress.
+fn plan_1_6(counts: bool) -> Plan {
+    let mut plan = vec![round::tools(&[
+        "ask_model",
+        "count",
+        "echo",
+        "fail",
+        "folders",
+    ])];
+    plan.extend(round::plain(FAILED_OLD));
+    let missing = if counts {
+        &["ask_name"][..]
+    } else {
+        &["ask_name", "count"]
+    };
+    plan.retain(|(step, _)| !missing.contains(&step.label));
+    plan
+}
+
+fn command_1_6(peers: &Peers) -> [String; 2] {
+    let python = peers.python("python-mcp-1-6").display().to_string();
+    [python, script("server_1_6.py")]
+}
+
+/// Goal: a server that the first request of the newer era puts out of action, while its process stays, is met in the older one.
+/// Method: every tool of one of the SDK 1.6, over a pipe; which era, the client finds out.
+#[actix_web::test]
+async fn python_server_1_6() {
+    let Some(peers) = peers() else { return };
+    let [python, file] = command_1_6(&peers);
+    let endpoint = ServerEndpoint::Child(ChildCommand::new(python, [file]));
+    let system = System::start(1).unwrap();
+    let plan = plan_1_6(true);
+    let round = client::round(&connect(&system, endpoint, None), steps(&plan)).await;
+    round.assert_whole(&plan);
+}
+
+/// Goal: nor does the client of that SDK lose anything. Method: a round through `callboard stdio` to the same server.
+#[actix_web::test]
+async fn python_client_1_6() {
+    let Some(peers) = peers() else { return };
+    let command = json!(command_1_6(&peers));
+    let topology = Topology::new(&format!(
+        "[[upstream]]\nid = \"peer\"\ncommand = {command}\nsupports_sampling = true\nsupports_roots = true\n"
+    ));
+    let mut client = peers.client(&peers.python("python-mcp-1-6"), &[&script("client_1_6.py")]);
+    let plan = plan_1_6(false);
+    client
+        .round(&topology.stdio("peer"), steps(&plan))
+        .await
+        .assert_whole(&plan);
 }

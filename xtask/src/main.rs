@@ -23,7 +23,8 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test                 everything that must hold: format, lints, tests, examples, conformance, instructions
-  peers                installs the programs that tests/peers talks to, and says how to run one of its tests
+  peers [--heavy]      installs the programs that tests/peers talks to, and says how to run one of its tests; with --heavy
+                       those that are too large for `test`, and runs their tests
   postgres -- COMMAND  runs it with a Postgres server of its own, whose URL is CALLBOARD_POSTGRES
   conformance [SIDE]   the official MCP suite against our server, our client, or both
   tck DIR [1.0|0.3]    the official kit of A2A against our server; DIR is a clone of it (github.com/a2aproject/a2a-tck), for no
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         ["conformance"] => return test::conformance(None),
         ["conformance", side] => return test::conformance(Some(side)),
         ["peers"] => peers::install(),
+        ["peers", "--heavy"] => peers::heavy(),
         ["postgres", "--", command @ ..] => postgres::with(command),
         ["bench"] => bench::run(None),
         ["bench", "--rounds", rounds] => bench::run(Some(rounds)),

@@ -16,24 +16,66 @@ const NODE_VERSION: &str = "22.23.3";
 const NODE_PACKAGES: &[&str] = &[
     "@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/inspector@2.12.0",
+    "mcp-remote@0.15.1",
     "@modelcontextprotocol/client@2.4.0",
     "@modelcontextprotocol/server@2.4.0",
     "@a2a-js/sdk@1.3.0",
     "express@5.3.0",
 ];
-/// Folder and packages of each Python environment. Several of them: two packages at two versions each.
-const PYTHON_ENVIRONMENTS: &[(&str, &[&str])] = &[
-    ("python", &["mcp==2.3.0"]),
-    ("python-websocket", &["mcp[ws]==1.30.0"]),
+/// A Python environment: its folder, and its packages.
+type PythonEnvironment = (&'static str, &'static [&'static str]);
+/// As few as their packages agree to: most packages are here at two versions.
+const PYTHON_ENVIRONMENTS: &[PythonEnvironment] = &[
+    (
+        "python",
+        &[
+            "mcp==2.3.0",
+            "fastmcp==4.2.3",
+            "fasta2a==2.1.0",
+            "uvicorn==0.54.0",
+            "jwcrypto==1.6.1",
+        ],
+    ),
+    (
+        "python-old",
+        &[
+            "mcp[ws]==1.30.0",
+            "fastmcp==3.4.11",
+            "fasta2a==0.6.1",
+            "uvicorn==0.54.0",
+        ],
+    ),
+    // With a later pydantic it can't be imported.
+    ("python-mcp-1-6", &["mcp==1.6.0", "pydantic==2.11.10"]),
     (
         "python-a2a",
-        &["a2a-sdk[http-server,signing]==1.3.0", "uvicorn==0.54.0"],
+        &[
+            "a2a-sdk[http-server,signing]==1.3.0",
+            "a2a-handler==0.4.0",
+            "uvicorn==0.54.0",
+        ],
     ),
     (
         "python-a2a-old",
         &["a2a-sdk[http-server]==0.3.26", "uvicorn==0.54.0"],
     ),
 ];
+/// Those that are large beside what their tests show: `cargo xtask peers --heavy` alone installs them.
+const PYTHON_ENVIRONMENTS_HEAVY: &[PythonEnvironment] = &[
+    (
+        "python-adk",
+        &["google-adk[a2a]==2.13.0", "uvicorn==0.54.0"],
+    ),
+    // With mcp 2 it can't be imported.
+    (
+        "python-agentstack",
+        &["agentstack-sdk==0.7.1", "mcp==1.30.0"],
+    ),
+];
+/// The variable that tells tests that those are there, too, and what the names of their tests begin with.
+const HEAVY: (&str, &str) = ("CALLBOARD_PEERS_HEAVY", "a2a::heavy::");
 /// The Rust SDK of A2A, and callboard's way to it: a package outside the workspace.
 pub const RUST: &str = "tests/peers/a2a-rust/Cargo.toml";
 /// The engine that runs a language model on the processor; what it's built of is a package a platform.
@@ -49,11 +91,16 @@ pub struct Peers {
 }
 
 impl Peers {
+    /// None of them.
+    fn none() -> Self {
+        Self {
+            home: target().join("peers"),
+        }
+    }
+
     /// Those that are Node packages, installed unless they are there.
     pub fn with_node() -> Outcome<Self> {
-        let peers = Self {
-            home: target().join("peers"),
-        };
+        let peers = Self::none();
         let node = node_package()?;
         let mut packages = vec![node];
         packages.extend(NODE_PACKAGES.iter().map(|package| (*package).to_owned()));
@@ -78,7 +125,7 @@ impl Peers {
     /// Those in Python, too, and a language model.
     pub fn all() -> Outcome<Self> {
         let peers = Self::with_node()?;
-        peers.python()?;
+        peers.python(PYTHON_ENVIRONMENTS)?;
         peers.language_model()?;
         peers.rust()?;
         Ok(peers)
@@ -89,8 +136,8 @@ impl Peers {
         rust_peer(&[]).map(drop)
     }
 
-    fn python(&self) -> Outcome {
-        for (name, packages) in PYTHON_ENVIRONMENTS {
+    fn python(&self, environments: &[PythonEnvironment]) -> Outcome {
+        for (name, packages) in environments {
             let packages: Vec<String> = packages
                 .iter()
                 .map(|package| (*package).to_owned())
@@ -174,6 +221,15 @@ pub fn install() -> Outcome {
     Ok(())
 }
 
+/// Installs the heavy ones, and runs their tests.
+pub fn heavy() -> Outcome {
+    let (peers, (variable, tests)) = (Peers::none(), HEAVY);
+    peers.python(PYTHON_ENVIRONMENTS_HEAVY)?;
+    let mut test = cargo(&["test", "--package", "callboard", "--test", "peers", tests]);
+    test.env(VARIABLE, peers.home()).env(variable, "1");
+    run(test)
+}
+
 /// Builds the Rust SDK's program: its path.
 pub fn rust_peer(options: &[&str]) -> Outcome<PathBuf> {
     let home = target().join("a2a-rust");
@@ -228,6 +284,8 @@ fn pip(environment: &Path) -> Command {
             "install",
             "--quiet",
             "--disable-pip-version-check",
+            // Python compiles what it imports, a small part of what is there.
+            "--no-compile",
         ],
     )
 }

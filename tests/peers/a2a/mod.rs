@@ -12,6 +12,16 @@
 
 // Our server.
 mod agent;
+// Callboard in between, in front of an agent.
+mod behind;
+// Signed cards.
+mod card;
+// fasta2a, as servers.
+mod fasta2a;
+// A command line, as a client.
+mod handler;
+// Agents that are too large for every run.
+mod heavy;
 // Our client's round.
 mod ours;
 

@@ -69,7 +69,7 @@ impl Row {
         match self {
             Self::RmcpLegacy => Running::Rmcp(ClientLifecycleMode::Initialize),
             Self::RmcpModern => Running::Rmcp(without_session()),
-            Self::PythonOld => python("client_old.py", "python-websocket", &[]),
+            Self::PythonOld => python("client_old.py", "python-old", &[]),
             Self::PythonLegacy => python("client.py", "python", &["legacy"]),
             Self::PythonModern => python("client.py", "python", &[MODERN]),
             Self::TypescriptLegacy => typescript("legacy"),

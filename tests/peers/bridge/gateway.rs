@@ -1,6 +1,5 @@
 //! Callboard in front of the servers, as a person starts it.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -43,16 +42,17 @@ impl Topology {
         }
     }
 
+    /// `callboard stdio`, in front of all of them.
+    pub fn stdio_of_all(&self) -> Vec<String> {
+        let file = self.file.display().to_string();
+        vec![CALLBOARD.to_owned(), "stdio".to_owned(), file]
+    }
+
     /// `callboard stdio`, in front of one of them.
     pub fn stdio(&self, id: &str) -> Target {
-        let file = self.file.display().to_string();
-        Target::Command(vec![
-            CALLBOARD.to_owned(),
-            "stdio".to_owned(),
-            file,
-            "--agent".to_owned(),
-            id.to_owned(),
-        ])
+        let mut command = self.stdio_of_all();
+        command.extend(["--agent".to_owned(), id.to_owned()]);
+        Target::Command(command)
     }
 }
 
@@ -80,7 +80,8 @@ fn declaration(upstream: &Upstream) -> String {
 
 /// `callboard serve`: it runs as long as this is held.
 pub struct Gateway {
-    urls: HashMap<String, String>,
+    /// Agents with the addresses of each.
+    urls: Vec<(String, String)>,
     child: Child,
     _topology: Topology,
 }
@@ -95,7 +96,7 @@ impl Gateway {
             .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut urls = HashMap::new();
+        let mut urls = Vec::new();
         loop {
             let line = soon("what callboard says", output.next_line())
                 .await
@@ -103,7 +104,7 @@ impl Gateway {
                 .expect("callboard doesn't serve");
             match *line.split(' ').collect::<Vec<_>>() {
                 ["ready"] => break,
-                ["listening", id, url] => drop(urls.insert(id.to_owned(), url.to_owned())),
+                ["listening", id, url] => urls.push((id.to_owned(), url.to_owned())),
                 _ => panic!("{line}"),
             }
         }
@@ -115,7 +116,33 @@ impl Gateway {
     }
 
     pub fn target(&self, id: &str) -> Target {
-        Target::Url(self.urls[id].clone())
+        Target::Url(self.mcp(id))
+    }
+
+    /// Address of an agent for MCP.
+    pub fn mcp(&self, id: &str) -> String {
+        self.address(id, "/mcp")
+    }
+
+    /// Address of an agent for A2A, below which its card is.
+    pub fn a2a(&self, id: &str) -> String {
+        self.all_a2a(id).swap_remove(0)
+    }
+
+    /// Addresses of an agent for A2A, of all listeners in their order.
+    pub fn all_a2a(&self, id: &str) -> Vec<String> {
+        let own = |(agent, url): &&(String, String)| agent == id && url.ends_with("/a2a");
+        let all = self.urls.iter().filter(own);
+        all.map(|(_, url)| url.replace("/a2a", "")).collect()
+    }
+
+    fn address(&self, id: &str, end: &str) -> String {
+        let mut all = self.urls.iter();
+        let found = all.find(|(agent, url)| agent == id && url.ends_with(end));
+        found
+            .unwrap_or_else(|| panic!("no {id} at {end}: {:?}", self.urls))
+            .1
+            .clone()
     }
 
     /// Ends it, as whoever started it would.

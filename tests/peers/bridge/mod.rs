@@ -3,7 +3,7 @@
 // The clients.
 mod clients;
 // Callboard.
-mod gateway;
+pub mod gateway;
 // A language model that answers a server.
 mod model;
 // The servers.

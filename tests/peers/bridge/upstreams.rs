@@ -141,7 +141,7 @@ impl Upstreams {
 
     /// The Python SDK 1: the last with a WebSocket.
     async fn python_old(&mut self, peers: &Peers) {
-        let (python, script) = (peers.python("python-websocket"), script("server_old.py"));
+        let (python, script) = (peers.python("python-old"), script("server_old.py"));
         let plan = || python::plan(python::FAILED_OLD);
         let child = vec![
             python.display().to_string(),

@@ -3,6 +3,7 @@
 
 pub mod asker;
 pub mod caller;
+pub mod visitor;
 
 use callboard::System;
 use callboard::mcp::outbound::{Era, ServerEndpoint};
