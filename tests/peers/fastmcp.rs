@@ -3,7 +3,7 @@
 use rmcp::ClientLifecycleMode;
 use serde_json::json;
 
-use crate::bridge::gateway::{Gateway, Topology};
+use crate::gateway::{Gateway, Topology};
 use crate::kit::{Peers, Served, peers, script, with};
 use crate::rmcp::visitor::Visitor;
 use crate::rmcp::without_session;

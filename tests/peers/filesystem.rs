@@ -5,7 +5,7 @@ use std::path::Path;
 use rmcp::ClientLifecycleMode;
 use serde_json::json;
 
-use crate::bridge::gateway::{Gateway, Topology};
+use crate::gateway::{Gateway, Topology};
 use crate::kit::{Peers, peers, soon};
 use crate::rmcp::visitor::Visitor;
 use crate::rmcp::without_session;

@@ -3,6 +3,8 @@
 
 // Where the peers are; their processes, ended with the test.
 mod kit;
+// Callboard, as a person starts it.
+mod gateway;
 // What a whole round comes to, whoever drives it.
 mod round;
 

@@ -2,8 +2,8 @@ use callboard::System;
 use callboard::mcp::outbound::{ChildCommand, Era, ServerEndpoint};
 use serde_json::json;
 
-use crate::bridge::gateway::Topology;
 use crate::client::{self, connect};
+use crate::gateway::Topology;
 use crate::kit::{Peers, Served, Target, peers, script, with};
 use crate::round::{self, Plan, steps};
 use crate::server;

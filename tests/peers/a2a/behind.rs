@@ -10,7 +10,7 @@ use callboard::a2a::wire::{
 use callboard::message::TaskState;
 use serde_json::json;
 
-use crate::bridge::gateway::{Gateway, Topology};
+use crate::gateway::{Gateway, Topology};
 use crate::kit::{Peers, Served, soon};
 
 /// Time between two looks at a task.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::bridge::gateway::{Gateway, Topology};
+use crate::gateway::{Gateway, Topology};
 use crate::kit::{peers, script, soon, with};
 
 /// Private keys of P-256 and of Ed25519, of this test only.

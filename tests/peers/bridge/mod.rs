@@ -2,8 +2,6 @@
 
 // The clients.
 mod clients;
-// Callboard.
-pub mod gateway;
 // A language model that answers a server.
 mod model;
 // The servers.
@@ -14,11 +12,11 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt, stream};
 
+use crate::gateway::Gateway;
 use crate::kit::{Peers, Target, peers};
 use crate::round::{self, Kind, Plan, steps};
 use clients::Row;
-use gateway::{Gateway, Topology};
-use upstreams::{Upstream, Upstreams};
+use upstreams::{Upstream, Upstreams, topology};
 
 /// Every row starts processes: more at once only wait for each other.
 const ROWS_AT_ONCE: usize = 3;
@@ -35,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(20);
 async fn every_client_before_every_server() {
     let Some(peers) = peers() else { return };
     let upstreams = Upstreams::start(&peers).boxed_local().await;
-    let gateway = Gateway::start(&peers, Topology::of(upstreams.all(), "")).await;
+    let gateway = Gateway::start(&peers, topology(upstreams.all())).await;
     let all: Vec<_> = upstreams
         .all()
         .iter()
@@ -58,7 +56,7 @@ async fn every_client_over_a_pipe() {
     ];
     let Some(peers) = peers() else { return };
     let upstreams = Upstreams::start(&peers).boxed_local().await;
-    let topology = Topology::of(upstreams.all(), "");
+    let topology = topology(upstreams.all());
     let some = upstreams
         .all()
         .iter()

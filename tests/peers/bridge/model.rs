@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::gateway::{Gateway, Topology};
+use crate::gateway::{Gateway, Topology};
 use crate::kit::{Served, Target, peers, script, with};
 use crate::rmcp::{caller, without_session};
 use crate::round::{Kind, Step};

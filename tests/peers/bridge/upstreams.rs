@@ -1,7 +1,9 @@
 //! The servers of the matrix.
 
 use callboard::mcp::outbound::Era;
+use serde_json::json;
 
+use crate::gateway::Topology;
 use crate::kit::{Peers, Served, script, with};
 use crate::round::{self, Plan};
 use crate::{python, rmcp};
@@ -195,4 +197,32 @@ impl Upstreams {
         );
         self._served.push(served);
     }
+}
+
+/// Callboard's file with these servers, which may ask whatever they like, of whoever called.
+pub fn topology<'a>(upstreams: impl IntoIterator<Item = &'a Upstream>) -> Topology {
+    let declared: String = upstreams.into_iter().map(declaration).collect();
+    Topology::new(&declared)
+}
+
+fn declaration(upstream: &Upstream) -> String {
+    // A string of JSON is one of TOML.
+    let reach = match &upstream.reach {
+        Reach::Child(command) => format!(
+            "command = {}\nenv_passthrough = [\"CALLBOARD_PEERS\"]",
+            json!(command)
+        ),
+        Reach::Url(url) => format!("url = {}", json!(url)),
+        Reach::Sse(url) => format!("url = {}\ntransport = \"sse\"", json!(url)),
+    };
+    let era = match upstream.era {
+        None => "auto",
+        Some(Era::Legacy) => "legacy",
+        Some(Era::Modern) => "modern",
+    };
+    let may = "supports_sampling = true\nsupports_elicitation = true\nsupports_roots = true";
+    format!(
+        "[[upstream]]\nid = \"{}\"\n{reach}\nera = \"{era}\"\n{may}\n",
+        upstream.id
+    )
 }

@@ -3,13 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use callboard::mcp::outbound::Era;
-use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::upstreams::{Reach, Upstream};
 use crate::kit::{Peers, Target, soon};
 
 const CALLBOARD: &str = env!("CARGO_BIN_EXE_callboard");
@@ -21,12 +18,6 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// One with these servers, which may ask whatever they like, of whoever called. `more` is added to it.
-    pub fn of<'a>(upstreams: impl IntoIterator<Item = &'a Upstream>, more: &str) -> Self {
-        let declared: String = upstreams.into_iter().map(declaration).collect();
-        Self::new(&format!("{more}\n{declared}"))
-    }
-
     /// The sections, behind an address of this machine's, or a pipe.
     pub fn new(sections: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -54,28 +45,6 @@ impl Topology {
         command.extend(["--agent".to_owned(), id.to_owned()]);
         Target::Command(command)
     }
-}
-
-fn declaration(upstream: &Upstream) -> String {
-    // A string of JSON is one of TOML.
-    let reach = match &upstream.reach {
-        Reach::Child(command) => format!(
-            "command = {}\nenv_passthrough = [\"CALLBOARD_PEERS\"]",
-            json!(command)
-        ),
-        Reach::Url(url) => format!("url = {}", json!(url)),
-        Reach::Sse(url) => format!("url = {}\ntransport = \"sse\"", json!(url)),
-    };
-    let era = match upstream.era {
-        None => "auto",
-        Some(Era::Legacy) => "legacy",
-        Some(Era::Modern) => "modern",
-    };
-    let may = "supports_sampling = true\nsupports_elicitation = true\nsupports_roots = true";
-    format!(
-        "[[upstream]]\nid = \"{}\"\n{reach}\nera = \"{era}\"\n{may}\n",
-        upstream.id
-    )
 }
 
 /// `callboard serve`: it runs as long as this is held.
