@@ -1,50 +1,22 @@
 //! Paged lists over all members.
 
-use callboard_message::capabilities::{
-    ListPrompts, ListResourceTemplates, ListResources, ListTools,
-};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use callboard_message::{Failure, RawObject};
 use callboard_runtime::Context;
 use futures::future::join_all;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
-use super::member::{MemberState, MissingMembers};
-use super::names::NAME_CHARS_MAX;
-use super::{AGGREGATE_MEMBER_PAGES_MAX, AGGREGATE_PAGE_ITEMS_MAX, AggregateState};
+use super::member::{ListKind, MemberState, ask_page};
+use super::missing::MissingMembers;
+use super::resolve::NameResolver;
+use super::uris::ResourceIndex;
+use super::{AGGREGATE_MEMBER_PAGES_MAX, AGGREGATE_PAGE_ITEMS_MAX};
 
 /// Maximum pages of one member's list that are read for one page of the aggregate's list.
 const PAGES_PER_READ_MAX: usize = 32;
-
-/// Kind of list that an aggregate combines from its members.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListKind {
-    Tools,
-    Resources,
-    Templates,
-    Prompts,
-}
-
-impl ListKind {
-    /// Returns the JSON key of the items in the result of a list request.
-    pub fn items_key(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Resources => "resources",
-            Self::Templates => "resourceTemplates",
-            Self::Prompts => "prompts",
-        }
-    }
-
-    pub fn is_listed_by(self, member: &MemberState) -> bool {
-        match self {
-            Self::Tools => member.lists_tools(),
-            Self::Resources => member.handles::<ListResources>(),
-            Self::Templates => member.handles::<ListResourceTemplates>(),
-            Self::Prompts => member.has_prompts(),
-        }
-    }
-}
 
 /// Start of a page of the aggregate's list: at one of its own tools, or at a page of a member's
 /// list.
@@ -94,28 +66,52 @@ impl PageStart {
 /// Part of a member's list, read for one page of the aggregate's list.
 struct MemberListPart {
     /// Items of each page that was read, with the cursor by which the page was requested.
-    pages: Vec<(Option<String>, Vec<Box<RawValue>>)>,
+    pages: Vec<(Option<String>, Vec<RawObject>)>,
     /// Nested members whose part is missing, as the member itself reports.
     missing: MissingMembers,
     /// Cursor of the member's next page (`None` at the end), or the failure that ended the reading.
     rest: Result<Option<String>, Failure>,
 }
 
-impl AggregateState {
+/// Reader of the members' lists as one list.
+pub(super) struct ListReader {
+    members: Arc<[MemberState]>,
+    names: Arc<NameResolver>,
+    resources: Arc<ResourceIndex>,
+    list_timeout: Duration,
+}
+
+impl ListReader {
+    /// Creates a reader that waits up to `list_timeout` for a member's list.
+    pub fn new(
+        members: Arc<[MemberState]>,
+        names: Arc<NameResolver>,
+        resources: Arc<ResourceIndex>,
+        list_timeout: Duration,
+    ) -> Self {
+        Self {
+            members,
+            names,
+            resources,
+            list_timeout,
+        }
+    }
+
     /// Returns one page of the aggregate's list. All members that may contribute to it are called
     /// concurrently. An unavailable or slow member is left out and reported as missing, because the
     /// items of the others are useful without it.
-    pub async fn list_page(
+    pub async fn page(
         &self,
         what: ListKind,
         params: &RawObject,
         cx: &Context,
     ) -> Result<RawObject, Failure> {
         let mut items: Vec<Box<RawValue>> = Vec::new();
+        let mut uris = HashMap::new();
         let (first, before, mut cursor) = match PageStart::parse_cursor(params)? {
             PageStart::Own(from) => {
                 let own = if what == ListKind::Tools {
-                    &*self.tools
+                    self.names.message_tools()
                 } else {
                     &[]
                 };
@@ -134,6 +130,7 @@ impl AggregateState {
             }
             PageStart::Member { at, read, cursor } => (at, read, cursor),
         };
+        let is_later_page = (first, before) != (0, 0);
         let members = self
             .members
             .iter()
@@ -167,7 +164,14 @@ impl AggregateState {
                         &missing,
                     ));
                 }
-                items.extend(page);
+                items.extend(page.into_iter().map(|item| {
+                    match what {
+                        ListKind::Resources => self
+                            .with_shown_uri(item, at, is_later_page, &mut uris)
+                            .to_raw(),
+                        _ => item.to_raw(),
+                    }
+                }));
                 read = read.saturating_add(1);
             }
             match part.rest {
@@ -244,44 +248,43 @@ impl AggregateState {
         at: usize,
         member: &MemberState,
         mut item: RawObject,
-    ) -> Option<Box<RawValue>> {
+    ) -> Option<RawObject> {
         match what {
             ListKind::Tools | ListKind::Prompts => {
                 let own = item.text("name")?;
-                let shown = self.shown_name(what, member, &own)?;
-                self.remember_name(what, &shown, at, &own);
+                let shown = self.names.shown_name(what, member, &own)?;
+                self.names.remember_name(what, &shown, at, &own);
                 item.set("name", shown);
             }
-            ListKind::Resources => self.remember_owner(&item.text("uri")?, at),
+            ListKind::Resources => self.resources.remember_listed(&item.text("uri")?, at),
             ListKind::Templates => {}
         }
         if what == ListKind::Tools {
             // Calls through an aggregate can't be tasks.
             item.remove("execution");
         }
-        Some(item.to_raw())
+        Some(item)
     }
-}
 
-/// Requests one page of a member's list.
-pub(super) async fn ask_page(
-    what: ListKind,
-    member: &MemberState,
-    cursor: Option<&str>,
-    limit: Instant,
-    cx: &Context,
-) -> Result<RawObject, Failure> {
-    let mut params = RawObject::new();
-    params.set_some("cursor", &cursor);
-    match what {
-        ListKind::Tools => member.ask_until::<ListTools>(params, limit, cx).await,
-        ListKind::Resources => member.ask_until::<ListResources>(params, limit, cx).await,
-        ListKind::Templates => {
-            member
-                .ask_until::<ListResourceTemplates>(params, limit, cx)
-                .await
+    /// Gives a member's resource an alias if a member before it has another one with its URI, or if
+    /// the URI itself could be taken for an alias. `uris` holds the member of each URI on this page
+    /// of the list; members of earlier pages are known from their listing.
+    fn with_shown_uri(
+        &self,
+        mut item: RawObject,
+        at: usize,
+        is_later_page: bool,
+        uris: &mut HashMap<String, usize>,
+    ) -> RawObject {
+        let Some(uri) = item.text("uri") else {
+            return item;
+        };
+        let first = *uris.entry(uri.clone()).or_insert(at);
+        let is_duplicate = first != at || is_later_page && self.resources.is_duplicate(&uri, at);
+        if is_duplicate || self.resources.resolve_alias(&uri).is_some() {
+            item.set("uri", self.resources.alias(&uri, at));
         }
-        ListKind::Prompts => member.ask_until::<ListPrompts>(params, limit, cx).await,
+        item
     }
 }
 
@@ -297,35 +300,4 @@ fn build_page(
     }
     missing.write_meta(&mut page);
     page
-}
-
-impl AggregateState {
-    /// Returns the name under which the aggregate shows an item of a member's list; `None` if it is
-    /// hidden. `own` is the item's name in the member.
-    pub fn shown_name(&self, what: ListKind, member: &MemberState, own: &str) -> Option<String> {
-        let name = match what {
-            ListKind::Tools => member.naming.to_shown(own)?,
-            _ => own,
-        };
-        let shown = match self.keeps_name(what, member, name) {
-            true => name.to_owned(),
-            false => member.joined(name),
-        };
-        let is_selected = || self.name_filter.selects(&member.name, name);
-        (what != ListKind::Tools || is_selected()).then_some(shown)
-    }
-
-    /// Returns whether a name in a member's own list is shown without prefix. That needs a member
-    /// that keeps its names, and a name that no message type has and that can't be confused with a
-    /// truncated or prefixed one.
-    fn keeps_name(&self, what: ListKind, member: &MemberState, name: &str) -> bool {
-        let is_taken = || what == ListKind::Tools && self.by_name.contains_key(name);
-        let is_short = || name.chars().nth(NAME_CHARS_MAX).is_none();
-        // A name with the prefix of another member would be taken for that member's.
-        let has_prefix = || {
-            let mut others = self.members.iter().filter(|other| what.is_listed_by(other));
-            others.any(|other| other.own_name(name, other.separator).is_some())
-        };
-        member.keeps_names(self.prefix) && is_short() && !has_prefix() && !is_taken()
-    }
 }

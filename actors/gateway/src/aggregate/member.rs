@@ -1,34 +1,28 @@
+//! Members of an aggregate agent: requests to them, and their availability.
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::capabilities::{
-    CallTool, CreateMessage, GetPrompt, ListPrompts, ListResources, ListTools, RESERVED_PREFIX,
-    STILL_STARTING,
+    CallTool, CreateMessage, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
+    ListTools, RESERVED_PREFIX,
 };
-use callboard_message::{
-    CapabilityChange, Failure, FailureKind, Message, MessageSpec, RawObject, ToolResult,
-};
+use callboard_message::{Failure, FailureKind, Message, MessageSpec, RawObject};
 use callboard_runtime::{AgentRef, CallContext, Context};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::names::{NameMapping, joined_name, sanitize_name};
+use super::uris::{ResourceIndex, member_session};
 use super::{
-    AGGREGATE_MEMBERS_MAX, AGGREGATE_PROBE_PAUSE_MAX, AGGREGATE_PROBE_PAUSE_MIN,
-    AGGREGATE_SLOW_PERIOD, AGGREGATE_SLOW_TIMEOUT, AggregateError, AggregateMember, AggregateState,
-    NameSeparator, PrefixMode,
+    AGGREGATE_PROBE_PAUSE_MAX, AGGREGATE_PROBE_PAUSE_MIN, AGGREGATE_READ_GRACE,
+    AGGREGATE_SLOW_PERIOD, AGGREGATE_SLOW_TIMEOUT, AggregateError, AggregateMember, NameSeparator,
+    PrefixMode,
 };
-
-/// Key in a list's `_meta` whose value names the members whose part is missing: `[{"server":
-/// member, "why": sentence}]`.
-pub const MISSING_META_KEY: &str = "callboard/away";
-/// JSON key of the time for which a list may be cached, in milliseconds (MCP 2026-07-28, caching).
-pub(super) const TTL_META_KEY: &str = "ttlMs";
-/// Maximum characters of a member's own error message that are included in the reason for its
-/// absence; the rest is cut.
-const REASON_CHARS_MAX: usize = 200;
 
 /// Member of an aggregate agent, with its state at run time.
 pub(super) struct MemberState {
@@ -45,29 +39,10 @@ pub(super) struct MemberState {
     /// Message types of the member that are shown as tools; empty if the member lists its tools
     /// itself.
     pub specs: Vec<MessageSpec>,
+    /// Index of this member, and the resources of all members. `None` for the only member, whose
+    /// resources have no duplicates.
+    resources: Option<(usize, Arc<ResourceIndex>)>,
     absence: Mutex<Absence>,
-}
-
-/// Tool of an aggregate that sends a message type of a member.
-pub(super) struct MessageTool {
-    /// Index of the member that handles the message.
-    pub member: usize,
-    /// Name of the message.
-    pub message: String,
-    pub reply: ReplyShape,
-    pub descriptor: RawObject,
-}
-
-impl MessageTool {
-    pub fn new(member: usize, spec: &MessageSpec, shown: &str) -> Self {
-        let reply = ReplyShape::of(spec);
-        Self {
-            member,
-            message: spec.name.clone(),
-            reply,
-            descriptor: tool_descriptor(spec, shown, reply),
-        }
-    }
 }
 
 impl MemberState {
@@ -95,6 +70,7 @@ impl MemberState {
             handles,
             is_proxy: is_outside,
             specs: Vec::new(),
+            resources: None,
             absence: Mutex::default(),
         };
         if !member.lists_tools() {
@@ -104,6 +80,12 @@ impl MemberState {
                 .collect();
         }
         Ok(member)
+    }
+
+    /// Sets the index of this member and the resources of all, by which changes are told to client
+    /// sessions.
+    pub fn share_resources(&mut self, at: usize, index: &Arc<ResourceIndex>) {
+        self.resources = Some((at, index.clone()));
     }
 
     /// Returns whether the member handles the message `M`. For a proxy it returns `true`, although
@@ -171,7 +153,13 @@ impl MemberState {
         body: Box<RawValue>,
         cx: &Context,
     ) -> Result<Box<RawValue>, Failure> {
-        let call = cx.next_hop();
+        let mut call = cx.next_hop();
+        if let Some(call) = call.as_mut().and_then(Arc::get_mut)
+            && let Some((at, index)) = &self.resources
+            && let Some(session) = &call.session
+        {
+            call.session = Some(member_session(session, index, *at));
+        }
         if call.is_none() && cx.call().is_some() {
             return Err(Failure::rejected(
                 "the call passed through too many agents: look for a loop",
@@ -264,19 +252,19 @@ impl Absence {
     }
 
     /// Records that the absence is reported in the log. Returns whether that is new.
-    fn report(&mut self) -> bool {
+    pub fn report(&mut self) -> bool {
         !std::mem::replace(&mut self.is_reported, true)
     }
 
     /// Starts probing and returns the pause before the first probe; `None` if the member is being
     /// probed already.
-    fn start_probing(&mut self) -> Option<Duration> {
+    pub fn start_probing(&mut self) -> Option<Duration> {
         self.probe_pause
             .is_none()
             .then(|| *self.probe_pause.insert(AGGREGATE_PROBE_PAUSE_MIN))
     }
 
-    fn next_pause(&mut self) -> Duration {
+    pub fn next_pause(&mut self) -> Duration {
         let pause = self.probe_pause.unwrap_or_default().saturating_mul(2);
         *self
             .probe_pause
@@ -288,284 +276,135 @@ impl Absence {
     }
 }
 
-/// Message by which an aggregate schedules a probe of a missing member. When the member is
-/// available again, watchers of the aggregate are notified.
-pub(super) struct ProbeMember {
-    pub member: usize,
-    /// Call that missed the member. The probe uses what the member keeps for its client session.
-    pub call: Option<Arc<CallContext>>,
+/// Kind of list that an aggregate combines from its members.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListKind {
+    Tools,
+    Resources,
+    Templates,
+    Prompts,
 }
 
-impl Message for ProbeMember {
-    type Reply = ();
-    const NAME: &'static str = "callboard.bundle.probe";
-}
-
-/// Members whose part of a list is missing, each with the reason.
-#[derive(Default)]
-pub(super) struct MissingMembers {
-    servers: Vec<(String, String)>,
-    /// Shortest caching time that a member states for its part, in milliseconds; `None` if none
-    /// states one.
-    ttl_ms: Option<u64>,
-}
-
-impl MissingMembers {
-    /// Records that `member` is missing because of `failure`. Starts probing it if it may become
-    /// available again. A member that has no such list isn't recorded.
-    pub fn add(&mut self, member: &MemberState, at: usize, failure: &Failure, cx: &Context) {
-        if matches!(failure.kind, FailureKind::NotFound | FailureKind::Cancelled) {
-            return;
-        }
-        let reason = absence_reason(member, failure);
-        if reason == STILL_STARTING {
-            callboard_message::log::debug!(by: &member.name, member = member.name, "a member is starting, its part is missing");
-        } else if member.absence().report() {
-            callboard_message::log::warn!(by: &member.name, member = member.name, kind = %failure.kind, "a member's part is missing until it is back");
-        }
-        self.servers.push((member.name.clone(), reason));
-        if is_temporary(failure)
-            && let Some(pause) = member.absence().start_probing()
-        {
-            let call = cx.call().map(|call| {
-                Arc::new(CallContext {
-                    session: call.session.clone(),
-                    caller: call.caller.clone(),
-                    ..CallContext::new(call.principal.clone())
-                })
-            });
-            cx.tell_after(pause, ProbeMember { member: at, call });
-        }
-    }
-
-    /// Records the parts that `member` itself reports as missing in a page of its list, and the
-    /// page's caching time.
-    pub fn add_reported(&mut self, member: &MemberState, page: &RawObject) {
-        self.lower_ttl(page.read(TTL_META_KEY));
-        let Some(meta) = page
-            .get("_meta")
-            .filter(|meta| meta.get().contains(MISSING_META_KEY))
-        else {
-            return;
-        };
-        let theirs = RawObject::parse(meta)
-            .ok()
-            .and_then(|meta| meta.read::<Vec<RawObject>>(MISSING_META_KEY));
-        for entry in theirs
-            .unwrap_or_default()
-            .into_iter()
-            .take(AGGREGATE_MEMBERS_MAX)
-        {
-            let (server, why) = (
-                entry.text("server").unwrap_or_default(),
-                entry.text("why").unwrap_or_default(),
-            );
-            let server = match server == member.name {
-                true => server,
-                false => format!("{}/{}", member.name, truncate_reason(&server)),
-            };
-            let entry = (server, truncate_reason(&why));
-            if !self.servers.contains(&entry) {
-                self.servers.push(entry);
-            }
-        }
-    }
-
-    pub fn append(&mut self, mut other: Self) {
-        self.servers.append(&mut other.servers);
-        self.lower_ttl(other.ttl_ms);
-    }
-
-    fn lower_ttl(&mut self, millis: Option<u64>) {
-        self.ttl_ms = self.ttl_ms.into_iter().chain(millis).min();
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.servers.is_empty()
-    }
-
-    pub fn sentences(&self) -> impl Iterator<Item = String> {
-        self.servers.iter().map(|(server, why)| match why.as_str() {
-            STILL_STARTING => {
-                format!("{server} is {why}: its lists are announced when it is there")
-            }
-            why => format!("{server} isn't available now: {why}"),
-        })
-    }
-
-    /// Writes the missing members into the list's `_meta`. If there are any, the list is also
-    /// marked as not cacheable.
-    pub fn write_meta(&self, page: &mut RawObject) {
-        if self.is_empty() {
-            self.ttl_ms
-                .into_iter()
-                .for_each(|millis| page.set(TTL_META_KEY, millis));
-            return;
-        }
-        let entry =
-            |(server, why): &(String, String)| RawObject::single("server", server).with("why", why);
-        let missing: Vec<_> = self.servers.iter().map(entry).collect();
-        page.set(TTL_META_KEY, 0);
-        page.set("_meta", RawObject::single(MISSING_META_KEY, missing));
-    }
-}
-
-/// Returns whether a member that failed in this way may become available again.
-fn is_temporary(failure: &Failure) -> bool {
-    matches!(
-        failure.kind,
-        FailureKind::Overloaded | FailureKind::TimedOut | FailureKind::Unavailable
-    )
-}
-
-/// Returns the reason reported for a missing member. The message of an internal error is left out,
-/// because it may hold data.
-fn absence_reason(member: &MemberState, failure: &Failure) -> String {
-    let own = failure
-        .message
-        .strip_prefix(&format!("{}: ", member.name))
-        .unwrap_or(&failure.message);
-    match failure.kind {
-        FailureKind::Internal => "internal error".to_owned(),
-        _ => truncate_reason(own),
-    }
-}
-
-fn truncate_reason(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control())
-        .take(REASON_CHARS_MAX)
-        .collect()
-}
-
-impl AggregateState {
-    /// Probes a missing member with a list request. If the member is still unavailable, schedules
-    /// the next probe.
-    pub async fn probe(&self, probe: ProbeMember, cx: &Context) {
-        let ProbeMember { member: at, call } = probe;
-        let Some(member) = self.members.get(at) else {
-            return;
-        };
-        let is_over = |call: &Arc<CallContext>| {
-            let session = call.session.as_ref();
-            session.is_some_and(|session| session.closed.is_cancelled())
-        };
-        if call.as_ref().is_some_and(is_over) {
-            // The next list that misses the member starts probing again.
-            *member.absence() = Absence::default();
-            return;
-        }
-        let in_call = call.clone().map(|call| cx.with_call(call));
-        let cx = in_call.as_ref().unwrap_or(cx);
-        let limit = Instant::now() + self.list_timeout;
-        let asked = match () {
-            () if member.lists_tools() => {
-                member
-                    .ask_until::<ListTools>(RawObject::new(), limit, cx)
-                    .await
-            }
-            () if member.has_prompts() => {
-                member
-                    .ask_until::<ListPrompts>(RawObject::new(), limit, cx)
-                    .await
-            }
-            () => {
-                member
-                    .ask_until::<ListResources>(RawObject::new(), limit, cx)
-                    .await
-            }
-        };
-        if asked.is_err_and(|failure| is_temporary(&failure)) {
-            let pause = member.absence().next_pause();
-            cx.tell_after(pause, ProbeMember { member: at, call });
-            return;
-        }
-        *member.absence() = Absence::default();
-        for (has, change) in [
-            (member.lists_tools(), CapabilityChange::Tools),
-            (member.has_prompts(), CapabilityChange::Prompts),
-            (
-                member.handles::<ListResources>(),
-                CapabilityChange::Resources,
-            ),
-        ] {
-            if has {
-                cx.notify_changed(change);
-            }
-        }
-    }
-}
-
-/// Form of a message's reply, which decides how it becomes a tool result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReplyShape {
-    /// The reply is already a tool result.
-    Result,
-    Object,
-    /// The reply is another JSON value. It is wrapped in an object, as every MCP revision requires.
-    Value,
-    Nothing,
-}
-
-impl ReplyShape {
-    pub fn of(spec: &MessageSpec) -> Self {
-        match &spec.output_schema {
-            None => Self::Result,
-            Some(schema) if schema["type"] == "null" => Self::Nothing,
-            Some(schema) if schema["type"] == "object" => Self::Object,
-            Some(_) => Self::Value,
-        }
-    }
-
-    /// Converts a reply to a tool result.
-    pub fn to_tool_result(self, reply: &RawValue) -> ToolResult {
-        let text = || serde_json::from_str(reply.get()).unwrap_or_else(|_| reply.get().to_owned());
+impl ListKind {
+    /// Returns the JSON key of the items in the result of a list request.
+    pub fn items_key(self) -> &'static str {
         match self {
-            Self::Result => ToolResult(RawObject::parse(reply).unwrap_or_default()),
-            Self::Nothing => ToolResult::from_content([]),
-            Self::Object => ToolResult::text(text()).with_structured_content(reply),
-            Self::Value => {
-                ToolResult::text(text()).with_structured_content(RawObject::single("result", reply))
-            }
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    pub fn is_listed_by(self, member: &MemberState) -> bool {
+        match self {
+            Self::Tools => member.lists_tools(),
+            Self::Resources => member.handles::<ListResources>(),
+            Self::Templates => member.handles::<ListResourceTemplates>(),
+            Self::Prompts => member.has_prompts(),
         }
     }
 }
 
-/// Returns the MCP tool descriptor of a message type. It has no `execution` member, because calls
-/// through an aggregate can't be tasks.
-fn tool_descriptor(spec: &MessageSpec, name: &str, reply: ReplyShape) -> RawObject {
-    let tool = RawObject::single("name", name).with("description", &spec.description);
-    let mut tool = tool.with("inputSchema", &spec.input_schema);
-    match (&spec.output_schema, reply) {
-        (Some(schema), ReplyShape::Object) => tool.set("outputSchema", schema),
-        (Some(schema), ReplyShape::Value) => tool.set("outputSchema", wrap_schema(schema)),
-        _ => {}
+/// Requests one page of a member's list.
+pub(super) async fn ask_page(
+    what: ListKind,
+    member: &MemberState,
+    cursor: Option<&str>,
+    limit: Instant,
+    cx: &Context,
+) -> Result<RawObject, Failure> {
+    let mut params = RawObject::new();
+    params.set_some("cursor", &cursor);
+    match what {
+        ListKind::Tools => member.ask_until::<ListTools>(params, limit, cx).await,
+        ListKind::Resources => member.ask_until::<ListResources>(params, limit, cx).await,
+        ListKind::Templates => {
+            member
+                .ask_until::<ListResourceTemplates>(params, limit, cx)
+                .await
+        }
+        ListKind::Prompts => member.ask_until::<ListPrompts>(params, limit, cx).await,
     }
-    for (member, value) in spec
-        .more
-        .iter()
-        .filter(|(member, _)| *member != "execution")
-    {
-        tool.set_raw(member, value.to_owned());
-    }
-    tool
 }
 
-/// Wraps the schema of a reply into that of `{"result": reply}`. Definitions stay at the root, to
-/// which `$ref`s refer.
-fn wrap_schema(schema: &Value) -> Value {
-    let mut inner = schema.clone();
-    let members = inner.as_object_mut();
-    let (definitions, dialect) =
-        members.map_or((None, None), |m| (m.remove("$defs"), m.remove("$schema")));
-    let mut outer = json!({
-        "type": "object", "properties": { "result": inner }, "required": ["result"], "x-callboard-wrapped": true
-    });
-    if let Some(definitions) = definitions {
-        outer["$defs"] = definitions;
+/// Asks several members concurrently. If more than one answers, the first in the aggregate's
+/// order is preferred, unless its answer comes more than [`AGGREGATE_READ_GRACE`] after
+/// another.
+pub(super) async fn ask_first<M: Message>(
+    members: &[MemberState],
+    asked: BTreeSet<usize>,
+    params: RawObject,
+    mut why: Option<(usize, Failure)>,
+    cx: &Context,
+) -> Result<(usize, RawObject), Failure> {
+    let ask = |at: usize| {
+        let (member, params) = (members.get(at), params.clone());
+        async move { Some((at, member?.ask::<M>(params, cx).await)) }
+    };
+    let mut pending: FuturesUnordered<_> = asked.iter().map(|at| ask(*at)).collect();
+    let mut open = asked;
+    let mut best: Option<(usize, RawObject)> = None;
+    let mut limit: Option<Instant> = None;
+    loop {
+        let next = match limit {
+            Some(limit) => timeout_at(limit, pending.next()).await.unwrap_or(None),
+            None => pending.next().await,
+        };
+        let Some(answered) = next else { break };
+        let Some((at, reply)) = answered else {
+            continue;
+        };
+        open.remove(&at);
+        match reply {
+            Ok(reply) => {
+                limit.get_or_insert_with(|| Instant::now() + AGGREGATE_READ_GRACE);
+                if best.as_ref().is_none_or(|(before, _)| at < *before) {
+                    best = Some((at, reply));
+                }
+            }
+            Err(failure) => {
+                let key = |at: usize, failure: &Failure| (failure_rank(failure), at);
+                if why
+                    .as_ref()
+                    .is_none_or(|(other, before)| key(at, &failure) < key(*other, before))
+                {
+                    why = Some((at, failure));
+                }
+            }
+        }
+        if best
+            .as_ref()
+            .is_some_and(|(best, _)| open.first().is_none_or(|first| best < first))
+        {
+            break;
+        }
     }
-    if let Some(dialect) = dialect {
-        outer["$schema"] = dialect;
+    let failed = || {
+        why.map_or_else(
+            || Failure::not_found("no such resource"),
+            |(_, failure)| failure,
+        )
+    };
+    best.ok_or_else(failed)
+}
+
+/// Returns the rank of a failure by how informative it is, most informative first. An unavailable
+/// member ranks high, since it may have what the others lack.
+fn failure_rank(failure: &Failure) -> u8 {
+    match failure.kind {
+        FailureKind::NotFound => 1,
+        FailureKind::InvalidInput => 2,
+        _ => 0,
     }
-    outer
+}
+
+/// Returns the text parameter `name`.
+///
+/// # Errors
+/// `InvalidInput` if it is missing or no text.
+pub(super) fn text_param(params: &RawObject, name: &str) -> Result<String, Failure> {
+    params
+        .text(name)
+        .ok_or_else(|| Failure::invalid(format!("`{name}` must be a string")))
 }

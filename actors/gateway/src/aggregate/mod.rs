@@ -13,30 +13,37 @@
 //! instructions. When a missing member is available again, watchers of the aggregate are notified
 //! that its lists have changed.
 
+mod calls;
+mod describe;
 mod handlers;
 mod list;
 mod member;
+mod missing;
 mod names;
 mod resolve;
+mod resources;
 #[cfg(test)]
 mod tests;
+mod tools;
+mod uris;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::RawObject;
-use callboard_message::capabilities::{CompleteArgument, ListResources, ReadResource};
 use callboard_runtime::{AgentRef, System};
-use parking_lot::Mutex;
-use quick_cache::sync::Cache;
 use serde::Deserialize;
 
-use handlers::ResourceSubscription;
-use member::{MemberState, MessageTool};
-use names::{NameFilter, NameMapping, joined_name, sanitize_name, shown_names};
+use calls::CallRouter;
+use describe::MemberDescriptions;
+use list::ListReader;
+use member::MemberState;
+use names::{NameFilter, NameMapping, sanitize_name};
+use resolve::NameResolver;
+use resources::ResourceRouter;
+use uris::ResourceIndex;
 
-pub use member::MISSING_META_KEY;
+pub use missing::MISSING_META_KEY;
 
 /// Maximum number of members of an aggregate agent. With more, it can't be created. Fixed.
 pub const AGGREGATE_MEMBERS_MAX: usize = 64;
@@ -83,36 +90,23 @@ pub const AGGREGATE_NAME_BYTES_MAX: usize = 1_024;
 pub const AGGREGATE_SUBSCRIPTIONS_MAX: usize = 10_000;
 
 /// Agent that combines the tools, resources and prompts of several member agents. Cheap to clone.
-/// With `SAMPLES` it also handles `callboard.sample`, by forwarding it to the one member that
-/// handles it.
+/// With `SAMPLES` it also handles `callboard.sample`, by forwarding it to the member that handles
+/// it; of several, to the one that the request's model preferences name.
 #[derive(derive_more::Debug, Clone)]
 #[debug("{:?}", parts.members.iter().map(|member| &member.name).collect::<Vec<_>>())]
 pub struct AggregateAgent<const SAMPLES: bool = false> {
-    parts: Arc<AggregateState>,
+    parts: Arc<AggregateServices>,
 }
 
-struct AggregateState {
-    members: Vec<MemberState>,
-    /// Tools made from message types of members, in the order of the members.
-    tools: Vec<MessageTool>,
-    /// Index in `tools` of each tool, by its shown name.
-    by_name: HashMap<String, usize>,
-    /// Indices in `tools` by the name without prefix.
-    by_own_name: HashMap<String, Vec<usize>>,
-    /// Index in `tools` by the dotted name of releases up to 0.1.
-    by_dotted_name: HashMap<String, usize>,
-    name_filter: NameFilter,
-    prefix: PrefixMode,
-    separator: NameSeparator,
+/// Parts of an aggregate agent, each with one task.
+struct AggregateServices {
+    members: Arc<[MemberState]>,
     list_timeout: Duration,
-    /// Index of the member that answers samples; `None` unless exactly one does.
-    sampler: Option<usize>,
-    /// Cache of the member that has a resource, by URI: the index of the one that listed it or
-    /// returned its content.
-    owners: Cache<String, usize>,
-    /// Cache of truncated names: member index and original name, by kind of list and shown name.
-    truncated_names: Cache<(&'static str, String), (usize, String)>,
-    subscriptions: Mutex<HashMap<String, ResourceSubscription>>,
+    resource_index: Arc<ResourceIndex>,
+    descriptions: MemberDescriptions,
+    lists: ListReader,
+    calls: CallRouter,
+    resources: ResourceRouter,
 }
 
 impl AggregateAgent {
@@ -139,7 +133,7 @@ impl AggregateAgent {
         members: impl IntoIterator<Item = AggregateMember>,
         options: AggregateOptions,
     ) -> Result<Self, AggregateError> {
-        let members = members
+        let mut members = members
             .into_iter()
             .map(|member| MemberState::new(member, options.separator))
             .collect::<Result<Vec<_>, _>>()?;
@@ -149,82 +143,42 @@ impl AggregateAgent {
             1 => options.list_timeout.max(AGGREGATE_SOLE_LIST_TIMEOUT),
             _ => options.list_timeout,
         };
-        let sieve = NameFilter::new(&options.allow, &options.deny);
-        // A message type must not have a name that may appear in a member's list later.
-        let may_be_listed = |name: &str| {
-            members
-                .iter()
-                .any(|m| m.lists_tools() && m.own_name(name, options.separator).is_some())
-        };
-        let may_stay = |name: &str| options.prefix != PrefixMode::Always && !may_be_listed(name);
-        let all: Vec<_> = members
-            .iter()
-            .enumerate()
-            .flat_map(|(at, m)| m.specs.iter().map(move |spec| (at, m, spec)))
-            .filter_map(|(at, member, spec)| {
-                Some((at, &*member.name, member.naming.to_shown(&spec.name)?, spec))
-            })
-            .collect();
-        let theirs: Vec<_> = all
-            .iter()
-            .map(|(_, member, name, _)| (*member, *name))
-            .collect();
-        let names = shown_names(&theirs, options.separator, may_stay);
-        let mut by_name = HashMap::new();
-        let mut by_own_name: HashMap<String, Vec<usize>> = HashMap::new();
-        let mut by_dotted_name = HashMap::new();
-        let mut tools = Vec::new();
-        for ((at, member, name, spec), shown) in all.iter().zip(names) {
-            if !sieve.selects(member, name) {
-                continue;
+        let names = members.iter().map(|member| &*member.name);
+        let resource_index = Arc::new(ResourceIndex::new(names));
+        if members.len() > 1 {
+            for (at, member) in members.iter_mut().enumerate() {
+                member.share_resources(at, &resource_index);
             }
-            let own = by_own_name.entry((*name).to_owned());
-            own.or_default().push(tools.len());
-            let dotted = joined_name(member, NameSeparator::Dot, name);
-            by_dotted_name.insert(dotted, tools.len());
-            tools.push(MessageTool::new(*at, spec, &shown));
-            by_name.insert(shown, tools.len() - 1);
         }
-        let mut samplers = members
-            .iter()
-            .enumerate()
-            .filter(|(_, member)| member.answers_samples());
-        let sampler = samplers
-            .next()
-            .map(|(at, _)| at)
-            .filter(|_| samplers.next().is_none());
+        let members: Arc<[MemberState]> = members.into();
+        let all = || members.clone();
+        let names = Arc::new(NameResolver::new(all(), &options, list_timeout));
         Ok(Self {
-            parts: Arc::new(AggregateState {
-                sampler,
+            parts: Arc::new(AggregateServices {
+                descriptions: MemberDescriptions::new(all(), names.clone(), list_timeout),
+                lists: ListReader::new(all(), names.clone(), resource_index.clone(), list_timeout),
+                calls: CallRouter::new(all(), names),
+                resources: ResourceRouter::new(all(), resource_index.clone()),
                 members,
-                tools,
-                by_name,
-                by_own_name,
-                by_dotted_name,
-                name_filter: sieve,
-                prefix: options.prefix,
-                separator: options.separator,
                 list_timeout,
-                owners: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
-                truncated_names: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
-                subscriptions: Mutex::default(),
+                resource_index,
             }),
         })
     }
 
-    /// Starts the aggregate agent under `label`. It handles `callboard.sample` if exactly one of
-    /// its members declares this message. If it is started by [`System::spawn`] instead, it
+    /// Starts the aggregate agent under `label`. It handles `callboard.sample` if one of its
+    /// members declares this message. If it is started by [`System::spawn`] instead, it
     /// doesn't.
     pub fn spawn(self, system: &System, label: &str) -> AgentRef {
         let Self { parts } = self;
-        match parts.sampler {
-            None => system
+        match parts.calls.has_sampler() {
+            false => system
                 .prepare_with(move || Self {
                     parts: parts.clone(),
                 })
                 .label(label)
                 .spawn(),
-            Some(_) => system
+            true => system
                 .prepare_with(move || AggregateAgent::<true> {
                     parts: parts.clone(),
                 })
@@ -262,40 +216,6 @@ fn validate(members: &[MemberState], options: &AggregateOptions) -> Result<(), A
             other.name.clone(),
         )),
         _ => Ok(()),
-    }
-}
-
-impl AggregateState {
-    /// Returns the joint capabilities of the members. `told` holds the capabilities that members
-    /// reported, by member index. A proxy that reported none counts as capable of everything that
-    /// it may handle later.
-    fn capabilities(&self, told: &HashMap<usize, RawObject>) -> RawObject {
-        let any = |name: &str, can: fn(&MemberState) -> bool| {
-            let mut members = self.members.iter().enumerate();
-            members.any(
-                |(at, member)| match told.get(&at).filter(|_| member.is_proxy) {
-                    Some(theirs) => theirs.has(name),
-                    None => can(member),
-                },
-            )
-        };
-        let changing = || RawObject::single("listChanged", true);
-        let mut can = RawObject::single("logging", RawObject::new());
-        if !self.tools.is_empty() || any("tools", MemberState::lists_tools) {
-            can.set("tools", changing());
-        }
-        if any("resources", |member| {
-            member.handles::<ReadResource>() || member.handles::<ListResources>()
-        }) {
-            can.set("resources", changing().with("subscribe", true));
-        }
-        if any("prompts", MemberState::has_prompts) {
-            can.set("prompts", changing());
-        }
-        if any("completions", MemberState::handles::<CompleteArgument>) {
-            can.set("completions", RawObject::new());
-        }
-        can
     }
 }
 

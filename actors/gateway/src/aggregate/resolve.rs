@@ -1,13 +1,23 @@
 //! Resolution of the names by which tools and prompts of an aggregate are called.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_runtime::Context;
 use futures::future::join_all;
+use quick_cache::sync::Cache;
 
-use super::list::{ListKind, ask_page};
-use super::member::{MemberState, MessageTool};
-use super::names::{joined_name, may_be_name_of, may_be_truncated};
-use super::{AggregateState, NameSeparator};
+use super::member::{ListKind, MemberState, ask_page};
+use super::names::{
+    NAME_CHARS_MAX, NameFilter, joined_name, may_be_name_of, may_be_truncated, shown_names,
+};
+use super::tools::MessageTool;
+use super::{
+    AGGREGATE_CACHE_ENTRIES_MAX, AGGREGATE_NAME_BYTES_MAX, AggregateOptions, NameSeparator,
+    PrefixMode,
+};
 
 /// Maximum pages of one member's list that are searched for a name.
 const PAGES_SEARCHED_MAX: usize = 32;
@@ -20,7 +30,116 @@ pub(super) enum NamedItem<'a> {
     Listed(&'a MemberState, String),
 }
 
-impl AggregateState {
+/// Names under which the tools and prompts of all members are shown and called.
+pub(super) struct NameResolver {
+    members: Arc<[MemberState]>,
+    /// Tools made from message types of members, in the order of the members.
+    tools: Vec<MessageTool>,
+    /// Index in `tools` of each tool, by its shown name.
+    by_name: HashMap<String, usize>,
+    /// Indices in `tools` by the name without prefix.
+    by_own_name: HashMap<String, Vec<usize>>,
+    /// Index in `tools` by the dotted name of releases up to 0.1.
+    by_dotted_name: HashMap<String, usize>,
+    name_filter: NameFilter,
+    prefix: PrefixMode,
+    separator: NameSeparator,
+    list_timeout: Duration,
+    /// Cache of truncated names: member index and original name, by kind of list and shown name.
+    truncated_names: Cache<(&'static str, String), (usize, String)>,
+}
+
+impl NameResolver {
+    /// Names the message types of `members`. A member's list is waited for up to `list_timeout`.
+    pub fn new(
+        members: Arc<[MemberState]>,
+        options: &AggregateOptions,
+        list_timeout: Duration,
+    ) -> Self {
+        let sieve = NameFilter::new(&options.allow, &options.deny);
+        // A message type must not have a name that may appear in a member's list later.
+        let may_be_listed = |name: &str| {
+            members
+                .iter()
+                .any(|m| m.lists_tools() && m.own_name(name, options.separator).is_some())
+        };
+        let may_stay = |name: &str| options.prefix != PrefixMode::Always && !may_be_listed(name);
+        let all: Vec<_> = members
+            .iter()
+            .enumerate()
+            .flat_map(|(at, m)| m.specs.iter().map(move |spec| (at, m, spec)))
+            .filter_map(|(at, member, spec)| {
+                Some((at, &*member.name, member.naming.to_shown(&spec.name)?, spec))
+            })
+            .collect();
+        let theirs: Vec<_> = all
+            .iter()
+            .map(|(_, member, name, _)| (*member, *name))
+            .collect();
+        let names = shown_names(&theirs, options.separator, may_stay);
+        let mut by_name = HashMap::new();
+        let mut by_own_name: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut by_dotted_name = HashMap::new();
+        let mut tools = Vec::new();
+        for ((at, member, name, spec), shown) in all.iter().zip(names) {
+            if !sieve.selects(member, name) {
+                continue;
+            }
+            let own = by_own_name.entry((*name).to_owned());
+            own.or_default().push(tools.len());
+            let dotted = joined_name(member, NameSeparator::Dot, name);
+            by_dotted_name.insert(dotted, tools.len());
+            tools.push(MessageTool::new(*at, spec, &shown));
+            by_name.insert(shown, tools.len() - 1);
+        }
+        Self {
+            tools,
+            by_name,
+            by_own_name,
+            by_dotted_name,
+            name_filter: sieve,
+            prefix: options.prefix,
+            separator: options.separator,
+            list_timeout,
+            truncated_names: Cache::new(AGGREGATE_CACHE_ENTRIES_MAX),
+            members,
+        }
+    }
+
+    /// Returns the tools made from message types of members, in the order of the members.
+    pub fn message_tools(&self) -> &[MessageTool] {
+        &self.tools
+    }
+
+    /// Returns the name under which the aggregate shows an item of a member's list; `None` if it is
+    /// hidden. `own` is the item's name in the member.
+    pub fn shown_name(&self, what: ListKind, member: &MemberState, own: &str) -> Option<String> {
+        let name = match what {
+            ListKind::Tools => member.naming.to_shown(own)?,
+            _ => own,
+        };
+        let shown = match self.keeps_name(what, member, name) {
+            true => name.to_owned(),
+            false => member.joined(name),
+        };
+        let is_selected = || self.name_filter.selects(&member.name, name);
+        (what != ListKind::Tools || is_selected()).then_some(shown)
+    }
+
+    /// Returns whether a name in a member's own list is shown without prefix. That needs a member
+    /// that keeps its names, and a name that no message type has and that can't be confused with a
+    /// truncated or prefixed one.
+    fn keeps_name(&self, what: ListKind, member: &MemberState, name: &str) -> bool {
+        let is_taken = || what == ListKind::Tools && self.by_name.contains_key(name);
+        let is_short = || name.chars().nth(NAME_CHARS_MAX).is_none();
+        // A name with the prefix of another member would be taken for that member's.
+        let has_prefix = || {
+            let mut others = self.members.iter().filter(|other| what.is_listed_by(other));
+            others.any(|other| other.own_name(name, other.separator).is_some())
+        };
+        member.keeps_names(self.prefix) && is_short() && !has_prefix() && !is_taken()
+    }
+
     /// Finds the item with a name: the shown name, the dotted name of releases up to 0.1, or the
     /// original name if only one member has it.
     ///
@@ -232,7 +351,7 @@ impl AggregateState {
     /// Caches the member (`at`) and original name (`own`) of a truncated name. The mapping never
     /// changes.
     pub fn remember_name(&self, what: ListKind, shown: &str, at: usize, own: &str) {
-        if may_be_truncated(shown) && own.len() <= super::AGGREGATE_NAME_BYTES_MAX {
+        if may_be_truncated(shown) && own.len() <= AGGREGATE_NAME_BYTES_MAX {
             self.truncated_names
                 .insert((what.items_key(), shown.to_owned()), (at, own.to_owned()));
         }

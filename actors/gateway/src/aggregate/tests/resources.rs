@@ -113,18 +113,24 @@ fn owners_are_bounded() {
         let bundle =
             AggregateAgent::new([("a".to_owned(), system.spawn(Upstream::new("a", &[])))]).unwrap();
         for n in 0..=AGGREGATE_CACHE_ENTRIES_MAX {
-            bundle.parts.remember_owner(&format!("x:{n}"), 0);
+            bundle
+                .parts
+                .resource_index
+                .remember_listed(&format!("x:{n}"), 0);
         }
-        assert!(bundle.parts.owners.len() <= AGGREGATE_CACHE_ENTRIES_MAX);
+        assert!(bundle.parts.resource_index.owners_len() <= AGGREGATE_CACHE_ENTRIES_MAX);
         let (at, past) = (
             "x".repeat(AGGREGATE_URI_BYTES_MAX),
             "x".repeat(AGGREGATE_URI_BYTES_MAX + 1),
         );
         [&at, &past]
             .into_iter()
-            .for_each(|uri| bundle.parts.remember_owner(uri, 0));
+            .for_each(|uri| bundle.parts.resource_index.remember_listed(uri, 0));
         assert_eq!(
-            (bundle.parts.owners.get(&at), bundle.parts.owners.get(&past)),
+            (
+                bundle.parts.resource_index.owner(&at),
+                bundle.parts.resource_index.owner(&past)
+            ),
             (Some(0), None)
         );
     });
@@ -216,6 +222,119 @@ fn sessions_subscribe_for_themselves() {
     });
 }
 
+fn uris(listed: &Value) -> Vec<&str> {
+    let items = listed["resources"].as_array().unwrap().iter();
+    items.map(|item| item["uri"].as_str().unwrap()).collect()
+}
+
+/// Goal: a resource whose URI an earlier member has too is listed under another URI, by which it is
+/// read. Method: three members with one URI; one that lists what looks like such a URI; a member
+/// that no longer has it.
+#[test]
+fn duplicate_uris_are_told_apart() {
+    paused(async |system| {
+        let [a, b, c] = [
+            Upstream::new("a", &[]).with_resources(&["x:1", "x:2#p"]),
+            Upstream::new("b", &[]).with_resources(&["x:1", "x:2#p", "x:3"]),
+            Upstream::new("c", &[]).with_resources(&["x:1", "y:1#callboard=b"]),
+        ];
+        let bundle = bundle_of(system, [&a, &b, &c]);
+        let listed = ask(&bundle, "resources.list", json!({})).await.unwrap();
+        let shown = [
+            "x:1",
+            "x:2#p",
+            "x:1#callboard=b",
+            "x:2#p&callboard=b",
+            "x:3",
+            "x:1#callboard=c",
+            "y:1#callboard=b&callboard=c",
+        ];
+        assert_eq!(uris(&listed), shown);
+        for (uri, who) in shown.iter().zip(["a", "a", "b", "b", "b", "c", "c"]) {
+            let params = json!({ "uri": uri });
+            let read = ask(&bundle, "resources.read", params).await.unwrap();
+            assert_eq!(read["contents"], json!([{ "uri": uri, "text": who }]));
+        }
+        b.resources.lock().unwrap().clear();
+        assert_eq!(
+            read(&bundle, "x:1#callboard=b").await,
+            Err(FailureKind::NotFound)
+        );
+        assert_eq!(read(&bundle, "x:1").await, Ok("a".into()));
+    });
+}
+
+/// Goal: changes of a resource with a duplicate URI are told under the URI that was subscribed to,
+/// inside of a session and outside. Method: two members with one URI that both tell a change;
+/// subscriptions to the one, the other and both.
+#[test]
+fn changes_of_duplicates_are_told_apart() {
+    #[derive(Default)]
+    struct Hears(std::sync::Mutex<Vec<CapabilityChange>>);
+    impl Caller for Hears {
+        fn changed(&self, change: CapabilityChange) {
+            self.0.lock().unwrap().push(change);
+        }
+    }
+    const ALIAS: &str = "x:1#callboard=b";
+    paused(async |system| {
+        let [a, b] = ["a", "b"].map(|name| Upstream::new(name, &[]).with_resources(&["x:1"]));
+        let bundle = bundle_of(system, [&a, &b]);
+        let (sender, mut changes) = tokio::sync::mpsc::channel(16);
+        let follower = system.spawn(Follower(sender));
+        bundle.follow(follower.recipient().unwrap());
+        let heard = Arc::new(Hears::default());
+        let session = Arc::new(PeerSession::new(Default::default(), heard.clone()));
+        let send = async |message: &str, uri: &str, session: Option<&Arc<PeerSession>>| {
+            let mut call = CallContext::new(Arc::new(Principal::agent("somebody")));
+            call.session = session.cloned();
+            let body = to_raw_value(&json!({ "uri": uri })).unwrap();
+            let name = format!("callboard.resources.{message}");
+            let asked = bundle.ask_named(name, body, Some(Arc::new(call))).await;
+            asked.unwrap();
+        };
+        // The server tells what it is asked to: in the session, or to all.
+        let mut touched = async |session: Option<&Arc<PeerSession>>| {
+            send("read", "x:1", session).await;
+            send("read", ALIAS, session).await;
+            let told: Vec<_> = match session {
+                Some(_) => std::mem::take(&mut *heard.0.lock().unwrap()),
+                None => {
+                    let mut told = Vec::new();
+                    while let Ok(Some(change)) =
+                        tokio::time::timeout(Duration::from_millis(1), changes.recv()).await
+                    {
+                        told.push(change);
+                    }
+                    told
+                }
+            };
+            let uri = |change: CapabilityChange| match change {
+                CapabilityChange::Resource(uri) => uri,
+                other => panic!("{other:?}"),
+            };
+            told.into_iter().map(uri).collect::<Vec<_>>()
+        };
+        ask(&bundle, "resources.list", json!({})).await.unwrap();
+        for session in [None, Some(&session)] {
+            send("subscribe", ALIAS, session).await;
+            assert_eq!(touched(session).await, ["x:1", ALIAS]);
+            send("subscribe", "x:1", session).await;
+            assert_eq!(touched(session).await, ["x:1", ALIAS]);
+            send("unsubscribe", ALIAS, session).await;
+            assert_eq!(touched(session).await, ["x:1"]);
+            send("unsubscribe", "x:1", session).await;
+        }
+        assert_eq!(
+            [&a, &b].map(|member| (
+                member.asked::<SubscribeResource>(),
+                member.asked::<UnsubscribeResource>()
+            )),
+            [(2, 2), (2, 2)]
+        );
+    });
+}
+
 /// Goal: subscriptions of one aggregate are bounded. Method: one resource more than the limit, of a
 /// typed agent that doesn't handle subscriptions.
 #[test]
@@ -254,10 +373,12 @@ impl SyncHandler<CreateMessage> for Model {
     }
 }
 
-/// Goal: an aggregate answers samples if exactly one member does. Method: none, one and two of
-/// them, a proxy beside one, and an aggregate in an aggregate.
+/// Goal: an aggregate answers samples if a member does; of several, the one that the request names.
+/// Method: none, one and two of them; requests with and without a name; a proxy beside one, and an
+/// aggregate in an aggregate.
+/// Rows: H-8.
 #[test]
-fn one_answers_like_a_model() {
+fn members_answer_like_models() {
     paused(async |system| {
         let model = |name: &'static str| (name.to_owned(), system.spawn(Model(name)));
         let server = || {
@@ -279,7 +400,31 @@ fn one_answers_like_a_model() {
         };
         let one = spawn(vec![server(), model("m")]);
         assert!(is_model(&one) && !is_model(&spawn(vec![server()])));
-        assert!(!is_model(&spawn(vec![model("m"), model("n")])));
+        let two = spawn(vec![model("m"), server(), model("n")]);
+        assert!(is_model(&two));
+        let sample = async |hints: Value| {
+            let params = json!({ "messages": [], "modelPreferences": { "hints": hints } });
+            ask(&two, "sample", params).await
+        };
+        for (hints, name) in [
+            (json!([{ "name": "n" }]), "n"),
+            (
+                json!([{ "name": "gpt" }, { "name": "m" }, { "name": "n" }]),
+                "m",
+            ),
+        ] {
+            assert_eq!(sample(hints).await.unwrap(), json!({ "model": name }));
+        }
+        for hints in [json!([]), json!([{ "name": "server" }])] {
+            let refused = sample(hints).await.unwrap_err();
+            assert_eq!(refused.kind, FailureKind::InvalidInput);
+            assert!(
+                refused.message.contains("one of m, n")
+                    && refused.message.contains("/agents/ID/mcp"),
+                "{}",
+                refused.message
+            );
+        }
         let outer = spawn(vec![("inner".to_owned(), one), server()]);
         assert!(is_model(&outer));
         assert_eq!(

@@ -8,7 +8,7 @@ use callboard_message::capabilities::{
     CallTool, DescribeAgent, ListResources, ListTools, ReadResource, SubscribeResource,
     UnsubscribeResource,
 };
-use callboard_message::{Failure, Message, RawMessage, RawObject};
+use callboard_message::{CapabilityChange, Failure, Message, RawMessage, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Context, Handlers};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(super) enum Mode {
 }
 
 /// Server that accepts any message, has these tools (in pages) and resources, and records its
-/// requests.
+/// requests. It tells a change of each resource that is read.
 #[derive(Clone)]
 pub(super) struct Upstream {
     name: &'static str,
@@ -124,7 +124,7 @@ impl ConcurrentHandler<RawMessage> for Upstream {
     fn handle(
         &mut self,
         message: RawMessage,
-        _: Context,
+        cx: Context,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         let upstream = self.clone();
         async move {
@@ -149,6 +149,13 @@ impl ConcurrentHandler<RawMessage> for Upstream {
                 Mode::Late(pause) => tokio::time::sleep(pause).await,
             }
             let params = RawObject::parse(&message.payload).unwrap();
+            if message.name == ReadResource::NAME {
+                let change = CapabilityChange::Resource(params.text("uri").unwrap());
+                match cx.call().and_then(|call| call.session.clone()) {
+                    Some(session) => session.caller.changed(change),
+                    None => cx.notify_changed(change),
+                }
+            }
             upstream
                 .answer(&message.name, &params)
                 .map(|value| RawValue::from_string(value.to_string()).unwrap())
