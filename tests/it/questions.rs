@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use callboard_gateway::question_router::{QuestionRouterOptions, StrategyQuestionRouter};
 use callboard_mcp::bridge::{Bridge, BridgeOptions};
+use callboard_mcp::inbound::McpServerOptions;
 use callboard_mcp::outbound::{McpClientOptions, ServerDialect};
 use callboard_message::capabilities::CreateMessage;
 use callboard_message::{
@@ -18,7 +19,7 @@ use callboard_runtime::{
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use crate::kit::{SOON, mcp, until};
+use crate::kit::{SOON, gateway, mcp, until};
 
 const SERVER: &str = "ai-analysis-server";
 const CLIENT: &str = "claude-desktop-abc123";
@@ -32,8 +33,8 @@ hear; initialized=$line
 say "$id" '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'
 hear
 while :; do
-    hear; call=$id; printf '%s\n' "$ASKS"; hear
-    say "$call" "{\"content\":[],\"heard\":$line,\"initialized\":$initialized}"
+    hear; call=$id; called=$line; printf '%s\n' "$ASKS"; hear
+    say "$call" "{\"content\":[],\"called\":$called,\"heard\":$line,\"initialized\":$initialized}"
 done
 "#;
 
@@ -154,7 +155,17 @@ impl Stage {
     }
 
     /// Calls the server's tool as `client`, who answers questions so. Gives the tool's result.
-    async fn call(&self, client: &str, mut answer: impl FnMut(PendingQuestion)) -> Value {
+    async fn call(&self, client: &str, answer: impl FnMut(PendingQuestion)) -> Value {
+        self.call_as(client, client, answer).await
+    }
+
+    /// Calls as [`Self::call`] does, with the credential of `principal`.
+    async fn call_as(
+        &self,
+        principal: &str,
+        client: &str,
+        mut answer: impl FnMut(PendingQuestion),
+    ) -> Value {
         let payload = to_raw_value(&called(client)).unwrap();
         let named = RawMessage {
             name: "callboard.tools.call".to_owned(),
@@ -163,7 +174,7 @@ impl Stage {
         let mut call = self
             .server
             .call(named)
-            .principal(Principal::agent(client))
+            .principal(Principal::agent(principal))
             .within(SOON)
             .start();
         while let Some(event) = call.next().await {
@@ -189,18 +200,9 @@ fn nobody_is_asked(question: PendingQuestion) {
     panic!("the client is asked: {question:?}");
 }
 
-fn handled() -> Value {
-    json!({ "default_strategy": "magictunnel_handled" })
-}
-
-/// Goal: the document's server gets, on its own id, the document's reply (T-M1). Method: its question over a child's
-/// standard output, by its own dialect; the model says the document's words.
-/// Rows: M-3, M-9, M-10, M-11, M-12, M-15, M-22, M-27, M-29, X-6, X-7.
-#[tokio::test]
-async fn the_document_s_question_is_answered_in_its_words() {
-    let stage = Stage::set(ServerDialect::MagicTunnel, &asked(), handled());
-    let result = stage.call(CLIENT, nobody_is_asked).await;
-    let expected = json!({
+/// Returns the document's reply to [`asked`].
+fn replied() -> Value {
+    json!({
         "jsonrpc": "2.0", "id": "sampling-req-456",
         "result": {
             "message": { "role": "assistant", "content": WRITTEN },
@@ -211,8 +213,22 @@ async fn the_document_s_question_is_answered_in_its_words() {
                 "strategy": "magictunnel_handled", "original_client_id": CLIENT
             }
         }
-    });
-    assert_eq!(result["heard"], expected);
+    })
+}
+
+fn handled() -> Value {
+    json!({ "default_strategy": "magictunnel_handled" })
+}
+
+/// Goal: the document's server gets, on its own id, the document's reply (T-M1). Method: its question over a child's
+/// standard output, by its own dialect; the model says the document's words.
+/// Rows: M-3, M-6, M-9, M-10, M-11, M-12, M-15, M-22, M-27, M-29, X-6, X-7.
+#[tokio::test]
+async fn the_document_s_question_is_answered_in_its_words() {
+    let stage = Stage::set(ServerDialect::MagicTunnel, &asked(), handled());
+    // The credential has another name than the client gives itself.
+    let result = stage.call_as("tunnel-key-7", CLIENT, nobody_is_asked).await;
+    assert_eq!(result["heard"], replied());
     let told = &result["initialized"]["params"]["capabilities"];
     assert_eq!(
         *told,
@@ -227,7 +243,30 @@ async fn the_document_s_question_is_answered_in_its_words() {
     let hints = json!({ "hints": [{ "name": "gpt-4" }, { "name": "claude-3-opus" }] });
     assert_eq!(heard.read::<Value>("modelPreferences"), Some(hints));
     assert_eq!(heard.read::<u32>("maxTokens"), Some(1_024));
+    let meta = heard.object("_meta").unwrap();
+    assert_eq!(meta.text("original_client_id").unwrap(), "tunnel-key-7");
     assert_eq!(stage.recorded(), []);
+    stage.end().await;
+}
+
+/// Goal: the `metadata` of a client's call reaches the server, and the client is named by it, not by its session or
+/// credential. Method: the document's call over a listener, in both eras.
+/// Rows: M-4, M-5, M-6.
+#[actix_web::test]
+async fn the_document_s_call_crosses_a_listener() {
+    let stage = Stage::set(ServerDialect::MagicTunnel, &asked(), handled());
+    let listening = mcp::serve(stage.server.clone(), McpServerOptions::default());
+    let session = gateway::Session::begin(&listening.url).await;
+    let (_, legacy) = session.ask("tools/call", called(CLIENT)).await;
+    let request = mcp::request(&listening.url, &json!({}), "tools/call", called(CLIENT));
+    let modern = mcp::response(request).await;
+    for response in [legacy, modern] {
+        let result = &response["result"];
+        assert_eq!(result["heard"], replied(), "{response}");
+        let metadata = &result["called"]["params"]["metadata"];
+        assert_eq!(*metadata, called(CLIENT)["metadata"], "{response}");
+    }
+    listening.handle.stop(true).await;
     stage.end().await;
 }
 
@@ -368,8 +407,9 @@ async fn the_requester_is_excluded() {
     }
 }
 
-/// Goal: a question reaches the client whose call caused it, whomever it names, and the forgery is recorded (T-M7). Method:
-/// two clients call one server at once, whose questions always name the second; each answers with its own name.
+/// Goal: a question reaches the client whose call caused it, whomever it names; the client is told the true origin, and the
+/// forgery is recorded (T-M7). Method: two clients call one server at once, whose questions always name the second; each
+/// answers with its own name.
 /// Rows: M-23, M-53, X-8.
 #[tokio::test]
 async fn a_forged_origin_is_ignored() {
@@ -385,12 +425,8 @@ async fn a_forged_origin_is_ignored() {
             let Question::Sample(SamplingRequest(body)) = &question.question else {
                 panic!("not a sample")
             };
-            assert!(
-                !body
-                    .object("_meta")
-                    .unwrap_or_default()
-                    .has("original_client_id")
-            );
+            let meta = body.object("_meta").unwrap_or_default();
+            assert_eq!(meta.text("original_client_id").as_deref(), Some(name));
             question.answer(Answer::Sample(SamplingAnswer::text(name, name, None)));
         }
     };

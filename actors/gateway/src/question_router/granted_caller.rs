@@ -15,6 +15,7 @@ use futures::future::{BoxFuture, Either, select};
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::approval::approval_text;
 use super::ledger::{CallAccount, Usage};
 use super::options::{AnswerStrategy, Answerer, ServerGrants};
 use super::{ANSWERED_META_KEY, QuestionChain, RouterState};
@@ -22,14 +23,14 @@ use super::{ANSWERED_META_KEY, QuestionChain, RouterState};
 /// Delay before a question is rejected because it isn't granted or exceeds a limit. It slows down a
 /// server that keeps asking. Fixed.
 pub const REFUSAL_DELAY: Duration = Duration::from_millis(100);
-/// Maximum characters of a question that are shown to the person who must approve it; the rest is
-/// cut. Fixed.
-const APPROVAL_CHARS_MAX: usize = 500;
 /// Key in a sampling request's `_meta` with the name of the asking server. A value set by the
 /// server itself is overwritten.
 const SOURCE_META_KEY: &str = "source_external_server";
 /// Key in a sampling request's `_meta` that marks it as asked by a server.
 const FROM_SERVER_META_KEY: &str = "bidirectional_request";
+/// Key in a sampling request's `_meta` with the principal of the call that caused it. A value set by
+/// the server itself is overwritten.
+const ORIGIN_META_KEY: &str = "original_client_id";
 
 /// Caller to which one server sends its questions in one call. It checks grants and caps and routes
 /// each question.
@@ -310,7 +311,7 @@ impl GrantedCaller {
             "required": ["allow"]
         });
         let message = format!(
-            "Server \"{}\" asks a model: \u{201c}{}\u{201d}",
+            "Server \"{}\" asks a model:\n{}",
             self.source,
             approval_text(sample)
         );
@@ -329,25 +330,6 @@ impl GrantedCaller {
                 "the user of the client doesn't allow a model to answer",
             )),
         }
-    }
-}
-
-/// Returns the last turn of the conversation for the approval: on one line, cut to
-/// [`APPROVAL_CHARS_MAX`] characters.
-fn approval_text(sample: &SamplingRequest) -> String {
-    let last = sample
-        .texts()
-        .pop()
-        .map(|(_, text)| text)
-        .unwrap_or_default();
-    let line: String = last
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(APPROVAL_CHARS_MAX + 1)
-        .collect();
-    match line.char_indices().nth(APPROVAL_CHARS_MAX) {
-        Some((cut, _)) => format!("{}…", &line[..cut]),
-        None => line,
     }
 }
 
@@ -486,7 +468,8 @@ impl GrantedCaller {
         sample.0.set(
             "_meta",
             meta.with(SOURCE_META_KEY, &*self.source)
-                .with(FROM_SERVER_META_KEY, true),
+                .with(FROM_SERVER_META_KEY, true)
+                .with(ORIGIN_META_KEY, &self.call.principal.id),
         );
         let (candidates, names_model) = self.candidates(strategy, &sample).await;
         let (who, answer) = match strategy {
@@ -729,12 +712,16 @@ fn is_final(who: &AnswerCandidate, failure: &Failure) -> bool {
 }
 
 /// Combines the failures of all candidates to one. It leaves out their messages, which the asking
-/// server must not see.
+/// server must not see. The failure of the last one decides the kind; of an internal one the sentence
+/// wouldn't reach the server, so it becomes `Unavailable`.
 fn combine_failures(mut failures: Vec<(AnswerCandidate, Failure)>) -> Failure {
     let Some((_, last)) = failures.last() else {
         return no_responder();
     };
-    let kind = last.kind;
+    let kind = match last.kind {
+        FailureKind::Internal => FailureKind::Unavailable,
+        kind => kind,
+    };
     if failures.len() == 1 {
         return failures.remove(0).1;
     }
@@ -743,26 +730,4 @@ fn combine_failures(mut failures: Vec<(AnswerCandidate, Failure)>) -> Failure {
         .map(|(who, failure)| format!("{who}: {}", failure.kind))
         .collect();
     Failure::new(kind, format!("nobody answered ({})", told.join(", ")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: the text shown for approval is bounded and on one line. Method: a text of the limit,
-    /// of one character more, with line ends.
-    #[test]
-    fn what_is_shown_is_bounded() {
-        let of = |text: &str| approval_text(&SamplingRequest::prompt(text, 1));
-        assert_eq!(of("a\nb"), "a b");
-        assert_eq!(
-            of(&"é".repeat(APPROVAL_CHARS_MAX)),
-            "é".repeat(APPROVAL_CHARS_MAX)
-        );
-        assert_eq!(
-            of(&"é".repeat(APPROVAL_CHARS_MAX + 1)),
-            format!("{}…", "é".repeat(APPROVAL_CHARS_MAX))
-        );
-        assert_eq!(approval_text(&SamplingRequest::default()), "");
-    }
 }

@@ -7,6 +7,7 @@
 //! an answer in the same call, and only the client answers an elicitation. `docs/questions.md` has
 //! the details.
 
+mod approval;
 mod granted_caller;
 mod ledger;
 mod options;

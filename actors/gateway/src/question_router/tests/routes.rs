@@ -286,6 +286,21 @@ fn failures_go_on_to_the_next() {
             failed.message,
             "nobody answered (model:m1: timed out, model:m2: overloaded, client: unavailable)"
         );
+        let alone = Client::that_can(json!({}));
+        speaker(system, "m3", Does::Fails(FailureKind::Internal));
+        // The words reach the server although the last one failed as internal.
+        let toml = toml
+            .replace("\"m2\"", "\"m2\", \"m3\"")
+            .replace("magictunnel_first", "magictunnel_handled");
+        let broken = StrategyQuestionRouter::new(system.clone(), options(&toml)).unwrap();
+        let failed = ask(&broken, "asker", &alone.call()).await.unwrap_err();
+        assert_eq!(
+            (failed.kind, &*failed.message),
+            (
+                FailureKind::Unavailable,
+                "nobody answered (model:m1: timed out, model:m2: overloaded, model:m3: internal)"
+            )
+        );
         let refusing = Client::that(Does::Fails(FailureKind::Blocked));
         assert_eq!(
             ask(&answerers, "asker", &refusing.call())
@@ -377,16 +392,16 @@ fn configured_models_answer() {
     });
 }
 
-/// Goal: the answerer sees which server asks; the server's own `_meta` is kept, a forged name
-/// corrected. Method: a question with members of its own in `_meta`, one of them forged.
-/// Rows: M-20, X-9.
+/// Goal: the answerer sees which server asks, and in whose call; the server's own `_meta` is kept,
+/// forged names corrected. Method: a question with members of its own in `_meta`, two of them forged.
+/// Rows: M-20, X-8, X-9.
 #[test]
 fn samples_say_who_asks() {
     let toml = format!("sampling.default_strategy = \"magictunnel_handled\"\n{CAST}");
     paused(async |system| {
         let model = speaker(system, "m1", Does::Answers);
         let answerers = StrategyQuestionRouter::new(system.clone(), options(&toml)).unwrap();
-        let meta = json!({ "source_external_server": "other", "tool_execution_context": "t" });
+        let meta = json!({ "source_external_server": "other", "original_client_id": "other", "tool_execution_context": "t" });
         let sample = SamplingRequest(SamplingRequest::prompt("p", 9).0.with("_meta", meta));
         ask_for(
             &answerers,
@@ -397,7 +412,8 @@ fn samples_say_who_asks() {
         .await
         .unwrap();
         let heard: serde_json::Value = model.heard.lock().unwrap()[0].read("_meta").unwrap();
-        let expected = json!({ "source_external_server": "asker", "tool_execution_context": "t", "bidirectional_request": true });
+        let expected = json!({ "source_external_server": "asker", "original_client_id": "client", "tool_execution_context": "t",
+            "bidirectional_request": true });
         assert_eq!(heard, expected);
     });
 }
@@ -426,7 +442,7 @@ fn people_approve() {
         };
         assert_eq!(
             shown.message(),
-            "Server \"asker\" asks a model: “how are you?”"
+            "Server \"asker\" asks a model:\nuser: how are you?"
         );
         for no in [
             ElicitationAnswer::decline(),
