@@ -6,6 +6,7 @@
 //! against the rules. The result is deterministic, takes time linear in the length, and needs no
 //! model. Text that can't be screened is blocked.
 
+mod custom;
 mod normalize;
 mod rules;
 mod screen;
@@ -29,12 +30,24 @@ use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+pub use custom::{CUSTOM_RULE_BYTES_MAX, CUSTOM_RULES_MAX, CustomRule};
 pub use normalize::SCREEN_BYTES_MAX;
-pub use rules::{
-    BLOCKING_SCORE, CUSTOM_RULE_BYTES_MAX, CUSTOM_RULES_MAX, CustomRule, RuleError, RuleSet,
-};
+pub use rules::RuleSet;
 use screen::NO_RULES_ID;
 pub use screen::{Screen, ScreenResult, TextOrigin};
+
+/// Score at which a text is blocked.
+pub const BLOCKING_SCORE: u32 = 100;
+
+/// Error in a rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("guardrail rule `{id}`: {why}")]
+pub struct RuleError {
+    /// Id of the rule, or the name of a concept or section of the rule file.
+    pub id: String,
+    /// Mistake and remedy.
+    pub why: String,
+}
 
 /// Guardrail agent. It handles [`Screen`].
 #[derive(derive_more::Debug)]

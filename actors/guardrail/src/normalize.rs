@@ -1,6 +1,8 @@
 //! Normalization of texts: disguised letters become lower-case ASCII, and hidden text becomes
 //! visible.
 
+use std::borrow::Cow;
+
 use callboard_message::text::{
     decode_base32, decode_base64, is_invisible, latin_lookalike, printable_text,
 };
@@ -24,6 +26,13 @@ pub(super) struct NormalizedText {
     pub lookalikes: usize,
     /// Number of invisible characters between two letters.
     pub splitters: usize,
+    /// Number of variation selectors after another one. Legitimate text has one after a character.
+    pub selectors: usize,
+}
+
+/// Whether a character of a normalized text belongs to a word.
+pub(super) fn is_word_char(c: char) -> bool {
+    c.is_alphanumeric() || is_combining_mark(c)
 }
 
 /// Normalizes `text` in linear time. Stops one character beyond [`NORMALIZED_BYTES_MAX`].
@@ -33,7 +42,15 @@ pub(super) fn normalize(text: &str) -> NormalizedText {
         ..NormalizedText::default()
     };
     let mut in_tags = false;
-    for c in text.chars() {
+    let mut is_after_selector = false;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '\r' && chars.peek() == Some(&'\n') {
+            continue;
+        }
+        let is_selector = selected_byte(c).is_some();
+        out.selectors += usize::from(is_selector && is_after_selector);
+        is_after_selector = is_selector;
         if out.text.len() > NORMALIZED_BYTES_MAX {
             break;
         }
@@ -87,6 +104,17 @@ fn is_plain_script(c: char) -> bool {
     matches!(c, '\u{0590}'..='\u{08ff}' | '\u{0900}'..='\u{0dff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
 }
 
+/// Returns the byte that a variation selector stands for if it hides text; `None` for any other
+/// character.
+fn selected_byte(c: char) -> Option<u8> {
+    let byte = match c {
+        '\u{fe00}'..='\u{fe0f}' => u32::from(c) - 0xfe00,
+        '\u{e0100}'..='\u{e01ef}' => u32::from(c) - 0xe0100 + 16,
+        _ => return None,
+    };
+    u8::try_from(byte).ok()
+}
+
 fn tag_letter(c: char) -> Option<char> {
     let code = u32::from(c)
         .checked_sub(0xe0000)
@@ -101,7 +129,13 @@ fn ascii_lookalike(c: char) -> Option<char> {
         '’' | '‘' | 'ʼ' | '´' | '＇' => '\'',
         '“' | '”' | '«' | '»' => '"',
         '–' | '—' | '‐' | '‑' | '−' => '-',
-        '\u{00a0}' | '\u{2000}'..='\u{200a}' | '\u{3000}' => ' ',
+        '\u{00a0}'
+        | '\u{1680}'
+        | '\u{2000}'..='\u{200a}'
+        | '\u{202f}'
+        | '\u{205f}'
+        | '\u{3000}' => ' ',
+        '\u{0085}' | '\u{2028}' | '\u{2029}' => '\n',
         c => return latin_lookalike(c).map(|latin| latin.to_ascii_lowercase()),
     })
 }
@@ -120,6 +154,10 @@ pub(super) enum Disguise {
 
 /// Maximum bytes decoded from one text in total. Text that decodes to more is blocked.
 pub(super) const DECODED_BYTES_MAX: usize = 4 << 20;
+/// Maximum number of encodings of one text inside each other that are decoded.
+const LAYERS_MAX: usize = 3;
+/// Minimum number of variation selectors that are read as hidden text.
+const SELECTORS_MIN: usize = 8;
 /// Minimum characters of a run that is tried as base64, base32 or another encoding.
 const RUN_CHARS_MIN: usize = 12;
 /// Minimum single letters in a row that are joined to a word.
@@ -133,7 +171,7 @@ pub(super) fn decode_disguises(plain: &str) -> Vec<(Disguise, String)> {
     let hidden = [
         decode_leet(plain),
         join_spaced_letters(plain),
-        decode_escapes(plain),
+        decode_escapes(plain).map(|text| text.to_lowercase()),
     ]
     .into_iter()
     .flatten();
@@ -233,19 +271,20 @@ fn join_spaced_letters(plain: &str) -> Option<String> {
     let is_gap = |b: u8| {
         matches!(
             b,
-            b' ' | b'.' | b'-' | b'_' | b'*' | b'\t' | b'|' | b'/' | b'~'
+            b' ' | b'.' | b'-' | b'_' | b'*' | b'\t' | b'|' | b'/' | b'~' | b'\n' | b'\r'
         )
     };
     let is_single = |at: usize| {
         bytes.get(at).is_some_and(u8::is_ascii_graphic)
-            && (at == 0 || is_gap(bytes[at - 1]) || bytes[at - 1] == b'\n')
-            && bytes.get(at + 1).is_none_or(|b| is_gap(*b) || *b == b'\n')
+            && (at == 0 || is_gap(bytes[at - 1]))
+            && bytes.get(at + 1).is_none_or(|b| is_gap(*b))
     };
     let (mut out, mut found, mut at) = (String::new(), false, 0);
     while at < bytes.len() {
         let start = at;
         let mark = out.len();
         let mut letters = 0;
+        let mut is_one_a_line = false;
         while at < bytes.len() && is_single(at) {
             if at == start {
                 out.push(' ');
@@ -254,7 +293,12 @@ fn join_spaced_letters(plain: &str) -> Option<String> {
             letters += usize::from(bytes[at].is_ascii_alphanumeric());
             at += 1;
             let gap = bytes[at..].iter().take_while(|b| is_gap(**b)).count();
-            if gap > 1 {
+            // Where other gaps are between letters, a line's end is between words.
+            let ends_line = bytes.get(at) == Some(&b'\n');
+            if letters == 1 {
+                is_one_a_line = ends_line;
+            }
+            if gap > 1 || ends_line && !is_one_a_line {
                 out.push(' ');
             }
             at += gap;
@@ -316,7 +360,7 @@ fn decode_escapes(plain: &str) -> Option<String> {
         match code.and_then(char::from_u32) {
             Some(c) => {
                 changed = true;
-                out.extend_from_slice(c.to_lowercase().to_string().as_bytes());
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 at += taken;
             }
             None => {
@@ -344,10 +388,9 @@ fn parse_entity(plain: &str, from: usize, radix: u32) -> (Option<u32>, usize) {
 
 /// Decodes the encoded runs of the original text with its case kept, one reading per encoding.
 pub(super) fn decode_runs(text: &str) -> Vec<String> {
-    let is_run = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_');
     let runs = text
         .as_bytes()
-        .split(|b| !is_run(*b))
+        .split(|b| !is_run_byte(*b))
         .filter(|run| run.len() >= RUN_CHARS_MIN);
     let mut all: Vec<String> = runs
         .flat_map(|run| [decode_base16(run), decode_base64(run), decode_base32(run)])
@@ -356,13 +399,64 @@ pub(super) fn decode_runs(text: &str) -> Vec<String> {
         .collect();
     all.extend(decode_separated_bytes(text));
     all.extend(decode_morse(text));
+    all.extend(decode_selectors(text));
     all
+}
+
+/// Decodes bytes that are hidden in sequences of variation selectors.
+fn decode_selectors(text: &str) -> Option<String> {
+    let bytes: Vec<u8> = text.chars().filter_map(selected_byte).collect();
+    (bytes.len() >= SELECTORS_MIN)
+        .then(|| readable_text(bytes))
+        .flatten()
+}
+
+/// Returns the texts that are encoded in `text`, in up to [`LAYERS_MAX`] layers, outermost first.
+/// `None` if they have more than [`DECODED_BYTES_MAX`] bytes together.
+pub(super) fn decode_layers(text: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    let mut bytes = 0;
+    let mut layer = vec![Cow::Borrowed(text)];
+    for _ in 0..LAYERS_MAX {
+        let mut next = Vec::new();
+        for text in layer {
+            for decoded in decode_runs(&text) {
+                bytes += decoded.len();
+                if bytes > DECODED_BYTES_MAX {
+                    return None;
+                }
+                all.push(decoded.clone());
+                next.push(Cow::Owned(decoded));
+            }
+            // A run may have been escaped. The text itself is one of the disguised readings.
+            next.extend(decode_escapes(&text).map(Cow::Owned));
+        }
+        layer = next;
+    }
+    Some(all)
+}
+
+/// Returns the normalized text with a space in place of each invisible character, which may stand
+/// between words in place of one.
+pub(super) fn split_at_invisible(text: &str) -> String {
+    let spaced: String = text
+        .chars()
+        .map(|c| if is_invisible(c) { ' ' } else { c })
+        .collect();
+    normalize(&spaced).text
 }
 
 fn readable_text(bytes: Vec<u8>) -> Option<String> {
     printable_text(bytes).filter(|text| {
-        text.chars().filter(|c| c.is_alphabetic()).count() * 2 > text.chars().count()
+        // Either words, or another encoding of some.
+        let is_coded = |b| is_run_byte(b) || matches!(b, b'%' | b'&' | b'#' | b';' | b'\\' | b' ');
+        text.bytes().all(is_coded)
+            || text.chars().filter(|c| c.is_alphabetic()).count() * 2 > text.chars().count()
     })
+}
+
+fn is_run_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_')
 }
 
 fn decode_base16(run: &[u8]) -> Option<Vec<u8>> {

@@ -1,56 +1,17 @@
 //! Guardrail rules: chains of concepts, and patterns that legitimate text doesn't contain.
 //! `rules.toml` has the built-in rules and explains its format; operators add [`CustomRule`]s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
-use regex::RegexSet;
+use regex::{Regex, RegexSet};
 use serde::Deserialize;
 
-use super::normalize::normalize;
-
-/// Score at which a text is blocked.
-pub const BLOCKING_SCORE: u32 = 100;
-/// Maximum bytes of the phrases and the pattern of one [`CustomRule`] together. A longer rule is an
-/// error at start. Fixed.
-pub const CUSTOM_RULE_BYTES_MAX: usize = 16 * 1024;
-/// Maximum number of custom rules. One more is an error at start. Fixed.
-pub const CUSTOM_RULES_MAX: usize = 1_000;
+use super::RuleError;
+use super::custom::{CUSTOM_RULES_MAX, CustomRule};
+use super::normalize::is_word_char;
 
 const BUILT_IN_RULES: &str = include_str!("rules.toml");
-
-/// Rule added by an operator to the built-in ones. It applies to texts of every origin.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CustomRule {
-    /// Id in the audit log: letters, digits, `.`, `_` and `-`.
-    pub id: String,
-    /// Score that the rule adds to a text, at least 1; [`BLOCKING_SCORE`] blocks the text.
-    #[serde(default = "blocking")]
-    pub weight: u32,
-    /// Phrases to match, each as whole words. Case, accents, disguises and the width of spaces
-    /// don't matter.
-    #[serde(default)]
-    pub phrases: Vec<String>,
-    /// Regular expression (syntax of the crate `regex`), matched against the normalized text: lower
-    /// case, without accents and disguises.
-    #[serde(default)]
-    pub pattern: Option<String>,
-}
-
-const fn blocking() -> u32 {
-    BLOCKING_SCORE
-}
-
-/// Error in a rule.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("guardrail rule `{id}`: {why}")]
-pub struct RuleError {
-    /// Id of the rule, or the name of a concept or section of the rule file.
-    pub id: String,
-    /// Mistake and remedy.
-    pub why: String,
-}
 
 /// Index of a concept in [`RuleSet`]. A concept is a group of words that rules treat alike.
 pub(super) type ConceptId = u16;
@@ -209,10 +170,17 @@ impl ConceptNames<'_> {
     }
 }
 
+fn mistake(id: &str, why: &str) -> RuleError {
+    RuleError {
+        id: id.to_owned(),
+        why: why.to_owned(),
+    }
+}
+
 /// Whether a word of a concept can match normalized text.
 fn can_match(word: &str) -> bool {
     let stem = word.strip_suffix('*');
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     stem.is_none_or(|stem| stem.len() >= 3) && stem.unwrap_or(word).chars().all(is_plain)
 }
 
@@ -241,12 +209,8 @@ impl RuleSet {
     }
 
     fn compile(text: &str, own: &[CustomRule]) -> Result<Self, RuleError> {
-        let error = |id: &str, why: String| RuleError {
-            id: id.to_owned(),
-            why,
-        };
         let written: RulesFile =
-            toml::from_str(text).map_err(|e| error("rules.toml", e.to_string()))?;
+            toml::from_str(text).map_err(|e| mistake("rules.toml", &e.to_string()))?;
         let RulesFile {
             rules: chains,
             signs,
@@ -261,10 +225,8 @@ impl RuleSet {
             .zip(0..=ConceptId::MAX)
             .collect::<BTreeMap<_, _>>();
         if names.len() < concepts.len() {
-            return Err(error(
-                "concepts",
-                format!("there are more than {}", ConceptId::MAX),
-            ));
+            let why = format!("there are more than {}", ConceptId::MAX);
+            return Err(mistake("concepts", &why));
         }
         let names = ConceptNames(names);
         let mut words = WordIndex::default();
@@ -272,14 +234,23 @@ impl RuleSet {
             let concept = names.resolve(name, name)?;
             for word in list.split_ascii_whitespace() {
                 if !can_match(word) {
-                    let why = "never matches: write lower-case ASCII letters, digits and `_`, and at least 3 before a final `*`";
-                    return Err(error(name, format!("the word `{word}` {why}")));
+                    let why = "never matches: write lower-case ASCII letters and digits, and at least 3 before a final `*`";
+                    return Err(mistake(name, &format!("the word `{word}` {why}")));
                 }
                 words.add(word, concept);
+            }
+            let is_made = [&forms.address, &forms.underscore].contains(&name)
+                || compounds.iter().any(|compound| compound.concept == *name);
+            if list.trim().is_empty() && !is_made {
+                return Err(mistake(name, "it never matches: the concept has no words"));
             }
         }
         let compound = |w: CompoundEntry| {
             let id = "compounds";
+            if w.within == 0 {
+                let why = format!("`{}` never matches: `within` must be 1 or more", w.concept);
+                return Err(mistake(id, &why));
+            }
             Ok(CompoundConcept {
                 concept: names.resolve(id, &w.concept)?,
                 first: names.resolve(id, &w.first)?,
@@ -318,10 +289,7 @@ impl RuleSet {
         quotable: &[String],
     ) -> Result<(), RuleError> {
         let id = written.id.as_str();
-        let mistake = |why: &str| RuleError {
-            id: id.to_owned(),
-            why: why.to_owned(),
-        };
+        let mistake = |why: &str| mistake(id, why);
         let family = id
             .split_once('.')
             .ok_or_else(|| mistake("its id must be FAMILY.CASE"))?
@@ -336,6 +304,11 @@ impl RuleSet {
                         .map_err(|_| mistake("its chain must be CONCEPT WORDS CONCEPT …"))?,
                 ),
             }
+        }
+        if steps.iter().any(Vec::is_empty) || within.iter().skip(1).any(|words| *words == 0) {
+            return Err(mistake(
+                "it never matches: each step must name a concept, and each distance be 1 or more",
+            ));
         }
         if steps.len() < 2 || steps.len() != within.len() || written.weight == 0 {
             return Err(mistake(
@@ -372,10 +345,7 @@ impl RuleSet {
                 "{} rules are too many (at most {CUSTOM_RULES_MAX})",
                 own.len()
             );
-            return Err(RuleError {
-                id: "rules".to_owned(),
-                why,
-            });
+            return Err(mistake("rules", &why));
         }
         let mut patterns = Vec::new();
         for PatternRuleEntry {
@@ -385,24 +355,42 @@ impl RuleSet {
             pattern,
         } in signs
         {
+            if weight == 0 {
+                return Err(mistake(&id, "its weight must be 1 or more"));
+            }
             self.pattern_rules.push(PatternRule {
                 id,
                 weight: OriginWeight::new(weight, outside),
             });
             patterns.push(pattern);
         }
+        let mut ids: HashSet<String> = self
+            .chain_rules
+            .iter()
+            .map(|rule| rule.id.clone())
+            .chain(self.pattern_rules.iter().map(|rule| rule.id.clone()))
+            .collect();
         for rule in own {
             patterns.push(rule.to_pattern()?);
+            if !ids.insert(rule.id.clone()) {
+                let why = "two rules have this id: the audit log couldn't tell them apart";
+                return Err(mistake(&rule.id, why));
+            }
             self.pattern_rules.push(PatternRule {
                 id: rule.id.clone(),
                 weight: OriginWeight::new(rule.weight, None),
             });
         }
-        let too_large = |e: regex::Error| RuleError {
-            id: "rules".to_owned(),
-            why: format!("{e}: use fewer rules"),
-        };
-        self.patterns = RegexSet::new(&patterns).map_err(too_large)?;
+        self.patterns = RegexSet::new(&patterns).map_err(|error| {
+            let each = patterns.iter().zip(&self.pattern_rules);
+            let wrong = each
+                .filter_map(|(pattern, rule)| Some((rule, Regex::new(pattern).err()?)))
+                .next();
+            match wrong {
+                Some((rule, error)) => mistake(&rule.id, &error.to_string()),
+                None => mistake("rules", &format!("{error}: use fewer rules")),
+            }
+        })?;
         Ok(())
     }
 
@@ -411,19 +399,34 @@ impl RuleSet {
         let bytes = plain.as_bytes();
         let mut marks = TaggedWords::default();
         let (mut place, mut at, mut end) = (0, 0, 0);
+        let mut line_start = 0;
         while at < bytes.len() {
-            if !is_letter(bytes[at]) {
-                at += 1;
+            let letter = word_char_len(plain, at);
+            if letter == 0 {
+                at += char_len(bytes[at]);
                 continue;
             }
             let start = at;
-            while at < bytes.len() && is_letter(bytes[at]) {
-                at += 1;
+            while at < bytes.len() {
+                match word_char_len(plain, at) {
+                    0 => break,
+                    length => at += length,
+                }
             }
             let gap = &bytes[end..start];
-            let sentence = gap.iter().any(|b| matches!(b, b'!' | b'?' | b'\n'))
+            let breaks = gap.iter().filter(|b| **b == b'\n').count();
+            // A short line without punctuation may be a piece of a sentence.
+            let is_piece = breaks == 1
+                && place - line_start <= SHORT_LINE_WORDS
+                && gap.iter().all(u8::is_ascii_whitespace);
+            let ends_line = breaks > 0 && !is_piece;
+            let sentence = ends_line
+                || gap.iter().any(|b| matches!(b, b'!' | b'?'))
                 || gap.first() == Some(&b'.') && gap.len() > 1;
             place += 1 + if sentence { SENTENCE_END_WORDS } else { 0 };
+            if breaks > 0 {
+                line_start = place - 1;
+            }
             end = at;
             let from = marks.concepts.len();
             self.words
@@ -464,77 +467,6 @@ impl RuleSet {
                 marks.concepts.push(compound.concept);
             }
         }
-    }
-}
-
-impl CustomRule {
-    /// Builds the regular expression of the rule.
-    fn to_pattern(&self) -> Result<String, RuleError> {
-        let mistake = |why: String| {
-            Err(RuleError {
-                id: self.id.clone(),
-                why,
-            })
-        };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if self.id.is_empty() || !self.id.chars().all(is_name) {
-            return mistake("its id must be letters, digits, `.`, `_` and `-`".to_owned());
-        }
-        if self.weight == 0 {
-            return mistake("its weight must be 1 or more".to_owned());
-        }
-        let bytes = self
-            .phrases
-            .iter()
-            .chain(&self.pattern)
-            .map(String::len)
-            .sum::<usize>();
-        if bytes > CUSTOM_RULE_BYTES_MAX {
-            return mistake(format!(
-                "{bytes} bytes are too many (at most {CUSTOM_RULE_BYTES_MAX})"
-            ));
-        }
-        let mut parts = Vec::new();
-        for phrase in &self.phrases {
-            let plain = normalize(phrase).text;
-            let words: Vec<String> = plain.split_whitespace().map(regex::escape).collect();
-            if words.is_empty() {
-                return mistake("one of its phrases is empty".to_owned());
-            }
-            let edges = [
-                plain.trim_start().chars().next(),
-                plain.trim_end().chars().next_back(),
-            ];
-            let [before, after] =
-                edges.map(|edge| edge.map_or("", |edge| word_end_pattern(edge, plain.is_ascii())));
-            let before = before.replace('$', "^");
-            parts.push(format!("{before}{}{after}", words.join(r"\s+")));
-        }
-        parts.extend(self.pattern.iter().map(|pattern| format!("(?:{pattern})")));
-        let pattern = parts.join("|");
-        match regex::Regex::new(&pattern) {
-            _ if pattern.is_empty() => mistake("it must have `phrases` or a `pattern`".to_owned()),
-            Ok(regex) if regex.is_match("") => {
-                mistake("its pattern matches an empty text".to_owned())
-            }
-            Ok(_) => Ok(pattern),
-            Err(e) => mistake(e.to_string()),
-        }
-    }
-}
-
-/// Returns the pattern for the end of a word whose last character is `edge`: the text's end, or a
-/// character that is neither letter nor digit. Scripts that write words without spaces have no such
-/// end.
-fn word_end_pattern(edge: char, is_ascii: bool) -> &'static str {
-    match edge {
-        // Normalized text has no capitals, and this class is far smaller than the Unicode one.
-        _ if is_ascii => "(?:$|[^a-z0-9])",
-        '\u{0e00}'..='\u{0eff}'
-        | '\u{3040}'..='\u{30ff}'
-        | '\u{3400}'..='\u{4dbf}'
-        | '\u{4e00}'..='\u{9fff}' => "",
-        _ => r"(?:$|[^\p{L}\p{N}])",
     }
 }
 
@@ -621,8 +553,30 @@ pub(super) struct TaggedWord {
 /// sentences are less related.
 const SENTENCE_END_WORDS: u32 = 3;
 
-fn is_letter(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte >= 0x80
+/// Maximum number of words in a line that doesn't end a sentence. Short lines may be the pieces of
+/// one that was cut to hide it.
+const SHORT_LINE_WORDS: u32 = 2;
+
+/// Returns the length in bytes of the character at `at` if it belongs to a word, otherwise 0.
+fn word_char_len(text: &str, at: usize) -> usize {
+    match text.as_bytes().get(at) {
+        Some(byte) if byte.is_ascii() => usize::from(byte.is_ascii_alphanumeric()),
+        _ => text
+            .get(at..)
+            .and_then(|rest| rest.chars().next())
+            .filter(|c| is_word_char(*c))
+            .map_or(0, char::len_utf8),
+    }
+}
+
+/// Returns the length in bytes of the character that begins with this byte.
+fn char_len(first: u8) -> usize {
+    match first {
+        0..=0xbf => 1,
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        _ => 4,
+    }
 }
 
 #[cfg(test)]
@@ -681,6 +635,8 @@ mod tests {
             (r#"chain = "x 5 z""#, "`z` is no concept"),
             (r#"chain = "x y""#, "CONCEPT WORDS CONCEPT"),
             (r#"chain = "x""#, "two concepts or more"),
+            (r#"chain = "x 0 y""#, "each distance be 1 or more"),
+            (r#"chain = "x 5 |""#, "each step must name a concept"),
             (r#"chain = "x 5""#, "two concepts or more"),
             (r#"chain = "x 5 y", unless = "x""#, "unknown field `unless`"),
             (
@@ -691,7 +647,36 @@ mod tests {
             let found = rule(wrong).unwrap();
             assert!(found.contains(why), "{wrong}: {found}");
         }
-        for word in ["esqueçam", "Ignore", "system-prompt", "ig*", "ign*re"] {
+        let sign = |sign: &str| {
+            of(&format!(
+                "rules = []\nsigns = [{{ id = \"sign.b\", {sign} }}]"
+            ))
+        };
+        assert_eq!(sign(r#"weight = 1, pattern = "a""#), None);
+        for (wrong, why) in [
+            (r#"weight = 1, pattern = "(""#, "rule `sign.b`: "),
+            (r#"weight = 0, pattern = "a""#, "weight must be 1 or more"),
+        ] {
+            let found = sign(wrong).unwrap();
+            assert!(found.contains(why), "{wrong}: {found}");
+        }
+        for (right, wrong, why) in [
+            ("y = \"b\"", "y = \" \"", "rule `y`: it never matches"),
+            ("within = 1", "within = 0", "`within` must be 1 or more"),
+        ] {
+            let text = MINIMAL.replace(right, wrong);
+            let found = RuleSet::compile(&format!("signs = []\nrules = []\n{text}"), &[]);
+            let found = found.err().unwrap().to_string();
+            assert!(found.contains(why), "{wrong}: {found}");
+        }
+        for word in [
+            "esqueçam",
+            "Ignore",
+            "system-prompt",
+            "sys_tem",
+            "ig*",
+            "ign*re",
+        ] {
             let text = MINIMAL.replace("\"b\"", &format!("\"{word}\""));
             let found = RuleSet::compile(&format!("signs = []\nrules = []\n{text}"), &[])
                 .err()

@@ -5,8 +5,9 @@ use callboard_macros::Message;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::normalize::{self, DECODED_BYTES_MAX, Disguise, NORMALIZED_BYTES_MAX, SCREEN_BYTES_MAX};
-use super::rules::{BLOCKING_SCORE, ChainRule, ConceptId, RuleSet, TaggedWord, TaggedWords};
+use super::BLOCKING_SCORE;
+use super::normalize::{self, Disguise, NORMALIZED_BYTES_MAX, SCREEN_BYTES_MAX};
+use super::rules::{ChainRule, ConceptId, RuleSet, TaggedWord, TaggedWords};
 
 /// Rule id reported if the built-in rules can't be used.
 pub(super) const NO_RULES_ID: &str = "limit.no_rules";
@@ -104,24 +105,26 @@ impl RuleSet {
         for (disguise, reading) in normalize::decode_disguises(&plain.text) {
             self.scan_reading(&reading, disguise, &seen, origin, &mut hits);
         }
-        let decoded = normalize::decode_runs(text);
-        if decoded.iter().map(String::len).sum::<usize>() > DECODED_BYTES_MAX {
+        if plain.splitters > 0 {
+            let split = normalize::split_at_invisible(text);
+            self.scan_reading(&split, Disguise::Hidden, &seen, origin, &mut hits);
+        }
+        let Some(decoded) = normalize::decode_layers(text) else {
             return ScreenResult::blocked_by("limit.decoded_too_long");
-        }
-        for reading in decoded {
-            self.scan_reading(
-                &normalize::normalize(&reading).text,
-                Disguise::Hidden,
-                &[],
-                origin,
-                &mut hits,
-            );
-        }
-        let tags_weight = if plain.tags > TAG_CHARS_MAX {
-            BLOCKING_SCORE
-        } else {
-            60
         };
+        for reading in decoded {
+            let reading = normalize::normalize(&reading).text;
+            self.scan_reading(&reading, Disguise::Hidden, &[], origin, &mut hits);
+            for (disguise, reading) in normalize::decode_disguises(&reading) {
+                self.scan_reading(&reading, disguise, &[], origin, &mut hits);
+            }
+        }
+        let hidden_weight = |count: usize| match count > TAG_CHARS_MAX {
+            true => BLOCKING_SCORE,
+            false => 60,
+        };
+        let tags_weight = hidden_weight(plain.tags);
+        let selectors_weight = hidden_weight(plain.selectors);
         let lookalikes = if plain.text.is_ascii() {
             plain.lookalikes
         } else {
@@ -131,6 +134,7 @@ impl RuleSet {
             (plain.tags, "hidden.tags", tags_weight),
             (lookalikes, "hidden.lookalikes", 30),
             (plain.splitters, "hidden.splitters", 30),
+            (plain.selectors, "hidden.selectors", selectors_weight),
         ] {
             if count >= HIDDEN_CHARS_MIN {
                 hits.push(RuleHit {
