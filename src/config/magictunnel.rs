@@ -1,5 +1,7 @@
 //! Translation of MagicTunnel's `external_mcp` section into upstreams and routing.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 
 use super::decode::decode_as;
@@ -21,11 +23,14 @@ struct ExternalSwitches {
 }
 
 /// The translated section.
+#[derive(Default)]
 pub(super) struct ExternalTopology {
     /// Tables of `[[upstream]]`.
     pub(super) upstreams: Vec<ConfigTree>,
-    /// Table of `[routing]`.
-    pub(super) routing: Option<ConfigTree>,
+    /// Sections that the file may not declare too, by name.
+    pub(super) tables: HashMap<&'static str, ConfigTree>,
+    /// Entries of list sections that the file doesn't declare, by name.
+    pub(super) list_defaults: HashMap<&'static str, ConfigTree>,
 }
 
 /// Translates `external_mcp`. Servers get `dialect = "magictunnel"` unless they declare another.
@@ -36,7 +41,8 @@ pub(super) fn translate(
     const WHAT: &str = "`external_mcp`";
     let mut translated = ExternalTopology {
         upstreams: Vec::new(),
-        routing: None,
+        tables: HashMap::new(),
+        list_defaults: HashMap::from([("listener", default_listener())]),
     };
     if !matches!(tree.value, ConfigValue::Table(_)) {
         problems.error(Some(tree.span), format!("{WHAT} must be a table"));
@@ -48,7 +54,8 @@ pub(super) fn translate(
     if switches.is_some_and(|switches| !switches.enabled) {
         return translated;
     }
-    translated.routing = routing.map(|(_, routing)| routing);
+    let routing = routing.map(|(_, routing)| ("routing", routing));
+    translated.tables.extend(routing);
     let Some((_, servers)) = servers else {
         return translated;
     };
@@ -98,7 +105,7 @@ fn upstream_tree(
 }
 
 /// Returns the listener of a file that declares none.
-pub(super) fn default_listener() -> ConfigTree {
+fn default_listener() -> ConfigTree {
     ConfigTree::table_of_texts(
         &(0..0),
         [

@@ -12,6 +12,7 @@ mod check;
 mod decode;
 mod kinds;
 mod listener;
+mod lists;
 mod magictunnel;
 mod problem;
 mod read;
@@ -432,17 +433,6 @@ impl Topology {
     }
 }
 
-/// Sections other than [`sections::SECTIONS`].
-const LIST_SECTIONS: [&str; 7] = [
-    "node",
-    "upstream",
-    "agent",
-    "server",
-    "listener",
-    "clinic",
-    "external_mcp",
-];
-
 /// Key of a declaration's description. Descriptions appear in agent cards only, so a change
 /// restarts nothing.
 const DESCRIPTION_KEY: &str = "description";
@@ -484,6 +474,7 @@ struct NodeDeclaration {
 }
 
 /// All decoded declarations of a file.
+#[derive(Default)]
 struct ParsedSections {
     pub(super) node_name: String,
     tables: Vec<ParsedDeclaration<Box<dyn SectionDeclaration>>>,
@@ -640,15 +631,6 @@ fn decode_table<T: DeserializeOwned>(
     problems: &mut ProblemCollector<'_>,
 ) -> Option<ParsedDeclaration<T>> {
     decode_entry(tree?, what, Severity::Error, problems)
-}
-
-fn decode_list<T: DeserializeOwned>(
-    tree: Option<ConfigTree>,
-    name: &str,
-    problems: &mut ProblemCollector<'_>,
-) -> Vec<ParsedDeclaration<T>> {
-    let items = list_items(tree, name, problems);
-    decode_entries(items, &format!("[[{name}]]"), Severity::Error, problems)
 }
 
 fn decode_entries<T: DeserializeOwned>(

@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use super::lists::{self, LIST_SECTIONS};
 use super::problem::{ProblemCollector, Severity, suggestion};
 use super::sections::{self, SectionDeclaration};
 use super::tree::{self, ConfigTree, ConfigValue};
 use super::{
-    AgentDeclaration, LIST_SECTIONS, ListenerDeclaration, NodeDeclaration, ParsedDeclaration,
-    ParsedSections, ServerDeclaration, UpstreamDeclaration, bidirectional, decode_entries,
-    decode_list, decode_table, kinds, list_items, magictunnel, renamed,
+    NodeDeclaration, ParsedDeclaration, ParsedSections, bidirectional, decode_table, list_items,
+    magictunnel, renamed,
 };
 
 /// Returns the ids in tables that aren't decoded yet.
-fn written_ids(sources: &[Option<ConfigTree>], foreign_upstreams: &[ConfigTree]) -> Vec<String> {
-    let written = sources
-        .iter()
-        .flatten()
+fn written_ids<'a>(
+    sections: impl Iterator<Item = &'a ConfigTree>,
+    foreign_upstreams: &'a [ConfigTree],
+) -> Vec<String> {
+    let written = sections
         .flat_map(ConfigTree::items)
         .chain(foreign_upstreams);
     written
@@ -60,66 +61,44 @@ pub(super) fn read_sections(
     let mut take = |name: &str| root.take(name).map(|(_, tree)| tree);
     let foreign = take("external_mcp").map(|tree| magictunnel::translate(tree, problems));
     let is_foreign = foreign.is_some();
-    let (foreign_upstreams, foreign_routing) = foreign
-        .map(|f| (f.upstreams, f.routing))
-        .unwrap_or_default();
-
-    let sources = [take("upstream"), take("agent"), take("server")];
-    let unread = written_ids(&sources, &foreign_upstreams);
-    let [upstreams, agents, servers] = sources;
-    let name = match (&other, take("node")) {
+    let mut foreign = foreign.unwrap_or_default();
+    let lists: Vec<_> = LIST_SECTIONS
+        .iter()
+        .map(|section| (section, take(section.name)))
+        .collect();
+    let of_agents = lists.iter().filter(|(section, _)| section.declares_agents);
+    let written = of_agents.filter_map(|(_, tree)| tree.as_ref());
+    let unread = written_ids(written, &foreign.upstreams);
+    let node_name = match (&other, take("node")) {
         (Some(other), _) => Some(other.name.clone()),
         (None, node) => read_node_name(node, is_foreign, problems),
     };
-    let tables = read_tables(&mut take, foreign_routing, problems);
-    let mut upstreams: Vec<ParsedDeclaration<UpstreamDeclaration>> =
-        decode_list(upstreams, "upstream", problems);
-    upstreams.extend(decode_entries(
-        foreign_upstreams,
+    let mut sections = ParsedSections {
+        node_name: node_name.unwrap_or_default(),
+        tables: read_tables(&mut take, foreign.tables, problems),
+        ..ParsedSections::default()
+    };
+    for (section, tree) in lists {
+        let mut items = list_items(tree, section.name, problems);
+        if items.is_empty() {
+            items.extend(foreign.list_defaults.remove(section.name));
+        }
+        (section.read)(items, folder, &mut sections, problems);
+    }
+    lists::add_upstreams(
+        foreign.upstreams,
         "a server",
         Severity::Warning,
+        folder,
+        &mut sections,
         problems,
-    ));
-    upstreams
-        .iter_mut()
-        .for_each(|upstream| upstream.value.resolve_paths(folder));
-    let agents = list_items(agents, "agent", problems);
-    let agents = agents
-        .into_iter()
-        .filter_map(|tree| kinds::read_agent(tree, problems));
-    let (mut agents, of_cards): (Vec<_>, Vec<_>) = agents.unzip();
-    agents
-        .iter_mut()
-        .for_each(|agent| agent.value.resolve_paths(folder));
-    let mut listener_trees = list_items(take("listener"), "listener", problems);
-    if is_foreign && listener_trees.is_empty() {
-        listener_trees.push(magictunnel::default_listener());
+    );
+    if let Some(other) = other {
+        sections.agents.extend(other.agents);
+        sections.listeners.push(other.listener);
+        sections.mode = Some(other.mode);
     }
-    let mut listeners: Vec<ParsedDeclaration<ListenerDeclaration>> =
-        decode_entries(listener_trees, "[[listener]]", Severity::Error, problems);
-    for listener in &mut listeners {
-        listener.value.resolve_paths(folder);
-    }
-    let mode = other.map(|other| {
-        agents.extend(other.agents);
-        listeners.push(other.listener);
-        other.mode
-    });
-    let servers: Vec<ParsedDeclaration<ServerDeclaration>> =
-        decode_list(servers, "server", problems);
-    let mut sections = ParsedSections {
-        node_name: name.unwrap_or_default(),
-        tables,
-        upstreams,
-        agents,
-        descriptions: HashMap::new(),
-        servers,
-        unreadable_ids: Vec::new(),
-        listeners,
-        clinics: decode_list(take("clinic"), "clinic", problems),
-        mode,
-    };
-    describe(&mut sections, of_cards, unread);
+    describe(&mut sections, unread);
     Some(sections)
 }
 
@@ -141,9 +120,12 @@ fn read_root(
     }
     renamed::rename_keys(&mut root, problems);
     let is_other = bidirectional::is_bidirectional(&root);
-    let known: Vec<_> = LIST_SECTIONS
-        .into_iter()
-        .chain(sections::SECTIONS.map(|(name, _)| name))
+    let lists = LIST_SECTIONS.iter().map(|section| section.name);
+    let tables = sections::SECTIONS.iter().map(|(name, _)| *name);
+    let known: Vec<_> = std::iter::once("node")
+        .chain(lists)
+        .chain(["external_mcp"])
+        .chain(tables)
         .collect();
     let is_known =
         |name: &str| known.contains(&name) || is_other && bidirectional::is_known_section(name);
@@ -171,25 +153,21 @@ fn read_root(
     Some((root, is_other))
 }
 
-/// Decodes the sections that are one table each. `foreign_routing` is the routing of a foreign
-/// configuration.
+/// Decodes the sections that are one table each. `foreign` are those of a foreign configuration, by
+/// name.
 fn read_tables(
     take: &mut impl FnMut(&str) -> Option<ConfigTree>,
-    mut foreign_routing: Option<ConfigTree>,
+    mut foreign: HashMap<&str, ConfigTree>,
     problems: &mut ProblemCollector<'_>,
 ) -> Vec<ParsedDeclaration<Box<dyn SectionDeclaration>>> {
     let mut tables = Vec::new();
     for (name, read) in sections::SECTIONS {
-        let theirs = if name == "routing" {
-            foreign_routing.take()
-        } else {
-            None
-        };
+        let theirs = foreign.remove(name);
         let ours = take(name);
         if let (Some(ours), Some(_)) = (&ours, &theirs) {
             problems.error(
                 Some(ours.span.clone()),
-                "write `routing` or `external_routing`, not both",
+                format!("write `{name}` or `external_{name}`, not both"),
             );
         }
         tables.extend(ours.or(theirs).and_then(|tree| read(tree, name, problems)));
@@ -197,25 +175,21 @@ fn read_tables(
     tables
 }
 
-/// Fills in the descriptions for agent cards, and the ids of `unread` that failed to decode.
-fn describe(sections: &mut ParsedSections, of_cards: Vec<Option<String>>, mut unread: Vec<String>) {
+/// Adds the descriptions that declarations contain, and the ids of `unread` that failed to decode.
+fn describe(sections: &mut ParsedSections, mut unread: Vec<String>) {
     let servers = sections.servers.iter().map(|entry| &entry.value);
     unread.retain(|id| {
         !sections.agents().any(|(agent, _)| agent.id() == id)
             && !servers.clone().any(|it| it.id == *id)
     });
-    let of_cards = sections
-        .agents
-        .iter()
-        .map(|entry| entry.value.id())
-        .zip(of_cards);
     let own = sections
         .agents()
         .map(|(agent, _)| (agent.id(), agent.description().map(str::to_owned)));
     let of_servers = servers.map(|server| (&*server.id, server.description.clone()));
-    let described = of_cards.chain(own).chain(of_servers);
-    let descriptions = described
+    let described: Vec<_> = own
+        .chain(of_servers)
         .filter_map(|(id, told)| Some((id.to_owned(), told?)))
         .collect();
-    (sections.descriptions, sections.unreadable_ids) = (descriptions, unread);
+    sections.descriptions.extend(described);
+    sections.unreadable_ids = unread;
 }

@@ -65,77 +65,35 @@ struct KindReader {
     is_described: bool,
 }
 
+impl KindReader {
+    /// Creates the entry of a kind whose `description` is used in agent cards only.
+    const fn described(read: AgentReader) -> Self {
+        Self {
+            read,
+            is_described: true,
+        }
+    }
+
+    /// Creates the entry of a kind that has no `description`, or uses it itself.
+    const fn undescribed(read: AgentReader) -> Self {
+        Self {
+            read,
+            is_described: false,
+        }
+    }
+}
+
 const AGENT_KINDS: &[(&str, KindReader)] = &[
-    (
-        "clinic",
-        KindReader {
-            read: clinic::read,
-            is_described: true,
-        },
-    ),
-    (
-        "model",
-        KindReader {
-            read: model::read,
-            is_described: true,
-        },
-    ),
-    (
-        "models",
-        KindReader {
-            read: model::read_pool,
-            is_described: true,
-        },
-    ),
-    (
-        "emr_writeback",
-        KindReader {
-            read: emr_writeback::read,
-            is_described: true,
-        },
-    ),
-    (
-        "patient_data",
-        KindReader {
-            read: patient_data::read,
-            is_described: true,
-        },
-    ),
-    (
-        "a2a",
-        KindReader {
-            read: a2a::read,
-            is_described: true,
-        },
-    ),
-    (
-        "orchestrator",
-        KindReader {
-            read: orchestrator::read,
-            is_described: false,
-        },
-    ),
-    (
-        "mailroom",
-        KindReader {
-            read: mailroom::read,
-            is_described: true,
-        },
-    ),
-    (
-        "tmux",
-        KindReader {
-            read: tmux::read,
-            is_described: false,
-        },
-    ),
-    (
-        "webhook",
-        KindReader {
-            read: webhook::read,
-            is_described: false,
-        },
-    ),
+    ("clinic", KindReader::described(clinic::read)),
+    ("model", KindReader::described(model::read)),
+    ("models", KindReader::described(model::read_pool)),
+    ("emr_writeback", KindReader::described(emr_writeback::read)),
+    ("patient_data", KindReader::described(patient_data::read)),
+    ("a2a", KindReader::described(a2a::read)),
+    ("orchestrator", KindReader::undescribed(orchestrator::read)),
+    ("mailroom", KindReader::described(mailroom::read)),
+    ("tmux", KindReader::undescribed(tmux::read)),
+    ("webhook", KindReader::undescribed(webhook::read)),
 ];
 
 const AGENT_SECTION: &str = "[[agent]]";

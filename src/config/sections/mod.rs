@@ -26,7 +26,7 @@ type SectionReader = fn(
     &mut ProblemCollector<'_>,
 ) -> Option<ParsedDeclaration<Box<dyn SectionDeclaration>>>;
 
-pub(super) const SECTIONS: [(&str, SectionReader); 3] = [
+pub(super) const SECTIONS: &[(&str, SectionReader)] = &[
     ("store", read_section::<StoreDeclaration>),
     ("policy", read_section::<PolicyDeclaration>),
     ("routing", read_section::<RoutingDeclaration>),
