@@ -15,7 +15,10 @@ use super::{
 };
 use crate::config::{ConfigError, ConfigProblem, StoreDeclaration, Topology};
 use crate::examples;
-use crate::node::{AgentAddress, LISTENING_PREFIX, Node, NodeError, READY_LINE, TopologyWatcher};
+use crate::node::{
+    AgentAddress, LISTENING_PREFIX, Node, NodeError, READY_LINE, TopologyWatcher,
+    server_description,
+};
 
 /// Last line printed by a reload, after a line for each listener.
 const RELOADED_LINE: &str = "reloaded";
@@ -225,9 +228,12 @@ async fn serve_stdio_node(
     };
     let node = Node::start_agents(topology, state).await?;
     let served = match node.aggregate(&ids) {
-        Ok(agent) => over_standard_streams(agent, name, stop)
-            .await
-            .map_err(NodeError::Io),
+        Ok(agent) => {
+            let info = server_description(name, topology.mcp_description(&ids));
+            over_standard_streams(agent, info, stop)
+                .await
+                .map_err(NodeError::Io)
+        }
         Err(error) => Err(error),
     };
     node.shutdown().await;
@@ -236,13 +242,9 @@ async fn serve_stdio_node(
 
 async fn over_standard_streams(
     agent: AgentRef,
-    name: &str,
+    info: ServerDescription,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let info = ServerDescription {
-        name: name.to_owned(),
-        ..ServerDescription::default()
-    };
     let inbound = InboundOptions {
         info,
         ..InboundOptions::default()

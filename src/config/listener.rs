@@ -72,8 +72,15 @@ pub struct ListenerDeclaration {
     pub idempotency_window_s: Option<u64>,
     /// Provider in A2A agent cards.
     pub provider: Option<ProviderDeclaration>,
-    /// Agent version in A2A agent cards. Default: callboard's.
+    /// Name that MCP clients are told at the address of all agents. Default: the agent's, or the
+    /// node's.
+    pub name: Option<String>,
+    /// Version that MCP clients are told, and in A2A agent cards. Default: that of a served MCP
+    /// server, else callboard's.
     pub version: Option<String>,
+    /// Instructions for the model of an MCP client, at the address of all agents. Default: those of
+    /// the agents.
+    pub instructions: Option<String>,
     /// Documentation URL in A2A agent cards.
     pub documentation_url: Option<WebUrl>,
     /// Icon URL in A2A agent cards.
@@ -132,7 +139,9 @@ impl ListenerDeclaration {
             anonymous_task_listing: None,
             idempotency_window_s: None,
             provider: None,
+            name: None,
             version: None,
+            instructions: None,
             documentation_url: None,
             icon_url: None,
             open: false,
@@ -213,6 +222,16 @@ impl ListenerDeclaration {
         }
         if speaks == ServedProtocol::Mail {
             wrong.extend(self.mail_key_errors());
+        }
+        if speaks != ServedProtocol::Mcp {
+            let for_mcp = MCP_KEYS.into_iter().filter(is_set);
+            wrong.extend(for_mcp.map(|key| (key, "this is for the dialect \"mcp\"")));
+        }
+        if matches!(speaks, ServedProtocol::Mail | ServedProtocol::Bare) && self.version.is_some() {
+            wrong.push((
+                "version",
+                "this is for the dialect \"mcp\" and the protocol \"a2a\"",
+            ));
         }
         if speaks == ServedProtocol::A2a {
             wrong.extend(self.a2a_key_errors());
@@ -393,8 +412,10 @@ impl ListenerDeclaration {
 
 /// Keys that are invalid in the bare dialect.
 const KEYS_NOT_BARE: [&str; 4] = ["agents", "keys", "hosts", "origins"];
+/// Keys for the dialect `mcp` only.
+const MCP_KEYS: [&str; 2] = ["name", "instructions"];
 /// Keys for the protocol A2A only.
-const A2A_KEYS: [&str; 12] = [
+const A2A_KEYS: [&str; 11] = [
     "public_url",
     "grpc_bind",
     "grpc_target",
@@ -404,7 +425,6 @@ const A2A_KEYS: [&str; 12] = [
     "anonymous_task_listing",
     "idempotency_window_s",
     "provider",
-    "version",
     "documentation_url",
     "icon_url",
 ];

@@ -330,6 +330,40 @@ impl Topology {
         ids.contains(&id) || servers.any(|server| server.members.iter().any(|member| member == id))
     }
 
+    /// Returns the description that the file declares for the MCP server of these agents: that of a
+    /// listener that serves just them, else that of the virtual server that they are.
+    pub(crate) fn mcp_description(&self, ids: &[&str]) -> McpDescription {
+        let mut listeners = self.listeners.iter();
+        let listener = listeners.find(|listener| {
+            listener.served_protocol() == ServedProtocol::Mcp && self.served_ids(listener) == ids
+        });
+        self.mcp_description_at(listener, ids)
+    }
+
+    /// Returns the description of the MCP server of these agents at `listener`; `None` for one that
+    /// the listener has beside its own.
+    pub(crate) fn mcp_description_at(
+        &self,
+        listener: Option<&ListenerDeclaration>,
+        ids: &[&str],
+    ) -> McpDescription {
+        let of_listener = listener.map(|listener| McpDescription {
+            name: listener.name.clone(),
+            version: listener.version.clone(),
+            instructions: listener.instructions.clone(),
+        });
+        let mut servers = self.servers.iter();
+        let server = servers.find(|server| ids == [&*server.id]);
+        let of_server = server.map(|server| McpDescription {
+            name: server.name.clone(),
+            version: server.version.clone(),
+            instructions: server.instructions.clone(),
+        });
+        of_listener
+            .unwrap_or_default()
+            .or(of_server.unwrap_or_default())
+    }
+
     /// Returns the ids of the agents, upstreams and virtual servers behind a listener.
     pub(crate) fn served_ids<'a>(&'a self, listener: &'a ListenerDeclaration) -> Vec<&'a str> {
         let named: Vec<_> = listener.named_ids().collect();
@@ -459,12 +493,37 @@ pub struct ServerDeclaration {
     pub tools: Vec<String>,
     /// Description in agent cards. Default: made from its tools.
     pub description: Option<String>,
+    /// Name that MCP clients are told. Default: its id.
+    pub name: Option<String>,
+    /// Version that MCP clients are told. Default: callboard's.
+    pub version: Option<String>,
+    /// Instructions for the model of an MCP client. Default: those of its members.
+    pub instructions: Option<String>,
     /// Tool names that get the member's id as a prefix.
     #[serde(default)]
     pub prefix: PrefixMode,
     /// Separator between the member's id and the tool name. Default: `__`.
     #[serde(default)]
     pub separator: NameSeparator,
+}
+
+/// Name, version and instructions that a file declares for an MCP server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct McpDescription {
+    pub(crate) name: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) instructions: Option<String>,
+}
+
+impl McpDescription {
+    /// Fills in what is absent from `other`.
+    fn or(self, other: Self) -> Self {
+        Self {
+            name: self.name.or(other.name),
+            version: self.version.or(other.version),
+            instructions: self.instructions.or(other.instructions),
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -409,7 +409,14 @@ fn listeners_of_a2a() {
             "protocol = \"mcp\"\n{here}\n{all}dialect = \"mcp\""
         ))
         .len(),
-        7
+        6
+    );
+    let told_by_mcp = "name = \"n\"\nversion = \"2\"\ninstructions = \"i\"";
+    assert_eq!(
+        told(&format!(
+            "protocol = \"mcp\"\n{here}\ndialect = \"mcp\"\n{told_by_mcp}"
+        )),
+        [""; 0]
     );
     for (lines, wanted) in [
         ("protocol = \"mcp\"", "the protocol \"mcp\" needs `dialect`"),
@@ -455,6 +462,14 @@ fn listeners_of_a2a() {
             "there is no key file",
         ),
         ("protocol = \"a2b\"", "`protocol` can't be `a2b`"),
+        (
+            "protocol = \"a2a\"\nname = \"n\"",
+            "this is for the dialect \"mcp\"",
+        ),
+        (
+            "protocol = \"mcp\"\ncompat = [\"bare\"]\nagent = \"a\"\nversion = \"2\"",
+            "this is for the dialect \"mcp\" and the protocol \"a2a\"",
+        ),
     ] {
         let told = told(&format!("{lines}\n{here}"));
         assert!(

@@ -23,7 +23,9 @@ use super::listener_servers::{
     ListenerContext, ListenerServers, ProtocolServer, RetiredServers, ServedAgents,
 };
 use super::{AgentAddress, Node, NodeError};
-use crate::config::{CompatTransport, ConfigError, ListenerDeclaration, ServedProtocol, Topology};
+use crate::config::{
+    CompatTransport, ConfigError, ListenerDeclaration, McpDescription, ServedProtocol, Topology,
+};
 
 /// Maximum number of threads that serve connections of one listener.
 const LISTENER_WORKERS_MAX: usize = 4;
@@ -56,6 +58,8 @@ pub(super) struct OpenListener {
     /// gRPC server beside A2A over HTTP.
     grpc: Option<GrpcListener>,
     addresses: Vec<AgentAddress>,
+    /// Descriptions of the MCP servers: that of all agents, and that of each.
+    descriptions: Vec<McpDescription>,
     /// Declared public URL.
     public_url: Option<String>,
 }
@@ -297,6 +301,7 @@ impl Node {
             server: behind,
             grpc,
             addresses,
+            descriptions: mcp_descriptions(topology, listener),
             public_url: public,
         })
     }
@@ -376,7 +381,8 @@ impl Node {
         ))
     }
 
-    /// Whether the agent behind the listener changed and its server can't switch agents.
+    /// Whether the agent behind the listener changed and its server can't switch agents, or its
+    /// description.
     pub(super) fn needs_restart(
         &self,
         open: &OpenListener,
@@ -387,7 +393,10 @@ impl Node {
             return false;
         };
         match &open.server {
-            ServerKind::Mcp(front) => front.has_stricter_class(topology, listener),
+            ServerKind::Mcp(front) => {
+                front.has_stricter_class(topology, listener)
+                    || open.descriptions != mcp_descriptions(topology, listener)
+            }
             ServerKind::A2a(front) => front.has_stricter_class(topology, listener),
             ServerKind::Bare(_) | ServerKind::Mail(_) => false,
         }
@@ -421,6 +430,17 @@ impl Node {
         open.addresses = server_addresses(&open.server, address, open.grpc.as_ref(), listener);
         Ok(())
     }
+}
+
+/// Returns the declared descriptions of the MCP servers of a listener: that of all agents, and that
+/// of each.
+fn mcp_descriptions(topology: &Topology, listener: &ListenerDeclaration) -> Vec<McpDescription> {
+    let ids = topology.served_ids(listener);
+    let all = topology.mcp_description_at(Some(listener), &ids);
+    let each = ids
+        .iter()
+        .map(|id| topology.mcp_description_at(None, std::slice::from_ref(id)));
+    std::iter::once(all).chain(each).collect()
 }
 
 pub(super) fn listener_at(
@@ -503,10 +523,12 @@ impl ProtocolServer for McpProtocol {
         agent: AgentRef,
     ) -> Result<McpServer, NodeError> {
         let options = mcp_options(place.listener)?;
-        let info = mcp::ServerDescription {
-            name: who.name().to_owned(),
-            ..mcp::ServerDescription::default()
+        let at = match who {
+            ServedAgents::All(..) => Some(place.listener),
+            ServedAgents::One(_) => None,
         };
+        let declared = place.topology.mcp_description_at(at, who.ids());
+        let info = server_description(who.name(), declared);
         // In the node's store, unless the data class forbids writing to disk.
         let store = place
             .node
@@ -551,6 +573,25 @@ impl ProtocolServer for McpProtocol {
     fn close(server: McpServer) {
         // Its sessions have been answered.
         drop(server);
+    }
+}
+
+/// Returns the description of an MCP server: its name unless it reports one of its own, and what is
+/// declared.
+pub(crate) fn server_description(name: &str, declared: McpDescription) -> mcp::ServerDescription {
+    let McpDescription {
+        name: declared_name,
+        version,
+        instructions,
+    } = declared;
+    mcp::ServerDescription {
+        name: name.to_owned(),
+        declared: mcp::DeclaredDescription {
+            name: declared_name,
+            version,
+            instructions,
+        },
+        ..mcp::ServerDescription::default()
     }
 }
 

@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use crate::config::RunningOrchestrator;
+pub(crate) use listen::server_description;
 pub(crate) use reload::TopologyWatcher;
 pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, ReloadReport};
 

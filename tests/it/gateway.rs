@@ -7,10 +7,10 @@ use callboard::{Message, Principal, System};
 use serde_json::{Value, json};
 
 use crate::kit::gateway::{
-    MCP, NODE, Session, addresses, answer, end, is_refused, modern, reloaded, said, script, serve,
-    started,
+    MCP, NODE, Session, addresses, answer, end, hello, is_refused, modern, reloaded, said, script,
+    serve, started,
 };
-use crate::kit::{Home, mcp, soon};
+use crate::kit::{Home, ended, mcp, soon};
 
 /// Goal: servers behind one address, whatever their era and the client's, and a dead one harms no other: the catalogue is
 /// what there is, a call to the dead one fails at once. Method: two `callboard stdio` as upstreams, one of each era, and a
@@ -278,5 +278,97 @@ async fn limits_from_the_file() {
     };
     soon("a call too many", hasty).await;
     home.write("go", "");
+    end(running, &home).await;
+}
+
+/// Goal: clients are told the name, version and instructions that the file declares, in place of the server's own; of an agent
+/// beside others only its own. Method: a server behind a listener with the keys, in both eras; another version; a virtual
+/// server with the keys, also over stdio.
+/// Rows: H-9.
+#[tokio::test]
+async fn declared_descriptions_win() {
+    let home = Home::new();
+    let text = |version: &str| {
+        format!(
+            "{NODE}{}[[server]]\nid = \"office\"\nmembers = [\"far\"]\nname = \"Office\"\ninstructions = \"Ask.\"\n\
+             {MCP}agents = [\"far\", \"office\"]\nname = \"Healthcare Agent\"\nversion = \"{version}\"\n\
+             instructions = \"This agent provides healthcare information services.\"\n",
+            script(&home, "far", "it")
+        )
+    };
+    let declared = |version: &str| {
+        (
+            json!({ "name": "Healthcare Agent", "version": version }),
+            json!("This agent provides healthcare information services."),
+        )
+    };
+    let told = async |url: &str| {
+        let legacy = hello(url).await["result"].clone();
+        let (_, modern) = modern(url, "server/discover", json!({})).await;
+        let modern = modern["result"].clone();
+        let name = &modern["_meta"]["io.modelcontextprotocol/serverInfo"];
+        assert_eq!(
+            (name, &modern["instructions"]),
+            (&legacy["serverInfo"], &legacy["instructions"])
+        );
+        (legacy["serverInfo"].clone(), legacy["instructions"].clone())
+    };
+    let (mut running, listening) = started(&home, &text("1.0.0")).await;
+    assert_eq!(told(&listening[0].1).await, declared("1.0.0"));
+    let own = json!({ "name": "script", "version": "1.0" });
+    assert_eq!(told(&listening[1].1).await, (own, Value::Null));
+    let (office, instructions) = told(&listening[2].1).await;
+    assert_eq!(
+        (&office["name"], instructions),
+        (&json!("Office"), json!("Ask."))
+    );
+    let listening = reloaded(&home, &mut running, &text("1.0.1")).await;
+    assert_eq!(told(&listening[0].1).await, declared("1.0.1"));
+    end(running, &home).await;
+
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": { "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } });
+    let file = home.path("n.toml").display().to_string();
+    for (agents, name) in [
+        (&["--agent", "office"][..], "Office"),
+        (
+            &["--agent", "far", "--agent", "office"][..],
+            "Healthcare Agent",
+        ),
+    ] {
+        let mut command = home.callboard(&[&["stdio", &file], agents].concat());
+        let finished = ended(&mut command, Some(&format!("{initialize}\n"))).await;
+        let hello: Value = serde_json::from_str(finished.out.lines().next().unwrap()).unwrap();
+        assert_eq!(hello["result"]["serverInfo"]["name"], name, "{hello}");
+    }
+}
+
+/// Goal: several agents that answer like models are one HMCP server at one address, and the client says which answers. Method:
+/// two models that say another's name, by name and without.
+/// Rows: H-8.
+#[tokio::test]
+async fn several_models_answer_at_one_address() {
+    let home = Home::new();
+    let model =
+        |id: &str| format!("[[agent]]\nkind = \"model\"\nid = \"{id}\"\nprovider = \"echo\"\n");
+    let text = format!("{NODE}{}{}{MCP}", model("one"), model("two"));
+    let (running, listening) = started(&home, &text).await;
+    let hello = hello(&listening[0].1).await;
+    let capabilities = &hello["result"]["capabilities"];
+    assert_eq!(
+        capabilities["experimental"]["hmcp"]["sampling"], true,
+        "{hello}"
+    );
+    let session = Session::begin(&listening[0].1).await;
+    let sample = async |hint: &str| {
+        let message = json!({ "role": "user", "content": { "type": "text", "text": "well?" } });
+        let params = json!({ "messages": [message], "maxTokens": 9, "modelPreferences": { "hints": [{ "name": hint }] } });
+        session.ask("sampling/createMessage", params).await.1
+    };
+    let answered = sample("two").await;
+    assert!(answered["result"]["content"].is_object(), "{answered}");
+    let refused = sample("three").await;
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(why.contains("one of one, two"), "{refused}");
     end(running, &home).await;
 }

@@ -167,6 +167,14 @@ impl Session {
     }
 }
 
+/// Returns the answer to `initialize` of a new legacy session.
+pub async fn hello(url: &str) -> Value {
+    let info = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    answer(post(url, &[]).body(body.to_string())).await.1
+}
+
 /// A request of the stateless era; status and answer.
 pub async fn modern(url: &str, method: &str, params: Value) -> (u16, Value) {
     answer(mcp::request(url, &json!({}), method, params)).await

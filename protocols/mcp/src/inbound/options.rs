@@ -60,6 +60,20 @@ pub struct ServerDescription {
     pub instructions: Option<String>,
     /// Other members of MCP's `Implementation`: `icons`, `websiteUrl`, `description`.
     pub more: RawObject,
+    /// Members that replace those that the agent reports of itself.
+    pub declared: DeclaredDescription,
+}
+
+/// Name, version and instructions that an operator has declared. Unlike the other members of
+/// [`ServerDescription`], they replace those that the agent reports of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeclaredDescription {
+    /// Name for programs. The agent's name for people is then left out.
+    pub name: Option<String>,
+    /// Version reported to clients.
+    pub version: Option<String>,
+    /// Instructions for the model that uses the server.
+    pub instructions: Option<String>,
 }
 
 impl Default for ServerDescription {
@@ -70,18 +84,37 @@ impl Default for ServerDescription {
             title: None,
             instructions: None,
             more: RawObject::new(),
+            declared: DeclaredDescription::default(),
         }
     }
 }
 
 impl ServerDescription {
-    /// Returns the instructions for the client's model: the agent's own, or else the configured
-    /// ones.
+    /// Returns the instructions for the client's model: the declared ones, or else the agent's own,
+    /// or else the configured ones.
     pub(crate) fn instructions_of(&self, about: &DescribeAgentResult) -> Option<String> {
+        let declared = self.declared.instructions.clone();
+        declared
+            .or_else(|| about.0.text("instructions"))
+            .or_else(|| self.instructions.clone())
+    }
+
+    /// Returns the `Implementation` object that an agent reports of itself, with the declared
+    /// members; `None` if the agent reports none.
+    pub(crate) fn implementation_of(&self, about: &DescribeAgentResult) -> Option<RawObject> {
         about
             .0
-            .text("instructions")
-            .or_else(|| self.instructions.clone())
+            .object("serverInfo")
+            .map(|info| self.with_declared(info))
+    }
+
+    fn with_declared(&self, mut info: RawObject) -> RawObject {
+        if let Some(name) = &self.declared.name {
+            info.set("name", name);
+            info.remove("title");
+        }
+        info.set_some("version", &self.declared.version);
+        info
     }
 
     /// Returns MCP's `Implementation` object: name, title, version and further members.
@@ -92,7 +125,7 @@ impl ServerDescription {
         for (name, value) in self.more.iter() {
             info.set_raw(name, value.to_owned());
         }
-        info
+        self.with_declared(info)
     }
 }
 

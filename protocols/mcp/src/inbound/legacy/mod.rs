@@ -315,14 +315,13 @@ impl LegacySession {
         }
         let mut result = RawObject::single("protocolVersion", revision.as_str())
             .with("capabilities", capabilities);
-        match about.0.get("serverInfo") {
-            Some(theirs) => result.set_raw("serverInfo", theirs.to_owned()),
-            None => result.set("serverInfo", endpoint.options.info.implementation()),
-        }
-        result.set_some(
-            "instructions",
-            &endpoint.options.info.instructions_of(about),
+        let info = &endpoint.options.info;
+        let theirs = info.implementation_of(about);
+        result.set(
+            "serverInfo",
+            theirs.unwrap_or_else(|| info.implementation()),
         );
+        result.set_some("instructions", &info.instructions_of(about));
         result.to_raw()
     }
 

@@ -234,7 +234,7 @@ impl ModernRequest<'_> {
         let (service, call) = (self.service, call.with_caller(Arc::new(client)));
         let endpoint = &service.tasks.endpoint;
         let about = endpoint.adapter().describe(call).await;
-        if let Some(server) = about.0.object("serverInfo") {
+        if let Some(server) = endpoint.options.info.implementation_of(&about) {
             service
                 .named_members
                 .get_or_init(|| ResultMembers::new(&endpoint.options.modern, server));
