@@ -45,6 +45,9 @@ pub struct ListenerDeclaration {
     /// Maximum size of one message in bytes. Default: [`callboard_rpc::BODY_BYTES_MAX_DEFAULT`],
     /// less for mail.
     pub body_bytes_max: Option<NonZeroUsize>,
+    /// Maximum number of connections of one address at a time. Default: three quarters of the
+    /// listener's.
+    pub address_connections_max: Option<NonZeroUsize>,
     /// Maximum duration of a call in seconds, questions included. The default depends on the
     /// protocol.
     pub call_deadline_s: Option<NonZeroU64>,
@@ -129,6 +132,7 @@ impl ListenerDeclaration {
             origins: Vec::new(),
             compat: Vec::new(),
             body_bytes_max: None,
+            address_connections_max: None,
             call_deadline_s: None,
             public_url: None,
             grpc_bind: None,

@@ -1,6 +1,7 @@
 //! Sockets of a node and the MCP, A2A and mail servers on them.
 
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
@@ -29,16 +30,6 @@ use crate::config::{
 
 /// Maximum number of threads that serve connections of one listener.
 const LISTENER_WORKERS_MAX: usize = 4;
-
-/// Returns options with one thread per core: the accepting thread handles a call up to the request
-/// to an upstream.
-fn listen_options() -> ListenOptions {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    ListenOptions {
-        workers: cores.min(LISTENER_WORKERS_MAX),
-        ..ListenOptions::default()
-    }
-}
 
 /// Bound sockets of a listener without a server.
 pub(super) struct ListenerSockets {
@@ -164,6 +155,18 @@ impl OpenListener {
 }
 
 impl Node {
+    /// Returns options with one thread per core: the accepting thread handles a call up to the
+    /// request to an upstream.
+    fn listen_options(&self, listener: &ListenerDeclaration) -> ListenOptions {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        ListenOptions {
+            workers: cores.min(LISTENER_WORKERS_MAX),
+            address_connections_max: listener.address_connections_max.map(NonZeroUsize::get),
+            auth_failures: self.auth_failures.clone(),
+            ..ListenOptions::default()
+        }
+    }
+
     /// Opens the listener declared at index `at`.
     pub(super) fn open_listener(
         &self,
@@ -262,7 +265,7 @@ impl Node {
                 let front = ListenerServers::<McpProtocol>::open(&place)?;
                 let (all, named) = front.clone_servers();
                 (
-                    inbound::serve_named(socket, vec![all], named, &listen_options())?,
+                    inbound::serve_named(socket, vec![all], named, &self.listen_options(listener))?,
                     ServerKind::Mcp(front),
                 )
             }
@@ -272,7 +275,7 @@ impl Node {
                 let inboxes = self.agents.inboxes().clone();
                 let more = move |config: &mut ServiceConfig| inboxes.configure(config);
                 (
-                    a2a::serve_with(socket, all, named, &listen_options(), more)?,
+                    a2a::serve_with(socket, all, named, &self.listen_options(listener), more)?,
                     ServerKind::A2a(front),
                 )
             }
@@ -282,7 +285,7 @@ impl Node {
                 bind,
                 socket,
                 front.clone_servers(),
-                &listen_options(),
+                &self.listen_options(listener),
             )?),
             _ => None,
         };
@@ -359,7 +362,7 @@ impl Node {
     ) -> Result<(BoundServer, ServerKind), NodeError> {
         let server = MailServer::new(self.single_agent(listener)?, mail_options(listener)?);
         Ok((
-            callboard_mail::inbound::serve(socket, server.clone(), &listen_options())?,
+            callboard_mail::inbound::serve(socket, server.clone(), &self.listen_options(listener))?,
             ServerKind::Mail(server),
         ))
     }
@@ -375,7 +378,7 @@ impl Node {
                 socket,
                 vec![server.clone()],
                 ServerRegistry::default(),
-                &listen_options(),
+                &self.listen_options(listener),
             )?,
             ServerKind::Bare(server),
         ))

@@ -13,13 +13,14 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_set::AgentSet;
 use callboard_gateway::aggregate::AggregateError;
 use callboard_gateway::question_router::QuestionRouterError;
 use callboard_mcp::inbound::ServeError;
-use callboard_rpc::KeyError;
+use callboard_rpc::{AuthFailures, KeyError};
 use callboard_runtime::{
     AgentRef, NameTakenError, Store, StoreAlreadySet, System, TaskRunner, TaskRunnerHandle,
     TaskRunnerOptions,
@@ -62,6 +63,8 @@ pub struct Node {
     question_router: CurrentQuestionRouter,
     listeners: Vec<OpenListener>,
     free_ports: bool,
+    /// Failed authentications at all listeners, by address.
+    auth_failures: Arc<AuthFailures>,
     /// Runner of stored tasks of orchestrators.
     runner: OptionalTaskRunner,
     /// Persistent store; `None` if the store is in memory.
@@ -143,6 +146,7 @@ impl Node {
         let classes = store
             .as_ref()
             .map(|_| policy::install_audit(&system, topology));
+        let auth_failures = policy::auth_failures(&system, store.is_some());
         let mut policy = NodePolicies::of(&system);
         policy.update(topology);
         let answering = match CurrentQuestionRouter::of(&system, topology) {
@@ -161,6 +165,7 @@ impl Node {
             question_router: answering,
             listeners: Vec::new(),
             free_ports: false,
+            auth_failures,
             runner: OptionalTaskRunner::default(),
             store,
             store_fingerprint: topology.fingerprints.store,

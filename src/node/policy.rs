@@ -6,8 +6,9 @@ use std::sync::Arc;
 use callboard_gateway::question_router::{QuestionRouterError, StrategyQuestionRouter};
 use callboard_guardrail::{CustomRule, Guardrail, GuardrailPolicy};
 use callboard_message::{DataClass, Failure};
+use callboard_rpc::AuthFailures;
 use callboard_runtime::{
-    AgentRef, AuditPolicy, CallContext, Caller, ExchangePart, Policy, PolicyRequest,
+    AgentRef, AuditEntry, AuditPolicy, CallContext, Caller, ExchangePart, Policy, PolicyRequest,
     QuestionRouter, RateLimit, System,
 };
 use futures::future::BoxFuture;
@@ -186,6 +187,23 @@ pub(super) fn install_audit(system: &System, topology: &Topology) -> DataClassRe
         AuditScope::Decisions => policy.decisions_only(),
     });
     classes
+}
+
+/// Returns a counter of failed authentications. With an audit, it records the event `auth.failed`
+/// for an address at most once a minute.
+pub(super) fn auth_failures(system: &System, has_audit: bool) -> Arc<AuthFailures> {
+    if !has_audit {
+        return Arc::default();
+    }
+    let audit = system.audit().clone();
+    Arc::new(AuthFailures::with_report(move |report| {
+        let entry = AuditEntry::new("auth.failed")
+            .with_peer(report.address.to_string())
+            .with_outcome("rejected")
+            .with_detail("reason", report.reason.message())
+            .with_detail("count", report.count);
+        audit.try_enqueue(entry);
+    }))
 }
 
 /// The current question router. Clones share their state.

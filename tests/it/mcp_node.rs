@@ -248,8 +248,8 @@ async fn post(url: &str, key: Option<&str>, method: &str, params: Value) -> (u16
     .await
 }
 
-/// Goal: a listener serves all its agents as one, and each by itself, to those who have a key; a revoked one counts no more.
-/// Method: every address, without key, with it, and after it was revoked.
+/// Goal: a listener serves all its agents as one, and each by itself, to those who have a key; a revoked one counts no more, and wrong
+/// ones are in the audit. Method: every address, without key, with it, with a wrong one, and after it was revoked.
 /// Rows: H-37.
 #[tokio::test]
 async fn a_listener_with_keys() {
@@ -298,6 +298,27 @@ async fn a_listener_with_keys() {
     let url = listening[0].1.replace("0.0.0.0", "127.0.0.1");
     let refused = async { while post(&url, Some(key), "tools/list", json!({})).await.0 != 401 {} };
     soon("the revoked key to count no more", refused).await;
+    // The wrong keys are in the audit, with where they came from.
+    let show = [
+        "audit",
+        "show",
+        "--event",
+        "auth.failed",
+        "--json",
+        "--topology",
+        &file,
+    ];
+    let recorded = async {
+        loop {
+            let shown = home.run(&show).await.out;
+            if let Some(first) = shown.lines().next() {
+                return serde_json::from_str::<Value>(first).unwrap();
+            }
+        }
+    };
+    let entry = soon("the wrong keys in the audit", recorded).await;
+    assert_eq!(entry["peer"], "127.0.0.1", "{entry}");
+    assert_eq!(entry["more"]["count"], 1, "{entry}");
     end(running, &home).await;
 }
 

@@ -4,6 +4,7 @@
 //! Payloads stay raw ([`RawValue`](serde_json::value::RawValue)): they are validated once, here,
 //! and forwarded unchanged.
 
+pub use auth_failures::*;
 pub use credential::*;
 pub use decode::*;
 pub use egress::*;
@@ -20,6 +21,7 @@ pub use source_check::*;
 pub use sse::*;
 pub use webhook::*;
 
+mod auth_failures;
 mod credential;
 mod decode;
 mod egress;

@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use a2a_pb::proto::a2a_service_server::A2aServiceServer;
+use callboard_rpc::serve::address_limit::{AddressConnections, CountedConnection};
 use callboard_rpc::serve::check_address;
 use futures::stream::{Stream, unfold};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -82,13 +83,18 @@ pub fn serve(
     let connections = accept_connections(
         net::TcpListener::from_std(listener)?,
         listen.connections_max,
+        listen.address_connections(),
     );
     let options = router.options();
     let (bytes_max, time_max) = (
         options.limits.body_bytes_max,
         options.call_deadline + options.body_timeout,
     );
-    let service = A2aServiceServer::new(GrpcService(router)).max_decoding_message_size(bytes_max);
+    let service = GrpcService {
+        router,
+        auth_failures: listen.auth_failures.clone(),
+    };
+    let service = A2aServiceServer::new(service).max_decoding_message_size(bytes_max);
     let server = Server::builder()
         .timeout(time_max)
         .max_concurrent_streams(GRPC_STREAMS_MAX)
@@ -118,41 +124,50 @@ pub fn serve(
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Returns the stream of connections that a listener accepts. At most `connections_max` are open at
-/// once; further ones wait in the kernel's queue.
+/// once; further ones wait in the kernel's queue. Those over the limit of their address are closed.
 fn accept_connections(
     listener: net::TcpListener,
     connections_max: usize,
+    addresses: AddressConnections,
 ) -> impl Stream<Item = io::Result<GrpcConnection>> + Send + 'static {
     let room = Arc::new(Semaphore::new(connections_max));
-    unfold((listener, room), |(listener, room)| async move {
-        let permit = room.clone().acquire_owned().await.ok()?;
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    if let Err(error) = stream.set_nodelay(true) {
-                        callboard_message::log::debug!(%error, "failed to set TCP_NODELAY on a connection");
+    unfold(
+        (listener, room, addresses),
+        |(listener, room, addresses)| async move {
+            let permit = room.clone().acquire_owned().await.ok()?;
+            loop {
+                match listener.accept().await {
+                    Ok((stream, peer)) => {
+                        let Some(counted) = addresses.count(peer.ip()) else {
+                            continue;
+                        };
+                        if let Err(error) = stream.set_nodelay(true) {
+                            callboard_message::log::debug!(%error, "failed to set TCP_NODELAY on a connection");
+                        }
+                        return Some((
+                            Ok(GrpcConnection {
+                                stream,
+                                _permit: permit,
+                                _counted: counted,
+                            }),
+                            (listener, room, addresses),
+                        ));
                     }
-                    return Some((
-                        Ok(GrpcConnection {
-                            stream,
-                            _permit: permit,
-                        }),
-                        (listener, room),
-                    ));
-                }
-                Err(error) => {
-                    callboard_message::log::warn!(%error, "failed to accept a connection");
-                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                    Err(error) => {
+                        callboard_message::log::warn!(%error, "failed to accept a connection");
+                        tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                    }
                 }
             }
-        }
-    })
+        },
+    )
 }
 
-/// An accepted connection with its permit, which counts it towards the maximum of connections.
+/// An accepted connection, counted towards the maximum of connections, and that of its address.
 struct GrpcConnection {
     stream: TcpStream,
     _permit: OwnedSemaphorePermit,
+    _counted: CountedConnection,
 }
 
 impl Connected for GrpcConnection {

@@ -2,11 +2,15 @@
 //! errors to statuses.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use a2a_pb::proto::a2a_service_server::A2aService;
 use a2a_pb::{proto, protojson};
 use callboard_message::RawObject;
-use callboard_rpc::{CredentialError, PresentedCredential, is_forwarding_header};
+use callboard_rpc::{
+    AuthFailureResponse, AuthFailures, CredentialError, PresentedCredential, is_forwarding_header,
+};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use prost::Message;
@@ -28,23 +32,22 @@ use crate::{A2aError, ErrorKind, Operation};
 type ResponseStream = BoxStream<'static, Result<proto::StreamResponse, Status>>;
 
 /// gRPC service for all agents of a listener.
-pub(super) struct GrpcService(pub(super) AddressRouter);
+pub(super) struct GrpcService {
+    pub(super) router: AddressRouter,
+    pub(super) auth_failures: Arc<AuthFailures>,
+}
 
 impl GrpcService {
-    /// Authenticates a request and checks its protocol version and extensions. Returns its context,
-    /// and its message as JSON. `J` is the message's type that implements the mapping to ProtoJSON.
-    fn accept_request<J>(
+    /// Authenticates a request. A rejection is delayed if its address fails too often.
+    async fn authenticate(
         &self,
-        request: &Request<impl Message>,
-    ) -> Result<(RequestContext, Box<RawValue>), Status>
-    where
-        J: Message + Default + Serialize,
-    {
-        let metadata = request.metadata();
+        metadata: &MetadataMap,
+        [peer, local]: [Option<IpAddr>; 2],
+    ) -> Result<RequestContext, Status> {
         let authorization = authorization(metadata)?;
         let shown = PresentedCredential {
-            peer: request.remote_addr().map(|address| address.ip()),
-            local: request.local_addr().map(|address| address.ip()),
+            peer,
+            local,
             authorization: authorization.as_deref(),
             is_forwarded: metadata.keys().any(|key| match key {
                 KeyRef::Ascii(name) => is_forwarding_header(name.as_str()),
@@ -52,10 +55,32 @@ impl GrpcService {
             }),
         };
         let trace = metadata_text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
-        let who = self
-            .0
-            .request_context(&shown, trace)
-            .map_err(credential_status)?;
+        let error = match self.router.request_context(&shown, trace) {
+            Ok(who) => return Ok(who),
+            Err(error) => error,
+        };
+        Err(match self.auth_failures.penalize(peer, error).await {
+            AuthFailureResponse::Reject => credential_status(error),
+            AuthFailureResponse::TooMany => Status::resource_exhausted(
+                "too many requests with a wrong key: send a valid one, later",
+            ),
+        })
+    }
+
+    /// Authenticates a request and checks its protocol version and extensions. Returns its context,
+    /// and its message as JSON. `J` is the message's type that implements the mapping to ProtoJSON.
+    async fn accept_request<J, M>(
+        &self,
+        request: &Request<M>,
+    ) -> Result<(RequestContext, Box<RawValue>), Status>
+    where
+        J: Message + Default + Serialize,
+        M: Message,
+    {
+        let metadata = request.metadata();
+        let addresses = [request.remote_addr(), request.local_addr()];
+        let addresses = addresses.map(|address| address.map(|address| address.ip()));
+        let who = self.authenticate(metadata, addresses).await?;
         let lists = metadata
             .get_all("a2a-extensions")
             .iter()
@@ -65,7 +90,7 @@ impl GrpcService {
             .map(str::trim)
             .collect();
         let version = metadata_text(metadata, "a2a-version").unwrap_or_default();
-        self.0
+        self.router
             .negotiate(version, &extensions)
             .map_err(error_status)?;
         Ok((
@@ -86,9 +111,9 @@ impl GrpcService {
         K: Message + DeserializeOwned,
         Q: Message + Default,
     {
-        let (who, params) = self.accept_request::<J>(&request)?;
+        let (who, params) = self.accept_request::<J, _>(&request).await?;
         let answer = self
-            .0
+            .router
             .call_unary(who, operation, &params)
             .await
             .map_err(error_status)?;
@@ -105,9 +130,9 @@ impl GrpcService {
     where
         J: Message + Default + Serialize,
     {
-        let (who, params) = self.accept_request::<J>(&request)?;
+        let (who, params) = self.accept_request::<J, _>(&request).await?;
         let events = self
-            .0
+            .router
             .call_streaming(who, operation, &params)
             .await
             .map_err(error_status)?;
@@ -280,9 +305,10 @@ impl A2aService for GrpcService {
         &self,
         request: Request<proto::DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
-        let (who, params) =
-            self.accept_request::<protojson::DeleteTaskPushNotificationConfigRequest>(&request)?;
-        self.0
+        let (who, params) = self
+            .accept_request::<protojson::DeleteTaskPushNotificationConfigRequest, _>(&request)
+            .await?;
+        self.router
             .call_unary(who, Operation::DeleteTaskPushNotificationConfig, &params)
             .await
             .map_err(error_status)?;

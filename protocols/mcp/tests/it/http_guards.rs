@@ -4,6 +4,8 @@ use callboard_mcp::inbound::{ListenOptions, McpServerOptions, ServeError, serve}
 use callboard_rpc::{AllowedHosts, AllowedOrigins};
 use callboard_runtime::System;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::kit::{header, soon};
 use crate::lingering::Seen;
@@ -22,10 +24,10 @@ fn request(lines: &str, body: &str) -> String {
     )
 }
 
-/// Goal: foreign pages and host names are rejected, with each method; configured ones are accepted.
-/// Method: rows, with the default and with one more host and page.
 const JSON: &str = "Content-Type: application/json\r\n";
 
+/// Goal: foreign pages and host names are rejected, with each method; configured ones are accepted.
+/// Method: rows, with the default and with one more host and page.
 #[tokio::test]
 async fn origin_and_host() {
     let options = McpServerOptions {
@@ -128,14 +130,14 @@ async fn content_and_accept() {
             json,
         ),
         ("Accept: */*\r\nContent-Encoding: gzip\r\n", 415, json),
-    ] {
-        let reply = client
         // A page's script could send it without asking first.
         (
             "Accept: */*\r\nOrigin: http://localhost:3000\r\n",
             415,
             json,
         ),
+    ] {
+        let reply = client
             .send(&request(&format!("Host: localhost\r\n{lines}"), &hello()))
             .await;
         assert_eq!(
@@ -391,6 +393,38 @@ async fn slow_heads_end() {
         rest.is_empty() || rest.starts_with("HTTP/1.1 408"),
         "{rest}"
     );
+    server.stop().await;
+}
+
+/// Goal: one address gets its share of a listener's connections, the next one is told so and closed,
+/// and a closed one makes room. Method: the default share of four connections, and one more.
+#[tokio::test]
+async fn connections_of_an_address_are_limited() {
+    let listen = ListenOptions {
+        connections_max: 4,
+        ..ListenOptions::default()
+    };
+    let server = Served::on(McpServerOptions::default(), &listen).await;
+    let ping = request(&format!("{BOTH}Host: localhost\r\n"), &hello());
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut connection = server.connect().await;
+        connection.send(ping.as_bytes()).await;
+        assert_eq!(connection.reply().await.status, 200);
+        open.push(connection);
+    }
+    let refused = server.connect().await.rest().await;
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(refused.contains("Retry-After: 1\r\n"), "{refused}");
+    open.pop();
+    let has_room = async || {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        // A connection over the limit may be closed already.
+        let _ = stream.write_all(ping.as_bytes()).await;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.is_ok() && head == *b"HTTP/1.1 200"
+    };
+    soon(async { while !has_room().await {} }).await;
     server.stop().await;
 }
 

@@ -1,12 +1,15 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callboard_mcp::inbound::{CompatOptions, ListenOptions, McpServerOptions, serve};
 use callboard_message::mail::{AgentView, JoinMailroom};
 use callboard_message::{Failure, Principal, PrincipalKind};
-use callboard_rpc::{AccessControl, BearerVerifier, CredentialError};
+use callboard_rpc::{
+    AUTH_FAILURE_DELAY_MIN, AccessControl, BearerVerifier, CredentialError,
+    UNDELAYED_AUTH_FAILURES_MAX,
+};
 use callboard_runtime::{Agent, Context, Handlers, SyncHandler, System};
 use serde_json::json;
 
@@ -45,6 +48,35 @@ fn options(alice: &Alice, claims_must_match: bool) -> McpServerOptions {
         agent_id_must_match: claims_must_match,
         ..McpServerOptions::default()
     }
+}
+
+/// Goal: guesses from one address are slowed down after the fifth, and a request with the right key from
+/// there isn't. Method: six wrong keys one after the other; then the right one, while a seventh waits.
+#[tokio::test]
+async fn guesses_are_slowed_down() {
+    let server = Served::with(options(&Alice::default(), false)).await;
+    let body = initialize("2025-11-25", &json!({})).to_string();
+    let guess = posted("", &body).replace("alice", "mallory");
+    let client = server.client("", "");
+    let took = async |request: &str, status: u16| {
+        let begun = Instant::now();
+        assert_eq!(client.send(request).await.status, status);
+        begun.elapsed()
+    };
+    for _ in 0..UNDELAYED_AUTH_FAILURES_MAX {
+        took(&guess, 401).await;
+    }
+    assert!(took(&guess, 401).await >= AUTH_FAILURE_DELAY_MIN);
+    let right = posted("", &body);
+    let waits = took(&guess, 401);
+    tokio::pin!(waits);
+    tokio::select! {
+        biased;
+        _ = &mut waits => panic!("the guess wasn't delayed"),
+        _ = took(&right, 200) => {}
+    }
+    assert!(waits.await >= 2 * AUTH_FAILURE_DELAY_MIN);
+    server.stop().await;
 }
 
 fn posted(lines: &str, body: &str) -> String {

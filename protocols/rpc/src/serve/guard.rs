@@ -10,6 +10,7 @@ use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
 
+use super::rejections::mark_rejected;
 use crate::{
     AccessControl, AllowedHosts, AllowedOrigins, CredentialError, PresentedCredential,
     is_forwarding_header,
@@ -88,6 +89,7 @@ pub fn authenticate(
     access: &AccessControl,
 ) -> Result<Principal, HttpRejection> {
     let unproven = |error: CredentialError| {
+        mark_rejected(request, error);
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
         HttpRejection {
             challenge: error.challenge(),

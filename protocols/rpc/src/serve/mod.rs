@@ -2,10 +2,12 @@
 //! before their bodies are read.
 
 pub mod accept_header;
+pub mod address_limit;
 pub mod agent_id_header;
 pub mod guard;
 pub mod http_response;
 pub mod idle_timeout;
+mod rejections;
 pub mod websocket;
 
 use std::collections::HashMap;
@@ -17,15 +19,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use actix_web::dev::Server;
+use actix_web::body::BoxBody;
+use actix_web::dev::{Server, ServiceRequest};
 use actix_web::http::header::AUTHORIZATION;
+use actix_web::middleware::{Next, from_fn};
 use actix_web::web::ServiceConfig;
 use actix_web::{App, HttpRequest, HttpServer};
 use callboard_message::Principal;
 use parking_lot::RwLock;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
 
-use crate::{AccessControl, PresentedCredential};
+use crate::{AccessControl, AuthFailures, PresentedCredential};
+use address_limit::AddressConnections;
+use rejections::delay_rejections;
 
 /// Minimum value of [`ListenOptions::headers_timeout`]. Shorter values are inaccurate, because
 /// actix reads a clock that may be half a second old.
@@ -47,6 +53,13 @@ pub struct ListenOptions {
     /// Maximum number of concurrent connections, over all worker threads. Further connections wait
     /// in the kernel's queue. Default: [`CONNECTIONS_MAX_DEFAULT`].
     pub connections_max: usize,
+    /// Maximum number of concurrent connections of one address: an IPv4 address, or the first 64
+    /// bits of an IPv6 address. Further connections are closed. Default: `None`, which is three
+    /// quarters of `connections_max`.
+    pub address_connections_max: Option<usize>,
+    /// Counter of failed authentications. A node shares one among its listeners. Default: a counter
+    /// of this listener alone, without reports.
+    pub auth_failures: Arc<AuthFailures>,
     /// Number of worker threads. Default: 1.
     pub workers: usize,
 }
@@ -58,8 +71,18 @@ impl Default for ListenOptions {
             keep_alive: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(5),
             connections_max: CONNECTIONS_MAX_DEFAULT,
+            address_connections_max: None,
+            auth_failures: Arc::default(),
             workers: 1,
         }
+    }
+}
+
+impl ListenOptions {
+    /// Returns new counters of the open connections of each address, with their limit.
+    pub fn address_connections(&self) -> AddressConnections {
+        let share = self.connections_max - self.connections_max / 4;
+        AddressConnections::new(self.address_connections_max.unwrap_or(share))
     }
 }
 
@@ -121,13 +144,23 @@ pub fn serve(
     let idle_max = listen.keep_alive + headers_timeout;
     let workers = listen.workers.max(1);
     let drain_seconds = listen.drain_timeout.as_millis().div_ceil(1_000);
-    let server = HttpServer::new(move || App::new().configure(configure.clone()))
+    let addresses = listen.address_connections();
+    let failures = listen.auth_failures.clone();
+    let app = move || {
+        let failures = failures.clone();
+        let delay = move |request: ServiceRequest, next: Next<BoxBody>| {
+            delay_rejections(failures.clone(), request, next)
+        };
+        App::new().wrap(from_fn(delay)).configure(configure.clone())
+    };
+    let server = HttpServer::new(app)
         .workers(workers)
         .max_connections(listen.connections_max.div_ceil(workers))
         .client_request_timeout(headers_timeout)
         .keep_alive(listen.keep_alive)
         .on_connect(move |connection, data| {
-            idle_timeout::watch_connection(connection, data, idle_max)
+            idle_timeout::watch_connection(connection, data, idle_max);
+            addresses.admit(connection, data);
         })
         .tcp_nodelay(true)
         // A client that closes its side has left: its call is dropped, which cancels it.

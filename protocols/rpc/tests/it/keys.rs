@@ -1,13 +1,15 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_message::{Principal, PrincipalKind};
 use callboard_rpc::{
-    AccessControl, BearerVerifier, CredentialError, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX,
+    AUTH_FAILURE_WINDOW, AccessControl, AuthFailureReport, AuthFailureResponse, AuthFailures,
+    BearerVerifier, CredentialError, DELAYED_RESPONSES_MAX, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX,
     KEY_SCOPE_BYTES_MAX, KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyStore, PresentedCredential,
-    ReloadingKeyStore,
+    ReloadingKeyStore, UNDELAYED_AUTH_FAILURES_MAX,
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -283,8 +285,6 @@ fn file_is_its_owners() {
     assert_eq!((mode(place.file()), place.store().list().len()), (0o600, 2));
 }
 
-/// Goal: a damaged file is rejected with the place and without its text. Method: rows.
-#[test]
 /// Goal: a file that others may write from now on is noticed while it is in use, although its time
 /// and size stay. Method: change the mode of an open key file to and fro.
 #[cfg(unix)]
@@ -370,6 +370,8 @@ async fn delayed_responses_are_bounded() {
     assert_eq!(response, AuthFailureResponse::Reject);
 }
 
+/// Goal: a damaged file is rejected with the place and without its text. Method: rows.
+#[test]
 fn damaged_files_are_refused() {
     let good = format!(
         "version = 1\n[[key]]\nname = \"a\"\nsha256 = \"{}\"\ncreated_unix_s = 1\n",
