@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use callboard_message::capabilities::{ListPrompts, ListResources, ListTools, STILL_STARTING};
 use callboard_message::{CapabilityChange, Failure, FailureKind, Message, RawObject};
+use callboard_runtime::outbound_policy::AWAY_META_KEY;
 use callboard_runtime::{CallContext, Context};
 use tokio::time::Instant;
 
@@ -13,7 +14,7 @@ use super::member::{Absence, MemberState};
 
 /// Key in a list's `_meta` whose value names the members whose part is missing: `[{"server":
 /// member, "why": sentence}]`.
-pub const MISSING_META_KEY: &str = "callboard/away";
+pub const MISSING_META_KEY: &str = AWAY_META_KEY;
 
 /// JSON key of the time for which a list may be cached, in milliseconds (MCP 2026-07-28, caching).
 pub(super) const TTL_META_KEY: &str = "ttlMs";

@@ -7,7 +7,7 @@ use callboard_message::{CallId, Failure, Message, RawMessage, RawReply};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-pub use tool_screening::is_confusable;
+pub use tool_screening::{AWAY_META_KEY, is_confusable};
 
 use crate::agent::context::Context;
 use crate::policy::{Direction, PolicyRequest};

@@ -12,14 +12,22 @@ const SCHEMA_REF_KEYWORDS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// (Scotland), plus a margin.
 const FLAG_TAGS_MAX: usize = 6;
 
-/// Reasons for removing a tool, for the log.
+/// Key in a list's `_meta` whose value names what is missing in it: `[{"server": name, "why":
+/// sentence}]`.
+pub const AWAY_META_KEY: &str = "callboard/away";
+/// Maximum number of removed tools that a list names; the log names all.
+const NAMED_TOOLS_MAX: usize = 16;
+/// Maximum length of a removed tool's name where it is told, in characters; the rest is cut.
+const TOLD_NAME_CHARS_MAX: usize = 64;
+
+/// Reasons for removing a tool.
 const CONFUSABLE_NAME: &str = "a name in letters that look like others";
 const HIDDEN_TEXT: &str = "text that can't be seen";
 const EXTERNAL_SCHEMA: &str = "a schema that is elsewhere";
 
-/// Removes misleading tools from the `tools/list` reply of `server`, and logs each: tools with a
-/// confusable name, hidden text or a schema reference to another host. If none is misleading, the
-/// reply is returned byte for byte.
+/// Removes misleading tools from the `tools/list` reply of `server`: tools with a confusable name,
+/// hidden text or a schema reference to another host. Logs each, and names them in the list's
+/// `_meta` under [`AWAY_META_KEY`]. If none is misleading, the reply is returned byte for byte.
 pub(super) fn remove_misleading_tools(reply: RawReply, server: &str) -> RawReply {
     let page = reply?;
     let is_plain = page.get().is_ascii() && !page.get().contains("\\u");
@@ -30,25 +38,43 @@ pub(super) fn remove_misleading_tools(reply: RawReply, server: &str) -> RawReply
     {
         return Ok(page);
     }
-    let Ok(list) = RawObject::parse(&page) else {
+    let Ok(mut list) = RawObject::parse(&page) else {
         return Ok(page);
     };
     let Some(mut tools) = list.read::<Vec<Box<RawValue>>>("tools") else {
         return Ok(page);
     };
-    let before = tools.len();
+    let mut removed = Vec::new();
     tools.retain(|tool| match misleading_reason(tool) {
         Some(flaw) => {
-            callboard_message::log::warn!(by: server, server, flaw, "removed a misleading tool");
+            let tool = told_name(tool);
+            callboard_message::log::warn!(by: server, server, tool, flaw, "removed a misleading tool");
+            let why = format!("its tool `{tool}` isn't shown: it has {flaw}");
+            removed.push(RawObject::single("server", server).with("why", why));
             false
         }
         None => true,
     });
-    Ok(if tools.len() == before {
-        page
-    } else {
-        list.with("tools", tools).to_raw()
-    })
+    if removed.is_empty() {
+        return Ok(page);
+    }
+    removed.truncate(NAMED_TOOLS_MAX);
+    let mut meta = list.object("_meta").unwrap_or_default();
+    let mut away: Vec<RawObject> = meta.read(AWAY_META_KEY).unwrap_or_default();
+    away.append(&mut removed);
+    meta.set(AWAY_META_KEY, away);
+    list.set("_meta", meta);
+    list.set("tools", tools);
+    Ok(list.to_raw())
+}
+
+/// Returns the name of a removed tool as it may be told: letters that could mislead are escaped.
+fn told_name(tool: &RawValue) -> String {
+    let name = RawObject::parse(tool)
+        .ok()
+        .and_then(|tool| tool.text("name"));
+    let name = name.unwrap_or_default();
+    name.escape_default().take(TOLD_NAME_CHARS_MAX).collect()
 }
 
 fn misleading_reason(tool: &RawValue) -> Option<&'static str> {
@@ -224,10 +250,60 @@ mod tests {
         };
         let good = r#"{"name":"good", "x":1.0,"description":"caf\u00e9"}"#;
         let bad = r#"{"name":"bad","description":"\u200b"}"#;
-        let kept = remove_misleading_tools(Ok(page(&format!("{good},{bad}"))), "server").unwrap();
+        let rest = |page: Box<RawValue>| {
+            let page = remove_misleading_tools(Ok(page), "server").unwrap();
+            let mut page = RawObject::parse(&page).unwrap();
+            assert!(page.remove("_meta").is_some());
+            page.to_raw()
+        };
+        let kept = rest(page(&format!("{good},{bad}")));
         assert_eq!(kept.get(), page(good).get());
         let elsewhere = r#"{"name":"bad","inputSchema":{"$dynamicRef":"https://a.example/x"}}"#;
-        let kept = remove_misleading_tools(Ok(page(elsewhere)), "server").unwrap();
+        let kept = rest(page(elsewhere));
         assert_eq!(kept.get(), page("").get(), "all that is ASCII");
+    }
+
+    /// Goal: whoever lists the tools learns which are missing and why, up to a limit, and is shown no
+    /// letters that mislead. Method: a tool of each flaw beside an entry that the list has already; a
+    /// tool more than the limit.
+    #[test]
+    fn removed_tools_are_told() {
+        let told = |tools: Value, meta: Value| {
+            let page = json!({ "tools": tools, "_meta": meta });
+            let page = serde_json::value::to_raw_value(&page).unwrap();
+            let page = remove_misleading_tools(Ok(page), "far").unwrap();
+            let page: Value = serde_json::from_str(page.get()).unwrap();
+            assert_eq!(page["tools"], json!([]));
+            page["_meta"].clone()
+        };
+        let remote =
+            |name: &str| json!({ "name": name, "inputSchema": { "$ref": "https://a.example/x" } });
+        let earlier = json!({ "server": "other", "why": "it is away" });
+        let tools = json!([
+            remote("remote"),
+            { "name": "\u{430}dd" },
+            { "name": "t", "description": "\u{200b}" },
+            remote(&"n".repeat(TOLD_NAME_CHARS_MAX + 1)),
+        ]);
+        let why = |why: &str| json!({ "server": "far", "why": why });
+        let cut = "n".repeat(TOLD_NAME_CHARS_MAX);
+        assert_eq!(
+            told(tools, json!({ "own": 1, AWAY_META_KEY: [&earlier] })),
+            json!({ "own": 1, AWAY_META_KEY: [
+                earlier,
+                why("its tool `remote` isn't shown: it has a schema that is elsewhere"),
+                why("its tool `\\u{430}dd` isn't shown: it has a name in letters that look like others"),
+                why("its tool `t` isn't shown: it has text that can't be seen"),
+                why(&format!("its tool `{cut}` isn't shown: it has a schema that is elsewhere")),
+            ] })
+        );
+        let many: Vec<Value> = (0..=NAMED_TOOLS_MAX)
+            .map(|n| remote(&n.to_string()))
+            .collect();
+        let told = told(json!(many), json!({}));
+        assert_eq!(
+            told[AWAY_META_KEY].as_array().unwrap().len(),
+            NAMED_TOOLS_MAX
+        );
     }
 }
