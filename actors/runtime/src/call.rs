@@ -8,6 +8,7 @@ use callboard_message::{
     HOPS_MAX_DEFAULT, LogLevel, LogMessage, Principal, Progress, Question, SessionId, TraceContext,
 };
 use futures::future::{BoxFuture, ready};
+use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,20 @@ pub trait Caller: Send + Sync {
         match self.inner() {
             Some(behind) => behind.ask(question),
             None => Box::pin(ready(Err(no_responder()))),
+        }
+    }
+
+    /// Forwards a request of an extension of the peer's protocol, which has no meaning here, to the
+    /// client, and returns the client's result. `params` are unchanged. Fails with
+    /// [`callboard_message::FailureKind::NotFound`] if the client has declared no extension.
+    fn forward(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        match self.inner() {
+            Some(behind) => behind.forward(method, params),
+            None => Box::pin(ready(Err(Failure::not_found("method not found")))),
         }
     }
 

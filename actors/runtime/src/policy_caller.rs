@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use callboard_message::{Answer, CallId, Failure, Principal, Question, RawObject};
+use callboard_message::{Answer, CallId, Failure, Principal, Question};
 use futures::future::BoxFuture;
+use serde_json::value::RawValue;
 
 use crate::call::{CallContext, Caller, PeerSession};
 use crate::policy::{Direction, ExchangePart, PolicyRequest};
@@ -24,16 +25,15 @@ impl PolicyCaller {
         &self,
         part: ExchangePart,
         kind: &str,
-        body: &RawObject,
+        payload: &RawValue,
     ) -> Result<(), Failure> {
-        let payload = body.to_raw();
         let request = PolicyRequest {
             direction: self.direction,
             principal: &self.principal,
             call: self.call,
             agent: &self.agent,
             message: kind,
-            payload: &payload,
+            payload,
         };
         self.system.policy().check(Some(part), request).await
     }
@@ -52,12 +52,30 @@ impl Caller for PolicyCaller {
                 Question::Roots(_) => "roots",
                 _ => return Err(crate::call::no_responder()),
             };
-            self.check_part(ExchangePart::Question, kind, question.body())
+            let asked = question.body().to_raw();
+            self.check_part(ExchangePart::Question, kind, &asked)
                 .await?;
             let answer = self.inner.ask(question).await?;
-            self.check_part(ExchangePart::Answer, kind, answer.body())
+            let answered = answer.body().to_raw();
+            self.check_part(ExchangePart::Answer, kind, &answered)
                 .await?;
             Ok(answer)
+        })
+    }
+
+    fn forward(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        Box::pin(async move {
+            let asked = params.as_deref().unwrap_or(RawValue::NULL);
+            self.check_part(ExchangePart::Question, &method, asked)
+                .await?;
+            let result = self.inner.forward(method.clone(), params).await?;
+            self.check_part(ExchangePart::Answer, &method, &result)
+                .await?;
+            Ok(result)
         })
     }
 }
