@@ -19,6 +19,7 @@ pub struct EnvelopeScan {
     /// Name of the current member with its quotes, once the colon has been read.
     name: Option<Vec<u8>>,
     id: Option<RequestId>,
+    has_version: bool,
     has_outcome: bool,
     has_method: bool,
     /// True if the text isn't an object.
@@ -33,10 +34,11 @@ impl EnvelopeScan {
         }
     }
 
-    /// Returns the id if the message is a response: an object with an id and a result or an error, and
-    /// without a method.
+    /// Returns the id if the message is a response: an object with an id, and with a result, an error or
+    /// the member `jsonrpc`, and without a method. A line of a log that is an object has none of these.
     pub fn response_id(self) -> Option<RequestId> {
-        let is_response = self.has_outcome && !self.has_method && !self.is_other;
+        let is_marked = self.has_outcome || self.has_version;
+        let is_response = is_marked && !self.has_method && !self.is_other;
         self.id.filter(|_| is_response)
     }
 
@@ -88,6 +90,7 @@ impl EnvelopeScan {
                     .ok()
                     .and_then(RequestId::from_json);
             }
+            Some(b"\"jsonrpc\"") => self.has_version = true,
             Some(b"\"method\"") => self.has_method = true,
             Some(b"\"result\"" | b"\"error\"") => self.has_outcome = true,
             _ => {}
@@ -123,6 +126,14 @@ mod tests {
             (r#"{"id":7,"result":{"a":"#, None),
             (r#"{"id":7,"result":{"a":1},"#, Some("7")),
             (r#"{"id":7,"method":"m","result":1}"#, None),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":1,"error":{}}"#,
+                Some("7"),
+            ),
+            (r#"{"jsonrpc":"2.0","id":7,"error":null}"#, Some("7")),
+            (r#"{"jsonrpc":"2.0","id":7}"#, Some("7")),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m"}"#, None),
+            (r#"{"level":"info","id":7,"data":{"jsonrpc":"2.0"}}"#, None),
             (r#"{"id":7}"#, None),
             (r#"{"result":{"id":7}}"#, None),
             (r#"{"id":1.5,"result":1}"#, None),
