@@ -18,7 +18,7 @@ use super::server_messages::ask_in_call;
 use super::session::{MetaAdditions, UpstreamSession, encode_body};
 use super::tool_cache::{ToolCache, header_value, param_headers};
 use super::transport::{OutgoingRequest, RequestHeaders};
-use crate::wire::{Era, Revision, code, hmcp, meta};
+use crate::wire::{Era, Revision, code, error_mapping, hmcp, meta};
 
 /// Methods whose result may hold questions of the server (2026-07-28, patterns/mrtr, supported
 /// requests).
@@ -299,7 +299,7 @@ async fn collect_answers(
             })?;
         let answer = ask_in_call(cx, question)
             .await
-            .map_err(TransportError::Failed)?;
+            .map_err(|failure| TransportError::Failed(error_mapping::to_own_refusal(failure)))?;
         Ok::<_, TransportError>((key.to_owned(), answer))
     });
     let mut answers = RawObject::new();

@@ -53,6 +53,22 @@ pub(crate) fn from_answer_error(error: &RpcError) -> Failure {
     with_original_error(ANSWERED_MEMBER, kind, error)
 }
 
+/// Converts the refusal of a call's own client to a failure that reaches that client with its own code,
+/// message and data. Other failures are returned unchanged, and so are errors which mean that the client
+/// can't answer: as the error of its call, it would mistake their codes.
+pub(crate) fn to_own_refusal(mut failure: Failure) -> Failure {
+    let answered = match &mut failure.data {
+        Some(Value::Object(data)) if failure.kind == FailureKind::Rejected => {
+            data.remove(ANSWERED_MEMBER)
+        }
+        _ => None,
+    };
+    match answered {
+        Some(error) => failure.with_data(json!({ RPC_MEMBER: error })),
+        None => failure,
+    }
+}
+
 fn with_original_error(member: &str, kind: FailureKind, error: &RpcError) -> Failure {
     let message: String = error
         .message
@@ -238,6 +254,10 @@ mod tests {
             assert_eq!(failure.kind, kind, "{error_code} {message}");
             // To the caller it is no error of its own request.
             assert!(peer_error(&failure).is_none());
+            // Unless that ends with it.
+            let own = peer_error(&to_own_refusal(failure.clone()));
+            let expected = (kind == FailureKind::Rejected).then_some(error_code);
+            assert_eq!(own.map(|error| error.code), expected);
             let sent = to_rpc(failure);
             assert_eq!((sent.code, &sent.message), (error_code, &error.message));
             assert_eq!(sent.data.unwrap().get(), r#"{"by":"person"}"#);
