@@ -168,8 +168,13 @@ impl Hit {
     }
 
     /// Answers with an event stream, which ends when it is dropped.
-    pub async fn stream(mut self) -> Events {
-        let head = "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+    pub async fn stream(self) -> Events {
+        self.begin("text/event-stream").await
+    }
+
+    /// Answers with a body of this kind, which ends when it is dropped.
+    pub async fn begin(mut self, kind: &str) -> Events {
+        let head = format!("HTTP/1.1 200 X\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n");
         self.stream.write_all(head.as_bytes()).await.unwrap();
         Events {
             request: self.body,

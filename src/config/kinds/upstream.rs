@@ -102,8 +102,12 @@ pub struct UpstreamDeclaration {
     pub call_timeout_s: Option<u64>,
     /// Time in seconds for which a client's connection without calls is kept.
     pub idle_timeout_s: Option<u64>,
-    /// Maximum number of retries of a call to an idempotent or read-only tool.
+    /// Maximum number of retries of a call to a tool that `retry` lists, or of an unsent call to an
+    /// idempotent tool.
     pub retries_max: Option<u32>,
+    /// Tools or patterns whose calls may be repeated although the server may have executed them.
+    #[serde(default)]
+    pub retry: Vec<String>,
     /// Filter and renaming of its tools.
     #[serde(default)]
     pub tools: ToolFilter,
@@ -289,6 +293,7 @@ impl UpstreamDeclaration {
             },
             tools: BridgeToolOptions {
                 retries_max: self.retries_max.unwrap_or(default.tools.retries_max),
+                retry_tools: self.retry.clone(),
                 cache_ttl: self
                     .cache
                     .iter()
@@ -315,6 +320,7 @@ impl UpstreamDeclaration {
                 || self.supports_elicitation
                 || self.supports_roots,
             dialect: self.dialect,
+            is_transport_fixed: self.transport.is_some(),
             ..McpClientOptions::default()
         };
         if !self.command.is_empty() {

@@ -19,10 +19,15 @@ pub const CACHE_BYTES_MAX_DEFAULT: usize = 16 << 20;
 /// Options for retries and the result cache of tool calls through a bridge.
 #[derive(Debug, Clone)]
 pub struct BridgeToolOptions {
-    /// Maximum number of retries of a call to an unavailable or overloaded server. Only tools with
-    /// `idempotentHint` or `readOnlyHint` are retried, within the call's deadline, and never after
-    /// the server has asked a question. 0 disables retries. Default: 2.
+    /// Maximum number of retries of a call to an unavailable or overloaded server, within the call's
+    /// deadline, and never after the server has asked a question. Only calls to the tools of
+    /// `retry_tools` are retried, and those that couldn't be sent, because no connection came about,
+    /// to tools with `idempotentHint`. 0 disables retries. Default: 2.
     pub retries_max: u32,
+    /// Tools, by name or pattern ([`callboard_runtime::NamePatterns`]), whose calls may be repeated
+    /// although the server may have executed them. Hints of the server don't count, because they are
+    /// unverified.
+    pub retry_tools: Vec<String>,
     /// Pause before the first retry. It doubles with each retry.
     pub retry_pause: Duration,
     /// Time to live of cached results, by tool name or pattern
@@ -43,6 +48,7 @@ impl Default for BridgeToolOptions {
     fn default() -> Self {
         Self {
             retries_max: 2,
+            retry_tools: Vec::new(),
             retry_pause: RETRY_PAUSE_DEFAULT,
             cache_ttl: HashMap::new(),
             cache_shared: Vec::new(),

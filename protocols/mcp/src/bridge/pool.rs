@@ -11,7 +11,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::outbound::{ConnectionParams, McpClientOptions, SessionLink, Upstream};
+use crate::outbound::{
+    ConnectionParams, EXTENSION_CAPABILITIES, McpClientOptions, SessionLink, Upstream,
+};
 
 /// Owner of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -254,8 +256,17 @@ impl ConnectionPool {
     }
 
     fn new_upstream(&self, offer: OfferedCapabilities, owner: Option<&SessionOwner>) -> Upstream {
+        let mut offered_capabilities = offer.to_abilities();
+        // A client's own extensions: for its session alone, and so in no key.
+        let own = owner.map(|owner| owner.session.caller.capabilities());
+        for name in EXTENSION_CAPABILITIES {
+            let declared = own.as_ref().and_then(|own| own.0.get(name));
+            if let Some(declared) = declared {
+                offered_capabilities.0.set_raw(name, declared.to_owned());
+            }
+        }
         let options = McpClientOptions {
-            offered_capabilities: offer.to_abilities(),
+            offered_capabilities,
             only_caller: owner.map(|owner| owner.caller.clone()),
             ..McpClientOptions::clone(&self.connection_params.options)
         };

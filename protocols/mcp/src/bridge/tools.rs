@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use callboard_message::{Answer, Failure, FailureKind, Progress, Question, RawObject};
-use callboard_runtime::{Backoff, Caller, Context};
+use callboard_runtime::{Backoff, Caller, Context, NamePatterns};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
@@ -23,6 +23,8 @@ use crate::outbound::{ToolCache, ToolHints, TransportError};
 pub(crate) struct ToolCallRunner {
     retries_max: u32,
     retry_pause: Duration,
+    /// Tools whose calls may be repeated although the server may have executed them.
+    retry_tools: NamePatterns<()>,
     tool_cache: Arc<ToolCache>,
     results: Option<ResultCache>,
     /// Permits for concurrent retries.
@@ -37,6 +39,7 @@ impl ToolCallRunner {
         Self {
             retries_max: options.retries_max,
             retry_pause: options.retry_pause,
+            retry_tools: options.retry_tools.iter().cloned().collect(),
             tool_cache,
             results: ResultCache::new(options),
             retry_permits: Semaphore::new(CONCURRENT_RETRIES_MAX),
@@ -98,8 +101,10 @@ impl ToolCallRunner {
                 Err(error) if error.is_transient && !watch.was_asked() => error,
                 decided => return decided,
             };
-            // This attempt may have been the one that listed the tools.
-            let may_repeat = hints.is_retry_safe() || self.tool_cache.hints(tool).0.is_retry_safe();
+            // The tools may have been listed meanwhile.
+            let is_idempotent =
+                || hints.is_idempotent() || self.tool_cache.hints(tool).0.is_idempotent();
+            let may_repeat = self.retry_tools.has(tool) || error.is_unsent && is_idempotent();
             let pause = backoff_pause(self.retry_pause, retry);
             let in_time = cx
                 .deadline()
@@ -145,6 +150,8 @@ pub(crate) struct AttemptError {
     pub failure: Failure,
     /// True if a retry may succeed. False for a request that the bridge itself refused to send.
     pub is_transient: bool,
+    /// True if the request surely wasn't sent, because no connection came about.
+    pub is_unsent: bool,
 }
 
 impl From<Failure> for AttemptError {
@@ -152,6 +159,7 @@ impl From<Failure> for AttemptError {
         Self {
             failure,
             is_transient: false,
+            is_unsent: false,
         }
     }
 }
@@ -257,6 +265,15 @@ impl Caller for MonitoredCaller {
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         self.monitor.0.asked.store(true, Relaxed);
         self.inner.ask(question)
+    }
+
+    fn forward(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        self.monitor.0.asked.store(true, Relaxed);
+        self.inner.forward(method, params)
     }
 }
 

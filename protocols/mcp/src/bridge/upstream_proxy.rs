@@ -229,6 +229,7 @@ impl UpstreamProxy {
         self.record_outcome(permit, &outcome);
         outcome.map_err(|error| AttemptError {
             is_transient: is_transient(&error),
+            is_unsent: matches!(error, TransportError::Unreachable(_)),
             failure: self.attributed_failure(error),
         })
     }

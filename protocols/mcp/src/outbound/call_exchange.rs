@@ -234,8 +234,7 @@ impl<'a> CallExchange<'a> {
         let question = match self.answers.len() < CONCURRENT_QUESTIONS_MAX {
             true => self
                 .notifications
-                .dialect
-                .parse_question(&method, params.as_deref(), || self.client_name()),
+                .parse_request(method.clone(), params.clone(), || self.client_name()),
             false => Err(Failure::overloaded("too many questions are open")),
         };
         let (abort, registration) = AbortHandle::new_pair();

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::options::{McpClientError, McpClientOptions, PENDING_CALLS_MAX, ServerEndpoint};
-use super::tool_cache::plain_value;
+use super::tool_result::plain_value;
 use super::upstream::{Upstream, UpstreamServer};
 use crate::wire::hmcp;
 
@@ -28,8 +28,8 @@ use crate::wire::hmcp;
 /// The server's questions, progress and log messages go to the caller. Followers of the agent
 /// ([`AgentRef::follow`](callboard_runtime::AgentRef::follow)) are notified of changes to the
 /// server's lists and resources. The client connects on the first request. When the agent stops,
-/// the client ends the connection or the child process. It follows no HTTP redirects and ignores
-/// proxy variables.
+/// the client ends the connection or the child process. It follows one HTTP redirect within the
+/// server's origin and none to another, and ignores proxy variables.
 #[derive(Clone)]
 pub struct McpClient {
     server: UpstreamServer,

@@ -26,9 +26,10 @@ pub use options::{
     PAGES_MAX_DEFAULT, PENDING_CALLS_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
     ServerEndpoint,
 };
-pub(crate) use server_messages::{SessionLink, list_changes};
+pub(crate) use server_messages::{EXTENSION_CAPABILITIES, SessionLink, list_changes};
 pub(crate) use session::UpstreamSession;
-pub(crate) use tool_cache::{ToolCache, ToolHints, plain_value};
+pub(crate) use tool_cache::{ToolCache, ToolHints};
+pub(crate) use tool_result::plain_value;
 pub(crate) use upstream::{ConnectionParams, Upstream, UpstreamServer};
 
 pub mod auth;
@@ -43,6 +44,7 @@ mod pending_requests;
 mod server_messages;
 mod session;
 mod tool_cache;
+mod tool_result;
 mod transport;
 mod upstream;
 

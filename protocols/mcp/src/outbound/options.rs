@@ -19,6 +19,9 @@ use crate::wire::{Era, Revision};
 
 /// Default time limit of connecting to a server over HTTP or WebSocket.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// Default time limit of `server/discover` while the era of a server over HTTP is unknown. A modern
+/// server that needs longer rejects `initialize`, and is recognized by that.
+pub const PROBE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 /// Default time limit of a call that has no deadline of its own. It includes the time for answering
 /// the server's questions.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
@@ -66,7 +69,8 @@ pub enum ServerEndpoint {
     /// HTTP+SSE (2024-11-05). The URL is that of the event stream. Only the legacy era is
     /// supported.
     Sse(Url),
-    /// WebSocket with subprotocol `mcp`.
+    /// WebSocket with subprotocol `mcp`. If it can't be opened, HTTP at the same URL is tried, unless
+    /// the transport is fixed.
     WebSocket(Url),
     /// Child process that reads messages on standard input and writes them on standard output.
     Child(ChildCommand),
@@ -99,6 +103,21 @@ impl ServerEndpoint {
             Self::Http(url) => Ok(Self::Sse(url)),
             _ => Err(McpClientError::Url),
         }
+    }
+
+    /// Returns the address over HTTP of a server that has a WebSocket address; `None` for any other.
+    pub(crate) fn over_http(&self) -> Option<Self> {
+        let Self::WebSocket(url) = self else {
+            return None;
+        };
+        let scheme = if url.scheme() == "wss" {
+            "https"
+        } else {
+            "http"
+        };
+        let mut url = url.clone();
+        url.set_scheme(scheme).ok()?;
+        Some(Self::Http(url))
     }
 }
 
@@ -172,6 +191,9 @@ pub struct McpClientOptions {
     pub name: Option<String>,
     /// Era of the protocol to speak.
     pub era: EraChoice,
+    /// True if only the transport of the server's address is used. Otherwise a server whose WebSocket
+    /// can't be opened is met at the same URL over HTTP.
+    pub is_transport_fixed: bool,
     /// True if the server may ask questions. One of both eras is then met in the legacy era, if it
     /// has sessions there, because some ask only in these.
     pub expects_questions: bool,
@@ -232,6 +254,7 @@ impl Default for McpClientOptions {
         Self {
             name: None,
             era: EraChoice::Auto,
+            is_transport_fixed: false,
             expects_questions: false,
             dialect: ServerDialect::Mcp,
             revision: Revision::LATEST_LEGACY,
@@ -247,7 +270,7 @@ impl Default for McpClientOptions {
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             // A child process may have to load first.
             handshake_timeout: Duration::from_secs(30),
-            probe_timeout: Duration::from_secs(5),
+            probe_timeout: PROBE_TIMEOUT_DEFAULT,
             call_timeout: CALL_TIMEOUT_DEFAULT,
             rounds_max: 16,
             reconnects_max: RECONNECTS_MAX_DEFAULT,

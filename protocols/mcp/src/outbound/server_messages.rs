@@ -25,6 +25,26 @@ use super::pending_requests::{DeliveryError, PendingRequests};
 use super::tool_cache::ToolCache;
 use crate::wire::{code as mcp, error_mapping, meta};
 
+/// Client capabilities for which requests of a legacy server are forwarded. `tasks` is none of them:
+/// the answer to a question that became a task would come by `tasks/result`, past the policies,
+/// grants and limits that hold for answers.
+pub(crate) const EXTENSION_CAPABILITIES: [&str; 2] = ["extensions", "experimental"];
+/// First parts of the methods of MCP itself, which no extension has.
+const CORE_NAMESPACES: [&str; 12] = [
+    "completion",
+    "elicitation",
+    "logging",
+    "notifications",
+    "prompts",
+    "resources",
+    "roots",
+    "sampling",
+    "server",
+    "subscriptions",
+    "tasks",
+    "tools",
+];
+
 /// Reply to a message from the server.
 pub(crate) enum ServerReply {
     None,
@@ -117,6 +137,9 @@ pub(crate) struct NotificationHandler {
     /// Limits concurrent questions that are asked outside a call.
     question_permits: Arc<Semaphore>,
     pub roots: RootsTracker,
+    /// True if requests of extensions are forwarded to the only caller, because its client has
+    /// declared extensions to the server.
+    forwards_extensions: bool,
     /// True if the server is of the modern era. Its JSON-RPC requests are dropped then, because
     /// that era has none from servers.
     is_modern: AtomicBool,
@@ -140,6 +163,10 @@ impl NotificationHandler {
             dialect: options.dialect,
             client_name: Mutex::default(),
             question_permits,
+            forwards_extensions: options.only_caller.is_some()
+                && EXTENSION_CAPABILITIES
+                    .iter()
+                    .any(|name| options.offered_capabilities.0.has(name)),
             roots: RootsTracker::default(),
             is_modern: AtomicBool::new(false),
         }
@@ -227,12 +254,10 @@ impl NotificationHandler {
             }));
         };
         let roots = self.roots.begin_request(&method);
-        let question = self.dialect.parse_question(&method, params.as_deref(), || {
-            self.client_name.lock().clone()
-        });
+        let request = self.parse_request(method, params, || self.client_name.lock().clone());
         ServerReply::Later(Box::pin(async move {
-            let answer = match question {
-                Ok(question) => ask_caller(&*caller, question).await,
+            let answer = match request {
+                Ok(request) => ask_caller(&*caller, request).await,
                 Err(why) => Err(why),
             };
             drop(place);
@@ -241,6 +266,32 @@ impl NotificationHandler {
                 roots_request: roots,
             })
         }))
+    }
+
+    /// Parses a request of the server to its client. `client` returns the name of the client whose
+    /// call caused it.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown method, `InvalidInput` for invalid params.
+    pub fn parse_request(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+        client: impl FnOnce() -> Option<String>,
+    ) -> Result<ClientRequest, Failure> {
+        if self.is_forwarded(&method) {
+            return Ok(ClientRequest::Extension { method, params });
+        }
+        let question = self
+            .dialect
+            .parse_question(&method, params.as_deref(), client)?;
+        Ok(ClientRequest::Question(question))
+    }
+
+    /// Returns true if requests of this method are forwarded to the client.
+    fn is_forwarded(&self, method: &str) -> bool {
+        let is_extension = |(first, _): (&str, &str)| !CORE_NAMESPACES.contains(&first);
+        self.forwards_extensions && method.split_once('/').is_some_and(is_extension)
     }
 
     /// Returns the response to a request that needs no caller: `ping`, or an unknown method.
@@ -252,7 +303,7 @@ impl NotificationHandler {
                 Ok(&RawObject::new().to_raw()),
                 UnusedMember::Omit,
             )),
-            method if ServerDialect::is_question(method) => None,
+            method if ServerDialect::is_question(method) || self.is_forwarded(method) => None,
             _ => Some(encode_error(
                 Some(id),
                 &RpcError::method_not_found("method not found"),
@@ -414,15 +465,35 @@ fn delivery_error_response(id: &RequestId, why: DeliveryError) -> Vec<u8> {
     encode_error(Some(id), &RpcError::new(mcp::NO_RESPONDER, why))
 }
 
-/// Asks `caller` the server's question. Returns the answer in the format that the server expects.
+/// Request of a server to its client.
+pub(crate) enum ClientRequest {
+    /// Question that is put to whoever answers for the client.
+    Question(ServerQuestion),
+    /// Request of an extension, which the client itself gets unchanged.
+    Extension {
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
+}
+
+impl From<ServerQuestion> for ClientRequest {
+    fn from(question: ServerQuestion) -> Self {
+        Self::Question(question)
+    }
+}
+
+/// Puts the server's request to `caller`. Returns the answer in the format that the server expects.
 ///
 /// # Errors
 /// The caller's failure; `InvalidInput` if the answer is of another kind than the question.
-async fn ask_caller(caller: &dyn Caller, asked: ServerQuestion) -> Result<Box<RawValue>, Failure> {
+async fn ask_caller(caller: &dyn Caller, asked: ClientRequest) -> Result<Box<RawValue>, Failure> {
     let ServerQuestion {
         question,
         answer_format: manner,
-    } = asked;
+    } = match asked {
+        ClientRequest::Question(question) => question,
+        ClientRequest::Extension { method, params } => return caller.forward(method, params).await,
+    };
     let wanted = discriminant(&question.answer_with(RawObject::new()));
     let answer = caller.ask(question).await?;
     match discriminant(&answer) == wanted {
@@ -437,14 +508,14 @@ pub(crate) fn answer_response(id: &RequestId, answer: Result<Box<RawValue>, Fail
     encode_response(Some(id), outcome.as_deref(), UnusedMember::Omit)
 }
 
-/// Asks the caller of `cx` the server's question, subject to the outbound policy. Returns the
+/// Puts the server's request to the caller of `cx`, subject to the outbound policy. Returns the
 /// answer in the format that the server expects.
 ///
 /// # Errors
 /// The caller's failure; `NoResponder` if the call has no caller.
 pub(crate) async fn ask_in_call(
     cx: &Context,
-    asked: ServerQuestion,
+    asked: impl Into<ClientRequest>,
 ) -> Result<Box<RawValue>, Failure> {
     // The policy applies to a server's questions as to its replies.
     let call = cx.call().map(|call| {
@@ -452,7 +523,7 @@ pub(crate) async fn ask_in_call(
         CallContext::clone(call).with_policy(cx.system(), Direction::Outbound, &server)
     });
     match call.and_then(|call| call.caller) {
-        Some(caller) => ask_caller(&*caller, asked).await,
+        Some(caller) => ask_caller(&*caller, asked.into()).await,
         None => Err(Failure::no_responder("nobody to ask")),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::wire::WRAPPED_SCHEMA;
 use crate::wire::header::{self, HeaderParam, HeaderParamError, parse_header_params};
-use callboard_message::{Failure, RawObject, ToolResult};
+use callboard_message::RawObject;
 use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
@@ -43,11 +43,10 @@ pub(crate) struct CachedTool {
 }
 
 /// Hints of a tool about its behaviour (MCP, `ToolAnnotations`). They are unverified. They only
-/// decide whether this server's own results are cached and calls to it retried.
+/// decide whether this server's own results are cached, and whether a call that couldn't be sent is
+/// retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ToolHints {
-    /// The tool changes nothing.
-    read_only: bool,
     /// Calling it twice has the same effect as once.
     idempotent: bool,
     /// Time to live of the tool's cached results. `None`: not cached, as for every tool that isn't
@@ -59,7 +58,7 @@ impl ToolHints {
     fn from_tool(tool: &RawObject) -> Self {
         let annotations = tool.object("annotations").unwrap_or_default();
         let is = |hint: &str| annotations.read(hint) == Some(true);
-        let (read_only, idempotent) = (is("readOnlyHint"), is("idempotentHint"));
+        let read_only = is("readOnlyHint");
         let meta = || {
             tool.get("_meta")
                 .filter(|meta| read_only && meta.get().contains(CACHE_META))
@@ -67,33 +66,32 @@ impl ToolHints {
         let seconds: Option<u64> = meta().and_then(|_| tool.object("_meta")?.read(CACHE_META));
         let cache = seconds.map(|seconds| Duration::from_secs(seconds).min(TOOL_CACHE_TTL_MAX));
         Self {
-            read_only,
-            idempotent,
+            idempotent: is("idempotentHint"),
             cache,
         }
     }
 
-    /// Returns true if a call whose outcome is unknown may be repeated, because the tool is
-    /// read-only or idempotent.
-    pub fn is_retry_safe(self) -> bool {
-        self.read_only || self.idempotent
+    pub fn is_idempotent(self) -> bool {
+        self.idempotent
     }
 }
 
 impl ToolCache {
-    /// Caches the tools on a page of `tools/list`. If `is_strict` and some tools have invalid
-    /// `x-mcp-header` annotations, returns the page without these tools; otherwise returns `None`.
-    pub fn record_page(&self, page: &RawValue, is_strict: bool) -> Option<Box<RawValue>> {
+    /// Caches the tools on a page of `tools/list`. If some tools have invalid `x-mcp-header`
+    /// annotations, returns the page without these tools; otherwise returns `None`. They are left out
+    /// whatever the server's era and transport, because a client may meet this gateway in the modern
+    /// era over HTTP.
+    pub fn record_page(&self, page: &RawValue) -> Option<Box<RawValue>> {
         let mut page = RawObject::parse(page).ok()?;
         let listed: Vec<Box<RawValue>> = page.read("tools")?;
         let mut usable = Vec::with_capacity(listed.len());
         let before = listed.len();
         for raw in listed {
             match self.record_tool(&raw) {
-                Err((tool, flaw)) if is_strict => {
+                Err((tool, flaw)) => {
                     callboard_message::log::warn!(tool, %flaw, "omitted a tool with invalid x-mcp-header annotations")
                 }
-                _ => usable.push(raw),
+                Ok(()) => usable.push(raw),
             }
         }
         (usable.len() < before).then(|| {
@@ -219,24 +217,6 @@ pub(crate) fn header_value(text: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&header::encode(text)).ok()
 }
 
-/// Extracts the plain value from a `tools/call` result. `wrapped` looks up whether the tool wraps
-/// its value in `{"result": …}`. It is called only if the structured content has that form.
-///
-/// # Errors
-/// The error that the tool reports; `Internal` if the result is no object.
-pub(crate) async fn plain_value<Wrapped: Future<Output = bool>>(
-    result: &RawValue,
-    wrapped: impl FnOnce() -> Wrapped,
-) -> Result<Box<RawValue>, Failure> {
-    let result = RawObject::parse(result)
-        .map_err(|_| Failure::internal("the tool's result is no object"))?;
-    // Boxed: it may request the tool list, and most calls needn't carry its state.
-    let content = result.object("structuredContent");
-    let may_be_wrapped = content.is_some_and(|content| content.len() == 1 && content.has("result"));
-    let wrapped = may_be_wrapped && Box::pin(wrapped()).await;
-    ToolResult(result).into_value(wrapped)
-}
-
 #[cfg(test)]
 mod tool_book_tests {
     use super::*;
@@ -254,8 +234,7 @@ mod tool_book_tests {
             r#"{"name":"bad","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":""}}}}],"ttlMs":5}"#
         ));
         let book = ToolCache::default();
-        assert!(book.record_page(&page, false).is_none());
-        let usable = book.record_page(&page, true).unwrap();
+        let usable = book.record_page(&page).unwrap();
         assert_eq!(
             usable.get(),
             r#"{"tools":[{"name":"good","inputSchema":{"type":"object"},"odd":1.0}],"ttlMs":5}"#
@@ -269,63 +248,49 @@ mod tool_book_tests {
     #[test]
     fn hints_of_tools() {
         let hour = Some(TOOL_CACHE_TTL_MAX);
-        for (annotations, read_only, idempotent, cache) in [
-            (r#""a":1"#, false, false, None),
+        for (annotations, idempotent, cache) in [
+            (r#""a":1"#, false, None),
             (
                 r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":60}"#,
-                true,
                 false,
                 Some(Duration::from_secs(60)),
             ),
             (
                 r#""annotations":{"idempotentHint":true},"_meta":{"callboard/cache":60}"#,
-                false,
                 true,
                 None,
             ),
             (
                 r#""annotations":{"readOnlyHint":"true"},"_meta":{"callboard/cache":60}"#,
                 false,
-                false,
                 None,
             ),
             (
                 r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":-1}"#,
-                true,
                 false,
                 None,
             ),
             (
                 r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":3600}"#,
-                true,
                 false,
                 hour,
             ),
             (
                 r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":3601}"#,
-                true,
                 false,
                 hour,
             ),
         ] {
             let book = ToolCache::default();
             assert!(
-                book.record_page(
-                    &raw(&format!(r#"{{"tools":[{{"name":"t",{annotations}}}]}}"#)),
-                    false
-                )
+                book.record_page(&raw(&format!(
+                    r#"{{"tools":[{{"name":"t",{annotations}}}]}}"#
+                )))
                 .is_none()
             );
             assert_eq!(
                 book.hints("t"),
-                (
-                    ToolHints {
-                        read_only,
-                        idempotent,
-                        cache
-                    },
-                    0
-                ),
+                (ToolHints { idempotent, cache }, 0),
                 "{annotations}"
             );
             book.invalidate();
@@ -338,7 +303,7 @@ mod tool_book_tests {
     fn the_book_is_bounded() {
         let book = ToolCache::default();
         for n in 0..=CACHED_TOOLS_MAX {
-            let _ = book.record_page(&raw(&format!(r#"{{"tools":[{{"name":"t{n}"}}]}}"#)), true);
+            let _ = book.record_page(&raw(&format!(r#"{{"tools":[{{"name":"t{n}"}}]}}"#)));
         }
         assert!(book.get(&format!("t{}", CACHED_TOOLS_MAX - 1)).is_some());
         assert!(book.get(&format!("t{CACHED_TOOLS_MAX}")).is_none());

@@ -27,6 +27,7 @@ use super::options::{
 use super::server_messages::{ChangeRoute, NotificationHandler};
 use super::session::{UpstreamSession, initialize};
 use super::tool_cache::ToolCache;
+use super::tool_result::complete_tool_result;
 use super::transport::{HttpTransport, Transport, child, http, websocket};
 use super::{change_listener, modern};
 use crate::wire::{Era, Revision, hmcp};
@@ -213,6 +214,10 @@ impl Upstream {
         match method {
             // Boxed because they are rare, so that other requests don't carry their state.
             "tools/list" => Box::pin(self.list_tools(params, cx)).await,
+            // The result of a call that becomes a task is the task.
+            "tools/call" if !params.has("task") => {
+                Ok(complete_tool_result(self.send(method, params, cx).await?))
+            }
             SUBSCRIBE | "resources/unsubscribe" => {
                 Box::pin(self.subscribe(method, params, cx)).await
             }
@@ -317,7 +322,7 @@ impl Upstream {
                 }
             };
             let Ok(page) = page else { return };
-            cursor = self.record_tools_page(session, &page).1;
+            cursor = self.record_tools_page(&page).1;
             if cursor.is_none() {
                 self.factory.tools.mark_complete();
                 return;
@@ -331,14 +336,9 @@ impl Upstream {
 
     /// Caches the tools on a page of `tools/list`. Returns the page without unusable tools, or
     /// `None` if all are usable, and the cursor of the next page, if any. Tools with invalid
-    /// `x-mcp-header` annotations are unusable over HTTP in the modern era.
-    fn record_tools_page(
-        &self,
-        session: &UpstreamSession,
-        page: &RawValue,
-    ) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
-        let is_strict = session.era() == Era::Modern && session.transport.http().is_some();
-        let filtered = self.factory.tools.record_page(page, is_strict);
+    /// `x-mcp-header` annotations are unusable.
+    fn record_tools_page(&self, page: &RawValue) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
+        let filtered = self.factory.tools.record_page(page);
         let next = RawObject::parse(page)
             .ok()
             .and_then(|mut page| page.remove("nextCursor"));
@@ -349,8 +349,7 @@ impl Upstream {
     async fn list_tools(&self, params: &RawObject, cx: &Context) -> ExchangeResult {
         let from_start = !params.has("cursor");
         let page = self.send("tools/list", params, cx).await?;
-        let session = self.connect().await?;
-        let (filtered, next) = self.record_tools_page(&session, &page);
+        let (filtered, next) = self.record_tools_page(&page);
         if from_start && next.is_none() {
             self.factory.tools.mark_complete();
         }
@@ -452,6 +451,16 @@ impl Upstream {
             }
         }
         seen
+    }
+}
+
+/// Returns true for errors of opening a connection after which another transport may work. A server
+/// that rejects the credentials rejects them over any.
+fn is_unopened(error: &TransportError) -> bool {
+    match error {
+        TransportError::Unreachable(_) | TransportError::TimedOut(_) => true,
+        TransportError::Status(status) => !matches!(status, 401 | 403),
+        _ => false,
     }
 }
 
@@ -557,7 +566,7 @@ impl SessionFactory {
     /// Opens a session, sets its log level, renews its subscriptions and starts the change
     /// listener. A session that isn't the first is announced as a change of all lists.
     async fn connect_session(&self) -> Result<Arc<UpstreamSession>, TransportError> {
-        let session = self.negotiate_era().await?;
+        let session = self.negotiate_transport().await?;
         *self.server.detected_era.lock() = Some(session.era());
         let resources = self.resources();
         if session.era() == Era::Legacy {
@@ -577,20 +586,46 @@ impl SessionFactory {
         self.subscribed_resources.lock().iter().cloned().collect()
     }
 
+    /// Opens a session over the transport of the server's address. If its WebSocket can't be opened,
+    /// opens one at the same URL over HTTP, unless the transport is fixed.
+    async fn negotiate_transport(&self) -> Result<Arc<UpstreamSession>, TransportError> {
+        let endpoint = &self.server.endpoint;
+        let first = self.negotiate_era(endpoint).await;
+        let other = endpoint
+            .over_http()
+            .filter(|_| !self.options.is_transport_fixed);
+        let (Err(why), Some(other)) = (&first, other) else {
+            return first;
+        };
+        if !is_unopened(why) {
+            return first;
+        }
+        // Boxed because it is rare, so that other connections don't carry its state.
+        match Box::pin(self.negotiate_era(&other)).await {
+            Err(error) if is_unopened(&error) => Err(TransportError::Unreachable(
+                format!("over WebSocket: {why}; over HTTP at the same URL: {error}").into(),
+            )),
+            session => session,
+        }
+    }
+
     /// Opens a session of the configured era, or else of the remembered or newly detected one.
     ///
     /// Over pipes and WebSocket, detection begins with `initialize`, which servers of both eras
     /// accept, and servers of one era reject. Several legacy servers don't answer any other first
     /// request, or stop working after it. Over HTTP it begins with `server/discover`.
-    async fn negotiate_era(&self) -> Result<Arc<UpstreamSession>, TransportError> {
+    async fn negotiate_era(
+        &self,
+        endpoint: &ServerEndpoint,
+    ) -> Result<Arc<UpstreamSession>, TransportError> {
         let only = self.options.era.fixed_era();
         let known = only.or(*self.server.detected_era.lock());
-        let is_http = matches!(self.server.endpoint, ServerEndpoint::Http(_));
-        let is_sse = matches!(self.server.endpoint, ServerEndpoint::Sse(_));
+        let is_http = matches!(endpoint, ServerEndpoint::Http(_));
+        let is_sse = matches!(endpoint, ServerEndpoint::Sse(_));
         if known == Some(Era::Legacy) || is_sse || known.is_none() && !is_http {
-            return self.negotiate_legacy(None).await;
+            return self.negotiate_legacy(endpoint, None).await;
         }
-        let connection = self.open_connection(&self.server.endpoint).await?;
+        let connection = self.open_connection(endpoint).await?;
         connection.notifications.set_modern(true);
         let probe = modern::discover(&connection);
         let found = match known {
@@ -604,7 +639,7 @@ impl SessionFactory {
             (Some(about), _) => {
                 if known.is_none()
                     && self.options.expects_questions
-                    && let Some(session) = self.negotiate_askable().await
+                    && let Some(session) = self.negotiate_askable(endpoint).await
                 {
                     return Ok(session);
                 }
@@ -614,14 +649,14 @@ impl SessionFactory {
             (None, Some(_)) => Err(TransportError::Protocol(
                 "the server is of the legacy era, and the modern era is required".into(),
             )),
-            (None, None) => self.negotiate_legacy(Some(connection)).await,
+            (None, None) => self.negotiate_legacy(endpoint, Some(connection)).await,
         }
     }
 
     /// Opens a legacy session with a modern server over HTTP. Returns `None` if it doesn't support
     /// that era, or has no sessions there, in which it could ask.
-    async fn negotiate_askable(&self) -> Option<Arc<UpstreamSession>> {
-        let connection = self.open_connection(&self.server.endpoint).await.ok()?;
+    async fn negotiate_askable(&self, endpoint: &ServerEndpoint) -> Option<Arc<UpstreamSession>> {
+        let connection = self.open_connection(endpoint).await.ok()?;
         let session = initialize(&connection).await.ok()?;
         let http = session.transport.http()?;
         http.has_session().then_some(session)
@@ -629,15 +664,16 @@ impl SessionFactory {
 
     async fn negotiate_legacy(
         &self,
+        endpoint: &ServerEndpoint,
         opened: Option<ServerConnection>,
     ) -> Result<Arc<UpstreamSession>, TransportError> {
         let connection = match opened.filter(|opened| !opened.transport.is_closed()) {
             Some(opened) => opened,
-            None => self.open_connection(&self.server.endpoint).await?,
+            None => self.open_connection(endpoint).await?,
         };
         connection.notifications.set_modern(false);
         let is_http = connection.transport.http().is_some();
-        match (initialize(&connection).await, &self.server.endpoint) {
+        match (initialize(&connection).await, endpoint) {
             // The URL may be that of a server of 2024-11-05 (2026-07-28, streamable HTTP, HTTP+SSE
             // transport).
             (

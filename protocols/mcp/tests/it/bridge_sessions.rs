@@ -1,5 +1,6 @@
 //! One session with the server for each client session: lists, calls, subscriptions, log level.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::bridge_kit::{Person, Site, child, of, send_as, text};
 use crate::kit::soon;
+use crate::mcp_client::Client;
 
 /// Server that keeps state for its client: `unlock` shows another tool, `touch` reports a change of
 /// the resource that is subscribed to, `level` returns the log level, `pid` the process.
@@ -183,6 +185,100 @@ async fn slow_starts_are_told() {
     assert_eq!(next(&mut changes).await, CapabilityChange::Tools);
     assert_eq!((tools(&client).await, stage.started()), (1, 1));
     stage.site.end().await;
+}
+
+/// Returns the address in a URL.
+fn address(url: &str) -> SocketAddr {
+    let address = url.strip_prefix("http://").unwrap();
+    address.strip_suffix("/mcp").unwrap().parse().unwrap()
+}
+
+/// Goal: a server learns of its client's extensions, and its requests of them reach the client
+/// unchanged, as the client's answers reach the server. Tasks aren't declared, and no method of MCP
+/// itself is forwarded. Method: a server that shows what was declared, and sends one request of each
+/// kind during a call; clients with and without extensions.
+#[tokio::test]
+async fn extensions_reach_both_sides() {
+    let script = r#"
+        hear; declared=$line
+        say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear
+        hear; call=$id; answers=''
+        for method in ui/open tasks/get tools/call; do
+            printf '{"jsonrpc":"2.0","id":"x","method":"%s","params":{"a":1.0}}\n' "$method"
+            hear; answers="$answers,$line"
+        done
+        say "$call" "{\"content\":[],\"said\":[$declared$answers]}"; hear
+    "#;
+    let own = json!({ "extensions": { "example/ui": { "n": 1.0 } }, "experimental": { "e": {} }, "tasks": { "list": {} } });
+    for (capabilities, declared) in [
+        (
+            own,
+            json!({ "extensions": { "example/ui": { "n": 1.0 } }, "experimental": { "e": {} } }),
+        ),
+        (json!({}), json!({})),
+    ] {
+        let mut site = Site::new();
+        let bridge = site.bridge(child(script), of(Era::Legacy));
+        let url = site.serve(bridge, McpServerOptions::default());
+        let mut client = Client::open(address(&url), "2025-11-25", &capabilities).await;
+        let is_forwarded = declared != json!({});
+        let message = if is_forwarded {
+            let mut stream = client.call("t", json!({})).await;
+            let request = stream.message().await;
+            assert_eq!(request["method"], "ui/open");
+            assert_eq!(request["params"], json!({ "a": 1.0 }));
+            client.answer(&request, json!({ "opened": 1.0 })).await;
+            stream.message().await
+        } else {
+            let params = json!({ "name": "t", "arguments": {} });
+            client.ask("tools/call", params).await
+        };
+        let said = &message["result"]["said"];
+        assert_eq!(said[0]["params"]["capabilities"], declared);
+        if is_forwarded {
+            assert_eq!(said[1]["result"], json!({ "opened": 1.0 }));
+        } else {
+            assert_eq!(said[1]["error"]["code"], -32601);
+        }
+        for answer in [&said[2], &said[3]] {
+            assert_eq!(answer["error"]["code"], -32601, "{said}");
+        }
+        site.end().await;
+    }
+}
+
+/// Goal: a legacy client whose refusal of a modern server's question ends its request gets its own
+/// code and data back. Method: each request in which a modern server may ask; errors that refuse, and
+/// one that says that the client can't answer.
+#[tokio::test]
+async fn own_refusals_come_back() {
+    let script = r#"
+        hear; say "$id" '{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}}}'
+        while hear; do say "$id" '{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"s"}'; done
+    "#;
+    let mut site = Site::new();
+    let bridge = site.bridge(child(script), of(Era::Modern));
+    let url = site.serve(bridge, McpServerOptions::default());
+    let can = json!({ "elicitation": {} });
+    let mut client = Client::open(address(&url), "2025-11-25", &can).await;
+    for (method, params) in [
+        ("prompts/get", json!({ "name": "p" })),
+        ("resources/read", json!({ "uri": "x:1" })),
+        ("tools/call", json!({ "name": "t", "arguments": {} })),
+    ] {
+        for (code, is_own) in [(-1, true), (-32603, true), (-32601, false)] {
+            let error =
+                json!({ "code": code, "message": "User rejected", "data": { "by": "user" } });
+            let request = client.request(method, params.clone());
+            let mut stream = client.stream(&request).await;
+            let question = stream.message().await;
+            assert_eq!(question["method"], "elicitation/create");
+            client.refuse(&question, error.clone()).await;
+            let response = stream.message().await;
+            assert_eq!(response["error"] == error, is_own, "{method} {response}");
+        }
+    }
+    site.end().await;
 }
 
 /// Goal: clients whom the server can't ask share a server that is declared stateless. Method: two

@@ -28,14 +28,22 @@ fn busy(says: &str) -> callboard_mcp::outbound::ServerEndpoint {
     child(&format!("says='{says}'\n{BUSY}"))
 }
 
-/// Goal: a call of a read-only tool is retried, and its result is cached as the tool's metadata
-/// say, per caller. Method: a server that is overloaded at first; the same call again, another one,
-/// and another caller's.
+fn retrying(era: Era) -> BridgeOptions {
+    let tools = BridgeToolOptions {
+        retry_tools: vec!["ask".into()],
+        ..BridgeToolOptions::default()
+    };
+    BridgeOptions { tools, ..of(era) }
+}
+
+/// Goal: a call of a read-only tool that the operator lists is retried, and its result is cached as the
+/// tool's metadata say, per caller. Method: a server that is overloaded at first; the same call again,
+/// another one, and another caller's.
 #[tokio::test]
 async fn tools_that_change_nothing() {
     let site = Site::new();
     let says = r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":60}"#;
-    let bridge = site.bridge(busy(says), of(Era::Legacy));
+    let bridge = site.bridge(busy(says), retrying(Era::Legacy));
     let [ann, bob] = ["ann", "bob"].map(Person::thinker);
     send_as(&bridge, ann.call(), "callboard.tools.list", json!({}))
         .await
@@ -57,6 +65,25 @@ async fn tools_that_change_nothing() {
         (&seen["tools"]["retried"], &seen["tools"]["cache"]["hits"]),
         (&json!(2), &json!(1))
     );
+    site.end().await;
+}
+
+/// Goal: a server can't have its calls repeated by hints alone, because the first may have had its
+/// effect. Method: a tool with both hints of an overloaded server; the counter of its calls.
+#[tokio::test]
+async fn a_hint_alone_repeats_nothing() {
+    let site = Site::new();
+    let says = r#""annotations":{"readOnlyHint":true,"idempotentHint":true}"#;
+    let bridge = site.bridge(busy(says), of(Era::Legacy));
+    let ann = Person::thinker("ann");
+    send_as(&bridge, ann.call(), "callboard.tools.list", json!({}))
+        .await
+        .unwrap();
+    let busy = ask_as(&bridge, ann.call(), json!({})).await.unwrap_err();
+    assert_eq!(busy.kind, FailureKind::Overloaded);
+    let next = ask_as(&bridge, ann.call(), json!({})).await.unwrap();
+    assert_eq!(text(&next), "2");
+    assert_eq!(bridge.observe().await["tools"]["retried"], 0);
     site.end().await;
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use callboard_mcp::outbound::auth::{AuthChallenge, AuthError, Authorizer};
 use callboard_mcp::outbound::{ChildCommand, Era, McpClient, McpClientOptions, ServerEndpoint};
 use callboard_message::{Answer, ElicitationAnswer, Failure, FailureKind, LogMessage, Question};
-use callboard_runtime::testkit::{Probe, eventually};
+use callboard_runtime::testkit::{Probe, eventually, run_with_real_time};
 use callboard_runtime::{AgentChanged, CallContext, CallEvent, Caller, System};
 use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt};
@@ -15,10 +15,12 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tracing::level_filters::LevelFilter;
 
 use crate::bridge_kit::child;
 use crate::client_kit::{Client, Played, auto, joined, only, tool};
 use crate::kit::{SOON, soon};
+use crate::recording::Recording;
 
 const CALL: &str = "callboard.tools.call";
 
@@ -125,10 +127,7 @@ async fn children_are_started_again() {
 async fn ends_of_programs_are_told() {
     let missing = ServerEndpoint::Child(ChildCommand::new("/nowhere/server", [] as [&str; 0]));
     for (endpoint, expected) in [
-        (
-            child("initialize; hear; echo no licence >&2; exit 3"),
-            "exit status: 3",
-        ),
+        (child("initialize; hear; exit 3"), "exit status: 3"),
         (child("initialize; hear; kill -9 $$"), "signal: 9"),
         (missing, "No such file or directory"),
     ] {
@@ -139,6 +138,37 @@ async fn ends_of_programs_are_told() {
         assert!(failure.message.contains(expected), "{}", failure.message);
         client.stop().await;
     }
+}
+
+/// Goal: the last lines that a program wrote before it ended stand in the log beside its end, so that
+/// the operator needn't look for them. Method: one line more than are kept, and the exit.
+#[test]
+fn last_words_of_programs_are_logged() {
+    run_with_real_time(async |system| {
+        let recording = Recording::start(LevelFilter::WARN);
+        let script =
+            r#"initialize; hear; for n in 1 2 3 4 5 6; do echo "word $n" >&2; done; exit 3"#;
+        let options = McpClientOptions {
+            name: Some("last-words".into()),
+            ..only(Era::Legacy)
+        };
+        let client = McpClient::new(child(script), options).unwrap();
+        let agent = system.spawn_with(move || client.clone());
+        let params = serde_json::value::to_raw_value(&tool("t", json!({}))).unwrap();
+        soon(agent.ask_named(CALL.to_owned(), params, None))
+            .await
+            .unwrap_err();
+        let log = recording.text();
+        let end = log.lines().find(|line| line.contains("has ended"));
+        let end = end.unwrap_or_else(|| panic!("{log}"));
+        assert!(
+            end.contains("last-words") && end.contains("exit status: 3"),
+            "{end}"
+        );
+        assert!(end.contains("word 2") && end.contains("word 6"), "{end}");
+        assert!(!end.contains("word 1"), "{end}");
+        system.shutdown(Duration::from_secs(1)).await;
+    });
 }
 
 /// Goal: servers of each era are detected over pipes, and none is sent what it can't stand. Method:
@@ -373,7 +403,8 @@ async fn long_lines_are_dropped() {
 
 /// Goal: a response that can't be read fails its call at once, whatever else is pending, and the reason
 /// names the limit. Method: two calls; the first is answered by text that is nested too deeply, isn't
-/// UTF-8, or is over the limit with the id at its end, after a line that is nothing.
+/// UTF-8, is over the limit with the id at its end, or has both a result and an error, neither, or no
+/// error where one must be; after lines that are nothing.
 #[tokio::test]
 async fn unreadable_answers_fail_their_calls() {
     let script = r#"
@@ -381,9 +412,13 @@ async fn unreadable_answers_fail_their_calls() {
         deep() { printf '{"jsonrpc":"2.0","id":%s,"result":{"a":' "$1"; fill 70 '['; fill 70 ']'; printf '}}\n'; }
         broken() { printf '{"jsonrpc":"2.0","id":%s,"result":{"a":"\377"}}\n' "$1"; }
         long() { printf '{"result":{"fill":"'; fill 1000 x; printf '"},"jsonrpc":"2.0","id":%s}\n' "$1"; }
+        both() { printf '{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"m"}}\n' "$1"; }
+        neither() { printf '{"jsonrpc":"2.0","id":%s}\n' "$1"; }
+        null() { printf '{"jsonrpc":"2.0","id":%s,"error":null}\n' "$1"; }
         initialize
-        for bad in deep broken long; do
-            hear; one=$id; hear; echo '{"half":'; "$bad" "$one"; say "$id" '{"content":[]}'
+        for bad in deep broken long both neither null; do
+            hear; one=$id; hear; echo '{"half":'; printf '{"level":"info","id":%s}\n' "$id"
+            "$bad" "$one"; say "$id" '{"content":[]}'
         done; hear
     "#;
     let limits = callboard_rpc::DecodeLimits {
@@ -402,6 +437,9 @@ async fn unreadable_answers_fail_their_calls() {
             FailureKind::Overloaded,
             "over the limit of 1000 bytes; `body_bytes_max` raises it",
         ),
+        (FailureKind::Unavailable, "the server's response"),
+        (FailureKind::Unavailable, "the server's response"),
+        (FailureKind::Unavailable, "the server's response"),
     ] {
         let calls = [(); 2].map(|()| client.ask(CALL, tool("t", json!({}))));
         let mut failed = Vec::new();
@@ -417,8 +455,9 @@ async fn unreadable_answers_fail_their_calls() {
     client.stop().await;
 }
 
-/// Goal: one item that can't be read doesn't hide the others of a list. Method: a list of tools with a
-/// schema of 40 nested objects, and with a name that isn't UTF-8.
+/// Goal: one item that can't be read or shown doesn't hide the others of a list. Method: a list of tools
+/// with a schema of 40 nested objects, with a name that isn't UTF-8, and with an annotation that no
+/// header can have, which a client of this gateway would meet over HTTP.
 /// Rows: M-55.
 #[tokio::test]
 async fn the_rest_of_a_list_comes() {
@@ -427,7 +466,7 @@ async fn the_rest_of_a_list_comes() {
     });
     let script = format!(
         r#"initialize; hear
-        printf '{{"jsonrpc":"2.0","id":%s,"result":{{"tools":[{{"name":"good","inputSchema":{{"odd":1.0}}}},{{"name":"deep","inputSchema":%s}},{{"name":"\377"}}],"more":[]}}}}\n' "$id" '{schema}'; hear"#
+        printf '{{"jsonrpc":"2.0","id":%s,"result":{{"tools":[{{"name":"good","inputSchema":{{"odd":1.0}}}},{{"name":"deep","inputSchema":%s}},{{"name":"split","inputSchema":{{"properties":{{"a":{{"type":"string","x-mcp-header":"A B"}}}}}}}},{{"name":"\377"}}],"more":[]}}}}\n' "$id" '{schema}'; hear"#
     );
     let client = legacy(&script);
     let listed = joined(client.ask("callboard.tools.list", json!({})))

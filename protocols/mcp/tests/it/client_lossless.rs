@@ -6,7 +6,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-use crate::client_kit::{Client, Played, joined, only};
+use crate::client_kit::{Client, Played, joined, only, tool};
 
 /// Cases of one run; each is an exchange over a socket.
 const CASES: u32 = 48;
@@ -75,4 +75,34 @@ async fn calls_are_lossless() {
         }
         client.stop().await;
     }
+}
+
+/// Goal: a plain object with which a server answers a call becomes a tool result; the task that a call
+/// becomes stays as it is, and so do results of other requests. Method: each, in the legacy era.
+/// Rows: M-44, X-15.
+#[tokio::test]
+async fn plain_results_get_content() {
+    let mut peer = Played::start().await;
+    let client = Client::at(&peer.url, only(Era::Legacy));
+    let plain = json!({ "analysis": "a", "metadata": { "n": 1 } });
+    let mut task = tool("t", json!({}));
+    task["task"] = json!({});
+    let whole = json!({
+        "content": [{ "type": "text", "text": plain.to_string() }],
+        "structuredContent": plain,
+    });
+    let mut is_first = true;
+    for (name, method, params, expected) in [
+        ("tools.call", "tools/call", tool("t", json!({})), &whole),
+        ("tools.call", "tools/call", task, &plain),
+        ("prompts.get", "prompts/get", json!({ "name": "p" }), &plain),
+    ] {
+        let asked = client.ask(&format!("callboard.{name}"), params);
+        if std::mem::take(&mut is_first) {
+            peer.initialize("2025-11-25", None).await;
+        }
+        peer.expect(method).await.result(plain.clone()).await;
+        assert_eq!(joined(asked).await.unwrap(), *expected, "{name}");
+    }
+    client.stop().await;
 }

@@ -24,7 +24,11 @@ mod client_legacy;
 mod client_lossless;
 mod client_modern;
 mod client_streams;
+mod client_transports;
 mod client_websocket;
+// Logs of one test.
+#[path = "../../../../tests/kit/recording.rs"]
+mod recording;
 // Forwarding over two hops of any eras.
 mod bridge;
 // HMCP: clients that send servers sampling requests; messages that policies see.

@@ -62,6 +62,22 @@ impl Client {
         }
     }
 
+    /// Opens a session of `revision` whose client declares `capabilities`.
+    pub async fn open(address: SocketAddr, revision: &str, capabilities: &Value) -> Self {
+        let mut client = Self::new(address, "", "");
+        let reply = client
+            .post(&initialize(revision, capabilities).to_string())
+            .await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        client.session = header(&reply.head, "mcp-session-id").unwrap().to_owned();
+        client.more = format!("MCP-Protocol-Version: {revision}\r\n");
+        let done = client
+            .post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+            .await;
+        assert_eq!((done.status, done.body.as_str()), (202, ""));
+        client
+    }
+
     pub fn headers(&self) -> String {
         let session = match self.session.is_empty() {
             true => String::new(),
@@ -141,8 +157,17 @@ impl Client {
 
     /// Answers a request of the server.
     pub async fn answer(&self, question: &Value, result: Value) {
+        self.respond(question, "result", result).await;
+    }
+
+    /// Answers a request of the server with an error.
+    pub async fn refuse(&self, question: &Value, error: Value) {
+        self.respond(question, "error", error).await;
+    }
+
+    async fn respond(&self, question: &Value, member: &str, outcome: Value) {
         let reply = self
-            .post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }).to_string())
+            .post(&json!({ "jsonrpc": "2.0", "id": question["id"], member: outcome }).to_string())
             .await;
         assert_eq!(reply.status, 202, "{reply:?}");
     }

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::kit::{Connection, header, soon};
+use crate::kit::{Connection, soon};
 use crate::lingering::{Lingering, Watch, lingering};
-use crate::mcp_client::{Client, initialize};
+use crate::mcp_client::Client;
 
 /// Returns the text.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
@@ -276,18 +276,7 @@ impl Served {
 
     /// Opens a session of `revision` whose client declares `capabilities`.
     pub async fn session(&self, revision: &str, capabilities: Value) -> Client {
-        let mut client = self.client("", "");
-        let reply = client
-            .post(&initialize(revision, &capabilities).to_string())
-            .await;
-        assert_eq!(reply.status, 200, "{reply:?}");
-        client.session = header(&reply.head, "mcp-session-id").unwrap().to_owned();
-        client.more = format!("MCP-Protocol-Version: {revision}\r\n");
-        let done = client
-            .post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
-            .await;
-        assert_eq!((done.status, done.body.as_str()), (202, ""));
-        client
+        Client::open(self.address, revision, &capabilities).await
     }
 
     pub async fn stop(self) {

@@ -20,6 +20,8 @@ use super::*;
 enum Step {
     Result(Value),
     Fails(FailureKind),
+    /// No connection comes about.
+    Unsent,
     /// Asks its caller, then fails or not.
     Asks(Result<Value, FailureKind>),
     Hangs,
@@ -52,7 +54,6 @@ impl Host {
                 .to_string(),
             )
             .unwrap(),
-            false,
         );
         let tools = Arc::new(ToolCallRunner::new(&options, book));
         Self {
@@ -70,7 +71,9 @@ impl Host {
                 .pop_front()
                 .unwrap_or_else(|| Step::Result(answer("end")))
         };
+        let is_unsent = matches!(step, Step::Unsent);
         let outcome = match step {
+            Step::Unsent => Err(FailureKind::Unavailable),
             Step::Result(value) => Ok(value),
             Step::Fails(kind) => Err(kind),
             Step::Asks(outcome) => {
@@ -84,6 +87,7 @@ impl Host {
             let failure = Failure::new(kind, "as the script says");
             AttemptError {
                 is_transient: is_transient(&TransportError::Failed(failure.clone())),
+                is_unsent,
                 failure,
             }
         })?;
@@ -166,21 +170,34 @@ async fn end(system: &System) {
     system.shutdown(Duration::from_secs(1)).await;
 }
 
-/// Goal: only tools whose hints permit it are retried, and only after errors that a retry may
-/// change. Method: a tool of each kind, failures of each kind.
+/// Options with which calls to the tool `reads` are retried.
+fn retrying() -> BridgeToolOptions {
+    BridgeToolOptions {
+        retry_tools: vec!["re*".into()],
+        ..BridgeToolOptions::default()
+    }
+}
+
+/// Goal: only tools that the operator names are retried, and unsent calls to idempotent ones, after
+/// errors that a retry may change. Method: a tool of each kind, failures of each kind.
 #[test]
 fn only_what_may_be_repeated_is() {
     use FailureKind::{InvalidInput, Overloaded, TimedOut, Unavailable};
     run_with_paused_time(async |system| {
-        for (tool, failure, sent) in [
-            ("plain", Unavailable, 1),
-            ("unknown", Unavailable, 1),
-            ("reads", Unavailable, 2),
-            ("again", Overloaded, 2),
-            ("again", TimedOut, 1),
-            ("reads", InvalidInput, 1),
+        for (tool, step, failure, sent) in [
+            ("plain", Step::Unsent, Unavailable, 1),
+            ("unknown", Step::Unsent, Unavailable, 1),
+            ("kept", Step::Unsent, Unavailable, 1),
+            ("again", Step::Unsent, Unavailable, 2),
+            ("again", Step::Fails(Unavailable), Unavailable, 1),
+            ("again", Step::Fails(Overloaded), Overloaded, 1),
+            ("reads", Step::Unsent, Unavailable, 2),
+            ("reads", Step::Fails(Unavailable), Unavailable, 2),
+            ("reads", Step::Fails(Overloaded), Overloaded, 2),
+            ("reads", Step::Fails(TimedOut), TimedOut, 1),
+            ("reads", Step::Fails(InvalidInput), InvalidInput, 1),
         ] {
-            let host = Host::new(BridgeToolOptions::default(), [Step::Fails(failure)]);
+            let host = Host::new(retrying(), [step]);
             let agent = system.spawn(host.clone());
             let expected = if sent == 2 {
                 Ok("end".to_owned())
@@ -205,7 +222,7 @@ fn retries_are_bounded() {
         for retries_max in [0, 1, 3] {
             let options = BridgeToolOptions {
                 retries_max,
-                ..BridgeToolOptions::default()
+                ..retrying()
             };
             let fails = vec![Step::Fails(FailureKind::Unavailable); retries_max as usize + 1];
             let host = Host::new(options, fails);
@@ -225,10 +242,7 @@ fn retries_are_bounded() {
 #[test]
 fn nobody_is_asked_twice() {
     run_with_paused_time(async |system| {
-        let host = Host::new(
-            BridgeToolOptions::default(),
-            [Step::Asks(Err(FailureKind::Unavailable))],
-        );
+        let host = Host::new(retrying(), [Step::Asks(Err(FailureKind::Unavailable))]);
         let agent = system.spawn(host.clone());
         assert_eq!(
             call(&agent, "reads", json!({})).await,
@@ -244,10 +258,7 @@ fn nobody_is_asked_twice() {
 #[test]
 fn retries_keep_the_deadline() {
     run_with_paused_time(async |system| {
-        let host = Host::new(
-            BridgeToolOptions::default(),
-            [Step::Fails(FailureKind::Unavailable)],
-        );
+        let host = Host::new(retrying(), [Step::Fails(FailureKind::Unavailable)]);
         let agent = system.spawn(host.clone());
         let began = Instant::now();
         let call = call_of("ann").with_deadline(began + RETRY_PAUSE_DEFAULT / 2);
@@ -273,7 +284,7 @@ fn retries_at_once_are_bounded() {
         let steps = vec![Step::Fails(FailureKind::Unavailable); n]
             .into_iter()
             .chain(vec![Step::Hangs; n]);
-        let host = Host::new(BridgeToolOptions::default(), steps);
+        let host = Host::new(retrying(), steps);
         let agent = system.spawn(host.clone());
         let deadline = Instant::now() + Duration::from_secs(30);
         let calls = (0..n).map(|_| {

@@ -51,6 +51,28 @@ impl SessionCaller {
     }
 }
 
+impl SessionCaller {
+    /// Waits until the client may be sent requests, and returns its session.
+    ///
+    /// # Errors
+    /// `NoResponder` if the session has ended.
+    async fn ready_session(&self) -> Result<Arc<LegacySession>, Failure> {
+        let initialized = self
+            .session
+            .upgrade()
+            .map(|session| session.initialized.clone());
+        if let Some(initialized) = initialized {
+            tokio::select! {
+                () = initialized.cancelled() => {}
+                () = self.ended.cancelled() => return Err(no_responder()),
+            }
+        }
+        self.session
+            .upgrade()
+            .ok_or_else(|| Failure::no_responder("the client has gone"))
+    }
+}
+
 impl Caller for SessionCaller {
     fn progress(&self, progress: Progress) {
         let Some(reports) = &self.progress else {
@@ -80,20 +102,7 @@ impl Caller for SessionCaller {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
-            let initialized = self
-                .session
-                .upgrade()
-                .map(|session| session.initialized.clone());
-            if let Some(initialized) = initialized {
-                tokio::select! {
-                    () = initialized.cancelled() => {}
-                    () = self.ended.cancelled() => return Err(no_responder()),
-                }
-            }
-            let session = self
-                .session
-                .upgrade()
-                .ok_or_else(|| Failure::no_responder("the client has gone"))?;
+            let session = self.ready_session().await?;
             let abilities = self.capabilities();
             if !abilities.can_answer(&question) {
                 return Err(no_responder());
@@ -108,6 +117,25 @@ impl Caller for SessionCaller {
                 .ask(method, &params, &*self.sink, &self.ended)
                 .await?;
             parse_answer(&question, &answer)
+        })
+    }
+
+    fn forward(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        Box::pin(async move {
+            let session = self.ready_session().await?;
+            let can = self.capabilities().0;
+            if !can.has("extensions") && !can.has("experimental") {
+                return Err(Failure::not_found("method not found"));
+            }
+            let params = params.unwrap_or_else(|| RawObject::new().to_raw());
+            session
+                .questions
+                .ask(&method, &params, &*self.sink, &self.ended)
+                .await
         })
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use callboard_rpc::{DecodeLimits, RequestId};
+use callboard_rpc::{DecodeLimits, EnvelopeScan, RequestId};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -17,6 +17,15 @@ use crate::outbound::server_messages::{NotificationHandler, ServerReply};
 
 /// Maximum number of messages waiting to be written. Beyond it, senders wait.
 const OUTBOX_MAX: usize = 64;
+
+/// Factor between the largest message of a framed channel (WebSocket, HTTP+SSE) that is read to be
+/// skipped and the limit of a message. A larger one closes the channel.
+const DROPPABLE_BYTES_FACTOR: usize = 16;
+
+/// Returns the maximum size of a message that is read to be skipped, in bytes.
+pub(crate) fn droppable_bytes_max(limits: &DecodeLimits) -> usize {
+    limits.body_bytes_max.saturating_mul(DROPPABLE_BYTES_FACTOR)
+}
 
 /// Sending side of a channel that all requests to a server share. A task with a [`DuplexDriver`]
 /// reads and writes the channel. Dropping this value shuts the task down.
@@ -113,6 +122,12 @@ impl DuplexDriver {
     /// otherwise passes it to the notification handler and queues the reply. Returns whether a
     /// pending request waited for it.
     pub fn handle_message(&self, message: &[u8]) -> bool {
+        if message.len() > self.limits.body_bytes_max {
+            let mut scan = EnvelopeScan::default();
+            scan.push(message);
+            self.handle_oversized(scan.response_id());
+            return false;
+        }
         match decode_server_message(message, &self.limits) {
             Ok(DecodedMessage::Response { id, outcome }) => {
                 return self
@@ -160,11 +175,6 @@ impl DuplexDriver {
     fn fail_request(&self, number: Option<u64>, why: TransportError) {
         let pending = &self.notifications.pending_requests;
         pending.complete(number, Err(why));
-    }
-
-    /// Returns the maximum size of a message from the server, in bytes.
-    pub fn body_bytes_max(&self) -> usize {
-        self.limits.body_bytes_max
     }
 
     /// Runs the reader `hear` and the writer `write` until either ends or the last handle of the

@@ -5,17 +5,21 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use callboard_rpc::check_json;
 use callboard_rpc::http1::{
     BodyError, ClientResponse, Http1Clients, RequestTarget, SseStream, StreamPosition,
 };
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use callboard_rpc::{DecodedLine, LineDecoder, check_json};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+};
 use hyper::{Method, StatusCode};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use url::Url;
 
-use super::duplex::{CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver};
+use super::duplex::{
+    CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver, droppable_bytes_max,
+};
 use super::{OutgoingRequest, RequestHeaders, Transport, send_authorized};
 use crate::outbound::exchange::{
     DecodedMessage, ExchangeResult, ServerMessage, TransportError, cancelled_notification,
@@ -35,6 +39,12 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENT_STREAM: HeaderValue =
     HeaderValue::from_static("application/json, text/event-stream");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+/// Media types of a response body with one message per line.
+const MESSAGE_LINES: [&str; 3] = [
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+];
 /// Time limit of a request that notifies the server of a cancellation or ends a session.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,6 +55,8 @@ pub(crate) struct HttpTransport {
     url: Url,
     /// `None` if the URL can't be used in an HTTP request.
     target: Option<Arc<RequestTarget>>,
+    /// URL of the same origin to which the server has redirected, once it has.
+    moved: OnceLock<(Url, Arc<RequestTarget>)>,
     options: Arc<McpClientOptions>,
     notifications: Arc<NotificationHandler>,
     /// Session id, assigned by a legacy server.
@@ -65,6 +77,7 @@ impl HttpTransport {
             clients,
             url,
             target,
+            moved: OnceLock::new(),
             options,
             notifications,
             session: OnceLock::new(),
@@ -77,6 +90,7 @@ impl HttpTransport {
         Self {
             target: RequestTarget::new(&url),
             url,
+            moved: OnceLock::new(),
             ..self.clone()
         }
     }
@@ -114,12 +128,11 @@ impl HttpTransport {
             self.begin_session(response.headers());
         }
         if status.is_success() && response.is_event_stream() {
-            let events = SseStream::new(
-                response,
-                self.options.limits.body_bytes_max,
-                StreamPosition::default(),
-            );
+            let events = self.event_stream(response, StreamPosition::default());
             return self.read_response_stream(events, pending, is_legacy).await;
+        }
+        if status.is_success() && MESSAGE_LINES.contains(&&*response.media_type()) {
+            return self.read_response_lines(response, pending).await;
         }
         let body = response.body(self.options.limits.body_bytes_max).await;
         let body = body.map_err(|error| match error {
@@ -174,28 +187,8 @@ impl HttpTransport {
         let broken = TransportError::Broken("the response's stream broke off".into());
         loop {
             while let Some(event) = events.next().await.map_err(|_| self.too_large())? {
-                match decode_server_message(&event.data, &self.options.limits) {
-                    Ok(DecodedMessage::Message(message)) => {
-                        drop(pending.events.send(Box::new(message)).await)
-                    }
-                    Ok(DecodedMessage::Response { id, outcome })
-                        if id.as_ref().and_then(request_number) == Some(pending.number) =>
-                    {
-                        return outcome.map_err(|error| TransportError::Rpc {
-                            error,
-                            status: Some(200),
-                        });
-                    }
-                    Ok(DecodedMessage::Response { .. }) => {
-                        self.notifications.pending_requests.count_unknown()
-                    }
-                    Err(unreadable) if unreadable.number == Some(pending.number) => {
-                        return Err(unreadable.to_error());
-                    }
-                    Err(unreadable) => {
-                        let refusal = &unreadable.failure;
-                        callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
-                    }
+                if let Some(result) = self.handle_streamed(&event.data, pending).await {
+                    return result;
                 }
             }
             let place = events.into_position();
@@ -206,6 +199,84 @@ impl HttpTransport {
         }
     }
 
+    /// Reads the response from a body with one message per line.
+    async fn read_response_lines(
+        &self,
+        mut response: ClientResponse,
+        pending: &PendingRequest,
+    ) -> ExchangeResult {
+        let mut lines = LineDecoder::with_scan(self.options.limits.body_bytes_max);
+        let mut is_over = false;
+        loop {
+            let line = match is_over {
+                true => lines.finish(),
+                false => lines.next(),
+            };
+            match line {
+                Some(DecodedLine::Whole(line)) => {
+                    if let Some(result) = self.handle_streamed(&line, pending).await {
+                        return result;
+                    }
+                }
+                Some(DecodedLine::TooLong) => {
+                    let answered = lines.dropped_response().as_ref().and_then(request_number);
+                    if answered == Some(pending.number) {
+                        return Err(self.too_large());
+                    }
+                    callboard_message::log::warn!("a line over the size limit is skipped");
+                }
+                None if is_over => {
+                    return Err(TransportError::Broken(
+                        "the response's lines ended without a response".into(),
+                    ));
+                }
+                None => match response.chunk().await? {
+                    Some(chunk) => lines.push(&chunk),
+                    None => is_over = true,
+                },
+            }
+        }
+    }
+
+    /// Handles a message in the response to a request. Returns the result if it is the response.
+    async fn handle_streamed(
+        &self,
+        message: &[u8],
+        pending: &PendingRequest,
+    ) -> Option<ExchangeResult> {
+        match decode_server_message(message, &self.options.limits) {
+            Ok(DecodedMessage::Message(message)) => {
+                drop(pending.events.send(Box::new(message)).await)
+            }
+            Ok(DecodedMessage::Response { id, outcome })
+                if id.as_ref().and_then(request_number) == Some(pending.number) =>
+            {
+                return Some(outcome.map_err(|error| TransportError::Rpc {
+                    error,
+                    status: Some(200),
+                }));
+            }
+            Ok(DecodedMessage::Response { .. }) => {
+                self.notifications.pending_requests.count_unknown()
+            }
+            Err(unreadable) if unreadable.number == Some(pending.number) => {
+                return Some(Err(unreadable.to_error()));
+            }
+            Err(unreadable) => {
+                let refusal = &unreadable.failure;
+                callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
+            }
+        }
+        None
+    }
+
+    /// Returns a reader of a response's events. Events over the limit of a message are read, so that
+    /// they can be skipped, up to [`droppable_bytes_max`].
+    fn event_stream(&self, response: ClientResponse, from: StreamPosition) -> SseStream {
+        let bytes_max = droppable_bytes_max(&self.options.limits);
+        SseStream::new(response, bytes_max, from)
+    }
+
     /// Opens a broken response stream again after its last event. Waits before each attempt for the
     /// delay that the server has set. Fails after `reconnects_max` further attempts.
     async fn resume(&self, place: StreamPosition) -> Result<SseStream, TransportError> {
@@ -213,11 +284,7 @@ impl HttpTransport {
             tokio::time::sleep(place.retry_delay()).await;
             match self.open_event_stream(place.last_event_id()).await {
                 Ok(Some(response)) => {
-                    return Ok(SseStream::new(
-                        response,
-                        self.options.limits.body_bytes_max,
-                        place,
-                    ));
+                    return Ok(self.event_stream(response, place));
                 }
                 // Without the session the call is lost. The server may have executed it, so it
                 // isn't repeated.
@@ -282,7 +349,7 @@ impl HttpTransport {
         let Some(response) = answered? else {
             return Ok(None);
         };
-        let mut events = SseStream::new(response, self.options.limits.body_bytes_max, from);
+        let mut events = self.event_stream(response, from);
         while let Some(event) = events.next().await.map_err(|_| self.too_large())? {
             match decode_message(&event.data, &self.options.limits) {
                 Ok(DecodedMessage::Message(message)) => {
@@ -385,18 +452,57 @@ impl HttpTransport {
             if let Some(value) = authorization {
                 headers.insert(AUTHORIZATION, value);
             }
-            async move {
-                Ok(self
-                    .clients
-                    .for_current_runtime()
-                    .send(target, method, headers, body)
-                    .await?)
-            }
+            self.send_followed(target, method, headers, body)
         };
         send_authorized(&self.options, send, |response| {
             Some((response.status(), response.headers()))
         })
         .await
+    }
+
+    /// Sends a request to `target`, or to the URL to which the server has redirected. Follows one
+    /// redirect with status 307 or 308 within the origin, and uses its URL from then on.
+    ///
+    /// # Errors
+    /// `Protocol` for any other redirect, with its target: nothing is sent to another origin.
+    async fn send_followed(
+        &self,
+        target: &RequestTarget,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<ClientResponse, TransportError> {
+        let client = self.clients.for_current_runtime();
+        let was_moved = self.moved.get();
+        let target = was_moved.map_or(target, |(_, target)| target);
+        let (again, same) = ((method.clone(), headers.clone()), body.clone());
+        let response = client.send(target, method, headers, body).await?;
+        let Some(to) = redirect_target(self.url(), &response) else {
+            return Ok(response);
+        };
+        let status = response.status();
+        let is_followed = was_moved.is_none()
+            && matches!(
+                status,
+                StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+            )
+            && to.origin() == self.url.origin();
+        let Some(target) = RequestTarget::new(&to).filter(|_| is_followed) else {
+            return Err(redirect_error(status, &to));
+        };
+        drop(response);
+        let (method, headers) = again;
+        let response = client.send(&target, method, headers, same).await?;
+        if let Some(next) = redirect_target(&to, &response) {
+            return Err(redirect_error(response.status(), &next));
+        }
+        let _ = self.moved.set((to, target));
+        Ok(response)
+    }
+
+    /// Returns the server's URL, after a redirect.
+    fn url(&self) -> &Url {
+        self.moved.get().map_or(&self.url, |(url, _)| url)
     }
 
     /// Returns true if the server has given the connection a session id.
@@ -463,6 +569,23 @@ impl HttpTransport {
     }
 }
 
+/// Returns the target of a redirect from `url`; `None` if the response is none.
+fn redirect_target(url: &Url, response: &ClientResponse) -> Option<Url> {
+    let location = response.headers().get(LOCATION);
+    let location = location.filter(|_| response.status().is_redirection())?;
+    url.join(location.to_str().ok()?).ok()
+}
+
+/// Returns the error of a redirect that isn't followed. The target's query is left out, because it
+/// may hold a secret.
+fn redirect_error(status: StatusCode, to: &Url) -> TransportError {
+    let (origin, path) = (to.origin().ascii_serialization(), to.path());
+    let status = status.as_u16();
+    TransportError::Protocol(format!(
+        "the server redirects to {origin}{path} (HTTP status {status}); if that is right, write it as `url`"
+    ))
+}
+
 /// Opens the event stream of HTTP+SSE (2024-11-05) and returns the transport. The stream's first
 /// event holds the URL to which messages are posted. It must have the same origin.
 pub(crate) async fn open_event_stream(http: HttpTransport) -> Result<Transport, TransportError> {
@@ -470,7 +593,7 @@ pub(crate) async fn open_event_stream(http: HttpTransport) -> Result<Transport, 
     let Some(response) = http.open_event_stream(None).await? else {
         return Err(TransportError::Status(405));
     };
-    let mut events = SseStream::new(response, limits.body_bytes_max, StreamPosition::default());
+    let mut events = http.event_stream(response, StreamPosition::default());
     let first = tokio::time::timeout(http.options.connect_timeout, events.next());
     let first = first
         .await
@@ -478,7 +601,7 @@ pub(crate) async fn open_event_stream(http: HttpTransport) -> Result<Transport, 
         .map_err(|_| http.too_large())?;
     let first = first.filter(|event| event.kind() == "endpoint");
     let endpoint = first.and_then(|event| String::from_utf8(event.data).ok());
-    let endpoint = endpoint.and_then(|path| http.url.join(path.trim()).ok());
+    let endpoint = endpoint.and_then(|path| http.url().join(path.trim()).ok());
     let Some(endpoint) = endpoint else {
         return Err(TransportError::Protocol(
             "the event stream doesn't begin with an endpoint".into(),

@@ -14,7 +14,9 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
-use super::duplex::{CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver};
+use super::duplex::{
+    CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver, droppable_bytes_max,
+};
 use super::{Transport, send_authorized};
 use crate::outbound::exchange::TransportError;
 use crate::outbound::options::McpClientOptions;
@@ -46,7 +48,8 @@ pub(crate) async fn open(
             .as_deref()
             .unwrap_or(url.host_str().unwrap_or_default()),
     );
-    tokio::spawn(run_driver(driver, outbox, socket));
+    let bytes_max = options.limits.body_bytes_max;
+    tokio::spawn(run_driver(driver, outbox, socket, bytes_max));
     Ok(transport)
 }
 
@@ -66,7 +69,7 @@ async fn try_handshake(
     options: &McpClientOptions,
     authorization: Option<HeaderValue>,
 ) -> Result<Result<Socket, HandshakeRejection>, TransportError> {
-    let bytes_max = Some(options.limits.body_bytes_max);
+    let bytes_max = Some(droppable_bytes_max(&options.limits));
     let config = WebSocketConfig::default()
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max);
@@ -96,7 +99,14 @@ async fn try_handshake(
     }
 }
 
-async fn run_driver(driver: DuplexDriver, mut outbox: OutboxReceiver, socket: Socket) {
+/// Reads and writes the socket until it is closed. `bytes_max` is the limit of a message, which an
+/// error names.
+async fn run_driver(
+    driver: DuplexDriver,
+    mut outbox: OutboxReceiver,
+    socket: Socket,
+    bytes_max: usize,
+) {
     let (mut sink, mut stream) = socket.split();
     let hear = async {
         let mut pacer = ReadPacer::default();
@@ -111,7 +121,7 @@ async fn run_driver(driver: DuplexDriver, mut outbox: OutboxReceiver, socket: So
                 // The socket answers pings itself.
                 Some(Ok(_)) => false,
                 Some(Err(Error::Capacity(_))) => {
-                    return TransportError::TooLarge(driver.body_bytes_max());
+                    return TransportError::TooLarge(bytes_max);
                 }
                 Some(Err(_)) => return TransportError::Broken("the WebSocket is broken".into()),
             };
