@@ -40,6 +40,7 @@ mod ask;
 // `callboard check`: every mistake of a topology, with its place.
 mod check;
 mod circles;
+mod code_shape;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;
 // `callboard demo agents`: three agents, each step as it has to be.

@@ -134,9 +134,9 @@ impl<A: Agent> Handlers<A> {
         self.add(ConcurrentOp::<M>(in_flight_max.max(1), PhantomData))
     }
 
-    /// Registers a function as the concurrent handler of `M`, with at most `in_flight_max` (at least
-    /// 1) of its futures running at once, as for [`Self::concurrent`]. The message type is that of
-    /// the function.
+    /// Registers a function as the concurrent handler of `M`, whose type is that of its argument. At
+    /// most `in_flight_max` of its futures run at once, and at least one, as for
+    /// [`Self::concurrent`].
     ///
     /// A handler in this form can't be forgotten silently: the compiler warns of a function without
     /// use, while an implementation of a trait that isn't registered compiles. It runs on the
