@@ -94,6 +94,8 @@ pub struct UpstreamDeclaration {
     pub supports_roots: bool,
     /// Maximum number of concurrent calls.
     pub calls_max: Option<u32>,
+    /// Share of a principal in `calls_max` and `connections_max`, in percent.
+    pub principal_share_percent: Option<u8>,
     /// Maximum number of concurrent connections.
     pub connections_max: Option<u32>,
     /// Maximum size in bytes of one message from the server.
@@ -285,6 +287,9 @@ impl UpstreamDeclaration {
                 UpstreamStart::Boot => StartMode::Boot,
             },
             calls_max: self.calls_max.unwrap_or(default.calls_max),
+            principal_share_percent: self
+                .principal_share_percent
+                .unwrap_or(default.principal_share_percent),
             connections_max: match self.connections_max {
                 Some(max) => max as usize,
                 // A remote session is cheap; a program is a process each.
@@ -467,6 +472,14 @@ impl AgentDeclaration for UpstreamDeclaration {
             if number == Some(0) {
                 problems.error(tree.span_of(key), format!("`{key}` must be 1 at least"));
             }
+        }
+        if let Some(percent) = self.principal_share_percent
+            && !(1..=100).contains(&percent)
+        {
+            problems.error(
+                tree.span_of("principal_share_percent"),
+                format!("`principal_share_percent` must be from 1 to 100, not {percent}"),
+            );
         }
         let mut shown = HashMap::new();
         for (own, name) in &self.tools.rename {

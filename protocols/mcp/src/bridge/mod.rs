@@ -13,9 +13,13 @@
 //!   connection per principal and set of capabilities. On transports whose requests share one
 //!   channel, a caller that can answer questions has a connection alone while its call runs.
 //!
+//! Calls and connections are shared among principals ([`BridgeOptions::principal_share_percent`]). A
+//! call whose server waits for an answer counts against neither the calls nor the others' share.
+//!
 //! Connections are opened on demand, or at boot. While the server is unavailable its circuit
 //! breaker is open, and requests fail at once with the time of the next attempt.
 
+mod call_slots;
 mod circuit_breaker;
 mod options;
 mod pool;

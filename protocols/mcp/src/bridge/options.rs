@@ -61,6 +61,8 @@ impl Default for BridgeToolOptions {
 /// Largest value of `BridgeOptions::calls_max`, and maximum number of requests that a bridge
 /// handles at a time. Further requests wait in the agent's mailbox.
 pub const BRIDGE_CALLS_MAX: u32 = 4_096;
+/// Default share of a principal in the calls and connections of one bridge, in percent.
+pub const PRINCIPAL_SHARE_PERCENT_DEFAULT: u8 = 25;
 /// Default maximum number of connections of one bridge, not counting the one that all callers share.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 64;
 /// Default of `BridgeOptions::connections_max` for servers that a topology file declares with an
@@ -111,6 +113,10 @@ pub struct BridgeOptions {
     /// Maximum number of concurrent calls to the server, 1 to 4,096. A further call fails with
     /// `Overloaded` after `call_slot_timeout`.
     pub calls_max: u32,
+    /// Share of a principal in the calls, in the calls that wait for an answer, and in the connections,
+    /// in percent, 1 to 100. Beyond its share, a principal may use places as long as a share is left
+    /// for others. With 100, one principal may use all.
+    pub principal_share_percent: u8,
     /// Maximum time that a call waits for one of the `calls_max` slots, and then again for a free
     /// connection.
     pub call_slot_timeout: Duration,
@@ -143,6 +149,7 @@ impl Default for BridgeOptions {
             is_stateless: false,
             start: StartMode::Demand,
             calls_max: 64,
+            principal_share_percent: PRINCIPAL_SHARE_PERCENT_DEFAULT,
             call_slot_timeout: Duration::from_secs(5),
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: Duration::from_secs(600),

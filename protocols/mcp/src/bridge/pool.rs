@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::call_slots::{FairShare, SlotOwner};
 use crate::outbound::{
     ConnectionParams, EXTENSION_CAPABILITIES, McpClientOptions, SessionLink, Upstream,
 };
@@ -35,6 +36,8 @@ pub(crate) struct SessionOwner {
 /// Connection of the pool. It connects on first use, and reconnects when it is used after a loss.
 pub(crate) struct PooledConnection {
     pub upstream: Upstream,
+    /// Principal that owns it; `None` for the connection of all callers.
+    owner: Option<SlotOwner>,
     usage: Mutex<ConnectionUsage>,
     /// Task that closes the connection when the client session that owns it ends. `None` without
     /// such a session.
@@ -47,13 +50,18 @@ struct ConnectionUsage {
 }
 
 impl PooledConnection {
-    fn new(upstream: Upstream, watch: Option<AbortOnDropHandle<()>>) -> Arc<Self> {
+    fn new(
+        upstream: Upstream,
+        owner: Option<SlotOwner>,
+        watch: Option<AbortOnDropHandle<()>>,
+    ) -> Arc<Self> {
         let usage = Mutex::new(ConnectionUsage {
             users: 0,
             last: Instant::now(),
         });
         Arc::new(Self {
             upstream,
+            owner,
             usage,
             _watch: watch,
         })
@@ -109,7 +117,8 @@ impl Drop for ConnectionLease {
 /// All connections of one incarnation of a bridge.
 pub(crate) struct ConnectionPool {
     connection_params: ConnectionParams,
-    connections_max: usize,
+    /// Rule by which principals share the connections.
+    rule: FairShare,
     state: Mutex<PoolState>,
     /// Notified when a connection becomes idle or is closed.
     freed: Notify,
@@ -148,33 +157,50 @@ impl PoolState {
         }
     }
 
-    /// Makes room for one more connection: if the pool is full, closes the one that has been idle
-    /// longest. Returns false if the pool is full and all connections are in use.
-    fn make_room(&mut self, connections_max: usize) -> bool {
-        if self.open_connections() < connections_max {
+    /// Makes room for one more connection of `owner`: if the pool is full, closes the one that has
+    /// been idle longest, those of principals beyond their share first. Returns false if `owner` may
+    /// use no more, or all connections are in use.
+    fn make_room(&mut self, rule: FairShare, owner: &SlotOwner) -> bool {
+        let (mut used, mut own) = (0, 0);
+        for (_, connection) in self.owned().filter(|(_, c)| c.idle_since().is_none()) {
+            used += 1;
+            own += usize::from(connection.owner.as_ref() == Some(owner));
+        }
+        if !rule.admits(own, used) {
+            return false;
+        }
+        let open: Vec<_> = self.owned().filter(|(_, c)| c.is_open()).collect();
+        if open.len() < rule.max {
             return true;
         }
-        let idle = self
-            .owned()
-            .filter(|(_, c)| c.is_open())
-            .filter_map(|(key, c)| Some((c.idle_since()?, key.clone(), c.clone())));
-        let Some((_, key, oldest)) = idle.min_by_key(|(since, ..)| *since) else {
+        let mut counts: HashMap<Option<&SlotOwner>, usize> = HashMap::new();
+        for (_, connection) in &open {
+            *counts.entry(connection.owner.as_ref()).or_default() += 1;
+        }
+        let idle = open.iter().filter_map(|(key, c)| {
+            let is_over = counts
+                .get(&c.owner.as_ref())
+                .is_some_and(|n| *n > rule.share);
+            Some(((!is_over, c.idle_since()?), *key, *c))
+        });
+        let Some((_, key, oldest)) = idle.min_by_key(|(rank, ..)| *rank) else {
             return false;
         };
+        let (key, oldest) = (key.clone(), oldest.clone());
         self.close(&key, &oldest);
+        let connections_max = rule.max;
         callboard_message::log::info!(connections_max, "closed the longest idle connection");
         true
     }
 }
 
 impl ConnectionPool {
-    /// Creates an empty pool. `connection_params` holds the parameters that all its connections share; at
-    /// least one connection is allowed.
-    pub fn new(connection_params: ConnectionParams, connections_max: usize) -> Arc<Self> {
+    /// Creates an empty pool. `connection_params` holds the parameters that all its connections share.
+    pub fn new(connection_params: ConnectionParams, rule: FairShare) -> Arc<Self> {
         let state = Mutex::default();
         Arc::new(Self {
             connection_params,
-            connections_max: connections_max.max(1),
+            rule,
             state,
             freed: Notify::new(),
         })
@@ -183,8 +209,13 @@ impl ConnectionPool {
     /// Leases the connection of all callers. No capabilities are offered on it.
     pub fn lease_shared(self: &Arc<Self>) -> ConnectionLease {
         let mut state = self.state.lock();
-        let make =
-            || PooledConnection::new(self.new_upstream(OfferedCapabilities::NONE, None), None);
+        let make = || {
+            PooledConnection::new(
+                self.new_upstream(OfferedCapabilities::NONE, None),
+                None,
+                None,
+            )
+        };
         ConnectionLease::new(self, state.shared.get_or_insert_with(make))
     }
 
@@ -201,13 +232,14 @@ impl ConnectionPool {
         state.shared = Some(lease.connection.clone());
     }
 
-    /// Leases a connection owned by `key`, and creates one if needed. `offer` returns the
+    /// Leases a connection owned by `key` of `principal`, and creates one if needed. `offer` returns the
     /// capabilities that are offered on a new one, and the client session that owns it, if any. With
     /// `alone`, no other call may be using the connection. Returns `None` if none becomes free within
     /// `wait`.
     pub async fn lease_owned(
         self: &Arc<Self>,
         key: &ConnectionKey,
+        principal: &SlotOwner,
         alone: bool,
         offer: &(dyn Fn() -> (OfferedCapabilities, Option<SessionOwner>) + Sync),
         wait: Duration,
@@ -225,14 +257,15 @@ impl ConnectionPool {
             {
                 return Some(ConnectionLease::new(self, found));
             }
-            if !state.make_room(self.connections_max) {
+            if !state.make_room(self.rule, principal) {
                 return None;
             }
             let leased = found.unwrap_or_else(|| {
                 let (offer, owner) = offer();
                 let owner = owner.as_ref();
                 let watch = owner.map(|owner| self.watch_session(&owner.session, key));
-                let made = PooledConnection::new(self.new_upstream(offer, owner), watch);
+                let upstream = self.new_upstream(offer, owner);
+                let made = PooledConnection::new(upstream, Some(principal.clone()), watch);
                 let all = state.owned.entry(key.clone()).or_default();
                 all.push(made.clone());
                 made
@@ -370,7 +403,7 @@ impl ConnectionPool {
             "shared": usize::from(state.shared.is_some()),
             "own": state.open_connections(),
             "in_use": in_use,
-            "max": self.connections_max,
+            "max": self.rule.max,
         })
     }
 }

@@ -9,6 +9,8 @@ use callboard_message::{
 use callboard_runtime::{AuditEntry, AuditLog, CallContext, Caller, PeerSession, QuestionRouter};
 use futures::future::BoxFuture;
 
+use super::call_slots::CallSlots;
+
 /// Metadata member in which some servers name the client whose request led to a question.
 const CLAIMED_ORIGIN_MEMBER: &str = "original_client_id";
 /// Objects of a question that may hold [`CLAIMED_ORIGIN_MEMBER`].
@@ -20,6 +22,7 @@ pub(crate) struct UpstreamQuestions {
     pub server: String,
     pub question_router: Option<Arc<dyn QuestionRouter>>,
     pub audit: AuditLog,
+    pub slots: Arc<CallSlots>,
 }
 
 impl UpstreamQuestions {
@@ -108,7 +111,11 @@ impl Caller for BackgroundCaller {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         let relay = self.relay();
-        Box::pin(async move { relay.ask(question).await })
+        let parked = self.questions.slots.park_in_session(self.session.id);
+        Box::pin(async move {
+            let _parked = parked;
+            relay.ask(question).await
+        })
     }
 
     fn capabilities(&self) -> CallerCapabilities {

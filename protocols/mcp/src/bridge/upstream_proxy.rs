@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use callboard_message::capabilities::STILL_STARTING;
 use callboard_message::{Failure, RawObject};
-use callboard_runtime::{CallContext, Context};
+use callboard_runtime::{CallContext, Caller, Context};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::call_slots::{
+    CallSlot, CallSlots, FairShare, NoSlot, PRINCIPAL_WAITERS_MAX, slot_owner,
+};
 use super::circuit_breaker::{BreakerPermit, CircuitBreaker};
 use super::options::{
     BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_TIMEOUT, PING_TIMEOUT, STABLE_CONNECTION_AGE,
@@ -41,7 +43,7 @@ pub(crate) struct UpstreamProxy {
     tools: ToolCallRunner,
     /// Context of the bridge's agent, through which change notifications are published.
     cx: Context,
-    call_permits: Semaphore,
+    slots: Arc<CallSlots>,
     calls_max: u32,
     /// Protocol era of the server, modern or legacy; `None` until detected.
     detected_era: Arc<Mutex<Option<Era>>>,
@@ -65,7 +67,10 @@ impl UpstreamProxy {
             .audit
             .clone()
             .unwrap_or_else(|| cx.system().audit().clone());
+        let share_percent = options.principal_share_percent;
+        let slots = CallSlots::new(calls_max as usize, share_percent);
         let upstream_questions = UpstreamQuestions {
+            slots: slots.clone(),
             server: name.clone(),
             question_router: options.question_router.clone(),
             audit,
@@ -75,14 +80,17 @@ impl UpstreamProxy {
             tools: ToolCallRunner::new(&options.tools, connection_params.tools.clone()),
             cx: cx.clone(),
             breaker: CircuitBreaker::new(options.failures_max, options.backoff),
-            call_permits: Semaphore::new(calls_max as usize),
+            slots,
             calls_max,
             detected_era: connection_params.server.detected_era.clone(),
             shares_channel: AtomicBool::new(!matches!(
                 connection_params.server.endpoint,
                 ServerEndpoint::Http(_)
             )),
-            pool: ConnectionPool::new(connection_params, options.connections_max),
+            pool: ConnectionPool::new(
+                connection_params,
+                FairShare::new(options.connections_max, share_percent),
+            ),
             name,
             options,
             about,
@@ -138,7 +146,7 @@ impl UpstreamProxy {
     /// Executes `tools/call` with result cache and retries.
     async fn call_tool(&self, params: &RawObject, cx: &Context) -> Result<Box<RawValue>, Failure> {
         let send = |watch: AttemptMonitor| {
-            let cx = monitored_context(cx, &watch);
+            let cx = with_wrapped_caller(cx, |caller| watch.wrap(caller));
             async move { self.send(TOOLS_CALL, params, &cx).await }
         };
         Ok(self.tools.call_tool(params, cx, send).await?)
@@ -213,7 +221,9 @@ impl UpstreamProxy {
     /// Sends one request for the call in `cx`, without retries. Waits for a call slot first. Fails
     /// if none becomes free in time or the circuit breaker is open.
     async fn send(&self, method: &str, params: &RawObject, cx: &Context) -> AttemptResult {
-        let _place = self.acquire_call_slot().await?;
+        let slot = self.acquire_call_slot(cx).await?;
+        // While the server waits for an answer, the call holds no slot.
+        let cx = &with_wrapped_caller(cx, |caller| slot.wrap(caller));
         let permit = self.acquire_permit(cx).await?;
         let outcome = async {
             if method.ends_with("/list") {
@@ -234,17 +244,25 @@ impl UpstreamProxy {
         })
     }
 
-    async fn acquire_call_slot(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        if let Ok(place) = self.call_permits.try_acquire() {
-            return Ok(place);
-        }
-        match timeout(self.options.call_slot_timeout, self.call_permits.acquire()).await {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(self.overloaded(&format!(
-                "its limit of {} concurrent calls is reached",
-                self.calls_max
-            ))),
-        }
+    async fn acquire_call_slot(&self, cx: &Context) -> Result<CallSlot, Failure> {
+        let session = cx.call().and_then(|call| Some(call.session.as_ref()?.id));
+        let (owner, wait) = (slot_owner(cx.principal()), self.options.call_slot_timeout);
+        let slot = self.slots.acquire(owner, session, wait).await;
+        slot.map_err(|why| {
+            let (max, alone_max) = (self.calls_max, self.slots.rule.alone_max());
+            let of_one = match alone_max < max as usize {
+                true => format!(", {alone_max} of one principal,"),
+                false => String::new(),
+            };
+            self.overloaded(&match why {
+                NoSlot::TimedOut => {
+                    format!("its limit of {max} concurrent calls{of_one} is reached")
+                }
+                NoSlot::TooManyWaiters => {
+                    format!("{PRINCIPAL_WAITERS_MAX} calls of this principal wait for it already")
+                }
+            })
+        })
     }
 
     /// Returns a permit of the circuit breaker. If the breaker is half open, probes the server
@@ -313,7 +331,11 @@ impl UpstreamProxy {
                     ConnectionKey::Session(session.id),
                     self.options.call_slot_timeout,
                 );
-                let lease = self.pool.lease_owned(&key, false, &offer, wait).await;
+                let owner = slot_owner(&call.principal);
+                let lease = self
+                    .pool
+                    .lease_owned(&key, &owner, false, &offer, wait)
+                    .await;
                 lease.ok_or_else(|| self.connections_exhausted())?
             }
             None => self.lease_for_principal(call, offer().0).await?,
@@ -333,6 +355,7 @@ impl UpstreamProxy {
         call: &CallContext,
         offer: OfferedCapabilities,
     ) -> Result<ConnectionLease, TransportError> {
+        let owner = slot_owner(&call.principal);
         let key = ConnectionKey::Principal(call.principal.kind, call.principal.id.clone(), offer);
         loop {
             // Roots belong to one call, even on connections that tell the questions of several
@@ -342,7 +365,7 @@ impl UpstreamProxy {
             let wait = self.options.call_slot_timeout;
             let lease = self
                 .pool
-                .lease_owned(&key, alone, &|| (offer, None), wait)
+                .lease_owned(&key, &owner, alone, &|| (offer, None), wait)
                 .await;
             let lease = lease.ok_or_else(|| self.connections_exhausted())?;
             if alone || offer == OfferedCapabilities::NONE {
@@ -399,7 +422,9 @@ impl UpstreamProxy {
         }
         state["failures"] = self.breaker.consecutive_failures().into();
         state["connections"] = self.pool.observe();
-        state["calls"] = (self.calls_max as usize - self.call_permits.available_permits()).into();
+        let (calls, parked) = self.slots.counts();
+        state["calls"] = calls.into();
+        state["calls_parked"] = parked.into();
         state["tools"] = self.tools.observe();
         state["calls_max"] = self.calls_max.into();
         state
@@ -424,18 +449,18 @@ async fn probe(lease: &ConnectionLease) -> Result<Arc<UpstreamSession>, Transpor
     }
 }
 
-/// Returns a copy of `cx` whose caller is wrapped, so that `watch` sees the questions and progress
-/// sent to it.
-fn monitored_context(cx: &Context, watch: &AttemptMonitor) -> Context {
+/// Returns a copy of `cx` whose caller, if it has one, is wrapped.
+fn with_wrapped_caller(
+    cx: &Context,
+    wrap: impl FnOnce(Arc<dyn Caller>) -> Arc<dyn Caller>,
+) -> Context {
     let Some((call, caller)) = cx
         .call()
         .and_then(|call| Some((call, call.caller.clone()?)))
     else {
         return cx.clone();
     };
-    cx.with_call(Arc::new(
-        CallContext::clone(call).with_caller(watch.wrap(caller)),
-    ))
+    cx.with_call(Arc::new(CallContext::clone(call).with_caller(wrap(caller))))
 }
 
 /// Number of checks for idle connections within one `idle_timeout`.

@@ -178,11 +178,15 @@ async fn abandoned_calls_are_forgotten() {
             })
             .collect();
         patiently("all think", || thinking() == ABANDONED).await;
-        assert_eq!(seen(&bridge).await["calls"], ABANDONED);
+        let now = seen(&bridge).await;
+        assert_eq!(
+            (&now["calls"], &now["calls_parked"]),
+            (&json!(0), &json!(ABANDONED))
+        );
         calls.iter().for_each(tokio::task::JoinHandle::abort);
         patiently("nobody thinks", || thinking() == 0).await;
         until(&bridge, "no calls", |now| {
-            now["calls"] == 0 && now["connections"]["in_use"] == 0
+            now["calls"] == 0 && now["calls_parked"] == 0 && now["connections"]["in_use"] == 0
         })
         .await;
         patiently("nothing is held", || held() == before).await;
@@ -194,7 +198,7 @@ async fn abandoned_calls_are_forgotten() {
 }
 
 /// Goal: a slow or dead server delays no other's calls, and a dead one's fail at once. Method: fill
-/// one bridge with calls that never end, try another in vain, and call a third meanwhile.
+/// a principal's part of one bridge with calls that never end, try another in vain, and call a third meanwhile.
 #[tokio::test]
 async fn slow_servers_harm_no_other() {
     const SLOW: u32 = 8;
@@ -204,6 +208,7 @@ async fn slow_servers_harm_no_other() {
         slow,
         BridgeOptions {
             calls_max: SLOW,
+            principal_share_percent: 100,
             ..of(Era::Legacy)
         },
     );
@@ -394,6 +399,108 @@ async fn calls_are_bounded() {
     site.end().await;
 }
 
+/// Goal: calls whose user doesn't answer keep nobody from a server, and go on once they are answered.
+/// Method: a user who never answers leaves more calls open than there are slots, over HTTP and in a
+/// session over pipes; another user calls; then the open calls are abandoned.
+#[tokio::test]
+async fn parked_calls_hold_no_slot() {
+    const SLOTS: u32 = 4;
+    let mut site = Site::new();
+    let (far, running) = site.asker();
+    let script = r#"
+        initialize
+        while hear; do case "$line" in
+            *secret*) printf '{"jsonrpc":"2.0","id":"q%s","method":"elicitation/create","params":{"message":"m","requestedSchema":{}}}\n' "$id";;
+            *tools/call*) text "$id" quick;;
+        esac; done
+    "#;
+    for (endpoint, in_session) in [(far, false), (child(script), true)] {
+        let options = BridgeOptions {
+            calls_max: SLOTS,
+            ..of(Era::Legacy)
+        };
+        let bridge = site.bridge(endpoint, options);
+        let (thinker, other) = (Person::thinker("a"), Person::new("b", "{}"));
+        let session = thinker.session();
+        let asking: Vec<_> = (0..2 * SLOTS)
+            .map(|_| {
+                let call = match in_session {
+                    true => thinker.call_in(&session),
+                    false => thinker.call(),
+                };
+                let bridge = bridge.clone();
+                tokio::spawn(async move { ask_as(&bridge, call, json!({ "secret": "s" })).await })
+            })
+            .collect();
+        let all = 2 * SLOTS as usize;
+        eventually("all are asked", SOON, || thinker.open.load(SeqCst) == all).await;
+        until(&bridge, "all are parked", |now| now["calls_parked"] == all).await;
+        assert_eq!(seen(&bridge).await["calls"], 0);
+        for _ in 0..2 * SLOTS {
+            let quick = ask_as(&bridge, other.call(), json!({ "quick": 1 })).await;
+            assert_eq!(text(&quick.unwrap()), "quick");
+        }
+        asking.iter().for_each(tokio::task::JoinHandle::abort);
+        until(&bridge, "nothing is left", |now| {
+            now["calls"] == 0 && now["calls_parked"] == 0
+        })
+        .await;
+    }
+    eventually("nothing runs", SOON, || running.load(SeqCst) == 0).await;
+    site.end().await;
+}
+
+/// Goal: one principal can't have a server alone. Method: a user starts more calls that never end than
+/// there are slots; the slots that are left and their refusals are exact, another user's call runs at
+/// once, and a freed slot goes to the user without any.
+#[tokio::test]
+async fn one_caller_is_not_all() {
+    const SLOTS: u32 = 8;
+    let mut site = Site::new();
+    let (far, running) = site.asker();
+    let options = BridgeOptions {
+        calls_max: SLOTS,
+        call_slot_timeout: Duration::from_millis(50),
+        ..of(Era::Legacy)
+    };
+    let bridge = site.bridge(far, options);
+    let (greedy, other) = (Person::new("a", "{}"), Person::new("b", "{}"));
+    let spawn = |person: &Arc<Person>, arguments: Value| {
+        let (bridge, call) = (bridge.clone(), person.call());
+        tokio::spawn(async move { ask_as(&bridge, call, arguments).await })
+    };
+    let hanging: Vec<_> = (0..6)
+        .map(|_| spawn(&greedy, json!({ "silent": 1 })))
+        .collect();
+    eventually("the reserve is left", SOON, || running.load(SeqCst) == 6).await;
+    let refused = soon(spawn(&greedy, json!({ "quick": 1 })))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(
+        refused.message,
+        "far: its limit of 8 concurrent calls, 6 of one principal, is reached"
+    );
+    for _ in 0..2 * SLOTS {
+        soon(spawn(&other, json!({ "quick": 1 })))
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    let others: Vec<_> = (0..2)
+        .map(|_| spawn(&other, json!({ "silent": 1 })))
+        .collect();
+    eventually("all slots are used", SOON, || running.load(SeqCst) == 8).await;
+    let waiting = spawn(&other, json!({ "quick": 1 }));
+    assert_eq!(
+        soon(waiting).await.unwrap().unwrap_err().kind,
+        FailureKind::Overloaded
+    );
+    hanging.iter().chain(&others).for_each(|call| call.abort());
+    until(&bridge, "all slots are free", |now| now["calls"] == 0).await;
+    site.end().await;
+}
+
 /// Goal: connections are limited: an idle one makes room for another, one in use doesn't; unused
 /// ones are closed. Method: two clients and room for one.
 #[tokio::test]
@@ -429,6 +536,43 @@ async fn connections_are_bounded() {
         now["connections"]["own"] == 0
     })
     .await;
+    site.end().await;
+}
+
+/// Goal: one principal can't use all connections, and one beyond its share makes room first. Method: a
+/// user whose open questions each hold a program, up to what is left for others; another user's call;
+/// then idle connections of both, and a third user's call.
+#[tokio::test]
+async fn connections_are_shared() {
+    let script = r#"initialize; while hear; do case "$line" in *secret*) ask who; hear; esac; text "$id" $$; done"#;
+    let options = BridgeOptions {
+        connections_max: 4,
+        call_slot_timeout: Duration::from_millis(50),
+        ..of(Era::Legacy)
+    };
+    let site = Site::new();
+    let bridge = site.bridge(child(script), options);
+    let (greedy, other) = (Person::thinker("a"), Person::new("b", "{}"));
+    let ask = || {
+        let (bridge, call) = (bridge.clone(), greedy.call());
+        tokio::spawn(async move { ask_as(&bridge, call, json!({ "secret": "s" })).await })
+    };
+    let asking = [(); 3].map(|()| ask());
+    eventually("all are asked", SOON, || greedy.open.load(SeqCst) == 3).await;
+    let refused = soon(ask()).await.unwrap().unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Overloaded);
+    let kept = ask_as(&bridge, other.call(), json!({})).await.unwrap();
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+    until(&bridge, "all are idle", |now| {
+        now["connections"]["in_use"] == 0
+    })
+    .await;
+    assert_eq!(seen(&bridge).await["connections"]["own"], 4);
+    let third = Person::new("c", "{}");
+    ask_as(&bridge, third.call(), json!({})).await.unwrap();
+    assert!(!is_gone(text(&kept)));
+    let again = ask_as(&bridge, other.call(), json!({})).await.unwrap();
+    assert_eq!(text(&again), text(&kept));
     site.end().await;
 }
 
