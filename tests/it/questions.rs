@@ -32,9 +32,13 @@ say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
 hear; initialized=$line
 say "$id" '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'
 hear
-while :; do
-    hear; call=$id; called=$line; printf '%s\n' "$ASKS"; hear
-    say "$call" "{\"content\":[],\"called\":$called,\"heard\":$line,\"initialized\":$initialized}"
+while hear; do
+    case "$line" in
+    *'"method":"tools/call"'*)
+        call=$id; called=$line; printf '%s\n' "$ASKS"; hear
+        say "$call" "{\"content\":[],\"called\":$called,\"heard\":$line,\"initialized\":$initialized}" ;;
+    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"complex_analysis_tool","inputSchema":{"type":"object"}}]}' ;;
+    esac
 done
 "#;
 
@@ -266,7 +270,7 @@ async fn the_document_s_call_crosses_a_listener() {
         let metadata = &result["called"]["params"]["metadata"];
         assert_eq!(*metadata, called(CLIENT)["metadata"], "{response}");
     }
-    listening.handle.stop(true).await;
+    drop(listening);
     stage.end().await;
 }
 
