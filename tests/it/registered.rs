@@ -157,7 +157,10 @@ fn unregistered(files: &[File]) -> Vec<String> {
 /// beside it and beside its agent.
 #[test]
 fn handlers_are_registered() {
-    none(unregistered(&rust_files()));
+    let mut files = rust_files();
+    // This one has examples of forgotten ones.
+    files.retain(|file| file.path != "tests/it/registered.rs");
+    none(unregistered(&files));
 }
 
 /// Goal: the rule sees a forgotten handler, and nothing else. Method: one of each kind, registered here, elsewhere and nowhere.
