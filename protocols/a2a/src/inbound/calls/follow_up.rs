@@ -1,20 +1,31 @@
 //! Messages to existing tasks, which answer their questions, and waiting for tasks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{RawObject, TaskState};
 use callboard_runtime::running::FoundTask;
-use callboard_runtime::{OpenQuestion, Task, TaskActor, TaskError, TaskStep};
+use callboard_runtime::{OpenQuestion, Task, TaskActor, TaskError, TaskStep, TaskStore};
 use tokio::time::{Instant, timeout_at};
 
-use super::A2aTaskService;
+use super::history::TaskHistory;
 use super::task_start::{MessageDisposition, SendOutcome};
 use super::view::{self, NEEDED_PREFIX, context_id};
 use crate::convert::{QUESTION_METADATA, check_answer_files, parse_answer};
 use crate::wire::{Message, WireType as _};
 use crate::{A2aError, ErrorKind};
 
-impl A2aTaskService {
+/// Receiver of messages to existing tasks.
+pub(super) struct FollowUps {
+    tasks: Arc<dyn TaskStore>,
+    history: TaskHistory,
+}
+
+impl FollowUps {
+    pub(super) fn new(tasks: Arc<dyn TaskStore>, history: TaskHistory) -> Self {
+        Self { tasks, history }
+    }
+
     /// Passes a message to an existing task as the answer to one of its open questions.
     ///
     /// # Errors
@@ -22,7 +33,7 @@ impl A2aTaskService {
     /// `ContentTypeNotSupported` if it has a file for which the question has no field;
     /// `UnsupportedOperation` if the task has ended, or has no open question that the message could
     /// answer.
-    pub(super) async fn follow_up(
+    pub(super) async fn accept(
         &self,
         mut found: FoundTask,
         mut message: Message,
@@ -45,7 +56,7 @@ impl A2aTaskService {
         }
         message.context_id = context_id(&task);
         task.id.as_str().clone_into(&mut message.task_id);
-        let open = self.find_open_question(&task, &message)?;
+        let open = Self::find_open_question(&task, &message)?;
         check_answer_files(&open.question, &message)?;
         let told = match (&live, parse_answer(&open.question, &message)) {
             (Some(live), Ok(answer)) => {
@@ -59,8 +70,7 @@ impl A2aTaskService {
                     key: open.key.clone(),
                     answer: answer.to_raw(),
                 };
-                self.store
-                    .tasks
+                self.tasks
                     .apply(&task.id, TaskActor::Owner(&task.owner), vec![step])
                     .await
             }
@@ -92,7 +102,7 @@ impl A2aTaskService {
 
     /// Returns whether the task's history contains the message already.
     async fn has_received(&self, task: &Task, message: &Message) -> Result<bool, A2aError> {
-        let said = self.history(task, None).await?;
+        let said = self.history.read(task, None).await?;
         Ok(said
             .into_iter()
             .flatten()
@@ -102,7 +112,6 @@ impl A2aTaskService {
     /// Returns the open question that a message answers: the one that its metadata names, else the
     /// task's oldest one.
     fn find_open_question<'a>(
-        &self,
         task: &'a Task,
         message: &Message,
     ) -> Result<&'a OpenQuestion, A2aError> {

@@ -6,6 +6,8 @@
 //! an existing task answers its question ([`follow_up`]).
 
 mod follow_up;
+mod history;
+mod idempotency;
 mod lookup;
 mod references;
 mod skill_selection;
@@ -18,33 +20,43 @@ mod tests;
 mod view;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use callboard_message::json::raw_from_written;
 use callboard_message::{FailureKind, Principal, PrincipalKind, TraceContext};
 use callboard_runtime::running::{FoundTask, RunningTaskOptions, RunningTasks};
 use callboard_runtime::{AgentRef, CallContext, Store, Task, TaskError, TaskId, TaskOwner};
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::stream::{self as futures_stream, BoxStream};
 use parking_lot::RwLock;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::options::A2aOptions;
 use crate::limits::EXTENSIONS_MAX;
 use crate::wire::{
-    self, Message, SendMessageRequest, SendMessageResponse, StreamResponse,
-    TaskPushNotificationConfig,
+    self, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, SendMessageResponse,
+    StreamResponse, TaskPushNotificationConfig,
 };
 use crate::{A2aError, Dialect, ErrorKind};
+use follow_up::FollowUps;
+use history::TaskHistory;
 use lookup::TaskLookup;
+use references::ReferencedTasks;
 use skills::ServedAgent;
-use stream::StreamEnd;
+use stream::{StreamEnd, TaskStreams};
+use task_list::TaskLists;
 use task_start::{AssignedTaskId, MessageDisposition, SendOutcome, WaitMode};
 
 pub use lookup::RelatedAgents;
 pub(crate) use skills::{Skill, SkillSet};
 pub(crate) use task_list::history_limit;
 pub(crate) use task_start::task_dialect;
+
+/// Time for which the first event of a stream is delayed, in case the call gives a direct reply.
+/// At the limit: the stream begins with the task.
+const DIRECT_REPLY_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// An event of a task's stream in the format of 1.0, with its number.
 #[derive(Debug, Clone)]
@@ -79,7 +91,12 @@ pub(crate) struct A2aTaskService {
     push: OnceLock<Arc<PushConfigHandler>>,
     /// Tasks that run in this process.
     pub(crate) live: Arc<RunningTasks>,
-    lookup: TaskLookup,
+    lookup: Arc<TaskLookup>,
+    history: TaskHistory,
+    references: ReferencedTasks,
+    lists: TaskLists,
+    streams: TaskStreams,
+    follow_ups: FollowUps,
 }
 
 impl A2aTaskService {
@@ -95,9 +112,25 @@ impl A2aTaskService {
         };
         let running = &store.running_tasks;
         let tasks = running.for_scope(&store.tasks, options.task_scope(), live);
+        let lookup = Arc::new(TaskLookup::new(store.clone(), tasks.clone(), live));
+        let history = TaskHistory::new(store.tasks.clone());
         let calls = Arc::new(Self {
-            lookup: TaskLookup::new(store.clone(), tasks.clone(), live),
             live: tasks,
+            references: ReferencedTasks::new(
+                lookup.clone(),
+                history.clone(),
+                options.agent.name.clone(),
+            ),
+            lists: TaskLists::new(
+                store.tasks.clone(),
+                lookup.clone(),
+                history.clone(),
+                options.shares_anonymous_tasks,
+            ),
+            streams: TaskStreams::new(store.tasks.clone(), history.clone()),
+            follow_ups: FollowUps::new(store.tasks.clone(), history.clone()),
+            lookup,
+            history,
             store,
             agent: RwLock::new(Arc::new(ServedAgent::new(agent))),
             push: OnceLock::new(),
@@ -242,10 +275,24 @@ impl A2aTaskService {
                 .with_task(id));
         }
         let task = match missed {
-            Some(last) => Arc::new(self.task_at_event(&task, last).await?),
+            Some(last) => Arc::new(self.streams.task_at_event(&task, last).await?),
             None => task,
         };
-        self.stream_from(task, None, StreamEnd::TaskEnd).await
+        self.streams
+            .stream_from(task, None, StreamEnd::TaskEnd)
+            .await
+    }
+
+    /// Returns a page of the caller's tasks.
+    ///
+    /// # Errors
+    /// `InvalidParams` if the page token is invalid.
+    pub(crate) async fn list_tasks(
+        &self,
+        who: &RequestContext,
+        request: ListTasksRequest,
+    ) -> Result<ListTasksResponse, A2aError> {
+        self.lists.list(who, request).await
     }
 
     /// Returns a task with at most the latest `messages_max` messages of its history; with all
@@ -299,11 +346,7 @@ impl A2aTaskService {
         task: &Task,
         messages_max: Option<u32>,
     ) -> Result<wire::Task, A2aError> {
-        Ok(view::wire_task(
-            task,
-            self.history(task, messages_max).await?,
-            true,
-        ))
+        self.history.to_wire_task(task, messages_max).await
     }
 
     /// Returns a stream of a task's events after the event with the number `after`, until the task
@@ -316,8 +359,11 @@ impl A2aTaskService {
         task: &Task,
         after: u64,
     ) -> Result<TaskEventStream, A2aError> {
-        let then = self.task_at_event(task, after.min(task.last_event)).await?;
-        Ok(self.stream_after(then, StreamEnd::TaskEnd))
+        let then = self
+            .streams
+            .task_at_event(task, after.min(task.last_event))
+            .await?;
+        Ok(self.streams.stream_after(then, StreamEnd::TaskEnd))
     }
 
     fn served_agent(&self) -> Arc<ServedAgent> {
@@ -394,7 +440,51 @@ impl A2aTaskService {
         if let Some(config) = push.filter(|_| !found.task.state.is_terminal()) {
             self.store_push_config(who, &found.task, config).await?;
         }
-        self.follow_up(found, request.message).await
+        self.follow_ups.accept(found, request.message).await
+    }
+
+    /// Returns the stream that responds to a sent message: a single direct reply, or the task and
+    /// its later events until it ends or has a question. The task has at most the latest
+    /// `messages_max` messages; all if that is `None`.
+    ///
+    /// # Errors
+    /// Errors of the task store.
+    async fn response_stream(
+        &self,
+        sent: SendOutcome,
+        messages_max: Option<u32>,
+    ) -> Result<TaskEventStream, A2aError> {
+        if sent.disposition == MessageDisposition::TaskCreated
+            && let Some(live) = sent.live.clone()
+        {
+            let (mut seen, first) = (live.updates, sent.task.last_event);
+            let is_news = |task: &Arc<Task>| task.last_event > first;
+            let until = Instant::now() + DIRECT_REPLY_TIMEOUT;
+            let now = timeout_at(until, seen.wait_for(is_news))
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .map(|now| now.clone());
+            if let Some(task) = now
+                && let Some(message) = self.take_direct_reply(&task).await
+            {
+                let event = StreamResponse::Message(message);
+                return Ok(futures_stream::iter([Ok(NumberedEvent {
+                    number: task.last_event,
+                    event,
+                    is_last: true,
+                })])
+                .boxed());
+            }
+        }
+        let task = match sent.disposition == MessageDisposition::TaskExisted {
+            // A repeated message gets the same stream as the first one.
+            true => Arc::new(self.streams.task_at_event(&sent.task, 1).await?),
+            false => sent.task,
+        };
+        self.streams
+            .stream_from(task, messages_max, StreamEnd::TaskEndOrQuestion)
+            .await
     }
 
     /// Returns the direct reply of a call that recorded nothing else, and deletes the call's task,

@@ -1,20 +1,15 @@
 //! Streams of a task: first its current or earlier state, then each later event once.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use callboard_runtime::{Task, TaskEvent, TaskStep, follow_task};
+use callboard_runtime::{Task, TaskEvent, TaskStep, TaskStore, follow_task};
 use futures::stream::{self, StreamExt};
-use tokio::time::{Instant, timeout_at};
 
-use super::task_start::{MessageDisposition, SendOutcome};
-use super::{A2aTaskService, NumberedEvent, TaskEventStream, view};
+use super::history::TaskHistory;
+use super::{NumberedEvent, TaskEventStream, view};
 use crate::A2aError;
 use crate::wire::{StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 
-/// Time for which the first event of a stream is delayed, in case the call gives a direct reply.
-/// At the limit: the stream begins with the task.
-const DIRECT_REPLY_TIMEOUT: Duration = Duration::from_millis(100);
 /// Number of events that are read from the store at once.
 const EVENTS_READ_MAX: usize = 100;
 
@@ -33,48 +28,15 @@ impl StreamEnd {
     }
 }
 
-impl A2aTaskService {
-    /// Returns the stream that responds to a sent message: a single direct reply, or the task and
-    /// its later events until it ends or has a question. The task has at most the latest
-    /// `messages_max` messages; all if that is `None`.
-    ///
-    /// # Errors
-    /// Errors of the task store.
-    pub(super) async fn response_stream(
-        &self,
-        sent: SendOutcome,
-        messages_max: Option<u32>,
-    ) -> Result<TaskEventStream, A2aError> {
-        if sent.disposition == MessageDisposition::TaskCreated
-            && let Some(live) = sent.live.clone()
-        {
-            let (mut seen, first) = (live.updates, sent.task.last_event);
-            let is_news = |task: &Arc<Task>| task.last_event > first;
-            let until = Instant::now() + DIRECT_REPLY_TIMEOUT;
-            let now = timeout_at(until, seen.wait_for(is_news))
-                .await
-                .ok()
-                .and_then(Result::ok)
-                .map(|now| now.clone());
-            if let Some(task) = now
-                && let Some(message) = self.take_direct_reply(&task).await
-            {
-                let event = StreamResponse::Message(message);
-                return Ok(stream::iter([Ok(NumberedEvent {
-                    number: task.last_event,
-                    event,
-                    is_last: true,
-                })])
-                .boxed());
-            }
-        }
-        let task = match sent.disposition == MessageDisposition::TaskExisted {
-            // A repeated message gets the same stream as the first one.
-            true => Arc::new(self.task_at_event(&sent.task, 1).await?),
-            false => sent.task,
-        };
-        self.stream_from(task, messages_max, StreamEnd::TaskEndOrQuestion)
-            .await
+/// Source of the streams of tasks.
+pub(super) struct TaskStreams {
+    tasks: Arc<dyn TaskStore>,
+    history: TaskHistory,
+}
+
+impl TaskStreams {
+    pub(super) fn new(tasks: Arc<dyn TaskStore>, history: TaskHistory) -> Self {
+        Self { tasks, history }
     }
 
     /// Returns a stream that begins with a task's current state, followed by its later events until
@@ -86,7 +48,7 @@ impl A2aTaskService {
         messages_max: Option<u32>,
         until: StreamEnd,
     ) -> Result<TaskEventStream, A2aError> {
-        let event = StreamResponse::Task(self.to_wire_task(&task, messages_max).await?);
+        let event = StreamResponse::Task(self.history.to_wire_task(&task, messages_max).await?);
         let (number, ends) = (task.last_event, until.is_reached(&task));
         let first = stream::iter([Ok(NumberedEvent {
             number,
@@ -103,7 +65,7 @@ impl A2aTaskService {
 
     /// Returns a stream of the events that follow the state `task`, until the condition `until`.
     pub(super) fn stream_after(&self, task: Task, until: StreamEnd) -> TaskEventStream {
-        let events = follow_task(self.store.tasks.clone(), task.id.clone(), task.last_event);
+        let events = follow_task(self.tasks.clone(), task.id.clone(), task.last_event);
         let teller = EventConverter {
             task: Box::new(Task {
                 artifacts: Vec::new(),
@@ -145,11 +107,7 @@ impl A2aTaskService {
         };
         while then.last_event < number {
             let after = then.last_event;
-            let events = self
-                .store
-                .tasks
-                .events(&now.id, after, EVENTS_READ_MAX)
-                .await;
+            let events = self.tasks.events(&now.id, after, EVENTS_READ_MAX).await;
             for event in events? {
                 if event.number <= number {
                     apply_event(&mut then, &event);

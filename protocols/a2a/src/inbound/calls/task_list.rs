@@ -1,15 +1,18 @@
 //! Lists of an owner's tasks, page by page.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::TaskState;
-use callboard_runtime::{Task, TaskFilter, TaskId};
+use callboard_runtime::{Task, TaskFilter, TaskId, TaskStore};
 
+use super::history::TaskHistory;
+use super::lookup::TaskLookup;
 use super::task_start::{is_shared_anonymous, remaining_ttl};
-use super::{A2aTaskService, RequestContext, view};
+use super::{RequestContext, view};
 use crate::limits::PAGE_SIZE_DEFAULT;
 use crate::wire::{ListTasksRequest, ListTasksResponse};
 use crate::{A2aError, ErrorKind};
@@ -21,12 +24,35 @@ const TASKS_READ_MAX: usize = 64;
 /// are sorted in descending order.
 type TaskPosition = (u64, u64);
 
-impl A2aTaskService {
+/// Lists of tasks, for one agent.
+pub(super) struct TaskLists {
+    tasks: Arc<dyn TaskStore>,
+    lookup: Arc<TaskLookup>,
+    history: TaskHistory,
+    /// Whether all anonymous callers count as one owner.
+    shares_anonymous: bool,
+}
+
+impl TaskLists {
+    pub(super) fn new(
+        tasks: Arc<dyn TaskStore>,
+        lookup: Arc<TaskLookup>,
+        history: TaskHistory,
+        shares_anonymous: bool,
+    ) -> Self {
+        Self {
+            tasks,
+            lookup,
+            history,
+            shares_anonymous,
+        }
+    }
+
     /// Returns a page of the caller's tasks.
     ///
     /// # Errors
     /// `InvalidParams` if the page token is invalid.
-    pub(crate) async fn list_tasks(
+    pub(super) async fn list(
         &self,
         who: &RequestContext,
         request: ListTasksRequest,
@@ -57,9 +83,9 @@ impl A2aTaskService {
         let mut tasks = Vec::with_capacity(page.len());
         for (_, id) in page {
             // The task may have been deleted in the meantime.
-            let found = self.store.tasks.get(&id).await?;
+            let found = self.tasks.get(&id).await?;
             let Some(task) = found else { continue };
-            let said = self.history(&task, messages_max).await?;
+            let said = self.history.read(&task, messages_max).await?;
             tasks.push(view::wire_task(
                 &task,
                 said,
@@ -81,7 +107,7 @@ impl A2aTaskService {
         who: &RequestContext,
         request: &ListTasksRequest,
     ) -> Result<Vec<(TaskPosition, TaskId)>, A2aError> {
-        if who.is_anonymous() && !self.options.shares_anonymous_tasks {
+        if who.is_anonymous() && !self.shares_anonymous {
             // Anonymous callers can't be distinguished, so they find their tasks only by id.
             return Ok(Vec::new());
         }
@@ -114,11 +140,7 @@ impl A2aTaskService {
             };
             let mut after = 0;
             loop {
-                let listed = self
-                    .store
-                    .tasks
-                    .list(filter.clone(), after, TASKS_READ_MAX)
-                    .await;
+                let listed = self.tasks.list(filter.clone(), after, TASKS_READ_MAX).await;
                 let (tasks, has_more) = listed?;
                 let left = tasks.iter().filter(|task| leaves(task));
                 heads.extend(

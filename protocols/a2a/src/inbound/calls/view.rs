@@ -1,23 +1,18 @@
-//! Tasks in the canonical model, as their owner sees them: status, artifacts, history, and content
-//! of referenced tasks.
+//! Tasks in the canonical model, as their owner sees them: status and artifacts.
 
 use std::collections::HashMap;
 
-use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
-use callboard_message::json::{RawCursor, raw_from_written};
-use callboard_message::{Content, PARENT_META_KEY, RawObject, TaskState};
-use callboard_runtime::{OpenQuestion, Task, TaskEvent, TaskOutcome, TaskStep};
+use callboard_message::json::RawCursor;
+use callboard_message::{PARENT_META_KEY, RawObject, TaskState};
+use callboard_runtime::{Task, TaskOutcome};
 use serde_json::value::RawValue;
 
-use super::{A2aTaskService, RequestContext};
-use crate::A2aError;
 use crate::convert::{
     EVENT_METADATA, QUESTION_METADATA, REMOTE_METADATA, RemoteTaskReference, content_to_parts,
-    direct_reply_parts, is_url_question, parse_direct_reply, question_parts, write_part_as_block,
+    direct_reply_parts, is_url_question, parse_direct_reply, question_parts,
 };
 use crate::wire::{
     self, Artifact, JsonWriter, Message, Part, Role, TaskStatus, WireType as _, append_parts,
-    write_json_sized,
 };
 
 /// Key in [`Task::extra`] of the conversation's id.
@@ -201,7 +196,7 @@ pub(super) fn direct_reply(task: &Task) -> Option<Message> {
 
 /// Returns the task's artifacts, each joined from its stored pieces, in the order of their first
 /// piece.
-fn merge_artifacts(task: &Task) -> Vec<Artifact> {
+pub(super) fn merge_artifacts(task: &Task) -> Vec<Artifact> {
     let mut all: Vec<Artifact> = Vec::new();
     let mut places = HashMap::new();
     for kept in &task.artifacts {
@@ -258,8 +253,6 @@ pub(super) fn convert_artifact(given: &callboard_message::Artifact) -> RawObject
     stored_artifact(artifact.to_raw(), given.is_appended(), given.is_last())
 }
 
-/// Number of events that are read from the store at once.
-const EVENTS_READ_MAX: usize = 100;
 /// Key in [`Task::request`] of the message that began the task.
 pub(super) const MESSAGE_MEMBER: &str = "message";
 
@@ -277,7 +270,7 @@ pub(super) fn first_message(task: &Task) -> Option<Message> {
 
 /// Returns whether the message that began a task is its only one. That is the case if the task's
 /// only events are its start, artifacts and end.
-fn has_single_message(task: &Task) -> bool {
+pub(super) fn has_single_message(task: &Task) -> bool {
     let made = u64::try_from(task.artifacts.len()).unwrap_or(u64::MAX);
     task.last_event.saturating_sub(made) <= 2
 }
@@ -293,159 +286,9 @@ fn only_message(task: &Task) -> Option<Option<&RawValue>> {
     has_single_message(task).then(|| task.request.as_deref().and_then(said))
 }
 
-impl A2aTaskService {
-    /// Returns the messages of a task, oldest first: those of its owner, and the agent's questions,
-    /// once more for each answer that didn't fit. The latest asking of an open question is left out,
-    /// because the task's status shows it. At most the latest `messages_max` are returned; all if
-    /// that is `None`. The result is `None` if `messages_max` is 0.
-    pub(super) async fn history(
-        &self,
-        task: &Task,
-        messages_max: Option<u32>,
-    ) -> Result<Option<Vec<Message>>, A2aError> {
-        if messages_max == Some(0) {
-            return Ok(None);
-        }
-        let mut replay = HistoryReplay::new(task);
-        let mut after = if has_single_message(task) {
-            task.last_event
-        } else {
-            0
-        };
-        while after < task.last_event {
-            let events = self
-                .store
-                .tasks
-                .events(&task.id, after, EVENTS_READ_MAX)
-                .await?;
-            let Some(last) = events.last() else { break };
-            after = last.number;
-            let events = events.into_iter();
-            for event in events.filter(|event| event.number <= task.last_event) {
-                replay.add(event);
-            }
-        }
-        let mut said = replay.into_messages();
-        if let Some(messages_max) = messages_max.and_then(|max| usize::try_from(max).ok()) {
-            said.drain(..said.len().saturating_sub(messages_max));
-        }
-        Ok(Some(said))
-    }
-}
-
-/// Maximum number of askings after an unsuitable answer in a task's history, the latest ones.
-const REPEATED_QUESTIONS_MAX: usize = 16;
-
-/// History of a task, collected from its events.
-struct HistoryReplay<'a> {
-    task: &'a Task,
-    entries: Vec<HistoryEntry>,
-    /// Questions that are open after the latest event.
-    open: Vec<OpenQuestion>,
-}
-
-enum HistoryEntry {
-    Message(Message),
-    Question {
-        /// Number of the event that asked.
-        number: u64,
-        open: OpenQuestion,
-        /// Reason why the previous answer didn't fit; `None` for the first asking.
-        lacks: Option<String>,
-    },
-}
-
-impl<'a> HistoryReplay<'a> {
-    fn new(task: &'a Task) -> Self {
-        let first = first_message(task).map(HistoryEntry::Message);
-        Self {
-            task,
-            entries: first.into_iter().collect(),
-            open: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, event: TaskEvent) {
-        let number = event.number;
-        match event.step {
-            TaskStep::History(message) => {
-                let message = Message::from_raw(&message.to_raw()).ok();
-                self.entries.extend(message.map(HistoryEntry::Message));
-            }
-            TaskStep::Asked(open) => {
-                self.open.retain(|other| other.key != open.key);
-                self.open.push(open.clone());
-                self.entries.push(HistoryEntry::Question {
-                    number,
-                    open,
-                    lacks: None,
-                });
-            }
-            TaskStep::Said(text) if text.starts_with(NEEDED_PREFIX) => {
-                // The status showed the text under the oldest question.
-                let open = self.open.first().cloned();
-                self.entries.extend(open.map(|open| HistoryEntry::Question {
-                    number,
-                    open,
-                    lacks: Some(text),
-                }));
-            }
-            TaskStep::Answered { key, answer } => {
-                self.open.retain(|open| open.key != key);
-                let message = answer_message(self.task, &answer, &self.entries);
-                self.entries.extend(message.map(HistoryEntry::Message));
-            }
-            TaskStep::GivenUp { key } => self.open.retain(|open| open.key != key),
-            _ => {}
-        }
-    }
-
-    /// Returns the messages, without the latest asking of each question that is open.
-    fn into_messages(self) -> Vec<Message> {
-        let mut shown: Vec<_> = self.task.open_questions.iter().map(|o| &*o.key).collect();
-        let mut repeats = 0;
-        let mut said = Vec::with_capacity(self.entries.len());
-        for entry in self.entries.into_iter().rev() {
-            match entry {
-                HistoryEntry::Message(message) => said.push(message),
-                HistoryEntry::Question {
-                    number,
-                    open,
-                    lacks,
-                } => {
-                    if let Some(at) = shown.iter().position(|key| *key == open.key) {
-                        shown.swap_remove(at);
-                        continue;
-                    }
-                    repeats += usize::from(lacks.is_some());
-                    if lacks.is_none() || repeats <= REPEATED_QUESTIONS_MAX {
-                        let mut message = question_message(self.task, number, &open);
-                        message.parts.extend(lacks.map(Part::text));
-                        said.push(message);
-                    }
-                }
-            }
-        }
-        said.reverse();
-        said
-    }
-}
-
-/// Returns a question as a message of the agent. `number` is the number of the event that recorded
-/// the question.
-fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> Message {
-    let metadata = RawObject::single(QUESTION_METADATA, &open.key);
-    agent_message(
-        task,
-        number,
-        question_parts(&open.key, &open.question),
-        Some(metadata),
-    )
-}
-
 /// Returns a message of the agent about a task. Its id is made from the task's id and the event's
 /// number, so it is the same every time.
-fn agent_message(
+pub(super) fn agent_message(
     task: &Task,
     event: u64,
     parts: Vec<Part>,
@@ -462,122 +305,8 @@ fn agent_message(
     }
 }
 
-/// Returns the message of the owner that contained an answer, unless `known` contains it already. If
-/// another node than the task's worker accepts an answer, its message is recorded only within the
-/// answer.
-fn answer_message(task: &Task, answer: &RawValue, known: &[HistoryEntry]) -> Option<Message> {
-    let told = RawObject::parse(answer)
-        .ok()?
-        .object("_meta")?
-        .object(SOURCE_MESSAGE_META_KEY)?;
-    let message_id = told.text("key")?;
-    let content: Vec<Content> = told.read("content").unwrap_or_default();
-    let message = Message {
-        message_id,
-        context_id: context_id(task),
-        task_id: task.id.as_str().to_owned(),
-        role: Role::User,
-        parts: content_to_parts(&content),
-        metadata: told.object("metadata"),
-        ..Message::default()
-    };
-    let is_known = known.iter().any(|entry| match entry {
-        HistoryEntry::Message(known) => is_same_message(known, &message),
-        HistoryEntry::Question { .. } => false,
-    });
-    (!is_known).then_some(message)
-}
-
 /// Returns whether two messages have the same id and parts, so that one is a repetition of the
 /// other. The id alone isn't sufficient, because some clients use it for several messages.
 pub(super) fn is_same_message(a: &Message, b: &Message) -> bool {
     a.message_id == b.message_id && a.parts == b.parts
-}
-
-/// Maximum number of messages taken from one referenced task, the latest ones.
-const REFERENCED_MESSAGES_MAX: u32 = 16;
-/// Maximum content taken from all referenced tasks, in bytes. The first turn that exceeds it and
-/// all later ones are omitted.
-const REFERENCED_BYTES_MAX: usize = 256 * 1024;
-/// Estimated size of a turn's JSON without its parts, in bytes.
-const TURN_OVERHEAD_BYTES: usize = 32;
-
-/// A message or artifact of a referenced task, and whether the user or the agent made it.
-struct HistoryTurn {
-    is_from_user: bool,
-    parts: Vec<Part>,
-}
-
-impl HistoryTurn {
-    fn bytes(&self) -> usize {
-        self.parts.iter().map(Part::content_bytes).sum::<usize>() + TURN_OVERHEAD_BYTES
-    }
-}
-
-impl A2aTaskService {
-    /// Adds the content of referenced tasks to the arguments of a conversation: their messages and
-    /// artifacts become the member `history`, in the order of the references. Returns `None` if
-    /// there is no such content. Tasks that are deleted or belong to other owners are skipped
-    /// without an error.
-    ///
-    /// # Errors
-    /// Errors of the task store.
-    pub(super) async fn with_referenced_tasks(
-        &self,
-        who: &RequestContext,
-        references: &[String],
-        arguments: &RawValue,
-    ) -> Result<Option<Box<RawValue>>, A2aError> {
-        let (mut turns, mut bytes) = (Vec::new(), 0);
-        for id in references {
-            let Ok(found) = self.lookup.find(who, id).await else {
-                continue;
-            };
-            let task = &found.task;
-            let said = self.history(task, Some(REFERENCED_MESSAGES_MAX)).await?;
-            let said = said.into_iter().flatten().map(|said| HistoryTurn {
-                is_from_user: said.role == Role::User,
-                parts: said.parts,
-            });
-            let last = task_status(task).message.into_iter().map(|said| said.parts);
-            let made = merge_artifacts(task).into_iter().map(|made| made.parts);
-            let answered = last.chain(made).map(|parts| HistoryTurn {
-                is_from_user: false,
-                parts,
-            });
-            for turn in said.chain(answered).filter(|turn| !turn.parts.is_empty()) {
-                bytes += turn.bytes();
-                if bytes > REFERENCED_BYTES_MAX {
-                    return Ok(with_history(arguments, &turns));
-                }
-                turns.push(turn);
-            }
-        }
-        Ok(with_history(arguments, &turns))
-    }
-}
-
-fn with_history(arguments: &RawValue, turns: &[HistoryTurn]) -> Option<Box<RawValue>> {
-    let said = arguments
-        .get()
-        .strip_suffix('}')
-        .filter(|_| !turns.is_empty())?;
-    let history = write_json_sized(turns.iter().map(HistoryTurn::bytes).sum(), |out| {
-        out.list(turns, |turn, out| {
-            let mut object = out.object();
-            object.text(
-                "role",
-                if turn.is_from_user {
-                    "user"
-                } else {
-                    "assistant"
-                },
-            );
-            object.list("content", &turn.parts, write_part_as_block);
-            object.end();
-        });
-    });
-    Some(raw_from_written(
-        [said, ",\"history\":", history.get(), "}"].concat(),
-    ))
 }
