@@ -407,7 +407,9 @@ async fn origin_and_host() {
     ] {
         let lines = format!("Connection: close\r\n{lines}");
         let length = body.len();
-        let post = format!("POST /a2a HTTP/1.1\r\nContent-Length: {length}\r\n{lines}\r\n{body}");
+        let post = format!(
+            "POST /a2a HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{lines}\r\n{body}"
+        );
         let gets = [
             "/a2a/tasks",
             "/v1/tasks",
