@@ -1,5 +1,5 @@
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit::{Finished, Home, ended, soon};
 
@@ -267,7 +267,7 @@ async fn credentials_stay_out_of_the_log() {
 }
 
 /// Goal: the key of a shell's environment is the credential of each command. Method: `mcp` and `agents` to a server on this
-/// machine that reads what it is sent and hangs up; with a header `Authorization` of its own.
+/// machine that has nothing; with a header `Authorization` of its own.
 #[tokio::test]
 async fn the_key_is_a_credential_by_default() {
     const KEY: &str = "cbk_of_the_environment";
@@ -279,6 +279,9 @@ async fn the_key_is_a_credential_by_default() {
             let mut head = vec![0; 4096];
             let read = stream.read(&mut head).await.unwrap_or_default();
             let _ = heads.send(String::from_utf8_lossy(&head[..read]).to_lowercase());
+            let nothing =
+                b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+            let _ = stream.write_all(nothing).await;
         }
     });
     let home = Home::new();
