@@ -88,6 +88,19 @@ impl Behind {
         }
     }
 
+    /// Asserts that an agent that answers with all that was said to it in a conversation finds three turns of the caller's in one,
+    /// and a fourth, which begins another, in none of them.
+    pub async fn assert_remembers(&self) {
+        let (mut context, mut said) = (String::new(), Vec::new());
+        for text in ["one", "two", "three"] {
+            said.push(text);
+            let answer = self.say(text, &context).await;
+            assert_eq!(answer.text, said.join(", "));
+            context = answer.context;
+        }
+        assert_eq!(self.say("four", "").await.text, "four");
+    }
+
     pub async fn end(self) {
         self.gateway.end().await;
     }

@@ -24,3 +24,15 @@ async fn fasta2a_answers() {
         agent.end().await;
     }
 }
+
+/// Goal: a conversation with callboard is one with the agent. Method: three turns in one context, and one in another; both
+/// versions.
+#[actix_web::test]
+async fn fasta2a_remembers() {
+    let Some(peers) = peers() else { return };
+    for environment in ENVIRONMENTS {
+        let agent = behind(&peers, environment).await;
+        agent.assert_remembers().await;
+        agent.end().await;
+    }
+}

@@ -27,3 +27,21 @@ async fn agentstack_answers() {
     assert_eq!(agent.say("one", "").await.text, "one");
     agent.end().await;
 }
+
+/// Goal: a conversation with callboard is one session of Google's ADK. Method: three turns in one context, and one in another.
+#[actix_web::test]
+async fn adk_remembers() {
+    let Some(peers) = heavy_peers() else { return };
+    let agent = behind(&peers, "python-adk", "adk_server.py").await;
+    agent.assert_remembers().await;
+    agent.end().await;
+}
+
+/// Goal: so it is with agentstack. Method: the same.
+#[actix_web::test]
+async fn agentstack_remembers() {
+    let Some(peers) = heavy_peers() else { return };
+    let agent = behind(&peers, "python-agentstack", "agentstack_server.py").await;
+    agent.assert_remembers().await;
+    agent.end().await;
+}
