@@ -185,16 +185,8 @@ impl ListenerDeclaration {
 
     /// Returns invalid keys, each with a reason. `tree` is the listener's table.
     pub(super) fn key_errors(&self, tree: &ConfigTree) -> Vec<(&'static str, &'static str)> {
-        let mut wrong = Vec::new();
         let is_set = |key: &&str| tree.get(key).is_some_and(|value| !value.is_empty());
-        match (self.protocol, self.dialect) {
-            (ListenerProtocol::Mcp, None) if !self.is_bare() => {
-                wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: write `dialect = \"mcp\"`, or `compat = [\"bare\"]`"))
-            }
-            (ListenerProtocol::A2a, Some(_)) => wrong.push(("dialect", "the protocol \"a2a\" has no dialects: leave it out")),
-            (ListenerProtocol::Mail, Some(_)) => wrong.push(("dialect", "the protocol \"mail\" has no dialects: leave it out")),
-            _ => {}
-        }
+        let mut wrong: Vec<_> = self.dialect_error().into_iter().collect();
         let speaks = self.served_protocol();
         if speaks == ServedProtocol::Bare {
             if self.agent.is_none() {
@@ -267,6 +259,23 @@ impl ListenerDeclaration {
         }
         wrong.extend(self.address_errors());
         wrong
+    }
+
+    /// Returns the key `dialect` with the reason, if it is missing or doesn't fit the protocol.
+    fn dialect_error(&self) -> Option<(&'static str, &'static str)> {
+        let why = match (self.protocol, self.dialect) {
+            (ListenerProtocol::Mcp, None) if !self.is_bare() => {
+                "the protocol \"mcp\" needs `dialect`: write `dialect = \"mcp\"`, or `compat = [\"bare\"]`"
+            }
+            (ListenerProtocol::A2a, Some(_)) => {
+                "the protocol \"a2a\" has no dialects: leave it out"
+            }
+            (ListenerProtocol::Mail, Some(_)) => {
+                "the protocol \"mail\" has no dialects: leave it out"
+            }
+            _ => return None,
+        };
+        Some(("dialect", why))
     }
 
     /// Returns the keys of addresses beyond loopback on which the listener must not listen, each

@@ -273,12 +273,13 @@ async fn the_key_is_a_credential_by_default() {
     const KEY: &str = "cbk_of_the_environment";
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let (heads, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (heads, mut heard) = tokio::sync::mpsc::channel(64);
     let peer = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = vec![0; 4096];
             let read = stream.read(&mut head).await.unwrap_or_default();
-            let _ = heads.send(String::from_utf8_lossy(&head[..read]).to_lowercase());
+            let head = String::from_utf8_lossy(&head[..read]).to_lowercase();
+            let _ = heads.send(head).await;
             let nothing =
                 b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
             let _ = stream.write_all(nothing).await;

@@ -71,7 +71,7 @@ const PYTHON_ENVIRONMENTS_HEAVY: &[PythonEnvironment] = &[
     // With mcp 2 it can't be imported.
     (
         "python-agentstack",
-        &["agentstack-sdk==0.7.1", "mcp==1.30.0"],
+        &["agentstack-sdk==0.7.1", "fastapi==0.120.4", "mcp==1.30.0"],
     ),
 ];
 /// The variable that tells tests that those are there, too, and what the names of their tests begin with.

@@ -40,7 +40,7 @@ pub struct Postgres {
     server: Option<Child>,
 }
 
-/// Whom root runs it as.
+/// User that runs the server if this process is root.
 #[derive(Clone, Copy)]
 struct Owner {
     user: u32,

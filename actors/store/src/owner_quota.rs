@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use callboard_runtime::{JournalError, JournalResult};
 use parking_lot::Mutex;
 
+use crate::backend::ReadPool;
 use crate::sql::args;
-use crate::store_core::StoreCore;
 
 /// Interval at which the owners' bytes are read from the database while quotas are enforced.
 const USAGE_READ_INTERVAL: Duration = Duration::from_secs(30);
@@ -29,8 +29,13 @@ pub(crate) enum OwnedKind {
 
 /// Check of new data against its owner's quota. Enforced once the store is half full, so that a
 /// store with room costs no reads.
-#[derive(Default)]
-pub(crate) struct OwnerQuota(Mutex<UsageState>);
+pub(crate) struct OwnerQuota {
+    /// Size limit of the store, in bytes.
+    size_max: u64,
+    /// Maximum bytes of one owner and kind.
+    bytes_max: u64,
+    state: Mutex<UsageState>,
+}
 
 #[derive(Default)]
 struct UsageState {
@@ -40,23 +45,34 @@ struct UsageState {
     added: u64,
 }
 
-impl StoreCore {
-    /// Counts `bytes` of new data for their owner.
+impl OwnerQuota {
+    /// Creates the quota of a store with this size limit. Without `bytes_max`, it is a quarter of
+    /// the limit.
+    pub(crate) fn new(size_max: u64, bytes_max: Option<u64>) -> Self {
+        Self {
+            size_max,
+            bytes_max: bytes_max.unwrap_or(size_max / 4),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Counts `bytes` of new data for their owner. `size` is the size of the store in bytes when it
+    /// was last checked.
     ///
     /// # Errors
     /// [`JournalError::OwnerLimit`] if the store is at least half full and the owner's data exceeds
-    /// the quota; the store's error if its size can't be read.
-    pub(crate) async fn admit_owned(
+    /// the quota; the store's error if the owners' bytes can't be read.
+    pub(crate) async fn admit(
         &self,
-        kind: OwnedKind,
-        owner: &str,
+        readers: &ReadPool,
+        size: u64,
+        (kind, owner): (OwnedKind, &str),
         bytes: u64,
     ) -> JournalResult<()> {
-        let size = self.writer.metrics.size_bytes();
         let must_read = {
-            let mut state = self.owner_quota.0.lock();
+            let mut state = self.state.lock();
             state.added = state.added.saturating_add(bytes);
-            if size.saturating_add(state.added) < self.options.size_max / 2 {
+            if size.saturating_add(state.added) < self.size_max / 2 {
                 return Ok(());
             }
             let is_old = state
@@ -69,13 +85,10 @@ impl StoreCore {
             is_old
         };
         if must_read {
-            self.read_usage().await?;
+            self.read_usage(readers).await?;
         }
-        let bytes_max = self
-            .options
-            .owner_bytes_max
-            .unwrap_or(self.options.size_max / 4);
-        let mut state = self.owner_quota.0.lock();
+        let bytes_max = self.bytes_max;
+        let mut state = self.state.lock();
         let used = state.bytes.entry((kind, owner.to_owned())).or_default();
         if used.saturating_add(bytes) > bytes_max {
             return Err(JournalError::OwnerLimit { bytes_max });
@@ -84,9 +97,8 @@ impl StoreCore {
         Ok(())
     }
 
-    async fn read_usage(&self) -> JournalResult<()> {
-        let rows = self
-            .readers
+    async fn read_usage(&self, readers: &ReadPool) -> JournalResult<()> {
+        let rows = readers
             .read(USAGE, &args![COUNTED_OWNERS_MAX], |row| {
                 let (kind, owner, bytes): (&str, &str, i64) =
                     (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -97,7 +109,7 @@ impl StoreCore {
                 Ok(((kind, owner.to_owned()), bytes.unsigned_abs()))
             })
             .await;
-        let mut state = self.owner_quota.0.lock();
+        let mut state = self.state.lock();
         match rows {
             Ok(rows) => {
                 state.bytes = rows.into_iter().collect();

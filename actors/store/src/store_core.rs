@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use callboard_runtime::JournalResult;
 use tokio::sync::{Mutex, oneshot};
 
 use crate::backend::ReadPool;
 use crate::options::StoreOptions;
-use crate::owner_quota::OwnerQuota;
+use crate::owner_quota::{OwnedKind, OwnerQuota};
 use crate::retention_clock::RetentionClock;
 use crate::volatile_store::VolatileStore;
 use crate::writer::{BatchWriter, WriterHandle};
@@ -39,6 +40,7 @@ impl StoreCore {
         retention_clock: Option<RetentionClock>,
     ) -> Arc<Self> {
         let (writer, ended) = WriterHandle::start(batches, options.queue);
+        let owner_quota = OwnerQuota::new(options.size_max, options.owner_bytes_max);
         let (options, ended) = (options.clone(), Mutex::new(Some(ended)));
         Arc::new(Self {
             writer,
@@ -46,11 +48,24 @@ impl StoreCore {
             worker,
             run_id: run,
             options,
-            owner_quota: OwnerQuota::default(),
+            owner_quota,
             retention_clock,
             volatile: Arc::default(),
             writer_done: ended,
         })
+    }
+
+    /// Counts `bytes` of new data for their owner, as [`OwnerQuota::admit`].
+    pub(crate) async fn admit_owned(
+        &self,
+        kind: OwnedKind,
+        owner: &str,
+        bytes: u64,
+    ) -> JournalResult<()> {
+        let size = self.writer.metrics.size_bytes();
+        self.owner_quota
+            .admit(&self.readers, size, (kind, owner), bytes)
+            .await
     }
 
     pub(crate) async fn close(&self) {

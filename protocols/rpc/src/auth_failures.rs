@@ -226,7 +226,7 @@ mod tests {
     /// Goal: delays begin after the fifth failure, double and are limited. Method: rows.
     #[test]
     fn delays() {
-        let delays = [5, 6, 7, 8, 9, 10, 11, 40, u32::MAX].map(|recent| delay_after(recent));
+        let delays = [5, 6, 7, 8, 9, 10, 11, 40, u32::MAX].map(delay_after);
         let ms = delays.map(|delay| delay.as_millis());
         assert_eq!(
             ms,

@@ -20,7 +20,7 @@ use crate::round::NAME;
 #[derive(Clone)]
 struct Host {
     root: Arc<Mutex<String>>,
-    /// How often the server has said that its tools are others.
+    /// Number of times that the server has announced a change of its tools.
     changes: watch::Sender<u32>,
 }
 

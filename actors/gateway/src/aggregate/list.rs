@@ -106,29 +106,17 @@ impl ListReader {
         params: &RawObject,
         cx: &Context,
     ) -> Result<RawObject, Failure> {
-        let mut items: Vec<Box<RawValue>> = Vec::new();
         let mut uris = HashMap::new();
-        let (first, before, mut cursor) = match PageStart::parse_cursor(params)? {
+        let (mut items, (first, before, mut cursor)) = match PageStart::parse_cursor(params)? {
             PageStart::Own(from) => {
-                let own = if what == ListKind::Tools {
-                    self.names.message_tools()
-                } else {
-                    &[]
-                };
-                let page = own.iter().skip(from).take(AGGREGATE_PAGE_ITEMS_MAX);
-                items.extend(page.map(|tool| tool.descriptor.to_raw()));
-                let next = from.saturating_add(items.len());
-                if next < own.len() {
-                    return Ok(build_page(
-                        what,
-                        items,
-                        Some(PageStart::Own(next)),
-                        &MissingMembers::default(),
-                    ));
+                let (items, next) = self.own_items(what, from);
+                if let Some(next) = next {
+                    let next = Some(PageStart::Own(next));
+                    return Ok(build_page(what, items, next, &MissingMembers::default()));
                 }
-                (0, 0, None)
+                (items, (0, 0, None))
             }
-            PageStart::Member { at, read, cursor } => (at, read, cursor),
+            PageStart::Member { at, read, cursor } => (Vec::new(), (at, read, cursor)),
         };
         let is_later_page = (first, before) != (0, 0);
         let members = self
@@ -188,6 +176,20 @@ impl ListReader {
             }
         }
         Ok(build_page(what, items, None, &missing))
+    }
+
+    /// Returns the aggregate's own items from index `from` on, up to one page, and the index of the
+    /// next page if there are more.
+    fn own_items(&self, what: ListKind, from: usize) -> (Vec<Box<RawValue>>, Option<usize>) {
+        let own = if what == ListKind::Tools {
+            self.names.message_tools()
+        } else {
+            &[]
+        };
+        let page = own.iter().skip(from).take(AGGREGATE_PAGE_ITEMS_MAX);
+        let items: Vec<_> = page.map(|tool| tool.descriptor.to_raw()).collect();
+        let next = from.saturating_add(items.len());
+        (items, (next < own.len()).then_some(next))
     }
 
     /// Reads a member's list from `cursor` on, until it has the items for one page of the

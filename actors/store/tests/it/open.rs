@@ -102,15 +102,10 @@ async fn what_was_lost_is_told() {
         "{told}"
     );
     assert_eq!(fs::metadata(&file).unwrap().len(), 0);
-    let other_writer = StoreOptions {
-        writer: "other".into(),
-        ..options(&file)
-    };
-    let with_new_key = StoreOptions {
-        audit_key_new: true,
-        ..options(&file)
-    };
-    for options in [other_writer, with_new_key] {
+    for options in [
+        options(&file).writer("other"),
+        options(&file).audit_key_new(true),
+    ] {
         SqlStore::open(&options).await.unwrap().close().await;
         remove_all();
     }

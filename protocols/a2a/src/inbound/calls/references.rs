@@ -1,4 +1,4 @@
-//! What a message refers to, as the agent that gets the message knows it: tasks and extensions.
+//! Tasks and extensions that a message refers to, by the names that the receiving agent knows.
 
 use std::sync::Arc;
 

@@ -466,7 +466,10 @@ fn pieces_of_text_are_joined() {
     assert!(beyond(&[], std::slice::from_ref(&a)).is_none());
     assert!(beyond(&[Part::text("ab")], &[a.clone(), b.clone()]) == Some(vec![]));
     assert!(beyond(&[a.clone(), data()], &[a.clone(), data(), b.clone()]) == Some(vec![b.clone()]));
-    assert!(beyond(&[a.clone()], &[Part::text("ab"), data()]) == Some(vec![b.clone(), data()]));
+    assert!(
+        beyond(std::slice::from_ref(&a), &[Part::text("ab"), data()])
+            == Some(vec![b.clone(), data()])
+    );
     assert!(beyond(&[markdown()], &[markdown(), b.clone()]) == Some(vec![b.clone()]));
     for other in [vec![], vec![b], vec![data(), a.clone()]] {
         assert!(beyond(std::slice::from_ref(&a), &other).is_none());
