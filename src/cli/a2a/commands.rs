@@ -7,9 +7,9 @@ use std::sync::Arc;
 use callboard_a2a::card::{Jwks, verify_card};
 use callboard_a2a::outbound::{A2aClient, A2aClientError, ConversationError, HISTORY_MESSAGES_MAX};
 use callboard_a2a::wire::{
-    AgentCard, Artifact, GetTaskRequest, ListTasksRequest, Message, Part, PartContent, Role,
-    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse, Task,
-    TaskStatus, WireType,
+    A2aArtifact, A2aMessage, A2aTask, AgentCard, GetTaskRequest, ListTasksRequest, Part,
+    PartContent, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    StreamResponse, TaskStatus, WireType,
 };
 use callboard_message::time::format_rfc3339;
 use callboard_message::{CallId, RawObject, TaskState};
@@ -74,7 +74,7 @@ pub(super) async fn send_streaming(arguments: &A2aSendArguments) -> CommandResul
 
 async fn converse(
     peer: &A2aClient,
-    message: Message,
+    message: A2aMessage,
     person: &TerminalCaller,
     heard: &(dyn Fn(&StreamResponse) + Sync),
 ) -> Result<SendMessageResponse, CommandError> {
@@ -110,7 +110,7 @@ async fn fetch_history_if_needed(
 }
 
 /// Builds the message from the command line. Fails with a usage error if it is empty.
-fn build_message(arguments: &A2aSendArguments) -> Result<Message, CommandError> {
+fn build_message(arguments: &A2aSendArguments) -> Result<A2aMessage, CommandError> {
     let mut parts: Vec<Part> = arguments.text.iter().map(Part::text).collect();
     if let Some(data) = &arguments.data {
         let wrong = |error| CommandError::usage(format_args!("--data must be JSON: {error}"));
@@ -134,7 +134,7 @@ fn build_message(arguments: &A2aSendArguments) -> Result<Message, CommandError> 
             "the message is empty: give TEXT, --data or --file",
         ));
     }
-    Ok(Message {
+    Ok(A2aMessage {
         message_id: CallId::generate().to_string(),
         context_id: arguments.context.clone().unwrap_or_default(),
         task_id: arguments.task.clone().unwrap_or_default(),
@@ -144,7 +144,7 @@ fn build_message(arguments: &A2aSendArguments) -> Result<Message, CommandError> 
             .skill
             .as_ref()
             .map(|skill| RawObject::single("skill", skill)),
-        ..Message::default()
+        ..A2aMessage::default()
     })
 }
 
@@ -182,7 +182,7 @@ impl StreamPrinter {
         }
     }
 
-    fn print_task(&self, task: &Task) {
+    fn print_task(&self, task: &A2aTask) {
         for artifact in task.artifacts.iter().flatten() {
             self.print_artifact(artifact, false, true);
         }
@@ -199,7 +199,7 @@ impl StreamPrinter {
         output::print_note(format!("{} {text}", status.state).trim_end());
     }
 
-    fn print_artifact(&self, artifact: &Artifact, append: bool, last: bool) {
+    fn print_artifact(&self, artifact: &A2aArtifact, append: bool, last: bool) {
         let mut open = self.open_artifact.lock();
         let goes_on = append && open.as_ref() == Some(&artifact.artifact_id);
         let mut text = strip_control_chars(&parts_text(&artifact.parts));
@@ -270,7 +270,7 @@ pub(super) async fn show_task(arguments: &A2aTaskArguments) -> CommandResult {
     };
     let fetching = async |peer: &A2aClient| {
         let task = peer.get_task(request).await?;
-        let short = SendMessageResponse::Task(Task {
+        let short = SendMessageResponse::Task(A2aTask {
             history: None,
             ..task.clone()
         });
@@ -301,7 +301,7 @@ pub(super) async fn show_task(arguments: &A2aTaskArguments) -> CommandResult {
 
 pub(super) async fn list_tasks(arguments: &A2aListArguments) -> CommandResult {
     let listed = async |peer: &A2aClient| {
-        let (mut tasks, limit) = (Vec::<Task>::new(), i32::from(arguments.limit));
+        let (mut tasks, limit) = (Vec::<A2aTask>::new(), i32::from(arguments.limit));
         let mut request = ListTasksRequest {
             context_id: arguments.context.clone().unwrap_or_default(),
             status: arguments.state,
@@ -351,7 +351,7 @@ pub(super) async fn cancel_task(
     Ok(EXIT_ANSWERED)
 }
 
-fn task_row(task: &Task) -> String {
+fn task_row(task: &A2aTask) -> String {
     let updated = task
         .status
         .timestamp
@@ -507,7 +507,7 @@ fn exit_code(response: &SendMessageResponse) -> u8 {
     }
 }
 
-fn task_text(task: &Task) -> String {
+fn task_text(task: &A2aTask) -> String {
     let made: Vec<String> = task
         .artifacts
         .iter()
@@ -542,14 +542,14 @@ fn task_text(task: &Task) -> String {
 
 /// Returns whether a completed task has neither artifacts nor a status text, so that its answer can
 /// only be in the history.
-fn is_answer_in_history(task: &Task) -> bool {
+fn is_answer_in_history(task: &A2aTask) -> bool {
     task.status.state == TaskState::Completed
         && task.artifacts.is_none()
         && status_text(task).is_empty()
 }
 
 /// Returns the text of a task's status.
-fn status_text(task: &Task) -> String {
+fn status_text(task: &A2aTask) -> String {
     task.status
         .message
         .as_ref()
@@ -558,7 +558,7 @@ fn status_text(task: &Task) -> String {
 }
 
 /// Formats a message as text: its text parts, or all parts if it has none.
-fn message_text(message: &Message) -> String {
+fn message_text(message: &A2aMessage) -> String {
     let words: Vec<Part> = message
         .parts
         .iter()

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use callboard_a2a::outbound::{A2aClient, RemoteOptions};
-use callboard_a2a::wire::{Message, Part, Role, SendMessageRequest, WireType};
+use callboard_a2a::wire::{A2aMessage, Part, Role, SendMessageRequest, WireType};
 use callboard_message::CallId;
 use callboard_rpc::EgressPolicy;
 use tempfile::TempDir;
@@ -198,11 +198,11 @@ impl DemoAgents {
         let two = A2aClient::new(url, options).map_err(|error| start_error("agent2", error))?;
         let asking = async {
             loop {
-                let message = Message {
+                let message = A2aMessage {
                     message_id: CallId::generate().to_string(),
                     role: Role::User,
                     parts: vec![Part::text(":tool list_agents")],
-                    ..Message::default()
+                    ..A2aMessage::default()
                 };
                 let said = two
                     .send(SendMessageRequest {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use callboard::a2a::outbound::{A2aClient, RemoteOptions};
 use callboard::a2a::wire::{
-    GetTaskRequest, Message, Part, Role, SendMessageConfiguration, SendMessageRequest,
-    SendMessageResponse, Task,
+    A2aMessage, A2aTask, GetTaskRequest, Part, Role, SendMessageConfiguration, SendMessageRequest,
+    SendMessageResponse,
 };
 use callboard::message::TaskState;
 use serde_json::json;
@@ -49,12 +49,12 @@ impl Behind {
 
     /// Sends a text and polls its task until that has ended. An empty `context` begins a conversation.
     pub async fn say(&self, text: &str, context: &str) -> Answer {
-        let message = Message {
+        let message = A2aMessage {
             message_id: format!("{text} in {context:?}"),
             context_id: context.to_owned(),
             role: Role::User,
             parts: vec![Part::text(text)],
-            ..Message::default()
+            ..A2aMessage::default()
         };
         let configuration = SendMessageConfiguration {
             return_immediately: true,
@@ -107,7 +107,7 @@ impl Behind {
 }
 
 /// Text of the artifacts.
-fn text(task: &Task) -> String {
+fn text(task: &A2aTask) -> String {
     let artifacts = task.artifacts.iter().flatten();
     let parts = artifacts.flat_map(|artifact| &artifact.parts);
     parts.filter_map(Part::as_text).collect()

@@ -4,8 +4,8 @@ use callboard::a2a::outbound::{
     A2aClient, ProtocolBinding, ProtocolVersion, RemoteA2aAgent, RemoteOptions,
 };
 use callboard::a2a::wire::{
-    AuthenticationInfo, Message, Part, Role, SendMessageConfiguration, SendMessageRequest,
-    SendMessageResponse, Task, TaskPushNotificationConfig,
+    A2aMessage, A2aTask, AuthenticationInfo, Part, Role, SendMessageConfiguration,
+    SendMessageRequest, SendMessageResponse, TaskPushNotificationConfig,
 };
 use callboard::message::capabilities::CallTool;
 use callboard::message::{Answer, ElicitationAnswer, Question, RawObject};
@@ -85,11 +85,11 @@ async fn call(agent: &AgentRef, text: &str) -> Heard {
 }
 
 fn saying(text: &str, push: Option<TaskPushNotificationConfig>) -> SendMessageRequest {
-    let message = Message {
+    let message = A2aMessage {
         message_id: format!("of {text}"),
         role: Role::User,
         parts: vec![Part::text(text)],
-        ..Message::default()
+        ..A2aMessage::default()
     };
     let configuration = SendMessageConfiguration {
         return_immediately: true,
@@ -103,7 +103,7 @@ fn saying(text: &str, push: Option<TaskPushNotificationConfig>) -> SendMessageRe
     }
 }
 
-async fn begun(peer: &A2aClient, request: SendMessageRequest) -> Task {
+async fn begun(peer: &A2aClient, request: SendMessageRequest) -> A2aTask {
     match peer.send(request).await.unwrap() {
         SendMessageResponse::Task(task) => task,
         SendMessageResponse::Message(_) => panic!("a message came in place of a task"),

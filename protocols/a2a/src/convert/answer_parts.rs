@@ -4,7 +4,7 @@ use callboard_message::capabilities::PARTS_META_KEY;
 use callboard_message::{Elicitation, Question};
 
 use super::content::put_meta;
-use crate::wire::{Message, Part, PartContent};
+use crate::wire::{A2aMessage, Part, PartContent};
 
 /// Marks an elicitation as one that any message answers, because the message itself is passed on.
 pub(crate) fn accepting_parts(mut elicitation: Elicitation) -> Elicitation {
@@ -20,7 +20,7 @@ pub(crate) fn accepts_parts(question: &Question) -> bool {
 }
 
 /// Returns the parts of a message that are files: bytes or URLs.
-pub(super) fn file_parts(message: &Message) -> Vec<&Part> {
+pub(super) fn file_parts(message: &A2aMessage) -> Vec<&Part> {
     let is_file = |part: &&Part| matches!(part.content, PartContent::Raw(_) | PartContent::Url(_));
     message.parts.iter().filter(is_file).collect()
 }

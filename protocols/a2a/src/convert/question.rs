@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::answer_parts::{accepts_parts, file_parts};
 use super::content::put_meta;
 use super::{ObjectSchema, parts_to_content};
-use crate::wire::{Message, Part, PartContent};
+use crate::wire::{A2aMessage, Part, PartContent};
 use crate::{A2aError, ErrorKind};
 
 /// Key in a message's metadata. In a message with a question, its value is the question's key. In
@@ -67,7 +67,10 @@ const UNKNOWN_MODEL: &str = "unknown";
 /// # Errors
 /// Names of the missing fields, else what is wrong with the values, if the message doesn't answer
 /// the question.
-pub(crate) fn parse_answer(question: &Question, message: &Message) -> Result<Answer, Vec<String>> {
+pub(crate) fn parse_answer(
+    question: &Question,
+    message: &A2aMessage,
+) -> Result<Answer, Vec<String>> {
     let said = AnswerMessage::of(message);
     let mut body = match question {
         Question::Elicit(elicitation) if accepts_parts(question) => {
@@ -105,7 +108,7 @@ struct AnswerMessage {
 }
 
 impl AnswerMessage {
-    fn of(message: &Message) -> Self {
+    fn of(message: &A2aMessage) -> Self {
         let mut data = message.parts.iter().filter_map(Part::as_data);
         let only = data.next().filter(|_| data.next().is_none());
         Self {
@@ -116,7 +119,7 @@ impl AnswerMessage {
 
     /// Returns the message with its files in the form's properties for files. Then a text becomes
     /// the property that takes one.
-    fn with_files(self, form: &ObjectSchema<'_>, message: &Message) -> Self {
+    fn with_files(self, form: &ObjectSchema<'_>, message: &A2aMessage) -> Self {
         let files = file_parts(message);
         if files.is_empty() || form.file_properties().next().is_none() {
             return self;
@@ -156,7 +159,7 @@ impl AnswerMessage {
 fn whole_answer(
     elicitation: &Elicitation,
     said: &AnswerMessage,
-    message: &Message,
+    message: &A2aMessage,
 ) -> Result<RawObject, Vec<String>> {
     let answer = said.object().filter(is_elicit_answer);
     let text = said.text.to_lowercase();
@@ -182,7 +185,10 @@ pub(crate) fn is_elicit_answer(object: &RawObject) -> bool {
 ///
 /// # Errors
 /// `ContentTypeNotSupported`.
-pub(crate) fn check_answer_files(question: &Question, message: &Message) -> Result<(), A2aError> {
+pub(crate) fn check_answer_files(
+    question: &Question,
+    message: &A2aMessage,
+) -> Result<(), A2aError> {
     let files = file_parts(message).len();
     if files == 0 || accepts_parts(question) {
         return Ok(());

@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::block_to_part;
-use crate::wire::{Artifact, Part, WireType as _, parse_task_state, write_json_sized};
+use crate::wire::{A2aArtifact, Part, WireType as _, parse_task_state, write_json_sized};
 use crate::{A2aError, ErrorKind};
 
 /// Estimated sizes for the initial capacity of buffers, in bytes: a part's JSON without its text,
@@ -90,11 +90,11 @@ pub(crate) fn task_completion(
 }
 
 fn result_artifact(skill: &str, parts: Vec<Part>) -> Box<RawValue> {
-    Artifact {
+    A2aArtifact {
         artifact_id: RESULT_ARTIFACT_ID.to_owned(),
         name: artifact_name(skill).to_owned(),
         parts,
-        ..Artifact::default()
+        ..A2aArtifact::default()
     }
     .to_raw()
 }

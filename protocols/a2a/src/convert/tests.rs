@@ -15,7 +15,7 @@ use super::{
     parse_answer, parse_direct_reply, parts_to_content, question_parts, task_completion,
 };
 use crate::ErrorKind;
-use crate::wire::{Artifact, Message, Part, PartContent, Role, WireType as _};
+use crate::wire::{A2aArtifact, A2aMessage, Part, PartContent, Role, WireType as _};
 
 fn object(value: Value) -> RawObject {
     RawObject::parse(&to_raw_value(&value).unwrap()).unwrap()
@@ -192,12 +192,12 @@ fn broken_blocks_stay_whole() {
     }
 }
 
-fn says(parts: Vec<Part>) -> Message {
-    Message {
+fn says(parts: Vec<Part>) -> A2aMessage {
+    A2aMessage {
         message_id: "m7".into(),
         role: Role::User,
         parts,
-        ..Message::default()
+        ..A2aMessage::default()
     }
 }
 
@@ -428,7 +428,7 @@ fn became(
         PartContent::Data(data) => format!("data {}", data.get()),
         PartContent::Raw(_) | PartContent::Url(_) => "file".into(),
     };
-    let artifact = artifact.map(|artifact| Artifact::from_raw(&artifact).unwrap());
+    let artifact = artifact.map(|artifact| A2aArtifact::from_raw(&artifact).unwrap());
     (
         artifact
             .iter()

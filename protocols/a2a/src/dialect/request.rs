@@ -383,7 +383,7 @@ fn read_send_03(
 fn read_send_01(params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
     let params = params.ok_or_else(|| A2aError::invalid_params("id", "is missing"))?;
     let members = ObjectReader::parse(params, &FieldPath::Root)?;
-    let mut message: Message = members.required("message", &[])?;
+    let mut message: A2aMessage = members.required("message", &[])?;
     check_part_kinds(&members)?;
     upgrade_message(Dialect::V01, &mut message);
     message.task_id = members.required("id", &[])?;

@@ -27,7 +27,7 @@ impl Dialect {
     }
 
     /// Writes a task, as the response to `GetTask` and `CancelTask`.
-    pub fn write_task(self, task: &Task) -> Box<RawValue> {
+    pub fn write_task(self, task: &A2aTask) -> Box<RawValue> {
         self.write(task, |out| task::write_task(self, task, None, out))
     }
 
@@ -169,8 +169,8 @@ impl Dialect {
     ///
     /// # Errors
     /// As [`Dialect::read_send_response`].
-    pub fn read_task(self, result: &RawValue) -> Result<Task, A2aError> {
-        let mut task = agent_response(Task::from_raw(result))?;
+    pub fn read_task(self, result: &RawValue) -> Result<A2aTask, A2aError> {
+        let mut task = agent_response(A2aTask::from_raw(result))?;
         task::upgrade_task(self, &mut task);
         Ok(task)
     }

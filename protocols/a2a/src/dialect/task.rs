@@ -86,7 +86,7 @@ fn write_file(dialect: Dialect, part: &Part, out: &mut JsonWriter<'_>) {
     file.end();
 }
 
-pub(super) fn write_message(dialect: Dialect, message: &Message, out: &mut JsonWriter<'_>) {
+pub(super) fn write_message(dialect: Dialect, message: &A2aMessage, out: &mut JsonWriter<'_>) {
     let is_v01 = dialect == Dialect::V01;
     let mut object = begin_object(dialect, "message", out);
     if !is_v01 {
@@ -150,7 +150,7 @@ fn write_status(dialect: Dialect, status: &TaskStatus, out: &mut JsonWriter<'_>)
     object.end();
 }
 
-fn rejection_message(message: Option<&Message>) -> Message {
+fn rejection_message(message: Option<&A2aMessage>) -> A2aMessage {
     let reason = message
         .into_iter()
         .flat_map(|message| &message.parts)
@@ -159,7 +159,7 @@ fn rejection_message(message: Option<&Message>) -> Message {
         || "Task rejected".to_owned(),
         |reason| format!("Task rejected: {reason}"),
     );
-    Message {
+    A2aMessage {
         role: Role::Agent,
         parts: vec![Part::text(text)],
         ..Default::default()
@@ -170,7 +170,7 @@ fn rejection_message(message: Option<&Message>) -> Message {
 /// whether the artifact is appended to an earlier piece, and whether it is complete.
 fn write_artifact(
     dialect: Dialect,
-    artifact: &Artifact,
+    artifact: &A2aArtifact,
     index: usize,
     pieces: Option<[bool; 2]>,
     out: &mut JsonWriter<'_>,
@@ -203,7 +203,7 @@ fn write_artifact(
 /// only in streams of 0.1, where a task also serves as a status event.
 pub(super) fn write_task(
     dialect: Dialect,
-    task: &Task,
+    task: &A2aTask,
     ends: Option<bool>,
     out: &mut JsonWriter<'_>,
 ) {
@@ -250,22 +250,22 @@ pub(super) fn write_task_list(
 
 /// Returns a completed task with the message's parts as its only artifact, for 0.1, which has no
 /// responses without a task.
-pub(super) fn message_as_task(message: &Message) -> Task {
+pub(super) fn message_as_task(message: &A2aMessage) -> A2aTask {
     let id = if message.task_id.is_empty() {
         &message.message_id
     } else {
         &message.task_id
     };
-    let artifact = Artifact {
+    let artifact = A2aArtifact {
         artifact_id: "0".to_owned(),
         parts: message.parts.clone(),
         ..Default::default()
     };
     let status = TaskStatus::new(TaskState::Completed);
-    Task {
+    A2aTask {
         artifacts: Some(vec![artifact]),
         metadata: message.metadata.clone(),
-        ..Task::new(id, &message.context_id, status)
+        ..A2aTask::new(id, &message.context_id, status)
     }
 }
 
@@ -390,7 +390,7 @@ fn only_member(value: &RawValue, name: &str) -> Option<Box<RawValue>> {
     object.remove(name)
 }
 
-pub(super) fn upgrade_message(dialect: Dialect, message: &mut Message) {
+pub(super) fn upgrade_message(dialect: Dialect, message: &mut A2aMessage) {
     upgrade_parts(dialect, &mut message.parts);
 }
 
@@ -403,7 +403,7 @@ fn upgrade_status(dialect: Dialect, status: &mut TaskStatus) {
 
 /// Converts a task that was read in an older version to 1.0. Artifacts and messages of 0.1 without
 /// ids get generated ones.
-pub(super) fn upgrade_task(dialect: Dialect, task: &mut Task) {
+pub(super) fn upgrade_task(dialect: Dialect, task: &mut A2aTask) {
     upgrade_status(dialect, &mut task.status);
     task.artifacts
         .iter_mut()

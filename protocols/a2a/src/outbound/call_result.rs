@@ -10,7 +10,7 @@ use super::error::{A2aClientError, RemoteAgentError};
 use super::task_state::RemoteTaskState;
 use super::tools::SkillTool;
 use crate::convert::parts_to_content;
-use crate::wire::{Message, Part};
+use crate::wire::{A2aMessage, Part};
 
 /// Member of a tool result's `_meta` that contains id, context and state of the remote task.
 const A2A: &str = "a2a";
@@ -105,7 +105,7 @@ fn to_failure(task: &RemoteTaskState) -> Failure {
     let said = task
         .status_message
         .as_ref()
-        .map(Message::text)
+        .map(A2aMessage::text)
         .filter(|text| !text.is_empty());
     let told = serde_json::to_value(task_reference(task)).unwrap_or_default();
     Failure::new(kind, said.unwrap_or_else(|| otherwise.to_owned())).with_data(told)
@@ -171,21 +171,21 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::wire::Artifact;
+    use crate::wire::A2aArtifact;
 
     fn data(value: Value) -> Part {
         Part::data(to_raw_value(&value).unwrap())
     }
 
     fn task(state: TaskState, parts: Vec<Part>, said: Option<&str>) -> RemoteTaskState {
-        let artifact = Artifact {
+        let artifact = A2aArtifact {
             artifact_id: "a".into(),
             parts,
-            ..Artifact::default()
+            ..A2aArtifact::default()
         };
-        let said = said.map(|text| Message {
+        let said = said.map(|text| A2aMessage {
             parts: vec![Part::text(text)],
-            ..Message::default()
+            ..A2aMessage::default()
         });
         let artifacts = if artifact.parts.is_empty() {
             vec![]

@@ -27,9 +27,9 @@ use super::resolve::{CachedCard, ResolvedCard, check_card_trust, resolve_card};
 use crate::dialect::{Dialect, Operation};
 use crate::limits::EXTENSIONS_MAX;
 use crate::wire::{
-    AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
-    ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse,
-    SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+    A2aTask, AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest,
+    ListTasksRequest, ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse,
+    SubscribeToTaskRequest, TaskPushNotificationConfig,
 };
 
 /// Client for a remote A2A agent. The card is fetched on first use, and requests go to the best
@@ -274,7 +274,7 @@ impl A2aClient {
     ///
     /// # Errors
     /// [`A2aClientError`] if the request fails, or takes longer than 15 s.
-    pub async fn get_task(&self, mut request: GetTaskRequest) -> Result<Task, A2aClientError> {
+    pub async fn get_task(&self, mut request: GetTaskRequest) -> Result<A2aTask, A2aClientError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_request(&request);
         let place = format!(
@@ -321,7 +321,7 @@ impl A2aClient {
     ///
     /// # Errors
     /// As [`A2aClient::get_task`].
-    pub async fn cancel_task(&self, id: &str) -> Result<Task, A2aClientError> {
+    pub async fn cancel_task(&self, id: &str) -> Result<A2aTask, A2aClientError> {
         let request = CancelTaskRequest {
             id: id.to_owned(),
             ..CancelTaskRequest::default()

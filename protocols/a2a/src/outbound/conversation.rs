@@ -23,7 +23,7 @@ use super::task_state::{RemoteTaskState, TaskUpdate};
 use crate::ErrorKind;
 use crate::convert::parts_to_content;
 use crate::wire::{
-    GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    A2aMessage, GetTaskRequest, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
     StreamResponse, TaskPushNotificationConfig,
 };
 
@@ -75,7 +75,7 @@ impl A2aClient {
     /// [`ConversationError`] if a request fails or `caller` refuses to answer.
     pub async fn converse(
         &self,
-        message: Message,
+        message: A2aMessage,
         caller: &dyn Caller,
         observer: &(dyn Fn(&StreamResponse) + Sync),
     ) -> Result<SendMessageResponse, ConversationError> {
@@ -107,9 +107,9 @@ impl A2aClient {
         caller: &dyn Caller,
         observer: &(dyn Fn(&StreamResponse) + Sync),
     ) -> Result<SendMessageResponse, A2aClientError> {
-        let message = Message {
+        let message = A2aMessage {
             task_id: task.to_owned(),
-            ..Message::default()
+            ..A2aMessage::default()
         };
         let mut conversation = Conversation::open(self, Some(caller), &message, observer).await?;
         conversation.keeps_task = true;
@@ -148,7 +148,7 @@ impl<'a> Conversation<'a> {
     async fn open(
         client: &'a A2aClient,
         caller: Option<&'a dyn Caller>,
-        message: &Message,
+        message: &A2aMessage,
         observer: EventObserver<'a>,
     ) -> Result<Self, A2aClientError> {
         let card = client.card().await?;
@@ -368,7 +368,7 @@ impl<'a> Conversation<'a> {
             .status_message
             .as_ref()
             .filter(|_| !self.state.artifacts.is_empty())
-            .map(Message::text);
+            .map(A2aMessage::text);
         if let Some(text) = last_word.filter(|text| !text.is_empty()) {
             self.report_progress(text);
         }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::remote_contexts::ContextBinding;
 use crate::convert::content_to_parts;
-use crate::wire::{Message, Role};
+use crate::wire::{A2aMessage, Role};
 
 /// Key in a message's metadata whose value is the id of the skill to call.
 pub(super) const SKILL_METADATA: &str = "skill";
@@ -17,7 +17,7 @@ const A2A_META: &str = "a2a";
 /// The first message of a conversation.
 #[derive(Default)]
 pub(super) struct ConversationRequest {
-    pub(super) message: Message,
+    pub(super) message: A2aMessage,
     /// URIs of the protocol extensions to request, beside those that the message names.
     pub(super) extensions: Vec<String>,
     /// Metadata of the request beside the message's own.
@@ -42,14 +42,14 @@ impl ConversationRequest {
             None => metadata,
         };
         let key = Some(said.key()).filter(|key| !key.is_empty());
-        let message = Message {
+        let message = A2aMessage {
             message_id: key.unwrap_or_else(|| Uuid::new_v4().to_string()),
             role: Role::User,
             parts: content_to_parts(&said.content()),
             metadata,
             extensions: said.extensions(),
             reference_task_ids: said.reference_task_ids(),
-            ..Message::default()
+            ..A2aMessage::default()
         };
         Self {
             message,

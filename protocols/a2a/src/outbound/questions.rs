@@ -13,7 +13,7 @@ use super::task_state::RemoteTaskState;
 use crate::convert::{
     QUESTION_METADATA, accepting_parts, accepts_parts, content_to_parts, is_elicit_answer,
 };
-use crate::wire::{Message, Part, PartContent, Role};
+use crate::wire::{A2aMessage, Part, PartContent, Role};
 
 /// Default texts of a question that the agent asks without a text: for input, and for credentials.
 const NEEDS_INPUT: &str = "The agent needs to know more to go on.";
@@ -81,7 +81,7 @@ impl RemoteQuestion {
         &self,
         answer: Answer,
         task: &RemoteTaskState,
-    ) -> Result<Message, Failure> {
+    ) -> Result<A2aMessage, Failure> {
         let fits = matches!(
             (&self.question, &answer),
             (Question::Elicit(_), Answer::Elicit(_))
@@ -101,7 +101,7 @@ impl RemoteQuestion {
         let mut metadata = said.object("metadata").unwrap_or_default();
         metadata.remove(QUESTION_METADATA);
         metadata.set_some(QUESTION_METADATA, &self.key);
-        Ok(Message {
+        Ok(A2aMessage {
             message_id: Uuid::new_v4().to_string(),
             context_id: task.context_id.clone(),
             task_id: task.task_id.clone(),
@@ -109,7 +109,7 @@ impl RemoteQuestion {
             parts,
             metadata: Some(metadata).filter(|metadata| !metadata.is_empty()),
             extensions: said.read("extensions").unwrap_or_default(),
-            ..Message::default()
+            ..A2aMessage::default()
         })
     }
 
@@ -166,7 +166,7 @@ fn refusal_failure(action: ElicitationAction) -> Failure {
 }
 
 /// Returns the question, and its key, that a callboard embedded in a data part of a message.
-fn embedded_question(said: &Message) -> Option<(Question, Option<String>)> {
+fn embedded_question(said: &A2aMessage) -> Option<(Question, Option<String>)> {
     said.parts
         .iter()
         .filter_map(Part::as_data)
@@ -181,7 +181,7 @@ fn embedded_question(said: &Message) -> Option<(Question, Option<String>)> {
 
 /// Returns the text of a message for people: its text parts, or if these are blank, the JSON of its
 /// data parts.
-fn message_text(said: &Message) -> String {
+fn message_text(said: &A2aMessage) -> String {
     let text = said.text();
     if !text.trim().is_empty() {
         return text.trim().to_owned();
@@ -196,7 +196,7 @@ fn message_text(said: &Message) -> String {
 }
 
 /// Returns the first http or https URL in a message's parts.
-fn find_url(said: &Message) -> Option<String> {
+fn find_url(said: &A2aMessage) -> Option<String> {
     let is_address = |text: &str| text.starts_with("https://") || text.starts_with("http://");
     let of_part = |part: &Part| match &part.content {
         PartContent::Url(url) => Some(url.clone()),
@@ -226,16 +226,16 @@ mod tests {
     use callboard_message::{ElicitationAnswer, FailureKind, SamplingAnswer, TaskState};
 
     fn task(state: TaskState, parts: Vec<Part>) -> RemoteTaskState {
-        let said = Message {
+        let said = A2aMessage {
             parts,
-            ..Message::default()
+            ..A2aMessage::default()
         };
         let mut task = RemoteTaskState::for_task("t", "c");
         (task.state, task.status_message) = (Some(state), Some(said));
         task
     }
 
-    fn said(asked: &RemoteQuestion, answer: Answer, task: &RemoteTaskState) -> Message {
+    fn said(asked: &RemoteQuestion, answer: Answer, task: &RemoteTaskState) -> A2aMessage {
         asked.reply_message(answer, task).unwrap()
     }
 

@@ -10,7 +10,7 @@ use super::error::A2aClientError;
 use super::options::{CALL_EVENTS_MAX, HISTORY_MESSAGES_MAX};
 use crate::convert::EVENT_METADATA;
 use crate::wire::{
-    Artifact, Message, Part, PartContent, Role, SendMessageResponse, StreamResponse, Task,
+    A2aArtifact, A2aMessage, A2aTask, Part, PartContent, Role, SendMessageResponse, StreamResponse,
     TaskStatus, append_parts, parts_beyond,
 };
 
@@ -26,12 +26,12 @@ pub(super) struct RemoteTaskState {
     pub(super) context_id: String,
     pub(super) state: Option<TaskState>,
     /// The agent's message in the task's latest status.
-    pub(super) status_message: Option<Message>,
+    pub(super) status_message: Option<A2aMessage>,
     status_since: Option<SystemTime>,
     /// Artifacts in the order of their first event.
-    pub(super) artifacts: Vec<Artifact>,
+    pub(super) artifacts: Vec<A2aArtifact>,
     /// The agent's reply, if it responded with a message instead of a task.
-    pub(super) direct_reply: Option<Message>,
+    pub(super) direct_reply: Option<A2aMessage>,
     /// Messages that the agent sent while the task was working.
     interim: InterimMessages,
     /// Number of the last event, if the agent numbers its events.
@@ -58,7 +58,7 @@ struct StatusKey {
 pub(super) enum TaskUpdate {
     Progress(String),
     Artifact {
-        artifact: Artifact,
+        artifact: A2aArtifact,
         append: bool,
         last: bool,
     },
@@ -169,7 +169,7 @@ impl RemoteTaskState {
     /// [`A2aClientError::TooLarge`] beyond [`ARTIFACT_BYTES_MAX`].
     pub(super) fn apply_task(
         &mut self,
-        task: &Task,
+        task: &A2aTask,
     ) -> Result<Option<Vec<TaskUpdate>>, A2aClientError> {
         if !self.is_own_task(&task.id) || self.has_ended() && !task.status.state.is_terminal() {
             return Ok(None);
@@ -191,7 +191,7 @@ impl RemoteTaskState {
     ///
     /// # Errors
     /// [`A2aClientError::TooLarge`] beyond [`ARTIFACT_BYTES_MAX`].
-    pub(super) fn apply_history(&mut self, task: &Task) -> Result<(), A2aClientError> {
+    pub(super) fn apply_history(&mut self, task: &A2aTask) -> Result<(), A2aClientError> {
         let added = self
             .interim
             .add_history(task.history.as_deref().unwrap_or_default(), &task.status)?;
@@ -224,7 +224,7 @@ impl RemoteTaskState {
     /// Returns the agent's interim messages, in order, if they serve as the answer of a task that
     /// ended without one; otherwise an empty slice. It is always empty for agents that number their
     /// events: these are callboards, whose interim messages are only progress.
-    pub(super) fn interim_answer(&self) -> &[Message] {
+    pub(super) fn interim_answer(&self) -> &[A2aMessage] {
         if self.ended_without_answer() && !self.has_event_numbers() {
             &self.interim.messages
         } else {
@@ -245,10 +245,10 @@ impl RemoteTaskState {
             timestamp: self.status_since,
         };
         let artifacts = (!self.artifacts.is_empty()).then_some(self.artifacts);
-        SendMessageResponse::Task(Task {
+        SendMessageResponse::Task(A2aTask {
             artifacts,
             history,
-            ..Task::new(self.task_id, self.context_id, status)
+            ..A2aTask::new(self.task_id, self.context_id, status)
         })
     }
 
@@ -293,7 +293,7 @@ impl RemoteTaskState {
         // Some agents of 0.1 repeat the user's message in the status.
         let said = status.message.as_ref();
         let said = said.filter(|message| message.role != Role::User);
-        let text = said.map(Message::text).unwrap_or_default();
+        let text = said.map(A2aMessage::text).unwrap_or_default();
         let key = StatusKey {
             state: status.state,
             since: status.timestamp,
@@ -323,7 +323,7 @@ impl RemoteTaskState {
 
     fn apply_artifact(
         &mut self,
-        artifact: Artifact,
+        artifact: A2aArtifact,
         append: bool,
         last: bool,
     ) -> Result<TaskUpdate, A2aClientError> {
@@ -349,7 +349,7 @@ impl RemoteTaskState {
     /// unchanged.
     fn reconcile_artifact(
         &mut self,
-        artifact: &Artifact,
+        artifact: &A2aArtifact,
     ) -> Result<Option<TaskUpdate>, A2aClientError> {
         let there = self
             .artifacts
@@ -360,7 +360,7 @@ impl RemoteTaskState {
             return Ok(None);
         }
         let append = beyond.is_some();
-        let piece = Artifact {
+        let piece = A2aArtifact {
             parts: beyond.unwrap_or_else(|| artifact.parts.clone()),
             ..artifact.clone()
         };
@@ -408,7 +408,7 @@ const INTERIM_MESSAGES_MAX: usize = CALL_EVENTS_MAX as usize;
 /// their ids, roles and parts are stored.
 #[derive(Default)]
 struct InterimMessages {
-    messages: Vec<Message>,
+    messages: Vec<A2aMessage>,
     /// Ids of the messages.
     ids: HashSet<String>,
 }
@@ -418,7 +418,7 @@ impl InterimMessages {
     ///
     /// # Errors
     /// [`A2aClientError::TooLarge`] if there would be more than [`INTERIM_MESSAGES_MAX`] messages.
-    fn add(&mut self, message: &Message) -> Result<usize, A2aClientError> {
+    fn add(&mut self, message: &A2aMessage) -> Result<usize, A2aClientError> {
         if message.role == Role::User || message.parts.is_empty() {
             return Ok(0);
         }
@@ -448,7 +448,7 @@ impl InterimMessages {
     /// [`A2aClientError::TooLarge`] if there would be more than [`INTERIM_MESSAGES_MAX`] messages.
     fn add_history(
         &mut self,
-        history: &[Message],
+        history: &[A2aMessage],
         status: &TaskStatus,
     ) -> Result<usize, A2aClientError> {
         // An agent may send more than was requested.
@@ -484,7 +484,7 @@ impl InterimMessages {
         Ok(added)
     }
 
-    fn insert(&mut self, place: usize, message: &Message) -> Result<(), A2aClientError> {
+    fn insert(&mut self, place: usize, message: &A2aMessage) -> Result<(), A2aClientError> {
         if self.messages.len() >= INTERIM_MESSAGES_MAX {
             return Err(A2aClientError::TooLarge);
         }
@@ -495,40 +495,40 @@ impl InterimMessages {
 }
 
 /// Returns a copy of a message with only its id, role and parts, which are stored and counted.
-fn stored_copy(message: &Message) -> Message {
-    let Message {
+fn stored_copy(message: &A2aMessage) -> A2aMessage {
+    let A2aMessage {
         message_id,
         role,
         parts,
         ..
     } = message;
-    Message {
+    A2aMessage {
         message_id: message_id.clone(),
         role: *role,
         parts: parts.clone(),
-        ..Message::default()
+        ..A2aMessage::default()
     }
 }
 
 /// Returns the memory that a stored message takes, in bytes. Its id counts twice, because it is
 /// stored twice.
-fn message_bytes(message: &Message) -> usize {
+fn message_bytes(message: &A2aMessage) -> usize {
     let parts = message.parts.len() * size_of::<Part>() + part_bytes(&message.parts);
-    size_of::<Message>() + 2 * message.message_id.len() + parts
+    size_of::<A2aMessage>() + 2 * message.message_id.len() + parts
 }
 
 /// Returns whether the text of `message` is that of `known` with more text appended. `known` must
 /// not be empty.
-fn is_extension_of(message: &Message, known: &Message) -> bool {
+fn is_extension_of(message: &A2aMessage, known: &A2aMessage) -> bool {
     let words = known.text();
     !words.is_empty() && message.text().starts_with(&words)
 }
 
-fn has_same_id(one: &Message, other: &Message) -> bool {
+fn has_same_id(one: &A2aMessage, other: &A2aMessage) -> bool {
     !one.message_id.is_empty() && one.message_id == other.message_id
 }
 
-fn is_same_message(one: &Message, other: &Message) -> bool {
+fn is_same_message(one: &A2aMessage, other: &A2aMessage) -> bool {
     let lacks_id = one.message_id.is_empty() || other.message_id.is_empty();
     has_same_id(one, other) || lacks_id && one.parts == other.parts
 }

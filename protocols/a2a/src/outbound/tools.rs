@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::conversation_request::{ConversationRequest, SKILL_METADATA};
 use crate::card::{SCHEMAS_EXTENSION, TAG_DESTRUCTIVE};
-use crate::wire::{AgentCard, AgentSkill, Message, Part, Role, WireType};
+use crate::wire::{A2aMessage, AgentCard, AgentSkill, Part, Role, WireType};
 
 /// Maximum number of a card's skills that become tools.
 /// At the limit: the others are skipped.
@@ -196,14 +196,14 @@ impl SkillTools {
             .as_ref()
             .map(|id| RawObject::single(SKILL_METADATA, id));
         let opening = ConversationRequest {
-            message: Message {
+            message: A2aMessage {
                 message_id: Uuid::new_v4().to_string(),
                 context_id: place.text("contextId").unwrap_or_default(),
                 task_id: place.text("taskId").unwrap_or_default(),
                 role: Role::User,
                 parts,
                 metadata: said,
-                ..Message::default()
+                ..A2aMessage::default()
             },
             keeps_task: place.read("keep") == Some(true),
             ..ConversationRequest::default()

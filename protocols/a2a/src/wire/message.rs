@@ -224,7 +224,7 @@ quiet!(Part);
 wire! {
     /// A message of the client or of the agent.
     #[derive(Default)]
-    pub struct Message {
+    pub struct A2aMessage {
         /// Id of the message, assigned by its sender.
         message_id: String = always "messageId",
         /// Id of the conversation; empty begins a new one.
@@ -245,7 +245,7 @@ wire! {
 
     /// An output of a task.
     #[derive(Default)]
-    pub struct Artifact {
+    pub struct A2aArtifact {
         /// Id of the artifact, unique within its task.
         artifact_id: String = always "artifactId" | "index",
         /// Name for people; may be empty.
@@ -268,13 +268,13 @@ wire! {
         state: TaskState = state "state",
         /// The agent's message about the state: a question, an address to visit, or the reason of a
         /// failure.
-        message: Option<Message> = optional "message",
+        message: Option<A2aMessage> = optional "message",
         /// Time of the latest change of the status.
         timestamp: Option<SystemTime> = hint "timestamp",
     }
 
     /// A task: a call with its status, artifacts and messages.
-    pub struct Task {
+    pub struct A2aTask {
         /// Id of the task, assigned by the server (in 0.1: by the client).
         id: String = required "id",
         /// Id of the conversation.
@@ -282,15 +282,15 @@ wire! {
         /// Current status.
         status: TaskStatus = required "status",
         /// Artifacts so far; `None` if they were not requested.
-        artifacts: Option<Vec<Artifact>> = optional "artifacts",
+        artifacts: Option<Vec<A2aArtifact>> = optional "artifacts",
         /// Messages so far, oldest first; `None` if they were not requested.
-        history: Option<Vec<Message>> = optional "history",
+        history: Option<Vec<A2aMessage>> = optional "history",
         /// Metadata from the server.
         metadata: Option<RawObject> = optional "metadata",
     }
 }
 
-impl Message {
+impl A2aMessage {
     /// Returns the texts of all text parts, one a line.
     pub(crate) fn text(&self) -> String {
         self.parts
@@ -312,7 +312,7 @@ impl TaskStatus {
     }
 }
 
-impl Task {
+impl A2aTask {
     /// Creates a task without artifacts, history and metadata.
     pub fn new(id: impl Into<String>, context_id: impl Into<String>, status: TaskStatus) -> Self {
         let (id, context_id) = (id.into(), context_id.into());
@@ -347,7 +347,7 @@ wire! {
         /// Id of the conversation.
         context_id: String = always "contextId" | "sessionId",
         /// The artifact, or the piece.
-        artifact: Artifact = required "artifact",
+        artifact: A2aArtifact = required "artifact",
         /// Whether the parts are appended to the artifact of the same id. Otherwise they replace
         /// it.
         append: bool = default "append",
@@ -363,17 +363,17 @@ one_of! {
     /// task.
     pub enum SendMessageResponse {
         /// The task that was begun or continued.
-        Task(Task) = "task",
+        Task(A2aTask) = "task",
         /// A direct reply without a task.
-        Message(Message) = "message",
+        Message(A2aMessage) = "message",
     }
 
     /// An event of a stream.
     pub enum StreamResponse {
         /// Current state of the task.
-        Task(Task) = "task",
+        Task(A2aTask) = "task",
         /// A direct reply without a task.
-        Message(Message) = "message",
+        Message(A2aMessage) = "message",
         /// New status of the task.
         StatusUpdate(TaskStatusUpdateEvent) = "statusUpdate",
         /// New output of the task.
@@ -467,8 +467,8 @@ impl SendMessageResponse {
         at: &FieldPath<'_>,
     ) -> Result<Self, ReadError> {
         match BareKind::of(members, at)? {
-            BareKind::Message => Message::read(raw, at).map(Self::Message),
-            _ => Task::read(raw, at).map(Self::Task),
+            BareKind::Message => A2aMessage::read(raw, at).map(Self::Message),
+            _ => A2aTask::read(raw, at).map(Self::Task),
         }
     }
 }
@@ -484,8 +484,8 @@ impl StreamResponse {
         at: &FieldPath<'_>,
     ) -> Result<Self, ReadError> {
         match BareKind::of(members, at)? {
-            BareKind::Task => Task::read(raw, at).map(Self::Task),
-            BareKind::Message => Message::read(raw, at).map(Self::Message),
+            BareKind::Task => A2aTask::read(raw, at).map(Self::Task),
+            BareKind::Message => A2aMessage::read(raw, at).map(Self::Message),
             BareKind::Status => TaskStatusUpdateEvent::read(raw, at).map(Self::StatusUpdate),
             BareKind::Artifact => TaskArtifactUpdateEvent::read(raw, at).map(Self::ArtifactUpdate),
         }

@@ -5,7 +5,7 @@ use secrecy::SecretString;
 use serde_json::value::RawValue;
 
 use super::macros::{quiet, wire};
-use super::{FieldPath, JsonWriter, Message, ObjectReader, ReadError, Task, WireType};
+use super::{A2aMessage, A2aTask, FieldPath, JsonWriter, ObjectReader, ReadError, WireType};
 
 /// Credentials that a push notification carries, so that its receiver can authenticate the sender.
 #[derive(Clone, Default)]
@@ -82,7 +82,7 @@ wire! {
         /// own agent.
         tenant: String = default "tenant",
         /// The message to send.
-        message: Message = required "message" | "request",
+        message: A2aMessage = required "message" | "request",
         /// Options for the response.
         configuration: Option<SendMessageConfiguration> = optional "configuration",
         /// Metadata from the client.
@@ -128,7 +128,7 @@ wire! {
     #[derive(Default)]
     pub struct ListTasksResponse {
         /// Tasks on this page.
-        tasks: Vec<Task> = always "tasks",
+        tasks: Vec<A2aTask> = always "tasks",
         /// Token for the next page; empty on the last one.
         next_page_token: String = always "nextPageToken",
         /// Page size that was applied.

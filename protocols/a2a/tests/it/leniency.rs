@@ -141,7 +141,7 @@ fn tasks_in_all_spellings() {
         ),
     ] {
         assert_eq!(
-            Task::from_raw(&raw(sent))
+            A2aTask::from_raw(&raw(sent))
                 .map(|task| task.to_json())
                 .as_deref(),
             Ok(canonical),
@@ -159,7 +159,7 @@ fn tasks_in_all_spellings() {
         ),
     ] {
         assert_eq!(
-            Task::from_raw(&raw(sent)).unwrap_err().field,
+            A2aTask::from_raw(&raw(sent)).unwrap_err().field,
             field,
             "{sent}"
         );
@@ -348,7 +348,7 @@ fn requests_must_say_what_they_mean() {
 /// Goal: each limit is exact. Method: at the limit, and one above.
 #[test]
 fn bounds() {
-    let send = |change: &dyn Fn(&mut Message)| {
+    let send = |change: &dyn Fn(&mut A2aMessage)| {
         let mut request = send();
         request.message.parts.truncate(1);
         change(&mut request.message);
@@ -360,8 +360,8 @@ fn bounds() {
     for (max, change) in [
         (
             limits::PARTS_MAX,
-            &(|m: &mut Message, n| m.parts = vec![Part::text(""); n])
-                as &dyn Fn(&mut Message, usize),
+            &(|m: &mut A2aMessage, n| m.parts = vec![Part::text(""); n])
+                as &dyn Fn(&mut A2aMessage, usize),
         ),
         (limits::REFERENCES_MAX, &|m, n| {
             m.reference_task_ids = vec!["t".into(); n]
@@ -508,7 +508,7 @@ fn unknown_states_go_on() {
     for state in ["TASK_STATE_PAUSED", "unknown", "", "99"] {
         let json = format!(r#"{{"id":"t","status":{{"state":"{state}"}}}}"#);
         assert_eq!(
-            Task::from_raw(&raw(&json)).unwrap().status.state,
+            A2aTask::from_raw(&raw(&json)).unwrap().status.state,
             TaskState::Working
         );
     }

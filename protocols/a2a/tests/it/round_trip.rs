@@ -79,9 +79,9 @@ prop_compose! {
         metadata in metadata(),
         extensions in vec(id(), 0..3),
         reference_task_ids in vec(id(), 0..3),
-    ) -> Message {
+    ) -> A2aMessage {
         let (context_id, task_id) = (context_id.unwrap_or_default(), task_id.unwrap_or_default());
-        Message { message_id, context_id, task_id, role, parts, metadata, extensions, reference_task_ids }
+        A2aMessage { message_id, context_id, task_id, role, parts, metadata, extensions, reference_task_ids }
     }
 }
 
@@ -103,8 +103,8 @@ prop_compose! {
         parts in vec(part(), 1..3),
         metadata in metadata(),
         extensions in vec(id(), 0..2),
-    ) -> Artifact {
-        Artifact { artifact_id, name, description, parts, metadata, extensions }
+    ) -> A2aArtifact {
+        A2aArtifact { artifact_id, name, description, parts, metadata, extensions }
     }
 }
 
@@ -116,8 +116,8 @@ prop_compose! {
         artifacts in option::of(vec(artifact(), 0..3)),
         history in option::of(vec(message(), 0..3)),
         metadata in metadata(),
-    ) -> Task {
-        Task { id, context_id, status, artifacts, history, metadata }
+    ) -> A2aTask {
+        A2aTask { id, context_id, status, artifacts, history, metadata }
     }
 }
 
@@ -175,7 +175,7 @@ prop_compose! {
 
 prop_compose! {
     fn send()(
-        message in message().prop_map(|message| Message { role: Role::User, ..message }),
+        message in message().prop_map(|message| A2aMessage { role: Role::User, ..message }),
         accepted_output_modes in vec(id(), 0..2),
         push in option::of(push()),
         history_length in option::of(0..100),
@@ -193,22 +193,22 @@ prop_compose! {
 }
 
 /// Removes from a message what a version can't express.
-fn forget_of_message(dialect: Dialect, message: &mut Message) {
+fn forget_of_message(dialect: Dialect, message: &mut A2aMessage) {
     match dialect {
         Dialect::V10 | Dialect::V03 => {}
         Dialect::V03Rest => message.reference_task_ids.clear(),
         Dialect::V01 => {
-            let Message {
+            let A2aMessage {
                 role,
                 parts,
                 metadata,
                 ..
             } = std::mem::take(message);
-            *message = Message {
+            *message = A2aMessage {
                 role,
                 parts,
                 metadata,
-                ..Message::default()
+                ..A2aMessage::default()
             };
         }
     }
@@ -233,7 +233,7 @@ fn forget_of_status(dialect: Dialect, status: &mut TaskStatus) {
     }
 }
 
-fn forget_of_task(dialect: Dialect, task: &mut Task) {
+fn forget_of_task(dialect: Dialect, task: &mut A2aTask) {
     forget_of_status(dialect, &mut task.status);
     task.history
         .iter_mut()
@@ -248,7 +248,7 @@ fn forget_of_task(dialect: Dialect, task: &mut Task) {
 }
 
 /// Removes ids that a reader of 0.1 generates, and the text that it adds to a rejection.
-fn forget_made_up(dialect: Dialect, task: &mut Task, was: TaskState) {
+fn forget_made_up(dialect: Dialect, task: &mut A2aTask, was: TaskState) {
     if dialect == Dialect::V01 {
         task.history
             .iter_mut()
@@ -363,7 +363,7 @@ proptest! {
     /// them and back.
     #[test]
     fn with_the_official_types(task in task(), event in event(), request in send()) {
-        prop_assert_eq!(through::<a2a::Task, Task>(&task), task);
+        prop_assert_eq!(through::<a2a::Task, A2aTask>(&task), task);
         prop_assert_eq!(through::<a2a::StreamResponse, StreamResponse>(&event), event);
         prop_assert_eq!(through::<a2a::SendMessageRequest, SendMessageRequest>(&request), request);
     }

@@ -38,8 +38,8 @@ pub fn parts() -> Vec<Part> {
     ]
 }
 
-pub fn message() -> Message {
-    Message {
+pub fn message() -> A2aMessage {
+    A2aMessage {
         message_id: "m-1".into(),
         context_id: "c-1".into(),
         task_id: "t-1".into(),
@@ -52,7 +52,7 @@ pub fn message() -> Message {
 }
 
 pub fn status(state: TaskState) -> TaskStatus {
-    let message = Message {
+    let message = A2aMessage {
         role: Role::Agent,
         parts: vec![Part::text("which day?")],
         ..message()
@@ -64,8 +64,8 @@ pub fn status(state: TaskState) -> TaskStatus {
     }
 }
 
-pub fn artifact(id: &str) -> Artifact {
-    Artifact {
+pub fn artifact(id: &str) -> A2aArtifact {
+    A2aArtifact {
         artifact_id: id.into(),
         name: "final".into(),
         description: "what it came to".into(),
@@ -75,18 +75,18 @@ pub fn artifact(id: &str) -> Artifact {
     }
 }
 
-pub fn task(state: TaskState) -> Task {
-    Task {
+pub fn task(state: TaskState) -> A2aTask {
+    A2aTask {
         artifacts: Some(vec![
             artifact("a-1"),
-            Artifact {
+            A2aArtifact {
                 parts: vec![Part::text("")],
                 ..Default::default()
             },
         ]),
         history: Some(vec![message()]),
         metadata: Some(object(r#"{"callboard/event":7}"#)),
-        ..Task::new("t-1", "c-1", status(state))
+        ..A2aTask::new("t-1", "c-1", status(state))
     }
 }
 
@@ -103,7 +103,7 @@ pub fn artifact_update(id: &str, append: bool) -> StreamResponse {
     StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
         task_id: "t-1".into(),
         context_id: "c-1".into(),
-        artifact: Artifact {
+        artifact: A2aArtifact {
             parts: vec![Part::text("piece")],
             ..artifact(id)
         },
@@ -256,7 +256,7 @@ pub fn card() -> AgentCard {
 
 pub fn list() -> ListTasksResponse {
     ListTasksResponse {
-        tasks: vec![Task {
+        tasks: vec![A2aTask {
             artifacts: None,
             history: None,
             ..task(TaskState::Working)

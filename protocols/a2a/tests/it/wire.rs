@@ -50,8 +50,8 @@ fn requests() {
 #[test]
 fn responses() {
     for dialect in ALL {
-        let bare = Task::new("t-1", "", TaskStatus::new(TaskState::Submitted));
-        let answer = Message {
+        let bare = A2aTask::new("t-1", "", TaskStatus::new(TaskState::Submitted));
+        let answer = A2aMessage {
             task_id: String::new(),
             role: Role::Agent,
             ..message()
@@ -88,7 +88,7 @@ fn responses() {
 #[test]
 fn states() {
     let row = |state: TaskState| {
-        let task = Task::new("t", "c", status(state));
+        let task = A2aTask::new("t", "c", status(state));
         let names = ALL.map(|dialect| {
             let json: serde_json::Value =
                 serde_json::from_str(dialect.write_task(&task).get()).unwrap();
@@ -109,11 +109,11 @@ fn states() {
 fn events() {
     for dialect in ALL {
         let mut events = dialect.event_writer();
-        let answer = Message {
+        let answer = A2aMessage {
             role: Role::Agent,
             ..message()
         };
-        let first = Task {
+        let first = A2aTask {
             history: None,
             ..task(TaskState::Working)
         };

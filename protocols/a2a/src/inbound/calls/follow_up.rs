@@ -12,7 +12,7 @@ use super::history::TaskHistory;
 use super::task_start::{MessageDisposition, SendOutcome};
 use super::view::{self, NEEDED_PREFIX, context_id};
 use crate::convert::{QUESTION_METADATA, check_answer_files, parse_answer};
-use crate::wire::{Message, WireType as _};
+use crate::wire::{A2aMessage, WireType as _};
 use crate::{A2aError, ErrorKind};
 
 /// Receiver of messages to existing tasks.
@@ -36,7 +36,7 @@ impl FollowUps {
     pub(super) async fn accept(
         &self,
         mut found: FoundTask,
-        mut message: Message,
+        mut message: A2aMessage,
     ) -> Result<SendOutcome, A2aError> {
         check_context(&found.task, &message)?;
         if self.has_received(&found.task, &message).await? {
@@ -101,7 +101,7 @@ impl FollowUps {
     }
 
     /// Returns whether the task's history contains the message already.
-    async fn has_received(&self, task: &Task, message: &Message) -> Result<bool, A2aError> {
+    async fn has_received(&self, task: &Task, message: &A2aMessage) -> Result<bool, A2aError> {
         let said = self.history.read(task, None).await?;
         Ok(said
             .into_iter()
@@ -113,7 +113,7 @@ impl FollowUps {
     /// task's oldest one.
     fn find_open_question<'a>(
         task: &'a Task,
-        message: &Message,
+        message: &A2aMessage,
     ) -> Result<&'a OpenQuestion, A2aError> {
         let wanted = message
             .metadata
@@ -131,7 +131,7 @@ impl FollowUps {
 ///
 /// # Errors
 /// `InvalidParams`.
-pub(super) fn check_context(task: &Task, message: &Message) -> Result<(), A2aError> {
+pub(super) fn check_context(task: &Task, message: &A2aMessage) -> Result<(), A2aError> {
     match message.context_id.is_empty() || message.context_id == context_id(task) {
         true => Ok(()),
         false => Err(ErrorKind::InvalidParams.error("the task belongs to another `contextId`")),
@@ -140,7 +140,7 @@ pub(super) fn check_context(task: &Task, message: &Message) -> Result<(), A2aErr
 
 /// Returns the steps that record an answer: the message in the history, and the end of a status
 /// message about missing fields.
-fn answer_steps(task: &Task, message: &Message) -> Vec<TaskStep> {
+fn answer_steps(task: &Task, message: &A2aMessage) -> Vec<TaskStep> {
     let is_needed = task
         .status_message
         .as_deref()
@@ -150,7 +150,7 @@ fn answer_steps(task: &Task, message: &Message) -> Vec<TaskStep> {
 }
 
 /// Returns the step that adds a message to its task's history.
-fn history_step(message: &Message) -> TaskStep {
+fn history_step(message: &A2aMessage) -> TaskStep {
     TaskStep::History(RawObject::parse(&message.to_raw()).unwrap_or_default())
 }
 

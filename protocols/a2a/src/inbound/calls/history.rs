@@ -13,7 +13,7 @@ use super::view::{
 };
 use crate::A2aError;
 use crate::convert::{QUESTION_METADATA, content_to_parts, question_parts};
-use crate::wire::{self, Message, Part, Role, WireType as _};
+use crate::wire::{self, A2aMessage, Part, Role, WireType as _};
 
 /// Number of events that are read from the store at once.
 const EVENTS_READ_MAX: usize = 100;
@@ -37,7 +37,7 @@ impl TaskHistory {
         &self,
         task: &Task,
         messages_max: Option<u32>,
-    ) -> Result<Option<Vec<Message>>, A2aError> {
+    ) -> Result<Option<Vec<A2aMessage>>, A2aError> {
         if messages_max == Some(0) {
             return Ok(None);
         }
@@ -72,7 +72,7 @@ impl TaskHistory {
         &self,
         task: &Task,
         messages_max: Option<u32>,
-    ) -> Result<wire::Task, A2aError> {
+    ) -> Result<wire::A2aTask, A2aError> {
         let said = self.read(task, messages_max).await?;
         Ok(view::wire_task(task, said, true))
     }
@@ -90,7 +90,7 @@ struct HistoryReplay<'a> {
 }
 
 enum HistoryEntry {
-    Message(Message),
+    Message(A2aMessage),
     Question {
         /// Number of the event that asked.
         number: u64,
@@ -114,7 +114,7 @@ impl<'a> HistoryReplay<'a> {
         let number = event.number;
         match event.step {
             TaskStep::History(message) => {
-                let message = Message::from_raw(&message.to_raw()).ok();
+                let message = A2aMessage::from_raw(&message.to_raw()).ok();
                 self.entries.extend(message.map(HistoryEntry::Message));
             }
             TaskStep::Asked(open) => {
@@ -146,7 +146,7 @@ impl<'a> HistoryReplay<'a> {
     }
 
     /// Returns the messages, without the latest asking of each question that is open.
-    fn into_messages(self) -> Vec<Message> {
+    fn into_messages(self) -> Vec<A2aMessage> {
         let mut shown: Vec<_> = self.task.open_questions.iter().map(|o| &*o.key).collect();
         let mut repeats = 0;
         let mut said = Vec::with_capacity(self.entries.len());
@@ -178,7 +178,7 @@ impl<'a> HistoryReplay<'a> {
 
 /// Returns a question as a message of the agent. `number` is the number of the event that recorded
 /// the question.
-fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> Message {
+fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> A2aMessage {
     let metadata = RawObject::single(QUESTION_METADATA, &open.key);
     agent_message(
         task,
@@ -191,21 +191,21 @@ fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> Message {
 /// Returns the message of the owner that contained an answer, unless `known` contains it already. If
 /// another node than the task's worker accepts an answer, its message is recorded only within the
 /// answer.
-fn answer_message(task: &Task, answer: &RawValue, known: &[HistoryEntry]) -> Option<Message> {
+fn answer_message(task: &Task, answer: &RawValue, known: &[HistoryEntry]) -> Option<A2aMessage> {
     let told = RawObject::parse(answer)
         .ok()?
         .object("_meta")?
         .object(SOURCE_MESSAGE_META_KEY)?;
     let message_id = told.text("key")?;
     let content: Vec<Content> = told.read("content").unwrap_or_default();
-    let message = Message {
+    let message = A2aMessage {
         message_id,
         context_id: context_id(task),
         task_id: task.id.as_str().to_owned(),
         role: Role::User,
         parts: content_to_parts(&content),
         metadata: told.object("metadata"),
-        ..Message::default()
+        ..A2aMessage::default()
     };
     let is_known = known.iter().any(|entry| match entry {
         HistoryEntry::Message(known) => is_same_message(known, &message),

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::RequestContext;
 use crate::inbound::options::A2aOptions;
-use crate::wire::Message;
+use crate::wire::A2aMessage;
 use crate::{A2aError, Dialect, ErrorKind};
 
 /// Key in a message's metadata for an idempotency key assigned by the client: a string of 1 to 128
@@ -52,7 +52,7 @@ impl IdempotencyKey {
     /// `InvalidParams` if the client's key isn't a string or has the prefix of derived keys.
     pub(super) fn for_message(
         who: &RequestContext,
-        message: &Message,
+        message: &A2aMessage,
         options: &A2aOptions,
         audit: &dyn AuditStore,
         asked: [&str; 3],
@@ -166,7 +166,7 @@ mod tests {
             let asked = ["skill", "null", ""];
             IdempotencyKey::for_message(
                 &who,
-                &Message::default(),
+                &A2aMessage::default(),
                 &options,
                 &MemoryAuditStore::default(),
                 asked,

@@ -36,7 +36,7 @@ use tokio::time::{Instant, timeout_at};
 use super::options::A2aOptions;
 use crate::limits::EXTENSIONS_MAX;
 use crate::wire::{
-    self, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, SendMessageResponse,
+    self, A2aMessage, ListTasksRequest, ListTasksResponse, SendMessageRequest, SendMessageResponse,
     StreamResponse, TaskPushNotificationConfig,
 };
 use crate::{A2aError, Dialect, ErrorKind};
@@ -305,7 +305,7 @@ impl A2aTaskService {
         who: &RequestContext,
         id: &str,
         messages_max: Option<u32>,
-    ) -> Result<wire::Task, A2aError> {
+    ) -> Result<wire::A2aTask, A2aError> {
         let found = self.lookup.find(who, id).await?;
         self.to_wire_task(&found.task, messages_max).await
     }
@@ -318,7 +318,7 @@ impl A2aTaskService {
         &self,
         who: &RequestContext,
         id: &str,
-    ) -> Result<wire::Task, A2aError> {
+    ) -> Result<wire::A2aTask, A2aError> {
         let mut found = self.lookup.find(who, id).await?;
         follow_up::cancel_found_task(&mut found).await?;
         self.to_wire_task(&found.task, None).await
@@ -345,7 +345,7 @@ impl A2aTaskService {
         &self,
         task: &Task,
         messages_max: Option<u32>,
-    ) -> Result<wire::Task, A2aError> {
+    ) -> Result<wire::A2aTask, A2aError> {
         self.history.to_wire_task(task, messages_max).await
     }
 
@@ -489,7 +489,7 @@ impl A2aTaskService {
 
     /// Returns the direct reply of a call that recorded nothing else, and deletes the call's task,
     /// because a direct reply needs none. `None` if the call gave another reply.
-    async fn take_direct_reply(&self, task: &Task) -> Option<Message> {
+    async fn take_direct_reply(&self, task: &Task) -> Option<A2aMessage> {
         // Only the beginning and the end of the task have been recorded.
         let message = view::direct_reply(task).filter(|_| task.last_event == 2)?;
         self.live.delete(&task.id).await;

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::skills::{ANY_MODE, Skill, SkillSet};
 use crate::convert::{ObjectSchema, write_part_as_block};
-use crate::wire::{Message, Part, PartContent, SendMessageRequest, write_json_sized};
+use crate::wire::{A2aMessage, Part, PartContent, SendMessageRequest, write_json_sized};
 use crate::{A2aError, ErrorKind};
 
 /// Keys in the metadata of a message or request whose value names the skill to call.
@@ -142,7 +142,7 @@ fn converse_selection(request: &SendMessageRequest, skill: Option<&str>) -> Sele
 /// doesn't name a skill.
 fn call_from_data_part<'a>(
     skills: &'a SkillSet,
-    message: &Message,
+    message: &A2aMessage,
 ) -> Option<(&'a Skill, RawObject)> {
     let [
         Part {
@@ -175,7 +175,7 @@ fn check_arguments(skill: &Skill, arguments: RawObject) -> Result<SelectedSkill,
 }
 
 /// Builds a skill's arguments from the parts of a message.
-fn build_arguments(skill: &Skill, message: &Message) -> Result<RawObject, A2aError> {
+fn build_arguments(skill: &Skill, message: &A2aMessage) -> Result<RawObject, A2aError> {
     let form = input_schema(skill);
     let mut files = Vec::new();
     let (mut data, mut texts) = (Vec::new(), Vec::new());

@@ -24,7 +24,7 @@ use super::view::{self, CONTEXT_MEMBER, MESSAGE_MEMBER, context_id_json};
 use super::{A2aTaskService, RequestContext};
 use crate::convert::{RemoteTaskReference, TaskCompletion, task_completion};
 use crate::wire::{
-    Message, Part, SendMessageRequest, TaskPushNotificationConfig, WireType, write_json_sized,
+    A2aMessage, Part, SendMessageRequest, TaskPushNotificationConfig, WireType, write_json_sized,
 };
 use crate::{A2aError, Dialect, ErrorKind};
 
@@ -359,7 +359,7 @@ struct TaskPlace {
 
 impl TaskPlace {
     /// Returns the place that a message names. Without a conversation, it begins one.
-    fn of(message: &Message) -> Self {
+    fn of(message: &A2aMessage) -> Self {
         let context = match &*message.context_id {
             "" => Uuid::new_v4().to_string(),
             id => id.to_owned(),

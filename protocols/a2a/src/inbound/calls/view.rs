@@ -12,7 +12,7 @@ use crate::convert::{
     direct_reply_parts, is_url_question, parse_direct_reply, question_parts,
 };
 use crate::wire::{
-    self, Artifact, JsonWriter, Message, Part, Role, TaskStatus, WireType as _, append_parts,
+    self, A2aArtifact, A2aMessage, JsonWriter, Part, Role, TaskStatus, WireType as _, append_parts,
 };
 
 /// Key in [`Task::extra`] of the conversation's id.
@@ -87,10 +87,10 @@ pub(super) fn status_metadata(task: &Task) -> Option<RawObject> {
 /// Converts a task; `history` is `None` if it wasn't requested.
 pub(super) fn wire_task(
     task: &Task,
-    history: Option<Vec<Message>>,
+    history: Option<Vec<A2aMessage>>,
     with_artifacts: bool,
-) -> wire::Task {
-    wire::Task {
+) -> wire::A2aTask {
+    wire::A2aTask {
         id: task.id.as_str().to_owned(),
         context_id: context_id(task),
         status: task_status(task),
@@ -180,7 +180,7 @@ fn status_parts(task: &Task) -> (Vec<Part>, Option<RawObject>) {
 }
 
 /// Returns the call's reply as a message, if the call gave a direct reply, which needs no task.
-pub(super) fn direct_reply(task: &Task) -> Option<Message> {
+pub(super) fn direct_reply(task: &Task) -> Option<A2aMessage> {
     let Some(TaskOutcome::Reply(reply)) = &task.outcome else {
         return None;
     };
@@ -188,7 +188,7 @@ pub(super) fn direct_reply(task: &Task) -> Option<Message> {
     let place = RemoteTaskReference::from_task(task);
     let metadata = place.map(|place| RawObject::single(REMOTE_METADATA, place.to_object()));
     let message = agent_message(task, task.last_event, parts, metadata);
-    Some(Message {
+    Some(A2aMessage {
         task_id: String::new(),
         ..message
     })
@@ -196,8 +196,8 @@ pub(super) fn direct_reply(task: &Task) -> Option<Message> {
 
 /// Returns the task's artifacts, each joined from its stored pieces, in the order of their first
 /// piece.
-pub(super) fn merge_artifacts(task: &Task) -> Vec<Artifact> {
-    let mut all: Vec<Artifact> = Vec::new();
+pub(super) fn merge_artifacts(task: &Task) -> Vec<A2aArtifact> {
+    let mut all: Vec<A2aArtifact> = Vec::new();
     let mut places = HashMap::new();
     for kept in &task.artifacts {
         let Some((artifact, append, _)) = read_artifact(kept) else {
@@ -220,8 +220,8 @@ pub(super) fn merge_artifacts(task: &Task) -> Vec<Artifact> {
 
 /// Parses a stored artifact. The two flags tell whether it is appended to an earlier piece, and
 /// whether it is complete with this piece.
-pub(super) fn read_artifact(kept: &RawObject) -> Option<(Artifact, bool, bool)> {
-    let artifact = Artifact::from_raw(kept.get("artifact")?).ok()?;
+pub(super) fn read_artifact(kept: &RawObject) -> Option<(A2aArtifact, bool, bool)> {
+    let artifact = A2aArtifact::from_raw(kept.get("artifact")?).ok()?;
     let is = |name| kept.read::<bool>(name).unwrap_or_default();
     Some((artifact, is("append"), is("lastChunk")))
 }
@@ -242,13 +242,13 @@ pub(super) fn stored_artifact(artifact: Box<RawValue>, append: bool, last: bool)
 
 /// Converts an artifact that an agent reported during its call to the format of the task store.
 pub(super) fn convert_artifact(given: &callboard_message::Artifact) -> RawObject {
-    let artifact = Artifact {
+    let artifact = A2aArtifact {
         artifact_id: given.id(),
         name: given.0.text("name").unwrap_or_default(),
         description: given.0.text("description").unwrap_or_default(),
         parts: content_to_parts(&given.content()),
         metadata: given.0.object("metadata"),
-        ..Artifact::default()
+        ..A2aArtifact::default()
     };
     stored_artifact(artifact.to_raw(), given.is_appended(), given.is_last())
 }
@@ -257,11 +257,11 @@ pub(super) fn convert_artifact(given: &callboard_message::Artifact) -> RawObject
 pub(super) const MESSAGE_MEMBER: &str = "message";
 
 /// Returns the message that began a task, if it is still stored.
-pub(super) fn first_message(task: &Task) -> Option<Message> {
+pub(super) fn first_message(task: &Task) -> Option<A2aMessage> {
     let request = RawObject::parse(task.request.as_deref()?).ok()?;
-    let said = Message::from_raw(request.get(MESSAGE_MEMBER)?).ok()?;
+    let said = A2aMessage::from_raw(request.get(MESSAGE_MEMBER)?).ok()?;
     // The stored message may lack these ids.
-    Some(Message {
+    Some(A2aMessage {
         task_id: task.id.as_str().to_owned(),
         context_id: context_id(task),
         ..said
@@ -293,20 +293,20 @@ pub(super) fn agent_message(
     event: u64,
     parts: Vec<Part>,
     metadata: Option<RawObject>,
-) -> Message {
-    Message {
+) -> A2aMessage {
+    A2aMessage {
         message_id: format!("{}-{event}", task.id),
         context_id: context_id(task),
         task_id: task.id.as_str().to_owned(),
         role: Role::Agent,
         parts,
         metadata,
-        ..Message::default()
+        ..A2aMessage::default()
     }
 }
 
 /// Returns whether two messages have the same id and parts, so that one is a repetition of the
 /// other. The id alone isn't sufficient, because some clients use it for several messages.
-pub(super) fn is_same_message(a: &Message, b: &Message) -> bool {
+pub(super) fn is_same_message(a: &A2aMessage, b: &A2aMessage) -> bool {
     a.message_id == b.message_id && a.parts == b.parts
 }

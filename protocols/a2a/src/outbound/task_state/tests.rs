@@ -7,10 +7,10 @@ fn numbered(number: u64) -> Option<RawObject> {
 }
 
 fn status(number: u64, state: TaskState, text: &str) -> StreamResponse {
-    let message = Message {
+    let message = A2aMessage {
         message_id: text.into(),
         parts: vec![Part::text(text)],
-        ..Message::default()
+        ..A2aMessage::default()
     };
     StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
         task_id: "t".into(),
@@ -25,10 +25,10 @@ fn status(number: u64, state: TaskState, text: &str) -> StreamResponse {
 }
 
 fn chunk(number: u64, text: &str, append: bool) -> StreamResponse {
-    let artifact = Artifact {
+    let artifact = A2aArtifact {
         artifact_id: "a".into(),
         parts: vec![Part::text(text)],
-        ..Artifact::default()
+        ..A2aArtifact::default()
     };
     StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
         task_id: "t".into(),
@@ -40,18 +40,18 @@ fn chunk(number: u64, text: &str, append: bool) -> StreamResponse {
     })
 }
 
-fn task(number: u64, state: TaskState, texts: &[&str]) -> Task {
+fn task(number: u64, state: TaskState, texts: &[&str]) -> A2aTask {
     let parts: Vec<Part> = texts.iter().copied().map(Part::text).collect();
-    let artifact = Artifact {
+    let artifact = A2aArtifact {
         artifact_id: "a".into(),
         parts,
-        ..Artifact::default()
+        ..A2aArtifact::default()
     };
     let artifacts = (!texts.is_empty()).then(|| vec![artifact]);
-    Task {
+    A2aTask {
         artifacts,
         metadata: numbered(number),
-        ..Task::new("t", "c", TaskStatus::new(state))
+        ..A2aTask::new("t", "c", TaskStatus::new(state))
     }
 }
 
@@ -231,13 +231,13 @@ fn stories_are_bounded() {
 /// Method: statuses and histories that overlap; then another kind of answer.
 #[test]
 fn interim_messages_are_the_last_resort() {
-    let says = |role: Role, id: &str, text: &str| Message {
+    let says = |role: Role, id: &str, text: &str| A2aMessage {
         message_id: id.into(),
         role,
         parts: vec![Part::text(text)],
-        ..Message::default()
+        ..A2aMessage::default()
     };
-    let working = |message: Message| {
+    let working = |message: A2aMessage| {
         let status = TaskStatus {
             message: Some(message),
             ..TaskStatus::new(TaskState::Working)
@@ -254,10 +254,10 @@ fn interim_messages_are_the_last_resort() {
         story
             .interim_answer()
             .iter()
-            .map(Message::text)
+            .map(A2aMessage::text)
             .collect::<Vec<_>>()
     };
-    let ended = |history: Vec<Message>| Task {
+    let ended = |history: Vec<A2aMessage>| A2aTask {
         history: Some(history),
         ..task(0, TaskState::Completed, &[])
     };
@@ -289,17 +289,17 @@ fn interim_messages_are_the_last_resort() {
     assert_eq!(told.history.unwrap().len(), 4);
 
     // If there is another answer, or the agent is a callboard, they are only progress.
-    let made = Task {
+    let made = A2aTask {
         history: Some(history.clone()),
         ..task(0, TaskState::Completed, &["made"])
     };
     let mut said = ended(history.clone());
     said.status.message = Some(says(Role::Agent, "last", "said"));
-    let numbered = Task {
+    let numbered = A2aTask {
         metadata: numbered(7),
         ..ended(history)
     };
-    let failed = Task {
+    let failed = A2aTask {
         status: TaskStatus::new(TaskState::Failed),
         ..ended(vec![says(Role::Agent, "1", "one")])
     };
@@ -311,12 +311,12 @@ fn interim_messages_are_the_last_resort() {
     }
 }
 
-fn says(id: &str, text: &str) -> Message {
-    Message {
+fn says(id: &str, text: &str) -> A2aMessage {
+    A2aMessage {
         message_id: id.into(),
         role: Role::Agent,
         parts: vec![Part::text(text)],
-        ..Message::default()
+        ..A2aMessage::default()
     }
 }
 
@@ -325,16 +325,16 @@ fn says(id: &str, text: &str) -> Message {
 /// the limit.
 #[test]
 fn interim_messages_are_bounded_in_bytes() {
-    let fixed = size_of::<Message>() + size_of::<Part>();
-    let hear = |message: &Message| {
+    let fixed = size_of::<A2aMessage>() + size_of::<Part>();
+    let hear = |message: &A2aMessage| {
         let mut story = RemoteTaskState::default();
         let status = TaskStatus {
             message: Some(message.clone()),
             ..TaskStatus::new(TaskState::Working)
         };
-        let heard = story.apply_task(&Task::new("t", "c", status)).map(drop);
+        let heard = story.apply_task(&A2aTask::new("t", "c", status)).map(drop);
         heard.and_then(|()| {
-            story.apply_task(&Task {
+            story.apply_task(&A2aTask {
                 history: Some(vec![says("z", "z")]),
                 ..task(0, TaskState::Working, &[])
             })
@@ -361,7 +361,7 @@ fn interim_messages_are_bounded_in_bytes() {
 /// beside its parts.
 #[test]
 fn interim_messages_are_kept_bare() {
-    let full = Message {
+    let full = A2aMessage {
         context_id: "c".into(),
         task_id: "t".into(),
         metadata: Some(RawObject::single("m", "x")),
@@ -369,7 +369,7 @@ fn interim_messages_are_kept_bare() {
         reference_task_ids: vec!["r".into()],
         ..says("1", "one")
     };
-    let twice = Message {
+    let twice = A2aMessage {
         message_id: "2".into(),
         parts: vec![Part::text("two")],
         ..full.clone()
@@ -379,9 +379,9 @@ fn interim_messages_are_kept_bare() {
         message: Some(full),
         ..TaskStatus::new(TaskState::Working)
     };
-    story.apply_task(&Task::new("t", "c", status)).unwrap();
+    story.apply_task(&A2aTask::new("t", "c", status)).unwrap();
     story
-        .apply_task(&Task {
+        .apply_task(&A2aTask {
             history: Some(vec![twice]),
             ..task(0, TaskState::Completed, &[])
         })
@@ -393,12 +393,12 @@ fn interim_messages_are_kept_bare() {
 #[test]
 fn histories_are_bounded() {
     let asked_for = usize::try_from(HISTORY_MESSAGES_MAX).unwrap();
-    let history: Vec<Message> = (0..=asked_for)
+    let history: Vec<A2aMessage> = (0..=asked_for)
         .map(|nth| says(&nth.to_string(), "x"))
         .collect();
     let mut story = RemoteTaskState::default();
     story
-        .apply_task(&Task {
+        .apply_task(&A2aTask {
             history: Some(history),
             ..task(0, TaskState::Completed, &[])
         })
@@ -419,7 +419,7 @@ fn interim_messages_are_bounded_in_number() {
     let mut look = |ids: &[String]| {
         let history = Some(ids.iter().map(|id| says(id, "x")).collect());
         story
-            .apply_task(&Task {
+            .apply_task(&A2aTask {
                 history,
                 ..task(0, TaskState::Working, &[])
             })

@@ -14,7 +14,7 @@ fn raw(value: Value) -> Box<RawValue> {
     to_raw_value(&value).unwrap()
 }
 
-fn said(card: &AgentCard, tool: &str, arguments: Value) -> Result<Message, Failure> {
+fn said(card: &AgentCard, tool: &str, arguments: Value) -> Result<A2aMessage, Failure> {
     let book = SkillTools::from_card(card);
     let meta = RawObject::single("a2a", json!({ "contextId": "c" }));
     book.conversation_request(book.get(tool).unwrap(), &raw(arguments), &meta)

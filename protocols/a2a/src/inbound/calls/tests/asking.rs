@@ -10,7 +10,7 @@ use super::kit::{
 };
 use crate::ErrorKind;
 use crate::convert::QUESTION_METADATA;
-use crate::wire::{Message, Part, Role};
+use crate::wire::{A2aMessage, Part, Role};
 
 /// Goal: a question is the task's state, a message answers it, and the history contains both.
 /// Method: a form with one text; the answer is a text; a repeated answer gets the task as it is.
@@ -83,10 +83,10 @@ fn a_message_answers_a_question() {
 #[test]
 fn what_does_not_fit_is_asked_again() {
     talking(async |calls, ann| {
-        let answer = |task: &crate::wire::Task, id: &str, value| {
+        let answer = |task: &crate::wire::A2aTask, id: &str, value| {
             let parts = vec![Part::data(to_raw_value(&value).unwrap())];
             let task_id = task.id.clone();
-            request(Message {
+            request(A2aMessage {
                 task_id,
                 ..message(id, parts)
             })
@@ -175,7 +175,7 @@ fn what_does_not_fit_is_asked_again() {
 fn repeated_questions_are_in_the_history() {
     talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("choose size")).await;
-        let history = |task: &crate::wire::Task| -> Vec<String> {
+        let history = |task: &crate::wire::A2aTask| -> Vec<String> {
             let said = task.history.iter().flatten();
             said.map(|said| texts(&said.parts)).collect()
         };

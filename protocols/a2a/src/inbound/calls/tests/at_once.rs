@@ -17,7 +17,7 @@ use super::kit::{
 use crate::ErrorKind;
 use crate::convert::EVENT_METADATA;
 use crate::inbound::calls::A2aTaskService;
-use crate::wire::{ListTasksRequest, Part, SendMessageRequest, Task};
+use crate::wire::{A2aTask, ListTasksRequest, Part, SendMessageRequest};
 
 /// Agent that replies within the caller's task.
 struct Quick;
@@ -75,7 +75,7 @@ fn keyed(key: &str, text: &str) -> SendMessageRequest {
     request
 }
 
-fn last_event(task: &Task) -> Option<u64> {
+fn last_event(task: &A2aTask) -> Option<u64> {
     task.metadata.as_ref()?.read(EVENT_METADATA)
 }
 

@@ -22,7 +22,7 @@ use url::Url;
 use crate::inbound::calls::{A2aTaskService, NumberedEvent, RequestContext, TaskEventStream};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
-    self, Message as Said, Part, Role, SendMessageRequest, SendMessageResponse, StreamResponse,
+    self, A2aMessage as Said, Part, Role, SendMessageRequest, SendMessageResponse, StreamResponse,
 };
 use crate::{A2aError, Dialect};
 
@@ -256,7 +256,7 @@ pub(super) fn says_as(id: &str, text: &str) -> SendMessageRequest {
 }
 
 /// Returns a message to a task.
-pub(super) fn says_to(task: &wire::Task, id: &str, text: &str) -> SendMessageRequest {
+pub(super) fn says_to(task: &wire::A2aTask, id: &str, text: &str) -> SendMessageRequest {
     let message = message(id, vec![Part::text(text)]);
     request(Said {
         task_id: task.id.clone(),
@@ -269,7 +269,7 @@ pub(super) async fn sent(
     calls: &A2aTaskService,
     who: &RequestContext,
     request: SendMessageRequest,
-) -> wire::Task {
+) -> wire::A2aTask {
     match answered(calls, who, request).await {
         Ok(SendMessageResponse::Task(task)) => task,
         Ok(SendMessageResponse::Message(_)) => panic!("a message"),
@@ -335,7 +335,7 @@ pub(super) fn texts(parts: &[Part]) -> String {
 }
 
 /// Returns a task's artifacts in short form.
-pub(super) fn made(task: &wire::Task) -> Vec<(String, String)> {
+pub(super) fn made(task: &wire::A2aTask) -> Vec<(String, String)> {
     let artifacts = task.artifacts.iter().flatten();
     let shown = |part: &Part| {
         part.as_text()
@@ -353,7 +353,7 @@ pub(super) fn made(task: &wire::Task) -> Vec<(String, String)> {
         .collect()
 }
 
-pub(super) fn said_in(task: &wire::Task) -> String {
+pub(super) fn said_in(task: &wire::A2aTask) -> String {
     task.status
         .message
         .as_ref()

@@ -9,7 +9,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::kit::{message, paused, request, sent, serve, serve_with, somebody};
-use crate::wire::{Message, Part};
+use crate::wire::{A2aMessage, Part};
 
 /// Agent with a tool that takes parts and one that doesn't. Each answers its call's params, and
 /// names a remote task.
@@ -46,8 +46,8 @@ impl SyncHandler<CallTool> for Board {
     }
 }
 
-fn for_skill(id: &str, skill: &str, parts: Vec<Part>, refers: &[&str]) -> Message {
-    Message {
+fn for_skill(id: &str, skill: &str, parts: Vec<Part>, refers: &[&str]) -> A2aMessage {
+    A2aMessage {
         context_id: "c".into(),
         metadata: Some(RawObject::single("skill", skill)),
         reference_task_ids: refers.iter().map(|id| (*id).to_owned()).collect(),

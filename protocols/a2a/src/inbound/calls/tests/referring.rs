@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::kit::{Talker, made, paused, says, says_to, sent, serve_with, somebody, talking};
-use crate::wire::{Message, SendMessageRequest};
+use crate::wire::{A2aMessage, SendMessageRequest};
 
 fn about(text: &str, tasks: &[&str]) -> SendMessageRequest {
     let request = says(text);
     let reference_task_ids = tasks.iter().map(|id| (*id).to_owned()).collect();
     SendMessageRequest {
-        message: Message {
+        message: A2aMessage {
             message_id: "m9".into(),
             reference_task_ids,
             ..request.message
