@@ -10,6 +10,27 @@ use crate::error::{StoreError, journal_error, with_place};
 use crate::sql::postgres::{self, Connector};
 use crate::sql::{DbConnection, Row, Sql, SqlArg};
 
+/// Room that a transaction may use in a store near its size limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteRoom {
+    /// The size limit.
+    Limit,
+    /// The size limit and the reserve: one sixteenth of the limit, at least 1 MiB.
+    Reserve,
+    /// The size limit and twice the reserve on SQLite; no limit on Postgres. For cleanup.
+    Cleanup,
+}
+
+/// Share of the size limit that the reserve has at least: one sixteenth.
+pub(crate) const SIZE_RESERVE_DIVISOR: u64 = 16;
+/// Minimum size of the reserve, in bytes.
+pub(crate) const SIZE_RESERVE_BYTES_MIN: u64 = 1024 * 1024;
+
+/// Returns the size of the reserve of a store with this size limit, in bytes.
+pub(crate) fn reserve_bytes(size_max: u64) -> u64 {
+    (size_max / SIZE_RESERVE_DIVISOR).max(SIZE_RESERVE_BYTES_MIN)
+}
+
 /// Database-specific part of an open store: opens its write connection and begins its transactions.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
@@ -35,7 +56,7 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Raises the size limit by a small reserve before a write that frees space, since such a write
     /// needs pages first.
-    async fn open_reserve(&self, _: &mut DbConnection) -> sqlx::Result<()> {
+    async fn open_reserve(&self, _: &mut DbConnection, _room: WriteRoom) -> sqlx::Result<()> {
         Ok(())
     }
 
@@ -43,9 +64,9 @@ pub(crate) trait Backend: Send + Sync {
         Ok(())
     }
 
-    /// Returns whether the store is over its size limit; with the reserve, whether it is over that
-    /// too. Always `false` on SQLite, which enforces the limit itself at each page.
-    fn is_over_limit(&self, _with_reserve: bool) -> bool {
+    /// Returns whether the store is over the limit of such writes. Always `false` on SQLite, which
+    /// enforces the limit itself at each page.
+    fn is_over_limit(&self, _room: WriteRoom) -> bool {
         false
     }
 
@@ -126,6 +147,15 @@ impl ReadPool {
             .rows(sql, args)
             .await
             .map_err(|error| self.error(error))
+    }
+
+    /// Returns whether a query has a row.
+    pub(crate) async fn has_row(
+        &self,
+        sql: impl Into<Sql>,
+        args: &[SqlArg<'_>],
+    ) -> JournalResult<bool> {
+        Ok(!self.rows(sql, args).await?.is_empty())
     }
 
     /// Runs one query and maps each row with `read`.

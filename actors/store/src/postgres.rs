@@ -8,7 +8,7 @@ use callboard_runtime::JournalError;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, WriteRoom, reserve_bytes};
 use crate::error::StoreError;
 use crate::options::StoreOptions;
 use crate::sql::postgres::Connector;
@@ -132,13 +132,13 @@ impl Backend for PostgresBackend {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
 
-    fn is_over_limit(&self, with_reserve: bool) -> bool {
-        // Cleanup runs with the reserve, and must run however large the database is.
-        !with_reserve
-            && self
-                .size
-                .lock()
-                .is_some_and(|(_, bytes)| bytes > self.size_max)
+    fn is_over_limit(&self, room: WriteRoom) -> bool {
+        let bytes_max = match room {
+            WriteRoom::Limit => self.size_max,
+            WriteRoom::Reserve => self.size_max.saturating_add(reserve_bytes(self.size_max)),
+            WriteRoom::Cleanup => return false,
+        };
+        self.size.lock().is_some_and(|(_, bytes)| bytes > bytes_max)
     }
 
     async fn begin(&self, db: &mut DbConnection) -> sqlx::Result<bool> {

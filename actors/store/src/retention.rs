@@ -83,7 +83,7 @@ async fn trusted_now(core: &StoreCore) -> JournalResult<i64> {
         core.writer.submit(RecordClockJump { days }).await?;
     }
     if !time.is_suspended {
-        core.writer.submit(SaveTrustedTime(time.ms)).await?;
+        core.writer.submit(SaveTrustedTime(time.trusted_ms)).await?;
     }
     Ok(time.ms)
 }

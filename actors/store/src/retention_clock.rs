@@ -26,8 +26,10 @@ struct ClockState {
 /// Reading of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TrustedTime {
-    /// Time in Unix milliseconds.
+    /// Time from which retention is counted, in Unix milliseconds.
     pub(crate) ms: i64,
+    /// Latest trusted time, in Unix milliseconds: later than `ms` if the system clock is behind.
+    pub(crate) trusted_ms: i64,
     /// Distance of the system clock from the time that was expected, if this reading is the first
     /// that doesn't trust it.
     pub(crate) new_jump: Option<Duration>,
@@ -81,10 +83,13 @@ impl RetentionClock {
         let is_suspended = state.trusted_ms > 0 && ahead > duration_ms(self.jump_max);
         let is_new = is_suspended && !state.is_suspended;
         state.is_suspended = is_suspended;
-        state.trusted_ms = if is_suspended { expected } else { clock_ms };
+        // A clock that is behind removes less, but is no new base: its correction isn't a jump.
+        let ms = if is_suspended { expected } else { clock_ms };
+        state.trusted_ms = ms.max(expected);
         state.trusted_at = now;
         TrustedTime {
-            ms: state.trusted_ms,
+            ms,
+            trusted_ms: state.trusted_ms,
             new_jump: is_new.then(|| Duration::from_millis(ahead.unsigned_abs())),
             is_suspended,
         }
@@ -139,8 +144,11 @@ mod tests {
         assert!(jumped.ms < start + 60_000, "{jumped:?}");
         let again = kept.now(start + 30 * DAY_MS);
         assert!(again.is_suspended && again.new_jump.is_none(), "{again:?}");
-        let back = kept.now(start - 60_000);
-        assert_eq!((back.ms, back.is_suspended), (start - 60_000, false));
+        let back = kept.now(start - 90 * DAY_MS);
+        assert_eq!((back.ms, back.is_suspended), (start - 90 * DAY_MS, false));
+        // A clock that was behind and is corrected hasn't jumped.
+        assert!(back.trusted_ms >= start);
+        assert!(!kept.now(start + 60_000).is_suspended);
         // A new store has no time to compare with.
         assert!(!clock(0).now(start).is_suspended);
     }

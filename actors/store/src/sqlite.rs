@@ -11,7 +11,7 @@ use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, WriteRoom, reserve_bytes};
 use crate::error::{SQLITE_BUSY, StoreError, sqlite_code};
 use crate::files::{WriterLock, open_private, parent_folder, sync_folder_entry};
 use crate::options::StoreOptions;
@@ -39,11 +39,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two attempts to switch to WAL mode, since SQLite doesn't wait for that lock by
 /// itself.
 const BUSY_RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Minimum number of pages above the size limit for writes that free space, or that end and record
-/// running work. Beyond the reserve they fail with `SizeLimit`.
-const SIZE_RESERVE_PAGES_MIN: u64 = 256;
-/// Share of the size limit that the reserve has at least: one sixteenth.
-const SIZE_RESERVE_DIVISOR: u64 = 16;
 /// Pages in the write-ahead log after which a commit checkpoints it into the file.
 const CHECKPOINT_PAGES: u32 = 1000;
 /// Maximum size of the write-ahead log file after a checkpoint, in bytes; a larger file is
@@ -234,9 +229,14 @@ impl Backend for SqliteBackend {
         closed
     }
 
-    async fn open_reserve(&self, db: &mut DbConnection) -> sqlx::Result<()> {
-        let reserve = (self.pages_max() / SIZE_RESERVE_DIVISOR).max(SIZE_RESERVE_PAGES_MIN);
-        set_pragma(db, "max_page_count", self.pages_max() + reserve).await
+    async fn open_reserve(&self, db: &mut DbConnection, room: WriteRoom) -> sqlx::Result<()> {
+        let reserve = reserve_bytes(self.size_max) / self.page_bytes;
+        let pages = match room {
+            WriteRoom::Limit => 0,
+            WriteRoom::Reserve => reserve,
+            WriteRoom::Cleanup => 2 * reserve,
+        };
+        set_pragma(db, "max_page_count", self.pages_max() + pages).await
     }
 
     async fn close_reserve(&self, db: &mut DbConnection) -> sqlx::Result<()> {

@@ -14,7 +14,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, 
 use tokio::time::timeout;
 
 use crate::append_records::AppendRecords;
-use crate::backend::Backend;
+use crate::backend::{Backend, WriteRoom};
 use crate::chain::AuditChain;
 use crate::error::{
     DbErrorClass, StoreError, classify_error, error_message, journal_error, with_place,
@@ -258,16 +258,20 @@ impl BatchWriter {
     /// others are rejected.
     async fn commit_batch(&mut self, mut batch: Vec<QueuedWrite>) {
         let mut tries = 1;
-        let mut with_reserve = batch.iter().any(|queued| queued.makes_room);
+        let mut room = match batch.iter().any(|queued| queued.makes_room) {
+            true => WriteRoom::Cleanup,
+            false => WriteRoom::Limit,
+        };
         let failed = loop {
-            match self.try_batch(&mut batch, with_reserve).await {
+            match self.try_batch(&mut batch, room).await {
                 Ok(()) => return self.on_committed(batch),
                 Err(BatchError::EveryWrite(error @ JournalError::SizeLimit { .. }))
-                    if !with_reserve && batch.iter().any(|queued| queued.uses_reserve) =>
+                    if room == WriteRoom::Limit
+                        && batch.iter().any(|queued| queued.uses_reserve) =>
                 {
                     let rejected: Vec<_>;
                     (batch, rejected) = batch.into_iter().partition(|queued| queued.uses_reserve);
-                    with_reserve = true;
+                    room = WriteRoom::Reserve;
                     self.metrics.record_rejected(&error);
                     self.reply_all(rejected, &Err(error));
                 }
@@ -325,7 +329,7 @@ impl BatchWriter {
     async fn try_batch(
         &mut self,
         batch: &mut [QueuedWrite],
-        with_reserve: bool,
+        room: WriteRoom,
     ) -> Result<(), BatchError> {
         if let Some(error) = &self.fatal_error {
             return Err(BatchError::Fatal(error.clone()));
@@ -334,7 +338,7 @@ impl BatchWriter {
             Some(tx) => tx,
             None => self.reopen().await?,
         };
-        let done = self.run_transaction(&mut tx, batch, with_reserve).await;
+        let done = self.run_transaction(&mut tx, batch, room).await;
         // Kept, unless the caller drops it because of the failure.
         self.tx = Some(tx);
         if let Some(chain) = &mut self.chain {
@@ -381,15 +385,17 @@ impl BatchWriter {
         &mut self,
         tx: &mut Tx,
         batch: &mut [QueuedWrite],
-        with_reserve: bool,
+        room: WriteRoom,
     ) -> Result<(), BatchError> {
         self.last_ms = self.last_ms.max(to_unix_ms(SystemTime::now()));
         tx.now_ms = self.last_ms;
         let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
-        if self.place.is_over_limit(with_reserve) {
+        if self.place.is_over_limit(room) {
             return Err(self.at_size_limit());
         }
-        if with_reserve && let Err(error) = self.place.open_reserve(&mut tx.db).await {
+        if room != WriteRoom::Limit
+            && let Err(error) = self.place.open_reserve(&mut tx.db, room).await
+        {
             return Err(self.roll_back(tx, error, bytes, false).await);
         }
         let done = match write_batch(tx, &*self.place, self.chain.as_mut(), batch).await {
@@ -402,7 +408,7 @@ impl BatchWriter {
             })),
             Err(error) => Err(self.roll_back(tx, error, bytes, false).await),
         };
-        if with_reserve
+        if room != WriteRoom::Limit
             && !matches!(
                 done,
                 Err(BatchError::ConnectionLost(_) | BatchError::Fatal(_))
