@@ -11,8 +11,9 @@ pub(crate) const FAULTS_MAX: usize = 16;
 const LISTED_VALUES_MAX: usize = 16;
 
 /// Returns the reasons why `content` doesn't fit the form `schema`, at most [`FAULTS_MAX`]; empty if
-/// it fits. Members without a schema and keywords outside the subset are not checked. A fault names
-/// the field and what it must be, never the value.
+/// it fits. Members without a schema and keywords outside the subset are not checked, nor are optional
+/// fields that were left blank: clients submit them as null or as an empty text. A fault names the
+/// field and what it must be, never the value.
 pub(crate) fn form_faults(schema: &Value, content: &Value) -> Vec<String> {
     let Value::Object(values) = content else {
         return vec!["the values of a form must be an object".to_owned()];
@@ -20,43 +21,43 @@ pub(crate) fn form_faults(schema: &Value, content: &Value) -> Vec<String> {
     let no_fields = Map::new();
     let fields = schema.get("properties").and_then(Value::as_object);
     let fields = fields.unwrap_or(&no_fields);
-    let required = strings(schema.get("required"));
-    let missing = required.filter(|name| {
+    let required: Vec<&str> = strings(schema.get("required")).collect();
+    let missing = required.iter().filter(|name| {
         let allows_null = |field: &Value| field_fault(field, &Value::Null).is_none();
-        match values.get(*name) {
+        match values.get(**name) {
             None => true,
-            Some(Value::Null) => !fields.get(*name).is_some_and(allows_null),
+            Some(Value::Null) => !fields.get(**name).is_some_and(allows_null),
             Some(_) => false,
         }
     });
     let missing = missing.map(|name| format!("`{name}` is required"));
     let unfit = fields.iter().filter_map(|(name, field)| {
         let value = values.get(name)?;
-        let is_missing = value.is_null() && strings(schema.get("required")).any(|n| n == name);
-        let fault = field_fault(field, value).filter(|_| !is_missing)?;
+        let is_skipped = match required.contains(&name.as_str()) {
+            // Reported as missing.
+            true => value.is_null(),
+            false => is_blank(field, value),
+        };
+        let fault = field_fault(field, value).filter(|_| !is_skipped)?;
         Some(format!("`{name}` {fault}"))
     });
     missing.chain(unfit).take(FAULTS_MAX).collect()
 }
 
+/// Returns whether a client means by `value` that the optional field was left blank: null, or an
+/// empty text where the schema restricts texts.
+fn is_blank(field: &Value, value: &Value) -> bool {
+    let is_restricted = || {
+        ["format", "enum", "minLength", "oneOf", "anyOf", "const"]
+            .iter()
+            .any(|keyword| field.get(keyword).is_some())
+    };
+    value.is_null() || value.as_str() == Some("") && is_restricted()
+}
+
 /// Returns what is wrong with the value of one field, as the end of a sentence that begins with the
 /// field's name; `None` if it fits.
 fn field_fault(schema: &Value, value: &Value) -> Option<String> {
-    if let Some(branches) = schema.get("anyOf").and_then(Value::as_array) {
-        // Titled values, or the schema of an optional value.
-        let faults: Vec<_> = branches
-            .iter()
-            .map_while(|branch| field_fault(branch, value))
-            .collect();
-        if faults.len() < branches.len() {
-            return None;
-        }
-        let is_titled = branches.iter().all(|branch| branch.get("const").is_some());
-        return match is_titled {
-            true => Some(choice_fault(constants(branches))),
-            false => faults.into_iter().next(),
-        };
-    }
     if let Some(kinds) = schema.get("type") {
         let (fits, names) = match kinds {
             Value::Array(kinds) => (
@@ -74,24 +75,46 @@ fn field_fault(schema: &Value, value: &Value) -> Option<String> {
             return Some(format!("must be of type {names}"));
         }
     }
-    if let Some(wanted) = schema.get("const").filter(|wanted| *wanted != value) {
-        return Some(choice_fault(std::iter::once(wanted)));
-    }
-    if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
-        && !allowed.contains(value)
-    {
-        return Some(choice_fault(allowed.iter()));
-    }
-    if let Some(titled) = schema.get("oneOf").and_then(Value::as_array)
-        && !constants(titled).any(|allowed| allowed == value)
-    {
-        return Some(choice_fault(constants(titled)));
+    if let Some(fault) = value_fault(schema, value) {
+        return Some(fault);
     }
     match value {
         Value::String(text) => text_fault(schema, text),
         Value::Number(_) => number_fault(schema, value.as_f64()?),
         Value::Array(items) => list_fault(schema, items),
         _ => None,
+    }
+}
+
+/// Returns the fault of a value that isn't among those that `const`, `enum`, `oneOf` and `anyOf` list.
+/// A list without values isn't checked, nor is `oneOf` or `anyOf` with members other than titled
+/// values, which the subset doesn't have.
+fn value_fault(schema: &Value, value: &Value) -> Option<String> {
+    let list = |name: &str| schema.get(name).and_then(Value::as_array);
+    let titled = |name: &str| {
+        let members = list(name)?;
+        let values: Vec<&Value> = members.iter().filter_map(|one| one.get("const")).collect();
+        (values.len() == members.len()).then_some(values)
+    };
+    let choices = [
+        schema.get("const").map(|wanted| vec![wanted]),
+        list("enum").map(|allowed| allowed.iter().collect()),
+        titled("oneOf"),
+        titled("anyOf"),
+    ];
+    let mut choices = choices.into_iter().flatten();
+    let wanted = choices
+        .find(|allowed| !allowed.is_empty() && !allowed.iter().any(|one| are_equal(one, value)))?;
+    Some(choice_fault(wanted.into_iter()))
+}
+
+/// Returns whether two values are the same to JSON Schema, to which 1 and 1.0 are one number.
+fn are_equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => {
+            one == other || one.as_f64() == other.as_f64()
+        }
+        _ => one == other,
     }
 }
 
@@ -169,11 +192,6 @@ fn choice_fault<'a>(allowed: impl Iterator<Item = &'a Value>) -> String {
         0 => format!("must be one of: {names}"),
         more => format!("must be one of: {names} or {more} others"),
     }
-}
-
-/// Values of `{"const", "title"}` objects.
-fn constants(titled: &[Value]) -> impl Iterator<Item = &Value> {
-    titled.iter().filter_map(|one| one.get("const"))
 }
 
 fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {
@@ -382,10 +400,34 @@ mod tests {
                 "`x` must be of type string or null",
             ),
             (
-                json!({ "anyOf": [{ "type": "integer" }, { "type": "null" }] }),
-                json!([1, null]),
+                json!({ "anyOf": [{ "type": "integer" }, { "const": "b" }] }),
+                json!([1, "a"]),
+                json!([]),
+                "",
+            ),
+            (
+                json!({ "oneOf": [{ "type": "string" }, { "type": "null" }] }),
+                json!(["a", null]),
+                json!([]),
+                "",
+            ),
+            (
+                json!({ "type": "string", "enum": [], "oneOf": [], "anyOf": [] }),
                 json!(["a"]),
-                "`x` must be of type integer",
+                json!([1]),
+                "`x` must be of type string",
+            ),
+            (
+                json!({ "enum": [1, 2.0] }),
+                json!([1, 1.0, 2]),
+                json!([1.5, "1"]),
+                "`x` must be one of: 1, 2.0",
+            ),
+            (
+                json!({ "const": 1.0 }),
+                json!([1]),
+                json!([2]),
+                "`x` must be one of: 1.0",
             ),
             (json!({}), json!([1, "a"]), json!([]), ""),
         ];
@@ -399,8 +441,8 @@ mod tests {
         }
     }
 
-    /// Goal: a required field must be there and not null, an optional one may be left out but not
-    /// null, and members without a schema are not checked. Method: a form with both.
+    /// Goal: a required field must be there and not null, an optional one may be left out or null,
+    /// and members without a schema are not checked. Method: a form with both.
     #[test]
     fn required_fields_must_have_a_value() {
         let text = json!({ "type": "string" });
@@ -413,8 +455,9 @@ mod tests {
             (json!({ "a": "x", "c": 1 }), vec![]),
             (json!({}), vec!["`a` is required"]),
             (json!({ "a": null }), vec!["`a` is required"]),
+            (json!({ "a": "x", "b": null }), vec![]),
             (
-                json!({ "a": "x", "b": null }),
+                json!({ "a": "x", "b": 1 }),
                 vec!["`b` must be of type string"],
             ),
             (json!([]), vec!["the values of a form must be an object"]),
@@ -422,6 +465,32 @@ mod tests {
         for (content, wanted) in rows {
             assert_eq!(form.check(&content), wanted, "{content}");
         }
+    }
+
+    /// Goal: an optional field left blank, as null or as an empty text, isn't checked; a required one
+    /// is. Method: restricted fields, both blanks, optional and required.
+    #[test]
+    fn optional_fields_may_be_left_blank() {
+        let fields = [
+            json!({ "type": "string", "format": "email" }),
+            json!({ "type": "string", "enum": ["a", "b"] }),
+            json!({ "type": "string", "minLength": 1 }),
+            json!({ "type": "string", "oneOf": [{ "const": "a", "title": "Anna" }] }),
+        ];
+        for field in fields {
+            let form = Elicitation::form("?", json!({ "properties": { "x": field } }));
+            for blank in [json!(null), json!("")] {
+                let blank = json!({ "x": blank });
+                assert_eq!(form.check(&blank), [""; 0], "{field} {blank}");
+                let required = faults(&field, blank["x"].clone());
+                assert_eq!(required.len(), 1, "{field} {blank}");
+            }
+        }
+        let number = json!({ "properties": { "x": { "type": "integer" } } });
+        let number = Elicitation::form("?", number);
+        assert_eq!(number.check(&json!({ "x": null })), [""; 0]);
+        let fault = ["`x` must be of type integer"];
+        assert_eq!(number.check(&json!({ "x": "" })), fault);
     }
 
     /// Goal: an answer has a known action; its values are checked only if it accepts a form. Method:
