@@ -11,13 +11,17 @@ pub const CUSTOM_RULE_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of custom rules. One more is an error at start. Fixed.
 pub const CUSTOM_RULES_MAX: usize = 1_000;
 
+/// Maximum weight of a [`CustomRule`]. A heavier rule is an error at start. Fixed.
+pub const CUSTOM_RULE_WEIGHT_MAX: u32 = 1_000;
+
 /// Rule added by an operator to the built-in ones. It applies to texts of every origin.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CustomRule {
     /// Id in the audit log: letters, digits, `.`, `_` and `-`.
     pub id: String,
-    /// Score that the rule adds to a text, at least 1; [`BLOCKING_SCORE`] blocks the text.
+    /// Score that the rule adds to a text, 1 to [`CUSTOM_RULE_WEIGHT_MAX`]; [`BLOCKING_SCORE`] blocks
+    /// the text.
     #[serde(default = "blocking")]
     pub weight: u32,
     /// Phrases to match, each as whole words. Case, accents, disguises and the width of spaces
@@ -49,6 +53,12 @@ impl CustomRule {
         }
         if self.weight == 0 {
             return mistake("its weight must be 1 or more".to_owned());
+        }
+        if self.weight > CUSTOM_RULE_WEIGHT_MAX {
+            return mistake(format!(
+                "its weight {} is too large (at most {CUSTOM_RULE_WEIGHT_MAX})",
+                self.weight
+            ));
         }
         let bytes = self
             .phrases
@@ -99,7 +109,7 @@ impl CustomRule {
 
 /// Returns a character of a pattern that normalized text doesn't contain, and what it contains
 /// instead. `None` for all others; case doesn't count.
-fn folded_letter(written: char) -> Option<(char, String)> {
+pub(super) fn folded_letter(written: char) -> Option<(char, String)> {
     let lower: String = written.to_lowercase().collect();
     let read = normalize(&lower).text;
     (!written.is_ascii() && read != lower).then_some((written, read))

@@ -30,7 +30,7 @@ use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-pub use custom::{CUSTOM_RULE_BYTES_MAX, CUSTOM_RULES_MAX, CustomRule};
+pub use custom::{CUSTOM_RULE_BYTES_MAX, CUSTOM_RULE_WEIGHT_MAX, CUSTOM_RULES_MAX, CustomRule};
 pub use normalize::SCREEN_BYTES_MAX;
 pub use rules::RuleSet;
 use screen::NO_RULES_ID;

@@ -8,8 +8,11 @@ use regex::{Regex, RegexSet};
 use serde::Deserialize;
 
 use super::RuleError;
-use super::custom::{CUSTOM_RULES_MAX, CustomRule};
+use super::custom::{CUSTOM_RULES_MAX, CustomRule, folded_letter};
 use super::normalize::is_word_char;
+
+/// Mistake of a rule with the id of another.
+const SAME_ID: &str = "two rules have this id: the audit log couldn't tell them apart";
 
 const BUILT_IN_RULES: &str = include_str!("rules.toml");
 
@@ -348,6 +351,9 @@ impl RuleSet {
             return Err(mistake("rules", &why));
         }
         let mut patterns = Vec::new();
+        // Several chains may be cases of one rule; a sign has its id alone.
+        let chains = self.chain_rules.iter().map(|rule| rule.id.clone());
+        let mut ids: HashSet<String> = chains.collect();
         for PatternRuleEntry {
             id,
             weight,
@@ -358,23 +364,23 @@ impl RuleSet {
             if weight == 0 {
                 return Err(mistake(&id, "its weight must be 1 or more"));
             }
+            if let Some((written, read)) = unmatched_letter(&pattern) {
+                let why = format!("its pattern never matches {written:?}: write {read:?}");
+                return Err(mistake(&id, &why));
+            }
+            if !ids.insert(id.clone()) {
+                return Err(mistake(&id, SAME_ID));
+            }
             self.pattern_rules.push(PatternRule {
                 id,
                 weight: OriginWeight::new(weight, outside),
             });
             patterns.push(pattern);
         }
-        let mut ids: HashSet<String> = self
-            .chain_rules
-            .iter()
-            .map(|rule| rule.id.clone())
-            .chain(self.pattern_rules.iter().map(|rule| rule.id.clone()))
-            .collect();
         for rule in own {
             patterns.push(rule.to_pattern()?);
             if !ids.insert(rule.id.clone()) {
-                let why = "two rules have this id: the audit log couldn't tell them apart";
-                return Err(mistake(&rule.id, why));
+                return Err(mistake(&rule.id, SAME_ID));
             }
             self.pattern_rules.push(PatternRule {
                 id: rule.id.clone(),
@@ -468,6 +474,25 @@ impl RuleSet {
             }
         }
     }
+}
+
+/// Returns a letter of a sign's pattern that normalized text doesn't contain, and what it contains
+/// instead. Letters of escapes such as `\S` and `\p{L}` are none.
+fn unmatched_letter(pattern: &str) -> Option<(char, String)> {
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        if letter == '\\' {
+            let is_class = matches!(letters.next(), Some('p' | 'P'));
+            if is_class && letters.next() == Some('{') {
+                letters.find(|end| *end == '}');
+            }
+        } else if letter.is_ascii_uppercase() {
+            return Some((letter, letter.to_ascii_lowercase().into()));
+        } else if let Some(folded) = folded_letter(letter) {
+            return Some(folded);
+        }
+    }
+    None
 }
 
 /// Number of a word's first letters that select its bucket.
@@ -653,9 +678,21 @@ mod tests {
             ))
         };
         assert_eq!(sign(r#"weight = 1, pattern = "a""#), None);
+        assert_eq!(
+            sign(r"weight = 1, pattern = '\S\p{Lu}\PL[^\W]{1,2}'"),
+            None,
+            "no letters"
+        );
         for (wrong, why) in [
             (r#"weight = 1, pattern = "(""#, "rule `sign.b`: "),
             (r#"weight = 0, pattern = "a""#, "weight must be 1 or more"),
+            (r#"weight = 1, pattern = "aB""#, "matches 'B': write \"b\""),
+            (r#"weight = 1, pattern = "é""#, "matches 'é': write \"e\""),
+            (r"weight = 1, pattern = '\p{L}\pLC'", "matches 'C'"),
+            (
+                r#"weight = 1, pattern = "a" }, { id = "sign.b", weight = 1, pattern = "b""#,
+                "two rules have this id",
+            ),
         ] {
             let found = sign(wrong).unwrap();
             assert!(found.contains(why), "{wrong}: {found}");

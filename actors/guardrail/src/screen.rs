@@ -176,7 +176,7 @@ impl RuleSet {
             let disguised = hits[from..]
                 .iter_mut()
                 .filter(|hit| !seen.contains(&hit.id));
-            disguised.for_each(|hit| hit.weight += DISGUISED_WEIGHT);
+            disguised.for_each(|hit| hit.weight = hit.weight.saturating_add(DISGUISED_WEIGHT));
         }
     }
 
@@ -340,7 +340,7 @@ fn rule_family(id: &str) -> &str {
 }
 
 fn family_score(ids: &[&str], heaviest: &[u32]) -> u32 {
-    let mut sum = 0;
+    let mut sum = 0_u32;
     let mut at = 0;
     while at < ids.len() {
         let same = ids[at..]
@@ -348,8 +348,12 @@ fn family_score(ids: &[&str], heaviest: &[u32]) -> u32 {
             .take_while(|id| rule_family(id) == rule_family(ids[at]))
             .count();
         let hit = heaviest[at..at + same].iter().filter(|w| **w > 0).count() as u32;
-        sum += heaviest[at..at + same].iter().max().copied().unwrap_or(0)
-            + hit.saturating_sub(1) * EXTRA_FAMILY_HIT_WEIGHT;
+        let extra = hit
+            .saturating_sub(1)
+            .saturating_mul(EXTRA_FAMILY_HIT_WEIGHT);
+        sum = sum
+            .saturating_add(heaviest[at..at + same].iter().max().copied().unwrap_or(0))
+            .saturating_add(extra);
         at += same;
     }
     sum

@@ -448,6 +448,10 @@ fn own_rules() {
             json!({"id": "a", "pattern": "x".repeat(CUSTOM_RULE_BYTES_MAX + 1)}),
             "16385 bytes are too many",
         ),
+        (
+            json!({"id": "a", "weight": CUSTOM_RULE_WEIGHT_MAX + 1, "phrases": ["x"]}),
+            "its weight 1001 is too large (at most 1000)",
+        ),
     ] {
         let error = rule(wrong.clone()).err().unwrap().to_string();
         assert!(error.contains(why), "{wrong}: {error}");
