@@ -184,17 +184,14 @@ impl CallSlots {
     }
 
     /// Parks a call of the session whose server asks without naming a call. Which one it is doesn't
-    /// matter to others. Returns `None` if all are parked.
+    /// matter to others. Returns `None` if all have an open question.
     pub fn park_in_session(&self, session: SessionId) -> Option<ParkedCall> {
         let calls: Vec<Arc<HeldSlot>> = {
             let sessions = self.sessions.lock();
             let calls = sessions.get(&session).into_iter().flatten();
             calls.filter_map(Weak::upgrade).collect()
         };
-        let running = calls
-            .into_iter()
-            .find(|call| call.open_questions.lock().count == 0);
-        running.map(|call| CallSlot(call).park())
+        calls.iter().find_map(HeldSlot::park_idle)
     }
 
     /// Changes the counts of `owner`, and grants slots that have become free.
@@ -242,8 +239,12 @@ impl CallSlots {
     }
 
     /// Frees the slot of a call of `owner` that waits for an answer. Returns false if too many calls
-    /// are parked, so that the call keeps its slot.
+    /// are parked, so that the call keeps its slot. With a single slot, none is parked: the server
+    /// handles one call at a time, and would get a second one when the parked call goes on.
     fn park(self: &Arc<Self>, owner: &SlotOwner) -> bool {
+        if self.rule.max == 1 {
+            return false;
+        }
         let mut is_parked = false;
         self.update(owner, |table| {
             let (parked, own) = (
@@ -333,12 +334,7 @@ struct OpenQuestions {
 impl CallSlot {
     /// Parks the call while the returned guard lives.
     pub fn park(&self) -> ParkedCall {
-        let mut open = self.0.open_questions.lock();
-        open.count += 1;
-        if open.count == 1 {
-            open.is_parked = self.0.slots.park(&self.0.owner);
-        }
-        ParkedCall(Arc::downgrade(&self.0))
+        HeldSlot::add_question(&self.0, &mut self.0.open_questions.lock())
     }
 
     /// Wraps the call's caller so that the call is parked while a question is open.
@@ -347,6 +343,23 @@ impl CallSlot {
             inner: caller,
             slot: self.clone(),
         })
+    }
+}
+
+impl HeldSlot {
+    /// Parks the call if it has no open question. `None` if it has one.
+    fn park_idle(self: &Arc<Self>) -> Option<ParkedCall> {
+        let mut open = self.open_questions.lock();
+        (open.count == 0).then(|| self.add_question(&mut open))
+    }
+
+    /// Counts an open question, with which the call is parked. `open` are the call's own questions.
+    fn add_question(self: &Arc<Self>, open: &mut OpenQuestions) -> ParkedCall {
+        open.count += 1;
+        if open.count == 1 {
+            open.is_parked = self.slots.park(&self.owner);
+        }
+        ParkedCall(Arc::downgrade(self))
     }
 }
 
@@ -523,6 +536,55 @@ mod tests {
         drop(held);
         assert!(try_acquire(&slots, "b").is_some());
         assert_eq!(slots.counts(), (0, 0));
+    }
+
+    /// Goal: a server with one slot never has two calls at once. Method: a call with an open question,
+    /// a waiting one; the question is answered, the call ends.
+    #[tokio::test]
+    async fn a_single_slot_is_kept() {
+        let slots = CallSlots::new(1, 25);
+        let call = try_acquire(&slots, "a").unwrap();
+        let question = call.park();
+        assert_eq!(slots.counts(), (1, 0));
+        let mut next = Box::pin(slots.acquire(owner("b"), None, SOON));
+        assert!(next.as_mut().now_or_never().is_none());
+        drop(question);
+        assert_eq!(slots.counts(), (1, 0));
+        assert!(next.as_mut().now_or_never().is_none());
+        drop(call);
+        let next = next.now_or_never().unwrap();
+        assert!(next.is_ok());
+        assert_eq!(slots.counts(), (1, 0));
+    }
+
+    /// Goal: questions of a session that name no call park a call each. Method: threads park at the
+    /// same time, as many as there are calls, and one more; repeated.
+    #[test]
+    fn session_questions_park_different_calls() {
+        let slots = CallSlots::new(8, 100);
+        let session = SessionId::generate();
+        for _ in 0..200 {
+            let acquire = || {
+                slots
+                    .acquire(owner("a"), Some(session), SOON)
+                    .now_or_never()
+            };
+            let calls: Vec<_> = (0..4).map(|_| acquire().unwrap().ok().unwrap()).collect();
+            let barrier = std::sync::Barrier::new(4);
+            let park = || {
+                barrier.wait();
+                slots.park_in_session(session)
+            };
+            let parked: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(park)).collect();
+                threads.into_iter().map(|t| t.join().unwrap()).collect()
+            });
+            assert!(parked.iter().all(Option::is_some));
+            assert_eq!(slots.counts(), (0, 4));
+            assert!(slots.park_in_session(session).is_none());
+            drop((parked, calls));
+            assert_eq!(slots.counts(), (0, 0));
+        }
     }
 
     /// Goal: a parked call holds no slot, gets one back at once, and parked calls are bounded for
