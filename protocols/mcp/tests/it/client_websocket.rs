@@ -15,7 +15,7 @@ use crate::client_kit::{Client, joined, only, tool};
 const CALL: &str = "callboard.tools.call";
 const BYTES_MAX: usize = 10_000;
 /// Multiple of the limit up to which a message is read, so that it can be skipped.
-const DROPPABLE_FACTOR: usize = 16;
+const DROPPABLE_FACTOR: usize = 4;
 
 /// A server's end of a connection.
 struct Peer(WebSocketStream<TcpStream>);

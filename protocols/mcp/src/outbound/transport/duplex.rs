@@ -20,7 +20,7 @@ const OUTBOX_MAX: usize = 64;
 
 /// Factor between the largest message of a framed channel (WebSocket, HTTP+SSE) that is read to be
 /// skipped and the limit of a message. A larger one closes the channel.
-const DROPPABLE_BYTES_FACTOR: usize = 16;
+const DROPPABLE_BYTES_FACTOR: usize = 4;
 
 /// Returns the maximum size of a message that is read to be skipped, in bytes.
 pub(crate) fn droppable_bytes_max(limits: &DecodeLimits) -> usize {
