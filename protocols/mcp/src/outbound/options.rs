@@ -20,7 +20,8 @@ use crate::wire::{Era, Revision};
 /// Default time limit of connecting to a server over HTTP or WebSocket.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Default time limit of `server/discover` while the era of a server over HTTP is unknown. A modern
-/// server that needs longer rejects `initialize`, and is recognized by that.
+/// server that needs longer rejects `initialize`, and is recognized by that. One that accepts it is
+/// probed again with each further connection.
 pub const PROBE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 /// Default time limit of a call that has no deadline of its own. It includes the time for answering
 /// the server's questions.

@@ -567,7 +567,6 @@ impl SessionFactory {
     /// listener. A session that isn't the first is announced as a change of all lists.
     async fn connect_session(&self) -> Result<Arc<UpstreamSession>, TransportError> {
         let session = self.negotiate_transport().await?;
-        *self.server.detected_era.lock() = Some(session.era());
         let resources = self.resources();
         if session.era() == Era::Legacy {
             self.configure_session(&session, &resources).await;
@@ -609,14 +608,31 @@ impl SessionFactory {
         }
     }
 
-    /// Opens a session of the configured era, or else of the remembered or newly detected one.
+    /// Opens a session of the configured era, or else of the remembered or newly detected one, and
+    /// remembers the era. The legacy era isn't remembered if it only follows from a probe without an
+    /// answer in time: the server may be of both eras and have been slow.
+    async fn negotiate_era(
+        &self,
+        endpoint: &ServerEndpoint,
+    ) -> Result<Arc<UpstreamSession>, TransportError> {
+        let mut is_timed_out = false;
+        let session = self.open_session(endpoint, &mut is_timed_out).await?;
+        if !is_timed_out || session.era() == Era::Modern {
+            *self.server.detected_era.lock() = Some(session.era());
+        }
+        Ok(session)
+    }
+
+    /// Opens a session of the configured, remembered or newly detected era. Sets `is_timed_out` if the
+    /// probe got no answer in time.
     ///
     /// Over pipes and WebSocket, detection begins with `initialize`, which servers of both eras
     /// accept, and servers of one era reject. Several legacy servers don't answer any other first
     /// request, or stop working after it. Over HTTP it begins with `server/discover`.
-    async fn negotiate_era(
+    async fn open_session(
         &self,
         endpoint: &ServerEndpoint,
+        is_timed_out: &mut bool,
     ) -> Result<Arc<UpstreamSession>, TransportError> {
         let only = self.options.era.fixed_era();
         let known = only.or(*self.server.detected_era.lock());
@@ -631,9 +647,13 @@ impl SessionFactory {
         let found = match known {
             Some(_) => probe.await,
             // A legacy server may not answer unknown requests.
-            None => timeout(self.options.probe_timeout, probe)
-                .await
-                .unwrap_or(Ok(None)),
+            None => match timeout(self.options.probe_timeout, probe).await {
+                Ok(found) => found,
+                Err(_) => {
+                    *is_timed_out = true;
+                    Ok(None)
+                }
+            },
         };
         match (found?, only) {
             (Some(about), _) => {

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use callboard_mcp::outbound::{Era, McpClientOptions};
+use callboard_mcp::outbound::{Era, McpClient, McpClientOptions, ServerEndpoint};
 use callboard_message::{Answer, ElicitationAnswer, FailureKind};
-use callboard_runtime::CallEvent;
+use callboard_runtime::{CallEvent, System};
 use serde_json::{Value, json};
 
 use crate::client_kit::{Client, Played, auto, joined, only, tool};
@@ -222,6 +222,43 @@ async fn both_transports_are_named() {
     client.stop().await;
 }
 
+/// Goal: a server of both eras that is late once isn't taken for a legacy one forever. Method: hold the
+/// probe and answer `initialize`; answer the probe of a new incarnation of the client.
+#[tokio::test]
+async fn late_servers_are_probed_again() {
+    let mut peer = Played::start().await;
+    let system = System::start(1).unwrap();
+    let options = McpClientOptions {
+        probe_timeout: Duration::from_millis(50),
+        ..auto()
+    };
+    let client = McpClient::new(ServerEndpoint::from_url(&peer.url).unwrap(), options).unwrap();
+    let again = client.clone();
+    let client = Client {
+        agent: system.spawn(client),
+        system,
+    };
+    let asked = client.ask("callboard.describe", json!({}));
+    let held = peer.expect("server/discover").await;
+    peer.initialize("2025-11-25", None).await;
+    assert_eq!(
+        joined(asked).await.unwrap()["protocolVersion"],
+        "2025-11-25"
+    );
+    drop(held);
+    let second = Client {
+        agent: client.system.spawn(again),
+        system: client.system.clone(),
+    };
+    let asked = second.ask("callboard.describe", json!({}));
+    peer.discover(json!({ "tools": {} })).await;
+    assert_eq!(
+        joined(asked).await.unwrap()["protocolVersion"],
+        "2026-07-28"
+    );
+    client.stop().await;
+}
+
 /// Goal: a server that ignores the probe costs a second, and a modern one that is only late is still
 /// found. Method: hold the probe; answer `initialize` as a server of each era.
 #[tokio::test]
@@ -273,7 +310,7 @@ async fn oversized_events_fail_their_call() {
         limits,
         ..only(Era::Legacy)
     };
-    let endpoint = callboard_mcp::outbound::ServerEndpoint::sse(&peer.url).unwrap();
+    let endpoint = ServerEndpoint::sse(&peer.url).unwrap();
     let client = Client::of(endpoint, options);
     let first = client.ask(CALL, tool("t", json!({})));
     let mut events = peer.hit().await.stream().await;
