@@ -291,7 +291,7 @@ impl ConnectionPool {
     fn new_upstream(&self, offer: OfferedCapabilities, owner: Option<&SessionOwner>) -> Upstream {
         let mut offered_capabilities = offer.to_abilities();
         // A client's own extensions: for its session alone, and so in no key.
-        let own = owner.map(|owner| owner.session.caller.capabilities());
+        let own = owner.map(|owner| owner.caller.capabilities());
         for name in EXTENSION_CAPABILITIES {
             let declared = own.as_ref().and_then(|own| own.0.get(name));
             if let Some(declared) = declared {

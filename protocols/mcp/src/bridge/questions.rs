@@ -6,10 +6,14 @@ use callboard_message::{
     Answer, CallId, CallerCapabilities, Elicitation, Failure, Principal, Question, RawObject,
     SamplingRequest, SessionId,
 };
-use callboard_runtime::{AuditEntry, AuditLog, CallContext, Caller, PeerSession, QuestionRouter};
+use callboard_runtime::{
+    AuditEntry, AuditLog, CallContext, Caller, Direction, PeerSession, QuestionRouter, System,
+};
 use futures::future::BoxFuture;
+use serde_json::value::RawValue;
 
 use super::call_slots::CallSlots;
+use crate::outbound::EXTENSION_CAPABILITIES;
 
 /// Metadata member in which some servers name the client whose request led to a question.
 const CLAIMED_ORIGIN_MEMBER: &str = "original_client_id";
@@ -22,6 +26,8 @@ pub(crate) struct UpstreamQuestions {
     pub server: String,
     pub question_router: Option<Arc<dyn QuestionRouter>>,
     pub audit: AuditLog,
+    /// System whose policies check the questions.
+    pub system: System,
     pub slots: Arc<CallSlots>,
 }
 
@@ -92,15 +98,16 @@ struct BackgroundCaller {
 }
 
 impl BackgroundCaller {
+    /// Returns the caller of a new call. The policies apply to its questions as to those of a call of
+    /// the client.
     fn relay(&self) -> Arc<dyn Caller> {
         let caller = self.session.caller.clone();
         let mut call = CallContext::new(self.principal.clone()).with_caller(caller.clone());
         call.session = Some(self.session.clone());
-        self.questions
-            .relay_call(call)
-            .caller
-            .clone()
-            .unwrap_or(caller)
+        let (system, server) = (&self.questions.system, &self.questions.server);
+        let call = CallContext::clone(&self.questions.relay_call(call));
+        let call = call.with_policy(system, Direction::Outbound, server);
+        call.caller.unwrap_or(caller)
     }
 }
 
@@ -118,8 +125,29 @@ impl Caller for BackgroundCaller {
         })
     }
 
+    fn forward(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        let relay = self.relay();
+        let parked = self.questions.slots.park_in_session(self.session.id);
+        Box::pin(async move {
+            let _parked = parked;
+            relay.forward(method, params).await
+        })
+    }
+
+    /// Returns the capabilities that the server of a session is offered. Extensions are among them
+    /// only if their requests are forwarded.
     fn capabilities(&self) -> CallerCapabilities {
-        self.relay().capabilities()
+        let mut abilities = self.relay().capabilities();
+        if self.questions.question_router.is_some() {
+            for name in EXTENSION_CAPABILITIES {
+                abilities.0.remove(name);
+            }
+        }
+        abilities
     }
 }
 
@@ -195,6 +223,21 @@ impl Caller for RelayCaller {
         match &self.answerer {
             Some(answerer) => answerer.ask(self.strip_forged_origin(question)),
             None => Box::pin(async { Err(Failure::no_responder("nobody to ask")) }),
+        }
+    }
+
+    /// Forwards a request of an extension to the client. With a question router it is rejected: no
+    /// grant and no limit of a router holds for extensions.
+    fn forward(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        match &self.observer {
+            Some(client) if self.questions.question_router.is_none() => {
+                client.forward(method, params)
+            }
+            _ => Box::pin(async { Err(Failure::not_found("method not found")) }),
         }
     }
 

@@ -74,6 +74,7 @@ impl UpstreamProxy {
             server: name.clone(),
             question_router: options.question_router.clone(),
             audit,
+            system: cx.system().clone(),
         };
         Self {
             questions: Arc::new(upstream_questions),

@@ -20,7 +20,7 @@ use callboard_runtime::{
     PeerSession, RunningCall, System,
 };
 use futures::future::BoxFuture;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -342,6 +342,15 @@ impl Caller for Person {
         };
         self.asked.lock().unwrap().push(body);
         Box::pin(async { Ok(answer) })
+    }
+
+    fn forward(
+        &self,
+        _: String,
+        _: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        let answer = to_raw_value(&json!({ "answer": self.name }));
+        Box::pin(async { Ok(answer.unwrap()) })
     }
 
     fn capabilities(&self) -> CallerCapabilities {

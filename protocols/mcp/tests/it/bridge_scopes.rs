@@ -1,14 +1,15 @@
 //! Owners of a call's connection, capabilities offered on it, and addressees of questions.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use callboard_mcp::bridge::BridgeOptions;
 use callboard_mcp::outbound::{Era, McpClientOptions};
 use callboard_message::{Answer, Failure, FailureKind, Question};
 use callboard_runtime::testkit::{Probe, eventually};
 use callboard_runtime::{
-    AgentChanged, AuditLog, CallContext, Caller, MemoryAuditStore, QuestionRouter,
+    AgentChanged, AuditLog, CallContext, Caller, Direction, ExchangePart, MemoryAuditStore, Policy,
+    PolicyRequest, QuestionRouter,
 };
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -151,6 +152,110 @@ async fn answerers_are_asked() {
         }
     }
     assert!(person.asked.lock().unwrap().is_empty() && nobody.asked.lock().unwrap().is_empty());
+    site.end().await;
+}
+
+/// Goal: requests of extensions don't bypass a question router: the server isn't told of the client's
+/// extensions, and its requests of them are rejected, during a call and outside calls. Method: a client
+/// with extensions, a router, and a child that asks with one call and with two.
+#[tokio::test]
+async fn extensions_need_a_client_of_their_own() {
+    let script = r#"
+        hear; offers=$(printf '%s' "$line" | sed 's/.*"capabilities":\(.*\),"clientInfo".*/\1/')
+        say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear
+        open() { printf '{"jsonrpc":"2.0","id":"x","method":"ui/open","params":{}}\n'; hear; }
+        hear; one=$id; open; first=$line; say "$one" "{\"content\":[],\"said\":[$offers,$first]}"
+        hear; one=$id; hear; two=$id; open
+        say "$one" "{\"content\":[],\"said\":[$offers,$line]}"; say "$two" "{\"content\":[],\"said\":[$offers,$line]}"; hear
+    "#;
+    let extensions = r#"{"elicitation":{},"extensions":{"example/ui":{}},"experimental":{"e":{}}}"#;
+    let (deputy, person) = (
+        Person::new("deputy", extensions),
+        Person::new("a", extensions),
+    );
+    let options = BridgeOptions {
+        question_router: Some(Arc::new(InStead(deputy.clone()))),
+        ..of(Era::Legacy)
+    };
+    let site = Site::new();
+    let bridge = site.bridge(child(script), options);
+    let session = person.session();
+    let call = || ask_as(&bridge, person.call_in(&session), json!({}));
+    let first = call().await;
+    let further = futures::future::join_all([call(), call()]).await;
+    for told in std::iter::once(first).chain(further) {
+        let said = &told.unwrap()["said"];
+        assert_eq!(said[0], json!({ "elicitation": { "form": {} } }));
+        assert_eq!(said[1]["error"]["code"], -32601, "{said}");
+    }
+    site.end().await;
+}
+
+/// Policy that records the questions and answers of servers, and rejects one.
+#[derive(Clone, Default)]
+struct Watch(Arc<Mutex<Vec<(ExchangePart, String)>>>);
+
+impl Policy for Watch {
+    fn check<'a>(&'a self, _: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn checks_parts(&self) -> bool {
+        true
+    }
+
+    fn check_part<'a>(
+        &'a self,
+        part: ExchangePart,
+        request: PolicyRequest<'a>,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        if request.direction == Direction::Outbound && part != ExchangePart::Reply {
+            let seen = (part, request.message.to_owned());
+            self.0.lock().unwrap().push(seen);
+        }
+        let rejected = request.message == "ui/close";
+        Box::pin(async move {
+            match rejected {
+                true => Err(Failure::rejected("not that")),
+                false => Ok(()),
+            }
+        })
+    }
+}
+
+/// Goal: the policies see questions and requests of extensions that name none of the calls, and can
+/// reject them. Method: a child that sends a question and two requests during two calls of a session.
+#[tokio::test]
+async fn policies_see_questions_outside_calls() {
+    let script = r#"
+        open() { printf '{"jsonrpc":"2.0","id":"x","method":"ui/%s","params":{}}\n' "$1"; hear; }
+        initialize; hear; one=$id; hear; two=$id; ask who; hear; answer=$(part answer)
+        open open; opened=$(part answer); open close
+        text "$one" "$answer,$opened"; say "$two" "{\"content\":[],\"said\":$line}"; hear
+    "#;
+    let site = Site::new();
+    let watch = Watch::default();
+    site.system.policy().push(watch.clone());
+    let bridge = site.bridge(child(script), of(Era::Legacy));
+    let person = Person::new("a", r#"{"elicitation":{},"extensions":{"example/ui":{}}}"#);
+    let session = person.session();
+    let calls = [(); 2].map(|()| ask_as(&bridge, person.call_in(&session), json!({})));
+    let told = futures::future::join_all(calls).await;
+    let told: Vec<_> = told.into_iter().map(Result::unwrap).collect();
+    let (texts, errors): (Vec<_>, Vec<_>) = told.iter().partition(|told| told["said"].is_null());
+    assert_eq!(text(texts[0]), "a,a");
+    assert!(errors[0]["said"]["error"].is_object(), "{errors:?}");
+    let seen = watch.0.lock().unwrap();
+    let seen: Vec<_> = seen.iter().map(|(part, name)| (*part, &**name)).collect();
+    let (question, answer) = (ExchangePart::Question, ExchangePart::Answer);
+    let wanted = [
+        (question, "elicit"),
+        (answer, "elicit"),
+        (question, "ui/open"),
+        (answer, "ui/open"),
+        (question, "ui/close"),
+    ];
+    assert_eq!(seen, wanted);
     site.end().await;
 }
 
