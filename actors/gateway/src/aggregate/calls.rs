@@ -120,7 +120,8 @@ impl CallRouter {
     /// the one whose name comes first in the hints of the request's model preferences.
     ///
     /// # Errors
-    /// `InvalidInput`, if several members answer and the hints name none of them.
+    /// `NotFound`, if no member answers sampling requests; `InvalidInput`, if several do and the
+    /// hints name none of them; the failure of the member.
     pub async fn sample(&self, params: RawObject, cx: &Context) -> Result<SamplingAnswer, Failure> {
         let samplers: Vec<_> = self
             .members
@@ -142,7 +143,11 @@ impl CallRouter {
     }
 }
 
-/// Returns the member that the hints of a sampling request name first.
+/// Returns the member that the hints of a sampling request (`modelPreferences.hints`) name first,
+/// by its exact name.
+///
+/// # Errors
+/// `InvalidInput`, if the hints name none of the members.
 fn preferred_member<'a>(
     members: &[&'a MemberState],
     params: &RawObject,

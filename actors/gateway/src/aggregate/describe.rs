@@ -24,7 +24,7 @@ pub(super) struct MemberDescriptions {
 }
 
 impl MemberDescriptions {
-    /// Creates a description that waits up to `list_timeout` for a member's.
+    /// Creates a description that waits up to `list_timeout` for the description of each member.
     pub fn new(
         members: Arc<[MemberState]>,
         names: Arc<NameResolver>,

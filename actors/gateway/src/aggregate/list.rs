@@ -15,7 +15,8 @@ use super::resolve::NameResolver;
 use super::uris::ResourceIndex;
 use super::{AGGREGATE_MEMBER_PAGES_MAX, AGGREGATE_PAGE_ITEMS_MAX};
 
-/// Maximum pages of one member's list that are read for one page of the aggregate's list.
+/// Maximum pages of one member's list that are read for one page of the aggregate's list. The
+/// aggregate's next page continues after them.
 const PAGES_PER_READ_MAX: usize = 32;
 
 /// Start of a page of the aggregate's list: at one of its own tools, or at a page of a member's
@@ -23,7 +24,7 @@ const PAGES_PER_READ_MAX: usize = 32;
 enum PageStart {
     Own(usize),
     /// Page of a member's list. `at` is the member's index, `read` the number of its pages before
-    /// this one.
+    /// this one, and `cursor` that of the member; `None` for its first page.
     Member {
         at: usize,
         read: usize,
@@ -100,6 +101,9 @@ impl ListReader {
     /// Returns one page of the aggregate's list. All members that may contribute to it are called
     /// concurrently. An unavailable or slow member is left out and reported as missing, because the
     /// items of the others are useful without it.
+    ///
+    /// # Errors
+    /// `InvalidInput`, if `params` has a cursor that isn't one of this aggregate's.
     pub async fn page(
         &self,
         what: ListKind,
@@ -179,7 +183,7 @@ impl ListReader {
     }
 
     /// Returns the aggregate's own items from index `from` on, up to one page, and the index of the
-    /// next page if there are more.
+    /// next page's first item; `None` if there are no more. Only the list of tools has own items.
     fn own_items(&self, what: ListKind, from: usize) -> (Vec<Box<RawValue>>, Option<usize>) {
         let own = if what == ListKind::Tools {
             self.names.message_tools()
@@ -192,8 +196,9 @@ impl ListReader {
         (items, (next < own.len()).then_some(next))
     }
 
-    /// Reads a member's list from `cursor` on, until it has the items for one page of the
-    /// aggregate's list. `at` is the member's index.
+    /// Reads the list of the member with index `at`, until it has the items for one page of the
+    /// aggregate's list or [`PAGES_PER_READ_MAX`] pages. Starts at `cursor`, before which `read`
+    /// pages were read for earlier pages of the aggregate's list.
     async fn read_part(
         &self,
         what: ListKind,
@@ -243,7 +248,8 @@ impl ListReader {
         }
     }
 
-    /// Renames an item of a member's list to its shown name; `None` if it is hidden.
+    /// Renames an item of a member's list to its shown name, and caches the member that has it.
+    /// `None` if the item is hidden, or has no name or URI.
     fn rename_item(
         &self,
         what: ListKind,

@@ -31,7 +31,7 @@ pub(super) struct MemberState {
     keeps_names: bool,
     pub agent: AgentRef,
     pub naming: NameMapping,
-    /// Names of the reserved messages that the member handles.
+    /// Names of all messages that the member handles, with the reserved ones.
     handles: Vec<String>,
     /// Whether the member is a proxy for a remote agent. A proxy accepts any message, whether or
     /// not the remote agent supports it.
@@ -137,6 +137,10 @@ impl MemberState {
     }
 
     /// Sends a message to the member as part of the call that `cx` serves. Returns the reply.
+    ///
+    /// # Errors
+    /// The member's failure, with its name in front if it is `Unavailable`; `Rejected`, if the call
+    /// passed through too many agents; `Internal`, if the reply isn't a JSON object.
     pub async fn ask<M: Message>(
         &self,
         body: RawObject,
@@ -180,7 +184,11 @@ impl MemberState {
     }
 
     /// Sends a message as [`Self::ask`] does, but waits for the reply only until `limit`. Used for
-    /// results that the aggregate can leave out.
+    /// results that the aggregate can leave out. After a timeout, the member has shorter time
+    /// limits for [`AGGREGATE_SLOW_PERIOD`].
+    ///
+    /// # Errors
+    /// `TimedOut` at `limit`; else as [`Self::ask`].
     pub async fn ask_until<M: Message>(
         &self,
         body: RawObject,
@@ -218,8 +226,8 @@ impl MemberState {
     }
 
     /// Returns the latest time for results that the aggregate can leave out. It is `patience` from
-    /// now, less for a member that was slow recently. At most three quarters of the call's
-    /// remaining time are used.
+    /// now, but at most [`AGGREGATE_SLOW_TIMEOUT`] for a member that was slow recently. At most
+    /// three quarters of the call's remaining time are used.
     pub fn deadline(&self, patience: Duration, cx: &Context) -> Instant {
         let (now, patience) = (Instant::now(), self.absence().timeout_for(patience));
         let left = cx
@@ -306,7 +314,10 @@ impl ListKind {
     }
 }
 
-/// Requests one page of a member's list.
+/// Requests one page of a member's list, the first one if `cursor` is `None`. Waits until `limit`.
+///
+/// # Errors
+/// As [`MemberState::ask_until`].
 pub(super) async fn ask_page(
     what: ListKind,
     member: &MemberState,
@@ -328,9 +339,14 @@ pub(super) async fn ask_page(
     }
 }
 
-/// Asks several members concurrently. If more than one answers, the first in the aggregate's
-/// order is preferred, unless its answer comes more than [`AGGREGATE_READ_GRACE`] after
-/// another.
+/// Asks several members, by index, concurrently. If more than one answers, the first in the
+/// aggregate's order is preferred, unless its answer comes more than [`AGGREGATE_READ_GRACE`] after
+/// another. Returns the index of the preferred member and its reply. `why` is the failure of a
+/// member that was asked before.
+///
+/// # Errors
+/// The most informative failure ([`failure_rank`]), including `why`; `NotFound`, if there is none,
+/// because nobody was asked.
 pub(super) async fn ask_first<M: Message>(
     members: &[MemberState],
     asked: BTreeSet<usize>,
@@ -389,8 +405,8 @@ pub(super) async fn ask_first<M: Message>(
     best.ok_or_else(failed)
 }
 
-/// Returns the rank of a failure by how informative it is, most informative first. An unavailable
-/// member ranks high, since it may have what the others lack.
+/// Returns the rank of a failure by how informative it is; 0 is the most informative. An
+/// unavailable member ranks high, since it may have what the others lack.
 fn failure_rank(failure: &Failure) -> u8 {
     match failure.kind {
         FailureKind::NotFound => 1,

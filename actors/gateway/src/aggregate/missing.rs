@@ -27,7 +27,9 @@ const REASON_CHARS_MAX: usize = 200;
 /// available again, watchers of the aggregate are notified.
 pub(super) struct ProbeMember {
     pub member: usize,
-    /// Call that missed the member. The probe uses what the member keeps for its client session.
+    /// Call whose list misses the member; `None` outside a call. The probe is sent in the call's
+    /// client session, because a member may have a connection of its own for each session. No probe
+    /// is sent once that session is closed.
     pub call: Option<Arc<CallContext>>,
 }
 
@@ -36,7 +38,7 @@ impl Message for ProbeMember {
     const NAME: &'static str = "callboard.bundle.probe";
 }
 
-/// Members whose part of a list is missing, each with the reason.
+/// Members whose part of a list is missing: pairs of the member's name and the reason.
 #[derive(Default)]
 pub(super) struct MissingMembers {
     servers: Vec<(String, String)>,
@@ -46,8 +48,9 @@ pub(super) struct MissingMembers {
 }
 
 impl MissingMembers {
-    /// Records that `member` is missing because of `failure`. Starts probing it if it may become
-    /// available again. A member that has no such list isn't recorded.
+    /// Records that `member`, whose index is `at`, is missing because of `failure`. Starts probing
+    /// it if it may become available again. Does nothing after `NotFound`, which means that the
+    /// member has no such list, and after `Cancelled`.
     pub fn add(&mut self, member: &MemberState, at: usize, failure: &Failure, cx: &Context) {
         if matches!(failure.kind, FailureKind::NotFound | FailureKind::Cancelled) {
             return;
@@ -129,7 +132,8 @@ impl MissingMembers {
     }
 
     /// Writes the missing members into the list's `_meta`. If there are any, the list is also
-    /// marked as not cacheable.
+    /// marked as not cacheable; otherwise the shortest caching time of the members is written, if
+    /// one is stated.
     pub fn write_meta(&self, page: &mut RawObject) {
         if self.is_empty() {
             self.ttl_ms
@@ -174,7 +178,8 @@ fn truncate_reason(text: &str) -> String {
 }
 
 /// Probes a missing member with a list request, for up to `list_timeout`. If the member is still
-/// unavailable, schedules the next probe.
+/// unavailable, schedules the next probe; otherwise ends probing and announces that its lists have
+/// changed. If the client session of the probe is closed, probing ends without a request.
 pub(super) async fn probe_member(
     members: &[MemberState],
     probe: ProbeMember,

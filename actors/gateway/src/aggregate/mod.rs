@@ -60,8 +60,9 @@ pub const AGGREGATE_CALLS_MAX: u32 = 256;
 /// quarters of the call's remaining time are used. After it, the member is left out and reported as
 /// missing. Changed by [`AggregateOptions::list_timeout`].
 pub const AGGREGATE_LIST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// Minimum time that an aggregate waits for the lists and description of its only member. At most three
-/// quarters of the call's remaining time are used. Fixed.
+/// Time that an aggregate waits for the lists and description of its only member, if
+/// [`AggregateOptions::list_timeout`] is shorter. At most three quarters of the call's remaining
+/// time are used. Fixed.
 pub const AGGREGATE_SOLE_LIST_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time limit for the lists and description of a member that timed out within the last
 /// [`AGGREGATE_SLOW_PERIOD`]. It replaces [`AggregateOptions::list_timeout`], so that one slow
@@ -288,8 +289,9 @@ impl ToolFilter {
         patterns.filter(is_unmatched).map(String::as_str).collect()
     }
 
-    /// Returns whether a pattern of [`AggregateOptions::allow`] matches one of the `tools` of a
-    /// member with this filter.
+    /// Returns whether `pattern`, one of [`AggregateOptions::allow`] or `deny`, matches the shown
+    /// name of a tool of the member named `member` with this filter. `tools` are the original names
+    /// of its tools.
     ///
     /// # Errors
     /// [`AggregateError::Rename`] if the filter is invalid.
@@ -361,7 +363,8 @@ pub enum NameSeparator {
     #[serde(rename = ".")]
     Dot,
     /// Two underscores: `member__name`, for models that accept only letters, digits, `_` and `-` in
-    /// tool names. A member's name with `__` behind it can't begin that of another.
+    /// tool names. Members can't be named `a` and `a__b`, for example, because `a__b__c` could then
+    /// belong to both.
     #[default]
     #[serde(rename = "__")]
     Underscores,
@@ -404,8 +407,9 @@ pub enum AggregateError {
         "tool names with the prefixes {0:?} and {1:?} could be confused: rename one of the two, or use the separator \".\""
     )]
     Separator(String, String),
-    /// Two members that list tools or prompts themselves keep their names, as with
-    /// [`PrefixMode::Never`]. Holds the names of the members.
+    /// Two members that list tools or prompts themselves would keep their names without prefix,
+    /// because of [`AggregateMember::keeps_names`] or [`PrefixMode::Never`]. Holds the names of the
+    /// members.
     #[error(
         "{0:?} and {1:?} both list tools or prompts themselves: without a prefix their names could collide"
     )]

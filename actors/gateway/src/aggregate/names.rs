@@ -6,13 +6,15 @@ use callboard_runtime::NamePatterns;
 
 use super::{NameSeparator, ToolFilter};
 
-/// Maximum length of a tool name, in characters. Clients of language models accept no longer ones.
+/// Maximum length of a tool name, in characters. Clients of language models accept no longer ones,
+/// so longer prefixed names are truncated.
 pub(super) const NAME_CHARS_MAX: usize = 64;
 /// Number of digits of the hash that ends a truncated name and makes it unique.
 const HASH_DIGITS: usize = 8;
 
-/// Returns the prefixed name `member.name`. If it is longer than [`NAME_CHARS_MAX`], it is
-/// truncated and ends with a hash of the whole name.
+/// Returns the prefixed name: `member`, the separator and `name`. Characters of `member` that tool
+/// names don't allow are replaced. A result longer than [`NAME_CHARS_MAX`] is truncated and ends
+/// with a hash of the whole name.
 pub(super) fn joined_name(member: &str, separator: NameSeparator, name: &str) -> String {
     let whole = format!("{}{}{name}", sanitize_name(member), separator.as_str());
     match whole.char_indices().nth(NAME_CHARS_MAX) {
@@ -132,7 +134,7 @@ impl NameFilter {
     }
 }
 
-/// Mapping between a member's original names and the shown names.
+/// Mapping between a member's original names and the shown names without prefix.
 #[derive(Default)]
 pub(super) struct NameMapping {
     sieve: NameFilter,
@@ -160,7 +162,8 @@ impl NameMapping {
         })
     }
 
-    /// Returns the shown name of an original name; `None` if the filter hides it.
+    /// Returns the shown name of an original name; `None` if the filter hides it, or another tool
+    /// has been renamed to it.
     pub fn to_shown<'a>(&'a self, own: &'a str) -> Option<&'a str> {
         let renamed = self.shown_by_own.get(own).map(String::as_str);
         // Another tool may have been renamed to this name.

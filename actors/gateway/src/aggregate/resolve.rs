@@ -19,14 +19,15 @@ use super::{
     PrefixMode,
 };
 
-/// Maximum pages of one member's list that are searched for a name.
+/// Maximum pages of one member's list that are searched for a name. An item on a later page isn't
+/// found.
 const PAGES_SEARCHED_MAX: usize = 32;
 
 /// Tool or prompt that a name stands for.
 pub(super) enum NamedItem<'a> {
-    /// Message type of a member.
+    /// Tool made from a message type of a member.
     Message(&'a MessageTool),
-    /// Item of a member's own list, with its original name there.
+    /// Item of this member's own list, with its original name there.
     Listed(&'a MemberState, String),
 }
 
@@ -50,7 +51,9 @@ pub(super) struct NameResolver {
 }
 
 impl NameResolver {
-    /// Names the message types of `members`. A member's list is waited for up to `list_timeout`.
+    /// Determines the tool names of the message types of `members`, without those that the patterns
+    /// of `options` exclude. `list_timeout` is the time limit for a member's list when it is
+    /// searched for a name ([`MemberState::deadline`]).
     pub fn new(
         members: Arc<[MemberState]>,
         options: &AggregateOptions,
@@ -208,8 +211,9 @@ impl NameResolver {
         (what == ListKind::Tools).then_some(NamedItem::Message(tool))
     }
 
-    /// Returns the item of a member's list that a name with the member's prefix stands for. `None`
-    /// if the name may be truncated, so that the member's list is needed.
+    /// Returns the item that a name with a member's prefix stands for. Whether the member lists
+    /// such an item isn't checked. `None` if the name begins with no member's prefix, if a filter
+    /// hides the item, or if the name may be truncated, so that the member's list is needed.
     fn prefixed_item(
         &self,
         what: ListKind,
@@ -227,6 +231,10 @@ impl NameResolver {
     }
 
     /// Finds the item with a truncated name. Only the lists tell which name was truncated to it.
+    /// `None` if no list has such an item.
+    ///
+    /// # Errors
+    /// The failure of a member whose list must be searched.
     async fn truncated_item(
         &self,
         what: ListKind,
@@ -261,8 +269,12 @@ impl NameResolver {
         Ok(None)
     }
 
-    /// Finds the only item whose name without prefix is `name`. All lists are read, because another
-    /// member may have such an item by now.
+    /// Finds the only item whose name without prefix is `name`; `None` if there is none. All lists
+    /// are read, because another member may have such an item by now.
+    ///
+    /// # Errors
+    /// `InvalidInput`, if several items have the name; `Unavailable`, if one has it and another
+    /// member's list can't be read.
     async fn unlisted_item(
         &self,
         what: ListKind,
@@ -321,6 +333,11 @@ impl NameResolver {
     }
 
     /// Returns the original name of the first item in a member's list that `is_it` holds for.
+    /// `None` if there is no such item in the first [`PAGES_SEARCHED_MAX`] pages, or the member has
+    /// no such list.
+    ///
+    /// # Errors
+    /// The failure to read the list, such as `TimedOut`.
     async fn search_name(
         &self,
         what: ListKind,
@@ -348,8 +365,9 @@ impl NameResolver {
         Ok(None)
     }
 
-    /// Caches the member (`at`) and original name (`own`) of a truncated name. The mapping never
-    /// changes.
+    /// Caches the member (index `at`) and original name (`own`) of a truncated name. The mapping
+    /// never changes. Does nothing if `shown` can't be a truncated name, or `own` is longer than
+    /// [`AGGREGATE_NAME_BYTES_MAX`].
     pub fn remember_name(&self, what: ListKind, shown: &str, at: usize, own: &str) {
         if may_be_truncated(shown) && own.len() <= AGGREGATE_NAME_BYTES_MAX {
             self.truncated_names

@@ -25,6 +25,10 @@ impl ResourceRouter {
     }
 
     /// Returns the content of a resource. Its URI may be an alias.
+    ///
+    /// # Errors
+    /// `InvalidInput` without a URI; `NotFound`, if no member has the resource; the failure of a
+    /// member that may have it.
     pub async fn read(
         &self,
         mut params: RawObject,
@@ -47,8 +51,8 @@ impl ResourceRouter {
         Ok(ReadResourceResult(read))
     }
 
-    /// Gives the contents that a member returned for its resource `own` the URIs under which they
-    /// are shown.
+    /// Gives the contents that the member with index `member` returned for its resource `own` the
+    /// URIs under which they are shown.
     fn show_contents(&self, read: &mut RawObject, own: &str, member: usize) {
         let mut contents: Vec<RawObject> = read.read("contents").unwrap_or_default();
         for content in &mut contents {
@@ -62,7 +66,13 @@ impl ResourceRouter {
     }
 
     /// Sends a request about the resource `uri` to the member that listed it. If no such member is
-    /// known, or it no longer has the resource, all others are asked concurrently.
+    /// known, or it no longer has the resource, all others are asked concurrently: see
+    /// [`ask_first`]. Only members for which `can` holds are asked. Returns the index of the member
+    /// that answered, and its reply.
+    ///
+    /// # Errors
+    /// The failure of the member that listed the resource, unless it no longer has it; else the
+    /// most informative failure of all that were asked, or `NotFound` if there is none to ask.
     async fn ask_owner<M: Message>(
         &self,
         uri: &str,
@@ -85,8 +95,13 @@ impl ResourceRouter {
         ask_first::<M>(&self.members, others.collect(), params, why, cx).await
     }
 
-    /// Subscribes to a resource. Each client session's subscription is sent on to members, because
-    /// they may have a session for it. Of the others only the first is; later ones are only counted.
+    /// Subscribes to a resource. A subscription in a client session is always sent on to members,
+    /// because they may have a session for each. Of the subscriptions outside client sessions only
+    /// the first is sent on; later ones are only counted.
+    ///
+    /// # Errors
+    /// `InvalidInput` without a URI; `Overloaded` beyond [`super::AGGREGATE_SUBSCRIPTIONS_MAX`];
+    /// the failure of a member if all that were asked failed.
     pub async fn subscribe(
         &self,
         mut params: RawObject,
@@ -141,7 +156,10 @@ impl ResourceRouter {
     }
 
     /// Unsubscribes from a resource. Only when the last subscriber leaves, the request is sent on
-    /// to the members.
+    /// to the members, whose failures are only logged.
+    ///
+    /// # Errors
+    /// `InvalidInput` without a URI.
     pub async fn unsubscribe(
         &self,
         mut params: RawObject,

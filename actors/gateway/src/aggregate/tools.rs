@@ -47,7 +47,8 @@ impl ReplyShape {
         }
     }
 
-    /// Converts a reply to a tool result.
+    /// Converts a reply to a tool result. An object or another value becomes both text and
+    /// structured content; a reply without a value has no content.
     pub fn to_tool_result(self, reply: &RawValue) -> ToolResult {
         let text = || serde_json::from_str(reply.get()).unwrap_or_else(|_| reply.get().to_owned());
         match self {

@@ -13,8 +13,9 @@ use quick_cache::sync::Cache;
 use super::names::sanitize_name;
 use super::{AGGREGATE_CACHE_ENTRIES_MAX, AGGREGATE_SUBSCRIPTIONS_MAX, AGGREGATE_URI_BYTES_MAX};
 
-/// End of the URI under which a resource is shown whose URI another member has too, before the
-/// member's name. `#` is in front of it, or `&` if the URI has a fragment already.
+/// Text before the member's name at the end of an alias: the URI under which a resource is shown if
+/// another member has a resource with the same one. `#` stands in front of the text, or `&` if the
+/// URI has a fragment already.
 const ALIAS_PARAMETER: &str = "callboard=";
 
 /// Index of the resources of an aggregate's members.
@@ -50,15 +51,15 @@ impl ResourceIndex {
         }
     }
 
-    /// Returns the alias of the member's resource `uri`.
+    /// Returns the alias of the resource `uri` of the member with index `member`.
     pub fn alias(&self, uri: &str, member: usize) -> String {
         let mark = if uri.contains('#') { '&' } else { '#' };
         let name = self.names.get(member).map_or("", String::as_str);
         format!("{uri}{mark}{ALIAS_PARAMETER}{name}")
     }
 
-    /// Returns the member that an alias names, with the member's own URI; `None` if `shown` is no
-    /// alias.
+    /// Returns the index of the member that an alias names, with the member's own URI; `None` if
+    /// `shown` is no alias.
     pub fn resolve_alias<'a>(&self, shown: &'a str) -> Option<(usize, &'a str)> {
         let (uri, name) = shown.rsplit_once(ALIAS_PARAMETER)?;
         let (own, mark) = uri.split_at_checked(uri.len().checked_sub(1)?)?;
@@ -66,7 +67,8 @@ impl ResourceIndex {
         (mark == if own.contains('#') { "&" } else { "#" }).then_some((member, own))
     }
 
-    /// Returns the index of the member that is known to have the resource `uri`.
+    /// Returns the index of the member that is known to have the resource `uri`; `None` if it is in
+    /// no list or content seen so far, or its entry was evicted from the cache.
     pub fn owner(&self, uri: &str) -> Option<usize> {
         self.owners.get(uri)
     }
@@ -87,17 +89,21 @@ impl ResourceIndex {
         }
     }
 
-    /// Returns whether a member before this one is known to have a resource with the same URI.
+    /// Returns whether a member with an index below `member` is known to have a resource with the
+    /// same URI.
     pub fn is_duplicate(&self, uri: &str, member: usize) -> bool {
         self.owners.peek(uri).is_some_and(|owner| owner < member)
     }
 
-    /// Counts one more subscriber of the resource `uri`. If no member watches it for everybody, it is
-    /// counted only if `members` names those that watch the resource now. Returns whether it was
-    /// counted.
+    /// Counts one more subscriber of the resource `uri`. `members` are the indices of those that
+    /// were asked to watch it for this subscriber, and `in_session` tells whether that was in a
+    /// client session. With `None`, nobody was asked, and the subscriber is counted only if members
+    /// watch the resource for all subscribers already. Returns whether it was counted; if not, the
+    /// caller has to ask members.
     ///
     /// # Errors
-    /// `Overloaded`, if too many resources have subscriptions.
+    /// `Overloaded`, if the resource is a new one and [`AGGREGATE_SUBSCRIPTIONS_MAX`] others have
+    /// subscriptions.
     pub fn add_follower(
         &self,
         uri: &str,
@@ -130,9 +136,9 @@ impl ResourceIndex {
         Ok(is_told)
     }
 
-    /// Counts one subscriber less of the resource `uri`. Returns the members that must stop
-    /// watching it: none, unless this was the last subscriber, and none that watch it under the
-    /// other of its two URIs.
+    /// Counts one subscriber less of the resource `uri`. Returns the indices of the members that
+    /// must stop watching it: none, unless this was the last subscriber. Members that watch it
+    /// under the other of its two URIs, its own one and the alias, are left out.
     pub fn remove_follower(&self, uri: &str) -> Vec<usize> {
         let mut followed = self.subscriptions.lock();
         let ended = match followed.entry(uri.to_owned()) {
@@ -156,8 +162,9 @@ impl ResourceIndex {
         members.into_iter().filter(|at| !is_watched(at)).collect()
     }
 
-    /// Returns a member's change as the followers of the aggregate are told it: that of a resource
-    /// for each URI under which it is shown and watched.
+    /// Returns the changes to announce to clients for a change of the member with index `member`. A
+    /// changed resource is announced under its alias if that has subscribers, and under its own URI
+    /// unless only another member is known to have that. Any other change is returned as it is.
     pub fn shown_changes(
         &self,
         member: usize,

@@ -21,8 +21,10 @@ struct ApprovalPart {
     others: usize,
 }
 
-/// Returns the system prompt and the turns of a conversation, one a line. Together they have up to
-/// [`APPROVAL_CHARS_MAX`] characters, without the marks of what is left out.
+/// Returns the system prompt and the latest [`APPROVAL_TURNS_MAX`] turns of a conversation, each on
+/// a line with its speaker. Their texts have up to [`APPROVAL_CHARS_MAX`] characters in total; the
+/// number of characters, turns and other contents left out is appended. Empty without prompt and
+/// turns.
 pub(super) fn approval_text(sample: &SamplingRequest) -> String {
     let turns: Vec<RawObject> = sample.0.read("messages").unwrap_or_default();
     let earlier = turns.len().saturating_sub(APPROVAL_TURNS_MAX);
@@ -78,7 +80,8 @@ impl ApprovalPart {
         part
     }
 
-    /// Returns the line with the speaker, cut after `length_max` characters.
+    /// Returns the speaker and up to `length_max` characters of the line. The speaker and the
+    /// appended numbers of omitted characters, images and other parts don't count for `length_max`.
     fn shown(&self, length_max: usize) -> String {
         let mut shown = format!("{}: ", self.speaker);
         shown.extend(self.line.iter().take(length_max));

@@ -101,6 +101,9 @@ impl GrantedCaller {
     }
 
     /// Admits a question: checks the grant and the nesting depth, and counts it against the caps.
+    ///
+    /// # Errors
+    /// `Denied` without a grant, `Rejected` beyond the nesting depth, `Overloaded` above a cap.
     fn admit(&self, question: &Question) -> Result<(), Failure> {
         let grants = self.grants().ok_or_else(|| denied("ask anything"))?;
         let (granted, what) = match question {
@@ -241,7 +244,8 @@ impl Caller for GrantedCaller {
 }
 
 impl GrantedCaller {
-    /// Creates the audit entry of a question, without its content. `by` names the answerer.
+    /// Creates the audit entry of a question, without its content. `asked` is its kind as of
+    /// [`question_kind`], and `by` names the answerer.
     pub fn audit_entry(
         &self,
         asked: &'static str,
@@ -295,7 +299,8 @@ impl GrantedCaller {
     /// Asks the person at the client whether anyone else may answer the server's sampling request.
     ///
     /// # Errors
-    /// `Rejected`, if the person declines; `NoResponder`, if nobody can be asked.
+    /// `Rejected`, if the person doesn't allow it; `NoResponder`, if nobody can be asked; the
+    /// failure of the client.
     async fn approve(&self, sample: &SamplingRequest) -> Result<(), Failure> {
         let client = self.client.as_ref().ok_or_else(no_responder)?;
         if !client.capabilities().has_elicitation_form() {
@@ -356,7 +361,8 @@ impl GrantedCaller {
     /// waiting servers are recorded.
     ///
     /// # Errors
-    /// The answerer's failure; `Overloaded` above a cap; `InvalidInput` for an answer without
+    /// The answerer's failure; `NoResponder`, if the client can't answer; `Overloaded` above a cap;
+    /// `Rejected`, if the call passed through too many agents; `InvalidInput` for an answer without
     /// content.
     async fn ask_one(
         &self,
@@ -506,7 +512,13 @@ impl GrantedCaller {
             .is_some_and(|client| client.capabilities().can_answer(&question))
     }
 
-    /// Asks the candidates one after another, until one answers or fails in a way that is final.
+    /// Asks the candidates one after another, until one answers or fails in a way that is final
+    /// ([`is_final`]). If the server's grants require it, a person at the client approves before
+    /// anyone but the client is asked. All candidates but the last have the time limit
+    /// `answer_timeout_s`.
+    ///
+    /// # Errors
+    /// The final failure, or else the combined failures of all candidates.
     async fn ask_in_turn(
         &self,
         candidates: Vec<AnswerCandidate>,
@@ -548,8 +560,9 @@ impl GrantedCaller {
         Err(UnansweredReason::Failed(combine_failures(failures)))
     }
 
-    /// Asks all candidates concurrently. The first valid answer is returned, and the other requests
-    /// are cancelled.
+    /// Asks the client and, at the same time, the other candidates one after another. The first
+    /// valid answer or final failure is returned, and the other request is cancelled. Without a
+    /// client, or with the client only, this is [`Self::ask_in_turn`].
     async fn ask_in_parallel(
         &self,
         candidates: Vec<AnswerCandidate>,
@@ -581,8 +594,9 @@ impl GrantedCaller {
         }
     }
 
-    /// Returns the candidates for a sampling request in the order of the strategy. The flag tells
-    /// whether the request names one of the models.
+    /// Returns the candidates for a sampling request in the order of the strategy, without
+    /// duplicates and agents that aren't in the directory. The flag tells whether the request names
+    /// one of the models.
     async fn candidates(
         &self,
         strategy: AnswerStrategy,
@@ -647,8 +661,9 @@ impl GrantedCaller {
         servers
     }
 
-    /// Returns the server of this name, if it may answer. The asking server, and servers that wait
-    /// for an answer themselves, may not, under any of their names.
+    /// Returns the server of this name, if it handles sampling requests. The asking server, and
+    /// servers that wait for an answer themselves, are left out under any of their names. Whether
+    /// it is granted to answer ([`ServerGrants::answers_sampling`]) is for the caller to check.
     pub fn server(&self, name: &str) -> Option<AgentRef> {
         let directory = self.core.system.directory();
         let agent = directory.get(name)?;
@@ -711,9 +726,10 @@ fn is_final(who: &AnswerCandidate, failure: &Failure) -> bool {
     }
 }
 
-/// Combines the failures of all candidates to one. It leaves out their messages, which the asking
-/// server must not see. The failure of the last one decides the kind; of an internal one the sentence
-/// wouldn't reach the server, so it becomes `Unavailable`.
+/// Combines the failures of all candidates to one. A single failure is returned as it is; without
+/// one, it is `NoResponder`. Of several, the messages are left out, which the asking server must
+/// not see, and the last one decides the kind. An internal one becomes `Unavailable`, because the
+/// sentence wouldn't reach the server otherwise.
 fn combine_failures(mut failures: Vec<(AnswerCandidate, Failure)>) -> Failure {
     let Some((_, last)) = failures.last() else {
         return no_responder();

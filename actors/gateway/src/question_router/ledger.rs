@@ -14,7 +14,8 @@ use super::options::UsageCaps;
 /// Length of the sliding window for the caps per minute.
 const USAGE_WINDOW: Duration = Duration::from_secs(60);
 
-/// Minimum number of calls in a server's ledger before entries of ended calls are evicted.
+/// Minimum of [`LedgerState::calls_at_last_sweep`]. Entries of ended calls are evicted from a
+/// server's ledger when it has twice as many calls as at the last eviction.
 const SWEEP_CALLS_MIN: usize = 32;
 
 /// Usage of one server's questions, with its caps.
@@ -29,7 +30,8 @@ struct LedgerState {
     minute: VecDeque<UsageEntry>,
     /// Usage in each call under way.
     calls: HashMap<CallId, Weak<Mutex<Usage>>>,
-    /// Number of calls that were left after entries of ended calls were last evicted.
+    /// Number of calls that were left after entries of ended calls were last evicted, but at least
+    /// [`SWEEP_CALLS_MIN`]; 0 before the first call.
     calls_at_last_sweep: usize,
     next: u64,
 }
@@ -50,7 +52,8 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Parses the usage that an answer reports in its `_meta`; `None` if it reports none.
+    /// Parses the usage that an answer reports in its `_meta`; `None` if it reports none. A count
+    /// that is missing there is 0.
     pub fn from_answer(answer: &RawObject) -> Option<Self> {
         let usage = answer.object("_meta")?.object(USAGE_META_KEY)?;
         let count = |name| usage.read::<u64>(name).unwrap_or_default();
@@ -89,7 +92,7 @@ impl UsageLedger {
     }
 
     /// Returns the account of the server's questions in `call`. All accounts for the same call
-    /// share one usage. `budget` is a further limit.
+    /// share one usage. `budget` limits the call's tokens and cost in addition to the caps.
     pub fn account(self: &Arc<Self>, call: CallId, budget: Budget) -> CallAccount {
         let mut book = self.book.lock();
         let open = book.calls.get(&call).and_then(Weak::upgrade);
@@ -150,8 +153,8 @@ impl CallAccount {
         Ok(())
     }
 
-    /// Returns the maximum tokens of an answer: `asked` limited by the cap, or the default if the
-    /// question sets no limit.
+    /// Returns the maximum tokens of an answer: `asked`, or the default if the question sets no
+    /// limit. Both are limited by the cap.
     pub fn answer_tokens(&self, asked: Option<u64>) -> u64 {
         let caps = &self.ledger.caps;
         asked
@@ -160,6 +163,7 @@ impl CallAccount {
     }
 
     /// Reserves tokens for an answer: `wanted`, or fewer if fewer are left in this call or minute.
+    /// They count as used until [`TokenReservation::settle`] records the real usage.
     ///
     /// # Errors
     /// `Overloaded`, if no tokens or no money is left.

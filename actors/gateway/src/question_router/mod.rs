@@ -156,13 +156,15 @@ impl Drop for ChainGuard {
 struct ModelProfile {
     /// Names of the model in lower case, with which name hints are compared.
     names: Vec<String>,
-    /// Scores for low cost, speed and intelligence, each from 0 to 1; higher is better.
+    /// Scores for low cost, speed and intelligence, each from 0 to 1; higher is better, 0 if
+    /// unknown.
     scores: [f64; 3],
 }
 
 impl RouterState {
     /// Returns those of the `named` models that are available, sorted by the preferences of the
-    /// sampling request. The flag tells whether the request names one of them.
+    /// sampling request, or as named if it has none. The flag tells whether a name hint of the
+    /// request fits one of them.
     async fn models(
         &self,
         named: &[&str],
@@ -194,7 +196,9 @@ impl RouterState {
         )
     }
 
-    /// Returns the description of a model. The model is asked for it once; a failure isn't cached.
+    /// Returns the description of a model. The model is asked for it once. If that fails or takes
+    /// longer than [`DESCRIBE_TIMEOUT`], the description has only the model's name and isn't
+    /// cached.
     async fn model_profile(&self, (name, agent): &(String, AgentRef)) -> Arc<ModelProfile> {
         if let Some(facts) = self.profiles.lock().get(name) {
             return facts.clone();
@@ -248,7 +252,7 @@ impl ModelProfile {
 struct ModelPreferences {
     /// Name hints in lower case, most preferred first.
     hints: Vec<String>,
-    /// Weights of cost, speed and intelligence.
+    /// Weights of cost, speed and intelligence; 0 if the request states none.
     weights: [f64; 3],
 }
 

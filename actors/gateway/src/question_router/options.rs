@@ -61,8 +61,9 @@ pub struct AnswerRouting {
     /// Possible answerers in order of preference. The strategy selects from them. Empty: client,
     /// servers, models.
     pub order: Vec<Answerer>,
-    /// Whether models are asked last, if neither other servers (or, under `client_first`, the
-    /// client) answered.
+    /// Whether the models are asked last under `external_server` and `client_first`, if nobody else
+    /// answered. Under `client_first`, models in `order` are asked even if it is not set. Other
+    /// strategies ignore it.
     #[serde(alias = "fallback_to_magictunnel")]
     pub fallback_to_models: bool,
     /// Time limit for one answerer in seconds, if another one follows. The last one has the
@@ -126,7 +127,9 @@ pub enum AnswerStrategy {
 }
 
 impl AnswerStrategy {
-    /// Returns whether the strategy asks the client first, as elicitations require.
+    /// Returns whether the strategy is allowed for elicitations, which only a person may answer:
+    /// the client alone or the client first. With the latter, a sampling request may go on to
+    /// others.
     pub fn asks_people_only(self) -> bool {
         matches!(self, Self::ClientForwarded | Self::ClientFirst)
     }
