@@ -204,7 +204,8 @@ impl ClinicBackend {
     }
 
     /// Logs the cause of a failed read for the operator. Returns a failure for the caller that
-    /// doesn't reveal the cause.
+    /// doesn't reveal the cause: `Overloaded` if no database connection was free in time, which
+    /// isn't logged, else `Unavailable`.
     fn read_failure(&self, error: sqlx::Error) -> Failure {
         if matches!(error, sqlx::Error::PoolTimedOut) {
             return Failure::overloaded("the clinic has too many reads under way: try again later");

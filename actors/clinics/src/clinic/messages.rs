@@ -7,9 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-/// Maximum length of a patient id, in bytes.
+/// Maximum length of a patient id, in bytes. A request with a longer one fails with `InvalidInput`;
+/// a seed file with one is rejected. Fixed.
 pub const PATIENT_ID_BYTES_MAX: usize = 64;
-/// Maximum length of the text of [`QueryPatients`], in bytes.
+/// Maximum length of the text of [`QueryPatients`], in bytes. A longer one fails with
+/// `InvalidInput`. Fixed.
 pub const QUERY_BYTES_MAX: usize = 512;
 /// Maximum rows in the reply to [`QueryPatients`]; `truncated` is set if there are more.
 pub const MATCHES_MAX: usize = 100;
@@ -214,7 +216,7 @@ pub struct Medication {
     pub name: String,
     /// Amount of a single dose, in `unit`; more than zero.
     pub dose: Number,
-    /// Unit of `dose`: `mg`, `mg/mL`, `%`.
+    /// Unit of `dose`, any text of at most 4,096 bytes, for example `mg`, `mg/mL` or `%`.
     pub unit: String,
     /// Frequency, for example `once daily`.
     pub frequency: String,
@@ -308,13 +310,13 @@ pub struct PatientView {
     /// Telephone number in international format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
-    /// Medications that the patient takes.
+    /// Medications that the patient takes, empty if there are none. Absent if withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub medications: Option<Vec<Medication>>,
-    /// Free text noted at visits.
+    /// Free text noted at visits, empty if there is none. Absent if withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// Names of the withheld fields.
+    /// Names of the withheld fields; empty if nothing is withheld.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redacted: Vec<PatientField>,
 }

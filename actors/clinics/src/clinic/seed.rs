@@ -15,18 +15,22 @@ use super::messages::{
     Medication, PATIENT_ID_BYTES_MAX, PatientField, PatientRecord, notes_identify,
 };
 
-/// Maximum size of a seed file, in bytes.
+/// Maximum size of a seed file, in bytes. A larger file is rejected, and the clinic can't be
+/// opened. Fixed.
 pub const SEED_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Maximum number of patients in a seed file.
+/// Maximum number of patients in a seed file. A file with more is rejected. Fixed.
 pub const SEED_PATIENTS_MAX: usize = 10_000;
-/// Maximum length of one text field in a seed file, in bytes.
+/// Maximum length of one text field in a seed file, in bytes. A file with a longer one is rejected.
+/// Fixed.
 pub const FIELD_BYTES_MAX: usize = 4_096;
-/// Maximum number of medications of one patient.
+/// Maximum number of medications of one patient. A seed file with more is rejected. Fixed.
 pub const MEDICATIONS_PER_PATIENT_MAX: usize = 64;
-/// Maximum number of phrases in all synonym groups of a seed file.
+/// Maximum number of phrases in all synonym groups of a seed file. A file with more is rejected.
+/// Fixed.
 pub const SYNONYM_PHRASES_MAX: usize = 2_000;
 
-/// Maximum number of phrases in one synonym group of a seed file.
+/// Maximum number of phrases in one synonym group of a seed file. A file with more is rejected.
+/// Fixed.
 pub const SYNONYM_GROUP_PHRASES_MAX: usize = 64;
 
 /// Seed file: the records that fill a clinic's database at the first start.
@@ -64,6 +68,10 @@ impl SynonymGroup {
 
 impl ClinicSeed {
     /// Reads and validates a seed file: TOML by its extension, else JSON. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`ClinicError::SeedUnreadable`], [`ClinicError::SeedMalformed`],
+    /// [`ClinicError::SeedRefused`] or [`ClinicError::SeedTooLarge`].
     pub fn read(path: &Path) -> Result<Self, ClinicError> {
         let text = read_bounded(path)?;
         let seed = parse_seed(path, &text)?;
@@ -233,15 +241,18 @@ const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
 /// SQLite `application_id` of a clinic's database.
 const APPLICATION_ID: i64 = 0x636c_6e63;
 
-/// Maximum wait for another process that creates and fills the same database file.
+/// Maximum wait for another process that creates and fills the same database file. After it,
+/// opening the database fails.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two attempts to switch to WAL mode, since SQLite doesn't wait for that lock by
 /// itself.
 const BUSY_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Primary result codes of SQLite: locked by another connection, corrupt, not a database.
+/// Primary result code of SQLite for a database that another connection has locked.
 const SQLITE_BUSY: i64 = 5;
+/// Primary result code of SQLite for a corrupt database.
 const SQLITE_CORRUPT: i64 = 11;
+/// Primary result code of SQLite for a file that isn't a database.
 const SQLITE_NOTADB: i64 = 26;
 
 /// Checks, migrates and fills the database over a connection of its own, which is closed

@@ -10,10 +10,12 @@ use super::config::{ClinicConfig, ClinicError};
 use super::messages::{Medication, PatientRecord, PatientRow};
 use super::seed::{BUSY_TIMEOUT, SynonymPhrase, open_error, prepare_database};
 
-/// Maximum number of database connections that read at the same time.
+/// Maximum number of database connections that read at the same time. Further reads wait up to five
+/// seconds for a free one, then fail with `Overloaded`. Fixed.
 pub const READERS_MAX: u32 = 4;
 
-/// Maximum wait of a read for a free database connection. After it, the read fails.
+/// Maximum wait of a read for a free database connection. After it, the read fails with
+/// `Overloaded`.
 const READER_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Database of a clinic. It is filled at the first start, then only read.
@@ -116,7 +118,8 @@ impl ClinicStore {
         }))
     }
 
-    /// Returns a patient's stored id and medications; `None` if there is no patient with this id.
+    /// Returns a patient's id as it is stored, and the medications in the order of the record;
+    /// `None` if there is no patient with this id.
     pub async fn medications(
         &self,
         patient_id: &str,
@@ -182,7 +185,7 @@ async fn read_synonyms(readers: &SqlitePool) -> Result<Synonyms, sqlx::Error> {
     Ok(Synonyms::new(phrases))
 }
 
-/// Maximum number of words in a query.
+/// Maximum number of words in a query. A query with more fails with `InvalidInput`. Fixed.
 pub const QUERY_WORDS_MAX: usize = 32;
 
 /// Minimum length, in characters, of a query word that also matches longer words by prefix:
@@ -237,7 +240,7 @@ impl Synonyms {
     }
 
     /// Returns the longest phrase with synonyms at the start of `words`: its length in words, and
-    /// the synonyms.
+    /// the synonyms with the phrase itself. `None` if there is no such phrase.
     fn longest_phrase(&self, words: &[String]) -> Option<(usize, Vec<&str>)> {
         let (len, groups) = (1..=self.phrase_words_max.min(words.len()))
             .rev()

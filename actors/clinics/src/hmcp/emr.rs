@@ -47,10 +47,10 @@ pub struct EmrWriteResult {
     pub message: String,
     /// Whether the data was written.
     pub written: bool,
-    /// Id of the new record.
+    /// Id of the new record; absent if nothing was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
-    /// Names of the parameters that the write lacks.
+    /// Names of the parameters that the write lacks; empty if the data was written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
@@ -197,10 +197,10 @@ impl ConcurrentHandler<WriteClinicalData> for EmrWritebackAgent {
 }
 
 /// Default maximum number of records of an [`EmrStore`] in memory. At the maximum, writes fail with
-/// `Overloaded`.
+/// `Overloaded`. Changed by [`EmrStore::with_limits`].
 pub const EMR_RECORDS_MAX_DEFAULT: usize = 10_000;
 /// Default maximum size of the file of an [`EmrStore`], in bytes. A write beyond it fails with
-/// `Overloaded`.
+/// `Overloaded`. Changed by [`EmrStore::with_limits`].
 pub const EMR_FILE_BYTES_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 
 /// Stored record of one write of clinical data.
@@ -269,7 +269,8 @@ impl EmrStore {
         }
     }
 
-    /// Replaces the default limits: `records` in memory, `bytes` of the file.
+    /// Replaces the default limit: `records` of a store in memory, or `bytes` of a store in a file;
+    /// the other number is ignored. A write beyond the limit fails with `Overloaded`.
     pub fn with_limits(self, records: usize, bytes: u64) -> Self {
         match &mut *self.sink.lock() {
             EmrSink::Memory { records_max, .. } => *records_max = records,

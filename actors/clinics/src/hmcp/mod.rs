@@ -223,7 +223,12 @@ impl<D: HmcpHandler> ConcurrentHandler<CreateMessage> for GuardedAgent<D> {
 
 impl<D: HmcpHandler> GuardedAgent<D> {
     /// Screens the request, runs `work` on the handler, screens the reply, and writes the audit
-    /// entry. Handlers are reached only through this function.
+    /// entry. Handlers are reached only through this function. `message` is the name of the
+    /// request, and `asked` its content.
+    ///
+    /// # Errors
+    /// The failure of `work`; `Blocked` for a request or reply that the guardrail rejects; the
+    /// guardrail's failure; `Unavailable`, if a required audit entry can't be written.
     fn run_guarded<R, W, F>(
         &self,
         message: &'static str,

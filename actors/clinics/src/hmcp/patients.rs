@@ -15,9 +15,11 @@ use super::{
     PatientEntry, given_or_questioned,
 };
 
-/// Maximum number of patients of a patient-data agent.
+/// Maximum number of patients of a patient-data agent. With more, the agent can't be created.
+/// Fixed.
 pub const PATIENTS_MAX: usize = 10_000;
-/// Maximum length of a patient's name, in bytes.
+/// Maximum length of a patient's name, in bytes. With a longer one in its configuration, the agent
+/// can't be created. Fixed.
 pub const PATIENT_NAME_BYTES_MAX: usize = 256;
 
 /// Finds the identifier of a patient by name. Without a name it asks for one, or states that it
@@ -43,7 +45,7 @@ pub struct FindPatientResult {
     /// Identifier of the patient, for example `PT12345`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patient_id: Option<String>,
-    /// Names of the parameters that the search lacks.
+    /// Names of the parameters that the search lacks; empty if a patient was found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
@@ -104,7 +106,8 @@ impl PatientDataAgent {
 }
 
 impl PatientDirectory {
-    /// Finds full patient names in a text. Only whole words match; case and accents are ignored.
+    /// Finds full patient names in a text. Only whole words match; case and accents are ignored. A
+    /// patient who is named several times counts once.
     fn find_named(&self, text: &str) -> NameMatch<'_> {
         let words = folded_words(text);
         let mut rest = words.as_slice();
@@ -212,9 +215,10 @@ impl ConcurrentHandler<FindPatient> for PatientDataAgent {
     }
 }
 
-/// Maximum size of clinical data in one write, in bytes.
+/// Maximum size of clinical data in one write, in bytes. A larger write fails with `InvalidInput`.
+/// Fixed.
 pub const CLINICAL_DATA_BYTES_MAX: usize = 256 * 1024;
-/// Maximum number of digits of a patient's identifier.
+/// Maximum number of digits of a patient's identifier. An identifier with more is invalid. Fixed.
 pub const PATIENT_ID_DIGITS_MAX: usize = 16;
 
 /// Returns whether a text is a valid patient identifier: `PT` and 1 to [`PATIENT_ID_DIGITS_MAX`]
@@ -226,10 +230,8 @@ pub fn is_patient_id(text: &str) -> bool {
     })
 }
 
-/// Returns the text of the last turn of a conversation; earlier turns are ignored.
-///
-/// # Errors
-/// `InvalidInput`, if there is no turn.
+/// Returns the text of the last turn of a conversation; earlier turns are ignored. Several text
+/// contents are joined with line breaks; a turn without text results in an empty one.
 pub(super) fn last_text(message: &CreateMessage) -> Result<String, Failure> {
     let turns: Vec<Box<RawValue>> = message.0.read("messages").unwrap_or_default();
     let last = turns.last().and_then(|turn| RawObject::parse(turn).ok());
@@ -255,7 +257,9 @@ pub(super) enum WriteRequest {
 }
 
 /// Parses a request of the form `clinical_data={json}`, optionally followed by ` patient_id=ID`. An
-/// identifier inside the JSON is only data.
+/// identifier inside the JSON is only data, and text before the request is ignored. Without JSON,
+/// or with an empty object, the request is [`WriteRequest::Unclear`]; without a valid identifier,
+/// [`WriteRequest::MissingPatient`].
 pub(super) fn parse_write_request(text: &str) -> WriteRequest {
     let Some((_, rest)) = text.split_once("clinical_data=") else {
         return WriteRequest::Unclear;

@@ -41,7 +41,8 @@ pub struct ClinicAnswer {
 pub enum AnswerStatus {
     /// At least one clinic answered, and the verifier passed the answer.
     Answered,
-    /// Guardrail or verifier blocked the answer; the text holds only the reason.
+    /// The guardrail blocked the question, or the verifier the answer; the text holds only the
+    /// reason.
     Blocked,
     /// The question couldn't be planned, no clinic answered, or a stage was unavailable; the text
     /// states which.
@@ -106,17 +107,20 @@ impl ClinicAnswer {
         &self.text
     }
 
-    /// Returns the planned steps; empty if the answer was blocked.
+    /// Returns the planned steps; empty if the answer was blocked, couldn't be verified, or a stage
+    /// before the verifier failed.
     pub fn plan(&self) -> &[Step] {
         &self.plan
     }
 
-    /// Returns the clinics' answers, one for each step; empty if the answer was blocked.
+    /// Returns the clinics' answers, one for each step; empty if no clinic was asked, or if the
+    /// answer was blocked or couldn't be verified.
     pub fn steps(&self) -> &[StepOutcome] {
         &self.steps
     }
 
-    /// Returns the verifier's verdict; `None` if the verifier wasn't reached.
+    /// Returns the verifier's verdict; `None` if the verifier wasn't reached or couldn't check the
+    /// answer.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }

@@ -90,15 +90,20 @@ pub struct OrchestratorConfig {
     pub router: AgentRef,
     /// Verifier agent; must handle `Verify`.
     pub verifier: AgentRef,
-    /// Purposes for which a principal with the necessary scope sees patients' identities.
+    /// Purposes for which a principal that is the local operator or has the scope
+    /// [`IDENTITY_SCOPE`](crate::clinic::IDENTITY_SCOPE) sees patients' identities.
     pub purposes_allowed: Vec<String>,
-    /// Time limit for the guardrail to screen the question.
+    /// Time limit for the guardrail to screen the question; 5 seconds by default. After it the
+    /// question counts as blocked.
     pub screen_within: Duration,
-    /// Time limit for the planner to make a plan.
+    /// Time limit for the planner to make a plan; 20 seconds by default. After it the question has
+    /// failed.
     pub plan_within: Duration,
-    /// Time limit for the router to run all steps.
+    /// Time limit for the router to run all steps; 40 seconds by default. After it the question has
+    /// failed, and the answers so far aren't shown.
     pub route_within: Duration,
-    /// Time limit for the verifier to check the answer.
+    /// Time limit for the verifier to check the answer; 10 seconds by default. After it the
+    /// question has failed, and its answer isn't shown.
     pub verify_within: Duration,
 }
 

@@ -22,6 +22,7 @@ const COLUMNS_MAX: usize = 16;
 const COLUMN_CHARS_MAX: usize = 60;
 
 /// Renders one block for each step: clinic, tool and parameters, then the result rows or the error.
+/// `outcomes` has one outcome for each step, in the same order.
 pub(super) fn render_steps(
     steps: &[Step],
     outcomes: &[StepOutcome],

@@ -162,7 +162,8 @@ impl ClinicRegistry {
     }
 
     /// Parses a patient id by the prefixes of the clinics. Returns the clinic's index in the
-    /// registry and the id in its canonical form; `None` if no prefix fits.
+    /// registry and the id in its canonical form, such as `CARD-001` for `card001`; `None` if no
+    /// prefix fits.
     pub(crate) fn parse_patient_id(&self, word: &str) -> Option<(usize, String)> {
         let word = word.to_ascii_uppercase();
         self.clinics.iter().enumerate().find_map(|(at, clinic)| {

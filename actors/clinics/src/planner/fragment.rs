@@ -5,7 +5,8 @@ use super::vocabulary::{
 };
 use crate::plan::{ClinicEntry, ClinicRegistry, STEPS_MAX};
 
-/// Maximum number of words of a condition, medicine or other text to search for.
+/// Maximum number of words of a condition, medicine or other text to search for. A query with more
+/// is refused with [`PlanRefusal::LongTopic`].
 const TOPIC_WORDS_MAX: usize = 8;
 
 /// Part of a query between two conjunctions or commas. Parts that it lacks, such as the clinic, may
@@ -117,7 +118,11 @@ pub(super) fn split_fragments(
     Ok(fragments)
 }
 
-/// Returns the phrase at the start of `tokens` and its length in tokens; no phrase for a separator.
+/// Returns the length in tokens of the phrase at the start of `tokens`, and the phrase; `None` for
+/// a separator.
+///
+/// # Errors
+/// [`PlanRefusal`], if the phrase names an id, specialty or clinic that isn't registered.
 fn next_phrase(
     tokens: &[QueryToken],
     registry: &ClinicRegistry,
@@ -277,8 +282,9 @@ fn build_fragment(
     Ok(fragment)
 }
 
-/// Refuses queries that contain a person's name. Otherwise the name would be sent to clinics that
-/// have no such patient.
+/// Refuses queries that contain a person's name with [`PlanRefusal::ByName`]. Otherwise the name
+/// would be sent to clinics that have no such patient. `shouted` tells that all words of the query
+/// are capitalised, so that capitals don't indicate a name.
 fn refuse_names(pieces: &[TaggedPhrase], shouted: bool) -> Result<(), PlanRefusal> {
     let name_like = |p: &TaggedPhrase| p.tag == PhraseTag::Topic && p.capital && !shouted;
     let pairs = || pieces.iter().zip(pieces.iter().skip(1));
@@ -426,7 +432,8 @@ impl RegistryPhrases {
         }
     }
 
-    /// Returns the longest phrase of the registry at the start of `tokens`.
+    /// Returns the longest phrase of the registry at the start of `tokens`; `None` if there is
+    /// none.
     fn longest_match(&self, tokens: &[QueryToken]) -> Option<&RegistryPhrase> {
         let word = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
         let fits = |p: &&RegistryPhrase| {
@@ -442,7 +449,8 @@ impl RegistryPhrases {
     }
 
     /// Returns the one-word registry phrase that `word` probably means: a clinic's name with one
-    /// typing error, or another ending of a long condition (`hypertensive`, `hipertensos`).
+    /// typing error, or another ending of a long condition (`hypertensive`, `hipertensos`). `None`
+    /// if there is none, or several with different meanings.
     fn closest_match(&self, word: &QueryWord) -> Option<&RegistryPhrase> {
         let near = |p: &&RegistryPhrase| match (p.means, &p.words[..]) {
             (PhraseKind::Clinic, [name]) => differs_by_one_typo(singular(&word.folded), name),

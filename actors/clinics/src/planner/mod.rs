@@ -115,7 +115,8 @@ impl Planner {
     }
 
     /// Returns the steps for a question, without numbers. If one clause can't be planned, the whole
-    /// question is refused, because a plan without that clause would answer another question.
+    /// question is refused, because a plan without that clause would answer another question. A
+    /// question with more than [`STEPS_MAX`] steps is refused too.
     fn steps(&self, query: &str) -> Result<Vec<Step>, PlanRefusal> {
         let clauses = share_between(split_fragments(query, &self.registry, &self.names)?);
         if clauses.is_empty() {
@@ -180,7 +181,8 @@ impl Planner {
     }
 
     /// Plans a search for `topic`: at the named clinics; else at those that list it as a condition;
-    /// else at all clinics, if the clause mentions patients.
+    /// else at all clinics, if the clause mentions patients. Otherwise the clause is refused with
+    /// [`PlanRefusal::NotUnderstood`].
     fn plan_search(
         &self,
         clause: &Fragment,

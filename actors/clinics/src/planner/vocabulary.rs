@@ -13,9 +13,9 @@ pub(super) enum WordRole {
     Verb,
     /// Plural reference to patients: `patients`, `those`.
     Patients,
-    /// A patient's record.
+    /// Word for a patient's record: `chart`.
     Record,
-    /// A patient's medications.
+    /// Word for a patient's medications: `drugs`.
     Medication,
     /// Verb for taking a medicine.
     Taking,
@@ -183,9 +183,9 @@ pub(super) fn is_specialty(folded: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum QueryToken {
     Word(QueryWord),
-    /// Comma or similar sign: the words after it may continue the clause.
+    /// Comma or similar sign (`&`, `/`, `+`, `:`): the words after it may continue the clause.
     Join,
-    /// End of a sentence.
+    /// End of a sentence: `.`, `?`, `!`, `;` or a line break.
     Stop,
 }
 
@@ -216,8 +216,8 @@ impl QueryWord {
     }
 }
 
-/// Removes a final plural `s`. Both sides of a comparison are reduced, so words such as `diabetes`
-/// still match.
+/// Removes a final plural `s` from a word of more than three letters. Both sides of a comparison
+/// are reduced, so words such as `diabetes` still match.
 pub(super) fn singular(folded: &str) -> &str {
     if folded.len() > 3 {
         folded.strip_suffix('s').unwrap_or(folded)

@@ -39,11 +39,14 @@ pub const STEPS_AT_ONCE_DEFAULT: usize = 8;
 /// Maximum number of plans that one router dispatches at once. Further ones wait in its mailbox.
 /// Fixed.
 pub const DISPATCHES_AT_ONCE_MAX: u32 = 64;
-/// Error code of a step whose clinic is unreachable or failed (technical blueprint, section 2.2).
+/// Error code of a step whose clinic is unreachable, late or failed, or that wasn't run because a
+/// step it depends on failed (technical blueprint, section 2.2).
 pub const CODE_UNAVAILABLE: i32 = -32000;
-/// Error code of a step whose parameters the clinic rejected.
+/// Error code of a step whose parameters the clinic rejected, or that asked for a patient or tool
+/// that the clinic doesn't have.
 pub const CODE_INVALID_PARAMS: i32 = -32602;
-/// Error code of a step whose answer the guardrail blocked.
+/// Error code of a step whose answer the guardrail blocked or couldn't screen, or that the clinic's
+/// own guardrail blocked.
 pub const CODE_BLOCKED: i32 = -1;
 
 /// Maximum characters of a clinic's own error message that a [`StepError`] includes; the rest is
@@ -80,11 +83,11 @@ pub struct RouterConfig {
     pub registry: Arc<ClinicRegistry>,
     /// Guardrail agent that screens the clinics' answers.
     pub guardrail: AgentRef,
-    /// Time limit for a clinic to answer one step.
+    /// Time limit for a clinic to answer one step. After it the step fails.
     pub step_within: Duration,
-    /// Time limit for the guardrail to screen one answer.
+    /// Time limit for the guardrail to screen one answer. After it the answer counts as blocked.
     pub screen_within: Duration,
-    /// Maximum of steps of one plan that run at the same time; at least 1.
+    /// Maximum of steps of one plan that run at the same time; 0 counts as 1. Further ones wait.
     pub steps_at_once: usize,
 }
 
@@ -188,13 +191,13 @@ pub struct StepOutcome {
     pub clinic: String,
     /// Name of the tool that was called.
     pub action: String,
-    /// Result of the clinic. Patient data: never logged, never stored.
+    /// Result of the clinic, absent if the step failed. Patient data: never logged, never stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Error, if there is no result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,
-    /// Duration of the step, in milliseconds.
+    /// Duration of the step, in milliseconds; 0 if it wasn't run.
     pub ms: u64,
 }
 
@@ -238,7 +241,7 @@ impl StepOutcome {
 impl StepError {
     /// Converts a clinic's failure to a step error. The clinic's own message is included only if it
     /// says what to change or why the clinic refused. The caller must still have that message
-    /// screened.
+    /// screened. An integer `code` in the failure's data replaces the code for the kind of failure.
     fn of_clinic(clinic: &str, failure: &Failure) -> Self {
         let told = failure
             .data

@@ -195,8 +195,9 @@ impl Verify {
     }
 }
 
-/// Returns the total size of the strings in a value, in bytes. Values below the maximum depth
-/// aren't counted.
+/// Returns the total size of the strings and keys in a value, in bytes; numbers, booleans and
+/// `null` count as 4 bytes each, and each item of an array as one more. Values nested deeper than
+/// [`VALUE_DEPTH_MAX`] aren't counted.
 fn text_bytes(value: &Value, depth: usize) -> usize {
     match value {
         _ if depth > VALUE_DEPTH_MAX => 0,
@@ -228,7 +229,8 @@ pub struct Verdict {
     pub safe: bool,
     /// `OK`, or one sentence with the defect. Never repeats personal data.
     pub note: String,
-    /// Broken rule; `None` if the answer is safe or couldn't be read.
+    /// Broken rule; `None` if the answer is safe, or was too long or too deeply nested to be
+    /// checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Rule>,
 }
@@ -294,9 +296,9 @@ enum IdentityKind {
 struct TextSpan {
     pub text: String,
     pub kind: SpanKind,
-    /// Id of the patient whose record holds the text.
+    /// Id of the patient whose record holds the text; `None` outside of records.
     pub patient: Option<String>,
-    /// Name of the medicine, if the text describes a prescription.
+    /// Name of the medicine, if the text describes a prescription; else `None`.
     pub medicine: Option<String>,
 }
 
@@ -352,7 +354,7 @@ fn literal_text(value: &Value) -> Option<String> {
 }
 
 /// Returns the first field of an object whose key is in the space-separated list `keys`. Keys are
-/// compared by their letters and digits only.
+/// compared and returned in lower case with their ASCII letters and digits only.
 fn find_field<'a>(map: &'a Map<String, Value>, keys: &str) -> Option<(String, &'a Value)> {
     map.iter()
         .map(|(key, value)| (plain_key(key), value))

@@ -63,8 +63,10 @@ impl RecordedText {
         found
     }
 
-    /// Returns whether a condition is in the records, possibly in the other language: hypertension,
-    /// hipertensao.
+    /// Returns whether a condition, a single folded word, is in the records. Long words are
+    /// compared by the first [`CONDITION_LETTERS`] letters of their stems, so that names that are
+    /// alike in English and Portuguese are found: hypertension, hipertensao. Other translations
+    /// aren't.
     fn has_condition(&self, condition: &str) -> bool {
         let vocabulary = self.vocabulary.get_or_init(|| {
             let recorded = || self.plain.iter().flat_map(|record| words(record));
@@ -91,8 +93,8 @@ fn plain_words(text: &str) -> String {
     words(text).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the kind of medical advice in the first sentence of `text` that gives some. Quotations
-/// from `records` aren't advice.
+/// Returns the kind of medical advice in the first sentence of `text` that gives some, such as
+/// "prescribing"; `None` if none does. Quotations from `records` aren't advice.
 pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static str> {
     let folded = fold(text);
     let sentences = folded

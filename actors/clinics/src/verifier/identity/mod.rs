@@ -43,14 +43,15 @@ struct IdentityMatch {
     text: String,
 }
 
-/// Maximum number of words, such as middle names or initials, between the given and the family name
-/// of a known person.
+/// Maximum distance, in words, from the given name of a known person to the family name after it.
+/// Up to one word less, such as middle names or initials, may stand between them.
 const BETWEEN_WORDS_MAX: usize = 3;
-/// Minimum characters of an id, without separators, that is searched for. Shorter ids occur by
-/// chance.
+/// Minimum characters of an id, e-mail address or street with number, without separators, that is
+/// searched for. Shorter ones occur by chance.
 const ID_CHARS_MIN: usize = 5;
 /// Number of last digits by which phone numbers are compared, because country and area codes are
-/// often left out.
+/// often left out. A number with one digit less is compared as a whole, a shorter one isn't
+/// searched for.
 const PHONE_DIGITS: usize = 8;
 /// Minimum letters of a full name that is searched for without spaces, as in an e-mail address.
 const JOINED_LETTERS_MIN: usize = 8;
@@ -73,7 +74,8 @@ impl KnownIdentities {
         }
     }
 
-    /// Returns the kind of the first known personal value in `text`.
+    /// Returns the kind of the first known personal value, in the order of the records, that `text`
+    /// contains; `None` if it contains none.
     fn find(&self, text: &str) -> Option<IdentityKind> {
         if self.values.is_empty() {
             return None;
@@ -85,7 +87,9 @@ impl KnownIdentities {
             .map(|(kind, _)| *kind)
     }
 
-    /// Returns whether the text `found` is a known personal value or a part of one.
+    /// Returns whether each word of `found` is a word of one known personal value, in any order. A
+    /// single letter stands for a word that begins with it. The whole value without separators
+    /// counts too and, except for names, any part of that. Case and accents don't matter.
     pub fn covers(&self, found: &str) -> bool {
         let folded = fold(found);
         let compacted = compact_text(&folded);
@@ -224,7 +228,7 @@ fn date_forms(value: &str) -> Vec<String> {
     }
 }
 
-/// Maximum nesting of encodings, such as base64, that are decoded.
+/// Maximum nesting of encodings, such as base64, that are decoded. Text in deeper ones isn't found.
 const LAYERS_MAX: usize = 2;
 
 /// Returns the text in plain letters, and the decoded content of its encoded parts, such as base64.

@@ -151,7 +151,7 @@ fn split_words(text: &str) -> Vec<NameWord<'_>> {
 }
 
 /// Examines the words from index `at`. Returns how many of them belong together, and whether they
-/// are a person's name.
+/// are a person's name. The number is 0 if they are no known unit; the caller then skips one word.
 fn name_at(words: &[NameWord<'_>], at: usize) -> (usize, bool) {
     let run = name_run_len(words, at);
     let labelled = is_labelled(words, at);
@@ -206,8 +206,8 @@ fn is_known_alone(words: &[NameWord<'_>], at: usize) -> bool {
     (titled || given && !doctor) && !is_medicine(&word.folded)
 }
 
-/// Returns how many words from index `at` could be one name: capitalised words, initials, and
-/// particles such as "de".
+/// Returns how many words from index `at`, up to [`NAME_WORDS_MAX`], could be one name: capitalised
+/// words, initials, and particles such as "de". 0 if the first word isn't capitalised.
 fn name_run_len(words: &[NameWord<'_>], at: usize) -> usize {
     if !words[at].is_capital() {
         return 0;
@@ -274,8 +274,8 @@ fn is_everyday(word: &NameWord<'_>) -> bool {
         || EVERYDAY.contains(word.folded.as_str())
 }
 
-/// Returns whether the name at index `at` is part of the name of a disease, sign, score, hospital
-/// or street, and so isn't a patient's.
+/// Returns whether the name of `len` words at index `at` is part of the name of a disease, sign,
+/// score, hospital or street, and so isn't a patient's.
 fn is_eponym(words: &[NameWord<'_>], at: usize, len: usize) -> bool {
     let inside = words[at..at + len]
         .iter()

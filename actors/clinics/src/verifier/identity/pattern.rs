@@ -9,7 +9,8 @@ use super::super::read_pattern;
 use super::IdentityMatch;
 
 /// Returns all personal data in `text` that has a fixed pattern, such as id and phone numbers.
-/// Accents and disguises must have been removed from the text.
+/// Accents and disguises must have been removed from the text. If the patterns can't be compiled,
+/// the whole text counts as an id.
 pub(super) fn find_patterns(text: &str) -> Vec<IdentityMatch> {
     let Ok(shapes) = &*SHAPES else {
         // Without its patterns the rule can't decide, so nothing may pass.

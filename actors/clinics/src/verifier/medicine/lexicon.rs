@@ -71,10 +71,10 @@ impl Lexicon {
         lexicon
     }
 
-    /// Returns the medicine with the longest name at the start of `tokens`, and the number of its
-    /// tokens. The flag is set if the name also has an everyday meaning: then it counts as a
-    /// medicine only beside a dose. Without a listed name, the first word counts as a medicine by
-    /// its ending ([`ENDINGS`]).
+    /// Returns the medicine with the longest name at the start of `tokens`, a flag, and the number
+    /// of the name's tokens. The flag is set if the name also has an everyday meaning: then it
+    /// counts as a medicine only beside a dose. Without a listed name, the first word counts as a
+    /// medicine by its ending ([`ENDINGS`]). `None` if it has no such ending either.
     pub fn find(&self, tokens: &[Token]) -> Option<(Medicine, bool, usize)> {
         let mut key = String::new();
         let mut best = None;
@@ -149,6 +149,7 @@ fn name_key(name: &str) -> String {
 
 /// Reduces the English, Portuguese and Spanish form of a medicine's name to one spelling:
 /// amiodarone and amiodarona, warfarin and varfarina, hydrochlorothiazide and hidroclorotiazida.
+/// Words that are shorter than [`STEM_LETTERS_MIN`] or not ASCII are returned unchanged.
 pub(in crate::verifier) fn stem(word: &str) -> String {
     if word.len() < STEM_LETTERS_MIN || !word.is_ascii() {
         return word.to_owned();

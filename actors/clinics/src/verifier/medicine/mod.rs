@@ -33,7 +33,8 @@ pub(in crate::verifier) struct RecordedMedicines {
     text: String,
 }
 
-/// Returns the note of a verdict about a dose, schedule or route that no record has.
+/// Returns the note of a verdict about a dose, schedule or route that no record has. It names the
+/// medicine, if one is given.
 fn dosage_note(medicine: Option<String>) -> String {
     let of = medicine.map_or_else(String::new, |medicine| format!(" for {medicine}"));
     format!("Response contains fabricated dosage{of}.")
@@ -159,8 +160,8 @@ impl RecordedMedicines {
         }
     }
 
-    /// Returns the first treatment other than a medicine that the text plans but no record
-    /// mentions.
+    /// Returns the verdict's note for the first treatment other than a medicine that the text plans
+    /// but no record mentions; `None` if there is none.
     fn unrecorded_treatment(&self, text: &str) -> Option<String> {
         let folded = fold(text);
         folded.split(['\n', '.', ';']).find_map(|sentence| {
@@ -187,7 +188,9 @@ fn speaks_of_medicine(kind: UnitKind) -> bool {
     )
 }
 
-/// Returns whether the claimed dose and schedule match the recorded ones.
+/// Returns whether the claimed dose and schedule match the recorded ones. A claim without a
+/// schedule is compared by its dose alone. If one of the schedules is a total of a day or other
+/// period, the amounts of a day are compared.
 fn matches_record(said: &MedicineClaim, recorded: &MedicineClaim) -> bool {
     let Some(schedule) = said.schedule else {
         return is_same_dose(said, recorded);
@@ -206,7 +209,7 @@ fn matches_record(said: &MedicineClaim, recorded: &MedicineClaim) -> bool {
 }
 
 /// Returns the total of one intake: strength times number of pieces, or the one of them that is
-/// stated.
+/// stated. `None` if the claim states neither.
 fn single_dose(claim: &MedicineClaim) -> Option<Dose> {
     match (&claim.dose, &claim.count) {
         (Some(dose), Some(count)) if count.amounts.len() == 1 => {
@@ -316,7 +319,7 @@ struct MedicineClaim {
     count: Option<Dose>,
     schedule: Option<Schedule>,
     route: Option<phrase::RouteName>,
-    /// Id of the patient whom the claim concerns, if the text names one.
+    /// Id of the patient whom the claim concerns; `None` if unknown.
     patient: Option<String>,
     /// Whether the sentence is a negation: "no record of digoxin".
     is_denied: bool,
@@ -513,7 +516,8 @@ impl SentenceParser<'_> {
     }
 
     /// Returns the claim that a dose belongs to: that of the medicine before it, that of a word
-    /// before it that looks like a medicine, or else the `pending` claim.
+    /// before it that looks like a medicine, or else the `pending` claim. If the medicine's claim
+    /// has such a dose already, a new claim about the same medicine is added.
     fn claim_of_dose<'c>(
         &'c mut self,
         dose: &Dose,

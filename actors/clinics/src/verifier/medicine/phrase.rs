@@ -32,7 +32,7 @@ fn sign(tokens: &[Token], at: usize, sign: char) -> bool {
 }
 
 /// Parses a number at the start of `tokens`, in digits or words, with a fraction or a multiplier.
-/// Returns the number and how many tokens it has.
+/// Returns the number and how many tokens it has; `None` if there is no number.
 fn parse_number(tokens: &[Token]) -> Option<(f64, usize)> {
     let (value, taken) = match tokens.first()? {
         Token::Number(v) => (*v, 1),
@@ -145,7 +145,7 @@ pub(super) fn is_ordinary(word: &str) -> bool {
 }
 
 /// Parses a unit at index `at`. Returns its kind, its size in the base unit of the kind, and how
-/// many tokens it has.
+/// many tokens it has; `None` if there is no unit.
 fn unit_at(tokens: &[Token], at: usize) -> Option<(UnitKind, f64, usize)> {
     if sign(tokens, at, '%') {
         return Some((UnitKind::Percent, 1.0, 1));
@@ -208,7 +208,9 @@ pub(in crate::verifier::medicine) fn parse_dose(
     Some((dose, schedule, at))
 }
 
-/// Parses a half dose: "half a tablet", "half of a 200 mg tablet".
+/// Parses a dose of a part of a piece: "half a tablet", "half of a 200 mg tablet". `value` is the
+/// number before, and `at` the index of the token after it. `None` if the number isn't below 1, or
+/// no word for a piece follows within four tokens.
 fn parse_half_dose(
     tokens: &[Token],
     value: f64,
@@ -259,7 +261,8 @@ fn parse_joint(tokens: &[Token], at: usize) -> Option<(NumberJoint, usize)> {
 }
 
 /// Parses the denominators that follow a unit: "/kg/day", "per m2", "a day". Sets the dose's
-/// reference quantity. Returns the schedule if there is one.
+/// reference quantity, and moves `at` behind the last denominator. Returns the schedule if there is
+/// one.
 fn parse_denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Schedule> {
     let mut schedule = None;
     loop {
@@ -340,7 +343,7 @@ impl Schedule {
     }
 
     /// Combines two schedules of one dose. Two parts of a day, such as mornings and evenings, are
-    /// added. Otherwise the schedule that isn't a part of a day is kept.
+    /// added. Otherwise the schedule that isn't a part of a day is kept: `self` if neither is one.
     pub fn combine(self, other: Self) -> Self {
         match (self.part_of_day, other.part_of_day) {
             (true, true) => Self {

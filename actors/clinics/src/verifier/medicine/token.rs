@@ -30,7 +30,7 @@ impl Token {
 }
 
 /// Splits a text in folded form into sentences of tokens. A sentence ends at a line break, at a
-/// semicolon, or at a full stop before a space.
+/// semicolon, or at `.`, `!` or `?` before white space or the end. Empty sentences are left out.
 pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
     let joined = join_dotted(folded);
     let decimal_comma = reads_portuguese(&joined);
@@ -140,7 +140,8 @@ fn lone_separator(digits: &str, separator: char, decimal_comma: bool) -> bool {
     !thousands_shape || (separator == ',') == decimal_comma
 }
 
-/// Parses spelled-out numbers at the start of `words`. Returns the value and the number of words.
+/// Parses a spelled-out number at the start of `words`. Returns the value and the number of words;
+/// `None` if the first word isn't part of a number.
 pub(super) fn parse_number_words(words: &[&str]) -> Option<(f64, usize)> {
     let (mut total, mut current, mut used, mut any) = (0.0, 0.0, 0, false);
     while let Some(word) = words.get(used) {
@@ -337,7 +338,8 @@ static UNITS: WordTable<(UnitKind, f64)> = LazyLock::new(|| {
     ])
 });
 
-/// Returns the kind of a unit word, and the unit's size in the base unit of that kind.
+/// Returns the kind of a unit word, and the unit's size in the base unit of that kind; `None` if
+/// the word isn't a unit.
 pub(super) fn unit_of_word(word: &str) -> Option<(UnitKind, f64)> {
     UNITS.get(word).copied()
 }
@@ -358,6 +360,7 @@ static PERIODS: WordTable<f64> = LazyLock::new(|| {
 });
 
 /// Returns how many times a day "once in this period" is, for the word of a period: 1 for a day.
+/// `None` for any other word.
 pub(super) fn period_per_day(word: &str) -> Option<f64> {
     PERIODS.get(word).copied()
 }
