@@ -39,7 +39,12 @@ const fn blocking() -> u32 {
 }
 
 impl CustomRule {
-    /// Builds the regular expression of the rule.
+    /// Builds the regular expression of the rule, which matches any of its phrases and its pattern.
+    ///
+    /// # Errors
+    /// [`RuleError`] with the mistake: an invalid id, a weight of 0, too many bytes, an empty
+    /// phrase, neither phrase nor pattern, or a pattern that is invalid, never matches or matches
+    /// an empty text.
     pub(super) fn to_pattern(&self) -> Result<String, RuleError> {
         let mistake = |why: String| {
             Err(RuleError {
@@ -116,8 +121,9 @@ pub(super) fn folded_letter(written: char) -> Option<(char, String)> {
 }
 
 /// Returns the pattern for the end of a word whose last character is `edge`: the text's end, or a
-/// character that is neither letter nor digit. Scripts that write words without spaces have no such
-/// end.
+/// character that is neither letter nor digit. `is_ascii` tells that the whole phrase is ASCII, so
+/// that only ASCII letters and digits continue its words. Scripts that write words without spaces
+/// have no such end.
 fn word_end_pattern(edge: char, is_ascii: bool) -> &'static str {
     match edge {
         // Normalized text has no capitals, and this class is far smaller than the Unicode one.

@@ -36,7 +36,7 @@ pub use rules::RuleSet;
 use screen::NO_RULES_ID;
 pub use screen::{Screen, ScreenResult, TextOrigin};
 
-/// Score at which a text is blocked.
+/// Minimum score of a text that is blocked.
 pub const BLOCKING_SCORE: u32 = 100;
 
 /// Error in a rule.
@@ -110,7 +110,7 @@ impl SyncHandler<Screen> for Guardrail {
 }
 
 /// Default time limit of the guardrail for one message. A message not screened within it is
-/// blocked.
+/// blocked. Changed by [`GuardrailPolicy::with_timeout`].
 pub const GUARD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 /// Value of `reason` in the data of a guardrail's failure.
 pub const GUARD_REASON: &str = "guardrail";
@@ -137,17 +137,18 @@ impl GuardrailPolicy {
         }
     }
 
-    /// Sets the time limit for one message.
+    /// Sets the time limit for one message. A message not screened within it is blocked.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.timeout = limit;
         self
     }
 
-    /// Screens a message: all of its texts joined into one.
+    /// Screens a message: all of its texts joined into one. A message without text passes.
     ///
     /// # Errors
     /// [`FailureKind::Blocked`], with `reason` and the ids of the matching `rules` in its data,
-    /// never with text. Also if the guardrail crashed, timed out or ended.
+    /// never with text. Also if the message isn't valid JSON, or the guardrail crashed, timed out
+    /// or ended.
     pub async fn check(&self, message: &RawValue, origin: TextOrigin) -> Result<(), Failure> {
         let Some(text) = collect_texts(message) else {
             return Err(blocked_failure([GUARD_UNREADABLE_RULE]));
@@ -181,7 +182,8 @@ fn blocked_failure(rules: impl Into<Value>) -> Failure {
     blocked.with_data(json!({ "reason": GUARD_REASON, "rules": rules.into() }))
 }
 
-/// Returns the rule ids in a guardrail's failure; `None` for any other failure.
+/// Returns the rule ids in a guardrail's failure, empty if its data has none; `None` for any other
+/// failure.
 pub fn blocking_rules(failure: &Failure) -> Option<Vec<String>> {
     let data = failure
         .data
@@ -277,7 +279,8 @@ fn collect_lines<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
     }
 }
 
-/// Whether an object holds an image, audio or video, by its media type.
+/// Returns whether an object holds an image, audio or video, by its media type. XML formats such as
+/// SVG don't count, because they hold text.
 fn is_media(members: &Map<String, Value>) -> bool {
     let kind = members
         .get("mimeType")

@@ -11,8 +11,8 @@ use unicode_normalization::char::is_combining_mark;
 
 /// Maximum bytes of a text to screen. A longer one is blocked without screening. Fixed.
 pub const SCREEN_BYTES_MAX: usize = 1 << 20;
-/// Maximum bytes of a normalized text. Some characters expand to whole sentences, which legitimate
-/// text doesn't contain in such numbers.
+/// Maximum bytes of a normalized text. Text that is longer when normalized is blocked: some
+/// characters expand to whole sentences, which legitimate text doesn't contain in such numbers.
 pub(super) const NORMALIZED_BYTES_MAX: usize = SCREEN_BYTES_MAX + (SCREEN_BYTES_MAX >> 1);
 
 /// Normalized text with the number of suspicious characters in it.
@@ -22,20 +22,23 @@ pub(super) struct NormalizedText {
     pub text: String,
     /// Number of characters of the Unicode tag block, which are invisible.
     pub tags: usize,
-    /// Number of letters of other scripts that look like Latin ones, within Latin words.
+    /// Number of characters after an ASCII letter that look like another ASCII character: letters
+    /// of other scripts, typographic quotation marks, dashes and spaces.
     pub lookalikes: usize,
-    /// Number of invisible characters between two letters.
+    /// Number of invisible characters and combining accents after an ASCII letter, which may split
+    /// a word.
     pub splitters: usize,
     /// Number of variation selectors after another one. Legitimate text has one after a character.
     pub selectors: usize,
 }
 
-/// Whether a character of a normalized text belongs to a word.
+/// Returns whether a character of a normalized text belongs to a word.
 pub(super) fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || is_combining_mark(c)
 }
 
-/// Normalizes `text` in linear time. Stops one character beyond [`NORMALIZED_BYTES_MAX`].
+/// Normalizes `text` in linear time. Stops one character beyond [`NORMALIZED_BYTES_MAX`], so the
+/// caller must reject a longer result.
 pub(super) fn normalize(text: &str) -> NormalizedText {
     let mut out = NormalizedText {
         text: String::with_capacity(text.len()),
@@ -98,8 +101,8 @@ fn push_folded(c: char, out: &mut NormalizedText) {
     }
 }
 
-/// Whether a character's script has no case, accents or compatibility forms, so that folding
-/// changes nothing.
+/// Returns whether a character's script has no case, accents or compatibility forms, so that
+/// folding changes nothing.
 fn is_plain_script(c: char) -> bool {
     matches!(c, '\u{0590}'..='\u{08ff}' | '\u{0900}'..='\u{0dff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
 }
@@ -154,7 +157,8 @@ pub(super) enum Disguise {
 
 /// Maximum bytes decoded from one text in total. Text that decodes to more is blocked.
 pub(super) const DECODED_BYTES_MAX: usize = 4 << 20;
-/// Maximum number of encodings of one text inside each other that are decoded.
+/// Maximum number of encodings of one text inside each other that are decoded. Deeper ones aren't
+/// screened.
 const LAYERS_MAX: usize = 3;
 /// Minimum number of variation selectors that are read as hidden text.
 const SELECTORS_MIN: usize = 8;
@@ -165,8 +169,9 @@ const SPACED_LETTERS_MIN: usize = 5;
 /// Minimum words with both letters and digits before a text is also read as leet.
 const LEET_WORDS_MIN: usize = 2;
 
-/// Returns the normalized text with its disguises removed, one reading per kind of disguise.
-/// Encoded runs are left to [`decode_runs`].
+/// Returns the normalized text with its disguises removed, one reading per kind of disguise that it
+/// seems to have. ROT13 and reversal are always tried on a text with Latin letters. Encoded runs
+/// are left to [`decode_runs`].
 pub(super) fn decode_disguises(plain: &str) -> Vec<(Disguise, String)> {
     let hidden = [
         decode_leet(plain),
@@ -250,7 +255,7 @@ fn decode_leet(plain: &str) -> Option<String> {
     Some(out)
 }
 
-/// Whether the word is a number with its unit, such as "200mg" or "12h".
+/// Returns whether the word is a number with its unit, such as "200mg" or "12h".
 fn is_number_with_unit(word: &str) -> bool {
     let digits = word
         .bytes()
@@ -318,7 +323,8 @@ fn join_spaced_letters(plain: &str) -> Option<String> {
     found.then_some(out)
 }
 
-/// Decodes percent-encoding, `&#105;` and `\u0069`, and removes HTML tags.
+/// Decodes percent-encoding, `&#105;` and `\u0069`, and removes HTML tags. `None` if the text has
+/// none of them.
 fn decode_escapes(plain: &str) -> Option<String> {
     let bytes = plain.as_bytes();
     if !bytes
@@ -386,7 +392,8 @@ fn parse_entity(plain: &str, from: usize, radix: u32) -> (Option<u32>, usize) {
     (code, prefix + digits + semicolon)
 }
 
-/// Decodes the encoded runs of the original text with its case kept, one reading per encoding.
+/// Decodes the encoded runs of the original text with its case kept. Returns one reading per run
+/// and encoding that results in readable text.
 pub(super) fn decode_runs(text: &str) -> Vec<String> {
     let runs = text
         .as_bytes()
@@ -403,7 +410,8 @@ pub(super) fn decode_runs(text: &str) -> Vec<String> {
     all
 }
 
-/// Decodes bytes that are hidden in sequences of variation selectors.
+/// Decodes bytes that are hidden in sequences of variation selectors. `None` if there are fewer
+/// than [`SELECTORS_MIN`], or the bytes aren't readable text.
 fn decode_selectors(text: &str) -> Option<String> {
     let bytes: Vec<u8> = text.chars().filter_map(selected_byte).collect();
     (bytes.len() >= SELECTORS_MIN)
@@ -476,6 +484,7 @@ fn decode_base16(run: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Decodes separated binary and hexadecimal bytes: `49 67 6e`, `01001001 01100111`, `0x49 0x67`.
+/// Returns one text per uninterrupted sequence that is readable.
 fn decode_separated_bytes(text: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut bytes = Vec::new();

@@ -19,7 +19,7 @@ const BUILT_IN_RULES: &str = include_str!("rules.toml");
 /// Index of a concept in [`RuleSet`]. A concept is a group of words that rules treat alike.
 pub(super) type ConceptId = u16;
 
-/// Compiled rules.
+/// Compiled rules of a guardrail: chains of concepts, and patterns.
 pub struct RuleSet {
     words: WordIndex,
     pub(super) chain_rules: Vec<ChainRule>,
@@ -43,7 +43,7 @@ pub(super) struct ChainRule {
     pub weight: OriginWeight,
     /// Index of the rule's first step, counted over the steps of all rules.
     pub first_step: usize,
-    /// Maximum distance, in words, of each step from the previous step.
+    /// Maximum distance, in words, of each step from the previous step; 0 for the first step.
     pub within: Vec<u32>,
     pub unless_before: Vec<ConceptId>,
     pub unless_inside: Vec<ConceptId>,
@@ -180,7 +180,7 @@ fn mistake(id: &str, why: &str) -> RuleError {
     }
 }
 
-/// Whether a word of a concept can match normalized text.
+/// Returns whether a word of a concept can match normalized text.
 fn can_match(word: &str) -> bool {
     let stem = word.strip_suffix('*');
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -455,8 +455,8 @@ impl RuleSet {
         marks
     }
 
-    /// Adds the compound concepts of the current word and the previous one. `from` is the index of
-    /// the current word's first concept.
+    /// Adds the compound concepts of the current word and the previous one. `place` is the current
+    /// word's position, and `from` the index of its first concept.
     fn add_compounds(&self, marks: &mut TaggedWords, place: u32, from: usize) {
         let Some(before) = marks.words.last() else {
             return;

@@ -20,10 +20,11 @@ const EXCEPTION_WORDS: u32 = 6;
 const EXCEPTION_BEFORE_WORDS: u32 = 2;
 /// Additional weight of a match that is hidden by a disguise.
 const DISGUISED_WEIGHT: u32 = 40;
-/// Minimum number of Unicode tag characters, lookalike letters or invisible splitters at which they
-/// count as a match by themselves.
+/// Minimum number of Unicode tag characters, lookalike characters, invisible splitters or repeated
+/// variation selectors at which they count as a match by themselves.
 const HIDDEN_CHARS_MIN: usize = 8;
-/// Maximum number of tag characters in legitimate flag emoji.
+/// Maximum number of tag characters in legitimate flag emoji. More tag characters, or more repeated
+/// variation selectors than this, block the text.
 const TAG_CHARS_MAX: usize = 24;
 /// Number of words before and after a chain within which words of a report are counted.
 const REPORT_WORDS: u32 = 12;
@@ -74,7 +75,8 @@ pub struct ScreenResult {
     pub blocked: bool,
     /// Highest sum of weights of rules that match close together. A text is blocked from 100.
     pub score: u32,
-    /// Ids of the matching rules, for the audit; never text.
+    /// Ids of the matching rules, sorted, for the audit; never text. A text that passes may have
+    /// some too.
     pub rules: Vec<String>,
 }
 
@@ -90,7 +92,7 @@ impl ScreenResult {
 
 impl RuleSet {
     /// Screens `text` in time linear in its length. The result is deterministic. Text that can't be
-    /// screened is blocked.
+    /// screened, because it or its decoded content is too long, is blocked.
     pub fn screen(&self, text: &str, origin: TextOrigin) -> ScreenResult {
         if text.len() > SCREEN_BYTES_MAX {
             return ScreenResult::blocked_by("limit.too_long");
@@ -224,7 +226,8 @@ impl RuleSet {
         }
     }
 
-    /// Whether a chain is part of a report about attacks, not an attack itself.
+    /// Returns whether a chain, from the word with index `start` to that with index `end`, is part
+    /// of a report about attacks, not an attack itself.
     fn is_reported(&self, text: &TaggedWords, start: usize, end: usize) -> bool {
         let marks = &text.words;
         let from = marks[start].word_position.saturating_sub(REPORT_WORDS);
