@@ -22,7 +22,7 @@ impl CallRouter {
         Self { members, names }
     }
 
-    /// Returns whether a member answers sampling requests.
+    /// Returns whether at least one member answers sampling requests.
     pub fn has_sampler(&self) -> bool {
         self.members.iter().any(MemberState::answers_samples)
     }

@@ -118,12 +118,14 @@ impl MemberState {
         }
     }
 
-    /// Returns the shown name of an item: its name with this member's prefix.
+    /// Returns the shown name of an item: its name with this member's prefix, truncated if it is
+    /// too long ([`joined_name`]).
     pub fn joined(&self, name: &str) -> String {
         joined_name(&self.name, self.separator, name)
     }
 
-    /// Returns the prefix of the member's names.
+    /// Returns the prefix of the member's names: its name with `_` for characters that tool names
+    /// don't allow, and the separator.
     pub fn prefix(&self, separator: NameSeparator) -> String {
         format!("{}{}", sanitize_name(&self.name), separator.as_str())
     }

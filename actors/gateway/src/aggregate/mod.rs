@@ -223,7 +223,8 @@ fn validate(members: &[MemberState], options: &AggregateOptions) -> Result<(), A
 /// Member of an aggregate agent: its name, its agent and its tool filter.
 #[derive(Debug, Clone)]
 pub struct AggregateMember {
-    /// Name of the member, used as the prefix of its tools.
+    /// Name of the member, used as the prefix of its tools with `_` for characters that tool names
+    /// don't allow. No other member may have the same prefix.
     pub name: String,
     /// Agent of the member.
     pub agent: AgentRef,
@@ -290,8 +291,8 @@ impl ToolFilter {
     }
 
     /// Returns whether `pattern`, one of [`AggregateOptions::allow`] or `deny`, matches the shown
-    /// name of a tool of the member named `member` with this filter. `tools` are the original names
-    /// of its tools.
+    /// name of a tool of the member named `member` with this filter, with or without the member's
+    /// prefix. `tools` are the original names of its tools.
     ///
     /// # Errors
     /// [`AggregateError::Rename`] if the filter is invalid.

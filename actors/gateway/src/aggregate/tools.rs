@@ -4,7 +4,7 @@ use callboard_message::{MessageSpec, RawObject, ToolResult};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Tool of an aggregate that sends a message type of a member.
+/// Tool of an aggregate; a call of it sends a message to the member that handles it.
 pub(super) struct MessageTool {
     /// Index of the member that handles the message.
     pub member: usize,

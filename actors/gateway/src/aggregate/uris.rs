@@ -67,8 +67,9 @@ impl ResourceIndex {
         (mark == if own.contains('#') { "&" } else { "#" }).then_some((member, own))
     }
 
-    /// Returns the index of the member that is known to have the resource `uri`; `None` if it is in
-    /// no list or content seen so far, or its entry was evicted from the cache.
+    /// Returns the index of the member that is known to have the resource `uri`. `None` if the
+    /// resource is in no list or content seen so far, or its entry isn't in the cache any more or
+    /// was too long for it.
     pub fn owner(&self, uri: &str) -> Option<usize> {
         self.owners.get(uri)
     }

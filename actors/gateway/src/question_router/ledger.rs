@@ -28,7 +28,8 @@ pub(super) struct UsageLedger {
 struct LedgerState {
     /// Usage entries of the last minute, oldest first.
     minute: VecDeque<UsageEntry>,
-    /// Usage in each call under way.
+    /// Usage in each call under way. The reference is dead once the call has ended; dead entries
+    /// are evicted later.
     calls: HashMap<CallId, Weak<Mutex<Usage>>>,
     /// Number of calls that were left after entries of ended calls were last evicted, but at least
     /// [`SWEEP_CALLS_MIN`]; 0 before the first call.
@@ -42,7 +43,7 @@ struct UsageEntry {
     spent: Usage,
 }
 
-/// Usage by questions: their number, tokens and cost.
+/// Usage by questions: their number, tokens, and cost in millionths of a US dollar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     questions: u32,
@@ -239,7 +240,8 @@ impl TokenReservation {
         self.reserved.tokens_out
     }
 
-    /// Ends the reservation and records the real usage in its place.
+    /// Ends the reservation and records the real usage in its place. If the reservation is older
+    /// than a minute, the usage counts for the call only.
     pub fn settle(self, used: &Usage) {
         let mut book = self.account.ledger.book.lock();
         let mut spent = self.account.spent.lock();

@@ -213,23 +213,27 @@ pub struct ServerGrants {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UsageCaps {
-    /// Maximum questions of the server in one call.
+    /// Maximum questions of the server in one call. Further ones fail with `Overloaded`.
     pub requests_per_call_max: u32,
-    /// Maximum questions of the server in any sixty seconds.
+    /// Maximum questions of the server in any sixty seconds. Further ones fail with `Overloaded`.
     pub requests_per_minute_max: u32,
     /// Maximum tokens of one answer. A question that asks for more is limited to this.
     pub tokens_per_answer_max: u32,
     /// Limit of tokens for an answer if the question sets none.
     pub tokens_per_answer_default: u32,
-    /// Maximum tokens, input and output, of the server's questions in one call.
+    /// Maximum tokens, input and output, of the server's questions in one call. If none are left,
+    /// further questions to models and servers fail with `Overloaded`.
     pub tokens_per_call_max: u64,
-    /// Maximum tokens, input and output, of the server's questions in any sixty seconds.
+    /// Maximum tokens, input and output, of the server's questions in any sixty seconds. If none
+    /// are left, further questions to models and servers fail with `Overloaded`.
     pub tokens_per_minute_max: u64,
     /// Maximum cost of the questions in one call, in millionths of a US dollar, as far as models
-    /// report it. `None`: no limit.
+    /// report it. At this cost, further questions to models and servers fail with `Overloaded`.
+    /// `None`: no limit.
     pub micro_usd_per_call_max: Option<u64>,
     /// Maximum cost of the questions in any sixty seconds, in millionths of a US dollar, as far as
-    /// models report it. `None`: no limit.
+    /// models report it. At this cost, further questions to models and servers fail with
+    /// `Overloaded`. `None`: no limit.
     pub micro_usd_per_minute_max: Option<u64>,
     /// Maximum nesting depth of questions. A question beyond it fails with `Rejected`.
     pub depth_max: u16,
