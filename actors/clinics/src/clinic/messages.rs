@@ -292,22 +292,22 @@ pub struct PatientView {
     pub patient_id: String,
     /// Condition that the patient is treated for.
     pub condition: String,
-    /// Full name.
+    /// Full name; absent if withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Birth date, `YYYY-MM-DD`.
+    /// Birth date, `YYYY-MM-DD`; absent if withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub birth_date: Option<String>,
-    /// Scheme of the government id: `CPF`, `SSN` or `NHS`.
+    /// Scheme of the government id: `CPF`, `SSN` or `NHS`; absent if withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_scheme: Option<String>,
-    /// Number of the government id in its scheme.
+    /// Number of the government id in its scheme; absent if withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id: Option<String>,
-    /// Postal address, one line.
+    /// Postal address, one line; absent if withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Telephone number in international format.
+    /// Telephone number in international format; absent if withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
     /// Medications that the patient takes, empty if there are none. Absent if withheld.

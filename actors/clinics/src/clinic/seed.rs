@@ -57,7 +57,8 @@ pub(super) struct SynonymGroup {
 pub(super) type SynonymPhrase = (i64, String, bool);
 
 impl SynonymGroup {
-    /// Returns the phrases of the group in folded form, as they are stored.
+    /// Returns the phrases of the group in folded form, as they are stored. `group` is the number
+    /// of the group.
     fn phrases(&self, group: i64) -> impl Iterator<Item = SynonymPhrase> {
         let phrase =
             move |text: &String, finds_group| (group, folded_words(text).join(" "), finds_group);

@@ -34,7 +34,7 @@ use super::{
 pub struct WriteClinicalData {
     /// Clinical data as a JSON object: diagnosis, measurements, medication.
     pub clinical_data: RawObject,
-    /// Identifier of the patient, for example `PT12345`.
+    /// Identifier of the patient, for example `PT12345`; if absent, the caller is asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patient_id: Option<String>,
 }

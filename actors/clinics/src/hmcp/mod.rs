@@ -271,7 +271,7 @@ impl<D: HmcpHandler> GuardedAgent<D> {
 pub struct EmrConfig {
     /// Agent id.
     pub id: String,
-    /// Model name in the replies of `sampling/createMessage`.
+    /// Model name in the replies of `sampling/createMessage`. Default: `emr-writeback-agent`.
     #[serde(default = "emr_model")]
     pub model: String,
     /// Path of the file for written data, with one JSON object a line. The file and its folder are
@@ -289,7 +289,7 @@ pub struct EmrConfig {
 pub struct PatientDataConfig {
     /// Agent id.
     pub id: String,
-    /// Model name in the replies of `sampling/createMessage`.
+    /// Model name in the replies of `sampling/createMessage`. Default: `patient-data-agent`.
     #[serde(default = "patient_model")]
     pub model: String,
     /// Patients that the agent can find; at most [`PATIENTS_MAX`].

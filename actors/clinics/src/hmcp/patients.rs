@@ -30,7 +30,7 @@ pub const PATIENT_NAME_BYTES_MAX: usize = 256;
 #[serde(deny_unknown_fields)]
 #[message(name = "find_patient", reply = FindPatientResult, fallible, title = "Find patient", read_only, idempotent)]
 pub struct FindPatient {
-    /// Full name of the patient.
+    /// Full name of the patient; if absent, the caller is asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -42,7 +42,7 @@ pub struct FindPatient {
 pub struct FindPatientResult {
     /// Result as a sentence.
     pub message: String,
-    /// Identifier of the patient, for example `PT12345`.
+    /// Identifier of the patient, for example `PT12345`; absent if the search lacks a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patient_id: Option<String>,
     /// Names of the parameters that the search lacks; empty if a patient was found.

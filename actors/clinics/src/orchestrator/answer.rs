@@ -52,20 +52,22 @@ pub enum AnswerStatus {
 /// Duration of each stage in milliseconds; 0 for a stage that wasn't reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TimesMs {
-    /// Time the guardrail took to screen the question.
+    /// Time the guardrail took to screen the question, in milliseconds.
     pub screening: u64,
-    /// Time the planner took.
+    /// Time the planner took, in milliseconds.
     pub planning: u64,
-    /// Time the router took: all clinics, and the guardrail's screening of their answers.
+    /// Time the router took, in milliseconds: all clinics, and the guardrail's screening of their
+    /// answers.
     pub routing: u64,
-    /// Time the verifier took.
+    /// Time the verifier took, in milliseconds.
     pub verifying: u64,
-    /// Time of the whole question.
+    /// Time of the whole question, in milliseconds.
     pub total: u64,
 }
 
 impl ClinicAnswer {
-    /// Creates a blocked answer: it holds only the verifier's note.
+    /// Creates a blocked answer: it holds only the verifier's note, on one line and cut after
+    /// [`NOTE_CHARS_MAX`] characters.
     pub(super) fn blocked(mut verdict: Verdict) -> Self {
         verdict.note = verdict
             .note

@@ -60,7 +60,7 @@ pub struct Step {
     pub clinic: String,
     /// Name of a catalogue tool, or `raw_response`.
     pub action: String,
-    /// Arguments of the tool.
+    /// Arguments of the tool; in a `raw_response` step, the unusable `text` and the `reason`.
     #[serde(deserialize_with = "unique_keys")]
     pub parameters: Map<String, Value>,
     /// Numbers of the steps that must have succeeded before this one begins. It orders steps and

@@ -27,7 +27,8 @@ pub(super) struct Fragment {
     pub ids: Vec<(usize, String)>,
     /// Clinics that the fragment names, as indexes in the registry.
     pub clinics: Vec<usize>,
-    /// Condition, medicine or other text that the fragment asks to search for.
+    /// Condition, medicine or other text that the fragment asks to search for; `None` if it asks
+    /// for no search.
     pub topic: Option<SearchTopic>,
 }
 

@@ -273,7 +273,7 @@ pub const VALUE_DEPTH_MAX: usize = 64;
 enum SpanKind {
     /// Other text: free text, codes, numbers.
     Plain,
-    /// Personal data: name, government id, address, phone or e-mail.
+    /// Personal data: name, government id, address, phone, e-mail or date of birth.
     Identity(IdentityKind),
     /// Repetition of the question, which isn't evidence for the answer.
     Echo,

@@ -25,7 +25,8 @@ pub(super) enum Medicine {
     Unlisted(String),
 }
 
-/// List of medicines, embedded in the program, by name.
+/// List of medicines, embedded in the program, by name; and the word endings by which other
+/// medicines are recognised.
 pub(super) struct Lexicon {
     generics: Vec<String>,
     names: HashMap<String, (usize, bool)>,

@@ -15,7 +15,7 @@ use token::{Token, UnitKind, sentences};
 
 pub(super) use lexicon::stem;
 
-/// Returns whether a word in folded form names a medicine.
+/// Returns whether a word in folded form names a medicine, by the embedded list or by its ending.
 pub(super) fn is_medicine(folded: &str) -> bool {
     let tokens = sentences(folded).concat();
     LEXICON.find(&tokens).is_some()

@@ -90,7 +90,8 @@ static ROUTES: WordTable<RouteName> = LazyLock::new(|| {
     ])
 });
 
-/// Returns whether a sentence is a negation or reports that nothing was found.
+/// Returns whether a sentence holds a negation or a sign that nothing was found, such as the number
+/// 0.
 pub(super) fn denies(tokens: &[Token]) -> bool {
     tokens.iter().any(|t| match t {
         Token::Number(n) => *n == 0.0,
