@@ -142,7 +142,8 @@ impl Services {
     }
 }
 
-/// Registers a request, with the service that handles it.
+/// Registers the handler of requests of the type `M`: `service` selects the service, and `handle`
+/// is its method. At most [`CALLS_AT_ONCE_MAX`] requests of the type are handled at once.
 fn serve<S, M, Fut>(
     on: &mut Handlers<Mailroom>,
     service: fn(&Services) -> &Arc<S>,

@@ -127,7 +127,10 @@ impl Mailbox {
         .await
     }
 
-    /// Returns the member's unread messages. Messages that are returned in full are marked as read.
+    /// Returns the member's unread messages, urgent ones first, at most
+    /// [`MAIL_INBOX_DEFAULT`](callboard_message::mail::MAIL_INBOX_DEFAULT). Messages that are
+    /// returned in full are marked as read; long texts are truncated, and [`Mailbox::read`] returns
+    /// them whole.
     ///
     /// # Errors
     /// Fails like [`Mailbox::ask`].

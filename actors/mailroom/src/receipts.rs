@@ -93,7 +93,8 @@ impl ReceiptWriter {
     }
 
     /// Records that the message with the number `letter` was delivered to a recipient. The receipt
-    /// is stored later, in a batch. Waits while the agent's mailbox is full.
+    /// is stored later, in a batch. Waits while the agent's mailbox is full. Has no effect once the
+    /// agent has stopped: the message will be delivered again.
     pub async fn record_delivery(&self, recipient: &Arc<str>, letter: u64) {
         // A stopping agent stores nothing more: the message will be delivered again.
         let _ = self
@@ -105,15 +106,17 @@ impl ReceiptWriter {
             .await;
     }
 
-    /// Records that a member has read messages, by number, after the store has rejected to record it.
-    /// The receipts are stored once the store has room.
+    /// Records that a member has read messages, by number, after the store has rejected to record
+    /// it. The receipts are stored once the store has room. If the agent's mailbox is full, they
+    /// are dropped: the messages stay unread.
     pub fn record_read(&self, reader: &Arc<str>, letters: Vec<u64>) {
         let reader = reader.clone();
         // Without room in the mailbox, the messages stay unread and are shown again.
         let _ = self.agent.try_tell(RecordRead { reader, letters });
     }
 
-    /// Requests the creation of a copy of the message for each recipient.
+    /// Requests the creation of a copy of the message for each recipient. If the agent's mailbox is
+    /// full, the copies are created at the next start of the process.
     pub fn fan_out(&self, letter: Arc<MailMessage>) {
         // Without room in the mailbox, copies are created at the next start of the process; until
         // then they count as accepted.
@@ -142,7 +145,8 @@ impl ReceiptWriter {
     }
 }
 
-/// Tells the agent once that events were stored.
+/// Notifies the agent that events were stored, unless such a notification waits in its mailbox
+/// already (`is_notified`).
 fn notify_agent(is_notified: &AtomicBool, agent: &AgentRef) {
     if !is_notified.swap(true, SeqCst) && agent.try_tell(EventsAppended).is_err() {
         is_notified.store(false, SeqCst);
@@ -201,6 +205,9 @@ impl ReceiptWriterAgent {
     }
 
     /// Stores all pending receipts. A batch that the store rejects permanently is dropped.
+    ///
+    /// # Errors
+    /// A temporary failure of the store; the receipts that aren't stored stay pending.
     async fn flush(&mut self, me: &AgentRef) -> Result<(), JournalError> {
         while !self.pending.is_empty() {
             let now = self.pending.len().min(RECEIPT_BATCH_MAX);
@@ -248,7 +255,8 @@ impl ReceiptWriterAgent {
 
     /// Creates the next batch of copies of a message. Returns whether the caller should continue
     /// with another batch. After a temporary failure it returns `false`, and the retry timer
-    /// continues.
+    /// continues; after a permanent one it returns `false`, and no more copies of the message are
+    /// created.
     async fn fan_out_or_retry(&mut self, letter: u64, me: &AgentRef) -> bool {
         let error = match self.fan_out_next(letter, me).await {
             Ok(more) => return more,

@@ -36,8 +36,8 @@ pub struct ReconfigureMailroom {
 
 /// Change of a member by a new configuration.
 enum MemberChange {
-    /// The member is declared, and was not or not stored as such before. `is_new` if it also has to
-    /// be announced as joined.
+    /// The member is declared, which it wasn't before, or its stored record doesn't say so yet.
+    /// With `is_new`, it must also be announced as joined.
     Declared {
         is_new: bool,
     },
@@ -45,8 +45,8 @@ enum MemberChange {
 }
 
 impl Mailroom {
-    /// Creates a mailroom on the system's store and loads its members. The caller must spawn it
-    /// before it opens listeners. Undelivered mail is delivered.
+    /// Creates a mailroom on the system's store, loads its members, and begins to deliver mail that
+    /// an earlier process left undelivered. The caller must spawn it before it opens listeners.
     ///
     /// # Errors
     /// A [`MailroomError`] for an invalid configuration or a failure of the store.
@@ -170,11 +170,12 @@ impl SetupService {
     }
 
     /// Updates the members in memory to the declarations of `options`, and returns the changes that
-    /// must be stored.
+    /// must be stored, by member id. Holders of API keys for whom there is no room are left out
+    /// with a warning.
     ///
     /// # Errors
-    /// [`MailroomError::TooManyMembers`] if the declared members don't fit; nothing is changed
-    /// then.
+    /// [`MailroomError::TooManyMembers`] if the other declared members don't fit; nothing is
+    /// changed then.
     fn apply_members(
         self: &Arc<Self>,
         system: &System,

@@ -84,13 +84,13 @@ impl Caller for ActivityCaller {
     }
 }
 
-/// Delivers a message to an agent as a `Converse` call. Returns once the agent has shown activity
-/// or answered. The answer is awaited in the background and posted as a message; `turn` is held
-/// until then.
+/// Delivers a message to an agent, for the member `id`, as a `Converse` call. Returns once the
+/// agent has shown activity or answered. The answer is awaited in the background and posted as a
+/// message; `turn` is held until then.
 ///
 /// # Errors
-/// Returns the agent's failure, or `TimedOut` if the agent showed no activity within
-/// [`DELIVERY_TIMEOUT`].
+/// Returns the agent's failure before its first activity, or `TimedOut` if it showed none within
+/// [`DELIVERY_TIMEOUT`]; the call is then aborted.
 pub(crate) async fn deliver(
     room: &Arc<DeliveryService>,
     agent: &AgentRef,
@@ -139,6 +139,10 @@ pub(crate) async fn deliver(
 
 /// Posts an agent's answer to the message `outgoing` as a message to its sender. If `outgoing` is
 /// itself such an answer, nothing is posted, so that two agents don't answer each other endlessly.
+/// `id` is the answering member. A failure to post is only logged.
+///
+/// # Errors
+/// `Rejected` if the answer is an error result.
 async fn post_answer(
     room: &Arc<DeliveryService>,
     outgoing: &OutgoingMail,

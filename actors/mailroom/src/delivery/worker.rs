@@ -34,10 +34,10 @@ const BACKOFF: Backoff = Backoff {
 /// makes the message undeliverable.
 const BUG_ATTEMPTS_MAX: u32 = 5;
 /// Maximum number of delivered messages that a worker remembers, so that they aren't delivered
-/// again before their receipts are stored.
+/// again before their receipts are stored. Beyond it, the oldest are forgotten.
 const RECENT_MAX: usize = 512;
 /// Maximum number of undeliverable messages that a worker remembers, so that it skips them in the
-/// store.
+/// store. Beyond it, all are forgotten and may be tried again.
 const UNDELIVERABLE_MAX: usize = 10_000;
 
 /// Worker that delivers the messages of one queue.
@@ -253,7 +253,8 @@ impl DeliveryWorker {
     }
 
     /// Asks the delivery agent whether it can deliver (`CheckDelivery`), if the last delivery
-    /// failed or nothing has been delivered. A failed probe is repeated with increasing delays.
+    /// failed or nothing has been delivered. A failed probe is repeated with increasing delays. An
+    /// agent that doesn't handle `CheckDelivery` isn't probed.
     async fn probe_receiver(&mut self, cx: &mut Context) {
         let is_open = self.status_version > 0 && !self.queue.has_failed.load(Relaxed);
         if is_open || self.reach_at.is_some_and(|then| Instant::now() < then) {

@@ -165,8 +165,10 @@ impl InboxService {
         })
     }
 
-    /// Converts a stored event to the mail events that `identity` may see, limited to the
-    /// recipients that it may see.
+    /// Converts a stored event to the mail events that `identity` may see; empty if it may see
+    /// none. Without the right to watch, it sees events of messages that it sent or received, of
+    /// the other recipients' receipts only those for its own messages, and of members only those
+    /// that it sees.
     fn visible_events(&self, identity: &MemberIdentity, stored: StoredMailEvent) -> Vec<MailEvent> {
         let sees = |id: &str| identity.watches || self.directory.members().sees(&identity.id, id);
         match stored {

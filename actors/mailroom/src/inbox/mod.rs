@@ -51,8 +51,12 @@ impl InboxService {
         self.list_unread(&identity, message).await
     }
 
-    /// Returns the unread messages of `identity` that match the request. Unless `peek` is set,
-    /// messages returned in full are marked as read, and messages with truncated text as delivered.
+    /// Returns the unread messages of `identity` that match the request, urgent ones first, then in
+    /// order of arrival, at most as many as its `limit`. Unless `peek` is set, messages returned in
+    /// full are marked as read, and messages with truncated text as delivered.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `limit` is out of range; failures of the store.
     pub async fn list_unread(
         &self,
         identity: &MemberIdentity,
@@ -160,8 +164,11 @@ impl InboxService {
             .await
     }
 
-    /// Returns the message `id` in full, with receipts if requested, and marks it as read if
-    /// `identity` is a recipient.
+    /// Returns the message `id` in full and marks it as read if `identity` is a recipient. Receipts
+    /// are included if `receipts` is set and `identity` is the sender.
+    ///
+    /// # Errors
+    /// `NotFound` as [`Self::find_message`]; failures of the store.
     pub async fn read_one(
         &self,
         identity: &MemberIdentity,
@@ -316,8 +323,8 @@ impl InboxService {
         Ok(())
     }
 
-    /// Returns the delivery state of a message: for a recipient its own state, for the sender the
-    /// least advanced state of all recipients.
+    /// Returns the delivery state of a message: for a recipient its own state, for others, such as
+    /// the sender, the least advanced state of all recipients.
     async fn state_of(
         &self,
         identity: &MemberIdentity,
@@ -337,8 +344,8 @@ impl InboxService {
             .map_or(DeliveryState::Accepted, |copy| copy.state))
     }
 
-    /// Returns whether a message expired before its recipient `identity` had read it. Callers treat
-    /// such a message as nonexistent.
+    /// Returns whether a message expired before its recipient `identity` had read it; `false` if
+    /// `identity` is no recipient. Callers treat an expired message as nonexistent.
     pub async fn is_expired(
         &self,
         identity: &MemberIdentity,
@@ -379,7 +386,7 @@ impl InboxService {
 }
 
 /// Returns a text that sorts after all ids lower than `id` and before `id`, as an exclusive start
-/// for a page of receipts that begins with `id`.
+/// for a page of receipts that begins with `id`. `None` if `id` is empty.
 fn key_before(id: &str) -> Option<String> {
     let mut chars: Vec<char> = id.chars().collect();
     let last = chars.pop()?;

@@ -100,7 +100,8 @@ impl InboxService {
         }
     }
 
-    /// Returns the least advanced delivery state of a message among its recipients.
+    /// Returns the least advanced delivery state of a message among its recipients: `Read` only if
+    /// all have read it.
     pub(super) async fn least_state(&self, letter: &MailMessage) -> Result<DeliveryState, Failure> {
         let (mut least, mut after) = (DeliveryState::Read, None::<String>);
         loop {

@@ -28,6 +28,9 @@ pub(crate) const AGENTS_URI: &str = "callboard://agents";
 const STORE_ATTEMPTS_MAX: usize = 8;
 
 /// Checks that the mailroom has room for `id` as a further member. A known id always has room.
+///
+/// # Errors
+/// `Overloaded` if there are [`MAIL_MEMBERS_MAX`] members already.
 fn has_room(members: &Members, id: &str) -> Result<(), Failure> {
     if members.get(id).is_some() || members.len() < MAIL_MEMBERS_MAX {
         return Ok(());
@@ -88,7 +91,7 @@ pub(crate) struct MemberDirectory {
     members: Mutex<Members>,
     /// Lock held while a caller becomes a member, or a stored member record is changed.
     join_lock: tokio::sync::Mutex<()>,
-    /// Context of the mailroom's agent, once it runs.
+    /// Context of the mailroom's agent; `None` until it runs.
     context: Mutex<Option<Context>>,
 }
 
@@ -144,12 +147,12 @@ impl MemberDirectory {
             .is_some_and(|member| member.is_ended)
     }
 
-    /// Returns the number of unread messages of a member; 0 if there is none.
+    /// Returns the number of unread messages of a member; 0 if the member is unknown.
     pub fn unread_count(&self, id: &str) -> i64 {
         self.members().get(id).map_or(0, |member| member.unread)
     }
 
-    /// Adds `more` to the number of unread messages of a member.
+    /// Adds `more`, which may be negative, to the number of unread messages of a member.
     pub fn add_unread(&self, id: &str, more: i64) {
         if let Some(member) = self.members().get_mut(id) {
             member.unread += more;
@@ -250,6 +253,9 @@ impl MemberDirectory {
     /// Returns whether the caller has the right to watch or administer, without being a member.
     /// Such a caller gets an unlisted member entry, which holds the groups that determine what it
     /// may see.
+    ///
+    /// # Errors
+    /// `Overloaded` if the mailroom has no room for the entry.
     fn is_visitor(
         &self,
         identity: &MemberIdentity,
@@ -269,7 +275,12 @@ impl MemberDirectory {
         Ok(true)
     }
 
-    /// Makes the caller a member, or stores the changed record of a member.
+    /// Makes the caller a member, or stores the changed record of a member, and announces a new
+    /// member as joined.
+    ///
+    /// # Errors
+    /// `Denied` as [`Self::record_activity`], `Overloaded` if the mailroom is full, and failures of
+    /// the store.
     async fn register_member(
         &self,
         identity: &MemberIdentity,
@@ -365,8 +376,8 @@ impl MemberDirectory {
     }
 
     /// Stores a member record and returns its new version. Returns `None` if another node has
-    /// stored a record meanwhile; that record has then been loaded, and the caller should try
-    /// again.
+    /// stored a record meanwhile; that record has then been loaded, and the caller should try again
+    /// with the same `tries`, of which this takes one.
     ///
     /// # Errors
     /// Failures of the store; `Unavailable` if no `tries` are left.
@@ -394,7 +405,12 @@ impl MemberDirectory {
         }
     }
 
-    /// Applies `change` to a member's record, stores it, and then updates the member.
+    /// Applies `change` to a member's record, stores it, and then updates the member. Does nothing
+    /// if there is no such member. The records of the Guardian and the operator aren't stored.
+    /// `change` is applied again if another node has changed the record meanwhile.
+    ///
+    /// # Errors
+    /// Fails like [`Self::store_record`].
     pub async fn update_member(
         &self,
         id: &str,
@@ -458,7 +474,8 @@ impl MemberDirectory {
         Ok(())
     }
 
-    /// Reloads the stored record of a member, because another node may have changed it.
+    /// Reloads the stored record of a member, because another node may have changed it. Does
+    /// nothing if none is stored.
     pub async fn reload_member(&self, id: &str) -> Result<(), JournalError> {
         let note = self.kv.get(MEMBERS_SPACE, id).await?;
         note.iter().for_each(|note| self.apply_entry(note));

@@ -50,7 +50,8 @@ impl MemberIdentity {
         }
     }
 
-    /// Returns the identity of the member `id`, without the rights to watch and to administer.
+    /// Returns the identity of the member `id`, without the rights to watch and to administer and
+    /// not as the Guardian.
     pub fn of_member(id: &str) -> Self {
         Self {
             id: id.into(),
@@ -70,7 +71,8 @@ pub(crate) fn denied(why: &str) -> Failure {
     Failure::denied(why)
 }
 
-/// Creates a `Denied` failure that names the missing scope.
+/// Creates a `Denied` failure with the message `why` and the missing scope in its data, under
+/// [`NEEDED_SCOPE_DATA_KEY`].
 pub(crate) fn denied_without(scope: &str, why: &str) -> Failure {
     denied(why).with_data(json!({ NEEDED_SCOPE_DATA_KEY: scope }))
 }

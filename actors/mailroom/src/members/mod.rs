@@ -24,8 +24,8 @@ use crate::text::{DisplayNames, OutgoingMail, is_reserved, message_prefix};
 use queue::DeliveryQueue;
 use rate_limit::MemberRateLimit;
 
-/// Time after its last request during which a member without session or delivery queue is shown as
-/// active. Then it is shown as away.
+/// Time after its last request during which a member without a live session or a working delivery
+/// queue is shown as active. Then it is shown as away.
 pub const PRESENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of live sessions per member that are notified of mail. A further session replaces
 /// the oldest.
@@ -51,7 +51,8 @@ pub(crate) struct Member {
     pub(crate) place: GroupSet,
     /// Directory name of the delivery agent; `None` if the member fetches its mail.
     pub(crate) takes: Option<String>,
-    /// Delivery method of the delivery agent; `None` for an agent of this process.
+    /// Delivery method of the delivery agent; `None` for an agent of this process, or without a
+    /// delivery agent.
     pub(crate) via: Option<DeliveryMethod>,
     pub(crate) line: Option<DeliveryQueue>,
     pub(crate) is_ended: bool,
@@ -238,7 +239,8 @@ impl Member {
         }
     }
 
-    /// Returns whether the member's preferences exclude a broadcast of this sender and topic.
+    /// Returns whether the member's preferences exclude a broadcast of this sender and topic. If
+    /// they limit broadcasts to certain topics, one without a topic is excluded too.
     pub(crate) fn mutes(&self, sender: &str, topic: Option<&str>) -> bool {
         let Preferences {
             mute_senders,
@@ -331,7 +333,7 @@ impl Members {
     }
 
     /// Returns how many recipients of a message the member `id` may see. The sender and callers
-    /// with the right to watch see all.
+    /// with the right to watch (`watches`) see all.
     pub fn count_visible_recipients(
         &self,
         id: &str,
@@ -351,7 +353,7 @@ impl Members {
     }
 
     /// Iterates over the listed agents that the member `who` sees, itself included, in order of
-    /// ids.
+    /// ids. Empty if `who` is unknown.
     pub fn visible_to<'a>(&'a self, who: &'a str) -> impl Iterator<Item = &'a Member> + 'a {
         let viewer = self.get(who);
         self.agents()

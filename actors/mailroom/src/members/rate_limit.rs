@@ -35,7 +35,8 @@ impl MemberRateLimit {
         }
     }
 
-    /// Deducts one message, and also one broadcast if `is_broadcast`.
+    /// Deducts one message, and also one broadcast if `is_broadcast`. If only the broadcast is
+    /// rejected, the message stays deducted.
     ///
     /// # Errors
     /// `Overloaded` if a limit is exceeded, with the seconds to wait under

@@ -13,8 +13,8 @@ pub(crate) struct GroupSet {
     pub phase: Option<String>,
     #[serde(default)]
     pub groups: BTreeSet<String>,
-    /// Whether the member is isolated: it sees, and is seen by, only members that share one of its
-    /// named groups.
+    /// Whether the member is isolated: it sees, and is seen by, only agents that share one of its
+    /// named groups, and the Guardian and the operator.
     #[serde(default)]
     pub apart: bool,
 }
@@ -44,7 +44,7 @@ impl GroupSet {
     }
 
     /// Returns the union of both sets. Role and phase are those of `over` if it has them. At most
-    /// [`MAIL_GROUPS_MAX`] named groups are kept.
+    /// [`MAIL_GROUPS_MAX`] named groups are kept. The union is isolated if one of the sets is.
     pub fn merged_with(&self, over: &Self) -> Self {
         Self {
             role: over.role.as_ref().or(self.role.as_ref()).cloned(),
@@ -92,7 +92,8 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    /// Parses a group; a bare name means `group:NAME`.
+    /// Parses a group; a bare name means `group:NAME`. Returns `None` for another prefix, or a name
+    /// that isn't valid as a [`MemberId`].
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once(':').unwrap_or(("group", text));
         let name = MemberId::parse(name).ok()?.to_string();

@@ -36,8 +36,8 @@ pub struct MemberDeclaration {
     pub phase: Option<String>,
     /// Named groups of the member.
     pub groups: Vec<String>,
-    /// Whether the member is isolated: it sees, and is seen by, only members that share one of its
-    /// named groups.
+    /// Whether the member is isolated: it sees, and is seen by, only agents that share one of its
+    /// named groups, and the Guardian and the operator.
     pub is_isolated: bool,
     /// Directory name of the agent that takes the member's mail: one that handles
     /// [`DeliverMessage`](callboard_message::mail::DeliverMessage) or converses. `None` if the

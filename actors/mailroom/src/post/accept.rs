@@ -22,6 +22,11 @@ impl PostService {
     /// Stores a message and dispatches it to its recipients. If the sender has already sent the
     /// same message with the same idempotency key, nothing is stored and the receipt of the earlier
     /// message is returned.
+    ///
+    /// # Errors
+    /// `Rejected` if the key was used for another message, the failure of the rate limit if the
+    /// draft's quota is [`QuotaUse::OnlyDuplicate`] and there is no earlier message, and failures
+    /// of the store.
     pub async fn post_message(
         self: &Arc<Self>,
         identity: &MemberIdentity,
@@ -69,8 +74,8 @@ impl PostService {
         }
     }
 
-    /// Returns the receipt of an earlier identical message with the same idempotency key. If there
-    /// is none, returns the error receipt `nobody`.
+    /// Returns the receipt of an earlier message of the sender with the same content and
+    /// idempotency key. If there is none, returns `nobody`, the error receipt of the draft.
     ///
     /// # Errors
     /// Fails like [`Self::find_duplicate`]. Fails with the rate limit's failure if there is no

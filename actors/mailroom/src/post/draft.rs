@@ -121,8 +121,8 @@ impl Draft {
     }
 }
 
-/// Returns the sending time, in milliseconds, that a message id (UUID version 7) contains; the Unix
-/// epoch for other ids. The lifetime of a message begins at this time.
+/// Returns the sending time that a message id (UUID version 7) contains, to the millisecond; the
+/// Unix epoch for other ids. The lifetime of a message begins at this time.
 pub(crate) fn sent_time(id: &str) -> SystemTime {
     let sent = id
         .parse::<Uuid>()

@@ -174,9 +174,12 @@ impl PostService {
         self.post_to(&identity, found, draft).await
     }
 
-    /// Posts a message to the recipients `found`, with those whose mailboxes are full as its second
-    /// part. If `found` is an error receipt, no message is posted: returns the receipt of an
-    /// earlier identical message, or else the error receipt.
+    /// Posts a message to the recipients `found`: those that get it, and those that don't because
+    /// their mailboxes are full. If `found` is an error receipt, no message is posted: returns the
+    /// receipt of an earlier identical message, or else the error receipt.
+    ///
+    /// # Errors
+    /// Failures as of [`Self::post_message`] and [`Self::duplicate_or`].
     async fn post_to(
         self: &Arc<Self>,
         identity: &MemberIdentity,
@@ -211,7 +214,14 @@ impl PostService {
         self.reply_as(&identity, message).await
     }
 
-    /// Sends a reply as the member `identity`.
+    /// Sends a reply as the member `identity`: to the sender of the message and, with `to_all`, its
+    /// other recipients; if the member sent the message itself, to its recipients. Unreachable
+    /// recipients and full mailboxes are reported by the receipt, not as a failure.
+    ///
+    /// # Errors
+    /// `Denied` if the member is terminated, `NotFound` if the message doesn't exist or isn't the
+    /// member's, `InvalidInput` for an invalid field, `Overloaded` if the quota is exhausted, and
+    /// failures of the store.
     pub async fn reply_as(
         self: &Arc<Self>,
         identity: &MemberIdentity,
@@ -274,9 +284,10 @@ impl PostService {
         self.post_to(identity, found, draft).await
     }
 
-    /// Posts the answer of a conversing agent to the message `letter` as a reply to its sender. A
-    /// repeated answer to the same message isn't posted again. Empty answers are dropped, as are
-    /// answers to a sender that accepts no mail.
+    /// Posts the answer of a conversing agent to the message `letter` as a reply to its sender, cut
+    /// to [`MAIL_BODY_BYTES_MAX`] bytes. `id` is the answering member. A repeated answer to the
+    /// same message isn't posted again. Nothing is posted if the answer is empty, the member is
+    /// terminated, or the sender accepts no mail or has a full mailbox.
     pub async fn post_agent_answer(
         self: &Arc<Self>,
         letter: &MailMessage,
@@ -343,11 +354,12 @@ impl PostService {
     }
 
     /// Sets the draft's lifetime, validates the draft, and puts a reply into the thread of the
-    /// message that it replies to.
+    /// message that it replies to. Without `expires_in_s` (in seconds), the default lifetime is
+    /// kept.
     ///
     /// # Errors
-    /// `InvalidInput` for an invalid lifetime or field; `NotFound` if the caller can't see the
-    /// message that it replies to.
+    /// `InvalidInput` for an invalid field or a lifetime of 0 or more than [`MAIL_EXPIRES_MAX`];
+    /// `NotFound` if the caller can't see the message that it replies to.
     async fn finish_draft(
         &self,
         identity: &MemberIdentity,
@@ -400,7 +412,9 @@ impl PostService {
     }
 
     /// Sets the recipients of a broadcast: all agents that the sender sees, of the group if one is
-    /// given, that don't mute it. Those with full mailboxes go to `full_mailboxes` instead.
+    /// given, except itself, terminated ones, and those that mute it. Urgent messages and those of
+    /// the Guardian reach agents that mute them too. Agents with full mailboxes go to
+    /// `full_mailboxes` instead. Recipients beyond [`MAIL_RECIPIENTS_MAX`] are left out.
     fn address_broadcast(
         &self,
         identity: &MemberIdentity,
@@ -427,7 +441,7 @@ impl PostService {
 }
 
 /// Checks the named recipients `to`. Returns those that get the message, and those whose mailboxes
-/// are full.
+/// are full. `sees` tells whether the sender `identity` may write to an id.
 ///
 /// # Errors
 /// Returns the error receipt to reply if a recipient is unreachable, or all mailboxes are full.

@@ -61,8 +61,8 @@ impl NotificationTarget {
 }
 
 impl PostService {
-    /// Notifies the recipients of a message of this new message. Calls `hand` for each recipient
-    /// that has a delivery queue, with the queue and the message.
+    /// Counts a new message as unread for each recipient and notifies them of it. Calls `hand` for
+    /// each recipient that has a delivery queue, with the queue and the message.
     pub fn notify_recipients(
         self: &Arc<Self>,
         letter: &Arc<MailMessage>,
@@ -127,7 +127,11 @@ impl PostService {
     }
 
     /// Shows a message as a question to the client of a session, and posts the answer as a reply.
-    /// If the person replies or declines, the message is marked as read.
+    /// If the person replies, accepts without a text, or declines, the message is marked as read.
+    ///
+    /// # Errors
+    /// `Unavailable` if there is no answer within [`URGENT_ANSWER_TIMEOUT`]; failures of the client
+    /// and the store.
     async fn ask_member(
         self: &Arc<Self>,
         id: &Arc<str>,

@@ -105,8 +105,13 @@ impl MemoryService {
         entry.and_then(memory_entry).ok_or_else(unknown)
     }
 
-    /// Returns a page of the entries that `identity` has saved, those with the tag `tag` if one is
-    /// given, after the key `after`.
+    /// Returns a page of up to [`MAIL_MEMORY_PAGE_MAX`] entries that `identity` has saved, those
+    /// with the tag `tag` if one is given, after the key `after`, in order of keys. If few entries
+    /// have the tag, the page may be short or empty although `next` is set: at most
+    /// [`SCANNED_ENTRIES_MAX`] entries are examined, rounded up to a page.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `after` can't be a key; failures of the store.
     pub async fn list_entries(
         &self,
         identity: &MemberIdentity,

@@ -98,7 +98,8 @@ impl OutgoingMail {
     }
 }
 
-/// Replaces each control character with a visible representation.
+/// Replaces each control character with a visible representation, such as `␛` or `<U+202E>`. Line
+/// separators of all kinds become LF; tabs are kept.
 fn escape_controls(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_control_like) {
         return Cow::Borrowed(text);
@@ -414,7 +415,8 @@ fn enclosed_letter(c: char) -> Option<char> {
     }
 }
 
-/// Maps letters and digits that look alike to one representative, for comparison.
+/// Maps letters and digits that look alike to one representative, for comparison: `l` and `1` to
+/// `i`, `0` to `o`. ASCII letters become lower case.
 fn canonical_letter(c: char) -> char {
     match c.to_ascii_lowercase() {
         'l' | '1' => 'i',
@@ -423,8 +425,9 @@ fn canonical_letter(c: char) -> char {
     }
 }
 
-/// Returns whether a character could pass for an opening bracket: any visible character that is no
-/// letter and no mark of a sentence, list or quotation.
+/// Returns whether a character could pass for an opening bracket: `[`, `(`, `{`, `<`, `|`, and any
+/// visible character outside of ASCII that is no letter, digit or closing bracket, and no mark of a
+/// sentence, list or quotation.
 fn is_opening(c: char) -> bool {
     const NONE: &str = "–—…•·“”‘’„«»‹›¡¿。、，；：？！";
     match c {
