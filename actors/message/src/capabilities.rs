@@ -142,12 +142,14 @@ impl Converse {
         Self(with_blocks(content))
     }
 
-    /// Returns the content blocks of the message; empty if one of them is not an object.
+    /// Returns the content blocks of the message; empty if they are missing or one of them is not
+    /// an object.
     pub fn content(&self) -> Vec<Content> {
         blocks(&self.0)
     }
 
-    /// Returns the texts of the message's text blocks, joined by line feeds.
+    /// Returns the texts of the message's text blocks, joined by line feeds; empty if there are
+    /// none, or one of the blocks is not an object.
     pub fn texts(&self) -> String {
         texts(&self.0)
     }
@@ -162,12 +164,14 @@ impl Converse {
         self.0.text("context").unwrap_or_default()
     }
 
-    /// Returns the URIs of the protocol extensions that the message uses.
+    /// Returns the URIs of the protocol extensions that the message uses; empty if they are missing
+    /// or invalid.
     pub fn extensions(&self) -> Vec<String> {
         self.0.read("extensions").unwrap_or_default()
     }
 
-    /// Returns the ids of the tasks that the message refers to.
+    /// Returns the ids of the tasks that the message refers to; empty if they are missing or
+    /// invalid.
     pub fn reference_task_ids(&self) -> Vec<String> {
         self.0.read("referenceTaskIds").unwrap_or_default()
     }

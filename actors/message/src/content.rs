@@ -149,17 +149,19 @@ impl ToolResult {
     }
 
     /// Sets the structured content, which must serialise to a JSON object, and returns the result.
+    /// The type of `value` must ensure that; it isn't checked.
     pub fn with_structured_content(mut self, value: impl Serialize) -> Self {
         self.0.set("structuredContent", value);
         self
     }
 
-    /// Returns the content blocks; empty if one of them is not an object.
+    /// Returns the content blocks; empty if they are missing or one of them is not an object.
     pub fn content(&self) -> Vec<Content> {
         blocks(&self.0)
     }
 
-    /// Returns the texts of the text blocks, joined by line feeds.
+    /// Returns the texts of the text blocks, joined by line feeds; empty if there are none, or one
+    /// of the blocks is not an object.
     pub fn texts(&self) -> String {
         texts(&self.0)
     }
@@ -193,8 +195,8 @@ pub(crate) fn with_blocks(content: impl IntoIterator<Item = Content>) -> RawObje
     object
 }
 
-/// Returns the content blocks in the member `content` of an object; empty if one of them is not an
-/// object.
+/// Returns the content blocks in the member `content` of an object; empty if it is missing or no
+/// list, or one of the blocks is not an object.
 pub(crate) fn blocks(of: &RawObject) -> Vec<Content> {
     let blocks = of
         .get("content")
@@ -299,7 +301,7 @@ impl Artifact {
         self.0.text("id").unwrap_or_default()
     }
 
-    /// Returns the content blocks; empty if one of them is not an object.
+    /// Returns the content blocks; empty if they are missing or one of them is not an object.
     pub fn content(&self) -> Vec<Content> {
         blocks(&self.0)
     }
@@ -321,9 +323,9 @@ pub const FAILURE_META_KEY: &str = "callboard/failure";
 
 impl ToolResult {
     /// Converts a tool result to a reply value. With structured content, returns it, or only its
-    /// member `result` if `wrapped` is set. Otherwise returns the text of the only text block: as
-    /// JSON if it parses, else as a string. Otherwise returns the whole result; a result without
-    /// content becomes `null`.
+    /// member `result` if `wrapped` is set and there is one. Otherwise returns the text of the only
+    /// content block: as JSON if it parses, else as a string. Otherwise, with several blocks or one
+    /// that is no text, returns the whole result; a result without content becomes `null`.
     ///
     /// # Errors
     /// An error result is returned as a [`Failure`].

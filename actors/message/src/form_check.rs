@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::time::parse_rfc3339;
 
-/// Maximum number of faults that one check reports.
+/// Maximum number of faults that one check reports. Further ones are left out.
 pub(crate) const FAULTS_MAX: usize = 16;
 /// Maximum number of allowed values that a fault lists; the rest is counted.
 const LISTED_VALUES_MAX: usize = 16;
@@ -206,7 +206,8 @@ fn is_email(text: &str) -> bool {
             .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
 }
 
-/// Returns whether the text begins with the scheme of RFC 3986, section 3.1, and has no white space.
+/// Returns whether the text begins with the scheme of RFC 3986, section 3.1, such as `https:`, and
+/// has no white space.
 fn is_uri(text: &str) -> bool {
     let is_scheme = |scheme: &str| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())

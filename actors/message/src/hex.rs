@@ -10,7 +10,7 @@ pub fn encode_hex(bytes: &[u8]) -> String {
 }
 
 /// Encodes bytes as lower-case hexadecimal into `digits`, whose length must be twice that of
-/// `bytes`.
+/// `bytes`, and returns `digits` as text.
 pub(crate) fn write_hex<'a>(bytes: &[u8], digits: &'a mut [u8]) -> &'a str {
     for (byte, two) in bytes.iter().zip(digits.as_chunks_mut().0) {
         *two = hex_pair(*byte);

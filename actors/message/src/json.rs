@@ -204,7 +204,7 @@ impl<'a> RawCursor<'a> {
         self.json.get(begins..self.at).map(parse_or_null)
     }
 
-    /// Advances past the string that begins at the current position.
+    /// Advances past the string that begins at the current position; `None` if it has no end.
     fn string(&mut self) -> Option<()> {
         self.at += 1;
         loop {
@@ -219,7 +219,8 @@ impl<'a> RawCursor<'a> {
         }
     }
 
-    /// Advances past the object or array that begins at the current position.
+    /// Advances past the object or array that begins at the current position; `None` if it has no
+    /// end.
     fn container(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {

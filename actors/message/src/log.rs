@@ -1,12 +1,13 @@
-//! Rate limit of log lines. Outside input can cause any line of a protocol or an agent, as often as it likes; without a limit it
-//! fills the disk that the log is on.
+//! Rate limit of log lines. Outside input can cause any line of a protocol or an agent, as often as
+//! it likes; without a limit it fills the disk that the log is on.
 //!
-//! [`error!`], [`warn!`], [`info!`] and [`debug!`] take what the macros of `tracing` take. Each call site logs
-//! [`LOG_LINES_MAX`] lines in [`LOG_WINDOW`], then counts; the count is a line of its own. `by: NAME` as the first argument
-//! counts for each name apart, so that one noisy server doesn't hide the lines of another. The crate that calls them
-//! depends on `tracing`.
+//! [`error!`], [`warn!`], [`info!`] and [`debug!`] take what the macros of `tracing` take. Each call
+//! site logs [`LOG_LINES_MAX`] lines in [`LOG_WINDOW`], then counts; the count is a line of its own.
+//! `by: NAME` as the first argument counts for each name apart, so that one noisy server doesn't
+//! hide the lines of another. The crate that calls them depends on `tracing`.
 //!
-//! Limits belong to call sites, as `tracing`'s own metadata does: all systems of a process share them, as they share the log.
+//! Limits belong to call sites, as `tracing`'s own metadata does: all systems of a process share
+//! them, as they share the log.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,7 +55,8 @@ impl LogLimit {
     }
 
     /// Returns whether a line of `name` may be logged now. If not, it is counted as suppressed.
-    /// Also reports the counts of windows that have ended.
+    /// Also reports the counts of windows that have ended. An empty `name` counts the lines without
+    /// a name.
     pub fn admits(&'static self, name: &str) -> bool {
         let (is_admitted, is_first, ended) = self.count(name, Instant::now());
         if is_first {
@@ -143,35 +145,40 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Logs at the level ERROR, with the rate limit of [`log`](crate::log). Takes the arguments of
-/// `tracing::error!`.
+/// Logs at the level ERROR, with the rate limit of [`log`](crate::log) for each call site. Takes
+/// the arguments of `tracing::error!`, optionally after `by: NAME`, for whose values lines are
+/// counted separately.
 #[macro_export]
 macro_rules! log_error {
     ($($line:tt)+) => { $crate::log_limited!(error, ERROR, $($line)+) };
 }
 
-/// Logs at the level WARN, with the rate limit of [`log`](crate::log). Takes the arguments of
-/// `tracing::warn!`.
+/// Logs at the level WARN, with the rate limit of [`log`](crate::log) for each call site. Takes the
+/// arguments of `tracing::warn!`, optionally after `by: NAME`, for whose values lines are counted
+/// separately.
 #[macro_export]
 macro_rules! log_warn {
     ($($line:tt)+) => { $crate::log_limited!(warn, WARN, $($line)+) };
 }
 
-/// Logs at the level INFO, with the rate limit of [`log`](crate::log). Takes the arguments of
-/// `tracing::info!`.
+/// Logs at the level INFO, with the rate limit of [`log`](crate::log) for each call site. Takes the
+/// arguments of `tracing::info!`, optionally after `by: NAME`, for whose values lines are counted
+/// separately.
 #[macro_export]
 macro_rules! log_info {
     ($($line:tt)+) => { $crate::log_limited!(info, INFO, $($line)+) };
 }
 
-/// Logs at the level DEBUG, with the rate limit of [`log`](crate::log). Takes the arguments of
-/// `tracing::debug!`.
+/// Logs at the level DEBUG, with the rate limit of [`log`](crate::log) for each call site. Takes
+/// the arguments of `tracing::debug!`, optionally after `by: NAME`, for whose values lines are
+/// counted separately.
 #[macro_export]
 macro_rules! log_debug {
     ($($line:tt)+) => { $crate::log_limited!(debug, DEBUG, $($line)+) };
 }
 
-/// Common implementation of the macros of [`log`](crate::log).
+/// Common implementation of the macros of [`log`](crate::log). Takes the macro of `tracing`, its
+/// level, and the arguments of the line.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! log_limited {

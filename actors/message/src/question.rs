@@ -259,9 +259,10 @@ impl Elicitation {
         self.0.text("url").filter(|_| self.is_url())
     }
 
-    /// Returns the reasons why `content` doesn't fit the form, such as "`name` is required"; empty
-    /// if it fits. Checked are required fields, types, allowed values, lengths, ranges and formats
-    /// of MCP's flat subset of JSON Schema. A reason names the field but not the value.
+    /// Returns the reasons why `content` doesn't fit the form, such as "`name` is required", at
+    /// most 16; empty if it fits. Checked are required fields, types, allowed values, lengths,
+    /// ranges and formats of MCP's flat subset of JSON Schema. A reason names the field but not the
+    /// value.
     pub fn check(&self, content: &Value) -> Vec<String> {
         form_faults(&self.schema().unwrap_or_default(), content)
     }

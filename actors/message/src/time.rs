@@ -63,8 +63,9 @@ fn push_digits(number: u64, digits: u32, out: &mut String) {
 }
 
 /// Parses a time from 1970 to 9999 in the format of RFC 3339. The UTC offset may be missing, which
-/// means UTC. Fractions of a second are cut to nanoseconds. A space in place of `T`, and lower-case
-/// `t` and `z`, are accepted. Returns `None` for any other text.
+/// means UTC. Fractions of a second are cut to nanoseconds. A leap second is read as the first
+/// second of the next minute. A space in place of `T`, a comma before the fraction, and lower-case
+/// `t` and `z` are accepted. Returns `None` for any other text.
 pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     let (date, rest) = text.split_at_checked(10)?;
     let (time, rest) = rest.strip_prefix(['T', 't', ' '])?.split_at_checked(8)?;
@@ -115,7 +116,7 @@ pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
 }
 
 /// Parses `N` decimal numbers that are separated by `separator`. Number `i` must have exactly
-/// `digits[i]` digits.
+/// `digits[i]` digits. Returns `None` for any other text.
 fn parse_numbers<const N: usize>(
     text: &str,
     separator: char,
@@ -132,7 +133,8 @@ fn parse_numbers<const N: usize>(
     parts.next().is_none().then_some(found)
 }
 
-/// Parses a UTC offset, such as `+01:00` or `Z`, and returns it in seconds east of UTC.
+/// Parses a UTC offset, such as `+01:00`, `+0100`, `+01` or `Z`, and returns it in seconds east of
+/// UTC. An empty text means UTC. Returns `None` for any other text.
 fn parse_offset_s(text: &str) -> Option<i64> {
     if matches!(text, "" | "Z" | "z") {
         return Some(0);

@@ -120,9 +120,9 @@ pub struct GroupView {
 pub struct SaveMemory {
     /// Text to save, at most 16 KiB.
     pub content: String,
-    /// Name of the entry; an entry of the same name is replaced. Generated if absent.
+    /// Name of the entry, 1 to 256 bytes; replaces an entry of this name. Generated if absent.
     pub key: Option<String>,
-    /// Tags to find it by.
+    /// Tags to find it by: at most 16, of at most 64 characters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Your own agent id. Optional; any other id is rejected.

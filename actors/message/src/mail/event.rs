@@ -18,7 +18,7 @@ pub enum MailEvent {
     AgentBroadcast {
         /// Agent id of the sender.
         sender_agent_id: String,
-        /// Number of recipients.
+        /// Number of recipients that the reader may see.
         recipient_count: u64,
         /// First 100 characters of the text; empty once the retention period has ended.
         message_preview: String,
@@ -40,7 +40,7 @@ pub enum MailEvent {
         thread: String,
         /// Agent id of the sender.
         sender_agent_id: String,
-        /// Number of recipients.
+        /// Number of recipients that the reader may see.
         recipient_count: u64,
         /// Priority of the message.
         priority: Priority,

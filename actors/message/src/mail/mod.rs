@@ -32,51 +32,60 @@ pub use send::{
     SendReceipt,
 };
 
-/// Maximum length of a message's text, in bytes.
+/// Maximum length of a message's text, in bytes. A longer one is rejected with `InvalidInput`.
 pub const MAIL_BODY_BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of recipients of one message.
+/// Maximum number of recipients of one message. A message to a longer list is rejected with
+/// `InvalidInput`; a broadcast leaves out further recipients.
 pub const MAIL_RECIPIENTS_MAX: usize = 10_000;
 /// Maximum number of messages that wait for one member. Beyond it, the member's mailbox is full and
 /// further messages are refused.
 pub const MAIL_UNREAD_MAX: usize = 10_000;
-/// Maximum length of a topic, in characters.
+/// Maximum length of a topic, in characters. A longer one is rejected with `InvalidInput`.
 pub const MAIL_TOPIC_CHARS_MAX: usize = 64;
-/// Maximum length of an idempotency key, in bytes.
+/// Maximum length of an idempotency key, in bytes. A longer one is rejected with `InvalidInput`.
 pub const MAIL_KEY_BYTES_MAX: usize = 128;
 /// Default time until a message expires: 7 days.
 pub const MAIL_EXPIRES_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
-/// Maximum time until a message expires: 30 days.
+/// Maximum time until a message expires: 30 days. A longer one is rejected with `InvalidInput`.
 pub const MAIL_EXPIRES_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// Maximum number of members of a mailroom.
+/// Maximum number of members of a mailroom. Further ones are rejected with `Overloaded`.
 pub const MAIL_MEMBERS_MAX: usize = 10_000;
-/// Maximum length of the text in a search of the message history, in characters.
+/// Maximum length of the text in a search of the message history, in characters. A search for a
+/// longer one is rejected.
 pub const MAIL_SEARCH_CHARS_MAX: usize = 128;
-/// Maximum number of entries in each list of a member's [`Preferences`].
+/// Maximum number of entries in each list of a member's [`Preferences`]. A longer list is rejected
+/// with `InvalidInput`.
 pub const MAIL_MUTED_MAX: usize = 256;
-/// Maximum number of groups of one member.
+/// Maximum number of groups of one member. A declaration with more is rejected; further groups of a
+/// credential's scopes are ignored.
 pub const MAIL_GROUPS_MAX: usize = 32;
 /// Maximum number of recipients that are listed in a [`MailView`]. If a message has more, only
 /// their number is given.
 pub const MAIL_LISTED_RECIPIENTS_MAX: usize = 16;
-/// Maximum number of messages that one [`CheckInbox`] returns.
+/// Maximum number of messages that one [`CheckInbox`] returns. A higher `limit` is rejected with
+/// `InvalidInput`.
 pub const MAIL_INBOX_MAX: u32 = 50;
 /// Default number of messages that one [`CheckInbox`] returns.
 pub const MAIL_INBOX_DEFAULT: u32 = 20;
-/// Maximum number of messages in one page of [`MessageHistory`].
+/// Maximum number of messages in one page of [`MessageHistory`]. A higher `limit` is rejected with
+/// `InvalidInput`.
 pub const MAIL_HISTORY_MAX: u32 = 100;
 /// Default number of messages in one page of [`MessageHistory`].
 pub const MAIL_HISTORY_DEFAULT: u32 = 50;
-/// Maximum number of sequence numbers that one [`ReadEvents`] request scans.
+/// Maximum number of sequence numbers that one [`ReadEvents`] request scans. A higher `limit` is
+/// rejected with `InvalidInput`.
 pub const MAIL_EVENTS_MAX: u32 = 256;
-/// Maximum length of the text preview in an event, in characters.
+/// Maximum length of the text preview in an event, in characters. A longer text is cut.
 pub const MAIL_PREVIEW_CHARS: usize = 100;
-/// Maximum length of the text in a row of [`AgentLogs`], in characters.
+/// Maximum length of the text in a row of [`AgentLogs`], in characters. A longer text is cut.
 pub const MAIL_LOG_CHARS: usize = 200;
-/// Maximum length of the content of [`SaveMemory`], in bytes.
+/// Maximum length of the content of [`SaveMemory`], in bytes. A longer one is rejected with
+/// `InvalidInput`.
 pub const MAIL_MEMORY_BYTES_MAX: usize = 16 * 1024;
-/// Maximum number of entries that one [`ReadMemory`] returns.
+/// Maximum number of entries that one [`ReadMemory`] returns. Further ones are on the next page.
 pub const MAIL_MEMORY_PAGE_MAX: usize = 20;
-/// Maximum length of an agent's [`trouble`](AgentView::trouble), in characters.
+/// Maximum length of an agent's [`trouble`](AgentView::trouble), in characters. A longer text is
+/// cut.
 pub const MAIL_TROUBLE_CHARS_MAX: usize = 200;
 /// Topic of the system's event bus on which [`NewMailEvents`] is published.
 pub const MAIL_EVENTS_TOPIC: &str = "mail";

@@ -89,9 +89,9 @@ pub struct MessageHistory {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Inbox {
-    /// Number of unread messages.
+    /// Number of messages that are unread after this request, matching it or not.
     pub unread: u64,
-    /// First unread messages.
+    /// Unread messages that match the request, at most `limit`.
     pub messages: Vec<MailView>,
     /// Whether there are more messages that match the request.
     pub more: bool,
@@ -124,7 +124,7 @@ pub struct MailView {
     /// Agent ids of the recipients; empty if there are more than 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
-    /// Number of recipients.
+    /// Number of recipients that the reader may see.
     pub to_count: u64,
     /// Id of the thread: that of its first message.
     pub thread: String,

@@ -36,7 +36,7 @@ pub struct SendMessage {
     pub message: String,
     /// Your own agent id. Optional; any other id is rejected.
     pub sender_agent_id: Option<String>,
-    /// Agent id of the recipient, as get_agent_status shows it.
+    /// Agent id of the recipient, as get_agent_status shows it. Absent with recipient_agent_ids.
     pub recipient_agent_id: Option<String>,
     /// Agent ids of several recipients, instead of recipient_agent_id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
