@@ -264,8 +264,12 @@ impl InboxService {
         Ok(MailAck { success: true })
     }
 
-    /// Stores the delivery state of messages that are about to be shown to a member. While the store
-    /// is full or unavailable, the receipts are stored later, so that mail can be read meanwhile.
+    /// Stores the delivery state of messages that are about to be shown to a member. While the
+    /// store is full or unavailable, the receipts are stored later, so that mail can be read
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Other failures of the store.
     async fn record_shown(
         &self,
         identity: &MemberIdentity,

@@ -146,8 +146,8 @@ impl DeliveryQueue {
         self.queue.has_no_receiver.load(Relaxed)
     }
 
-    /// Returns the reason that mail can't be delivered at the moment; `None` if the last delivery or
-    /// probe didn't fail.
+    /// Returns the reason that mail can't be delivered at the moment; `None` if the last delivery
+    /// or probe didn't fail.
     pub fn trouble(&self) -> Option<Arc<str>> {
         self.queue.last_failure.lock().clone()
     }
