@@ -15,7 +15,8 @@ use super::wire::WireFormat;
 pub enum ModelConfig {
     /// OpenAI, through the responses or the chat completions API.
     Openai(RemoteModelConfig),
-    /// Azure OpenAI; `model` is the deployment, `url` the resource (`https://name.openai.azure.com`).
+    /// Azure OpenAI; `model` is the deployment, `url` the resource
+    /// (`https://name.openai.azure.com`).
     AzureOpenai(RemoteModelConfig),
     /// Server compatible with OpenAI's chat completions or responses API, at `url`.
     OpenaiCompatible(RemoteModelConfig),
@@ -141,17 +142,27 @@ pub struct ModelLimits {
     /// Maximum bytes of one answer as the provider sends it; 4 MiB by default. A longer answer
     /// fails as `Unavailable`. Set by `limits.answer_bytes_max` of the model.
     pub answer_bytes_max: usize,
-    /// Maximum tokens of one call, input and output together.
+    /// Maximum tokens of one call, input (estimated) and output together. The answer is shortened
+    /// to fit; a call whose input leaves no token for it fails as `Overloaded`. `None` means no
+    /// limit.
     pub tokens_per_call_max: Option<u64>,
-    /// Maximum cost of one call in US dollars.
+    /// Maximum cost of one call in US dollars. The answer is shortened to fit; a call whose input
+    /// leaves no money for it fails as `Overloaded`. `None` means no limit.
     pub usd_per_call_max: Option<f64>,
-    /// Maximum calls per minute.
+    /// Maximum calls per minute; beyond it calls fail as `Overloaded`. A minute begins with the
+    /// model's start, or with the first use after the previous one ended. `None` means no limit.
     pub requests_per_minute_max: Option<u64>,
-    /// Maximum tokens per minute, input and output together.
+    /// Maximum tokens per minute, input and output together; beyond it calls fail as `Overloaded`.
+    /// A minute begins with the model's start, or with the first use after the previous one ended.
+    /// `None` means no limit.
     pub tokens_per_minute_max: Option<u64>,
-    /// Maximum tokens per day, input and output together.
+    /// Maximum tokens per day, input and output together; beyond it calls fail as `Overloaded`. A
+    /// day is 24 hours from the model's start, or from the first use after the previous day ended.
+    /// A restart begins a new day. `None` means no limit.
     pub tokens_per_day_max: Option<u64>,
-    /// Maximum cost per day in US dollars.
+    /// Maximum cost per day in US dollars; beyond it calls fail as `Overloaded`. A day is 24 hours
+    /// from the model's start, or from the first use after the previous day ended. A restart begins
+    /// a new day. `None` means no limit.
     pub usd_per_day_max: Option<f64>,
 }
 
@@ -255,7 +266,8 @@ pub struct ScriptedConfig {
 #[debug("ScriptedAnswer({} bytes)", text.len())]
 #[serde(deny_unknown_fields, default)]
 pub struct ScriptedAnswer {
-    /// Condition: the last turn of the conversation contains this text.
+    /// Condition: the last turn of the conversation contains this text, in the same case. `None`
+    /// for an answer that is given in sequence.
     pub when: Option<String>,
     /// Text of the answer.
     pub text: String,
@@ -347,7 +359,7 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Lookup of API keys by environment variable.
+/// Lookup of API keys by the name of an environment variable; it returns `None` if there is none.
 pub(super) type KeyLookup<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
 
 /// Provider of a model.
@@ -361,8 +373,8 @@ pub(super) enum ProviderKind {
 }
 
 impl ProviderKind {
-    /// Returns the name used in topologies and answers, the default base URL, and the default key
-    /// variable.
+    /// Returns the name used in topologies and answers, the default base URL (`None` if one must be
+    /// configured), and the default key variable (`None` if no key is needed).
     pub fn defaults(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
         match self {
             Self::Openai => (
@@ -381,7 +393,8 @@ impl ProviderKind {
         }
     }
 
-    /// Returns the environment variable that holds the API key.
+    /// Returns the environment variable that holds the API key; `None` if the configuration
+    /// contains the key, or none is needed.
     fn key_variable(self, config: &RemoteModelConfig) -> Option<&str> {
         if config.key.is_some() {
             None
@@ -390,8 +403,8 @@ impl ProviderKind {
         }
     }
 
-    /// Returns the default key variable. For Anthropic it is `CLAUDE_API_KEY` if only that one is
-    /// set.
+    /// Returns the default key variable; `None` if no key is needed by default. For Anthropic it is
+    /// `CLAUDE_API_KEY` if only that one is set.
     fn default_key_variable(self) -> Option<&'static str> {
         const CLAUDE: &str = "CLAUDE_API_KEY";
         let is_set = |name: &str| std::env::var_os(name).is_some();
@@ -426,7 +439,8 @@ impl ProviderKind {
 }
 
 impl ModelConfig {
-    /// Returns the environment variable that holds the API key; `None` if no key is needed.
+    /// Returns the environment variable that holds the API key; `None` if no key is needed, or the
+    /// configuration contains it.
     pub fn key_variable(&self) -> Option<&str> {
         match self {
             Self::Openai(remote) => ProviderKind::Openai.key_variable(remote),

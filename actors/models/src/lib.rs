@@ -208,8 +208,12 @@ impl LanguageModel {
 }
 
 impl ModelInner {
-    /// Answers a request. If the caller cancels or the deadline passes, fails and closes the
-    /// connection to the provider.
+    /// Answers a request, within the model's limits and the caller's budget. If the caller cancels
+    /// or the deadline passes, fails and closes the connection to the provider.
+    ///
+    /// # Errors
+    /// `Cancelled`, `TimedOut`, `Overloaded` for an exhausted limit or budget, or the failure of
+    /// the provider.
     async fn sample(&self, request: ModelRequest, cx: &Context) -> Result<SamplingAnswer, Failure> {
         let begun = Instant::now();
         let answered = tokio::select! {
@@ -318,7 +322,7 @@ impl ModelInner {
     }
 }
 
-/// Runs `work` until it ends or `end` passes.
+/// Runs `work` until it ends or `end` passes; without a limit if `end` is `None`.
 ///
 /// # Errors
 /// `TimedOut` if `end` passes first.
@@ -337,7 +341,7 @@ async fn with_deadline<T>(
 /// Progress reports to the caller: bytes written, never their content.
 struct AnswerProgress<'a> {
     cx: &'a Context,
-    /// Number of bytes and time of the last report.
+    /// Number of bytes and time of the last report; 0 and `None` before the first.
     last_report: Mutex<(u64, Option<Instant>)>,
 }
 
@@ -535,8 +539,8 @@ impl ModelCard {
         RawObject::single("names", &self.names).with("scores", scores)
     }
 
-    /// Whether the hint is a substring of one of the model's names (MCP client/sampling, "Model
-    /// Preferences").
+    /// Whether the hint, in lower case, is a substring of one of the model's names (MCP
+    /// client/sampling, "Model Preferences").
     fn matches_hint(&self, hint: &str) -> bool {
         self.names.iter().any(|name| name.contains(hint))
     }
@@ -595,8 +599,9 @@ impl ModelPool {
         })
     }
 
-    /// Ranks all members: first those that match a hint, in the order of hints, then the others.
-    /// Ties are decided by the caller's priorities, then by the order in the pool.
+    /// Ranks all members, the best first: those that match a hint, in the order of hints, then the
+    /// others. Ties are decided by the scores, weighted by the caller's priorities, then by the
+    /// order in the pool.
     fn rank_members(&self, preferences: &ModelPreferences) -> Vec<&PoolMember> {
         let place = |member: &PoolMember| {
             preferences

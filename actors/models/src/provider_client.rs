@@ -20,9 +20,9 @@ use super::provider_failure::ProviderFailure;
 use super::request::{AnswerDraft, ModelRequest};
 use super::wire::{BodyOptions, Framing, error_code};
 
-/// Maximum bytes of one request to a provider. Longer ones fail. Fixed.
+/// Maximum bytes of one request to a provider. Longer ones fail as `Rejected`. Fixed.
 pub const MODEL_REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Maximum bytes read of a provider's error response.
+/// Maximum bytes read of a provider's error response. A longer one is reported by its status only.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// Client of one model behind a provider's API.
@@ -81,6 +81,10 @@ impl ProviderClient {
     }
 
     /// Requests an answer, with retries until `end`. Dropping the future closes the connection.
+    ///
+    /// # Errors
+    /// `Unsupported` for a request that the provider can't take or of more than
+    /// [`MODEL_REQUEST_BYTES_MAX`] bytes, `TimedOut` if `end` passes, else the last failure.
     pub async fn answer(
         &self,
         once: &AttemptContext<'_>,
@@ -210,7 +214,8 @@ async fn status_failure(response: Response) -> ProviderFailure {
     }
 }
 
-/// Converts an error of the HTTP client, without the URL in it.
+/// Converts an error of the HTTP client to `Connect`, `TimedOut` or else `Disconnected`. The URL in
+/// the error is left out.
 fn failure_of_http(error: &reqwest::Error) -> ProviderFailure {
     match error {
         error if error.is_connect() => ProviderFailure::Connect,
@@ -240,7 +245,8 @@ async fn read_all(
     bytes.map_ok(Vec::from).try_concat().await
 }
 
-/// Extracts the data of each server-sent event from a stream of bytes.
+/// Extracts the data of each server-sent event from a stream of bytes. Events without data are left
+/// out.
 fn event_data(
     bytes: impl Stream<Item = Result<Bytes, ProviderFailure>>,
 ) -> impl Stream<Item = Result<String, ProviderFailure>> {
@@ -306,7 +312,8 @@ struct StreamProgress {
 }
 
 impl<'a> AnswerStreamer<'a> {
-    /// Creates a streamer if the caller requested one with [`STREAM_KEY`](crate::STREAM_KEY).
+    /// Creates a streamer if the caller requested one with [`STREAM_KEY`](crate::STREAM_KEY); else
+    /// `None`.
     pub fn if_requested(request: &ModelRequest, cx: &'a Context) -> Option<Self> {
         request.stream.then(|| Self {
             cx,
@@ -314,9 +321,10 @@ impl<'a> AnswerStreamer<'a> {
         })
     }
 
-    /// Sends the unsent part of `text` as an artifact piece: at most one piece per
-    /// [`STREAM_PIECE_INTERVAL`], each up to [`STREAM_PIECE_BYTES_MAX`] bytes. A text shorter than
-    /// the one sent restarts the artifact.
+    /// Sends the unsent beginning of the answer so far, `text`, as an artifact piece: at most one
+    /// piece per [`STREAM_PIECE_INTERVAL`], of up to [`STREAM_PIECE_BYTES_MAX`] bytes. The rest is
+    /// sent by later calls or comes with the final reply. A text shorter than the one sent restarts
+    /// the artifact.
     pub fn send_new_text(&self, text: &str) {
         // The final answer is trimmed, and the streamed text must be its beginning.
         let text = text.trim();
@@ -385,8 +393,9 @@ where
     }
 }
 
-/// Returns the pause after `tried` retries; `None` if another attempt is useless. `chance` is a
-/// random number from 0 to 1.
+/// Returns the pause before the next attempt, after `tried` retries; `None` if another attempt is
+/// useless: the retries are used up, the failure isn't transient, or the provider asks for too long
+/// a pause. `chance` is a random number from 0 to 1.
 fn retry_delay(
     retries: &ModelRetries,
     tried: u32,
@@ -413,7 +422,8 @@ fn retry_delay(
 }
 
 /// Returns the pause requested by the provider: `retry-after` as seconds or a date (RFC 9110,
-/// section 10.2.3), or OpenAI's `retry-after-ms`.
+/// section 10.2.3), or OpenAI's `retry-after-ms`. It is zero for a date before `now`, and `None`
+/// without a valid header.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| {
         headers

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 /// quote requests in their errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProviderFailure {
-    /// Error response. `code` is the provider's own short name for the error.
+    /// Error response. `code` is the provider's own short name for the error, `retry_after` the
+    /// pause that it asks for before a retry.
     Status {
         status: u16,
         code: Option<String>,
@@ -50,7 +51,8 @@ pub enum RefusedPart {
 }
 
 impl RefusedPart {
-    /// Returns the refused part from a model's failure.
+    /// Returns the refused part from a model's failure; `None` if the provider refused neither key
+    /// nor request.
     pub fn from_failure(failure: &Failure) -> Option<Self> {
         match failure.data.as_ref()?.get(REFUSED_PART_MEMBER)?.as_str()? {
             "key" => Some(Self::Key),
@@ -67,7 +69,8 @@ impl RefusedPart {
 /// Maximum bytes of an error code. A longer one is left out.
 const CODE_BYTES_MAX: usize = 64;
 
-/// Returns a provider's error code if it looks like one: never a sentence.
+/// Returns a provider's error code if it looks like one: 1 to [`CODE_BYTES_MAX`] ASCII letters,
+/// digits, `_`, `-` and `.`. Else, for example for a sentence, returns `None`.
 pub(super) fn sanitize_code(said: Option<&str>) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     said.filter(|code| {

@@ -30,7 +30,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub(super) struct ModelRequest {
     pub system: Option<String>,
     pub turns: Vec<Turn>,
-    /// Maximum tokens of the answer.
+    /// Maximum tokens of the answer; `None` uses the model's limit.
     pub tokens_max: Option<u32>,
     pub temperature: Option<f64>,
     pub stop_sequences: Vec<String>,
@@ -153,7 +153,11 @@ impl ModelRequest {
         Ok(request)
     }
 
-    /// Checks the rules for requests that hold for all providers.
+    /// Checks the rules for requests that hold for all providers: number of turns, tokens and
+    /// blocks, and that each tool call has its result.
+    ///
+    /// # Errors
+    /// `InvalidInput` with the broken rule.
     fn validate(&self) -> Result<(), Failure> {
         if self.turns.is_empty() {
             return Err(Failure::invalid("`messages` is empty"));
@@ -192,7 +196,7 @@ impl ModelRequest {
         texts.chain(tools).chain(blocks).sum::<u64>() + 1
     }
 
-    /// Returns the text of the last turn.
+    /// Returns the text blocks of the last turn, one per line; empty if it has none.
     pub fn last_text(&self) -> String {
         self.turns
             .last()
@@ -207,7 +211,7 @@ impl ModelRequest {
             .count()
     }
 
-    /// Returns the name of the tool in the tool call with this id.
+    /// Returns the name of the tool in the tool call with this id; `None` if there is no such call.
     pub fn tool_name_of_use(&self, use_id: &str) -> Option<&str> {
         self.blocks().find_map(|block| match block {
             ContentBlock::ToolUse { id, name, .. } if id == use_id => Some(&**name),
@@ -254,7 +258,11 @@ impl Turn {
     }
 
     /// Checks that each tool call is answered in the next turn, which contains only results (MCP
-    /// client/sampling, "Tool Result Messages").
+    /// client/sampling, "Tool Result Messages"). `open` has the ids of the tool calls of the
+    /// previous turn, and afterwards those of this turn.
+    ///
+    /// # Errors
+    /// `InvalidInput` with the broken rule.
     fn validate<'a>(&'a self, open: &mut HashSet<&'a str>) -> Result<(), Failure> {
         let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
         let results = self.blocks.iter().filter(|block| is_result(block)).count();
@@ -328,7 +336,10 @@ impl ContentBlock {
 }
 
 /// Converts a tool result to texts, images and audio. `structuredContent` is used only without any
-/// content block.
+/// content block. A resource becomes its text, or else its URI.
+///
+/// # Errors
+/// `InvalidInput` for an invalid block or one of another type.
 fn result_blocks(result: &RawObject) -> Result<Vec<ContentBlock>, Failure> {
     let blocks: Vec<RawObject> =
         optional_member(result, "content", "an array of blocks")?.unwrap_or_default();
@@ -421,7 +432,7 @@ impl ToolChoiceMode {
 pub(super) struct ModelPreferences {
     /// Parts of model names in lower case, the preferred first.
     pub hints: Vec<String>,
-    /// Weights of cost, speed and intelligence, each from 0 to 1.
+    /// Weights of cost, speed and intelligence, each from 0 to 1; 0 if the request has none.
     pub weights: [f64; 3],
 }
 
@@ -545,8 +556,8 @@ pub(super) enum StopReason {
 }
 
 impl StopReason {
-    /// Converts a provider's stop reason. One function serves all providers, because their names
-    /// for stop reasons don't conflict.
+    /// Converts a provider's stop reason; an unknown one becomes `Other`. One function serves all
+    /// providers, because their names for stop reasons don't conflict.
     pub fn from_provider(reason: &str) -> Self {
         match reason {
             "end_turn" | "stop" => Self::EndTurn,
@@ -578,7 +589,11 @@ impl AnswerDraft {
         self.tool_uses.iter_mut().find(|used| used.place == place)
     }
 
-    /// Begins or continues the tool call with the provider's index `place`.
+    /// Begins or continues the tool call with the provider's index `place`: sets the id and name if
+    /// they are given and not empty, and appends to the input.
+    ///
+    /// # Errors
+    /// `TooLarge` for a further call beyond [`MODEL_TOOL_USES_MAX`].
     pub fn add_tool_use(
         &mut self,
         place: u64,
@@ -609,7 +624,11 @@ impl AnswerDraft {
         Ok(())
     }
 
-    /// Adds a complete tool call.
+    /// Adds a complete tool call. `input` is a JSON object; without an `id`, one is generated for
+    /// the answer.
+    ///
+    /// # Errors
+    /// `TooLarge` beyond [`MODEL_TOOL_USES_MAX`] calls.
     pub fn add_complete_tool_use(
         &mut self,
         id: Option<&str>,
@@ -634,14 +653,14 @@ impl AnswerDraft {
     }
 
     /// Replaces the streamed input of the tool call with the provider's index `place` by the
-    /// complete input.
+    /// complete input. Ignored for an unknown index.
     pub fn set_tool_input(&mut self, place: u64, input: &str) {
         if let Some(used) = self.find_tool_use(place) {
             input.clone_into(&mut used.input);
         }
     }
 
-    /// Returns the number of bytes of the answer so far.
+    /// Returns the number of bytes of the answer so far: text, and names and inputs of tool calls.
     pub fn written_bytes(&self) -> usize {
         self.text.len()
             + self
@@ -651,7 +670,8 @@ impl AnswerDraft {
                 .sum::<usize>()
     }
 
-    /// Returns the token usage, estimated if the provider reported none.
+    /// Returns the token usage. Numbers that the provider hasn't reported are estimated from the
+    /// request and the answer so far.
     pub fn usage(&self, request: &ModelRequest) -> TokenCounts {
         TokenCounts {
             input: self
@@ -663,8 +683,8 @@ impl AnswerDraft {
         }
     }
 
-    /// Cuts the text at the first stop sequence, for providers without stop sequences. Tool calls
-    /// after it are dropped.
+    /// Cuts the text at the first stop sequence, for providers without stop sequences. If there is
+    /// one, all tool calls are dropped, and the stop reason is [`StopReason::Sequence`].
     pub fn truncate_at_stop(&mut self, sequences: &[String]) {
         let found = sequences
             .iter()
@@ -679,9 +699,12 @@ impl AnswerDraft {
 
     /// Returns the result of `sampling/createMessage`. `model` is the name to use if the provider
     /// reported none. `micro_usd` is the cost in millionths of a US dollar, 0 if unknown.
+    /// `used_before` is the number of tool calls in the conversation, from which generated ids of
+    /// tool calls count on.
     ///
     /// # Errors
-    /// A failure if a tool's input isn't an object.
+    /// `Malformed` if a tool's input isn't an object, unless the answer was cut at the token limit:
+    /// such a call is left out.
     pub fn into_answer(
         self,
         model: &str,
@@ -751,7 +774,8 @@ impl AnswerDraft {
 }
 
 impl DraftToolUse {
-    /// Returns the id of the tool call, or a generated id that is unique in the conversation.
+    /// Returns the id of the tool call, or `call_` and `number` if the provider gave none. `number`
+    /// is the index of the call in the whole conversation, so the id is unique there.
     fn id_or_numbered(&self, number: usize) -> String {
         if self.id.is_empty() {
             format!("call_{number}")

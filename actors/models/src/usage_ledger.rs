@@ -12,7 +12,7 @@ use super::request::TokenCounts;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Maximum price in US dollars per million tokens. Higher ones are taken for mistakes.
+/// Maximum price in US dollars per million tokens. Higher ones are rejected as mistakes.
 const PRICE_USD_MAX: f64 = 1_000_000.0;
 
 /// Account of one model's token usage and cost, with its limits.
@@ -78,11 +78,11 @@ impl UsageLedger {
     }
 
     /// Reserves the maximum usage of a call: `input` tokens (an estimate) and the answer's. Returns
-    /// the reservation and the maximum tokens of the answer: the requested number, reduced to the
-    /// limits of the call.
+    /// the reservation and the maximum tokens of the answer: the requested number `asked`, or else
+    /// the model's limit, reduced to the limits of the call and the `budget`.
     ///
     /// # Errors
-    /// `Overloaded`, naming the exhausted limit.
+    /// `Overloaded`, naming the exhausted limit; nothing is reserved then.
     pub fn reserve(
         self: &Arc<Self>,
         input: u64,
@@ -155,8 +155,8 @@ impl UsageLedger {
         Ok((grant, u32::try_from(output).unwrap_or(u32::MAX)))
     }
 
-    /// Returns the cost in millionths of a US dollar, rounded up. A price of one dollar per million
-    /// tokens is a millionth per token.
+    /// Returns the cost in millionths of a US dollar, rounded up; 0 without prices. A price of one
+    /// dollar per million tokens is a millionth per token.
     pub fn cost(&self, usage: TokenCounts) -> u64 {
         let TokenPrices {
             input_usd_per_million,
@@ -166,8 +166,9 @@ impl UsageLedger {
             .ceil() as u64
     }
 
-    /// Returns the number of output tokens that `micro_usd_max` pays for, after `input` input
-    /// tokens.
+    /// Returns the number of output tokens that `micro_usd_max`, in millionths of a US dollar, pays
+    /// for after `input` input tokens. It is 0 if that doesn't pay for the input, and `u64::MAX` if
+    /// output is free.
     fn affordable_output_tokens(&self, micro_usd_max: u64, input: u64) -> u64 {
         let read = self.cost(TokenCounts { input, output: 0 });
         match micro_usd_max.checked_sub(read) {
@@ -178,7 +179,7 @@ impl UsageLedger {
     }
 
     /// Returns the tokens and the cost, in millionths of a US dollar, of the current day, including
-    /// reservations.
+    /// reservations. The day is a window of 24 hours, not a calendar day.
     pub fn usage_today(&self) -> (u64, u64) {
         let [_, day] = &mut *self.windows.lock();
         day.reset_if_over();
@@ -215,7 +216,8 @@ impl UsageWindow {
     }
 }
 
-/// Usage that is reserved for one call. Dropping it releases the unspent part.
+/// Usage that is reserved for one call. Dropping it replaces the reservation by the usage recorded
+/// last, which is none if [`Self::record_usage`] was never called.
 pub(super) struct UsageReservation {
     ledger: Arc<UsageLedger>,
     /// Start times of the minute and the day in which the usage was reserved.
@@ -225,7 +227,8 @@ pub(super) struct UsageReservation {
 }
 
 impl UsageReservation {
-    /// Records the usage of the call so far, so that a cancelled call is charged for it too.
+    /// Records the usage of the call so far, in place of the one recorded before, so that a
+    /// cancelled call is charged for it too.
     pub fn record_usage(&self, usage: TokenCounts) {
         *self.spent.lock() = usage;
     }

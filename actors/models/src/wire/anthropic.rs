@@ -155,8 +155,9 @@ pub(super) fn read_answer(
     Ok(())
 }
 
-/// Begins a content block of the answer. In a streamed answer, the block's tool input is an empty
-/// `{}` that is ignored; the input follows in pieces.
+/// Begins a content block of the answer, the one with the index `place`. In a streamed answer
+/// (`is_whole` is `false`), the block's tool input is an empty `{}` that is ignored; the input
+/// follows in pieces. Blocks other than text and tool calls are ignored.
 fn begin_block(
     place: u64,
     block: BlockBody,

@@ -65,6 +65,9 @@ impl WireFormat {
     }
 
     /// Builds the request body as JSON.
+    ///
+    /// # Errors
+    /// `Unsupported` if the conversation contains something that the API lacks, such as audio.
     pub fn request_body(
         self,
         request: &ModelRequest,
@@ -80,6 +83,9 @@ impl WireFormat {
     }
 
     /// Parses a complete answer into `draft`.
+    ///
+    /// # Errors
+    /// `Malformed` for a body of another shape, or the error that the body states.
     pub fn read_answer(self, body: &[u8], draft: &mut AnswerDraft) -> Result<(), ProviderFailure> {
         match self {
             Self::OpenaiChat { .. } => openai_chat::read_answer(parse_json(body)?, draft),
@@ -117,15 +123,15 @@ struct UsageBody {
     /// Input tokens in OpenAI chat completions, cached ones included.
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
-    /// OpenAI responses, and Anthropic.
+    /// Input tokens in OpenAI responses, and in Anthropic without cached ones.
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    /// Anthropic, in addition to `input_tokens`.
+    /// Input tokens that Anthropic wrote to its cache, in addition to `input_tokens`.
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
 }
 
-/// Records the token usage reported by a provider.
+/// Records the token usage reported by a provider. Numbers that it doesn't report stay as they are.
 fn record_usage(usage: Option<UsageBody>, draft: &mut AnswerDraft) {
     let Some(usage) = usage else { return };
     let cached =
@@ -140,8 +146,8 @@ fn record_usage(usage: Option<UsageBody>, draft: &mut AnswerDraft) {
         .or(draft.output_tokens);
 }
 
-/// Returns the error code in an error body: `code` or `type` of OpenAI and Anthropic. Ollama's
-/// error is a sentence and is left out.
+/// Returns the error code in an error body: `code` or `type` of OpenAI and Anthropic. `None` if
+/// there is none that looks like a code; Ollama's error is a sentence and is left out.
 pub(super) fn error_code(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Body {

@@ -86,7 +86,10 @@ fn push_messages(
 }
 
 /// Builds the message with a tool result. It names the tool, because the API has no ids of tool
-/// calls.
+/// calls; the name is empty if no tool call has the id.
+///
+/// # Errors
+/// `Unsupported` for audio.
 fn tool_result_message(
     request: &ModelRequest,
     id: &str,
@@ -122,7 +125,7 @@ pub(super) struct ChatBody {
     done_reason: Option<String>,
     prompt_eval_count: Option<u64>,
     eval_count: Option<u64>,
-    /// Error message.
+    /// Error message; `None` in an answer.
     error: Option<String>,
 }
 

@@ -58,6 +58,9 @@ pub(super) fn tool_definition(tool: &ToolSpec) -> RawObject {
 
 /// Appends the messages of a user turn. Each tool result becomes a message of its own. The images
 /// and audio of all results follow in one user message.
+///
+/// # Errors
+/// `Unsupported` for audio other than WAV and MP3.
 fn push_user_messages(turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), ProviderFailure> {
     let mut parts = Vec::new();
     for block in &turn.blocks {

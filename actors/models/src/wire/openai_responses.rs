@@ -9,7 +9,8 @@ use super::super::provider_failure::{ProviderFailure, sanitize_code};
 use super::super::request::{AnswerDraft, StopReason};
 use super::{BodyOptions, ErrorBody, UsageBody, record_usage};
 
-/// Minimum value that the API accepts as the maximum of output tokens.
+/// Minimum value that the API accepts as the maximum of output tokens. A lower maximum is raised to
+/// it.
 const TOKENS_MIN: u32 = 16;
 
 pub(super) fn request_body(
@@ -48,6 +49,9 @@ fn tool_definition(tool: &ToolSpec) -> RawObject {
 
 /// Appends the input items of a turn in order: messages, tool calls and tool results are separate
 /// items.
+///
+/// # Errors
+/// `Unsupported` for audio, and for images by the assistant.
 fn push_items(turn: &Turn, input: &mut Vec<RawObject>) -> Result<(), ProviderFailure> {
     let mut parts = Vec::new();
     for block in &turn.blocks {
