@@ -238,7 +238,8 @@ impl Action {
     }
 }
 
-/// Returns the name of the schema's only required member if that is a string.
+/// Returns the name of the schema's only required member if that is a string; `None` if it is of
+/// another type, or the number of required members isn't one.
 pub(crate) fn only_text_param(schema: &Value) -> Option<String> {
     let required = schema.get("required")?.as_array()?;
     let [only] = &**required else { return None };

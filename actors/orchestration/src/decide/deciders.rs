@@ -30,7 +30,7 @@ pub enum DeciderKind {
 }
 
 impl DeciderKind {
-    /// Parses a configuration value: `rules`, `model`, `person`, or an agent's id.
+    /// Parses a configuration value: `rules`, `model` or `person`; any other text is an agent's id.
     pub fn parse(text: &str) -> Self {
         match text {
             "rules" => Self::Rules,
@@ -404,7 +404,7 @@ pub struct DecisionRecord {
     pub inputs: BodyDigest,
     /// Label of the outcome; `none` without an outcome.
     pub outcome: String,
-    /// Confidence, 0 to 1.
+    /// Confidence, 0 to 1; 0 if the fallback applied.
     pub confidence: f32,
     /// Duration in milliseconds.
     pub ms: u64,
@@ -458,7 +458,8 @@ impl Caller for ArtifactSuppressor {
     fn artifact(&self, _: Artifact) {}
 }
 
-/// Describes an outcome in words, by its label ([`DecisionOutcome::label`]).
+/// Describes an outcome in words, by its label ([`DecisionOutcome::label`]), for example `Routing
+/// to weather`.
 pub(crate) fn describe_outcome(point: DecisionPoint, label: &str) -> String {
     let (kind, detail) = label.split_once(' ').unwrap_or((label, ""));
     match (point, kind) {

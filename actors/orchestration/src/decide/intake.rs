@@ -190,7 +190,8 @@ impl IntakeRun<'_> {
         is_early || rules::request_vagueness(text, history) > self.options.vagueness_max
     }
 
-    /// Returns a clarifying question if the request is unclear (NP1).
+    /// Returns a clarifying question if the request is unclear (NP1); `None` if it is clear or that
+    /// can't be decided.
     async fn clarifying_question(&mut self) -> Option<String> {
         let RoutingRequest { text, history, .. } = self.request;
         let (request, history, world) = (text.clone(), history.clone(), self.world.clone());
@@ -207,7 +208,8 @@ impl IntakeRun<'_> {
         }
     }
 
-    /// Returns the steps with their routes if the request needs several steps (NP2.A to NP2.C).
+    /// Returns the steps with their routes if the request needs several steps (NP2.A to NP2.C);
+    /// `None` if one step suffices or no valid plan was made.
     async fn plan_steps(&mut self) -> Option<Vec<PlannedStep>> {
         let (RoutingRequest { text, history, .. }, world) = (self.request, self.world);
         let split = DecideSplit {
@@ -238,7 +240,8 @@ impl IntakeRun<'_> {
     }
 
     /// Routes one request or step: decides between tool, agent and rejection (DP2), and chooses the
-    /// tool (DP3).
+    /// tool (DP3). Returns the records of these decisions, in order, and the route. If `slim`, the
+    /// text is a step of a plan, and the deciders don't see the history.
     async fn route_part(&self, text: &str, slim: bool) -> (Vec<DecisionRecord>, RoutingDecision) {
         let (request, world) = (text.to_owned(), self.world.clone());
         let history = if slim {

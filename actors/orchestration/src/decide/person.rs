@@ -106,7 +106,7 @@ impl ConcurrentHandler<DecideConfirm> for PersonDecider {
 
 /// Decision that can be made with a form.
 trait FormDecision: DecisionRequest {
-    /// Returns the question to the person and the JSON Schema of the form's answer.
+    /// Returns the question to the person and the JSON Schema of the form's values.
     fn form(&self) -> (String, RawObject);
 
     /// Converts the content of a filled-in form to an outcome. `None` if it is incomplete or
@@ -147,7 +147,8 @@ fn enum_schema(title: &str, words: &[String]) -> Value {
     json!({ "type": "string", "title": title, "enum": words })
 }
 
-/// Returns the id after the keyword `word` in a choice, such as `weather` in `remote weather`.
+/// Returns the id after the keyword `word` in a choice, such as `weather` in `remote weather`;
+/// `None` if the choice doesn't begin with the keyword.
 fn strip_word<'a>(choice: &'a str, word: &str) -> Option<&'a str> {
     choice.strip_prefix(word)?.strip_prefix(' ')
 }

@@ -163,7 +163,7 @@ impl DelegatedRequestLog {
         Ok(fresh)
     }
 
-    /// Returns the latest request with this task id.
+    /// Returns the latest request with this task id; `None` if there is none within the limits.
     ///
     /// # Errors
     /// Failures of the store.
@@ -206,7 +206,7 @@ impl DelegatedRequestLog {
             .map_err(note_failure)
     }
 
-    /// Loads all readable entries with their keys, oldest first.
+    /// Loads the readable entries with their keys, oldest first, at most [`NOTES_PER_READ_MAX`].
     async fn load(&self) -> Result<Vec<(String, DelegatedRequest)>, Failure> {
         let notes = self
             .notes
@@ -223,7 +223,8 @@ fn parse_note(note: KvEntry) -> Option<(String, DelegatedRequest)> {
     ))
 }
 
-/// Converts an error of the key-value store.
+/// Converts an error of the key-value store to a failure for the caller: `Internal` unless the
+/// store itself failed.
 pub(crate) fn note_failure(error: KvError) -> Failure {
     match error {
         KvError::Journal(error) => error.into(),
@@ -243,7 +244,7 @@ fn is_too_old(at_ms: u64) -> bool {
     Duration::from_millis(now_ms().saturating_sub(at_ms)) > MEMORY_AGE_MAX
 }
 
-/// Cuts a text to [`MEMORY_TEXT_BYTES_MAX`] bytes and marks the cut.
+/// Cuts a text to [`MEMORY_TEXT_BYTES_MAX`] bytes, including the mark `…` at a cut.
 fn truncate_text(text: &str) -> String {
     if text.len() <= MEMORY_TEXT_BYTES_MAX {
         return text.to_owned();

@@ -69,7 +69,8 @@ impl PeerEntry {
 }
 
 impl PeerCache {
-    /// Loads the known agents from the store. Entries that aren't agents are skipped and kept.
+    /// Loads up to [`KNOWN_AGENTS_MAX`] known agents from the store. Entries that aren't agents are
+    /// skipped and kept.
     ///
     /// # Errors
     /// Failures of the store.
@@ -105,7 +106,8 @@ impl PeerCache {
         self.entries.get_mut(id)
     }
 
-    /// Returns the agent with the normalized address `place` (see [`address_key`]).
+    /// Returns the agent with the normalized address `place` (see [`address_key`]); `None` if it
+    /// isn't known.
     pub fn find_by_address(&self, place: &str) -> Option<&PeerEntry> {
         self.entries
             .values()
@@ -153,7 +155,7 @@ impl PeerCache {
         );
     }
 
-    /// Removes and returns all opened references to discovered agents.
+    /// Removes and returns all opened references to discovered agents. The agents stay known.
     pub fn take_opened(&mut self) -> Vec<AgentRef> {
         let learned = self
             .entries

@@ -136,7 +136,8 @@ impl PeerRegistry {
     /// the operator is trusted. Any other must have a card with a trusted signature or an address
     /// that matches
     /// [`PeerRegistryOptions::allowed_origins`](super::PeerRegistryOptions::allowed_origins). For a
-    /// known address, returns the existing agent.
+    /// known address, returns the existing agent. Without an `id`, one is made from the card's
+    /// name.
     ///
     /// # Errors
     /// Same as [`PeerRegistry::connect`]. `Denied` if the agent isn't trusted, `InvalidInput` if
@@ -181,8 +182,10 @@ impl PeerRegistry {
         .await
     }
 
-    /// Parses an address and returns it with its normalized form. Fails with `InvalidInput` for
-    /// this orchestrator's own address.
+    /// Parses an address and returns it with its normalized form (see [`address_key`]).
+    ///
+    /// # Errors
+    /// `InvalidInput` if it isn't an address, or is this orchestrator's own.
     fn resolve_address(&self, written: &str) -> Result<(Url, String), Failure> {
         let url = parse_address(written)?;
         let there = address_key(&url);
@@ -196,6 +199,10 @@ impl PeerRegistry {
     }
 
     /// Fetches an agent's card within a time limit and sanitizes its texts.
+    ///
+    /// # Errors
+    /// `TimedOut` after the time limit, `Unavailable` if the card has no name, and the failures of
+    /// [`AgentConnector::fetch_card`](super::AgentConnector::fetch_card).
     pub(super) async fn fetch_card(
         &self,
         url: &Url,
@@ -220,8 +227,8 @@ impl PeerRegistry {
         }
     }
 
-    /// Asks an agent for the agents that it knows. `None` if it has no skill for that, or if the
-    /// call fails.
+    /// Asks an agent for the agents that it knows, and takes up to [`EXCHANGE_AGENTS_MAX`] of them.
+    /// `None` if it has no skill for that, or if the call fails.
     async fn exchange(&self, agent: &AgentRef, seen: &FetchedCard) -> Option<ExchangeReply> {
         let arguments = json!({ "format": "exchange" });
         let said = self.call_skill(agent, seen, LIST_AGENTS, arguments).await?;
@@ -239,7 +246,8 @@ impl PeerRegistry {
         })
     }
 
-    /// Sends this orchestrator's own address to an agent, if it has one.
+    /// Sends this orchestrator's own address to an agent, if this one has an address and the agent
+    /// a skill for it. Failures are ignored.
     async fn introduce(&self, agent: &AgentRef, seen: &FetchedCard) {
         if let Some(here) = self.listen_address() {
             let arguments = json!({ "url": here.url, "id": self.id() });
@@ -248,8 +256,8 @@ impl PeerRegistry {
         }
     }
 
-    /// Calls an optional skill of an agent. `None` if the agent lacks the skill, rejects the call
-    /// or fails.
+    /// Calls an optional skill of an agent. `None` if the agent lacks the skill, rejects the call,
+    /// fails, or doesn't answer within [`EXCHANGE_TIMEOUT`].
     async fn call_skill(
         &self,
         agent: &AgentRef,
@@ -278,8 +286,9 @@ impl PeerRegistry {
         }
     }
 
-    /// Adds the agents that the agent `teacher` named in an exchange, as far as the registry trusts
-    /// them.
+    /// Adds the agents that the agent `teacher` named in an exchange, each as id, name and address,
+    /// as far as the registry trusts them and they answer within [`EXCHANGE_TIMEOUT`]. `is_local`
+    /// tells that the teacher is on this machine, so that it may name addresses on it.
     async fn learn_agents(
         &self,
         said: Vec<(String, String, String)>,
@@ -359,6 +368,9 @@ impl PeerRegistry {
     }
 
     /// Checks that an agent id is valid and free.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it isn't.
     fn check_id_free(&self, id: &str) -> Result<(), Failure> {
         let is_taken = |id: &str| id == self.id() || self.lock_cache().get(id).is_some();
         match is_agent_id(id) {
@@ -370,8 +382,13 @@ impl PeerRegistry {
         }
     }
 
-    /// Adds an agent to the registry, under its proposed id if that is free or already its own.
-    /// Otherwise it gets another id, or fails if the id is fixed.
+    /// Adds an agent to the registry and stores it, under its proposed id if that is free. An agent
+    /// with a known address keeps its id and is updated. Otherwise it gets another id, unless the
+    /// id is fixed.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a fixed id is taken, `Overloaded` at [`KNOWN_AGENTS_MAX`] agents, and
+    /// failures of the store; nothing is changed then.
     async fn register(
         &self,
         discovered: DiscoveredAgent,
@@ -450,7 +467,7 @@ struct AgentDescription {
 
 impl PeerRegistry {
     /// Asks declared agents for their skills concurrently, unless the last description is still
-    /// valid.
+    /// valid. An agent that doesn't answer counts as down and is asked again the next time.
     pub(super) async fn describe_declared(&self) {
         let now = Instant::now();
         let asked: Vec<(String, AgentRef)> = {
@@ -572,8 +589,8 @@ pub fn skill_of_tool(listed: &RawObject) -> Option<SkillView> {
     ))
 }
 
-/// Converts a tool to a skill, for an agent that offers only tools. Tags the skill as destructive
-/// if the tool's MCP annotations say so.
+/// Converts a tool to a skill, for an agent that offers only tools; `None` without a name. Tags the
+/// skill as destructive if the tool's MCP annotations say so and it takes a single text.
 fn skill_of_bare_tool(listed: &RawObject) -> Option<SkillView> {
     let schema = listed.read("inputSchema").unwrap_or_default();
     skill_of_tool(listed).map(|skill| {

@@ -248,7 +248,7 @@ impl PeerRegistry {
             .collect()
     }
 
-    /// Returns the agent with exactly this id.
+    /// Returns the agent with exactly this id; `None` if it isn't known.
     pub fn get(&self, id: &str) -> Option<PeerAgent> {
         self.lock_cache().get(id).map(|entry| entry.peer.clone())
     }
@@ -324,7 +324,7 @@ impl PeerRegistry {
         &self.inner.name
     }
 
-    /// Returns the address of the orchestrator itself, while it listens.
+    /// Returns the address of the orchestrator itself; `None` while it can't be reached.
     pub fn url(&self) -> Option<String> {
         self.listen_address().map(|here| here.url)
     }
@@ -338,7 +338,8 @@ impl PeerRegistry {
     }
 
     /// Registers a newly opened proxy in the cache, and in the system's directory if the id is free
-    /// there.
+    /// there. Returns the agent to use: if another caller has opened one first, that one, and
+    /// `agent` is stopped.
     fn register_opened(&self, id: &str, agent: AgentRef) -> AgentRef {
         let mut cache = self.lock_cache();
         match cache.get_mut(id) {

@@ -16,9 +16,9 @@ pub const AGENT_SKILLS_MAX: usize = 64;
 const SKILL_WORDS_MAX: usize = 16;
 /// Id of the placeholder that replaces destructive skills with unprintable ids.
 const HIDDEN_SKILL_ID: &str = "unshown";
-/// Maximum characters of a skill's example.
+/// Maximum characters of a skill's example. A longer one is cut.
 const EXAMPLE_CHARS_MAX: usize = 200;
-/// Maximum bytes of an agent id. Fixed.
+/// Maximum bytes of an agent id. A longer one is rejected with `InvalidInput`. Fixed.
 pub const AGENT_ID_BYTES_MAX: usize = 64;
 /// Maximum bytes of an address. Longer ones are rejected with `InvalidInput`. Fixed.
 pub const ADDRESS_BYTES_MAX: usize = 2_048;
@@ -39,9 +39,10 @@ pub(super) fn sanitize_description(text: &str) -> String {
     sanitize_line(text, DESCRIPTION_CHARS_MAX)
 }
 
-/// Sanitizes the skills of an agent. Skills with unprintable ids are dropped, because ids must be
-/// exact. Destructive skills survive all limits; those with unprintable ids are replaced by one
-/// skill [`HIDDEN_SKILL_ID`].
+/// Sanitizes the skills of an agent, at most [`AGENT_SKILLS_MAX`]; beyond that, harmless ones are
+/// dropped first. Skills with unprintable ids are dropped, because ids must be exact; destructive
+/// ones among them are replaced by one skill [`HIDDEN_SKILL_ID`]. Destructive skills keep the tag
+/// that marks them.
 pub(super) fn sanitize_skills(all: Vec<SkillView>) -> Vec<SkillView> {
     let fits = |skill: &SkillView| {
         !skill.id.is_empty() && sanitize_line(&skill.id, AGENT_NAME_CHARS_MAX) == skill.id
@@ -97,10 +98,12 @@ fn sanitize_line(text: &str, chars_max: usize) -> String {
     cut_chars(&line, chars_max).trim_end().to_owned()
 }
 
-/// Parses an address as people write it: `localhost:8080`, a URL, or a card's URL.
+/// Parses an address as people write it: `localhost:8080` (meaning `http`), a URL, or a card's URL.
+/// A fragment is removed.
 ///
 /// # Errors
-/// `InvalidInput` if it isn't an address.
+/// `InvalidInput` if it isn't an address, contains a user or password, or is longer than
+/// [`ADDRESS_BYTES_MAX`].
 pub(super) fn parse_address(written: &str) -> Result<Url, Failure> {
     let none = || {
         Failure::invalid(
@@ -161,7 +164,8 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Derives an agent id from a name: `Agent Two` becomes `agent-two`.
+/// Derives an agent id from a name: `Agent Two` becomes `agent-two`. A name without an ASCII letter
+/// or digit becomes [`DEFAULT_AGENT_ID`].
 pub(super) fn agent_id_from_name(name: &str) -> String {
     let folded = fold(name);
     let ascii = words(&folded).filter(|word| word.is_ascii());

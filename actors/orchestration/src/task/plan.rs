@@ -84,6 +84,9 @@ pub(super) fn is_command(action: &RoutingDecision) -> bool {
 
 impl NewPlan<'_> {
     /// Stores the plan as tasks. If the run is stored already, keeps the existing plan.
+    ///
+    /// # Errors
+    /// Failures of the task store.
     pub async fn store(
         self,
         options: &TaskOrchestratorOptions,
@@ -310,7 +313,13 @@ async fn run_step(
     })
 }
 
-/// Turns the route of a step into its action and appends the results of the steps it depends on.
+/// Turns the route of a step into its action. For a tool, `results`, the text with the results of
+/// earlier steps, is appended to its only text parameter; an agent gets `text`, which contains them
+/// already.
+///
+/// # Errors
+/// `Rejected` with the reason of a rejected route; `Internal` for a route that isn't a single
+/// action.
 pub(super) fn step_action(
     action: RoutingDecision,
     text: &str,
@@ -344,6 +353,10 @@ pub(super) fn step_action(
 }
 
 /// Returns the result text of a completed step that another step depends on.
+///
+/// # Errors
+/// `Unavailable` if the result is no longer stored, `Internal` if it is malformed, and failures of
+/// the store.
 async fn step_result(tasks: &dyn TaskStore, id: &TaskId) -> Result<String, Failure> {
     let unreadable = |_| Failure::internal("the stored result of an earlier step is malformed");
     match tasks
@@ -424,7 +437,10 @@ async fn run_plan(
 }
 
 /// Combines the step results into the answer (NP4), once per run. The answer is stored before it is
-/// returned, so that a restart yields the same answer.
+/// returned, so that a restart yields the same answer, unless it is too long to be stored.
+///
+/// # Errors
+/// `Internal` if no decider gives an answer; failures of the store.
 async fn synthesize_once(
     shared: &OrchestratorShared,
     run: &RunId,
@@ -486,7 +502,8 @@ fn step_report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
     }
 }
 
-/// Returns the failure of a run without a completed step.
+/// Returns the failure of a run without a completed step. It is `Rejected` or `Cancelled` if all
+/// steps were, else of the kind of the first failed step.
 fn no_step_completed(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
     let all = |state| ends.iter().all(|(report, _)| report.state == state);
     let failed = ends
@@ -551,7 +568,8 @@ fn name_missing_steps(answer: &mut Synthesis, reports: &[StepReport]) {
     }
 }
 
-/// Whether one sentence of the answer names the step by id, performer or goal and states a failure.
+/// Whether one sentence of the answer `said`, which is folded, names the step by id, performer or
+/// goal and states a failure.
 fn mentions_failed_step(said: &str, report: &StepReport) -> bool {
     let StepReport { id, by, goal, .. } = report;
     let is_end = |c: char| matches!(c, '.' | '!' | '?' | '\n');

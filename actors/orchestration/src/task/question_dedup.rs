@@ -57,7 +57,11 @@ pub(super) enum QuestionStore {
 pub(crate) struct QuestionHistory(Option<Arc<QuestionStore>>);
 
 impl QuestionHistory {
-    /// Returns the stored question with this key.
+    /// Returns the stored question with this key; `None` if none was asked, or the run has no
+    /// caller.
+    ///
+    /// # Errors
+    /// Failures of the store.
     pub(crate) async fn find_question(&self, key: &str) -> Result<Option<Elicitation>, Failure> {
         let Some(store) = &self.0 else {
             return Ok(None);
@@ -83,7 +87,8 @@ impl QuestionHistory {
 
 /// Returns a context that stores questions and answers, and its question history. Answered
 /// questions return the stored answer instead of being asked again, also after a restart. Questions
-/// without a key get a key derived from their content.
+/// without a key get a key derived from their content. Prompts for the caller's model aren't
+/// stored. Without a caller, the context is unchanged and the history empty.
 pub(super) fn dedup_questions(cx: &Context, store: QuestionStore) -> (Context, QuestionHistory) {
     let store = Arc::new(store);
     match with_caller(cx, |inner| {
@@ -143,7 +148,8 @@ impl DedupCaller {
     }
 }
 
-/// Returns the last of the values that `wanted` returns for a task's events.
+/// Returns the last of the values that `wanted` returns for a task's events; `None` if it returns
+/// none.
 async fn find_last_step<T>(
     tasks: &dyn TaskStore,
     id: &TaskId,
@@ -255,7 +261,11 @@ impl RunStore {
         self.may_exist.store(true, Relaxed);
     }
 
-    /// Returns the value under `name`.
+    /// Returns the value under `name`; `None` if there is none, it doesn't fit the type, or nothing
+    /// may be stored.
+    ///
+    /// # Errors
+    /// Failures of the store.
     pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
         if !self.is_enabled {
             return Ok(None);
@@ -265,7 +275,10 @@ impl RunStore {
         Ok(note.and_then(|note| note.body.read(name)))
     }
 
-    /// Stores a value in the run's data under `name`.
+    /// Stores a value in the run's data under `name`. Has no effect for clinical data.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the data exceed [`RUN_STORE_BYTES_MAX`]; failures of the store.
     pub async fn put(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.update(|body| body.set(name, value)).await
     }
@@ -303,7 +316,8 @@ impl RunStore {
         self.update(change).await
     }
 
-    /// Stores a question under `key`, together with the staged decisions that led to it.
+    /// Stores a question under `key`, together with the staged decisions that led to it. If it
+    /// can't be stored, this is only logged: after a restart it is decided anew.
     async fn put_question(&self, key: &str, question: &RawObject) -> Result<(), Failure> {
         if self.get_entry(QUESTIONS_MEMBER, key).await?.as_ref() == Some(question) {
             return Ok(());
@@ -319,7 +333,7 @@ impl RunStore {
         Ok(())
     }
 
-    /// Deletes the stored data once the run has ended.
+    /// Deletes the stored data once the run has ended. A failure is only logged.
     pub async fn clear(&self) {
         if self.may_exist.load(Relaxed)
             && let Err(error) = self.notes.remove(&self.space, self.run.as_str()).await

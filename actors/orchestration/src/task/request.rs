@@ -100,7 +100,11 @@ fn check_length(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Parses `:tool NAME {…}`. Returns `None` for any other text.
+/// Parses `:tool NAME {…}` to the tool's name and parameters; without `{…}`, the parameters are
+/// empty. Returns `None` for any other text.
+///
+/// # Errors
+/// `InvalidInput` without a name, or for parameters that aren't a JSON object.
 fn parse_tool_line(text: &str) -> Result<Option<(String, RawObject)>, Failure> {
     let Some(rest) = text.trim().strip_prefix(TOOL_PREFIX) else {
         return Ok(None);
@@ -126,8 +130,13 @@ fn parse_tool_line(text: &str) -> Result<Option<(String, RawObject)>, Failure> {
     Ok(Some((name.to_owned(), params)))
 }
 
-/// Parses a call of a skill by name. A text that is a JSON object becomes the parameters; any other
-/// text becomes the only text parameter.
+/// Parses a call of a skill by name to the tool's name and parameters. A text that is a JSON object
+/// becomes the parameters; any other text becomes the only text parameter; an empty one means no
+/// parameters. `takes` is that of [`ParsedRequest::parse`].
+///
+/// # Errors
+/// `NotFound` for an unknown skill, `InvalidInput` for a text if the skill has no single text
+/// parameter.
 fn parse_skill_call(
     skill: String,
     text: &str,

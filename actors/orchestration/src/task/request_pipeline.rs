@@ -217,7 +217,10 @@ impl RequestPipeline<'_> {
     }
 
     /// Whether the run's plan is stored already, because the caller repeats the request after a
-    /// restart or a lost answer.
+    /// restart or a lost answer. `false` for a request without a key.
+    ///
+    /// # Errors
+    /// Failures of the store.
     async fn is_stored(&self) -> Result<bool, Failure> {
         if self.request.key.is_empty() {
             return Ok(false);
@@ -233,7 +236,12 @@ impl RequestPipeline<'_> {
     }
 
     /// Decides the route of the request (NP1 to DP3), and decides again after each clarifying
-    /// answer.
+    /// answer, which is appended to the text of `request`. Returns the route and the records of all
+    /// decisions, in order.
+    ///
+    /// # Errors
+    /// `NoResponder` if nobody can be asked, `Cancelled` without an answer, `Internal` if the
+    /// request stays unclear, and failures of the store.
     async fn decide_route(
         &mut self,
         request: &mut RoutingRequest,
@@ -277,7 +285,12 @@ impl RequestPipeline<'_> {
         ))
     }
 
-    /// Sends the clarifying question (NP1) to the caller unchanged and returns the answer.
+    /// Sends the clarifying question (NP1) to the caller unchanged and returns the answer. `round`
+    /// counts the questions of the request from 0.
+    ///
+    /// # Errors
+    /// `NoResponder` if nobody can be asked, `Cancelled` if the answer is empty or declined, and
+    /// failures of the caller.
     async fn ask_clarification(&self, round: u32, question: &str) -> Result<String, Failure> {
         let form = text_question(question, &clarification_key(round), plain_field());
         let answer = self
@@ -296,6 +309,10 @@ impl RequestPipeline<'_> {
 
     /// Asks for confirmation (NP5) if the expected cost is above the limit. The expected cost is
     /// the cost so far plus the average cost of a decision for each of `left` further decisions.
+    /// Without a configured limit, nobody is asked.
+    ///
+    /// # Errors
+    /// Fails like [`confirm`].
     async fn confirm_cost(
         &self,
         what: String,
@@ -331,7 +348,12 @@ impl RequestPipeline<'_> {
         .await
     }
 
-    /// Performs an action that needs only one tool or one agent.
+    /// Performs an action that needs only one tool or one agent. A program runs as a stored plan of
+    /// one step, so that it doesn't run twice. With `recovers`, a failed attempt is followed by
+    /// recovery (NP3).
+    ///
+    /// # Errors
+    /// The failure of the action or of its confirmation.
     async fn execute(
         &self,
         text: String,

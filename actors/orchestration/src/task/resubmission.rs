@@ -60,7 +60,8 @@ impl ResubmissionCounter {
         self.latest.insert(key, LatestRequest { words, at });
     }
 
-    /// Returns the numbers of requests, and of those that repeated an earlier one with more detail.
+    /// Returns the numbers of requests (`received`) and of those that repeated an earlier one with
+    /// more detail (`resubmitted`), as a JSON object.
     pub fn observe(&self) -> Value {
         json!({
             "received": self.requests.load(Relaxed),

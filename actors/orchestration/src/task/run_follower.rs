@@ -117,6 +117,9 @@ fn publish_final_answer(result: ToolResult, cx: &Context) -> ToolResult {
 impl RunFollower<'_> {
     /// Loads the current state of all tasks of the run. Their earlier events aren't forwarded to
     /// the caller.
+    ///
+    /// # Errors
+    /// `NotFound` if the run no longer exists or has another owner; failures of the store.
     async fn load_tasks(&mut self) -> Result<(), Failure> {
         let root_id = root_task_id(self.run)?;
         let filter = TaskFilter {
@@ -199,8 +202,9 @@ impl RunFollower<'_> {
         }
     }
 
-    /// Ends the run because its call was cancelled. During a shutdown the run isn't ended, so that
-    /// it resumes later or on another node.
+    /// Ends the run because its call was cancelled, and returns the failure for the caller:
+    /// `Cancelled`. During a shutdown the run isn't ended, so that it resumes later or on another
+    /// node, and the failure is `Unavailable`.
     async fn cancel_run(&mut self) -> Failure {
         if self.shared.options.shutdown.is_cancelled() {
             return Failure::unavailable(
@@ -227,7 +231,11 @@ impl RunFollower<'_> {
         }
     }
 
-    /// Reads the new events of a task and applies them to the followed run.
+    /// Reads the new events of the task with the index `at`, applies them to the followed run, and
+    /// sets the time of the next poll.
+    ///
+    /// # Errors
+    /// Failures of the store.
     async fn poll_task(&mut self, at: usize) -> Result<(), Failure> {
         let FollowedTask {
             id,
@@ -294,7 +302,8 @@ impl RunFollower<'_> {
         }
     }
 
-    /// Forwards a question that a task asks to the caller of the run.
+    /// Forwards a question that the task with the index `at` asks to the caller of the run. In a
+    /// plan of several steps, the text names the step.
     fn forward_question(&mut self, at: usize, open: &OpenQuestion) {
         let key = match &self.tasks_followed[at].step {
             Some(step) => format!("{step}.{}", open.key),

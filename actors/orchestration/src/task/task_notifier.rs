@@ -1,4 +1,5 @@
-//! Notifications from the workers of a run's tasks to its followers in this process, so that those needn't poll.
+//! Notifications from the workers of a run's tasks to its followers in this process, so that those
+//! needn't poll.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

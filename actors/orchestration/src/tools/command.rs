@@ -21,11 +21,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::timeout;
 
-/// Default maximum number of a command's arguments.
+/// Default maximum number of a command's arguments. More are rejected with `InvalidInput`.
 pub const COMMAND_ARGUMENTS_MAX_DEFAULT: usize = 64;
-/// Default time limit of a command.
+/// Default time limit of a command. After it the command is killed and fails as `TimedOut`.
 pub const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Default maximum of captured bytes, for standard output and standard error each.
+/// Default maximum of captured bytes, for standard output and standard error each. More is counted
+/// and discarded.
 pub const COMMAND_OUTPUT_BYTES_MAX_DEFAULT: usize = 64 * 1024;
 /// Maximum bytes of a command, program and arguments together. Longer ones are rejected with
 /// `InvalidInput`. Fixed.
@@ -50,9 +51,9 @@ pub struct CommandOptions {
     pub allowed_programs: Vec<String>,
     /// Working directory. `None` is rejected by [`CommandRunner::open`].
     pub directory: Option<PathBuf>,
-    /// Maximum number of arguments.
+    /// Maximum number of arguments. More are rejected with `InvalidInput`.
     pub arguments_max: usize,
-    /// Time limit of a command; then it is killed.
+    /// Time limit of a command. After it the command is killed and fails as `TimedOut`.
     pub timeout: Duration,
     /// Maximum captured bytes, for standard output and standard error each. More is counted and
     /// discarded.
@@ -215,6 +216,10 @@ impl CommandRunner {
     }
 
     /// Runs a command to its end, within the time limit. Dropping the future kills it.
+    ///
+    /// # Errors
+    /// `TimedOut`, and `Unavailable` if the program can't be started. A program that fails by
+    /// itself is no error.
     async fn run_to_end(&self, command: AllowedCommand) -> Result<CommandOutcome, Failure> {
         let CommandOptions {
             timeout: within,
@@ -237,6 +242,9 @@ impl CommandRunner {
 
 /// Checks that the principal may run commands: only the local operator and principals with
 /// [`COMMAND_SCOPE`] may. A peer can't confirm for the person whose machine this is.
+///
+/// # Errors
+/// `Denied`.
 pub(crate) fn check_may_run(principal: &Principal) -> Result<(), Failure> {
     let has_scope = || principal.scopes.iter().any(|scope| scope == COMMAND_SCOPE);
     match principal.kind == PrincipalKind::LocalOperator || has_scope() {
@@ -441,7 +449,7 @@ async fn write_stdin(input: Option<ChildStdin>, text: Option<String>) {
 
 /// Splits a command line into words, separated by blanks and quoted by `'…'`, `"…"` and `\`.
 /// Rejects everything that a shell would interpret: `;`, `|`, `&`, `<`, `>`, globs, expansions,
-/// substitutions, comments and line breaks.
+/// substitutions, variable assignments, comments and line breaks. A blank line has no words.
 ///
 /// # Errors
 /// `InvalidInput` with the rejected syntax and the remedy.

@@ -147,7 +147,7 @@ impl Toolbox {
             .collect()
     }
 
-    /// Returns the description of one enabled tool.
+    /// Returns the description of one enabled tool; `None` if it doesn't exist or isn't enabled.
     pub fn spec(&self, name: &str) -> Option<ToolView> {
         self.inner
             .tools
@@ -268,6 +268,10 @@ impl Toolbox {
     }
 
     /// Returns the text that the answering decider (DP4) writes for a request.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a request of more than [`REQUEST_CHARS_MAX`] characters, the failure of
+    /// the decider, or `Unavailable` if it gave no answer.
     async fn write_answer(
         &self,
         request: String,
@@ -299,7 +303,11 @@ impl Toolbox {
         })
     }
 
-    /// Returns a summary by the model, or by built-in rules if there is no model or it fails.
+    /// Returns a summary of at most `sentences` sentences ([`SUMMARY_SENTENCES_DEFAULT`] if absent)
+    /// by the model, or by built-in rules if there is no model or it fails.
+    ///
+    /// # Errors
+    /// `Cancelled` only.
     async fn summarize(
         &self,
         text: String,
@@ -348,8 +356,8 @@ impl Toolbox {
     }
 }
 
-/// Encodes a value as JSON with invisible characters and unusual spaces written as `\u{…}`, so
-/// that a person sees exactly what runs.
+/// Encodes a value as JSON with invisible characters and unusual spaces written as `\u{…}`, so that
+/// a person sees exactly what runs.
 fn escape_invisible(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).unwrap_or_default();
     let mut out = String::with_capacity(json.len());
@@ -385,6 +393,10 @@ pub(crate) fn plain_field() -> Value {
 }
 
 /// Asks the person behind the call and returns the answer.
+///
+/// # Errors
+/// `NoResponder` if there is no person to ask, `Cancelled` if the answer is empty or declined, and
+/// failures of the caller.
 async fn ask_person(question: String, cx: &Context) -> Result<String, Failure> {
     let answer = cx
         .elicit(text_question(question, HUMAN_INPUT_KEY, plain_field()))
@@ -437,7 +449,8 @@ impl AgentListFormat {
     ];
 }
 
-/// Lists the known agents, ordered by id.
+/// Lists the known agents, ordered by id, as an object with their number (`count`) and `agents`, or
+/// for [`AgentListFormat::Exchange`] with `self` and `agents`.
 fn list_agents(known: &PeerRegistry, format: AgentListFormat) -> RawObject {
     let all = known.list();
     if format == AgentListFormat::Exchange {

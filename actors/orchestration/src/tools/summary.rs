@@ -7,12 +7,13 @@ use callboard_message::text::{fold, words};
 
 /// Default number of sentences in a summary.
 pub const SUMMARY_SENTENCES_DEFAULT: usize = 3;
-/// Maximum number of sentences in a summary.
+/// Maximum number of sentences in a summary. A request for more is rejected with `InvalidInput`.
 pub const SUMMARY_SENTENCES_MAX: usize = 20;
 /// Minimum characters of a word that counts towards a sentence's score.
 const WORD_CHARS_MIN: usize = 4;
 
-/// Returns the `most` highest-scoring sentences, in the order of the text.
+/// Returns the `most` highest-scoring sentences, in the order of the text, separated by spaces; all
+/// sentences if there are no more.
 pub(super) fn extract_main_sentences(text: &str, most: usize) -> String {
     let sentences: Vec<&str> = split_sentences(text).collect();
     if sentences.len() <= most {

@@ -142,7 +142,8 @@ impl BuiltinTool {
         }
     }
 
-    /// Returns the JSON schemas of the tool's parameters by name, and the names of the required ones.
+    /// Returns the JSON Schemas of the tool's parameters, an object by name, and the names of the
+    /// required ones.
     fn parameters(self) -> (Value, &'static [&'static str]) {
         let text = |says: &str| json!({ "type": "string", "description": says });
         match self {
@@ -226,6 +227,9 @@ impl<'a> ParamReader<'a> {
     }
 
     /// Reads a required, non-empty text.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is missing, blank, no string, or longer than [`TOOL_TEXT_BYTES_MAX`].
     pub fn text(&mut self, name: &'static str) -> Result<String, Failure> {
         let text = self
             .optional_text(name)?
@@ -265,7 +269,11 @@ impl<'a> ParamReader<'a> {
         })
     }
 
-    /// Reads an optional parameter that must be one of `words`.
+    /// Reads an optional parameter that must be one of `words`, and returns the value of that word;
+    /// `None` if it is absent.
+    ///
+    /// # Errors
+    /// `InvalidInput` for any other value.
     fn optional_choice<T: Copy>(
         &mut self,
         name: &'static str,
@@ -290,8 +298,11 @@ impl<'a> ParamReader<'a> {
             .ok_or_else(|| Failure::invalid(format!("`{name}` must be one of: {}", known())))
     }
 
-    /// Reads a program and its arguments: a list of strings, or a command line that
-    /// [`split_command_line`] splits.
+    /// Reads a required program and its arguments: a list of strings, or a command line that
+    /// [`split_command_line`] splits. The program is the first word.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is missing or has another form.
     pub fn command(&mut self, name: &'static str) -> Result<Vec<String>, Failure> {
         let wrong = || Failure::invalid(format!("`{name}` must be a list of strings, or a string"));
         match self.take_value(name) {

@@ -16,7 +16,8 @@ use crate::decide::{DeciderReply, DecisionCost, DecisionRequest};
 pub const DECISION_BYTES_MAX: usize = 16 * 1024;
 /// Name of the tool through which a model returns its decision.
 pub(super) const DECISION_TOOL: &str = "decide";
-/// Maximum invalid JSON fragments skipped in one answer of a model.
+/// Maximum invalid JSON fragments skipped in one answer of a model. The text after them is not
+/// searched for JSON.
 const INVALID_JSON_MAX: usize = 64;
 
 /// Content of a model's answer, before it is parsed as a decision.
@@ -78,7 +79,8 @@ fn answer_cost(answer: &SamplingAnswer) -> DecisionCost {
 pub(super) type ParseResult<T> = Result<T, &'static str>;
 
 /// Builds a decision from a JSON object in a model's answer. The member `confidence` holds the
-/// confidence, `reason` or `justification` the reason.
+/// confidence ([`CONFIDENCE_DEFAULT`] if missing or not from 0 to 1), `reason` or `justification`
+/// the reason (empty if missing).
 fn decision_from_object<T>(outcome: T, object: &RawObject) -> DeciderReply<T> {
     let why = ["reason", "justification"]
         .iter()
@@ -86,8 +88,9 @@ fn decision_from_object<T>(outcome: T, object: &RawObject) -> DeciderReply<T> {
     build_decision(outcome, object.read("confidence"), why.unwrap_or_default())
 }
 
-/// Builds a decision from the lines of a model's answer. `CONFIDENCE:` precedes the confidence. If
-/// `has_reason`, `REASON:` or `JUSTIFICATION:` precedes the reason.
+/// Builds a decision from the lines of a model's answer. `CONFIDENCE:` precedes the confidence
+/// ([`CONFIDENCE_DEFAULT`] if missing or not from 0 to 1). If `has_reason`, `REASON:` or
+/// `JUSTIFICATION:` precedes the reason (empty if missing).
 fn decision_from_lines<T>(outcome: T, lines: &[AnswerLine], has_reason: bool) -> DeciderReply<T> {
     let said = |key: &str| lines.iter().find_map(|line| line.value(key));
     let why = said("REASON")
@@ -176,8 +179,8 @@ fn parse_object<D: PromptSpec>(
         .map(|read| Ok(decision_from_object(read?, object)))
 }
 
-/// Finds and parses all decisions in a model's text: JSON objects and lists, and keywords in the
-/// remaining lines.
+/// Finds and parses all decisions in a model's text: first JSON objects and lists, then keywords in
+/// the remaining lines. An invalid decision, or JSON that is cut off, is an error in the list.
 fn parse_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<ParseResult<DeciderReply<D::Outcome>>> {
     let mut found = Vec::new();
     let mut rest = String::new();
@@ -271,7 +274,8 @@ impl AnswerLine {
         &self.0
     }
 
-    /// Returns the text after `key:` in this line, ignoring case.
+    /// Returns the text after `key:` in this line, ignoring case; `None` if the line doesn't begin
+    /// with `key:`.
     pub fn value(&self, key: &str) -> Option<&str> {
         let (name, behind) = self.0.split_once(':')?;
         strip_quotes(name)
@@ -279,7 +283,8 @@ impl AnswerLine {
             .then_some(behind.trim())
     }
 
-    /// Whether the line consists of this word only, ignoring case.
+    /// Whether the line consists of this word only, ignoring case, quotes and trailing punctuation.
+    /// `word` must be in upper case.
     pub fn is_word(&self, word: &str) -> bool {
         normalize_word(&self.0) == word
     }
@@ -335,16 +340,17 @@ pub(super) trait PromptSpec: DecisionRequest {
     fn schema(&self) -> Value;
 
     /// Parses a JSON object in a model's answer as an outcome. `None` if the object doesn't have
-    /// the form of an outcome.
+    /// the form of an outcome; an error if it has, but is invalid.
     fn parse_object(&self, object: &RawObject) -> Option<ParseResult<Self::Outcome>>;
 
     /// Parses a JSON list in a model's answer as an outcome. `None` if the list doesn't have the
-    /// form of an outcome.
+    /// form of an outcome; an error if it has, but is invalid.
     fn parse_list(&self, _list: &RawValue) -> Option<ParseResult<Self::Outcome>> {
         None
     }
 
-    /// Parses the lines of a model's answer outside of JSON as outcomes.
+    /// Parses the lines of a model's answer outside of JSON as outcomes: one entry for each outcome
+    /// found, an error if it is invalid.
     fn parse_lines(&self, _lines: &[AnswerLine]) -> Vec<ParseResult<Self::Outcome>> {
         Vec::new()
     }

@@ -140,8 +140,12 @@ impl ModelDeciderInner {
         )
     }
 
-    /// Asks the model. Retries in a simpler answer mode if the provider rejects a request with a
-    /// decision tool.
+    /// Asks the model. Without a `schema`, `plain` is sent as it is. With one, a decision tool is
+    /// added; if the provider rejects that, the request is repeated in a simpler answer mode, which
+    /// is used from then on.
+    ///
+    /// # Errors
+    /// The model's failure in the last mode tried.
     async fn ask(
         &self,
         point: DecisionPoint,
@@ -212,7 +216,9 @@ fn is_request_refused(failure: &Failure) -> bool {
     )
 }
 
-/// Builds the reply with the model's answer to a request (DP4). Its text is used unchanged.
+/// Builds the reply with the model's answer to a request (DP4). Its text is used unchanged, except
+/// that `…` is appended if it was cut off at the token limit. The reply is unclear if the model
+/// refused, or the text is empty or longer than [`ANSWER_BYTES_MAX`].
 fn parse_written_answer(said: &ModelAnswer) -> DeciderReply<String> {
     let text = said.text.trim();
     let decided = match said.stop_reason.as_deref() {

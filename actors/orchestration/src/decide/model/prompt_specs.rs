@@ -43,7 +43,8 @@ const STRATEGIES: [&str; 5] = [
 const UNKNOWN_CHOICE: &str = "the model's answer isn't one of the words that it had to choose from";
 const PARAMS_NOT_OBJECT: &str = "the model's parameters are no object";
 
-/// Builds the JSON Schema of an object with these members and `confidence`.
+/// Builds the JSON Schema of an object with these members and an optional `confidence`. Other
+/// members aren't allowed. `required` has the names of the required members.
 fn object_schema(members: &[(&str, Value)], required: &[&str]) -> Value {
     let mut properties: serde_json::Map<String, Value> = members
         .iter()
@@ -63,7 +64,8 @@ fn string_schema() -> Value {
     json!({ "type": "string" })
 }
 
-/// Returns the outcome named by a word, or an error for any other word.
+/// Returns the outcome named by a word, ignoring case and quotes, or an error for any other word.
+/// The names in `outcomes` are in upper case.
 fn outcome_by_word<T>(word: &str, outcomes: [(&str, T); 2]) -> ParseResult<T> {
     let word = normalize_word(word);
     outcomes
@@ -484,7 +486,8 @@ impl PromptSpec for DecideRecovery {
 
 impl DecideRecovery {
     /// Builds the recovery strategy `name`. `said` is the text behind the strategy's name in a
-    /// plain-text answer.
+    /// plain-text answer. Returns an error for an unknown name, or if a text or parameters that the
+    /// strategy needs are missing.
     fn parse_strategy(
         &self,
         name: &str,

@@ -41,7 +41,8 @@ const ONLY_ABOUT: f32 = 0.3;
 /// Minimum evidence for [`TOOL_LLM`] at which [`ONLY_ABOUT`] lowers the evidence of other
 /// candidates.
 const WORDS_FROM: f32 = 0.9;
-/// Minimum pattern score of a subject at which its candidates are exempt from [`ONLY_ABOUT`].
+/// Minimum pattern score of a candidate's subjects, added up, at which its other evidence isn't
+/// reduced by the factor [`ONLY_ABOUT`], because the request asks for its service.
 const OF_SUBJECT_SURELY: f32 = 0.8;
 /// Maximum words of a request part that are compared by letter grams.
 const COMPARED_WORDS_MAX: usize = 64;

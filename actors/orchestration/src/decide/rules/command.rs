@@ -101,8 +101,9 @@ fn start(reading: &RequestReading) -> Option<usize> {
     Some(tokens[first].range.start)
 }
 
-/// Returns the byte offset of the command after the verb that ends before token `end`. Skips words
-/// such as `the command`.
+/// Returns the byte offset in the request's text after a verb such as `run`, where the shell
+/// command follows. `end` is the index of the token after the verb. Filler words such as `the
+/// command` are skipped, names of programs and quoted text aren't.
 fn after_verb(reading: &RequestReading, end: usize) -> usize {
     let tokens = &reading.tokens;
     let mut done = end

@@ -35,7 +35,7 @@ const GOES_ON_BELOW: f32 = 3.0;
 /// Minimum evidence at which a request is understood without the user's previous turns.
 const CLEAR_FROM: f32 = 0.9;
 /// Scale for converting evidence to confidence. At this evidence, and without a second candidate,
-/// the confidence is about two thirds.
+/// the confidence is 0.63 (`1 - 1/e`). A higher scale lowers all confidences.
 const EVIDENCE_HALF_CONFIDENCE: f32 = 0.9;
 
 /// Agent that decides by built-in rules. It serves all decision points, but can't write answers:

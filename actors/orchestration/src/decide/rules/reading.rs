@@ -43,7 +43,8 @@ pub(super) struct RequestReading {
 const LONG_TEXT_WORDS_MIN: usize = 12;
 /// Minimum words of a sentence. A shorter one belongs to the previous sentence.
 const SENTENCE_WORDS_MIN: usize = 3;
-/// Maximum tokens of a request part that says little beyond its first word.
+/// Maximum tokens of a request part that counts as short ([`WordSet::FewWords`]). Some patterns of
+/// the lexicon match only short parts, which say little beyond their first word.
 const FEW_TOKENS_MAX: usize = 5;
 
 impl RequestReading {

@@ -53,6 +53,10 @@ impl StepExecution<'_> {
     /// Makes one attempt to perform the action. `settled` is the number of earlier attempts that
     /// ended with a final failure ([`StepAttemptError::is_final`]). The idempotency key contains
     /// it, so that an attempt after a final failure counts as a new request.
+    ///
+    /// # Errors
+    /// The failure of the tool or agent, also for a result marked as an error, or `Blocked` by the
+    /// guardrail.
     pub(super) async fn attempt(
         &self,
         action: &Action,
@@ -143,7 +147,9 @@ impl StepExecution<'_> {
     }
 
     /// Sends text to an agent and waits for the answer. The agent's questions go to the caller. A
-    /// repeated call with the same `key` refers to the same task at the agent.
+    /// repeated call with the same `key` refers to the same task at the agent. An agent that
+    /// doesn't converse gets the text through its only tool with a single text parameter, without
+    /// the key.
     async fn send_to_agent(
         &self,
         agent: &AgentRef,
@@ -254,7 +260,8 @@ impl StepExecution<'_> {
     }
 
     /// Records the outcome of a delegated request in the log. `there` is the task's id at the other
-    /// agent; if known, it replaces this orchestrator's own id `task`.
+    /// agent; if known, it replaces this orchestrator's own id `task`. A failure to do so is only
+    /// logged.
     async fn record_outcome(
         &self,
         task: &str,
@@ -323,7 +330,7 @@ fn clear_shown(mut result: ToolResult) -> ToolResult {
     result
 }
 
-/// Returns the final task state for a failure.
+/// Returns the final task state for a failure: `Rejected`, `Canceled`, or else `Failed`.
 pub(crate) fn failed_task_state(failure: &Failure) -> TaskState {
     match failure.kind {
         FailureKind::Rejected => TaskState::Rejected,
@@ -333,7 +340,8 @@ pub(crate) fn failed_task_state(failure: &Failure) -> TaskState {
 }
 
 /// Returns the failure of a result that is marked as an error. A result from a callboard agent
-/// names the failure kind; otherwise the kind follows from the state of the A2A task.
+/// names the failure kind; otherwise the kind follows from the state of the A2A task, or is
+/// `Internal`.
 fn failure_of_result(result: ToolResult) -> Failure {
     let meta = result.0.object("_meta").unwrap_or_default();
     let ours = meta
@@ -365,7 +373,10 @@ fn failure_of_result(result: ToolResult) -> Failure {
 }
 
 /// Returns the name of the agent's only tool with a single required text parameter, and arguments
-/// with `text` as this parameter. Fails if there is no such tool or more than one.
+/// with `text` as this parameter.
+///
+/// # Errors
+/// `InvalidInput`, listing the tools, if there is no such tool or more than one.
 fn only_text_tool(
     tools: impl Iterator<Item = (String, Value)>,
     agent: &str,
@@ -392,7 +403,9 @@ fn only_text_tool(
     }
 }
 
-/// Converts an agent's reply to a plain message, as declared by `spec`, to a tool result.
+/// Converts an agent's reply to a plain message, as declared by `spec`, to a tool result: a reply
+/// of the type `ToolResult` unchanged, a string as text, an object as structured content and text,
+/// and any other value as its JSON text.
 fn reply_to_result(spec: Option<&MessageSpec>, reply: &serde_json::value::RawValue) -> ToolResult {
     let is_result = spec.is_some_and(|spec| spec.output_schema.is_none());
     match (is_result, serde_json::from_str::<String>(reply.get())) {

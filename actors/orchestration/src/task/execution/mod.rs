@@ -19,11 +19,14 @@ use crate::decide::{
 use crate::task::{QuestionHistory, TaskOrchestratorOptions};
 use crate::tool_name::EXECUTE_COMMAND;
 
-/// Maximum attempts of one step in total, over all tools and agents. Fixed.
+/// Maximum attempts of one step in total, over all tools and agents. After that many, the step
+/// fails with the last failure. Fixed.
 pub const STEP_ATTEMPTS_MAX: u32 = 4;
-/// Maximum switches of one step to another tool or agent. Fixed.
+/// Maximum switches of one step to another tool or agent. After that many, no alternatives are
+/// offered to the decider. Fixed.
 pub const STEP_REROUTES_MAX: u32 = 2;
-/// Maximum questions to a person about the failures of one step. Fixed.
+/// Maximum questions to a person about the failures of one step. After that many, nobody is asked.
+/// Fixed.
 pub const STEP_QUESTIONS_MAX: u32 = 1;
 /// First line of a confirmation question.
 pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your confirmation…";
@@ -73,8 +76,8 @@ pub(crate) struct CompletedStep {
     pub attempts: u32,
 }
 
-/// Returns the text of a result, cut to `bytes_max` bytes. A result without text yields its
-/// structured content as JSON.
+/// Returns the text of a result, cut to `bytes_max` bytes with `…` at the end. A result without
+/// text yields its structured content as JSON.
 pub(crate) fn result_text(result: &ToolResult, bytes_max: usize) -> String {
     let texts = result.texts();
     let text = match result.structured_content() {
@@ -120,7 +123,8 @@ pub(crate) struct ConfirmationRequest<'a> {
 /// restart is repeated unchanged.
 ///
 /// # Errors
-/// `Cancelled` if the person declines, `NoResponder` if there is no person to ask.
+/// `Cancelled` if the person doesn't confirm, `NoResponder` if there is no person to ask, and
+/// failures of the caller and the store.
 pub(crate) async fn confirm(
     deciders: &Deciders,
     cx: &Context,
@@ -189,7 +193,7 @@ fn confirmation_form(confirmation: &ConfirmationRequest<'_>) -> Elicitation {
     Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).with_key(key)
 }
 
-/// Returns the risk of an action, 0 to 1.
+/// Returns the risk of an action, 0 to 1; 0 for a missing tool or unknown agent.
 pub(crate) fn action_risk(action: &Action, world: &RoutingContext) -> f32 {
     match action {
         Action::Local { tool, .. } if tool == EXECUTE_COMMAND => Risk::Acts.score(),

@@ -102,8 +102,11 @@ impl<'a> RecoveringExecution<'a> {
         }
     }
 
-    /// Asks for confirmation (NP5) of a risky action, before its first attempt and after each
-    /// change.
+    /// Asks for confirmation (NP5) of an action above the risk threshold, and always of running a
+    /// program, before the first attempt and after each change.
+    ///
+    /// # Errors
+    /// Fails like [`confirm`].
     async fn confirm(&mut self) -> Result<(), Failure> {
         let StepExecution {
             options,
@@ -141,7 +144,11 @@ impl<'a> RecoveringExecution<'a> {
         confirm(&options.deciders, cx, run, asked, confirmation).await
     }
 
-    /// Checks a program before confirmation: a disallowed one is rejected without a question.
+    /// Checks a program before confirmation: a disallowed one is rejected without a question. Other
+    /// actions pass.
+    ///
+    /// # Errors
+    /// `Denied` or `InvalidInput` of [`Toolbox::check`](crate::tools::Toolbox::check).
     fn check_command(&self) -> Result<(), Failure> {
         match &self.action {
             Action::Local { tool, params } if tool == EXECUTE_COMMAND => {
@@ -398,7 +405,8 @@ impl<'a> RecoveringExecution<'a> {
         (self.failures_in_a_row, self.settled, self.is_new) = (0, 0, true);
     }
 
-    /// Returns the parameters of an alternative tool: the instruction as its only text parameter.
+    /// Returns the parameters of an alternative tool: the instruction as its only required text
+    /// parameter, or as `text` if it has no such parameter.
     fn text_params(&self, tool: &str) -> RawObject {
         let schema = self
             .execution
