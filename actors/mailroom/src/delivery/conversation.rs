@@ -18,9 +18,11 @@ use super::DeliveryService;
 use crate::post::ANSWER_KEY_PREFIX;
 use crate::text::OutgoingMail;
 
-/// Maximum duration of one attempt to deliver a message to an agent.
+/// Maximum duration of one attempt to deliver a message to an agent. After it the attempt counts as
+/// failed, and the message is delivered again later.
 pub const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum time that a conversing agent has to answer a delivered message.
+/// Maximum time that a conversing agent has to answer a delivered message. After it no answer is
+/// posted; the message stays delivered.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum number of conversations of one delivery queue that are open at once. Further deliveries

@@ -24,11 +24,13 @@ pub(crate) use view::priority;
 
 /// Number of messages that `check_inbox` reads from the store at once if its request has a filter.
 const SCAN_PAGE_MESSAGES: usize = 256;
-/// Maximum number of unread messages that one `check_inbox` request with a filter examines.
+/// Maximum number of unread messages that one `check_inbox` request with a filter examines, rounded
+/// up to a page. If there are more, the response says so (`more`), but those aren't searched.
 const INBOX_SCANNED_MAX: usize = 10_000;
 
 /// Maximum number of receipts in one response. It equals the maximum number of members, so that all
-/// recipients of a message fit.
+/// recipients of a message fit. A request to fetch messages with more receipts is rejected with
+/// `InvalidInput`.
 pub const RECEIPTS_MAX: usize = MAIL_MEMBERS_MAX;
 
 /// Reads the mail of members, and records what they have read.

@@ -25,6 +25,7 @@ const MEMBERS_SPACE: &str = "mail/agents";
 /// URI of the list of members, as a resource.
 pub(crate) const AGENTS_URI: &str = "callboard://agents";
 /// Maximum number of attempts to store a member record when other nodes change it at the same time.
+/// After them the request fails as `Unavailable`.
 const STORE_ATTEMPTS_MAX: usize = 8;
 
 /// Checks that the mailroom has room for `id` as a further member. A known id always has room.

@@ -21,8 +21,8 @@ pub(crate) struct GroupSet {
 
 impl GroupSet {
     /// Parses groups from a credential's scopes: `mail.group:NAME`, `mail.role:NAME`,
-    /// `mail.phase:NAME`, and `mail.apart` for isolation. Other scopes and invalid names are
-    /// ignored.
+    /// `mail.phase:NAME`, and `mail.apart` for isolation. Other scopes, invalid names, and named
+    /// groups beyond [`MAIL_GROUPS_MAX`] are ignored.
     pub fn from_scopes(scopes: &[String]) -> Self {
         let mut place = Self::default();
         for scope in scopes {

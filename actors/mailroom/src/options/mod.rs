@@ -19,9 +19,11 @@ use crate::text::is_reserved;
 
 /// Scope that permits to mark agents as ended or as back.
 pub(crate) const ADMIN_SCOPE: &str = "mail.admin";
-/// Default number of messages a second that a member may send.
+/// Default number of messages a second that a member may send. Further ones are rejected with
+/// `Overloaded`.
 pub const MESSAGES_PER_SECOND_DEFAULT: NonZeroU32 = NonZeroU32::new(50).unwrap();
-/// Default number of broadcasts a minute that a member may send.
+/// Default number of broadcasts a minute that a member may send. Further ones are rejected with
+/// `Overloaded`.
 pub const BROADCASTS_PER_MINUTE_DEFAULT: NonZeroU32 = NonZeroU32::new(30).unwrap();
 
 /// Declaration of a member in a mailroom's configuration. A declared member can receive mail before
@@ -118,10 +120,10 @@ pub struct MailroomOptions {
     /// Declared members.
     pub members: Vec<MemberDeclaration>,
     /// Number of messages a second that a member may send, broadcasts included; also the size of a
-    /// burst.
+    /// burst. Further ones are rejected with `Overloaded`. The Guardian has no limit.
     pub messages_per_second: NonZeroU32,
     /// Number of broadcasts a minute that a member may send, those to groups included; also the
-    /// size of a burst.
+    /// size of a burst. Further ones are rejected with `Overloaded`. The Guardian has no limit.
     pub broadcasts_per_minute: NonZeroU32,
     /// Time until a message expires unless its sender chooses another; at least 1 s and at most
     /// [`MAIL_EXPIRES_MAX`].

@@ -15,7 +15,8 @@ use crate::members::identity::MemberIdentity;
 use crate::members::queue::DeliveryQueue;
 
 /// Number of a sender's latest messages that are searched for an earlier message with the same
-/// idempotency key.
+/// idempotency key. An older one isn't found, and the new message isn't recognised as its
+/// repetition.
 const DUPLICATE_SCAN_MAX: usize = 256;
 
 impl PostService {

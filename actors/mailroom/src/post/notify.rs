@@ -20,7 +20,8 @@ use crate::text::OutgoingMail;
 
 /// Logger name in the log notifications that tell a session of new mail.
 const LOGGER: &str = "mail";
-/// Time in which a person has to answer the question that shows an urgent message.
+/// Time in which a person has to answer the question that shows an urgent message. After it the
+/// message stays unread in the inbox.
 pub const URGENT_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Form field with the reply, in the answer to the question that shows an urgent message.
 const REPLY_FIELD: &str = "reply";

@@ -24,7 +24,8 @@ pub(crate) fn is_reserved(id: &str) -> bool {
     RESERVED_IDS.contains(&id)
 }
 
-/// Maximum length of a label of the Guardian's guidance, in characters.
+/// Maximum length of a label of the Guardian's guidance, in characters. A longer one is rejected
+/// with `InvalidInput`.
 pub const LABEL_CHARS_MAX: usize = 32;
 /// Text inserted before each forged message prefix in a body, to mark it as a quotation.
 const QUOTE_PREFIX: &str = "> ";
