@@ -236,7 +236,8 @@ impl CompleteArgument {
     }
 }
 
-/// Maximum number of values in one completion (MCP, server/utilities/completion).
+/// Maximum number of values in one completion (MCP, server/utilities/completion). Further ones are
+/// left out.
 const COMPLETION_VALUES_MAX: usize = 100;
 
 impl CompleteResult {

@@ -8,7 +8,7 @@ const DAYS_OF_ERA: u64 = 146_097;
 /// Number of days from 1 March of the year 0 to 1970-01-01. Years are counted from March, so that a
 /// leap day is the last day of its year.
 const DAYS_BEFORE_1970: u64 = 719_468;
-/// Largest number of seconds since the Unix epoch that can be formatted: the last second of the
+/// Largest number of seconds since the Unix epoch that RFC 3339 can express: the last second of the
 /// year 9999.
 pub const UNIX_SECOND_MAX: u64 = 253_402_300_799;
 
