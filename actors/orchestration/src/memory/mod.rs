@@ -22,7 +22,8 @@ pub const MEMORY_REQUESTS_MAX: usize = 100;
 pub const MEMORY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Maximum bytes stored of a request, and of an answer. The rest is cut. Fixed.
 pub const MEMORY_TEXT_BYTES_MAX: usize = 4 * 1024;
-/// Maximum bytes of a task id in the key of a log entry. The entry itself holds the whole id.
+/// Maximum bytes of a task id in the key of a log entry. A longer one is cut there; the entry
+/// itself holds the whole id.
 const KEY_ID_BYTES_MAX: usize = 200;
 /// Mark appended to a cut text.
 const ELLIPSIS: &str = "…";

@@ -31,7 +31,8 @@ const HASH_BYTES: usize = 6;
 /// Beyond it, a question is asked without being stored; after a restart it is decided and asked
 /// again. Fixed.
 pub(super) const RUN_STORE_BYTES_MAX: usize = 48 * 1_024;
-/// Maximum attempts to write stored data while other writers change it.
+/// Maximum attempts to write stored data while other writers change it. After them the write fails
+/// as `Unavailable`.
 const WRITE_ATTEMPTS_MAX: usize = 5;
 
 /// Key of the stored answers, an object by question key.

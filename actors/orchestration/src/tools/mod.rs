@@ -44,8 +44,8 @@ pub use crate::tool_name::{
 pub const TOOL_REPLY_BYTES_MAX: usize = 64 * 1024;
 /// Key of the question that the tool `human_input` asks.
 pub const HUMAN_INPUT_KEY: &str = "human_input";
-/// Maximum characters of a tool's parameters in a confirmation question. Commands and their input
-/// are shown whole instead.
+/// Maximum characters of a tool's parameters in a confirmation question. Longer ones are cut.
+/// Commands and their input are shown whole instead.
 const PARAMS_SHOWN_CHARS_MAX: usize = 600;
 /// Name of the answer field in a form.
 const ANSWER_FIELD: &str = "answer";

@@ -16,7 +16,7 @@ use crate::decide::{
     Turn, replacement_text,
 };
 
-/// Maximum characters of a model's reason for rejecting a request.
+/// Maximum characters of a model's reason for rejecting a request. A longer one is cut.
 const REASON_CHARS_MAX: usize = 500;
 /// Maximum characters kept of a model's clarifying question. This exceeds the limit for such
 /// questions, so that validation rejects a question that is too long instead of accepting a cut
@@ -28,7 +28,7 @@ const SCHEMA_IDS_MAX: usize = 64;
 /// Reason for a rejection to which the model gave no reason. A missing reason must not turn a
 /// rejection into an approval.
 const DEFAULT_REASON: &str = "This request was refused.";
-/// Maximum characters of the question or reason in a recovery strategy.
+/// Maximum characters of the question or reason in a recovery strategy. A longer one is cut.
 const MESSAGE_CHARS_MAX: usize = 500;
 /// Maximum bytes of all step results in a synthesis prompt: three quarters of the prompt limit.
 const RESULTS_BYTES_MAX: usize = PROMPT_TOKENS_MAX * 3;

@@ -26,7 +26,7 @@ use crate::peer_registry::PeerHealth;
 const REMOTE_TASK_MEMBER: &str = "a2a";
 /// Metadata key of the idempotency key. An orchestrator runs requests with the same key only once.
 const IDEMPOTENCY_KEY_MEMBER: &str = "callboard/key";
-/// Maximum tool names listed in an error message.
+/// Maximum tool names listed in an error message. Further ones are left out.
 const TOOLS_LISTED_MAX: usize = 16;
 
 /// Failure of one attempt.

@@ -34,7 +34,7 @@ pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your co
 pub(crate) const CONFIRM_KEY: &str = "confirm";
 /// Risk of asking an agent with a destructive skill, or an unreachable agent with unknown skills.
 const RISK_DESTRUCTIVE: f32 = 0.8;
-/// Maximum characters of a plan's description in a confirmation question.
+/// Maximum characters of a plan's description in a confirmation question. A longer one is cut.
 const PLAN_SHOWN_CHARS_MAX: usize = 1_000;
 /// Replacement for an error message that the guardrail blocks.
 const BLOCKED_ERROR_TEXT: &str = "the error isn't shown: the guardrail stopped it";

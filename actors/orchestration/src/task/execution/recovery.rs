@@ -28,7 +28,7 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
 /// Answer of a person who wants no further attempts.
 const SKIP_ANSWER: &str = "skip";
-/// Maximum characters of an action's text shown to a person.
+/// Maximum characters of an action's text shown to a person. A longer one is cut.
 const SHOWN_CHARS_MAX: usize = 600;
 
 /// Execution of one action with retries.
