@@ -281,6 +281,9 @@ impl ReceiptWriterAgent {
 
     /// Creates the next batch of copies of a message. Returns whether recipients without a copy
     /// remain.
+    ///
+    /// # Errors
+    /// Failures of the store; the batch is not created then.
     async fn fan_out_next(&mut self, letter: u64, me: &AgentRef) -> Result<bool, JournalError> {
         let Some(spreading) = self.fan_outs.get_mut(&letter) else {
             return Ok(false);

@@ -108,6 +108,9 @@ impl SetupService {
 
     /// Creates the recipients' copies that an earlier process has not created, for messages whose
     /// copies are incomplete.
+    ///
+    /// # Errors
+    /// Failures of the store.
     async fn resume_fan_out(&self) -> Result<(), MailroomError> {
         loop {
             let letters = self.mail.pending_fan_out(MAIL_PAGE_MAX).await?;

@@ -100,6 +100,9 @@ impl InboxService {
     /// Returns up to `limit` unread messages that match the request, each with the caller's copy
     /// (its delivery state). The second value is the number of all unread messages, or `None` if
     /// not all were examined.
+    ///
+    /// # Errors
+    /// Failures of the store.
     async fn find_unread(
         &self,
         identity: &MemberIdentity,
@@ -301,6 +304,9 @@ impl InboxService {
 
     /// Stores the delivery state `mark` of the member `id` for messages, by number. Removes them
     /// from its delivery queue, and returns once the state is stored.
+    ///
+    /// # Errors
+    /// Failures of the store.
     pub async fn update_receipts(
         &self,
         id: &str,
@@ -331,6 +337,9 @@ impl InboxService {
 
     /// Returns the delivery state of a message: for a recipient its own state, for others, such as
     /// the sender, the least advanced state of all recipients.
+    ///
+    /// # Errors
+    /// Failures of the store.
     async fn state_of(
         &self,
         identity: &MemberIdentity,
@@ -352,6 +361,9 @@ impl InboxService {
 
     /// Returns whether a message expired before its recipient `identity` had read it; `false` if
     /// `identity` is no recipient. Callers treat an expired message as nonexistent.
+    ///
+    /// # Errors
+    /// Failures of the store.
     pub async fn is_expired(
         &self,
         identity: &MemberIdentity,

@@ -82,6 +82,9 @@ impl InboxService {
     }
 
     /// Returns the receipts of all recipients of a message.
+    ///
+    /// # Errors
+    /// Failures of the store.
     pub(super) async fn receipts(&self, letter: &MailMessage) -> Result<Vec<Receipt>, Failure> {
         let mut receipts = Vec::new();
         loop {
@@ -102,6 +105,9 @@ impl InboxService {
 
     /// Returns the least advanced delivery state of a message among its recipients: `Read` only if
     /// all have read it.
+    ///
+    /// # Errors
+    /// Failures of the store.
     pub(super) async fn least_state(&self, letter: &MailMessage) -> Result<DeliveryState, Failure> {
         let (mut least, mut after) = (DeliveryState::Read, None::<String>);
         loop {

@@ -331,6 +331,9 @@ impl MemberDirectory {
 
     /// Builds the record to store for a caller that becomes a member. Preferences of a known member
     /// are kept.
+    ///
+    /// # Errors
+    /// `Overloaded` if the mailroom is full.
     fn joined_record(
         &self,
         identity: &MemberIdentity,
@@ -369,6 +372,9 @@ impl MemberDirectory {
 
     /// Stores an event that changes the list of members, and notifies followers and event
     /// listeners.
+    ///
+    /// # Errors
+    /// Failures of the store.
     async fn append_event(&self, event: StoredMailEvent) -> Result<(), Failure> {
         self.mail.append_event(event).await?;
         self.notify_changed(CapabilityChange::Resource(AGENTS_URI.to_owned()));
@@ -508,6 +514,9 @@ impl MemberDirectory {
 
     /// Stores that a member is declared in the configuration. If `is_new`, also appends the event
     /// that it joined.
+    ///
+    /// # Errors
+    /// Fails like [`Self::update_member`].
     pub async fn store_declared(&self, id: &str, is_new: bool) -> Result<(), Failure> {
         // Declared members are stored concurrently, so this doesn't take `join_lock`.
         self.update_record(id, |record| (record.in_file, record.gone) = (true, false))
@@ -521,6 +530,9 @@ impl MemberDirectory {
 
     /// Stores that a member was removed from the configuration. Also appends the event that it
     /// left, unless it is terminated.
+    ///
+    /// # Errors
+    /// Fails like [`Self::update_member`].
     pub async fn store_removed(&self, id: &str) -> Result<(), Failure> {
         let known = self
             .members()

@@ -191,6 +191,9 @@ impl MailroomOptions {
 }
 
 /// Checks that an id is valid and not reserved.
+///
+/// # Errors
+/// [`MailroomError::InvalidId`], [`MailroomError::ReservedId`].
 pub(crate) fn check_id(id: &str) -> Result<(), MailroomError> {
     if MemberId::parse(id).is_err() {
         return Err(MailroomError::InvalidId(id.to_owned()));

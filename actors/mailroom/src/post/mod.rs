@@ -288,6 +288,9 @@ impl PostService {
     /// to [`MAIL_BODY_BYTES_MAX`] bytes. `id` is the answering member. A repeated answer to the
     /// same message isn't posted again. Nothing is posted if the answer is empty, the member is
     /// terminated, or the sender accepts no mail or has a full mailbox.
+    ///
+    /// # Errors
+    /// Fails like [`Self::post_message`].
     pub async fn post_agent_answer(
         self: &Arc<Self>,
         letter: &MailMessage,
