@@ -287,6 +287,9 @@ impl ModelInner {
 
     /// Asks the provider and reports progress to the caller. Records the usage so far at each piece
     /// of the answer, so that a dropped request is counted too.
+    ///
+    /// # Errors
+    /// The provider's failure, as [`ProviderFailure::to_failure`].
     async fn ask_provider(
         &self,
         provider: &ProviderClient,

@@ -247,6 +247,9 @@ async fn read_all(
 
 /// Extracts the data of each server-sent event from a stream of bytes. Events without data are left
 /// out.
+///
+/// # Errors
+/// `Malformed` if it is no event stream; failures of the stream.
 fn event_data(
     bytes: impl Stream<Item = Result<Bytes, ProviderFailure>>,
 ) -> impl Stream<Item = Result<String, ProviderFailure>> {
@@ -261,6 +264,9 @@ fn event_data(
 }
 
 /// Splits a stream of bytes into its non-empty lines, including an unterminated last one.
+///
+/// # Errors
+/// `Malformed` if a line isn't UTF-8; failures of the stream.
 fn non_empty_lines(
     bytes: impl Stream<Item = Result<Bytes, ProviderFailure>>,
 ) -> impl Stream<Item = Result<String, ProviderFailure>> {

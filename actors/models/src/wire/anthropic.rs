@@ -158,6 +158,9 @@ pub(super) fn read_answer(
 /// Begins a content block of the answer, the one with the index `place`. In a streamed answer
 /// (`is_whole` is `false`), the block's tool input is an empty `{}` that is ignored; the input
 /// follows in pieces. Blocks other than text and tool calls are ignored.
+///
+/// # Errors
+/// `TooLarge` for too many tool calls.
 fn begin_block(
     place: u64,
     block: BlockBody,

@@ -97,6 +97,9 @@ impl WireFormat {
 
     /// Parses one piece of a streamed answer into `draft`. Returns `true` for the last piece of the
     /// stream. The answer is whole only if [`AnswerDraft::is_complete`] is set as well.
+    ///
+    /// # Errors
+    /// `Malformed` for a piece of another shape, or the error that the piece states.
     pub fn read_piece(self, data: &str, draft: &mut AnswerDraft) -> Result<bool, ProviderFailure> {
         let json = data.as_bytes();
         match self {
