@@ -178,6 +178,9 @@ pub mod codec {
     }
 
     /// Decodes a message type that is a newtype of [`RawObject`].
+    ///
+    /// # Errors
+    /// Fails if `raw` is not an object, or has a duplicate key.
     pub fn decode_object<M: Message>(raw: &RawValue) -> Result<RawObject, MessageCodecError> {
         RawObject::parse(raw).map_err(|source| MessageCodecError {
             name: M::NAME,
