@@ -208,6 +208,9 @@ impl DelegatedRequestLog {
     }
 
     /// Loads the readable entries with their keys, oldest first, at most [`NOTES_PER_READ_MAX`].
+    ///
+    /// # Errors
+    /// Failures of the store.
     async fn load(&self) -> Result<Vec<(String, DelegatedRequest)>, Failure> {
         let notes = self
             .notes

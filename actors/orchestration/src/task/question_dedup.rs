@@ -151,6 +151,9 @@ impl DedupCaller {
 
 /// Returns the last of the values that `wanted` returns for a task's events; `None` if it returns
 /// none.
+///
+/// # Errors
+/// Failures of the store.
 async fn find_last_step<T>(
     tasks: &dyn TaskStore,
     id: &TaskId,

@@ -188,6 +188,9 @@ impl RequestPipeline<'_> {
     }
 
     /// Returns the route of the request. A stored route from before a restart is reused.
+    ///
+    /// # Errors
+    /// Failures of the store, and those of [`Self::decide_route`].
     async fn route_once(
         &mut self,
         history: &[Turn],

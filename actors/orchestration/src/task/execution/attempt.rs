@@ -150,6 +150,9 @@ impl StepExecution<'_> {
     /// repeated call with the same `key` refers to the same task at the agent. An agent that
     /// doesn't converse gets the text through its only tool with a single text parameter, without
     /// the key.
+    ///
+    /// # Errors
+    /// The agent's failure, or `InvalidInput` if it takes no plain text.
     async fn send_to_agent(
         &self,
         agent: &AgentRef,
