@@ -292,13 +292,17 @@ pub(crate) struct ServeProcess {
 }
 
 impl ServeProcess {
-    /// Starts an example and waits until it listens.
+    /// Starts an example on free ports and waits until it listens; see [`Self::start_serving`].
     pub(crate) async fn start_example(example: &str) -> Result<Self, ClinicsError> {
         Self::start_serving(example, &[&format!("example:{example}"), "--free-ports"]).await
     }
 
-    /// Starts `callboard serve` with these arguments and waits until it listens. `example` names it
-    /// in errors.
+    /// Starts `callboard serve` with these arguments and waits until it listens, at most
+    /// [`START_TIMEOUT`]. `example` names it in errors.
+    ///
+    /// # Errors
+    /// [`ClinicsError::Start`] if it ends early, doesn't listen in time, or its output can't be
+    /// read; the I/O error if the process can't be spawned.
     pub(crate) async fn start_serving(
         example: &str,
         arguments: &[&str],

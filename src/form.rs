@@ -211,8 +211,9 @@ fn check_range<T: PartialOrd + Display>(
     }
 }
 
-/// Returns the values of an `enum` (labels from `enumNames`), or of `oneOf` or `anyOf` with `const`
-/// and `title`.
+/// Returns the values of a schema with their labels: of `oneOf` or `anyOf` (`const` with `title`),
+/// else of `enum` (labels from `enumNames`). A value without a label gets its own text as the
+/// label. Empty if the schema has no choices.
 fn schema_choices(schema: &Value) -> Vec<(Value, String)> {
     let titled = schema["oneOf"]
         .as_array()
@@ -239,7 +240,10 @@ fn schema_choices(schema: &Value) -> Vec<(Value, String)> {
         .collect()
 }
 
-/// Finds a choice by value, number or label. A value precedes a number.
+/// Finds a choice by its value or label, or else by its number from 1.
+///
+/// # Errors
+/// Text that names the expected input.
 fn parse_choice(choices: &[(Value, String)], line: &str) -> Result<Value, String> {
     let said = choices
         .iter()

@@ -12,7 +12,11 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Installs the log subscriber. An existing one (of a test or a host service) is kept.
+/// Installs the log subscriber, and starts the thread that logs counts of suppressed lines. An
+/// existing subscriber (of a test or a host service) is kept.
+///
+/// # Errors
+/// Text for the user: the filter is invalid, or the thread can't be started.
 pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|e| format!("--log {filter}: {e}"))?;
     let log = tracing_subscriber::fmt()

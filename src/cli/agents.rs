@@ -36,7 +36,8 @@ pub(super) struct AgentsArguments {
     old: MembersOptions,
 }
 
-/// Options and arguments that this command had while it listed the members of a mailroom.
+/// Hidden options and arguments that this command had while it listed the members of a mailroom. If
+/// one is given, the command fails with a hint to `callboard mail members`.
 #[derive(Debug, clap::Args)]
 struct MembersOptions {
     #[arg(hide = true)]

@@ -10,7 +10,7 @@ use super::CommandError;
 use super::address::is_loopback_host;
 use crate::config::SECONDS_PER_DAY;
 
-/// Parses a duration: a number and `s`, `m`, `h` or `d`.
+/// Parses a duration: a whole number and `s`, `m`, `h` or `d` (seconds, minutes, hours, days).
 ///
 /// # Errors
 /// Text that describes the expected form.
@@ -35,7 +35,7 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
         .ok_or_else(wanted)
 }
 
-/// Returns a parser for a value with one of these names.
+/// Returns a parser of an argument that accepts exactly these names and gives the value of each.
 pub(super) fn one_of_names<T: Clone + Send + Sync + 'static>(
     all: impl IntoIterator<Item = (&'static str, T)>,
 ) -> impl TypedValueParser<Value = T> {

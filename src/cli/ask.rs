@@ -167,7 +167,11 @@ async fn run_to_agent(to: &str, agent: Option<String>, question: AgentQuestion) 
     }
 }
 
-/// Asks an agent of a file, which runs in this process meanwhile.
+/// Starts the node of a topology file in this process, asks its orchestrator, and stops the node.
+/// The inner result is the agent's reply or failure, also after the time limit or an interrupt.
+///
+/// # Errors
+/// The outer error: the file's orchestrator isn't determined, or the node can't start.
 async fn ask_in_process(
     embedded: &EmbeddedNode,
     file: &str,

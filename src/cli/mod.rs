@@ -41,8 +41,8 @@ use crate::repl::ProcessSignals;
 pub const EXIT_ANSWERED: u8 = 0;
 /// Exit code: the command line, or a file named on it, is wrong. The same as clap's own.
 pub const EXIT_USAGE: u8 = 2;
-/// Exit code: blocked by a guardrail or the verifier, refused by a mail listener (HTTP 422 or 429), or
-/// an audit chain that isn't intact.
+/// Exit code: blocked by a guardrail or the verifier, refused by a mail listener
+/// ([`REFUSED_STATUSES`]), or an audit chain that isn't intact.
 pub const EXIT_BLOCKED: u8 = 3;
 /// Exit code: failed.
 pub const EXIT_FAILED: u8 = 4;
@@ -275,8 +275,8 @@ fn wait_for_interrupt() -> impl Future<Output = ()> {
     }
 }
 
-/// HTTP statuses with which a mail listener refuses a request: no key, not allowed, invalid, rate
-/// limited.
+/// HTTP statuses with which a mail listener refuses a request, in order: no valid key, not allowed,
+/// invalid, rate limited.
 const REFUSED_STATUSES: [u16; 4] = [401, 403, 422, 429];
 
 /// Failure of a command, with its exit code.
@@ -284,7 +284,7 @@ const REFUSED_STATUSES: [u16; 4] = [401, 403, 422, 429];
 struct CommandError {
     message: String,
     exit_code: u8,
-    /// The failure of a call, for output as JSON.
+    /// Failure of a call to an agent, for output as JSON; `None` if the command failed otherwise.
     failure: Option<Box<Failure>>,
 }
 
@@ -314,9 +314,10 @@ impl CommandError {
     }
 }
 
-/// Error that ends a command.
+/// Error type that becomes a [`CommandError`], with the exit code by [`Self::is_usage`].
 trait ExitError: Display {
-    /// Returns whether the command line, or a file named on it, is the cause.
+    /// Returns whether the command line, or a file named on it, is the cause (exit code
+    /// [`EXIT_USAGE`]); otherwise the exit code is [`EXIT_FAILED`].
     fn is_usage(&self) -> bool {
         true
     }

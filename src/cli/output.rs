@@ -132,7 +132,8 @@ impl RowPrinter {
     }
 }
 
-/// Prints the option that continues a truncated list.
+/// Prints the option that continues a truncated list, to standard error; nothing for `None`, the
+/// end of the list.
 pub(super) fn print_next_page(after: Option<u64>) {
     if let Some(after) = after {
         print_note(format_args!("more: --after {after}"));

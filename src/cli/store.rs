@@ -175,7 +175,8 @@ fn read_file(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes a file atomically: whole, or not at all.
+/// Writes a new file atomically: whole, or not at all. A line break is added. Fails if the file
+/// exists already.
 fn write_new_file(file: &Path, text: &str) -> io::Result<()> {
     let folder = file
         .parent()

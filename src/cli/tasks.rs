@@ -345,7 +345,8 @@ fn event_line(event: &TaskEvent, task: &Task, with_bodies: bool) -> String {
     }
 }
 
-/// Returns the JSON object of an event.
+/// Returns the JSON object of a task with its events. With `with_bodies` it has request, outcome,
+/// artifacts and the events' contents, unless the task is clinical.
 fn task_json(task: &Task, events: &[TaskEvent], with_bodies: bool) -> Value {
     let may_show = with_bodies && task.class != DataClass::Clinical;
     let event = |event: &TaskEvent| {

@@ -17,8 +17,9 @@ use super::problem::{
 };
 use super::tree::{ConfigTree, ConfigValue, PathStep, SpannedKey};
 
-/// Deserializes `tree` as a `T`. Problems are reported and repaired in `tree`. Returns `None` if
-/// that fails. `what` names the table in messages.
+/// Deserializes `tree` as a `T`. Each problem is reported, and repaired in `tree` by a placeholder,
+/// so that a value is returned in spite of errors. `None` if a problem can't be repaired. `what`
+/// names the table in messages.
 pub(super) fn decode<T: DeserializeOwned>(
     tree: &mut ConfigTree,
     what: &str,

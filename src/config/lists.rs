@@ -11,12 +11,13 @@ use super::{AgentDeclaration, ParsedSections, decode_entries, kinds};
 /// decoded so far, and the collector of problems.
 type ListReader = fn(Vec<ConfigTree>, &Path, &mut ParsedSections, &mut ProblemCollector<'_>);
 
-/// A list section.
+/// Section of a topology file that consists of several tables, such as `[[upstream]]`: its name and
+/// its decoder.
 #[derive(Clone, Copy)]
 pub(super) struct ListSection {
     pub(super) name: &'static str,
     pub(super) read: ListReader,
-    /// Whether the ids of its tables are names in the directory.
+    /// Whether the ids of its tables are names in the directory of agents.
     pub(super) declares_agents: bool,
 }
 
@@ -62,7 +63,9 @@ fn read_upstreams(
     );
 }
 
-/// Decodes upstreams. `what` names a table in messages; `unknown` is the severity of unknown keys.
+/// Decodes the tables `trees` and adds the upstreams to `sections`. `what` names a table in
+/// messages; `unknown` is the severity of unknown keys. A table that can't be decoded is reported
+/// and left out.
 pub(super) fn add_upstreams(
     trees: Vec<ConfigTree>,
     what: &str,

@@ -14,7 +14,7 @@ pub(super) const NAME_DEFAULT: &str = "magictunnel";
 /// Default listener address of such a file.
 const BIND_DEFAULT: &str = "127.0.0.1:3001";
 
-/// Scalar keys of the section.
+/// Keys of the section that are neither the servers nor their routing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExternalSwitches {
@@ -27,9 +27,11 @@ struct ExternalSwitches {
 pub(super) struct ExternalTopology {
     /// Tables of `[[upstream]]`.
     pub(super) upstreams: Vec<ConfigTree>,
-    /// Sections that the file may not declare too, by name.
+    /// Translated sections by name, such as `routing`. A file that also declares one itself is in
+    /// error.
     pub(super) tables: HashMap<&'static str, ConfigTree>,
-    /// Entries of list sections that the file doesn't declare, by name.
+    /// Entries for list sections by name, such as `listener`. Each is used only if the file doesn't
+    /// declare that section itself.
     pub(super) list_defaults: HashMap<&'static str, ConfigTree>,
 }
 

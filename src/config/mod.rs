@@ -340,8 +340,10 @@ impl Topology {
         self.mcp_description_at(listener, ids)
     }
 
-    /// Returns the description of the MCP server of these agents at `listener`; `None` for one that
-    /// the listener has beside its own.
+    /// Returns the description of the MCP server of the agents `ids`: the values that `listener`
+    /// declares, else those of the virtual server that `ids` names. `listener` is `None` for the
+    /// server of a single agent beside the listener's server for all: then the listener's values
+    /// don't apply.
     pub(crate) fn mcp_description_at(
         &self,
         listener: Option<&ListenerDeclaration>,
@@ -507,7 +509,8 @@ pub struct ServerDeclaration {
     pub separator: NameSeparator,
 }
 
-/// Name, version and instructions that a file declares for an MCP server.
+/// Name, version and instructions that a file declares for an MCP server; `None` where it declares
+/// nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct McpDescription {
     pub(crate) name: Option<String>,
@@ -516,7 +519,7 @@ pub(crate) struct McpDescription {
 }
 
 impl McpDescription {
-    /// Fills in what is absent from `other`.
+    /// Returns this description with the values of `other` in place of those that are `None`.
     fn or(self, other: Self) -> Self {
         Self {
             name: self.name.or(other.name),

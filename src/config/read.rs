@@ -12,7 +12,7 @@ use super::{
     magictunnel, renamed,
 };
 
-/// Returns the ids in tables that aren't decoded yet.
+/// Returns the ids written in tables that aren't decoded yet; a table without one is skipped.
 fn written_ids<'a>(
     sections: impl Iterator<Item = &'a ConfigTree>,
     foreign_upstreams: &'a [ConfigTree],
@@ -26,7 +26,8 @@ fn written_ids<'a>(
         .collect()
 }
 
-/// Returns the node's name; for a MagicTunnel file (`is_foreign`) without one, the default.
+/// Returns the node's name; for a MagicTunnel file (`is_foreign`) without one, the default. `None`
+/// after a problem was reported.
 fn read_node_name(
     node: Option<ConfigTree>,
     is_foreign: bool,

@@ -19,7 +19,7 @@ use crate::config::{
     StartContext, Topology,
 };
 
-/// Returns the entry of an aggregate of other agents of this node.
+/// Creates the entry of an agent that is an aggregate of other agents of this node.
 pub(super) fn running_bundle(agent: AgentRef) -> RunningAgent {
     let mut running = RunningAgent::new(agent);
     running.is_bundle = true;
@@ -36,7 +36,7 @@ pub(super) struct AgentSet {
     shutdown_token: CancellationToken,
     running: HashMap<String, RunningAgent>,
     virtual_servers: HashMap<String, VirtualServer>,
-    /// Id of the only upstream, which keeps its tool names; `None` with several.
+    /// Id of the only upstream, whose tools keep their names; `None` with several, or none.
     sole_upstream: Option<String>,
 }
 
@@ -277,8 +277,12 @@ impl AgentSet {
         Ok(AggregateAgent::with_options(members, options)?.spawn(&self.system, &server.id))
     }
 
-    /// Returns one agent for these ids, and whether it was created for that: a single id is served
-    /// by its own agent, several by an aggregate.
+    /// Returns one agent for these ids, and whether it is an aggregate that was created for them. A
+    /// single agent without a tool filter stands for itself; otherwise the agents are behind an
+    /// aggregate. Ids that aren't in the directory are left out.
+    ///
+    /// # Errors
+    /// [`NodeError::Bundle`] if names of tools collide.
     pub(super) fn aggregate(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
         let filter = |id: &str| {
             self.running

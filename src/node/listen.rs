@@ -68,7 +68,9 @@ impl OpenListener {
         &self.addresses
     }
 
-    /// Returns the A2A URL of the agent `id`, and whether it is reachable from this machine only.
+    /// Returns the A2A URL of the agent `id`, the public one if it is declared, and whether the
+    /// listener is bound to a loopback address. `None` if the listener doesn't serve the agent over
+    /// A2A.
     pub(super) fn a2a_address_of(&self, id: &str) -> Option<(String, bool)> {
         let ServerKind::A2a(_) = self.server else {
             return None;
@@ -87,7 +89,7 @@ impl OpenListener {
         Some((url, address.ip().is_loopback()))
     }
 
-    /// Stops accepting connections; another server does so on the same sockets.
+    /// Stops accepting connections. The sockets stay open, and another server accepts on them.
     pub(super) async fn stop_accepting(&self) {
         self.handle.pause().await;
     }
@@ -132,7 +134,8 @@ impl OpenListener {
         }
     }
 
-    /// Returns the aggregate that was created for the listener, if any.
+    /// Returns the aggregate that was created for the listener; `None` if a single agent stands for
+    /// itself, and for the bare dialect and mail.
     pub(super) fn bundle(&self) -> Option<AgentRef> {
         match &self.server {
             ServerKind::Bare(_) | ServerKind::Mail(_) => None,
@@ -155,8 +158,8 @@ impl OpenListener {
 }
 
 impl Node {
-    /// Returns options with one thread per core: the accepting thread handles a call up to the
-    /// request to an upstream.
+    /// Returns a listener's options, with one thread per core, at most [`LISTENER_WORKERS_MAX`]:
+    /// the accepting thread handles a call up to the request to an upstream.
     fn listen_options(&self, listener: &ListenerDeclaration) -> ListenOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         ListenOptions {

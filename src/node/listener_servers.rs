@@ -74,13 +74,13 @@ impl ServedAgents<'_> {
     }
 }
 
-/// Context of a listener while its servers are created or changed.
+/// Listener whose servers are created or changed, with its node, topology and actual address.
 pub(super) struct ListenerContext<'a> {
     pub(super) node: &'a Node,
     pub(super) listener: &'a ListenerDeclaration,
     pub(super) topology: &'a Topology,
     pub(super) address: SocketAddr,
-    /// gRPC address of the listener.
+    /// Actual gRPC address of the listener; `None` without gRPC.
     pub(super) grpc: Option<SocketAddr>,
 }
 
@@ -88,12 +88,15 @@ pub(super) struct ListenerContext<'a> {
 pub(super) struct ListenerServers<S: ProtocolServer> {
     all: S::Server,
     by_id: ServerRegistry<S::Server>,
-    /// Aggregate that was created for `all`; `None` for a single agent.
+    /// Aggregate that was created for `all`; `None` if `all` has a single agent, which stands for
+    /// itself.
     bundle: Option<AgentRef>,
-    /// Name of the server for all agents, and their ids.
+    /// Name of the server for all agents.
     name: String,
+    /// Ids in the file of all agents, with the running agent of each.
     members: Vec<(String, AgentId)>,
-    /// Upstream that keeps its tool names in `all`.
+    /// Id of the only upstream, whose tools keep their names in `all`; `None` if there isn't just
+    /// one.
     sole_upstream: Option<String>,
     /// Data class at the creation of each server, by id; the empty id stands for all.
     data_classes: HashMap<String, DataClass>,

@@ -190,7 +190,8 @@ impl Node {
         }
     }
 
-    /// Returns one agent for these ids: a single agent itself, or an aggregate of several.
+    /// Returns one agent for these ids: a single agent without a tool filter itself, otherwise an
+    /// aggregate. Ids of no running agent are left out.
     ///
     /// # Errors
     /// [`NodeError::Bundle`] if names of tools collide.
@@ -198,7 +199,7 @@ impl Node {
         self.agents.aggregate(ids).map(|(agent, _)| agent)
     }
 
-    /// Returns the running orchestrator with this id.
+    /// Returns the running orchestrator with this id; `None` if there is none.
     pub fn orchestrator(&self, id: &str) -> Option<RunningOrchestrator> {
         self.agents.orchestrator(id).cloned()
     }
@@ -423,7 +424,8 @@ pub(super) enum DefaultStore {
     Memory,
 }
 
-/// Opens the declared store and installs it in the system. Returns `None` for a store in memory.
+/// Opens the declared store, or the store `undeclared` without a `[store]`, and installs it in the
+/// system. Returns `None` for a store in memory.
 pub(super) async fn open_store(
     system: &System,
     topology: &Topology,

@@ -50,8 +50,9 @@ impl NodePolicies {
         }
     }
 
-    /// Replaces the policies by those of a topology. Returns a replaced guardrail agent, which
-    /// messages in progress may still ask.
+    /// Replaces the policies by those of a topology. Returns the guardrail agent that was replaced,
+    /// to be stopped after messages in progress, which may still ask it; `None` if it stays or
+    /// there was none.
     pub(super) fn update(&mut self, topology: &Topology) -> Option<AgentRef> {
         let declared: PolicyDeclaration = topology.section().cloned().unwrap_or_default();
         let mut limits: Vec<Box<dyn Policy>> = Vec::new();

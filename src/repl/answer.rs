@@ -37,7 +37,8 @@ impl<'a> AnswerPrinter<'a> {
         }
     }
 
-    /// Prints the part of the task's answer that was not printed yet.
+    /// Prints the part of the answer, as far as the task's artifacts hold it, that was not printed
+    /// yet. Does nothing without a terminal: then [`Self::finish`] prints the whole answer.
     pub(super) fn print_update(&mut self, task: &Task) {
         if !self.screen.is_terminal() {
             return;
@@ -99,8 +100,9 @@ enum PrintMode {
 #[derive(Debug, Default)]
 struct PrintedText {
     text: String,
-    /// Id of the last printed artifact. The number of its bytes at the end of `text` follows.
+    /// Id of the last printed artifact; empty before the first.
     last_artifact: String,
+    /// Number of bytes at the end of `text` that belong to `last_artifact`.
     last_artifact_bytes: usize,
     /// Whether any text was printed.
     has_printed: bool,
@@ -109,7 +111,8 @@ struct PrintedText {
 }
 
 impl PrintedText {
-    /// Returns the new text of an artifact and how to print it; `None` if there is none.
+    /// Returns the text of an artifact that was not printed yet, and how to print it; `None` if
+    /// there is no new text. Counts the text as printed.
     fn take_new(&mut self, artifact: &Artifact) -> Option<(PrintMode, String)> {
         let (mut new, id) = (artifact_text(artifact), artifact.id());
         let before = &self.text[self.text.len().saturating_sub(self.last_artifact_bytes)..];

@@ -142,7 +142,8 @@ pub(super) const COMMANDS: [(&str, &str); 19] = [
     (":quit", "End"),
 ];
 
-/// Parses a typed line.
+/// Parses a typed line: a command with `:`, a command in plain words such as `help` or
+/// `connect to URL`, or else a message to the agent.
 ///
 /// # Errors
 /// [`CommandParseError`] if the line begins with `:` and is no valid command, or exceeds

@@ -27,10 +27,10 @@ pub(super) struct RemoteConnection {
     pub(super) context_id: String,
 }
 
-/// Connects to an agent.
+/// Connects to an agent by its address or its position in the list of known agents.
 ///
 /// # Errors
-/// Text for the user: the agent and the reason.
+/// Two texts for the user: the agent as typed, and the reason.
 pub(super) async fn connect(
     known: &PeerRegistry,
     whom: ConnectTarget,
@@ -116,7 +116,7 @@ pub(super) async fn connect_to_self(
     })
 }
 
-/// Returns host and port of a typed address.
+/// Returns host and port of a typed address as written: without scheme and path.
 fn host_and_port(typed: &str) -> String {
     let rest = typed.split_once("://").map_or(typed, |(_, rest)| rest);
     rest.split(['/', '?', '#'])
@@ -125,8 +125,8 @@ fn host_and_port(typed: &str) -> String {
         .to_owned()
 }
 
-/// Returns the remote task's id and state from a reply. Without an id if the agent answered without
-/// a task.
+/// Returns id and state of the remote task from the reply of its agent. The id is `None` if the
+/// agent answered without a task.
 ///
 /// # Errors
 /// Text for the user: the reason why the task wasn't sent or its id isn't known.

@@ -381,7 +381,8 @@ pub(super) fn session_id_of(task: &Task) -> String {
     task.extra.text(SESSION_KEY).unwrap_or_default()
 }
 
-/// Returns the text of a task's request.
+/// Returns the text of a task's request, for display: its JSON if it has no text, and `(not kept)`
+/// if the request isn't stored.
 pub(super) fn request_text(task: &Task) -> String {
     let Some(said) = request_body(task) else {
         return "(not kept)".to_owned();

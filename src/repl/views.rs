@@ -87,7 +87,8 @@ pub(super) fn servers(known: &[PeerAgent]) -> String {
     lines.join("\n")
 }
 
-/// Formats a list of tasks in the format of the rolling memory.
+/// Formats a numbered list of tasks: id, state, request and open question, in the form of
+/// [`memory`]. With `all`, each task also has its owner and scope.
 pub(super) fn tasks(tasks: &[Arc<Task>], all: bool) -> String {
     let whose = if all {
         "of this agent"

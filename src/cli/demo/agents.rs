@@ -127,7 +127,7 @@ async fn run_steps(cast: &mut DemoAgents) -> Result<bool, CommandError> {
 }
 
 const CONNECTED_LINE: &str = "✅ Successfully connected to agent: Agent Two";
-/// Lines of a directory with two agents.
+/// Texts that a directory listing with the second and the third agent contains.
 const BOTH_AGENTS_LINES: [&str; 3] = [
     r#""count": 2"#,
     r#"{"id": "bidirectional-agent-2", "name": "Agent Two"}"#,
@@ -143,7 +143,7 @@ struct DemoAgents {
 }
 
 impl DemoAgents {
-    /// Returns the actual port of a started agent.
+    /// Returns the actual port of a started agent; 0 if it has not been started.
     fn port_of(&self, example: &str) -> u16 {
         self.ports
             .iter()

@@ -86,7 +86,11 @@ async fn run_steps(cast: &mut HmcpDemo) -> Result<bool, CommandError> {
     Ok(asks && written && blocked)
 }
 
-/// Sends a message to an agent and prints the answer. Without an answer the demonstration fails.
+/// Sends a message to an agent and prints the answer. Returns its text, or the failure if the
+/// guardrail blocked it.
+///
+/// # Errors
+/// Any other failure of the agent, which ends the demonstration.
 async fn ask_and_print(
     agent: &AgentRef,
     name: &str,

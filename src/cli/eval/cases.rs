@@ -1,4 +1,4 @@
-//! Labelled requests, and the decider that routes them.
+//! Labelled requests, and the agents that route them: rules, or an orchestrator (the decider).
 
 use std::fs;
 use std::path::Path;
@@ -296,7 +296,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum concurrent requests. Only models need time; providers limit concurrent calls.
 const CONCURRENT_REQUESTS: usize = 4;
 
-/// Routing of one request.
+/// Routing of one request: the decision, the number of decisions made for it, the number of these
+/// that were made by a fallback, and their cost in millionths of a US dollar.
 #[derive(Debug, Clone)]
 pub(super) struct RoutingResult {
     pub(super) decision: intake::RoutingDecision,
@@ -305,7 +306,8 @@ pub(super) struct RoutingResult {
     pub(super) micro_usd: u64,
 }
 
-/// Running decider.
+/// Running agents that route labelled requests: the built-in rules, or an orchestrator of a
+/// topology with its node.
 pub(super) struct EvalSystem {
     router: AgentRef,
     node: Option<Node>,
@@ -314,7 +316,12 @@ pub(super) struct EvalSystem {
 }
 
 impl EvalSystem {
-    /// Starts the decider: `rules`, or the node with the orchestrator of this id.
+    /// Starts the routing by the decider `by`: `rules` without a topology file, or the id of an
+    /// orchestrator of that file, whose agents run in a temporary state directory.
+    ///
+    /// # Errors
+    /// Usage error if `by` is an id and there is no file; the node's errors, among them that the
+    /// file has no such orchestrator.
     pub(super) async fn start(by: &str, topology: Option<&Path>) -> Result<Self, CommandError> {
         let Some(file) = topology else {
             if by != RULES {
@@ -358,7 +365,8 @@ impl EvalSystem {
         })
     }
 
-    /// Routes all cases. Results are in their order.
+    /// Routes all cases, at most [`CONCURRENT_REQUESTS`] at once. Results are in the order of the
+    /// cases. Fails if that takes longer than [`SET_TIMEOUT`].
     pub(super) async fn route(
         &self,
         cases: &[EvalCase],
@@ -376,7 +384,8 @@ impl EvalSystem {
             .map_err(Failure::from)?)
     }
 
-    /// Stops the decider.
+    /// Stops the system that routes the cases: its node, if there is one, or else its agents, for
+    /// which it waits up to [`SHUTDOWN_TIMEOUT`].
     pub(super) async fn stop(self) {
         match self.node {
             Some(node) => node.shutdown().await,

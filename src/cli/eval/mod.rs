@@ -152,7 +152,8 @@ impl RouteClass {
         serde_json::from_value(name.into()).ok()
     }
 
-    /// Returns the class of a decision, and its tool or agent.
+    /// Returns the class of a decision and its target: the tool of a local decision, the agent of a
+    /// remote one, `None` for other classes.
     fn of_decision(decision: &RoutingDecision) -> (Self, Option<&str>) {
         match decision {
             RoutingDecision::Local { tool_name, .. } => (Self::Local, Some(tool_name)),
@@ -163,7 +164,8 @@ impl RouteClass {
         }
     }
 
-    /// Returns the class that an entry of `also` names.
+    /// Returns the class that an entry of `also` ([`EvalCase::also`]) stands for: itself if it is a
+    /// class, local for a tool, remote for an agent; `None` for another text.
     fn from_also(entry: &str, world: &RoutingContext) -> Option<Self> {
         match Self::parse(entry) {
             Some(class) => Some(class),
@@ -196,8 +198,8 @@ impl Proportion {
         }
     }
 
-    /// Returns the 95 % interval after Wilson (1927), which holds for small sets and extreme ratios
-    /// too.
+    /// Returns lower and upper end of the 95 % interval after Wilson (1927), which holds for small
+    /// sets and extreme ratios too. For an empty set they are 0 and 1.
     fn interval(self) -> [f64; 2] {
         const Z: f64 = 1.959_963_984_540_054;
         if self.all == 0 {
@@ -236,10 +238,10 @@ const FOLDS: usize = 5;
 struct SetReport {
     name: &'static str,
     all: Proportion,
-    /// Accuracy of the class alone, without its target.
+    /// Accuracy of the class alone: the tool or agent may be another than expected.
     class_only: Proportion,
-    /// Confusion matrix. Row: expected class, column: decided class, in the order of
-    /// [`Class::NAMES`].
+    /// Confusion matrix: number of requests. Row: expected class, column: decided class, in the
+    /// order of [`RouteClass::NAMES`].
     confusion: [[usize; 5]; 5],
     by_lang: BTreeMap<String, Proportion>,
     tricky: Proportion,
@@ -315,7 +317,8 @@ fn is_correct(case: &EvalCase, class: RouteClass, target: Option<&str>) -> bool 
             .any(|also| target == Some(also.as_str()) || RouteClass::parse(also) == Some(class))
 }
 
-/// Returns the JSON report: `by`, and each set by its name.
+/// Returns the JSON report: `by` (the decider), and each set by its name. With `failures`, a set
+/// lists its misrouted requests.
 fn report_json(by: &str, parts: &[SetReport], failures: bool) -> Value {
     let mut all = json!({ "by": by });
     for part in parts {
@@ -365,7 +368,7 @@ fn decisions_per_second(part: &SetReport) -> f64 {
     part.decisions as f64 / part.elapsed.as_secs_f64().max(1e-9)
 }
 
-/// Returns the report as text.
+/// Returns the report as text for people. With `failures`, it lists the misrouted requests.
 fn report_text(by: &str, parts: &[SetReport], failures: bool) -> String {
     let texts = parts.iter().map(|part| set_text(part, failures));
     format!("Routing, decided by {by}{}", texts.collect::<String>())

@@ -307,7 +307,10 @@ async fn broadcast(
     print_sent(&mail.mail_client()?.broadcast(&message).await?, mail.json)
 }
 
-/// Prints the outcome on standard output and the message's id on standard error.
+/// Prints the outcome of sending, and returns the exit code: `EXIT_ANSWERED`, or `EXIT_BLOCKED` if
+/// the message was refused. Success goes to standard output and the message's id to standard error.
+/// A refusal, and members whose mailbox is full, go to standard error. With `json` the whole
+/// receipt goes to standard output, and nothing else is printed.
 fn print_sent(sent: &SendReceipt, json: bool) -> CommandResult {
     let exit_code = if sent.success {
         EXIT_ANSWERED

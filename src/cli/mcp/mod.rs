@@ -143,7 +143,7 @@ fn print_failure<T>(outcome: Result<T, CommandError>, json: bool) -> Result<T, C
 /// Limit for closing the connection to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connection to a server, which is an agent of a system of its own.
+/// Connection to an MCP server, and the actor system in which the client runs as an agent.
 pub(super) struct ServerConnection {
     agent: AgentRef,
     system: System,
@@ -154,8 +154,8 @@ pub(super) struct ServerConnection {
 }
 
 impl ServerConnection {
-    /// Creates a connection that is opened by its first request. Progress and questions go to the
-    /// options' caller.
+    /// Creates a connection, which its first request opens. Requests fail once the time `within`
+    /// from now is over. Progress and questions go to `only_caller` of the options.
     pub(super) fn new(
         endpoint: ServerEndpoint,
         options: McpClientOptions,
@@ -197,7 +197,7 @@ impl ServerConnection {
         RawObject::parse(&answer).map_err(|_| CommandError::failed("the server answered no object"))
     }
 
-    /// Returns the negotiated MCP revision.
+    /// Returns the negotiated MCP revision; empty before the first request.
     pub(super) async fn protocol_revision(&self) -> String {
         self.agent.observe().await["revision"]
             .as_str()
@@ -205,7 +205,9 @@ impl ServerConnection {
             .to_owned()
     }
 
-    /// Fetches all pages of a list.
+    /// Fetches the pages of a list, at most [`PAGES_MAX_DEFAULT`]; the rest is omitted with a
+    /// warning in the log. `M` is the message that lists, `items` the member of its result with the
+    /// items.
     pub(super) async fn list_items<M: Message>(
         &self,
         items: &str,
@@ -246,7 +248,8 @@ impl ServerConnection {
     }
 }
 
-/// Runs `work` with the server, then closes the connection.
+/// Runs `work` with the server, then closes the connection. `only_caller` answers the server's
+/// questions; without it the server is offered none.
 async fn run_with_server<T>(
     arguments: &ServerArguments,
     only_caller: Option<Arc<dyn Caller>>,

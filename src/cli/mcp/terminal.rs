@@ -61,7 +61,8 @@ impl TerminalCaller {
         }
     }
 
-    /// Asks for each field of a form. Returns `Err` if it isn't completed.
+    /// Asks for each field of a form. `Err` has the answer to give if the form isn't completed:
+    /// decline or cancel.
     async fn fill_in(&self, form: &Elicitation) -> Result<ElicitationAnswer, ElicitationAnswer> {
         output::print_note(format_args!("The server asks: {}", form.message()));
         if let Some(address) = form.target_url() {

@@ -54,10 +54,12 @@ pub struct A2aAgentDeclaration {
     pub url: WebUrl,
     /// Interface of an agent without a card; `url` is its endpoint then.
     pub interface: Option<InterfaceDeclaration>,
-    /// Class of data in messages and replies. Tasks with `clinical` data are never written to disk.
+    /// Highest class of data in messages and replies. Of tasks with `clinical` data only the states
+    /// are written to disk. Default: `internal`.
     #[serde(default)]
     pub class: DataClass,
-    /// Maximum duration in seconds of a call without a deadline of its own.
+    /// Maximum duration in seconds of a call, questions included, if the call has no deadline of
+    /// its own. Default: 300.
     pub call_timeout_s: Option<NonZeroU64>,
     /// Environment variable with a bearer token.
     pub bearer_env: Option<String>,

@@ -36,11 +36,11 @@ const RESERVED_IDS: [&str; 3] = [GUARDIAN_ID, OPERATOR_ID, SYSTEM_ID];
 pub struct MailroomDeclaration {
     /// Unique name in the directory.
     pub id: String,
-    /// Maximum number of messages per second of one member.
+    /// Maximum number of messages per second of one member, broadcasts included. Default: 50.
     pub messages_a_second: Option<NonZeroU32>,
-    /// Maximum number of messages per minute of one member to all or to a group.
+    /// Maximum number of messages per minute of one member to all or to a group. Default: 30.
     pub broadcasts_a_minute: Option<NonZeroU32>,
-    /// Default time in days until a message expires.
+    /// Time in days until a message expires that states no expiry, at most 30. Default: 7.
     pub expires_days: Option<NonZeroU64>,
     /// Whether replies show `agent-456` as `456`.
     #[serde(default)]
@@ -109,7 +109,7 @@ impl MailMemberDeclaration {
         }
     }
 
-    /// Returns invalid keys, each with a reason.
+    /// Returns the mailroom's keys with invalid values, each with a reason; empty if all are valid.
     fn key_errors(&self) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
         if let Err(error) = MemberId::parse(&*self.id) {
@@ -144,7 +144,7 @@ impl MailMemberDeclaration {
 }
 
 impl MailroomDeclaration {
-    /// Returns invalid keys, each with a reason.
+    /// Returns the member's keys with invalid values, each with a reason; empty if all are valid.
     fn key_errors(&self) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
         if self.class == DataClass::Clinical {
@@ -208,7 +208,7 @@ impl MailroomDeclaration {
         }
     }
 
-    /// Returns the reason why an agent can't be a member.
+    /// Returns the reason why an agent can't be a member; `None` if it can.
     fn why_not_member(&self, id: &str, names: &DeclaredNames<'_>) -> Option<&'static str> {
         let agent = names
             .agents
@@ -250,7 +250,12 @@ impl MailroomDeclaration {
         }
     }
 
-    /// Returns the mailroom's options.
+    /// Returns the mailroom's options, with the declared members and those that hold a key of a
+    /// listener in front of it.
+    ///
+    /// # Errors
+    /// [`StartError::Keys`] if a key file can't be read; [`StartError::Mailroom`] if the options
+    /// are invalid.
     fn mailroom_options(&self, topology: &Topology) -> Result<MailroomOptions, StartError> {
         let default = MailroomOptions::default();
         let members = self

@@ -53,7 +53,8 @@ pub use upstream::{
 };
 pub use webhook::WebhookDeclaration;
 
-/// Decoder of an agent's table without its `kind`. Reports problems.
+/// Decoder of an agent's table from which `kind` has been removed. Reports problems, and returns
+/// `None` if there is no declaration then.
 type AgentReader =
     fn(&mut ConfigTree, &mut ProblemCollector<'_>) -> Option<Box<dyn AgentDeclaration>>;
 
@@ -183,17 +184,20 @@ impl dyn AgentDeclaration {
 /// Parties that send messages to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reachability {
-    /// Clients of a listener.
+    /// Clients of a listener. In a file with listeners, an agent that none of them reaches gets a
+    /// warning.
     Listeners,
-    /// Other agents, for language models: no listener is needed.
+    /// Other agents of the node, as for language models: no listener is needed.
     Agents,
-    /// Mailrooms only.
+    /// Mailrooms only, which deliver their mail to it (tmux panes, webhooks). A listener that names
+    /// no agent doesn't serve it.
     Mail,
 }
 
 pub(super) type ParsedAgent = ParsedDeclaration<Box<dyn AgentDeclaration>>;
 
-/// Decodes an agent by its `kind`. Returns its description for cards separately. serde's enum
+/// Decodes an agent's table by its `kind`. Also returns its description if that is for agent cards
+/// only; `None` without one. Returns `None` after problems that prevent decoding. Serde's enum
 /// representations would lose source positions.
 pub(super) fn read_agent(
     tree: ConfigTree,
@@ -228,8 +232,8 @@ fn take_description(tree: &mut ConfigTree, problems: &mut ProblemCollector<'_>) 
     text
 }
 
-/// Removes `key` from the table and returns the entry of `all` that its value names. Reports
-/// missing and unknown values.
+/// Removes `key` from the table and returns the entry of `all` that its value names, with that
+/// name. Reports a missing or unknown value, and returns `None` then.
 fn take_choice<'a, T: Copy>(
     tree: &mut ConfigTree,
     key: &str,
@@ -261,7 +265,8 @@ fn take_choice<'a, T: Copy>(
     found.copied()
 }
 
-/// Decodes a declaration with serde. `what` names the table in messages.
+/// Decodes a declaration with serde, as [`decode`]: `None` after problems that prevent it. `what`
+/// names the table in messages.
 fn decode_declaration<K: AgentDeclaration + DeserializeOwned>(
     tree: &mut ConfigTree,
     what: &str,
@@ -343,7 +348,7 @@ pub(crate) struct RunningAgent {
     pub(crate) dependencies: Vec<AgentId>,
     /// Filter and renaming of its tools.
     pub(crate) filter: ToolFilter,
-    /// Whether it is an aggregate of other agents of this node.
+    /// Whether it is an aggregate, which only passes messages on to other agents of this node.
     pub(crate) is_bundle: bool,
     /// State that only its kind knows.
     kind_state: Option<Arc<dyn Any + Send + Sync>>,

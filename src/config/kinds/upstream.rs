@@ -92,20 +92,26 @@ pub struct UpstreamDeclaration {
     /// Whether the server may request roots.
     #[serde(default)]
     pub supports_roots: bool,
-    /// Maximum number of concurrent calls.
+    /// Maximum number of concurrent calls, without those whose server waits for an answer. A
+    /// further call fails after 5 s. Default: 64.
     pub calls_max: Option<u32>,
-    /// Share of a principal in `calls_max` and `connections_max`, in percent.
+    /// Share of a principal in `calls_max` and `connections_max`, in percent, 1 to 100. Beyond it,
+    /// a principal gets places only while others have room. Default: 25.
     pub principal_share_percent: Option<u8>,
-    /// Maximum number of concurrent connections.
+    /// Maximum number of concurrent connections, without the one that all clients share. At the
+    /// limit, the one that has been idle longest is closed. Default: 64, and 1,024 with `url`.
     pub connections_max: Option<u32>,
-    /// Maximum size in bytes of one message from the server.
+    /// Maximum size in bytes of one message from the server. A call with a larger answer fails.
+    /// Default: 4 MiB.
     pub body_bytes_max: Option<NonZeroUsize>,
-    /// Maximum duration in seconds of a call without a deadline of its own.
+    /// Maximum duration in seconds of a call, questions included. An earlier deadline of the call
+    /// applies too. Default: 300.
     pub call_timeout_s: Option<u64>,
-    /// Time in seconds for which a client's connection without calls is kept.
+    /// Time in seconds for which a client's connection without calls and subscriptions is kept.
+    /// Default: 600.
     pub idle_timeout_s: Option<u64>,
-    /// Maximum number of retries of a call to a tool that `retry` lists, or of an unsent call to an
-    /// idempotent tool.
+    /// Maximum number of retries of a call to a tool that `retry` lists, or of a call to an
+    /// idempotent tool that could not be sent. Default: 2.
     pub retries_max: Option<u32>,
     /// Tools or patterns whose calls may be repeated although the server may have executed them.
     #[serde(default)]
@@ -120,8 +126,8 @@ pub struct UpstreamDeclaration {
     /// each principal.
     #[serde(default)]
     pub cache_shared: Vec<String>,
-    /// Class of data in arguments and results. Tasks with `clinical` data are never written to
-    /// disk.
+    /// Highest class of data in arguments and results. Of tasks with `clinical` data only the
+    /// states are written to disk. Default: `internal`.
     #[serde(default)]
     pub class: DataClass,
     /// Limits of the server's sampling requests.

@@ -19,10 +19,11 @@ pub struct PolicyDeclaration {
     pub guard: bool,
     /// Guardrail rules in addition to the built-in ones.
     pub guard_rules: Vec<CustomRule>,
-    /// Maximum number of requests per second of one principal.
+    /// Maximum number of requests per second of one principal at the listeners; `None` for no
+    /// limit. Messages that a request causes don't count.
     pub per_client_per_second: Option<NonZeroU32>,
-    /// Maximum number of calls per second of one principal, by tool name, `agent.tool` or
-    /// pattern.
+    /// Maximum number of calls per second of one principal, by tool name, `agent.tool` or pattern
+    /// (`*`, `?`). Other tools have no limit.
     pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
 }
 

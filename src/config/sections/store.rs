@@ -33,7 +33,8 @@ pub struct StoreDeclaration {
     /// Writer name in leases and in the audit chain. Default: the node's name. Two nodes on one
     /// Postgres store need different names.
     pub writer: Option<String>,
-    /// Size in MiB beyond which the store rejects all writes but deletions.
+    /// Size in MiB beyond which the store rejects writes, except those that free space, or that end
+    /// and record running work. Default: 1,024.
     pub size_max_mib: Option<NonZeroU64>,
     /// Maximum MiB of one owner's tasks, and of one sender's mail, once the store is half full.
     /// Default: a quarter of `size_max_mib`.
@@ -69,13 +70,13 @@ pub enum AuditScope {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionDeclaration {
-    /// Retention of tasks, from their end.
+    /// Retention of tasks, from their end. Default: 7.
     pub tasks_days: Option<u32>,
-    /// Retention of mail bodies, from reading by the last recipient or from expiry.
+    /// Retention of mail bodies, from reading by the last recipient or from expiry. Default: 30.
     pub mail_days: Option<u32>,
-    /// Retention of audit entries, up to a checkpoint.
+    /// Retention of audit entries, which are removed up to a signed checkpoint. Default: 365.
     pub audit_days: Option<u32>,
-    /// Retention of stream records.
+    /// Retention of journal records, for example mail events. Default: 30.
     pub streams_days: Option<u32>,
 }
 

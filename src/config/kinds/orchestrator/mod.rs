@@ -49,7 +49,7 @@ pub struct OrchestratorDeclaration {
     /// Description in agent cards.
     pub description: Option<String>,
     /// Id of the model or model pool that writes answers, and decides at points without an entry in
-    /// `decide`.
+    /// `decide`. `None`: rules decide at those points, and no model writes answers.
     pub model: Option<String>,
     /// Ids of agents and upstreams of this file that it may delegate to, in addition to discovered
     /// peers.
@@ -61,19 +61,20 @@ pub struct OrchestratorDeclaration {
     /// Names of enabled tools.
     #[serde(default = "tools")]
     pub tools: Vec<String>,
-    /// Whether it asks for clarification of unclear requests.
+    /// Whether it asks for clarification of unclear requests. Default: true.
     #[serde(default = "yes")]
     pub clarification: bool,
-    /// Whether it splits requests into steps.
+    /// Whether it splits requests into steps. Default: true.
     #[serde(default = "yes")]
     pub decomposition: bool,
-    /// Confidence below which an answer needs confirmation, 0 to 1.
+    /// Confidence, 0 to 1, below which a person must confirm an answer. Default: 0.4.
     pub confidence_min: Option<f64>,
-    /// Risk above which an action needs confirmation, 0 to 1.
+    /// Risk, 0 to 1, above which a person must confirm an action. Default: 0.5.
     pub max_risk: Option<f64>,
-    /// Estimated cost in US dollars above which a request needs confirmation.
+    /// Estimated cost in US dollars above which a person must confirm a request; `None` for no
+    /// limit.
     pub cost_usd_max: Option<f64>,
-    /// Whether the guardrail screens requests and the answers of other agents.
+    /// Whether the guardrail screens requests and the answers of other agents. Default: true.
     #[serde(default = "yes")]
     pub guard: bool,
     /// System prompt of the answering model.
@@ -109,6 +110,7 @@ pub enum StructuredOutput {
 #[serde(deny_unknown_fields, default)]
 pub struct DiscoveryDeclaration {
     /// Origin patterns (`*` matches any text) of agents that may be learned from other agents.
+    /// Empty by default: then only agents that `trusted_keys` admits are learned.
     pub allow: Vec<String>,
     /// File with a JWK set, relative to the topology file. Agents whose card is signed by one of
     /// its keys may be learned from other agents too.
@@ -127,11 +129,12 @@ pub struct CommandDeclaration {
     pub allow: Vec<String>,
     /// Working directory of the programs, relative to the topology file.
     pub working_directory: PathBuf,
-    /// Maximum number of arguments.
+    /// Maximum number of arguments of one command. Default: 64.
     pub arguments_max: Option<NonZeroUsize>,
-    /// Maximum run time in seconds.
+    /// Maximum run time of a command in seconds; then it is killed. Default: 30.
     pub timeout_s: Option<NonZeroU64>,
-    /// Maximum number of output bytes that are kept.
+    /// Maximum number of bytes kept of standard output and of standard error, each. Default:
+    /// 65,536.
     pub output_bytes_max: Option<NonZeroUsize>,
 }
 
