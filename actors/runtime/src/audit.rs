@@ -21,6 +21,10 @@ pub const AUDIT_QUEUED_MAX: usize = 4_096;
 pub trait AuditStore: Send + Sync + 'static {
     /// Appends `entries` in order, all or none, and returns the number of the last one. Entries are
     /// numbered in one chain for each writer, the name under which a process opens the store.
+    ///
+    /// # Errors
+    /// [`JournalError::Invalid`](crate::JournalError::Invalid) from a store on disk if `entries` is
+    /// empty; errors of the store. After `JournalError::Unknown` they may have been written.
     async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64>;
 
     /// Returns size and hash of a message body. The hash is keyed with the store's own key if

@@ -107,7 +107,8 @@ pub trait QuestionRouter: Send + Sync {
     fn caller(&self, source: &str, call: &CallContext) -> Option<Arc<dyn Caller>>;
 }
 
-/// Session of a peer in its protocol. State kept for one session is never shared with another.
+/// Live session of a peer, such as a legacy MCP session: its id, its end, and the receiver of
+/// questions outside calls. State kept for one session is never shared with another.
 pub struct PeerSession {
     /// Unique id, never reused.
     pub id: SessionId,

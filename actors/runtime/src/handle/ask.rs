@@ -578,7 +578,9 @@ impl<M: Message> Call<M> {
         self
     }
 
-    /// Starts the call and returns a handle for following its events and awaiting its reply.
+    /// Returns a handle for following the call's events and awaiting its reply. The message is
+    /// sent, and its time limit begins, when [`RunningCall::next`] or [`RunningCall::reply`] is
+    /// first polled.
     pub fn start(self) -> RunningCall<M> {
         let (caller, events) = channel_caller();
         let meta = Arc::new(self.meta.with_caller(Arc::new(caller)));

@@ -281,8 +281,8 @@ impl Task {
             .is_some_and(|has| has.epoch == lease.epoch && has.worker == lease.worker)
     }
 
-    /// Returns true if a worker may claim the task at `now`: it is open, has no valid lease, and
-    /// waits for no other task.
+    /// Returns true if a worker may claim the task at `now`: it hasn't ended, has no valid lease,
+    /// all tasks that it needs have completed, and all its child tasks have ended.
     pub fn is_ready(&self, now: SystemTime) -> bool {
         let free = self.lease.as_ref().is_none_or(|lease| lease.until <= now);
         free && !self.state.is_terminal() && self.pending_needs == 0 && self.open_children == 0
