@@ -14,7 +14,8 @@ use crate::error::{
 };
 
 /// Default size limit of a store, in bytes. At the limit, writes fail with `SizeLimit`, except
-/// those that free space. Changed by `[store] size_max_mib` and [`StoreOptions::size_max`].
+/// those that free space, or that end and record running work. Changed by `[store] size_max_mib`
+/// and [`StoreOptions::size_max`].
 const STORE_SIZE_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 /// Default size of the SQLite read pool, in connections. Further reads wait 5 s, then fail with
 /// `Unavailable`. Changed by [`StoreOptions::readers`].
@@ -262,7 +263,9 @@ impl StoreOptions {
         self
     }
 
-    /// Sets the size limit in bytes, 1 GiB by default. At the limit only deletions are accepted.
+    /// Sets the size limit in bytes, 1 GiB by default. At the limit, writes fail with `SizeLimit`,
+    /// except those that free space, or that end and record running work. On SQLite, these may
+    /// exceed the limit by one sixteenth of it, at least by 256 pages.
     pub fn size_max(mut self, bytes: u64) -> Self {
         self.size_max = bytes;
         self

@@ -55,8 +55,8 @@ pub struct AuditFilter {
     pub call: Option<String>,
     /// Earliest time of the event, inclusive.
     pub since: Option<SystemTime>,
-    /// Maximum number of entries; the newest are returned. At most [`PAGE_ROWS_MAX`], by default
-    /// [`AUDIT_LINES_DEFAULT`].
+    /// Maximum number of entries; the newest are returned. By default [`AUDIT_LINES_DEFAULT`]. A
+    /// number above [`PAGE_ROWS_MAX`] is lowered to it.
     pub entries_max: Option<usize>,
 }
 
