@@ -333,8 +333,11 @@ fn check_at_most(field: &str, count: usize, max: usize, why: &str) -> Result<(),
     }
 }
 
-/// Checks an id's length and characters, because ids are used in keys, headers and paths. Empty ids
-/// pass.
+/// Checks that an id has at most 128 bytes ([`limits::ID_BYTES_MAX`]) and no control characters,
+/// because ids are used in keys, headers and paths. Empty ids pass.
+///
+/// # Errors
+/// `InvalidParams`, which names `field`.
 fn check_id(field: &str, id: &str) -> Result<(), A2aError> {
     check_at_most(
         field,

@@ -25,8 +25,9 @@ use super::options::{ProtocolVersion, RemoteAuth, RemoteOptions, RemoteOptionsEr
 use crate::wire::{AgentCard, OAuthFlows, SecurityScheme};
 
 const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
-/// Header with the protocol extensions that a message uses: since 1.0, and in 0.3.
+/// Header with the protocol extensions that a message uses, since 1.0.
 const EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
+/// Header with the protocol extensions that a message uses, in 0.3.
 const EXTENSIONS_03: HeaderName = HeaderName::from_static("x-a2a-extensions");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Header of W3C Trace Context.
@@ -120,6 +121,8 @@ pub(super) struct ExtraHeaders<'a> {
 impl InterfaceConnection {
     /// Sends a request and waits for the head of the response, which may have an error status.
     /// After HTTP status 401 the request is retried once, if a new access token can be requested.
+    /// After 404, 405, 307 or 308 a request to the interface's own URL is sent once more with or
+    /// without the trailing slash, unless the response is JSON.
     pub(super) async fn send(
         &self,
         sent: &OutboundRequest<'_>,

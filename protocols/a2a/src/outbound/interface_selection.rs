@@ -83,7 +83,8 @@ fn parse_interface(
 }
 
 /// Returns the absolute URL of an interface. `base` is the URL where the card was found; its host
-/// replaces an unspecified address such as 0.0.0.0. `None` if the URL is unusable.
+/// replaces an unspecified address such as 0.0.0.0. `None` if the text is no URL, or the host can't
+/// be replaced. The scheme isn't checked.
 pub(super) fn interface_url(interface: &AgentInterface, base: &Url) -> Option<Url> {
     let mut url = base.join(&interface.url).ok()?;
     // A listening address such as 0.0.0.0 isn't a destination: the card's own host is meant.

@@ -26,13 +26,16 @@ impl FollowUps {
         Self { tasks, history }
     }
 
-    /// Passes a message to an existing task as the answer to one of its open questions.
+    /// Passes a message to an existing task as the answer to one of its open questions. A message
+    /// that the task has received before changes nothing. If the message lacks required fields and
+    /// the task runs in this process, the question stays open, and the task's status text says what
+    /// is missing.
     ///
     /// # Errors
-    /// `InvalidParams` if the message names another conversation or lacks required fields;
-    /// `ContentTypeNotSupported` if it has a file for which the question has no field;
-    /// `UnsupportedOperation` if the task has ended, or has no open question that the message could
-    /// answer.
+    /// `InvalidParams` if the message names another conversation, or lacks required fields and the
+    /// task doesn't run in this process; `ContentTypeNotSupported` if it has a file for which the
+    /// question has no field; `UnsupportedOperation` if the task has ended, or has no open question
+    /// that the message could answer; errors of the task store.
     pub(super) async fn accept(
         &self,
         mut found: FoundTask,

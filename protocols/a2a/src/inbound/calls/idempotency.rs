@@ -46,10 +46,13 @@ pub(super) enum IdempotencyKey {
 impl IdempotencyKey {
     /// Determines the idempotency key of a message: the client's, else a key derived from `asked`
     /// (skill, stored request and push configuration). `audit` computes a keyed hash of these,
-    /// because their content may be confidential.
+    /// because their content may be confidential. No key is derived ([`Self::Absent`]) in 0.1, if
+    /// the idempotency window is zero, or for an anonymous caller that can't be told from others
+    /// and whose message id is no UUID.
     ///
     /// # Errors
-    /// `InvalidParams` if the client's key isn't a string or has the prefix of derived keys.
+    /// `InvalidParams` if the client's key isn't a string or has the prefix of derived keys. Its
+    /// length isn't checked here, but by `NewTask::check`.
     pub(super) fn for_message(
         who: &RequestContext,
         message: &A2aMessage,

@@ -266,7 +266,9 @@ impl A2aTaskService {
     }
 
     /// Returns the request to store with a task: the message and the skill's arguments. Without a
-    /// durable store the arguments are omitted, because no other process can resume the task.
+    /// durable store, no other process can resume the task; the arguments are then stored only if
+    /// the request has metadata, so that requests that differ only there have different idempotency
+    /// keys.
     fn stored_request(
         &self,
         request: &SendMessageRequest,
