@@ -228,7 +228,7 @@ pub const TASKS_MAX_DEFAULT: usize = 1_024;
 #[derive(Debug, Clone)]
 pub struct McpTaskOptions {
     /// Time that a task is kept after its creation, if the client requests none. A task that still
-    /// runs then is ended.
+    /// runs then is ended. Default: 600 s.
     pub ttl: Duration,
     /// Maximum time that a client may request for keeping a task. A longer one is cut. Default:
     /// 86400 s.
@@ -380,9 +380,9 @@ pub struct StreamOptions {
     /// Time after which the connection of a call's stream is closed. The call continues, and the
     /// client reconnects for the rest (2025-11-25, transports). `None` keeps the connection open.
     pub close_after: Option<Duration>,
-    /// Time that clients are told to wait before they reconnect.
+    /// Time that clients are told to wait before they reconnect. Default: 1 s.
     pub retry: Duration,
-    /// Interval of keep-alive comments on idle streams.
+    /// Interval of keep-alive comments on idle streams. Default: 15 s.
     pub keep_alive: Duration,
 }
 
@@ -469,7 +469,9 @@ pub struct StreamLimits {
     pub events_max: usize,
     /// Maximum size of unread messages, in bytes. Default: 8,388,608.
     pub bytes_max: usize,
-    /// Maximum size of read messages kept for replay, in bytes. Default: 1,048,576.
+    /// Maximum size of the buffer, in bytes, up to which messages that the client has received are
+    /// kept for replay. Above it, the oldest of these are dropped; a client that reconnects can't
+    /// resume before them. Default: 1,048,576.
     pub replay_bytes_max: usize,
 }
 

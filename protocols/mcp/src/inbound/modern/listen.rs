@@ -37,7 +37,8 @@ const LIST_SUBSCRIPTIONS: [(&str, &str, CapabilityChange); 3] = [
 
 /// Changes that a client has subscribed to.
 struct SubscriptionFilter {
-    /// Wanted entries of [`LIST_SUBSCRIPTIONS`].
+    /// Entries of [`LIST_SUBSCRIPTIONS`] that the client wants: member of the filter, server
+    /// capability, change.
     lists: Vec<(&'static str, &'static str, CapabilityChange)>,
     uris: Vec<String>,
     /// Ids of the tasks whose changes are sent.

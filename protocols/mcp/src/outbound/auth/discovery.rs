@@ -254,7 +254,8 @@ fn default_endpoints(
     AuthorizationServer::new(fetch, metadata)
 }
 
-/// Maximum number of scopes in one token or authorization request.
+/// Maximum number of scopes in one token or authorization request. One more fails with
+/// [`AuthError::TooManyScopes`].
 const SCOPES_MAX: usize = 64;
 
 /// Set of scopes (RFC 6749, section 3.3), in order of insertion.
