@@ -59,7 +59,8 @@ impl RpcError {
     }
 }
 
-/// Reason why a body could not be decoded. No message of the body has been processed.
+/// Reason why a body, or one entry of a batch, could not be decoded. That body or entry has not
+/// been processed; other entries of the batch may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {

@@ -20,7 +20,11 @@ pub fn check_json<'a>(body: &'a [u8], limits: &DecodeLimits) -> Result<&'a str, 
 }
 
 /// Checks JSON text like [`check_json`]. If the text is an object, calls `member` with the name and
-/// the JSON text of each of its members. Members of nested objects are not reported.
+/// the JSON text of each of its members, not of nested objects. `member` is called during the
+/// check: what it got must not be used if the function fails.
+///
+/// # Errors
+/// Those of [`check_json`].
 pub(crate) fn for_each_member<'a>(
     body: &'a [u8],
     limits: &DecodeLimits,

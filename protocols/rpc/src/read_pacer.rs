@@ -22,7 +22,8 @@ pub struct ReadPacer {
 }
 
 impl ReadPacer {
-    /// Counts a message that has been read.
+    /// Counts a message that has been read. At [`READS_PER_SECOND_MAX`] in one second,
+    /// [`Self::wait`] waits for the next second.
     pub fn count(&mut self) {
         let now = Instant::now();
         if self
