@@ -48,7 +48,10 @@ fn key_row(key: &KeyEntry) -> String {
         .join("	")
 }
 
-/// Returns the key file that the topology's listeners use.
+/// Returns the key file that the listeners of a topology file use.
+///
+/// # Errors
+/// Usage error without a topology file, or if its listeners name no key file or several.
 fn key_file(topology: Option<PathBuf>) -> Result<PathBuf, CommandError> {
     let none =
         "the key file is missing: add --keys FILE, or --topology FILE with listeners that name one";

@@ -13,7 +13,7 @@ use crate::config::{
 use crate::node::{Node, NodeError};
 use crate::repl::{self, ReplOptions, ReplOutcome};
 
-/// File beside the store with typed lines.
+/// Name of the file in the state directory that keeps the lines typed at the prompt.
 const HISTORY_FILE: &str = "repl_history";
 /// Topology used without a file: a bidirectional agent with all features. Its model needs a key in
 /// an environment variable; without one, rules decide.
@@ -71,11 +71,11 @@ pub(super) async fn run(
 /// Node in this process, and the orchestrator that answers.
 pub(super) struct EmbeddedNode {
     loaded: LoadedTopology,
-    /// Whether the node has a folder for its data.
+    /// Whether the node has a folder for its data, in which typed lines are kept too.
     has_data_folder: bool,
     /// Chosen orchestrator; `None`: the first.
     agent: Option<String>,
-    /// Address to connect to at the start.
+    /// Address of a remote agent to connect to at the start; `None` for none.
     connect: Option<String>,
 }
 
@@ -114,10 +114,10 @@ impl EmbeddedNode {
         })
     }
 
-    /// Returns the chosen orchestrator; without a choice, the first.
+    /// Returns the chosen orchestrator; without a choice, the first in the file.
     ///
     /// # Errors
-    /// [`NodeError::NoOrchestrator`] if there is none.
+    /// [`NodeError::NoOrchestrator`] if the file declares none, or not the chosen one.
     pub(super) fn orchestrator(&self) -> Result<&OrchestratorDeclaration, NodeError> {
         let is_wanted = |declared: &&OrchestratorDeclaration| {
             self.agent

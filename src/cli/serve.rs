@@ -50,7 +50,7 @@ pub(super) struct LoadedTopology {
 }
 
 impl LoadedTopology {
-    /// Creates one for a topology without a file.
+    /// Returns a topology that has no file to watch, with `state` as the folder for its data.
     pub(super) fn without_file(topology: Topology, state: &Path) -> Self {
         Self {
             topology,
@@ -70,7 +70,8 @@ impl LoadedTopology {
     }
 }
 
-/// Reads a topology file, or an example that comes with callboard.
+/// Reads a topology file, or the example NAME for `example:NAME`. Without `state`, the agents' data
+/// is in the file's folder, or for an example in a temporary folder, deleted with the result.
 pub(super) fn load_topology(file: &str, state: Option<&Path>) -> Result<LoadedTopology, NodeError> {
     if let Some(name) = file.strip_prefix("example:") {
         let scratch = tempfile::Builder::new()
@@ -123,7 +124,8 @@ async fn serve_until_stopped(
     Ok(announced?)
 }
 
-/// Reloads the topology whenever the file changes. Never returns.
+/// Reloads the topology whenever the file changes. An error is logged, and the previous topology
+/// stays in force. Never returns; without a file it does nothing.
 async fn reload_on_change(watch: Option<TopologyWatcher>, node: &mut Node) {
     let Some(mut watch) = watch else {
         return std::future::pending().await;

@@ -28,9 +28,9 @@ pub const CLAUDE_MODEL_DEFAULT: &str = "claude-sonnet-4-5";
 /// Environment variables for the API key; the first one set is used.
 pub const CLAUDE_KEY_VARIABLES: [&str; 2] = ["CLAUDE_API_KEY", "ANTHROPIC_API_KEY"];
 const MODEL_ID: &str = "claude";
-/// Tables of such a file, in addition to keys at the top level.
+/// Tables of a bidirectional agent's file, in addition to keys at its top level.
 const SECTIONS: [&str; 6] = ["server", "client", "llm", "mode", "tools", "scripted"];
-/// Tables that identify such a file, if there is no `[node]`.
+/// Tables any of which makes a file without `[node]` a bidirectional agent's file.
 const MARKER_SECTIONS: [&str; 3] = ["mode", "llm", "client"];
 /// Switches, allowed at the top level, in `[mode]` and in `[llm]`.
 const SWITCHES: [&str; 4] = [
@@ -45,13 +45,13 @@ const RENAMED_SWITCH: (&str, &str) = ("experimental_decompose", "experimental_de
 /// REPL settings of a bidirectional agent's file.
 #[derive(Debug, Clone, Default)]
 pub struct ReplDeclaration {
-    /// Whether the file is meant for the REPL. `serve` ignores it.
+    /// Whether the file is meant for the REPL. Default: true. `serve` ignores it.
     pub repl: bool,
-    /// Log file of the REPL's input and output.
+    /// Log file of the REPL's input and output; `None` for no log.
     pub repl_log_file: Option<PathBuf>,
-    /// Name in the prompt.
+    /// Name in the prompt. Default: `agent`.
     pub prompt: Option<String>,
-    /// URL of the agent to connect to at start.
+    /// URL of the agent to connect to at start; `None` for no connection.
     pub target_url: Option<String>,
 }
 
@@ -103,7 +103,7 @@ struct SwitchesSection {
     max_risk: Option<f64>,
 }
 
-/// The translated file.
+/// Declarations into which a bidirectional agent's file was translated.
 pub(super) struct TranslatedTopology {
     pub(super) name: String,
     pub(super) mode: ReplDeclaration,
@@ -118,7 +118,7 @@ pub(super) fn is_bidirectional(root: &ConfigTree) -> bool {
     !has(&"node") && !has(&"external_mcp") && (port || MARKER_SECTIONS.iter().any(has))
 }
 
-/// Whether such a file may have this key at its top level.
+/// Whether a bidirectional agent's file may have this key at its top level.
 pub(super) fn is_known_section(name: &str) -> bool {
     SECTIONS.contains(&name) || SWITCHES.contains(&name)
 }
@@ -264,7 +264,8 @@ fn collect_switches(root: &mut ConfigTree, problems: &mut ProblemCollector<'_>) 
     ConfigTree::new(0..0, ConfigValue::Table(found))
 }
 
-/// Returns the model: scripted answers, or Claude if there is an API key.
+/// Returns the declaration of the model: scripted answers if there are some, or Claude if there is
+/// an API key. `None` without one, or after a problem was reported.
 fn model_config(
     said: &LlmSection,
     llm: &ConfigTree,

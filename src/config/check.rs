@@ -16,7 +16,8 @@ use super::problem::{ProblemCollector, check_key_file};
 use super::tree::ConfigTree;
 use super::{DeclaredNames, ParsedDeclaration, ParsedSections, RoutingDeclaration};
 
-/// Reports inconsistencies between declarations. Returns the clinic registry if it is valid.
+/// Reports inconsistencies between declarations. Returns the clinic registry; `None` if that is
+/// invalid, which is reported.
 pub(super) fn check_references(
     sections: &ParsedSections,
     problems: &mut ProblemCollector<'_>,

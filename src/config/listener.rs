@@ -183,7 +183,9 @@ impl ListenerDeclaration {
             .all(|(_, address)| address.ip().is_loopback())
     }
 
-    /// Returns invalid keys, each with a reason. `tree` is the listener's table.
+    /// Returns the listener's keys that are invalid or don't fit one another, each with a reason;
+    /// empty if all are valid. `tree` is the listener's table, by which keys that are set are told
+    /// from defaults.
     pub(super) fn key_errors(&self, tree: &ConfigTree) -> Vec<(&'static str, &'static str)> {
         let is_set = |key: &&str| tree.get(key).is_some_and(|value| !value.is_empty());
         let mut wrong: Vec<_> = self.dialect_error().into_iter().collect();
@@ -261,7 +263,8 @@ impl ListenerDeclaration {
         wrong
     }
 
-    /// Returns the key `dialect` with the reason, if it is missing or doesn't fit the protocol.
+    /// Returns the key `dialect` and a reason if it is missing or doesn't fit the protocol; `None`
+    /// if it is right.
     fn dialect_error(&self) -> Option<(&'static str, &'static str)> {
         let why = match (self.protocol, self.dialect) {
             (ListenerProtocol::Mcp, None) if !self.is_bare() => {

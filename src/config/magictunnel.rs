@@ -9,9 +9,9 @@ use super::problem::{ProblemCollector, Severity};
 use super::tree::{ConfigTree, ConfigValue, SpannedKey};
 use super::yes;
 
-/// Default node name of such a file.
+/// Node name of a MagicTunnel file that states none.
 pub(super) const NAME_DEFAULT: &str = "magictunnel";
-/// Default listener address of such a file.
+/// Address of the listener of a MagicTunnel file that declares none.
 const BIND_DEFAULT: &str = "127.0.0.1:3001";
 
 /// Keys of the section that are neither the servers nor their routing.

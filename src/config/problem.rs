@@ -184,7 +184,7 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// Returns "did you mean …" for the most similar known name.
+/// Returns "did you mean …" for the most similar known name; `None` if none is similar enough.
 pub(super) fn suggestion<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,

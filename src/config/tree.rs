@@ -109,7 +109,8 @@ impl ConfigTree {
             .map(|(_, value)| value)
     }
 
-    /// Removes a member and returns it.
+    /// Removes a member of the table and returns its key and value; `None` if there is none, or
+    /// this isn't a table.
     pub(super) fn take(&mut self, name: &str) -> Option<(SpannedKey, Self)> {
         let ConfigValue::Table(members) = &mut self.value else {
             return None;
@@ -118,7 +119,7 @@ impl ConfigTree {
         Some(members.remove(at))
     }
 
-    /// Returns the value at a path of keys.
+    /// Returns the value at a path of keys through nested tables; `None` if there is none.
     pub(super) fn at_path(&self, names: &[&str]) -> Option<&Self> {
         names.iter().try_fold(self, |tree, name| tree.get(name))
     }
@@ -137,13 +138,14 @@ impl ConfigTree {
         }
     }
 
-    /// Returns the span of a list item, or of the list.
+    /// Returns the span of the item at index `at` of the list `key`; that of the list if there is
+    /// no such item.
     pub(super) fn item_span(&self, key: &str, at: usize) -> Option<Range<usize>> {
         let item = self.get(key).and_then(|list| list.items().get(at));
         item.map_or_else(|| self.span_of(key), |item| Some(item.span.clone()))
     }
 
-    /// Returns the span of a key.
+    /// Returns the span of a key itself, without its value; `None` if the table has no such key.
     pub(super) fn key_span(&self, name: &str) -> Option<Range<usize>> {
         self.members()
             .iter()

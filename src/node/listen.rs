@@ -337,7 +337,8 @@ impl Node {
         })
     }
 
-    /// Closes all listeners after their running requests. Returns whether any was open.
+    /// Closes all listeners after their running requests, and tells the orchestrators of `topology`
+    /// that they have no address. Returns whether any listener was open.
     pub async fn stop_listening(&mut self, topology: &Topology) -> bool {
         let open = std::mem::take(&mut self.listeners);
         let was_open = !open.is_empty();
@@ -346,7 +347,10 @@ impl Node {
         was_open
     }
 
-    /// Returns the only agent of a listener.
+    /// Returns the agent that a listener of mail or the bare dialect names (`agent`).
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownAgent`] if no such agent runs.
     fn single_agent(&self, listener: &ListenerDeclaration) -> Result<AgentRef, NodeError> {
         let id = listener.agent.as_deref().unwrap_or_default();
         let agent = self.system.directory().get(id);
@@ -387,8 +391,9 @@ impl Node {
         ))
     }
 
-    /// Whether the agent behind the listener changed and its server can't switch agents, or its
-    /// description.
+    /// Whether the listener's servers can't be changed to the listener declared at index `at` and
+    /// must be opened anew: an agent has a stricter data class, or the description of an MCP server
+    /// has changed.
     pub(super) fn needs_restart(
         &self,
         open: &OpenListener,
@@ -408,8 +413,8 @@ impl Node {
         }
     }
 
-    /// Changes the agents behind an open listener to those of the topology. Replaced aggregates go
-    /// to `left`.
+    /// Changes the agents behind an open listener to those that index `at` of the topology
+    /// declares. Replaced aggregates, and servers of agents that are gone, are added to `left`.
     pub(super) fn update_listener(
         &self,
         open: &mut OpenListener,

@@ -159,7 +159,7 @@ impl<S: ProtocolServer> ListenerServers<S> {
             .collect()
     }
 
-    /// Returns a server for each agent. Existing servers are kept.
+    /// Returns a server for each of `ids`: that in `served`, or else a new one.
     fn servers_by_id(
         place: &ListenerContext<'_>,
         ids: &[&str],
@@ -195,7 +195,8 @@ impl<S: ProtocolServer> ListenerServers<S> {
         })
     }
 
-    /// Changes the servers to the agents of the topology.
+    /// Changes the servers to the agents of the topology. Servers of agents that stay are kept with
+    /// their sessions. Aggregates and servers that are no longer needed are added to `left`.
     pub(super) fn update(
         &mut self,
         place: &ListenerContext<'_>,
@@ -255,7 +256,7 @@ impl<S: ProtocolServer> ListenerServers<S> {
         Ok(())
     }
 
-    /// Closes all servers.
+    /// Closes the server for all agents and those of single agents.
     pub(super) fn close(self) {
         self.servers().into_iter().for_each(S::close);
     }

@@ -70,9 +70,10 @@ pub struct Node {
     /// Persistent store; `None` if the store is in memory.
     store: Option<SqlStore>,
     store_fingerprint: u64,
-    /// Tasks of A2A servers while they aren't in `store`. All servers of an agent share them.
+    /// In-memory store of tasks of A2A servers that aren't kept in `store`, for example clinical
+    /// ones. All servers of an agent share it.
     a2a_memory: Store,
-    /// Data classes of agents, for the audit.
+    /// Data classes of agents, for the audit; `None` without an audit.
     data_classes: Option<DataClassRegistry>,
     /// Agents and servers that a reload replaced and that haven't finished.
     retiring_tasks: TaskTracker,
@@ -240,7 +241,7 @@ impl Node {
         );
     }
 
-    /// Tells orchestrators their current public addresses.
+    /// Tells each orchestrator of `topology` the A2A URL at which a listener serves it now, if any.
     pub(super) fn publish_addresses(&self, topology: &Topology) {
         for OrchestratorDeclaration { id, .. } in topology.agents_of_kind() {
             let Some(orchestrated) = self.agents.orchestrator(id) else {

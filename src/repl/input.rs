@@ -289,7 +289,8 @@ pub(super) enum QuestionOutcome {
 }
 
 impl LineInput {
-    /// Prints a question and reads the answer. `can_wait`: the user may leave the question open.
+    /// Prints a question and reads the answer. With `can_wait` the user is told how to leave the
+    /// question open. A question that isn't an elicitation stays open without being printed.
     pub(super) async fn ask_question(
         &mut self,
         question: &Question,
@@ -315,7 +316,8 @@ impl LineInput {
             .map_or_else(|asked| asked, QuestionOutcome::Answered)
     }
 
-    /// Reads an answer. `Err`: the user gave none.
+    /// Reads one line of an answer; a command for the REPL is rejected and read again. `Err` has
+    /// the outcome of the whole question if the user declines, cancels, postpones or interrupts it.
     async fn read_answer(&mut self, prompt: &str) -> Result<String, QuestionOutcome> {
         loop {
             return match self.read_line(prompt, false).await {
@@ -336,7 +338,8 @@ impl LineInput {
         }
     }
 
-    /// Asks for each field of a form. Returns `Err` with the outcome if the form isn't completed.
+    /// Asks for each field of a form, or to visit a URL. `Err` has the outcome if the form isn't
+    /// completed.
     async fn fill_in(&mut self, form: &Elicitation) -> Result<ElicitationAnswer, QuestionOutcome> {
         if let Some(address) = form.target_url() {
             self.screen

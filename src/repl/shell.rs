@@ -47,10 +47,10 @@ pub(super) struct Shell<'a> {
     pub(super) tasks: Arc<TaskSession>,
     pub(super) screen: Screen,
     pub(super) input: LineInput,
-    /// Id of the conversation.
+    /// Id of the conversation with the agent; a new session gets a new one.
     pub(super) session_id: String,
     pub(super) remote: Option<RemoteConnection>,
-    /// Address at which the agent listens.
+    /// Address at which the agent listens; `None` while it has no listener.
     pub(super) listen_address: Option<String>,
 }
 
@@ -257,8 +257,8 @@ impl Shell<'_> {
         outcome_of(&task)
     }
 
-    /// Calls an agent; the user answers its questions. `None`: the user cancelled the call, and
-    /// this was printed.
+    /// Calls an agent; the user answers its questions. Returns its result, or a timeout after
+    /// [`CALL_TIMEOUT`]. `None`: the user cancelled the call, and this was printed.
     async fn call_agent<M: Message<Reply = Result<ToolResult, Failure>>>(
         &mut self,
         agent: &AgentRef,

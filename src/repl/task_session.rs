@@ -181,7 +181,8 @@ impl TaskSession {
         find_by_prefix(ours, given, |task| task.id.as_str())?.ok_or_else(unknown)
     }
 
-    /// Returns the newest tasks of one session or of all sessions of this REPL, oldest first.
+    /// Returns the tasks of one session, or of all sessions for `None`, oldest first: of the newest
+    /// [`LISTED_TASKS_MAX`] tasks of this REPL.
     ///
     /// # Errors
     /// Error of the task store.
@@ -200,7 +201,8 @@ impl TaskSession {
         Ok(all)
     }
 
-    /// Returns the newest tasks of this agent for all clients, oldest first.
+    /// Returns the newest [`LISTED_TASKS_MAX`] tasks in the store, of all agents and clients,
+    /// oldest first.
     ///
     /// # Errors
     /// Error of the task store.
@@ -231,7 +233,8 @@ impl TaskSession {
         Ok(Vec::new())
     }
 
-    /// Returns the id of the plan's task, which the agent derives from the request.
+    /// Returns the id of the task with the plan, which the agent derives from the request; `None`
+    /// if the request isn't stored or has no key.
     fn run_id_of(&self, of: &Task) -> Option<TaskId> {
         let said = Converse(request_body(of)?);
         let key = Some(said.key()).filter(|key| !key.is_empty())?;
@@ -393,14 +396,14 @@ pub(super) fn request_text(task: &Task) -> String {
     }
 }
 
-/// Returns a task's request as an object.
+/// Returns a task's request as a [`Converse`] object; `None` if it isn't stored or is no object.
 fn request_body(task: &Task) -> Option<RawObject> {
     let request = RawObject::parse(task.request.as_ref()?).ok()?;
     // Tasks over a protocol hold the request under `arguments`.
     Some(request.object("arguments").unwrap_or(request))
 }
 
-/// Returns the id of the plan's task if the answer names it.
+/// Returns the id of the task with the plan if the answer names it (`run`).
 fn run_id_in_reply(task: &Task) -> Option<TaskId> {
     let Some(TaskOutcome::Reply(reply)) = &task.outcome else {
         return None;
@@ -423,7 +426,8 @@ fn final_step(reply: Result<Box<RawValue>, Failure>) -> TaskStep {
     }
 }
 
-/// Returns the capabilities of a user at a prompt: forms and URLs.
+/// Returns the kinds of question that a user at a prompt can answer: elicitations by form and by
+/// URL.
 fn prompt_abilities() -> Arc<CallerCapabilities> {
     let forms = RawObject::single("form", RawObject::new()).with("url", RawObject::new());
     Arc::new(CallerCapabilities(RawObject::single("elicitation", forms)))

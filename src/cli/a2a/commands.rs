@@ -451,8 +451,9 @@ fn print_if_not_empty(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints a response for people: the task's artifacts; without them, the status text; without that,
-/// the agent's last messages.
+/// Prints a response for people: a direct reply, or the task's artifacts; without them, for a
+/// completed task, the status text or else the agent's last messages. How a task that isn't
+/// completed can be continued, or why it failed, goes to standard error.
 fn print_response(response: &SendMessageResponse, url: &str) -> io::Result<()> {
     let text = match response {
         SendMessageResponse::Message(message) => message_text(message),
@@ -495,7 +496,9 @@ fn print_continuation(response: &SendMessageResponse, url: &str) {
     ));
 }
 
-/// Returns the exit code for a response.
+/// Returns the exit code for a response: [`EXIT_INPUT_REQUIRED`] for a task that waits for the
+/// user, [`EXIT_FAILED`] for one that ended without success, otherwise [`EXIT_ANSWERED`], also
+/// while the task still runs.
 fn exit_code(response: &SendMessageResponse) -> u8 {
     let SendMessageResponse::Task(task) = response else {
         return EXIT_ANSWERED;
@@ -548,7 +551,7 @@ fn is_answer_in_history(task: &A2aTask) -> bool {
         && status_text(task).is_empty()
 }
 
-/// Returns the text of a task's status.
+/// Returns the text of the message in a task's status; empty without one.
 fn status_text(task: &A2aTask) -> String {
     task.status
         .message

@@ -245,9 +245,9 @@ fn start_error(example: &str, why: impl ToString) -> ClinicsError {
     }
 }
 
-/// Timeout of the answer to a typed line.
+/// Maximum time until the output of a typed line is complete. Then the demonstration fails.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time to end before the process is killed.
+/// Time for the process to end by itself; then it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Command typed after each line, and the first words of its answer, which mark the end of the
 /// line's own output.
@@ -281,8 +281,8 @@ impl ReplProcess {
         })
     }
 
-    /// Types a line and prints its output. Returns whether the output contains all of `wanted`;
-    /// then prints `that`.
+    /// Types a line and prints its output, and then `that` with a mark for success or failure.
+    /// Success, which is returned, is that each of `wanted` is contained in a line of the output.
     async fn run_step(
         &mut self,
         line: &str,
@@ -305,7 +305,11 @@ impl ReplProcess {
         Ok(is_so)
     }
 
-    /// Returns the lines before the one with this beginning, and the rest of that line.
+    /// Reads up to a line that begins with `begins`. Returns the lines before it, and the rest of
+    /// that line.
+    ///
+    /// # Errors
+    /// The output ends before, or the line doesn't come within [`ANSWER_TIMEOUT`].
     async fn read_until(&mut self, begins: &str) -> Result<(Vec<String>, String), CommandError> {
         let mut said = Vec::new();
         let last = async {

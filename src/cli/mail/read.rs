@@ -71,8 +71,9 @@ pub(super) async fn list_inbox(arguments: InboxArguments) -> CommandResult {
     list_pages(filter, limit, unread, read, &mail).await
 }
 
-/// Lists messages that match, page by page. `unread` lists only unread ones; `read` marks the
-/// listed ones as read.
+/// Lists at most `left` messages that match `filter`, page by page. With `unread` only unread ones
+/// are listed; with `read` the listed ones are marked as read. If more may match, the option that
+/// continues is printed at the end.
 async fn list_pages(
     mut filter: MessageHistory,
     mut left: usize,

@@ -121,7 +121,8 @@ pub(super) async fn run(command: McpCommand) -> CommandResult {
     Ok(EXIT_ANSWERED)
 }
 
-/// With `--json`, also prints an error as the object `error`. That of the server has its data.
+/// Returns `outcome` unchanged. With `--json`, an error is also printed as the object `error`, with
+/// the data of the server's error if it has some.
 fn print_failure<T>(outcome: Result<T, CommandError>, json: bool) -> Result<T, CommandError> {
     if let (Err(error), true) = (&outcome, json) {
         let failure = error.failure.as_deref();

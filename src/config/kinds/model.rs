@@ -91,7 +91,8 @@ fn read_id(tree: &ConfigTree, problems: &mut ProblemCollector<'_>) -> Option<Str
     None
 }
 
-/// Decodes a type without `id`. The position of the id stays in the tree.
+/// Decodes the table by `read`, which doesn't see the member `id`. Afterwards the member is in the
+/// tree again, for the position of later problems.
 fn without_id<T>(
     tree: &mut ConfigTree,
     read: impl FnOnce(&mut ConfigTree) -> Option<T>,
@@ -120,7 +121,7 @@ impl AgentDeclaration for ModelDeclaration {
         "model"
     }
 
-    /// Any class: callers decide what they send to a model.
+    /// Returns the class `Personal`, though callers decide what they send to a model.
     fn class(&self) -> DataClass {
         DataClass::Personal
     }

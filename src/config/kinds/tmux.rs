@@ -87,7 +87,7 @@ impl AgentDeclaration for TmuxDeclaration {
         "tmux"
     }
 
-    /// Any class: senders decide what they write.
+    /// Returns the class `Personal`, though senders decide what they write.
     fn class(&self) -> DataClass {
         DataClass::Personal
     }

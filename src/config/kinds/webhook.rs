@@ -67,7 +67,7 @@ impl AgentDeclaration for WebhookDeclaration {
         "webhook"
     }
 
-    /// Any class: senders decide what they write.
+    /// Returns the class `Personal`, though senders decide what they write.
     fn class(&self) -> DataClass {
         DataClass::Personal
     }
