@@ -74,12 +74,13 @@ pub trait MailStore: Send + Sync + 'static {
     /// recipients' unread mail.
     async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>>;
 
-    /// Creates the copies of a message that are still missing, up to the recipient at index `to`
-    /// (at most [`FAN_OUT_BATCH_MAX`]). Marks the copies of the recipients in `delivered` as
+    /// Creates the missing copies of the first `to` recipients of a message, in the order of
+    /// [`NewMailMessage::recipients`]. Marks the copies of the recipients in `delivered` as
     /// delivered, with one event for all that changed. Idempotent.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`] for too many copies or an unknown message.
+    /// [`JournalError::Invalid`] for an unknown message, or for more than [`FAN_OUT_BATCH_MAX`] new
+    /// copies or recipients in `delivered`.
     async fn fan_out(
         &self,
         message_number: u64,

@@ -120,7 +120,8 @@ fn principal_key(principal: &Principal) -> PrincipalKey {
 }
 
 /// Returns the tool that a message calls: the name in a `callboard.tools.call`, or the message name
-/// itself. `None` for other reserved messages.
+/// itself, cut to [`TOOL_NAME_CHARS_MAX`] characters. `None` for other reserved messages, and for a
+/// tool call without a name.
 pub(crate) fn tool_name(request: &PolicyRequest<'_>) -> Option<String> {
     #[derive(Deserialize)]
     struct ToolCallName {

@@ -112,7 +112,8 @@ impl AuditLog {
     /// on record before they take effect.
     ///
     /// # Errors
-    /// The store's error. The entry isn't on record then, and its action must not be taken.
+    /// The store's error. The action must not be taken then: the entry isn't on record, or after
+    /// `JournalError::Unknown` may not be.
     pub async fn record(&self, entry: AuditEntry) -> JournalResult<u64> {
         log_entry(&entry);
         self.acquire_place().await;

@@ -227,8 +227,8 @@ impl System {
     }
 
     /// Shuts the system down. Rejects messages from outside, and lets agents finish queued messages
-    /// and those that they send one another. After the time `limit`, kills the remaining agents.
-    /// Stores the queued audit entries within the same limit.
+    /// and those that they send one another. After the time `limit`, kills the remaining agents and
+    /// waits at most 2 s for their end. Stores the queued audit entries within `limit`.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         let deadline = Instant::now() + limit;
         self.inner.draining.store(true, SeqCst);

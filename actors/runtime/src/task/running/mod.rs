@@ -354,7 +354,8 @@ impl RunningTasks {
         }
     }
 
-    /// Returns a task that runs in this process, or has ended and stays in memory.
+    /// Returns the handle of a task that runs in this process, or has ended and stays in memory;
+    /// `None` for any other.
     pub fn get(&self, id: &TaskId) -> Option<RunningTask> {
         self.running.lock().get(id).cloned()
     }
