@@ -54,8 +54,8 @@ pub(crate) trait Backend: Send + Sync {
         }
     }
 
-    /// Raises the size limit by a small reserve before a write that frees space, since such a write
-    /// needs pages first.
+    /// Raises the size limit by the reserve, for a transaction of writes that free space, which
+    /// need pages first, or that end and record running work. By default does nothing.
     async fn open_reserve(&self, _: &mut DbConnection, _room: WriteRoom) -> sqlx::Result<()> {
         Ok(())
     }
