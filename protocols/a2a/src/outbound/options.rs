@@ -118,11 +118,12 @@ pub struct RemoteOptions {
     /// Whether the agent's URL comes from someone other than the operator. If true, the egress
     /// policy must allow the URL's own origin too.
     pub is_url_untrusted: bool,
-    /// Timeout of a call without a deadline of its own.
+    /// Timeout of a call without a deadline of its own, questions included. Default: 300 s.
     pub call_timeout: Duration,
-    /// Timeout for establishing a connection.
+    /// Timeout for establishing a connection. Default: 10 s.
     pub connect_timeout: Duration,
-    /// Delays between two polls of a task without a stream: the first one, and the maximum.
+    /// Delays between two polls of a task without a stream: the first one, and the maximum after
+    /// doubling. Default: 250 ms and 5 s.
     pub poll_interval: (Duration, Duration),
     /// Receiver for push notifications, so that tasks are polled less often; `None` for polling
     /// only.
