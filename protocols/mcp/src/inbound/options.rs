@@ -149,13 +149,14 @@ pub struct ModernOptions {
     pub subscriptions_max: usize,
     /// Maximum number of resources, and of tasks, in one subscription. Default: 256.
     pub subscription_uris_max: usize,
-    /// Cache hint of `server/discover` results.
+    /// Cache hint of `server/discover` results. Default: 3,600 s for the requesting principal.
     pub discover_cache: CacheHint,
-    /// Cache hint of lists.
+    /// Cache hint of lists. Default: 60 s for the requesting principal.
     pub list_cache: CacheHint,
-    /// Cache hint of resource contents, unless the agent sets its own.
+    /// Cache hint of resource contents, unless the agent sets its own. Default: not cached.
     pub read_cache: CacheHint,
     /// True if results name the server (`_meta` member `io.modelcontextprotocol/serverInfo`).
+    /// Default: true.
     pub includes_server_info: bool,
 }
 
@@ -326,7 +327,7 @@ pub const KEEP_ALIVE_COMMENT_DEFAULT: Duration = Duration::from_secs(15);
 pub struct McpServerOptions {
     /// Options that apply to every transport.
     pub inbound: InboundOptions,
-    /// URL path at which the agent is served.
+    /// URL path at which the agent is served. Default: `/mcp`.
     pub path: String,
     /// Authentication of requests.
     pub access: AccessControl,
@@ -337,7 +338,7 @@ pub struct McpServerOptions {
     /// Rejects requests whose `X-Agent-ID` header differs from the id of their credential. Requests
     /// without the header pass. A mailroom agent always requires this.
     pub agent_id_must_match: bool,
-    /// Time limit of reading a request body.
+    /// Time limit of reading a request body. Then the request is rejected with 408. Default: 10 s.
     pub body_timeout: Duration,
     /// Sessions of the legacy era.
     pub sessions: SessionOptions,
@@ -504,9 +505,10 @@ pub struct StdioOptions {
     /// 256.
     pub requests_max: usize,
     /// Maximum size of the messages queued for a peer that doesn't read, in bytes. Beyond it,
-    /// notifications are dropped, responses wait, and no further input is read.
+    /// notifications are dropped, responses wait, and no further input is read. Default: 16 MiB.
     pub queue_bytes_max: usize,
-    /// Time that running calls have to finish after the end of input.
+    /// Time that running calls have to finish after the end of input; then they are cancelled.
+    /// Default: 5 s.
     pub drain_timeout: Duration,
 }
 
@@ -522,11 +524,12 @@ impl Default for StdioOptions {
     }
 }
 
-/// Maximum number of concurrent requests of one session.
+/// Maximum number of concurrent requests of one session. One more fails with `OVERLOADED`.
 pub const PENDING_REQUESTS_MAX: usize = 256;
-/// Maximum number of unanswered questions of one session.
+/// Maximum number of unanswered questions of one session. One more fails with `Overloaded`.
 pub const PENDING_ELICITATIONS_MAX: usize = 64;
-/// Maximum number of resources that one session subscribes to.
+/// Maximum number of resources that one session subscribes to. One more fails with `OVERLOADED`.
 pub const SUBSCRIPTIONS_MAX: usize = 1_000;
-/// Maximum length of a subscribed resource's URI, in bytes.
+/// Maximum length of a subscribed resource's URI, in bytes. A longer one fails with
+/// `INVALID_PARAMS`.
 pub const SUBSCRIPTION_URI_BYTES_MAX: usize = 8 * 1024;

@@ -48,11 +48,12 @@ pub const CONCURRENT_ANSWERS_MAX: usize = 32;
 pub const RECONNECTS_MAX_DEFAULT: u32 = 5;
 /// Default maximum number of pages fetched of one list, against servers whose lists never end.
 pub const PAGES_MAX_DEFAULT: u32 = 100;
-/// Maximum number of resources that one client is subscribed to.
+/// Maximum number of resources that one client is subscribed to. One more fails with `Overloaded`.
 pub const SUBSCRIPTIONS_MAX: usize = 1_000;
-/// Maximum number of cached tools of one server.
+/// Maximum number of cached tools of one server. Further ones are listed, but their hints and
+/// headers aren't known.
 pub const CACHED_TOOLS_MAX: usize = 10_000;
-/// Maximum time to live that a tool can set for its cached results.
+/// Maximum time to live that a tool can set for its cached results. A longer one is cut to it.
 pub const TOOL_CACHE_TTL_MAX: Duration = Duration::from_secs(3_600);
 /// Environment variables that a child process inherits by default.
 pub const ENV_PASSTHROUGH_DEFAULT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "USER"];
@@ -208,9 +209,10 @@ pub struct McpClientOptions {
     /// modern era each request declares the capabilities of its own caller instead.
     pub offered_capabilities: CallerCapabilities,
     /// Minimum level of log messages requested from the server. If `None`, no level is requested.
+    /// Default: info.
     pub log_level: Option<LogLevel>,
     /// If true, subscribes to the server's notifications of changed lists, where the server offers
-    /// them.
+    /// them. Default: true.
     pub listen: bool,
     /// Additional headers of each HTTP request.
     pub headers: HeaderMap,
@@ -222,21 +224,22 @@ pub struct McpClientOptions {
     pub only_caller: Option<Arc<dyn Caller>>,
     /// Limits for the size and nesting depth of a message from the server.
     pub limits: DecodeLimits,
-    /// Time limit of connecting to the server over HTTP or WebSocket.
+    /// Time limit of connecting to the server over HTTP or WebSocket. Default: 10 s.
     pub connect_timeout: Duration,
     /// Time limit of opening a session in total: connecting, `server/discover`, `initialize` and
-    /// renewing subscriptions.
+    /// renewing subscriptions. Default: 30 s.
     pub handshake_timeout: Duration,
-    /// Time limit of `server/discover` while the era of a server over HTTP is unknown. A server that
-    /// doesn't answer in time counts as legacy.
+    /// Time limit of `server/discover` while the era of a server over HTTP is unknown. A server
+    /// that doesn't answer in time counts as legacy. Default: 1 s.
     pub probe_timeout: Duration,
-    /// Time limit of a call without a deadline of its own.
+    /// Time limit of a call without a deadline of its own, questions included. Default: 300 s.
     pub call_timeout: Duration,
     /// Maximum number of times in one call that the server may answer with questions (modern era).
+    /// Then the call fails with `Overloaded`. Default: 16.
     pub rounds_max: u32,
-    /// Maximum number of consecutive attempts to open a broken event stream again.
+    /// Maximum number of consecutive attempts to open a broken event stream again. Default: 5.
     pub reconnects_max: u32,
-    /// Maximum number of pages that are fetched of one list.
+    /// Maximum number of pages that are fetched of one list. Default: 100.
     pub pages_max: u32,
 }
 

@@ -20,7 +20,7 @@ use crate::inbound::client_messages::{
 use crate::inbound::request::McpRequest;
 use crate::wire::code::URL_ELICITATION_REQUIRED;
 
-/// Maximum number of unanswered questions of one call.
+/// Maximum number of unanswered questions of one call. One more fails with `Overloaded`.
 pub const ELICITATIONS_MAX: usize = 16;
 
 /// Unanswered questions of one call. The client receives them in a result, and answers them with
@@ -339,6 +339,7 @@ fn no_responder() -> Failure {
 }
 
 /// Maximum number of times that a request is repeated after the user has visited the required URLs.
+/// Then its outcome is sent to the client, also if it requires URLs again.
 pub const URL_ELICITATION_ROUNDS_MAX: usize = 4;
 /// Maximum number of URLs that one error may require. An error with more is sent to the client
 /// unchanged.
