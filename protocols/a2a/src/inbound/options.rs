@@ -76,9 +76,11 @@ pub struct A2aOptions {
     pub origins: AllowedOrigins,
     /// Limits on messages.
     pub limits: DecodeLimits,
-    /// Timeout for receiving a request's body.
+    /// Timeout for receiving a request's body. Then the request is rejected with 408. Default: 10
+    /// s.
     pub body_timeout: Duration,
-    /// Time for which a request waits for its call, questions included. The call itself continues.
+    /// Time for which a request waits for its call, questions included. Then the response is the
+    /// task in its current state, and the call continues. Default: 300 s.
     pub call_deadline: Duration,
     /// Options for storing calls as tasks.
     pub tasks: A2aTaskOptions,
@@ -91,11 +93,12 @@ pub struct A2aOptions {
     /// Protocol extensions that the agent's card lists. A request is rejected if its header
     /// `A2A-Extensions` lacks an extension that is marked as required.
     pub extensions: Vec<AgentExtension>,
-    /// Maximum number of open event streams; further ones are rejected with 503.
+    /// Maximum number of open event streams; further ones are rejected with 503. Default: 896.
     pub streams_max: usize,
     /// Maximum number of open event streams of one principal; further ones are rejected with 429.
+    /// Default: 64.
     pub principal_streams_max: usize,
-    /// Interval of keep-alive comments on an idle event stream.
+    /// Interval of keep-alive comments on an idle event stream. Default: 15 s.
     pub keep_alive_interval: Duration,
 }
 
@@ -175,14 +178,17 @@ pub struct A2aTaskOptions {
     pub memory: Option<Store>,
     /// Data class of the tasks' messages and artifacts.
     pub data_class: DataClass,
-    /// Retention of a task from its beginning.
+    /// Retention of a task from its beginning. Then it is deleted. Default: 86,400 s.
     pub ttl: Duration,
-    /// Maximum number of stored tasks, ended ones included.
+    /// Maximum number of stored tasks, ended ones included. At the limit the owner's oldest ended
+    /// tasks are deleted; if there are none, a message fails with `Overloaded`. Default: 10,000.
     pub tasks_max: usize,
-    /// Maximum number of stored tasks of one owner.
+    /// Maximum number of stored tasks of one owner, ended ones included. At the limit the owner's
+    /// oldest ended tasks are deleted; if there are none, a message fails with `Overloaded`.
+    /// Default: 1,000.
     pub owner_tasks_max: usize,
     /// Time from a task's beginning for which a repeated message is answered by that task; zero
-    /// disables recognition.
+    /// disables recognition. Default: 600 s.
     pub idempotency_window: Duration,
 }
 
@@ -220,6 +226,7 @@ pub struct PushOptions {
     /// DNS resolver in place of the system's. Its results are checked against the same rules.
     pub resolver: Option<Arc<dyn Resolve>>,
     /// Delay before the first retry of a push notification. Each further delay is twice as long.
+    /// Default: 1 s.
     pub retry_delay: Duration,
 }
 
