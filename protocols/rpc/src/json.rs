@@ -431,14 +431,14 @@ pub const BATCH_ENTRIES_MAX_DEFAULT: usize = 100;
 /// Each limit is inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Maximum size of the whole body, in bytes.
+    /// Maximum size of the whole body, in bytes. Default: 4 MiB.
     pub body_bytes_max: usize,
-    /// Maximum nesting depth of arrays and objects; a scalar has depth 0.
+    /// Maximum nesting depth of arrays and objects; a scalar has depth 0. Default: 64.
     pub depth_max: usize,
-    /// Maximum number of members of one object.
+    /// Maximum number of members of one object. Default: 1,000.
     pub keys_max: usize,
     /// Maximum number of digits of one number. The digits of integer part, fraction and exponent
-    /// are added.
+    /// are added. Default: 400.
     pub digits_max: usize,
     /// Maximum length of a message's id as written, in bytes, with quotes and escapes. Default:
     /// 256.
@@ -446,7 +446,7 @@ pub struct DecodeLimits {
     /// Maximum length of the method name, in bytes.
     /// Default: 128.
     pub method_bytes_max: usize,
-    /// Maximum number of messages in one batch.
+    /// Maximum number of messages in one batch. Default: 100.
     pub batch_entries_max: usize,
     /// Whether a request may have the id `null`, which its response repeats. JSON-RPC 2.0 permits
     /// it, section 4, and so does A2A; MCP doesn't. Default: false.

@@ -28,15 +28,16 @@ pub const KEY_PREFIX: &str = "cbk_";
 const KEY_BYTES: usize = 32;
 /// Length of a key as text: the prefix, and the random bytes in base64url without padding.
 const KEY_CHARS: usize = KEY_PREFIX.len() + (KEY_BYTES * 8).div_ceil(6);
-/// Maximum size of a key file, in bytes.
+/// Maximum size of a key file, in bytes. A larger one fails with [`KeyError::Damaged`].
 pub const KEY_FILE_BYTES_MAX: usize = 1024 * 1024;
-/// Maximum number of keys in a file, revoked ones included.
+/// Maximum number of keys in a file, revoked ones included. Adding one more fails with
+/// [`KeyError::Full`].
 pub const KEYS_IN_FILE_MAX: usize = 1_000;
-/// Maximum length of a key's name, in bytes.
+/// Maximum length of a key's name, in bytes. A longer one fails with [`KeyError::Name`].
 pub const KEY_NAME_BYTES_MAX: usize = 64;
-/// Maximum number of scopes of a key.
+/// Maximum number of scopes of a key. One more fails with [`KeyError::Scope`].
 pub const KEY_SCOPES_MAX: usize = 64;
-/// Maximum length of one scope, in bytes.
+/// Maximum length of one scope, in bytes. A longer one fails with [`KeyError::Scope`].
 pub const KEY_SCOPE_BYTES_MAX: usize = 128;
 
 /// Failure of an operation on a key file. Messages contain nothing of the file's content.
