@@ -41,8 +41,8 @@ use crate::repl::ProcessSignals;
 pub const EXIT_ANSWERED: u8 = 0;
 /// Exit code: the command line, or a file named on it, is wrong. The same as clap's own.
 pub const EXIT_USAGE: u8 = 2;
-/// Exit code: blocked by a guardrail or the verifier, refused by a mail listener
-/// ([`REFUSED_STATUSES`]), or an audit chain that isn't intact.
+/// Exit code: blocked by a guardrail or the verifier, refused by a mail listener (HTTP 401, 403,
+/// 422 or 429), or an audit chain that isn't intact.
 pub const EXIT_BLOCKED: u8 = 3;
 /// Exit code: failed.
 pub const EXIT_FAILED: u8 = 4;
