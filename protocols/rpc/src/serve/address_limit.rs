@@ -5,14 +5,18 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Shutdown};
 use std::sync::Arc;
 
-use actix_web::dev::Extensions;
+use actix_web::body::BoxBody;
+use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
+use actix_web::http::header::RETRY_AFTER;
+use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
+use actix_web::{Error, HttpResponse};
 use parking_lot::Mutex;
 use socket2::SockRef;
 
 use crate::network_of;
 
-/// Response to a connection over the limit. The connection is closed without reading a request.
+/// Response to a connection over the limit, sent before any request.
 const OVER_LIMIT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     Content-Type: text/plain\r\nContent-Length: 42\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     too many connections from this address\r\n\r\n";
@@ -31,6 +35,26 @@ pub struct CountedConnection {
     address: IpAddr,
 }
 
+/// Mark of a connection over the limit, whose requests aren't handled.
+struct OverLimit;
+
+/// Passes a request on, unless its connection is over the limit of its address: then it is answered
+/// with 503. [`AddressConnections::admit`] has closed such a connection, but a request that had
+/// arrived before is still read.
+pub(crate) async fn reject_over_limit(
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse, Error> {
+    if request.conn_data::<OverLimit>().is_none() {
+        return next.call(request).await;
+    }
+    let rejection = HttpResponse::ServiceUnavailable()
+        .force_close()
+        .insert_header((RETRY_AFTER, "1"))
+        .finish();
+    Ok(request.into_response(rejection))
+}
+
 impl AddressConnections {
     /// Creates the numbers of a listener. `max` is the maximum for one address, at least 1.
     pub fn new(max: usize) -> Self {
@@ -41,7 +65,7 @@ impl AddressConnections {
     }
 
     /// Counts a new connection until its `data` is dropped. One over the limit is answered with 503
-    /// and closed.
+    /// and closed, and marked in `data` for [`reject_over_limit`].
     pub(crate) fn admit(&self, connection: &dyn Any, data: &mut Extensions) {
         let Some(stream) = connection.downcast_ref::<TcpStream>() else {
             return;
@@ -53,6 +77,8 @@ impl AddressConnections {
             data.insert(counted);
             return;
         }
+        data.insert(OverLimit);
+        // Closed now, so that connections without a request don't take the listener's places.
         let socket = SockRef::from(stream);
         // The peer may be gone already.
         let _ = socket.send(OVER_LIMIT_RESPONSE);
@@ -93,7 +119,62 @@ impl Drop for CountedConnection {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use actix_web::web;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+    use crate::serve::{ListenOptions, serve};
+
+    /// Goal: a request on a connection over the limit isn't executed. Method: three connections with
+    /// their requests before the server starts, two of which it takes.
+    #[tokio::test]
+    async fn requests_over_the_limit_are_not_executed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            client.write_all(request).await.unwrap();
+            clients.push(client);
+        }
+        let listen = ListenOptions {
+            address_connections_max: Some(2),
+            ..ListenOptions::default()
+        };
+        let executed = Arc::<AtomicUsize>::default();
+        let count = executed.clone();
+        let bound = serve(listener, &listen, move |config| {
+            let count = count.clone();
+            let handler = move || {
+                count.fetch_add(1, SeqCst);
+                ready(HttpResponse::NoContent().finish())
+            };
+            config.route("/", web::get().to(handler));
+        })
+        .unwrap();
+        let server = bound.server.handle();
+        let running = tokio::spawn(bound.server);
+        let mut refused = Vec::new();
+        clients[2].read_to_end(&mut refused).await.unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&refused),
+            String::from_utf8_lossy(OVER_LIMIT_RESPONSE)
+        );
+        for client in &mut clients[..2] {
+            let mut status = [0; 12];
+            client.read_exact(&mut status).await.unwrap();
+            assert_eq!(&status, b"HTTP/1.1 204");
+        }
+        drop(clients);
+        server.stop(true).await;
+        running.await.unwrap().unwrap();
+        assert_eq!(executed.load(SeqCst), 2);
+    }
 
     /// Goal: an address has at most its share, others aren't touched, and a closed connection makes
     /// room. Method: the limit and one more, for two networks.

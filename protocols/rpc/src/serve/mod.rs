@@ -30,7 +30,7 @@ use parking_lot::RwLock;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
 
 use crate::{AccessControl, AuthFailures, PresentedCredential};
-use address_limit::AddressConnections;
+use address_limit::{AddressConnections, reject_over_limit};
 use rejections::delay_rejections;
 
 /// Minimum value of [`ListenOptions::headers_timeout`]. Shorter values are inaccurate, because
@@ -151,7 +151,10 @@ pub fn serve(
         let delay = move |request: ServiceRequest, next: Next<BoxBody>| {
             delay_rejections(failures.clone(), request, next)
         };
-        App::new().wrap(from_fn(delay)).configure(configure.clone())
+        App::new()
+            .wrap(from_fn(delay))
+            .wrap(from_fn(reject_over_limit))
+            .configure(configure.clone())
     };
     let server = HttpServer::new(app)
         .workers(workers)
