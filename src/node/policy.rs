@@ -191,18 +191,21 @@ pub(super) fn install_audit(system: &System, topology: &Topology) -> DataClassRe
 }
 
 /// Returns a counter of failed authentications. With an audit, it records the event `auth.failed`
-/// for an address at most once a minute.
+/// for an address at most once a minute, and for all addresses as often as [`AuthFailures`] permits.
 pub(super) fn auth_failures(system: &System, has_audit: bool) -> Arc<AuthFailures> {
     if !has_audit {
         return Arc::default();
     }
     let audit = system.audit().clone();
     Arc::new(AuthFailures::with_report(move |report| {
-        let entry = AuditEntry::new("auth.failed")
+        let mut entry = AuditEntry::new("auth.failed")
             .with_peer(report.address.to_string())
             .with_outcome("rejected")
             .with_detail("reason", report.reason.message())
             .with_detail("count", report.count);
+        if report.others > 0 {
+            entry = entry.with_detail("others", report.others);
+        }
         audit.try_enqueue(entry);
     }))
 }

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use derive_more::Debug;
@@ -30,6 +29,12 @@ pub const AUTH_FAILURE_DELAY_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of responses that are delayed at once, over all addresses. Beyond it, responses
 /// are sent at once and say 429.
 pub const DELAYED_RESPONSES_MAX: usize = 256;
+/// Maximum number of responses to one address that are delayed at once. Beyond it, responses are
+/// sent at once and say 429.
+pub const ADDRESS_DELAYED_RESPONSES_MAX: usize = 16;
+/// Maximum number of reports in an [`AUTH_FAILURE_WINDOW`], over all addresses. Beyond it, failures
+/// are counted in [`AuthFailureReport::others`] of the next report.
+pub const AUTH_FAILURE_REPORTS_MAX: u32 = 60;
 
 /// Report on the failed authentications of one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +45,9 @@ pub struct AuthFailureReport {
     pub reason: CredentialError,
     /// Number of failures since the previous report on this address, this one included.
     pub count: u64,
+    /// Number of failures of other addresses that no report tells of, because there were too many
+    /// reports or addresses.
+    pub others: u64,
 }
 
 /// Consequence of a failed authentication.
@@ -47,7 +55,8 @@ pub struct AuthFailureReport {
 pub enum AuthFailureResponse {
     /// The rejection is sent as it is, after its delay.
     Reject,
-    /// Too many responses are delayed already: the rejection is replaced by 429, too many requests.
+    /// Too many responses are delayed already: the rejection is replaced by 429, too many requests,
+    /// and the connection is closed.
     TooMany,
 }
 
@@ -55,12 +64,30 @@ type ReportHandler = dyn Fn(AuthFailureReport) + Send + Sync;
 
 /// Counter of failed authentications by address, shared by all listeners of a node.
 #[derive(Default, Debug)]
-#[debug("AuthFailures({} addresses)", addresses.lock().len())]
+#[debug("AuthFailures({} addresses)", counted.lock().addresses.len())]
 pub struct AuthFailures {
-    addresses: Mutex<HashMap<IpAddr, AddressFailures>>,
-    /// Number of responses that are being delayed.
-    delayed: AtomicUsize,
+    counted: Mutex<CountedFailures>,
+    delayed: Mutex<DelayedResponses>,
     report: Option<Box<ReportHandler>>,
+}
+
+#[derive(Default)]
+struct CountedFailures {
+    addresses: HashMap<IpAddr, AddressFailures>,
+    /// Start of the period whose reports are counted; `None` before the first report.
+    period: Option<Instant>,
+    /// Reports in the period.
+    reports: u32,
+    /// Failures, since the latest report, of addresses that were forgotten or whose report was one
+    /// too many.
+    others: u64,
+}
+
+/// Numbers of the responses that are being delayed.
+#[derive(Default)]
+struct DelayedResponses {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
 }
 
 struct AddressFailures {
@@ -74,7 +101,8 @@ struct AddressFailures {
 
 impl AuthFailures {
     /// Creates a counter that reports the first failure of an address to `report`, and then at most
-    /// one each [`AUTH_FAILURE_WINDOW`]. `report` must not block.
+    /// one each [`AUTH_FAILURE_WINDOW`]; over all addresses at most [`AUTH_FAILURE_REPORTS_MAX`].
+    /// `report` must not block.
     pub fn with_report(report: impl Fn(AuthFailureReport) + Send + Sync + 'static) -> Self {
         Self {
             report: Some(Box::new(report)),
@@ -83,25 +111,23 @@ impl AuthFailures {
     }
 
     /// Counts a failed authentication, waits as long as its response is to be delayed, and returns
-    /// how the request is answered. A missing credential isn't counted, because a client may not
-    /// know yet that it needs one; nor is a failure that isn't the client's.
+    /// how the request is answered. Only wrong and malformed credentials are counted: nobody guesses
+    /// without a credential, or where none is required.
     pub async fn penalize(
         &self,
         peer: Option<IpAddr>,
         reason: CredentialError,
     ) -> AuthFailureResponse {
-        let is_guess = !matches!(
-            reason,
-            CredentialError::Missing | CredentialError::Unavailable
-        );
+        let is_guess = matches!(reason, CredentialError::Wrong | CredentialError::Malformed);
         let Some(peer) = peer.filter(|_| is_guess) else {
             return AuthFailureResponse::Reject;
         };
-        let delay = self.count(network_of(peer), reason);
+        let address = network_of(peer);
+        let delay = self.count(address, reason);
         if delay.is_zero() {
             return AuthFailureResponse::Reject;
         }
-        let Some(_delayed) = DelayedResponse::begin(&self.delayed) else {
+        let Some(_delayed) = DelayedResponse::begin(&self.delayed, address) else {
             return AuthFailureResponse::TooMany;
         };
         sleep(delay).await;
@@ -110,68 +136,102 @@ impl AuthFailures {
 
     /// Counts a failure of an address and returns the delay of its response.
     fn count(&self, address: IpAddr, reason: CredentialError) -> Duration {
-        let now = Instant::now();
-        let (recent, report) = {
-            let mut addresses = self.addresses.lock();
-            if !addresses.contains_key(&address) {
-                make_room(&mut addresses, now);
-            }
-            let failures = addresses.entry(address).or_insert(AddressFailures {
-                recent: 0,
-                last: now,
-                reported: None,
-                unreported: 0,
-            });
-            failures.count(now)
-        };
-        if let (Some(count), Some(handler)) = (report, &self.report) {
-            handler(AuthFailureReport {
-                address,
-                reason,
-                count,
-            });
+        let (recent, report) = self.counted.lock().count(address, reason, Instant::now());
+        if let (Some(report), Some(handler)) = (report, &self.report) {
+            handler(report);
         }
         delay_after(recent)
     }
 }
 
+impl CountedFailures {
+    /// Counts a failure of an address. Returns its number of recent failures, and a report if one
+    /// is due.
+    fn count(
+        &mut self,
+        address: IpAddr,
+        reason: CredentialError,
+        now: Instant,
+    ) -> (u32, Option<AuthFailureReport>) {
+        if !self.addresses.contains_key(&address) {
+            self.make_room(now);
+        }
+        let failures = self.addresses.entry(address).or_insert(AddressFailures {
+            recent: 0,
+            last: now,
+            reported: None,
+            unreported: 0,
+        });
+        let recent = failures.count(now);
+        if !failures.is_report_due(now) {
+            return (recent, None);
+        }
+        let count = std::mem::take(&mut failures.unreported);
+        if self
+            .period
+            .is_none_or(|began| now.duration_since(began) >= AUTH_FAILURE_WINDOW)
+        {
+            (self.period, self.reports) = (Some(now), 0);
+        }
+        if self.reports >= AUTH_FAILURE_REPORTS_MAX {
+            self.others = self.others.saturating_add(count);
+            return (recent, None);
+        }
+        self.reports += 1;
+        failures.reported = Some(now);
+        let report = AuthFailureReport {
+            address,
+            reason,
+            count,
+            others: std::mem::take(&mut self.others),
+        };
+        (recent, Some(report))
+    }
+
+    /// Makes room for one more address: forgets those without recent failures, or else the one
+    /// whose latest failure is oldest.
+    fn make_room(&mut self, now: Instant) {
+        if self.addresses.len() < AUTH_FAILURE_ADDRESSES_MAX {
+            return;
+        }
+        let others = &mut self.others;
+        self.addresses.retain(|_, failures| {
+            let is_recent = now.duration_since(failures.last) < AUTH_FAILURE_WINDOW;
+            if !is_recent {
+                *others = others.saturating_add(failures.unreported);
+            }
+            is_recent
+        });
+        if self.addresses.len() < AUTH_FAILURE_ADDRESSES_MAX {
+            return;
+        }
+        let oldest = self
+            .addresses
+            .iter()
+            .min_by_key(|(_, failures)| failures.last)
+            .map(|(address, _)| *address);
+        if let Some(forgotten) = oldest.and_then(|oldest| self.addresses.remove(&oldest)) {
+            self.others = self.others.saturating_add(forgotten.unreported);
+        }
+    }
+}
+
 impl AddressFailures {
-    /// Counts a failure. Returns the number of recent failures, and the number to report, if a
-    /// report is due.
-    fn count(&mut self, now: Instant) -> (u32, Option<u64>) {
+    /// Counts a failure and returns the number of recent failures.
+    fn count(&mut self, now: Instant) -> u32 {
         if now.duration_since(self.last) >= AUTH_FAILURE_WINDOW {
             self.recent = 0;
         }
         self.recent = self.recent.saturating_add(1);
-        self.unreported += 1;
+        self.unreported = self.unreported.saturating_add(1);
         self.last = now;
-        let is_due = self
-            .reported
-            .is_none_or(|reported| now.duration_since(reported) >= AUTH_FAILURE_WINDOW);
-        let report = is_due.then(|| {
-            self.reported = Some(now);
-            std::mem::take(&mut self.unreported)
-        });
-        (self.recent, report)
+        self.recent
     }
-}
 
-/// Makes room for one more address: forgets those without recent failures, or else the one whose
-/// latest failure is oldest.
-fn make_room(addresses: &mut HashMap<IpAddr, AddressFailures>, now: Instant) {
-    if addresses.len() < AUTH_FAILURE_ADDRESSES_MAX {
-        return;
-    }
-    addresses.retain(|_, failures| now.duration_since(failures.last) < AUTH_FAILURE_WINDOW);
-    if addresses.len() < AUTH_FAILURE_ADDRESSES_MAX {
-        return;
-    }
-    let oldest = addresses
-        .iter()
-        .min_by_key(|(_, failures)| failures.last)
-        .map(|(address, _)| *address);
-    if let Some(oldest) = oldest {
-        addresses.remove(&oldest);
+    /// Returns whether the latest report is an [`AUTH_FAILURE_WINDOW`] ago, or there was none.
+    fn is_report_due(&self, now: Instant) -> bool {
+        self.reported
+            .is_none_or(|reported| now.duration_since(reported) >= AUTH_FAILURE_WINDOW)
     }
 }
 
@@ -201,21 +261,37 @@ pub fn network_of(address: IpAddr) -> IpAddr {
 }
 
 /// Place among the delayed responses, released when dropped.
-struct DelayedResponse<'a>(&'a AtomicUsize);
+struct DelayedResponse<'a> {
+    delayed: &'a Mutex<DelayedResponses>,
+    address: IpAddr,
+}
 
 impl<'a> DelayedResponse<'a> {
-    /// Takes a place; `None` if [`DELAYED_RESPONSES_MAX`] are taken.
-    fn begin(count: &'a AtomicUsize) -> Option<Self> {
-        let place = Self(count);
-        // The place is released by the guard, also if there was none.
-        let taken = count.fetch_add(1, Ordering::Relaxed);
-        (taken < DELAYED_RESPONSES_MAX).then_some(place)
+    /// Takes a place; `None` if [`DELAYED_RESPONSES_MAX`] are taken, or
+    /// [`ADDRESS_DELAYED_RESPONSES_MAX`] by this address.
+    fn begin(delayed: &'a Mutex<DelayedResponses>, address: IpAddr) -> Option<Self> {
+        let mut numbers = delayed.lock();
+        let of_address = numbers.by_address.get(&address).copied().unwrap_or(0);
+        if numbers.all >= DELAYED_RESPONSES_MAX || of_address >= ADDRESS_DELAYED_RESPONSES_MAX {
+            return None;
+        }
+        numbers.all += 1;
+        numbers.by_address.insert(address, of_address + 1);
+        drop(numbers);
+        Some(Self { delayed, address })
     }
 }
 
 impl Drop for DelayedResponse<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut numbers = self.delayed.lock();
+        numbers.all -= 1;
+        if let Some(of_address) = numbers.by_address.get_mut(&self.address) {
+            *of_address -= 1;
+            if *of_address == 0 {
+                numbers.by_address.remove(&self.address);
+            }
+        }
     }
 }
 
@@ -259,7 +335,8 @@ mod tests {
             failures.count(address(nth), CredentialError::Wrong);
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        let known = failures.addresses.lock();
+        let counted = failures.counted.lock();
+        let known = &counted.addresses;
         assert_eq!(known.len(), AUTH_FAILURE_ADDRESSES_MAX);
         assert!(!known.contains_key(&address(0)) && known.contains_key(&address(1)));
     }

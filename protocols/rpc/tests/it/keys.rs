@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use callboard_message::{Principal, PrincipalKind};
 use callboard_rpc::{
+    ADDRESS_DELAYED_RESPONSES_MAX, AUTH_FAILURE_ADDRESSES_MAX, AUTH_FAILURE_REPORTS_MAX,
     AUTH_FAILURE_WINDOW, AccessControl, AuthFailureReport, AuthFailureResponse, AuthFailures,
     BearerVerifier, CredentialError, DELAYED_RESPONSES_MAX, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX,
     KEY_SCOPE_BYTES_MAX, KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyStore, PresentedCredential,
@@ -330,8 +331,13 @@ async fn failures_are_delayed_and_reported() {
         penalty_ms(address("10.0.0.7"), CredentialError::Wrong).await,
         0
     );
-    // Nobody guesses without a key, and the last isn't the client's fault.
-    for reason in [CredentialError::Missing, CredentialError::Unavailable] {
+    // Nobody guesses without a key or where none is required, and the last isn't the client's fault.
+    for reason in [
+        CredentialError::Missing,
+        CredentialError::Unverifiable,
+        CredentialError::Forwarded,
+        CredentialError::Unavailable,
+    ] {
         assert_eq!(penalty_ms(guesser, reason).await, 0);
     }
     let counts = |reports: &[AuthFailureReport]| -> Vec<(IpAddr, u64)> {
@@ -351,23 +357,64 @@ async fn failures_are_delayed_and_reported() {
     assert_eq!((last.address, last.reason, last.count), expect);
 }
 
-/// Goal: the number of responses that are delayed at once is limited. Method: the limit and one
-/// more, in paused time.
+/// Goal: the number of responses that are delayed at once is limited for an address and for all.
+/// Method: the limit of an address and one more, from as many addresses as fill all places, and one
+/// more; in paused time.
 #[tokio::test(start_paused = true)]
 async fn delayed_responses_are_bounded() {
     let failures = AuthFailures::default();
-    let peer: Option<IpAddr> = "10.0.0.7".parse().ok();
-    for _ in 0..UNDELAYED_AUTH_FAILURES_MAX {
+    let guessers = DELAYED_RESPONSES_MAX / ADDRESS_DELAYED_RESPONSES_MAX;
+    let peer = |nth: usize| Some(IpAddr::from([10, 0, 0, u8::try_from(nth).unwrap()]));
+    for nth in 0..=guessers {
+        for _ in 0..UNDELAYED_AUTH_FAILURES_MAX {
+            failures.penalize(peer(nth), CredentialError::Wrong).await;
+        }
+    }
+    let of_each = ADDRESS_DELAYED_RESPONSES_MAX + 1;
+    let guesses = (0..guessers).flat_map(|nth| std::iter::repeat_n(nth, of_each));
+    let guesses = guesses
+        .chain([guessers])
+        .map(|nth| failures.penalize(peer(nth), CredentialError::Wrong));
+    let responses = futures::future::join_all(guesses).await;
+    let too_many: Vec<usize> = responses
+        .iter()
+        .enumerate()
+        .filter(|(_, response)| **response == AuthFailureResponse::TooMany)
+        .map(|(place, _)| place)
+        .collect();
+    // The last guess of each address, and the one for which no place is left.
+    let expect = (1..=guessers).map(|nth| nth * of_each - 1);
+    let expect: Vec<usize> = expect.chain([guessers * of_each]).collect();
+    assert_eq!(too_many, expect);
+    // Their places are free again.
+    let response = failures.penalize(peer(0), CredentialError::Wrong).await;
+    assert_eq!(response, AuthFailureResponse::Reject);
+}
+
+/// Goal: the number of reports in a minute is limited over all addresses, and no failure is lost from
+/// the numbers. Method: a failure of each of many addresses, so that some are forgotten; another
+/// after a minute; in paused time.
+#[tokio::test(start_paused = true)]
+async fn reports_are_bounded() {
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let heard = reports.clone();
+    let failures = AuthFailures::with_report(move |report| heard.lock().unwrap().push(report));
+    let count = u32::try_from(AUTH_FAILURE_ADDRESSES_MAX + 100).unwrap();
+    for nth in 0..count {
+        let peer = Some(IpAddr::from(nth.to_be_bytes()));
         failures.penalize(peer, CredentialError::Wrong).await;
     }
-    let guesses =
-        (0..=DELAYED_RESPONSES_MAX).map(|_| failures.penalize(peer, CredentialError::Wrong));
-    let responses = futures::future::join_all(guesses).await;
-    let too_many = |response: &&AuthFailureResponse| **response == AuthFailureResponse::TooMany;
-    assert_eq!(responses.iter().filter(too_many).count(), 1);
-    // Their places are free again.
-    let response = failures.penalize(peer, CredentialError::Wrong).await;
-    assert_eq!(response, AuthFailureResponse::Reject);
+    let reported = reports.lock().unwrap().len();
+    assert_eq!(reported, AUTH_FAILURE_REPORTS_MAX as usize);
+    tokio::time::advance(AUTH_FAILURE_WINDOW).await;
+    let peer = Some(IpAddr::from([10, 0, 0, 7]));
+    failures.penalize(peer, CredentialError::Wrong).await;
+    let reports = reports.lock().unwrap();
+    let last = reports.last().unwrap();
+    assert_eq!(
+        (last.count, last.others),
+        (1, u64::from(count - AUTH_FAILURE_REPORTS_MAX))
+    );
 }
 
 /// Goal: a damaged file is rejected with the place and without its text. Method: rows.
