@@ -36,6 +36,11 @@ impl ReadPacer {
         self.count = self.count.saturating_add(1);
     }
 
+    /// Takes back the latest count, because somebody waited for the message.
+    pub fn discount(&mut self) {
+        self.count = self.count.saturating_sub(1);
+    }
+
     /// Waits for the next second if [`READS_PER_SECOND_MAX`] messages were read in this one. Cancel
     /// safe. Logs once that the peer is too fast.
     pub async fn wait(&mut self) {

@@ -261,6 +261,12 @@ impl SseStream {
         }
     }
 
+    /// Doesn't count the latest event towards the limit of a second, because it is a response that
+    /// somebody waited for.
+    pub fn discount(&mut self) {
+        self.pacer.discount();
+    }
+
     /// Returns the position at which the stream can be resumed.
     pub fn position(&self) -> &StreamPosition {
         &self.position

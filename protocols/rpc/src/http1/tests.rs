@@ -304,6 +304,27 @@ async fn guarded_connections_go_nowhere_else() {
     }
 }
 
+/// Goal: responses that somebody waits for aren't slowed down. Method: one more than the limit of a
+/// second.
+#[tokio::test]
+async fn awaited_events_are_not_paced() {
+    let server = Server::start(0).await;
+    let response = get(&client(), &server.at("/events")).await.unwrap();
+    let mut events = SseStream::new(response, 1_024, StreamPosition::default());
+    let mut count = 0;
+    let begun = std::time::Instant::now();
+    while events.next().await.unwrap().is_some() {
+        events.discount();
+        count += 1;
+    }
+    assert_eq!(count, READS_PER_SECOND_MAX + 1);
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
 /// Goal: a flood of events is read at the limited rate, and none is lost. Method: one event more than the
 /// limit of a second.
 #[tokio::test]
