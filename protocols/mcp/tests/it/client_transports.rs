@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use callboard_mcp::outbound::{Era, McpClient, McpClientOptions, ServerEndpoint};
 use callboard_message::{Answer, ElicitationAnswer, FailureKind};
+use callboard_rpc::READS_PER_SECOND_MAX;
 use callboard_runtime::{CallEvent, System};
 use serde_json::{Value, json};
 
@@ -58,6 +59,71 @@ async fn moved_servers_are_followed_once() {
         assert!(peer.is_quiet());
         client.stop().await;
     }
+}
+
+/// Goal: where the GET stream or a failed request is redirected doesn't decide where messages go.
+/// Method: a redirect of the stream, which is followed; then one of a call to a URL that fails; a
+/// call after each.
+#[tokio::test]
+async fn only_successful_posts_move_a_server() {
+    let mut peer = Played::start().await;
+    let options = McpClientOptions {
+        listen: true,
+        ..only(Era::Legacy)
+    };
+    let client = Client::at(&peer.url, options);
+    let asked = client.ask(CALL, tool("t", json!({})));
+    peer.initialize("2025-11-25", Some("s-1")).await;
+    let stream = peer.hit().await;
+    assert_eq!(stream.method, "GET", "{}", stream.text);
+    stream
+        .write(307, "Location: /stream\r\n", "text/plain", "")
+        .await;
+    let stream = peer.hit().await;
+    assert_eq!(
+        (&*stream.method, &*stream.target),
+        ("GET", "/stream"),
+        "{}",
+        stream.text
+    );
+    let _open = stream.stream().await;
+    let call = peer.expect("tools/call").await;
+    assert_eq!(call.target, "/mcp");
+    call.write(307, "Location: /down\r\n", "text/plain", "")
+        .await;
+    let call = peer.expect("tools/call").await;
+    assert_eq!(call.target, "/down");
+    call.empty(500).await;
+    joined(asked).await.unwrap_err();
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let call = peer.expect("tools/call").await;
+    assert_eq!(call.target, "/mcp");
+    call.result(json!({ "content": [] })).await;
+    joined(asked).await.unwrap();
+    client.stop().await;
+}
+
+/// Goal: a flood of lines in a response is read at the limited rate. Method: one line more than the
+/// limit of a second, then the result.
+#[tokio::test]
+async fn lines_over_http_are_paced() {
+    let mut peer = Played::start().await;
+    let client = Client::at(&peer.url, only(Era::Legacy));
+    let asked = client.ask(CALL, tool("t", json!({})));
+    peer.initialize("2025-11-25", None).await;
+    let hit = peer.expect("tools/call").await;
+    let noise = "{}\n".repeat(READS_PER_SECOND_MAX as usize);
+    let response = hit.response(Ok(json!({ "content": [] })));
+    let begun = Instant::now();
+    hit.write(200, "", LINES, &format!("{noise}{response}\n"))
+        .await;
+    joined(asked).await.unwrap();
+    assert!(
+        begun.elapsed() >= Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    client.stop().await;
 }
 
 /// Goal: nothing is sent to another origin, and the error names it, without what may be secret.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use callboard_rpc::http1::{
     BodyError, ClientResponse, Http1Clients, RequestTarget, SseStream, StreamPosition,
 };
-use callboard_rpc::{DecodedLine, LineDecoder, check_json};
+use callboard_rpc::{DecodedLine, LineDecoder, ReadPacer, check_json};
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
@@ -55,7 +55,7 @@ pub(crate) struct HttpTransport {
     url: Url,
     /// `None` if the URL can't be used in an HTTP request.
     target: Option<Arc<RequestTarget>>,
-    /// URL of the same origin to which the server has redirected, once it has.
+    /// URL of the same origin to which the server has redirected a POST, once it has.
     moved: OnceLock<(Url, Arc<RequestTarget>)>,
     options: Arc<McpClientOptions>,
     notifications: Arc<NotificationHandler>,
@@ -205,20 +205,24 @@ impl HttpTransport {
         mut response: ClientResponse,
         pending: &PendingRequest,
     ) -> ExchangeResult {
+        let mut pacer = ReadPacer::default();
         let mut lines = LineDecoder::with_scan(self.options.limits.body_bytes_max);
         let mut is_over = false;
         loop {
+            pacer.wait().await;
             let line = match is_over {
                 true => lines.finish(),
                 false => lines.next(),
             };
             match line {
                 Some(DecodedLine::Whole(line)) => {
+                    pacer.count();
                     if let Some(result) = self.handle_streamed(&line, pending).await {
                         return result;
                     }
                 }
                 Some(DecodedLine::TooLong) => {
+                    pacer.count();
                     let answered = lines.dropped_response().as_ref().and_then(request_number);
                     if answered == Some(pending.number) {
                         return Err(self.too_large());
@@ -283,7 +287,7 @@ impl HttpTransport {
         for _ in 0..=self.options.reconnects_max {
             tokio::time::sleep(place.retry_delay()).await;
             match self.open_event_stream(place.last_event_id()).await {
-                Ok(Some(response)) => {
+                Ok(Some((response, _))) => {
                     return Ok(self.event_stream(response, place));
                 }
                 // Without the session the call is lost. The server may have executed it, so it
@@ -299,21 +303,24 @@ impl HttpTransport {
     }
 
     /// Opens the server's GET stream, or resumes a stream after the event `last_event_id`. Returns
-    /// `None` if the server answers with status 405 or 406, because it offers no such stream.
+    /// the response with the URL that it came from, or `None` if the server answers with status 405
+    /// or 406, because it offers no such stream.
     async fn open_event_stream(
         &self,
         last_event_id: Option<&str>,
-    ) -> Result<Option<ClientResponse>, TransportError> {
+    ) -> Result<Option<(ClientResponse, Url)>, TransportError> {
         let mut headers = self.headers();
         headers.insert(ACCEPT, EVENT_STREAM);
         if let Some(place) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(LAST_EVENT_ID, place);
         }
-        let response = self
+        let (response, url) = self
             .send_authorized(Method::GET, headers, Bytes::new())
             .await?;
         match response.status() {
-            status if status.is_success() && response.is_event_stream() => Ok(Some(response)),
+            status if status.is_success() && response.is_event_stream() => {
+                Ok(Some((response, url)))
+            }
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE => Ok(None),
             status => Err(self.status_error(status)),
         }
@@ -346,7 +353,7 @@ impl HttpTransport {
         let answered = self.open_event_stream(from.last_event_id()).await;
         // Dropping it signals the same: there is nothing more to wait for.
         drop(ready.take());
-        let Some(response) = answered? else {
+        let Some((response, _)) = answered? else {
             return Ok(None);
         };
         let mut events = self.event_stream(response, from);
@@ -414,8 +421,10 @@ impl HttpTransport {
                 headers.append(name, value.clone());
             }
         }
-        self.send_authorized(Method::POST, headers, body.into())
-            .await
+        let (response, _) = self
+            .send_authorized(Method::POST, headers, body.into())
+            .await?;
+        Ok(response)
     }
 
     /// Returns the headers common to all requests: the configured ones, the session id and the
@@ -437,13 +446,14 @@ impl HttpTransport {
     }
 
     /// Sends a request with the `Authorization` of the configured authorizer, and again after a
-    /// rejection if the authorizer has obtained a better token.
+    /// rejection if the authorizer has obtained a better token. Returns the response with the URL
+    /// that it came from.
     async fn send_authorized(
         &self,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<ClientResponse, TransportError> {
+    ) -> Result<(ClientResponse, Url), TransportError> {
         let unusable =
             TransportError::Unreachable("the server's URL can't be used over HTTP".into());
         let target = self.target.as_ref().ok_or(unusable)?;
@@ -454,14 +464,17 @@ impl HttpTransport {
             }
             self.send_followed(target, method, headers, body)
         };
-        send_authorized(&self.options, send, |response| {
+        send_authorized(&self.options, send, |(response, _)| {
             Some((response.status(), response.headers()))
         })
         .await
     }
 
     /// Sends a request to `target`, or to the URL to which the server has redirected. Follows one
-    /// redirect with status 307 or 308 within the origin, and uses its URL from then on.
+    /// redirect with status 307 or 308 within the origin. If a POST succeeds there, the redirect's
+    /// URL is used from then on, and no further redirect of a POST is followed. A redirect of
+    /// another method says nothing about where messages go. Returns the response with the URL that
+    /// it came from.
     ///
     /// # Errors
     /// `Protocol` for any other redirect, with its target: nothing is sent to another origin.
@@ -471,17 +484,19 @@ impl HttpTransport {
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<ClientResponse, TransportError> {
+    ) -> Result<(ClientResponse, Url), TransportError> {
+        let is_post = method == Method::POST;
         let client = self.clients.for_current_runtime();
         let was_moved = self.moved.get();
+        let url = was_moved.map_or(&self.url, |(url, _)| url);
         let target = was_moved.map_or(target, |(_, target)| target);
         let (again, same) = ((method.clone(), headers.clone()), body.clone());
         let response = client.send(target, method, headers, body).await?;
-        let Some(to) = redirect_target(self.url(), &response) else {
-            return Ok(response);
+        let Some(to) = redirect_target(url, &response) else {
+            return Ok((response, url.clone()));
         };
         let status = response.status();
-        let is_followed = was_moved.is_none()
+        let is_followed = !(is_post && was_moved.is_some())
             && matches!(
                 status,
                 StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
@@ -496,13 +511,10 @@ impl HttpTransport {
         if let Some(next) = redirect_target(&to, &response) {
             return Err(redirect_error(response.status(), &next));
         }
-        let _ = self.moved.set((to, target));
-        Ok(response)
-    }
-
-    /// Returns the server's URL, after a redirect.
-    fn url(&self) -> &Url {
-        self.moved.get().map_or(&self.url, |(url, _)| url)
+        if is_post && response.status().is_success() {
+            let _ = self.moved.set((to.clone(), target));
+        }
+        Ok((response, to))
     }
 
     /// Returns true if the server has given the connection a session id.
@@ -590,7 +602,7 @@ fn redirect_error(status: StatusCode, to: &Url) -> TransportError {
 /// event holds the URL to which messages are posted. It must have the same origin.
 pub(crate) async fn open_event_stream(http: HttpTransport) -> Result<Transport, TransportError> {
     let limits = http.options.limits;
-    let Some(response) = http.open_event_stream(None).await? else {
+    let Some((response, url)) = http.open_event_stream(None).await? else {
         return Err(TransportError::Status(405));
     };
     let mut events = http.event_stream(response, StreamPosition::default());
@@ -601,7 +613,7 @@ pub(crate) async fn open_event_stream(http: HttpTransport) -> Result<Transport, 
         .map_err(|_| http.too_large())?;
     let first = first.filter(|event| event.kind() == "endpoint");
     let endpoint = first.and_then(|event| String::from_utf8(event.data).ok());
-    let endpoint = endpoint.and_then(|path| http.url().join(path.trim()).ok());
+    let endpoint = endpoint.and_then(|path| url.join(path.trim()).ok());
     let Some(endpoint) = endpoint else {
         return Err(TransportError::Protocol(
             "the event stream doesn't begin with an endpoint".into(),
@@ -631,7 +643,9 @@ async fn run_driver(
         loop {
             match events.next().await {
                 Ok(Some(event)) if event.kind() == "message" => {
-                    driver.handle_message(&event.data);
+                    if driver.handle_message(&event.data) {
+                        events.discount();
+                    }
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
