@@ -86,13 +86,13 @@ impl A2aServer {
         self.server.tasks.set_related_agents(related);
     }
 
-    /// Stops serving requests. Tasks in a durable store continue with another or a later server on
-    /// that store, until
+    /// Stops serving requests. Tasks continue with another server of the same agent and store; in a
+    /// durable store also with a later one, until
     /// [`RunningTaskScopes::stop`](callboard_runtime::running::RunningTaskScopes::stop) is called
     /// for the store.
     pub fn detach(&self) {
         self.server.push.stop();
-        self.server.tasks.live.detach_host();
+        self.server.tasks.live.detach_host(&self.server.tasks);
     }
 
     /// Stops running tasks in this process, including those of other servers with the same agent

@@ -9,6 +9,7 @@ mod worker;
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
+use std::ptr::addr_eq;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -164,7 +165,10 @@ impl RunningTasks {
     async fn create_or_evict(&self, new: NewTask) -> TaskResult<CreateOutcome> {
         match create_with_retry(&*self.tasks, &new).await {
             Err(
-                error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. })),
+                error @ (TaskError::TooMany { .. }
+                | TaskError::Journal(
+                    JournalError::Full { .. } | JournalError::OwnerLimit { .. },
+                )),
             ) if self.options.evicts_ended => {
                 if self.evict_ended(new.owner.clone()).await == 0 {
                     return Err(error);
@@ -376,10 +380,19 @@ impl RunningTasks {
         self.stopped.cancel();
     }
 
-    /// Detaches a server. If the store isn't shared, all tasks of the scope are stopped, as no
-    /// other server could find them.
-    pub fn detach_host(&self) {
-        if !self.options.is_shared {
+    /// Detaches a server. If the store isn't shared and no other server is attached, all tasks of
+    /// the scope are stopped, as nobody could find them.
+    pub fn detach_host(&self, host: &Arc<impl TaskHost>) {
+        if self.options.is_shared {
+            return;
+        }
+        let mut hosts = self.hosts.lock();
+        hosts.retain(|other| {
+            other.strong_count() > 0 && !addr_eq(other.as_ptr(), Arc::as_ptr(host))
+        });
+        let is_last = hosts.is_empty();
+        drop(hosts);
+        if is_last {
             self.stop();
         }
     }

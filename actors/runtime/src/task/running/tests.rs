@@ -1,12 +1,13 @@
 //! Tests of calls that start in the task of a caller that waits for their end.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use callboard_message::{
-    Artifact, CallerCapabilities, Content, Elicitation, FailureKind, Principal, Progress, Question,
-    RawObject, TaskState,
+    Artifact, CallerCapabilities, Content, Elicitation, Failure, FailureKind, Principal, Progress,
+    Question, RawObject, TaskState,
 };
 use futures::future::{FutureExt, pending, poll_fn};
 use serde_json::value::RawValue;
@@ -369,12 +370,16 @@ async fn a_task_outlives_its_server() {
     assert!(left.until <= SystemTime::now());
 }
 
-/// Store without room for the end of a task.
-struct FullStore(MemoryTaskStore);
+/// Store without room for the end of a task; and if the flag is set, without room for a new task of
+/// an owner until a task is deleted.
+struct FullStore(MemoryTaskStore, AtomicBool);
 
 #[async_trait]
 impl TaskStore for FullStore {
     async fn create(&self, new: NewTask) -> TaskResult<CreateOutcome> {
+        if self.1.load(SeqCst) {
+            return Err(JournalError::OwnerLimit { bytes_max: 1 }.into());
+        }
         self.0.create(new).await
     }
 
@@ -423,6 +428,7 @@ impl TaskStore for FullStore {
     }
 
     async fn delete(&self, id: &TaskId) -> JournalResult<()> {
+        self.1.store(false, SeqCst);
         self.0.delete(id).await
     }
 
@@ -444,7 +450,7 @@ impl TaskStore for FullStore {
 #[tokio::test(start_paused = true)]
 async fn a_full_store_is_told_at_once() {
     let live = RunningTasks::new(
-        Arc::new(FullStore(MemoryTaskStore::default())),
+        Arc::new(FullStore(MemoryTaskStore::default(), false.into())),
         "test".to_owned(),
         RunningTaskOptions::default(),
     );
@@ -462,4 +468,82 @@ async fn a_full_store_is_told_at_once() {
     assert!(began.elapsed() < Duration::from_secs(1));
     live.stop();
     live.wait_until_stopped().await;
+}
+
+/// Goal: an owner whose share of the store is used up loses ended tasks for a new one, and without
+/// any is told why it has no room. Method: a store that has no room until a task is deleted.
+#[tokio::test(start_paused = true)]
+async fn an_owners_ended_tasks_make_room() {
+    let store = Arc::new(FullStore(MemoryTaskStore::default(), true.into()));
+    let options = RunningTaskOptions {
+        evicts_ended: true,
+        ..RunningTaskOptions::default()
+    };
+    let live = RunningTasks::new(store.clone(), "test".to_owned(), options);
+    let new = || {
+        let expires = SystemTime::now() + Duration::from_secs(60);
+        NewTask {
+            scope: live.scope.clone(),
+            ..NewTask::new(Principal::agent("ann"), "agent", "do", expires)
+        }
+    };
+    let full = TaskError::Journal(JournalError::OwnerLimit { bytes_max: 1 });
+    assert_eq!(live.create(new()).await.err(), Some(full));
+    store.1.store(false, SeqCst);
+    let CreateOutcome::Created(task, lease) = live.create(new()).await.unwrap() else {
+        panic!("it was there")
+    };
+    let steps = vec![TaskStep::Failed(Failure::internal("no luck"))];
+    let by = TaskActor::Worker(&lease);
+    store.apply(&task.id, by, steps).await.unwrap();
+    store.1.store(true, SeqCst);
+    assert!(matches!(
+        live.create(new()).await,
+        Ok(CreateOutcome::Created(..))
+    ));
+    assert!(store.get(&task.id).await.unwrap().is_none());
+}
+
+/// Server that resumes nothing.
+struct Host;
+
+impl TaskHost for Host {
+    fn resume(
+        self: Arc<Self>,
+        _: Arc<Task>,
+        _: Lease,
+    ) -> BoxFuture<'static, Result<(), CannotResume>> {
+        ready(Ok(())).boxed()
+    }
+}
+
+/// Goal: tasks in memory go on while any server of their scope is left, and stop with the last one.
+/// Method: two servers are detached while both exist, the first one twice.
+#[tokio::test(start_paused = true)]
+async fn tasks_stop_with_the_last_server() {
+    let live = live();
+    let hosts = [Arc::new(Host), Arc::new(Host)];
+    hosts.iter().for_each(|host| live.attach_host(host));
+    let work: BeginTaskCall<'_> = Box::new(|_, _| pending().boxed());
+    let begun = run(&live, false, work).await;
+    let id = begun.task.id.clone();
+    live.run(begun);
+    live.detach_host(&hosts[0]);
+    live.detach_host(&hosts[0]);
+    assert!(!live.stopped.is_cancelled() && live.get(&id).is_some());
+    live.detach_host(&hosts[1]);
+    live.wait_until_stopped().await;
+    assert!(live.get(&id).is_none());
+}
+
+/// Goal: a server that ended without being detached keeps no tasks alive. Method: one is dropped, the
+/// other detached.
+#[tokio::test(start_paused = true)]
+async fn dropped_servers_keep_no_tasks() {
+    let live = live();
+    let host = Arc::new(Host);
+    live.attach_host(&Arc::new(Host));
+    live.attach_host(&host);
+    live.detach_host(&host);
+    assert!(live.stopped.is_cancelled());
 }
