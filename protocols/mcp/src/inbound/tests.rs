@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::capabilities::{ListTools, ReadResource, ReadResourceResult};
+use callboard_message::capabilities::{
+    CallTool, ForwardRequest, ListTools, ReadResource, ReadResourceResult,
+};
 use callboard_message::{Failure, FailureKind, Principal, RawObject, ResourceContent, ToolResult};
 use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::{Agent, CallContext, Context, Handlers, SyncHandler, System};
@@ -352,6 +354,68 @@ fn flawed_tools_cost_no_others() {
             let list = perform(&adapter, "tools/list", json!({}), revision).await;
             let good = json!({ "name": "good", "inputSchema": { "type": "object" } });
             assert_eq!(list.unwrap()["tools"], json!([good, flawed]));
+        }
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Agent whose tools answer the params of their calls.
+struct Told;
+
+impl Agent for Told {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<CallTool>().sync::<ForwardRequest>();
+    }
+}
+
+impl SyncHandler<CallTool> for Told {
+    fn handle(
+        &mut self,
+        CallTool(params): CallTool,
+        _: &mut Context,
+    ) -> Result<ToolResult, Failure> {
+        Ok(ToolResult::text(params.to_raw().get()))
+    }
+}
+
+impl SyncHandler<ForwardRequest> for Told {
+    fn handle(
+        &mut self,
+        ForwardRequest(body): ForwardRequest,
+        _: &mut Context,
+    ) -> Result<RawObject, Failure> {
+        Ok(body)
+    }
+}
+
+/// Goal: a client can't replace the arguments that the policy has checked by a message in `_meta`.
+/// Method: one beside another member, its name plain and escaped; a tool call and a forwarded
+/// request.
+#[test]
+fn clients_send_no_source_messages() {
+    run_with_paused_time(async |system| {
+        let adapter = AgentAdapter::new(system.spawn(Told), Arc::default());
+        let call = CallContext::new(Arc::new(Principal::anonymous()));
+        for name in ["callboard/said", r"callboard\/said", r"\u0063allboard/said"] {
+            let params = format!(
+                r#"{{"name":"t","arguments":{{"a":1}},"_meta":{{"{name}":{{"content":[]}},"x":1}}}}"#
+            );
+            for (method, handler) in [
+                ("tools/call", AgentAdapter::call_tool as AgentHandler),
+                ("no/such", AgentAdapter::ask_or_forward),
+            ] {
+                let params = RawValue::from_string(params.clone()).unwrap();
+                let request = McpRequest::new(method, Some(params));
+                let told = handler(&adapter, &request, MODERN, call.clone()).await;
+                let told = told.map_err(|error| error.message).unwrap();
+                let told: Value = serde_json::from_str(told.get()).unwrap();
+                let params = match told["content"][0]["text"].as_str() {
+                    Some(text) => serde_json::from_str(text).unwrap(),
+                    None => told["params"].clone(),
+                };
+                assert_eq!(params["arguments"], json!({ "a": 1 }), "{method} {name}");
+                assert_eq!(params["_meta"], json!({ "x": 1 }), "{method} {name}");
+            }
         }
         system.shutdown(Duration::from_secs(1)).await;
     });

@@ -2,6 +2,7 @@
 
 pub use callboard_message::FAILURE_META_KEY;
 use callboard_message::RawMembers;
+use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
 use serde_json::value::RawValue;
 
 /// Protocol revision of one request (2026-07-28).
@@ -26,7 +27,9 @@ pub const PURPOSE: &str = "callboard/purpose";
 /// Maximum length of a purpose, in bytes.
 pub const PURPOSE_BYTES_MAX: usize = 64;
 
-/// Members of `_meta` that concern one client and its server only, and are never forwarded.
+/// Members of `_meta` that concern one client and its server only, and are never forwarded. No
+/// client may send the source message of a tool call: it would replace the arguments that the
+/// policy has checked.
 const HOP_MEMBERS: &[&str] = &[
     PROTOCOL_VERSION,
     CLIENT_INFO,
@@ -35,6 +38,7 @@ const HOP_MEMBERS: &[&str] = &[
     SUBSCRIPTION_ID,
     PROGRESS_TOKEN,
     TRACEPARENT,
+    SOURCE_MESSAGE_META_KEY,
 ];
 
 /// Returns `params` without the `_meta` members that must not be forwarded. An empty `_meta` is
