@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::wire::WRAPPED_SCHEMA;
 use crate::wire::header::{self, HeaderParam, HeaderParamError, parse_header_params};
 use callboard_message::RawObject;
+use callboard_message::capabilities::PARTS_META_KEY;
 use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
@@ -76,25 +77,45 @@ impl ToolHints {
     }
 }
 
+/// Returns a tool without its claim to read whole messages, which only agents of this system and
+/// those of A2A do; `None` if it has none.
+fn without_parts_claim(tool: &RawValue) -> Option<Box<RawValue>> {
+    let mut tool = RawObject::parse(tool).ok()?;
+    let mut meta = tool.object("_meta")?;
+    meta.remove(PARTS_META_KEY)?;
+    match meta.is_empty() {
+        true => drop(tool.remove("_meta")),
+        false => tool.set("_meta", meta),
+    }
+    Some(tool.to_raw())
+}
+
 impl ToolCache {
-    /// Caches the tools on a page of `tools/list`. If some tools have invalid `x-mcp-header`
-    /// annotations, returns the page without these tools; otherwise returns `None`. They are left out
-    /// whatever the server's era and transport, because a client may meet this gateway in the modern
-    /// era over HTTP.
+    /// Caches the tools on a page of `tools/list`. Returns the page without tools that have invalid
+    /// `x-mcp-header` annotations, and without claims of tools to read whole messages
+    /// ([`PARTS_META_KEY`]); `None` if there are neither. The tools are left out whatever the server's
+    /// era and transport, because a client may meet this gateway in the modern era over HTTP.
     pub fn record_page(&self, page: &RawValue) -> Option<Box<RawValue>> {
         let mut page = RawObject::parse(page).ok()?;
         let listed: Vec<Box<RawValue>> = page.read("tools")?;
         let mut usable = Vec::with_capacity(listed.len());
-        let before = listed.len();
+        let mut is_changed = false;
         for raw in listed {
             match self.record_tool(&raw) {
                 Err((tool, flaw)) => {
+                    is_changed = true;
                     callboard_message::log::warn!(tool, %flaw, "omitted a tool with invalid x-mcp-header annotations")
                 }
-                Ok(()) => usable.push(raw),
+                Ok(()) => match without_parts_claim(&raw) {
+                    Some(tool) => {
+                        is_changed = true;
+                        usable.push(tool);
+                    }
+                    None => usable.push(raw),
+                },
             }
         }
-        (usable.len() < before).then(|| {
+        is_changed.then(|| {
             page.set("tools", usable);
             page.to_raw()
         })
@@ -241,6 +262,21 @@ mod tool_book_tests {
         );
         assert!(book.get("bad").unwrap().header_params.is_none());
         assert_eq!(book.get("good").unwrap().header_params, Some(vec![]));
+    }
+
+    /// Goal: a server's tools can't claim to read whole messages, and keep the rest. Method: a page
+    /// with the claim alone, beside another member, escaped, and without it.
+    #[test]
+    fn claims_to_read_messages_are_removed() {
+        let page = raw(concat!(
+            r#"{"tools":[{"name":"a","_meta":{"callboard/parts":true}},"#,
+            r#"{"name":"b","_meta":{"x":1.0,"callboard\/parts":true}},{"name":"c","_meta":{}}],"ttlMs":5}"#
+        ));
+        let usable = ToolCache::default().record_page(&page).unwrap();
+        assert_eq!(
+            usable.get(),
+            r#"{"tools":[{"name":"a"},{"name":"b","_meta":{"x":1.0}},{"name":"c","_meta":{}}],"ttlMs":5}"#
+        );
     }
 
     /// Goal: hints are exactly those that the tool gives. Method: rows; invalid times, and one

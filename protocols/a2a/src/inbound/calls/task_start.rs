@@ -324,12 +324,15 @@ impl A2aTaskService {
         call: CallContext,
     ) -> BeginTaskCall<'static> {
         let skill = task.message.clone();
-        // An agent that gets the message gets the ids of the conversation and of the task too.
+        // An agent that gets the message gets the id of the conversation too; one behind a tool may
+        // be a stranger and doesn't get the task's.
         let arguments = match (route, arguments.get().strip_suffix('}')) {
             (SkillRoute::Converse | SkillRoute::ToolMessage, Some(said)) if said.len() > 1 => {
-                let mut told =
-                    [said, ",\"context\":", context_id_json(task), ",\"task\":"].concat();
-                quote_into(task.id.as_str(), &mut told);
+                let mut told = [said, ",\"context\":", context_id_json(task)].concat();
+                if route == SkillRoute::Converse {
+                    told.push_str(",\"task\":");
+                    quote_into(task.id.as_str(), &mut told);
+                }
                 told.push('}');
                 raw_from_written(told)
             }

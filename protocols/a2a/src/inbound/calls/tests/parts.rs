@@ -85,6 +85,7 @@ fn each_skill_gets_what_it_takes() {
             let (far, far_task) = ask("m2", "far__see", parts(), &[]).await;
             assert_eq!(far["arguments"], json!({}));
             let said = &far["_meta"][SOURCE_MESSAGE_META_KEY];
+            assert_eq!(said.get("task"), None);
             let content = said["content"].as_array().unwrap();
             assert_eq!(content.len(), 3, "{said}");
             assert_eq!(
