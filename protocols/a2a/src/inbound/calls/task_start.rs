@@ -138,7 +138,7 @@ impl A2aTaskService {
         let mut known = self.idempotency_key(who, &request, &picked.skill, stored)?;
         let on_restart = callee.on_restart(&skills, &picked.skill);
         if replaces {
-            self.live.delete(&id).await;
+            self.delete_ended(&id).await?;
         }
         let begun = loop {
             let asked = kept
@@ -178,6 +178,23 @@ impl A2aTaskService {
         let work = self.task_work(callee, route, &task, arguments, call);
         self.run_created(task_run(task, lease, false, work), waits)
             .await
+    }
+
+    /// Deletes a task that has ended, so that a new one can have its id.
+    ///
+    /// # Errors
+    /// `UnsupportedOperation` if the task has begun anew since it was found.
+    async fn delete_ended(&self, id: &TaskId) -> Result<(), A2aError> {
+        match self.store.tasks.get(id).await? {
+            Some(task) if task.state.is_terminal() => self.live.delete(id).await,
+            Some(_) => {
+                return Err(ErrorKind::UnsupportedOperation
+                    .error("another message has just begun the task anew: send this one again")
+                    .with_task(id.as_str()));
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// Runs a task that a message has created.
