@@ -234,10 +234,11 @@ impl<'a> Conversation<'a> {
             (Err(error), Some(again))
                 if error.may_refuse_context() && self.state.task_id.is_empty() =>
             {
-                binding.forget();
                 self.state = RemoteTaskState::default();
                 self.cancel_guard.task = None;
                 self.send_message(again).await?;
+                // Not before: the agent may have refused something else in the message.
+                binding.forget();
             }
             (sent, _) => sent?,
         }

@@ -236,6 +236,11 @@ async fn conversations_go_on() {
         failed["result"]["task"]["status"]["state"], "TASK_STATE_FAILED",
         "{failed}"
     );
+    let asked = front.send(&alice, turn(8, &[]));
+    let hit = front.arrived().await;
+    assert_eq!(hit.body["params"]["message"]["contextId"], "anew");
+    hit.result(done("t8", "anew")).await;
+    joined(asked).await;
     assert!(front.played.is_quiet());
     front.stop().await;
 }
