@@ -23,7 +23,7 @@ use super::conversation::{ConversationError, converse};
 use super::conversation_request::ConversationRequest;
 use super::error::A2aClientError;
 use super::options::{PENDING_CALLS_MAX, RemoteOptions, RemoteOptionsError};
-use super::remote_contexts::{ContextBinding, RemoteContexts};
+use super::remote_contexts::{ContextBinding, RemoteContexts, identifies_conversation};
 use super::task_state::RemoteTaskState;
 use super::tools::SkillTools;
 use crate::convert::HOPS_METADATA;
@@ -206,11 +206,12 @@ impl RemoteA2aAgent {
     }
 
     /// Sets the id of the agent's conversation that belongs to the caller's, unless the message
-    /// names a task or conversation of the agent.
+    /// names a task or conversation of the agent, or the caller's conversation can't be told from
+    /// those of others.
     fn bind_context(&self, opening: &mut ConversationRequest, cx: &Context) {
         let message = &mut opening.message;
         let is_named = !message.context_id.is_empty() || !message.task_id.is_empty();
-        if is_named || opening.caller_context.is_empty() {
+        if is_named || !identifies_conversation(cx.principal(), &opening.caller_context) {
             return;
         }
         let binding = ContextBinding::new(

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use callboard_message::DataClass;
+use callboard_message::{DataClass, Principal, PrincipalKind};
 use callboard_runtime::{AuditLog, TaskOwner};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use url::Url;
-use uuid::Builder;
+use uuid::{Builder, Uuid};
 
 /// Maximum number of conversations of one remote agent whose ids differ from the proposed ones.
 /// At the limit: the one that was used least recently is forgotten and begins anew.
@@ -111,6 +111,16 @@ impl ContextBinding {
     }
 }
 
+/// Returns whether nobody but `principal` means a conversation by its id `context`. Callers may
+/// choose ids, and all anonymous callers count as one owner: theirs must be UUIDs, which no two choose
+/// by accident.
+pub(super) fn identifies_conversation(principal: &Principal, context: &str) -> bool {
+    match principal.kind {
+        PrincipalKind::Anonymous => Uuid::try_parse(context).is_ok_and(|id| !id.is_nil()),
+        _ => !context.is_empty(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -144,7 +154,7 @@ mod tests {
         for (owner, context) in [("eve", "c"), ("ann", "d"), ("an", "nc")] {
             assert_ne!(own, of(owner, context).id(), "{owner} {context}");
         }
-        assert!(uuid::Uuid::try_parse(&own).is_ok(), "{own}");
+        assert!(Uuid::try_parse(&own).is_ok(), "{own}");
         of("ann", "c").learn("theirs");
         assert_eq!(of("ann", "c").id(), "theirs");
         assert_ne!(of("eve", "c").id(), "theirs");
@@ -156,6 +166,24 @@ mod tests {
         of("ann", "c").forget();
         assert_eq!(of("ann", "c").id(), own);
         system.shutdown(Duration::ZERO).await;
+    }
+
+    /// Goal: anonymous callers share no conversation because they chose the same id for it; others
+    /// may choose any. Method: ids of each kind for both.
+    #[test]
+    fn anonymous_conversations_need_uuids() {
+        let uuid = Uuid::new_v4().to_string();
+        for (context, anonymous, known) in [
+            ("", false, false),
+            ("c", false, true),
+            ("default", false, true),
+            ("00000000-0000-0000-0000-000000000000", false, true),
+            (&*uuid, true, true),
+        ] {
+            let of = |principal| identifies_conversation(&principal, context);
+            assert_eq!(of(Principal::anonymous()), anonymous, "{context}");
+            assert_eq!(of(Principal::agent("ann")), known, "{context}");
+        }
     }
 
     /// Goal: the number of remembered ids is limited; the one used least recently is forgotten.
