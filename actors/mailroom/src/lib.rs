@@ -83,6 +83,12 @@ impl Services {
         let mail = || store.mail.clone();
         let receipts = Arc::new(ReceiptWriter::open(system, &store.mail));
         let directory = Arc::new(MemberDirectory::new(store, receipts.clone(), options));
+        let counts = Arc::downgrade(&directory);
+        receipts.set_read_observer(move |reader| {
+            if let Some(directory) = counts.upgrade() {
+                directory.add_unread(reader, -1);
+            }
+        });
         let inbox = Arc::new(InboxService {
             mail: mail(),
             directory: directory.clone(),

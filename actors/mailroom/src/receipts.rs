@@ -2,8 +2,8 @@
 //! that other writes can run in between.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_message::Message;
@@ -25,6 +25,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of read receipts that wait for room in the store. Further ones are dropped: the
 /// messages stay unread.
 const PENDING_READS_MAX: usize = 65_536;
+/// Maximum number of delivery receipts that wait for room in the store. Further ones are dropped: the
+/// messages count as not delivered and may be delivered again.
+const PENDING_DELIVERIES_MAX: usize = 65_536;
 /// Mailbox capacity of the agent that writes receipts. When it is full, delivery workers wait.
 const PENDING_RECEIPTS_MAX: u32 = 8_192;
 
@@ -78,18 +81,34 @@ pub(crate) struct ReceiptWriter {
     agent: AgentRef,
     /// Whether an `EventsAppended` notification is already in the agent's mailbox.
     is_notified: Arc<AtomicBool>,
+    on_read: Arc<OnceLock<ReadObserver>>,
 }
+
+/// Callback for a message that a member has read and whose read receipt has just been stored late.
+type ReadObserver = Box<dyn Fn(&str) + Send + Sync>;
 
 impl ReceiptWriter {
     /// Starts the agent that writes to `mail`.
     pub fn open(system: &System, mail: &Arc<dyn MailStore>) -> Self {
         let is_notified = Arc::new(AtomicBool::new(false));
-        let (mail, known) = (mail.clone(), is_notified.clone());
+        let on_read = Arc::new(OnceLock::new());
+        let (mail, known, told) = (mail.clone(), is_notified.clone(), on_read.clone());
         let agent = system
-            .prepare_with(move || ReceiptWriterAgent::new(mail.clone(), known.clone()))
+            .prepare_with(move || {
+                ReceiptWriterAgent::new(mail.clone(), known.clone(), told.clone())
+            })
             .label("mail's marks")
             .spawn();
-        Self { agent, is_notified }
+        Self {
+            agent,
+            is_notified,
+            on_read,
+        }
+    }
+
+    /// Sets the callback for read receipts that are stored late. Later calls have no effect.
+    pub fn set_read_observer(&self, observer: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.on_read.set(Box::new(observer));
     }
 
     /// Records that the message with the number `letter` was delivered to a recipient. The receipt
@@ -168,12 +187,43 @@ impl FanOutProgress {
     }
 }
 
+/// Receipts that aren't stored yet, by member and message number.
+type PendingReceipts = BTreeSet<(Arc<str>, u64)>;
+
+/// Adds receipts as long as there are fewer than `receipts_max`.
+fn add_pending(
+    pending: &mut PendingReceipts,
+    receipts: impl IntoIterator<Item = (Arc<str>, u64)>,
+    receipts_max: usize,
+) {
+    for receipt in receipts {
+        if pending.len() < receipts_max {
+            pending.insert(receipt);
+        }
+    }
+}
+
+/// Returns the next receipts to store.
+fn next_batch(pending: &PendingReceipts) -> Vec<(String, u64)> {
+    let next = pending.iter().take(RECEIPT_BATCH_MAX);
+    next.map(|(member, letter)| (member.to_string(), *letter))
+        .collect()
+}
+
+/// Removes the receipts that [`next_batch`] returns.
+fn drop_batch(pending: &mut PendingReceipts) {
+    let rest = pending.iter().nth(RECEIPT_BATCH_MAX).cloned();
+    *pending = rest.map_or_else(BTreeSet::new, |first| pending.split_off(&first));
+}
+
 struct ReceiptWriterAgent {
     mail: Arc<dyn MailStore>,
     is_notified: Arc<AtomicBool>,
-    pending: Vec<(String, u64)>,
+    on_read: Arc<OnceLock<ReadObserver>>,
+    /// Delivery receipts that aren't stored yet, by recipient and message number.
+    pending: PendingReceipts,
     /// Read receipts that the store has rejected so far, by reader and message number.
-    pending_reads: BTreeSet<(Arc<str>, u64)>,
+    pending_reads: PendingReceipts,
     /// Whether a write of the pending receipts is scheduled, by `FLUSH_DELAY` or by the retry
     /// interval.
     is_flushing: bool,
@@ -191,12 +241,17 @@ impl Drop for ReceiptWriterAgent {
 }
 
 impl ReceiptWriterAgent {
-    fn new(mail: Arc<dyn MailStore>, is_notified: Arc<AtomicBool>) -> Self {
+    fn new(
+        mail: Arc<dyn MailStore>,
+        is_notified: Arc<AtomicBool>,
+        on_read: Arc<OnceLock<ReadObserver>>,
+    ) -> Self {
         is_notified.store(false, SeqCst);
         Self {
             mail,
             is_notified,
-            pending: Vec::new(),
+            on_read,
+            pending: BTreeSet::new(),
             pending_reads: BTreeSet::new(),
             is_flushing: false,
             fan_outs: BTreeMap::new(),
@@ -210,39 +265,44 @@ impl ReceiptWriterAgent {
     /// A temporary failure of the store; the receipts that aren't stored stay pending.
     async fn flush(&mut self, me: &AgentRef) -> Result<(), JournalError> {
         while !self.pending.is_empty() {
-            let now = self.pending.len().min(RECEIPT_BATCH_MAX);
-            let marks: Vec<_> = self.pending.iter().take(now).cloned().collect();
-            match self
-                .mail
-                .update_receipts(marks, ReceiptUpdate::Delivered)
-                .await
-            {
-                Ok(_) => notify_agent(&self.is_notified, me),
-                Err(error) if error.is_transient() => return Err(error),
-                Err(error) => {
-                    callboard_message::log::error!(%error, letters = now, "failed to store delivery receipts")
-                }
-            }
-            self.pending.drain(..now);
+            let batch = next_batch(&self.pending);
+            self.store_batch(batch, ReceiptUpdate::Delivered, me)
+                .await?;
+            drop_batch(&mut self.pending);
         }
         while !self.pending_reads.is_empty() {
-            let batch: Vec<_> = self.pending_reads.iter().take(RECEIPT_BATCH_MAX).collect();
-            let marks = batch
-                .iter()
-                .map(|(reader, letter)| (reader.to_string(), *letter))
-                .collect();
-            match self.mail.update_receipts(marks, ReceiptUpdate::Read).await {
-                Ok(_) => notify_agent(&self.is_notified, me),
-                Err(error) if error.is_transient() => return Err(error),
-                Err(error) => {
-                    callboard_message::log::error!(%error, letters = batch.len(), "failed to store read receipts")
-                }
+            let batch = next_batch(&self.pending_reads);
+            let read = self.store_batch(batch, ReceiptUpdate::Read, me).await?;
+            drop_batch(&mut self.pending_reads);
+            if let Some(on_read) = self.on_read.get() {
+                read.iter().for_each(|(reader, _)| on_read(reader));
             }
-            let rest = self.pending_reads.iter().nth(batch.len()).cloned();
-            self.pending_reads =
-                rest.map_or_else(BTreeSet::new, |first| self.pending_reads.split_off(&first));
         }
         Ok(())
+    }
+
+    /// Stores a batch of receipts and returns those that changed.
+    ///
+    /// # Errors
+    /// Temporary errors of the store; a permanent one is logged.
+    async fn store_batch(
+        &self,
+        batch: Vec<(String, u64)>,
+        update: ReceiptUpdate,
+        me: &AgentRef,
+    ) -> Result<Vec<(String, u64)>, JournalError> {
+        let letters = batch.len();
+        match self.mail.update_receipts(batch, update).await {
+            Ok(changed) => {
+                notify_agent(&self.is_notified, me);
+                Ok(changed)
+            }
+            Err(error) if error.is_transient() => Err(error),
+            Err(error) => {
+                callboard_message::log::error!(%error, letters, ?update, "failed to store receipts");
+                Ok(Vec::new())
+            }
+        }
     }
 
     async fn flush_or_retry(&mut self, me: &AgentRef) {
@@ -268,11 +328,11 @@ impl ReceiptWriterAgent {
             callboard_message::log::error!(%error, letter, "failed to store copies of a broadcast");
             if let Some(spreading) = self.fan_outs.remove(&letter) {
                 // Recipients that have the message are recorded one by one.
-                self.pending.extend(
-                    spreading
-                        .delivered
-                        .into_iter()
-                        .map(|recipient| (recipient.to_string(), letter)),
+                let delivered = spreading.delivered.into_iter();
+                add_pending(
+                    &mut self.pending,
+                    delivered.map(|recipient| (recipient, letter)),
+                    PENDING_DELIVERIES_MAX,
                 );
             }
         }
@@ -354,7 +414,11 @@ impl SyncHandler<RecordDelivery> for ReceiptWriterAgent {
             }
             return;
         }
-        self.pending.push((recipient.to_string(), letter));
+        add_pending(
+            &mut self.pending,
+            [(recipient, letter)],
+            PENDING_DELIVERIES_MAX,
+        );
         if !self.is_flushing {
             self.is_flushing = true;
             cx.tell_after(FLUSH_DELAY, Flush);
@@ -365,10 +429,12 @@ impl SyncHandler<RecordDelivery> for ReceiptWriterAgent {
 impl SyncHandler<RecordRead> for ReceiptWriterAgent {
     fn handle(&mut self, RecordRead { reader, letters }: RecordRead, _: &mut Context) {
         // The retry timer stores them: the store has just rejected them.
-        let room = PENDING_READS_MAX.saturating_sub(self.pending_reads.len());
-        let letters = letters.into_iter().take(room);
-        self.pending_reads
-            .extend(letters.map(|letter| (reader.clone(), letter)));
+        let letters = letters.into_iter();
+        add_pending(
+            &mut self.pending_reads,
+            letters.map(|letter| (reader.clone(), letter)),
+            PENDING_READS_MAX,
+        );
     }
 }
 
@@ -423,6 +489,33 @@ impl Handler<EventsAppended> for ReceiptWriterAgent {
             cx.system()
                 .events()
                 .publish(MAIL_EVENTS_TOPIC, &NewMailEvents { last });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: requests can't fill the process with receipts while the store refuses them: repeated
+    /// ones count once, further ones are dropped. Method: one more than each limit, each twice; the
+    /// batches of the rest.
+    #[test]
+    fn pending_receipts_are_bounded() {
+        for receipts_max in [PENDING_DELIVERIES_MAX, PENDING_READS_MAX] {
+            let (mut pending, member) = (PendingReceipts::new(), Arc::<str>::from("a"));
+            let all = (0..=receipts_max as u64).flat_map(|letter| [letter, letter]);
+            add_pending(
+                &mut pending,
+                all.map(|letter| (member.clone(), letter)),
+                receipts_max,
+            );
+            assert_eq!(pending.len(), receipts_max);
+            let batch = next_batch(&pending);
+            assert_eq!(batch.len(), RECEIPT_BATCH_MAX);
+            drop_batch(&mut pending);
+            assert_eq!(pending.len(), receipts_max - RECEIPT_BATCH_MAX);
+            assert!(!pending.contains(&(member, batch[batch.len() - 1].1)));
         }
     }
 }

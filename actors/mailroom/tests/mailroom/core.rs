@@ -294,8 +294,16 @@ fn mail_is_read_from_a_full_store() {
         let refused = worker.ask(confirm(&sent[0])).await.unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);
 
+        let unread = async || {
+            let all = worker.ask(GetAgentStatus::default()).await.unwrap();
+            let own = all.agents.iter().find(|view| view.unread.is_some());
+            own.unwrap().unread.unwrap()
+        };
+        assert_eq!(unread().await, 3);
         *mail.no_marks.lock().unwrap() = None;
         tokio::time::sleep(Duration::from_secs(3)).await;
+        // As counted, before the inbox is looked through again.
+        assert_eq!(unread().await, 1);
         let look = CheckInbox {
             peek: true,
             ..CheckInbox::default()
