@@ -58,7 +58,7 @@ pub(super) struct CredentialArguments {
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
     /// The variable that holds a bearer token. Without it and without a header `Authorization`, a key in
-    /// CALLBOARD_KEY is sent, over https or to this machine only.
+    /// CALLBOARD_KEY is sent, to this machine only.
     #[arg(long, value_name = "NAME")]
     bearer_env: Option<String>,
 }
@@ -86,8 +86,8 @@ impl CredentialArguments {
 
     /// Returns the bearer token for requests to `url` (`None` for a program's
     /// pipes): that of `--bearer-env`, or else a non-empty
-    /// [`KEY_VARIABLE`], unless a header `Authorization` is given or the key would cross a network
-    /// in plain text.
+    /// [`KEY_VARIABLE`], unless a header `Authorization` is given or the host is another machine,
+    /// which may not be meant to learn the key.
     ///
     /// # Errors
     /// Usage error if the variable of `--bearer-env` doesn't exist.
@@ -113,8 +113,7 @@ impl CredentialArguments {
             let name = header.split_once(':').map_or("", |(name, _)| name.trim());
             name.eq_ignore_ascii_case("authorization")
         });
-        let is_private = matches!(url.scheme(), "https" | "wss") || is_loopback_host(url);
-        !has_own && is_private
+        !has_own && is_loopback_host(url)
     }
 }
 
@@ -145,8 +144,8 @@ mod tests {
         }
     }
 
-    /// Goal: the default key is sent over https or on this machine only, and never beside another
-    /// `Authorization`. Method: rows of URLs and headers.
+    /// Goal: the default key is sent on this machine only, whatever the scheme, and never beside
+    /// another `Authorization`. Method: rows of URLs and headers.
     #[test]
     fn default_key() {
         let sends = |url: &str, header: Option<&str>| {
@@ -157,8 +156,9 @@ mod tests {
             arguments.sends_default_key(&url.parse().unwrap())
         };
         for (url, is_sent) in [
-            ("https://example.org/mcp", true),
-            ("wss://example.org/mcp", true),
+            ("https://example.org/mcp", false),
+            ("wss://example.org/mcp", false),
+            ("https://127.0.0.1:8080/mcp", true),
             ("http://127.0.0.1:8080/mcp", true),
             ("http://[::1]:8080/mcp", true),
             ("http://localhost/mcp", true),
