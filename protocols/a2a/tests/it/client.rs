@@ -355,7 +355,7 @@ async fn conversations_arrive_whole() {
     let (mut peer, remote) = Played::with(quick()).await;
     let image = Content::image(b"x", "image/png");
     let said = json!({
-        "content": [Content::text("look"), image], "key": "k1", "context": "c1", "skill": "see", "metadata": { "m": 1 },
+        "content": [Content::text("look"), image], "key": "k1", "context": uuid::Uuid::new_v4().to_string(), "skill": "see", "metadata": { "m": 1 },
     });
     let asked = remote.asking("callboard.converse", said);
     let card = peer.card("1.0", "/a2a", false);
