@@ -4,17 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::TaskState::InputRequired;
-use callboard_message::capabilities::{CallTool, ListTools};
-use callboard_message::{Failure, Principal, RawObject, ToolResult};
-use callboard_runtime::{
-    Agent, AgentRef, ConcurrentHandler, Context, Handlers, MemoryTaskStore, SyncHandler,
-};
-use serde_json::json;
-use serde_json::value::to_raw_value;
+use callboard_message::{Principal, RawObject};
+use callboard_runtime::{AgentRef, MemoryTaskStore};
 
 use super::kit::{
-    Talker, all, made, message, options, paused, refused, request, said_in, says, says_as, sent,
-    serve, serve_with, somebody, talking,
+    Talker, all, made, options, paused, refused, said_in, says, says_as, sent, serve_with,
+    somebody, talking,
 };
 use crate::inbound::calls::{A2aTaskService, RequestContext};
 use crate::inbound::options::A2aOptions;
@@ -227,75 +222,5 @@ fn named_tasks_go_on() {
         );
         let last = sent(&calls, &old, say("f", "hello")).await;
         assert_eq!(made(&last)[0].1, "heard: hello");
-    });
-}
-
-/// Agent with a tool that waits until it is cancelled if its arguments say so.
-struct Waiter;
-
-impl Agent for Waiter {
-    fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<ListTools>().concurrent::<CallTool>(8);
-    }
-}
-
-impl SyncHandler<ListTools> for Waiter {
-    fn handle(&mut self, _: ListTools, _: &mut Context) -> Result<RawObject, Failure> {
-        let tool = json!({ "name": "wait", "inputSchema": { "type": "object" } });
-        Ok(RawObject::single("tools", [tool]))
-    }
-}
-
-impl ConcurrentHandler<CallTool> for Waiter {
-    fn handle(
-        &mut self,
-        CallTool(params): CallTool,
-        cx: Context,
-    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
-        let waits = params
-            .object("arguments")
-            .and_then(|arguments| arguments.read("waits"));
-        async move {
-            if waits == Some(true) {
-                cx.cancelled().await;
-            }
-            Ok(ToolResult::text("done"))
-        }
-    }
-}
-
-/// Goal: of two messages of 0.1 that begin an ended task anew at once, the second doesn't delete the
-/// task of the first. Method: both wait for the list of skills when the task has ended.
-#[test]
-fn a_task_begun_anew_stays() {
-    paused(async |system| {
-        let calls = serve(&system.spawn(Waiter));
-        let old = RequestContext {
-            dialect: Dialect::V01,
-            ..somebody("ann")
-        };
-        let say = |id: &str, waits: bool| {
-            let data = Part::data(to_raw_value(&json!({ "waits": waits })).unwrap());
-            let mut request = request(message(id, vec![data]));
-            request.message.task_id = "job".into();
-            request.configuration = Some(SendMessageConfiguration {
-                return_immediately: waits,
-                ..SendMessageConfiguration::default()
-            });
-            request
-        };
-        let first = sent(&calls, &old, say("a", false)).await;
-        assert!(first.status.state.is_terminal());
-        // The list is read again.
-        tokio::time::sleep(Duration::from_secs(61)).await;
-        let (next, late) = tokio::join!(
-            sent(&calls, &old, say("b", true)),
-            calls.send(&old, say("c", true))
-        );
-        assert!(!next.status.state.is_terminal());
-        assert_eq!(late.unwrap_err().kind, ErrorKind::UnsupportedOperation);
-        let kept = calls.get_task(&old, "job", None).await.unwrap();
-        assert_eq!(kept.history.unwrap()[0].message_id, "b");
-        calls.cancel_task(&old, "job").await.map(drop).unwrap();
     });
 }
