@@ -147,7 +147,8 @@ fn declared_type(line: &str) -> Option<(&str, bool)> {
     let end = rest
         .find(|c: char| !c.is_alphanumeric() && c != '_')
         .unwrap_or(rest.len());
-    Some((&rest[..end], is_public))
+    // A macro's `$name` is none.
+    (end > 0).then_some((&rest[..end], is_public))
 }
 
 fn is_test(path: &str) -> bool {

@@ -63,10 +63,10 @@ pub enum StoreError {
         /// File path.
         path: PathBuf,
     },
-    /// The file is missing or empty, although the audit's anchor has signed entries of this writer.
+    /// The file is empty, although the audit's anchor has signed entries of this writer.
     /// Nothing was created.
     #[error(
-        "{} is missing or empty, though {} names its audit entries: restore a backup, or move the anchor away to begin a new store",
+        "{} is empty, though {} names its audit entries: restore a backup, or move the anchor away to begin a new store",
         .path.display(), .anchor.display()
     )]
     Lost {

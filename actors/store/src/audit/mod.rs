@@ -48,13 +48,12 @@ pub(crate) fn parse_cuts(lines: Vec<&str>) -> ChainCuts {
         .collect()
 }
 
-/// Rejects a store file that is missing or empty although its audit's anchor has signed entries of
-/// this writer: a new store would hide that the entries are lost. Passes if a new audit key is
-/// allowed.
+/// Rejects a store file of zero bytes although its audit's anchor has signed entries of this writer:
+/// a new store would hide that the entries are lost. Passes if a new audit key is allowed, and if
+/// the file doesn't exist: another file in the same folder begins a new store.
 pub(crate) fn check_not_lost(path: &Path, options: &StoreOptions) -> Result<(), StoreError> {
-    let has_content = fs::metadata(path).is_ok_and(|found| found.len() > 0);
-    let Some(files) = AuditFiles::of(options).filter(|_| !has_content && !options.audit_key_new)
-    else {
+    let is_empty = fs::metadata(path).is_ok_and(|found| found.len() == 0);
+    let Some(files) = AuditFiles::of(options).filter(|_| is_empty && !options.audit_key_new) else {
         return Ok(());
     };
     let unreadable = |path: &Path| {

@@ -80,8 +80,8 @@ async fn what_is_missing_is_made() {
     assert!(fs::metadata(&empty).unwrap().len() > 0);
 }
 
-/// Goal: a store that was lost doesn't begin anew unnoticed. Method: a signed store emptied, then
-/// removed; a new key and a moved anchor permit a new one.
+/// Goal: a store that was emptied doesn't begin anew unnoticed. Method: a signed store emptied;
+/// another writer, a new key, a moved anchor and another file begin a new one.
 #[tokio::test]
 async fn what_was_lost_is_told() {
     let (folder, file) = filled().await;
@@ -92,10 +92,9 @@ async fn what_was_lost_is_told() {
         }
     };
     remove_all();
+    fs::write(&file, "").unwrap();
     let error = refused(&file).await;
     assert!(matches!(error, StoreError::Lost { .. }), "{error:?}");
-    assert!(!file.exists());
-    fs::write(&file, "").unwrap();
     let told = refused(&file).await.to_string();
     assert!(
         told.contains(&*anchor.to_string_lossy()) && told.contains("restore a backup"),
@@ -108,7 +107,14 @@ async fn what_was_lost_is_told() {
     ] {
         SqlStore::open(&options).await.unwrap().close().await;
         remove_all();
+        fs::write(&file, "").unwrap();
     }
+    let other = folder.path().join("other.sqlite");
+    SqlStore::open(&options(&other))
+        .await
+        .unwrap()
+        .close()
+        .await;
     fs::rename(&anchor, folder.path().join("old.anchor")).unwrap();
     SqlStore::open(&options(&file)).await.unwrap().close().await;
 }
