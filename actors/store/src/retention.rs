@@ -96,10 +96,8 @@ struct RecordClockJump {
 impl WriteOp for RecordClockJump {
     type Output = ();
     const NAME: &'static str = "clock.jump";
-
-    fn uses_reserve(&self) -> bool {
-        true
-    }
+    // Part of the cleanup, which must run in a full store.
+    const MAKES_ROOM: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
         tx.audit(AuditEntry::new("store.clock_jump").with_detail("days", self.days));

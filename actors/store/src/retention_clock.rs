@@ -102,10 +102,8 @@ pub(crate) struct SaveTrustedTime(pub(crate) i64);
 impl WriteOp for SaveTrustedTime {
     type Output = ();
     const NAME: &'static str = "clock";
-
-    fn uses_reserve(&self) -> bool {
-        true
-    }
+    // Part of the cleanup, which must run in a full store.
+    const MAKES_ROOM: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
         let value = self.0.to_string();

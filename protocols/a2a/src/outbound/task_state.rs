@@ -34,6 +34,8 @@ pub(super) struct RemoteTaskState {
     pub(super) direct_reply: Option<A2aMessage>,
     /// Messages that the agent sent while the task was working.
     interim: InterimMessages,
+    /// Whether the task ended by an event with its status alone, not with the whole task.
+    ended_by_status: bool,
     /// Number of the last event, if the agent numbers its events.
     last_event: Option<u64>,
     status: Option<StatusKey>,
@@ -145,6 +147,7 @@ impl RemoteTaskState {
                 if self.is_own_task(&update.task_id) && self.is_new_event(&update.metadata) =>
             {
                 self.record_ids(&update.task_id, &update.context_id);
+                self.ended_by_status |= !self.has_ended() && update.status.state.is_terminal();
                 // Its number distinguishes it from an otherwise equal status.
                 self.apply_status(&update.status, event_number(&update.metadata).is_some())
             }
@@ -215,10 +218,14 @@ impl RemoteTaskState {
             && made_nothing
     }
 
-    /// Returns whether the task is completed and has told nothing, also on the way. That isn't asked
+    /// Returns whether the task was completed by a status event and has told nothing, also on the way:
+    /// the task itself may have an answer. That isn't asked
     /// of agents that number their events: nothing of theirs is elsewhere.
     pub(super) fn ended_in_silence(&self) -> bool {
-        self.ended_without_answer() && !self.has_event_numbers() && self.interim.messages.is_empty()
+        self.ended_by_status
+            && self.ended_without_answer()
+            && !self.has_event_numbers()
+            && self.interim.messages.is_empty()
     }
 
     /// Returns the agent's interim messages, in order, if they serve as the answer of a task that

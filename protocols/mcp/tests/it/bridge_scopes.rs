@@ -245,7 +245,7 @@ async fn policies_see_questions_outside_calls() {
     let (texts, errors): (Vec<_>, Vec<_>) = told.iter().partition(|told| told["said"].is_null());
     assert_eq!(text(texts[0]), "a,a");
     assert!(errors[0]["said"]["error"].is_object(), "{errors:?}");
-    let seen = watch.0.lock().unwrap();
+    let seen = watch.0.lock().unwrap().clone();
     let seen: Vec<_> = seen.iter().map(|(part, name)| (*part, &**name)).collect();
     let (question, answer) = (ExchangePart::Question, ExchangePart::Answer);
     let wanted = [
