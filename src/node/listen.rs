@@ -119,7 +119,11 @@ impl OpenListener {
                 let servers = front.servers();
                 join_all(servers.iter().map(McpServer::stop)).await;
             }
-            ServerKind::Bare(_) | ServerKind::A2a(_) => {}
+            ServerKind::A2a(front) => front
+                .servers()
+                .iter()
+                .for_each(a2a::A2aServer::end_subscriptions),
+            ServerKind::Bare(_) => {}
         }
         let grpc = async {
             if let Some(grpc) = grpc {

@@ -92,6 +92,9 @@ pub struct UpstreamDeclaration {
     /// Whether the server may request roots.
     #[serde(default)]
     pub supports_roots: bool,
+    /// Whether the server may send requests of the client's extensions.
+    #[serde(default)]
+    pub supports_extensions: bool,
     /// Maximum number of concurrent calls, without those whose server waits for an answer. A
     /// further call fails after 5 s. Default: 64.
     pub calls_max: Option<u32>,
@@ -329,7 +332,8 @@ impl UpstreamDeclaration {
             era: self.era_choice(),
             expects_questions: self.supports_sampling
                 || self.supports_elicitation
-                || self.supports_roots,
+                || self.supports_roots
+                || self.supports_extensions,
             dialect: self.dialect,
             is_transport_fixed: self.transport.is_some(),
             ..McpClientOptions::default()
@@ -379,6 +383,7 @@ impl UpstreamDeclaration {
             supports_sampling: self.supports_sampling,
             supports_elicitation: self.supports_elicitation,
             supports_roots: self.supports_roots,
+            supports_extensions: self.supports_extensions,
             answers_sampling: self.sampling.answers_sampling,
             caps: self.sampling.caps.clone(),
             approval: self.sampling.approval,

@@ -13,6 +13,7 @@ use callboard_message::{
 use callboard_runtime::{AgentRef, AuditEntry, CallContext, Caller};
 use futures::future::{BoxFuture, Either, select};
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::approval::approval_text;
@@ -105,14 +106,23 @@ impl GrantedCaller {
     /// # Errors
     /// `Denied` without a grant, `Rejected` beyond the nesting depth, `Overloaded` above a cap.
     fn admit(&self, question: &Question) -> Result<(), Failure> {
-        let grants = self.grants().ok_or_else(|| denied("ask anything"))?;
-        let (granted, what) = match question {
+        self.admit_granted(|grants| match question {
             Question::Sample(_) => (grants.supports_sampling, "ask a model"),
             Question::Elicit(_) => (grants.supports_elicitation, "ask a person"),
             Question::Roots(_) => (grants.supports_roots, "ask for roots"),
             _ => (false, "ask that"),
-        };
-        if !granted {
+        })
+    }
+
+    /// Admits a request that `granted` allows; see [`Self::admit`]. `granted` also returns what the
+    /// request does, for the error.
+    fn admit_granted(
+        &self,
+        granted: impl FnOnce(&ServerGrants) -> (bool, &'static str),
+    ) -> Result<(), Failure> {
+        let grants = self.grants().ok_or_else(|| denied("ask anything"))?;
+        let (is_granted, what) = granted(grants);
+        if !is_granted {
             return Err(denied(what));
         }
         if !self.is_within_depth(grants) {
@@ -141,6 +151,26 @@ impl GrantedCaller {
                     .await
             }
         }
+    }
+
+    /// Forwards a request of an extension to the client, if the server has the grant for it.
+    async fn forward_extension(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> Result<Box<RawValue>, Failure> {
+        let grant = |grants: &ServerGrants| {
+            (
+                grants.supports_extensions,
+                "send requests of the client's extensions",
+            )
+        };
+        if let Err(refused) = self.admit_granted(grant) {
+            tokio::time::sleep(REFUSAL_DELAY).await;
+            return Err(refused);
+        }
+        let client = self.client.as_ref().ok_or_else(no_responder)?;
+        client.forward(method, params).await
     }
 
     /// Returns the sampling capabilities to declare to this server: those of all answerers
@@ -239,6 +269,22 @@ impl Caller for GrantedCaller {
                 _ => log.enqueue(entry).await,
             }
             answer
+        })
+    }
+
+    fn forward(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        Box::pin(async move {
+            let result = self.forward_extension(method, params).await;
+            let entry = match &result {
+                Ok(_) => self.audit_entry("extension", "client", "answered"),
+                Err(why) => self.audit_entry("extension", "nobody", why.kind.to_string()),
+            };
+            self.core.system.audit().enqueue(entry).await;
+            result
         })
     }
 }

@@ -197,6 +197,9 @@ pub struct ServerGrants {
     pub supports_elicitation: bool,
     /// Whether the server may ask for the client's folders (`roots/list`).
     pub supports_roots: bool,
+    /// Whether the server may send the client requests of the extensions that the client declares.
+    /// The server is told of these extensions in any case.
+    pub supports_extensions: bool,
     /// Whether the server may answer sampling requests of other servers, whose conversations it
     /// then receives. Grant it only to an agent that answers like a model over its protocol (HMCP),
     /// or that handles `callboard.sample` in this process.

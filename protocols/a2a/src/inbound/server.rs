@@ -95,6 +95,12 @@ impl A2aServer {
         self.server.tasks.live.detach_host(&self.server.tasks);
     }
 
+    /// Ends all subscriptions to tasks. Call it before the listener closes: a subscription would keep
+    /// its connection open until the drain timeout. A client may subscribe again elsewhere.
+    pub fn end_subscriptions(&self) {
+        self.server.tasks.end_subscriptions();
+    }
+
     /// Stops running tasks in this process, including those of other servers with the same agent
     /// and store. Tasks in a durable store are resumed by the next server.
     pub async fn stop(&self) {

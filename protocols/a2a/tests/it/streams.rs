@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::kit::{Peer, Served, given, soon};
+use crate::kit::{Peer, Served, given, said, serving, soon};
 
 /// Number of times that the connection is cut.
 pub const CUTS: usize = 20;
@@ -220,5 +220,29 @@ async fn revoked_keys_end_streams() {
     for stream in [sent, followed] {
         assert!(stream.rest().await.ends_with(": the key was revoked\n\n"));
     }
+    served.stop().await;
+}
+
+/// Goal: a subscription ends when the server stops, so that it doesn't delay the end; the stream of a
+/// sent message goes on. Method: both on a task that lingers.
+#[tokio::test]
+async fn subscriptions_end_when_the_server_stops() {
+    let (served, peer) = serving(|_| {}).await;
+    let peer = peer.with("A2A-Version", "1.0");
+    let message = json!({ "message": said("m-1", "{}", "linger") });
+    let mut sent = peer.stream("SendStreamingMessage", message).await;
+    let task = sent.event().await.unwrap()["result"]["task"].clone();
+    let id = json!({ "id": task["id"] });
+    let mut subscription = peer.stream("SubscribeToTask", id.clone()).await;
+    assert!(soon(subscription.event()).await.is_some());
+    served.server.end_subscriptions();
+    while soon(subscription.event()).await.is_some() {}
+    let canceled = peer.result("CancelTask", id).await;
+    assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED");
+    let told = soon(sent.results()).await;
+    assert_eq!(
+        told.last().unwrap()["statusUpdate"]["status"]["state"],
+        "TASK_STATE_CANCELED"
+    );
     served.stop().await;
 }

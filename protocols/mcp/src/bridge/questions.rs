@@ -13,7 +13,6 @@ use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use super::call_slots::CallSlots;
-use crate::outbound::EXTENSION_CAPABILITIES;
 
 /// Metadata member in which some servers name the client whose request led to a question.
 const CLAIMED_ORIGIN_MEMBER: &str = "original_client_id";
@@ -138,16 +137,8 @@ impl Caller for BackgroundCaller {
         })
     }
 
-    /// Returns the capabilities that the server of a session is offered. Extensions are among them
-    /// only if their requests are forwarded.
     fn capabilities(&self) -> CallerCapabilities {
-        let mut abilities = self.relay().capabilities();
-        if self.questions.question_router.is_some() {
-            for name in EXTENSION_CAPABILITIES {
-                abilities.0.remove(name);
-            }
-        }
-        abilities
+        self.relay().capabilities()
     }
 }
 
@@ -226,18 +217,14 @@ impl Caller for RelayCaller {
         }
     }
 
-    /// Forwards a request of an extension to the client. With a question router it is rejected: no
-    /// grant and no limit of a router holds for extensions.
     fn forward(
         &self,
         method: String,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
-        match &self.observer {
-            Some(client) if self.questions.question_router.is_none() => {
-                client.forward(method, params)
-            }
-            _ => Box::pin(async { Err(Failure::not_found("method not found")) }),
+        match &self.answerer {
+            Some(answerer) => answerer.forward(method, params),
+            None => Box::pin(async { Err(Failure::not_found("method not found")) }),
         }
     }
 

@@ -155,11 +155,11 @@ async fn answerers_are_asked() {
     site.end().await;
 }
 
-/// Goal: requests of extensions don't bypass a question router: the server isn't told of the client's
-/// extensions, and its requests of them are rejected, during a call and outside calls. Method: a client
-/// with extensions, a router, and a child that asks with one call and with two.
+/// Goal: requests of extensions don't bypass a question router: the server is told of the client's
+/// extensions, and the router's caller gets its requests of them, during a call and outside calls.
+/// Method: a client with extensions, a router, and a child that asks with one call and with two.
 #[tokio::test]
-async fn extensions_need_a_client_of_their_own() {
+async fn extensions_pass_the_question_router() {
     let script = r#"
         hear; offers=$(printf '%s' "$line" | sed 's/.*"capabilities":\(.*\),"clientInfo".*/\1/')
         say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear
@@ -185,8 +185,11 @@ async fn extensions_need_a_client_of_their_own() {
     let further = futures::future::join_all([call(), call()]).await;
     for told in std::iter::once(first).chain(further) {
         let said = &told.unwrap()["said"];
-        assert_eq!(said[0], json!({ "elicitation": { "form": {} } }));
-        assert_eq!(said[1]["error"]["code"], -32601, "{said}");
+        let declared = json!({
+            "elicitation": { "form": {} }, "extensions": { "example/ui": {} }, "experimental": { "e": {} }
+        });
+        assert_eq!(said[0], declared);
+        assert_eq!(said[1]["result"], json!({ "answer": "deputy" }), "{said}");
     }
     site.end().await;
 }

@@ -1,5 +1,6 @@
 use callboard_message::{Answer, Elicitation, ElicitationAnswer, FailureKind, Question};
 use callboard_runtime::QuestionRouter;
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
@@ -45,6 +46,37 @@ fn nothing_is_granted_by_default() {
             assert_eq!(told["other"], json!({}));
         }
     });
+}
+
+/// Goal: requests of extensions need a grant, count against the server's caps and are recorded, while
+/// every server is told of the extensions. Method: a server without the grant, one with a cap of two,
+/// and one request more.
+#[test]
+fn extensions_need_a_grant() {
+    let toml = "[servers]\nnothing = {}\n\
+                may = { supports_extensions = true, caps = { requests_per_call_max = 2 } }";
+    let recording = Recording::start(LevelFilter::INFO);
+    paused(async |system| {
+        let answerers = StrategyQuestionRouter::new(system.clone(), options(toml)).unwrap();
+        let client = Client::that_can(json!({ "extensions": { "example/ui": {} } }));
+        let call = client.call();
+        for (source, requests) in [
+            ("nothing", vec![Err(FailureKind::Denied)]),
+            ("may", vec![Ok(()), Ok(()), Err(FailureKind::Overloaded)]),
+        ] {
+            let caller = answerers.caller(source, &call).unwrap();
+            assert!(caller.capabilities().0.has("extensions"), "{source}");
+            for wanted in requests {
+                let params = to_raw_value(&json!({ "a": 1 })).unwrap();
+                let result = caller.forward("ui/open".into(), Some(params)).await;
+                let result = result.map(|result| assert_eq!(result.get(), r#"{"a":1}"#));
+                assert_eq!(result.map_err(|why| why.kind), wanted, "{source}");
+            }
+        }
+    });
+    let lines = recording.text();
+    let of_requests = |line: &&str| line.contains("callboard::audit") && line.contains("extension");
+    assert_eq!(lines.lines().filter(of_requests).count(), 4, "{lines}");
 }
 
 /// Goal: a server sees exactly the capabilities that can be answered. Method: strategies, clients

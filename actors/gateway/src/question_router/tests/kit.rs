@@ -13,6 +13,7 @@ use callboard_runtime::{
     SyncHandler, System, testkit,
 };
 use futures::future::BoxFuture;
+use serde_json::value::RawValue;
 
 use crate::question_router::{ANSWERED_META_KEY, QuestionRouterOptions, StrategyQuestionRouter};
 
@@ -89,6 +90,14 @@ impl Caller for Client {
 
     fn capabilities(&self) -> CallerCapabilities {
         self.can.clone()
+    }
+
+    fn forward(
+        &self,
+        _: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
+        Box::pin(async { Ok(params.unwrap()) })
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {

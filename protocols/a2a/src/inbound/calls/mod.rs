@@ -159,6 +159,7 @@ impl A2aTaskService {
     /// Stops running tasks of this agent and store in this process. Tasks in a durable store are
     /// resumed by the next server.
     pub(crate) async fn stop(&self) {
+        self.end_subscriptions();
         self.live.stop();
         self.live.wait_until_stopped().await;
     }
@@ -278,9 +279,12 @@ impl A2aTaskService {
             Some(last) => Arc::new(self.streams.task_at_event(&task, last).await?),
             None => task,
         };
-        self.streams
-            .stream_from(task, None, StreamEnd::TaskEnd)
-            .await
+        self.streams.subscribe(task).await
+    }
+
+    /// Ends all subscriptions to tasks, also later ones at once. Streams of sent messages go on.
+    pub(crate) fn end_subscriptions(&self) {
+        self.streams.end_subscriptions();
     }
 
     /// Returns a page of the caller's tasks.

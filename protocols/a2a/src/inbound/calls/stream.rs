@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use callboard_runtime::{Task, TaskEvent, TaskStep, TaskStore, follow_task};
 use futures::stream::{self, StreamExt};
+use tokio_util::sync::CancellationToken;
 
 use super::history::TaskHistory;
 use super::{NumberedEvent, TaskEventStream, view};
@@ -32,11 +33,28 @@ impl StreamEnd {
 pub(super) struct TaskStreams {
     tasks: Arc<dyn TaskStore>,
     history: TaskHistory,
+    /// Cancelled when the server stops. Subscriptions end then.
+    stopping: CancellationToken,
 }
 
 impl TaskStreams {
     pub(super) fn new(tasks: Arc<dyn TaskStore>, history: TaskHistory) -> Self {
-        Self { tasks, history }
+        Self {
+            tasks,
+            history,
+            stopping: CancellationToken::new(),
+        }
+    }
+
+    /// Returns a stream like [`Self::stream_from`] until the task ends or the server stops.
+    pub(super) async fn subscribe(&self, task: Arc<Task>) -> Result<TaskEventStream, A2aError> {
+        let events = self.stream_from(task, None, StreamEnd::TaskEnd).await?;
+        let stopped = self.stopping.clone().cancelled_owned();
+        Ok(events.take_until(stopped).boxed())
+    }
+
+    pub(super) fn end_subscriptions(&self) {
+        self.stopping.cancel();
     }
 
     /// Returns a stream that begins with a task's current state, followed by its later events until
