@@ -359,7 +359,7 @@ impl ToolResult {
 fn failure(result: ToolResult) -> Failure {
     let text = result.texts();
     let message = if text.is_empty() {
-        "the tool failed".to_owned()
+        "the tool reported an error without a text: its server's log may tell more".to_owned()
     } else {
         text
     };

@@ -206,7 +206,7 @@ pub mod codec {
 
     pub fn encode_plain<R: Serialize>(reply: R) -> RawReply {
         serde_json::value::to_raw_value(&reply)
-            .map_err(|e| Failure::internal(format!("reply can't be written: {e}")))
+            .map_err(|e| Failure::internal(format!("the reply can't be encoded as JSON: {e}")))
     }
 
     pub fn decode_fallible<R: DeserializeOwned>(
@@ -232,8 +232,11 @@ pub mod codec {
     }
 
     fn read<R: DeserializeOwned>(raw: &RawValue) -> Result<R, Failure> {
-        serde_json::from_str(raw.get())
-            .map_err(|e| Failure::internal(format!("reply can't be read: {e}")))
+        serde_json::from_str(raw.get()).map_err(|e| {
+            Failure::internal(format!(
+                "the reply isn't of the type that the message declares: {e}"
+            ))
+        })
     }
 
     fn is_empty_object(raw: &RawValue) -> bool {

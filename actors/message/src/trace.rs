@@ -20,7 +20,9 @@ pub struct TraceContext {
 /// Error for a `traceparent` header that isn't valid in version 00. The receiver of such a header
 /// should start a new trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a traceparent of version 00")]
+#[error(
+    "the `traceparent` isn't of the form `00-TRACE_ID-PARENT_ID-FLAGS` (W3C Trace Context, version 00)"
+)]
 pub struct TraceContextError;
 
 impl TraceContext {
