@@ -52,7 +52,9 @@ pub trait Caller: Send + Sync {
     ) -> BoxFuture<'_, Result<Box<RawValue>, Failure>> {
         match self.inner() {
             Some(behind) => behind.forward(method, params),
-            None => Box::pin(ready(Err(Failure::not_found("method not found")))),
+            None => Box::pin(ready(Err(Failure::not_found(format!(
+                "the client has declared no extension with the method `{method}`"
+            ))))),
         }
     }
 
@@ -305,5 +307,7 @@ impl Caller for ChannelCaller {
 }
 
 pub(crate) fn no_responder() -> Failure {
-    Failure::no_responder("nobody to ask")
+    Failure::no_responder(
+        "nobody can answer the question: call from a client that supports such questions",
+    )
 }

@@ -23,9 +23,10 @@ pub async fn admit(
     call: &CallContext,
 ) -> Result<(), Failure> {
     if call.hops > call.hops_max {
-        return Err(Failure::rejected(
-            "the call passed through too many agents: look for a loop",
-        ));
+        return Err(Failure::rejected(format!(
+            "the call passed through more than {} agents: look for a loop",
+            call.hops_max
+        )));
     }
     let (direction, principal, call) = (Direction::Inbound, &*call.principal, call.id);
     let request = PolicyRequest {

@@ -33,10 +33,9 @@ pub trait Journal: Send + Sync + 'static {
     /// number is returned.
     async fn append(&self, record: JournalRecord) -> JournalResult<u64> {
         let numbers = self.append_all(vec![record]).await?;
-        numbers
-            .first()
-            .copied()
-            .ok_or_else(|| JournalError::Store("no number was given".to_owned()))
+        numbers.first().copied().ok_or_else(|| {
+            JournalError::Store("the `Journal` implementation returned no record number".to_owned())
+        })
     }
 
     /// Appends records, of one stream or several, as [`Journal::append`] does: all or none. Returns
@@ -62,7 +61,9 @@ pub trait Journal: Send + Sync + 'static {
 #[non_exhaustive]
 pub enum JournalError {
     /// The in-memory journal or key-value space is full. Remove old records or raise the limit.
-    #[error("journal is full ({records_max} records)")]
+    #[error(
+        "the store in memory is full ({records_max} entries): delete some, or use a durable store"
+    )]
     Full {
         /// Maximum number of records.
         records_max: usize,
@@ -103,29 +104,33 @@ pub enum JournalError {
         bytes_max: usize,
     },
     /// The arguments are invalid, for the given reason. Retrying unchanged is useless.
-    #[error("invalid for the store: {0}")]
+    #[error("the store refuses this: {0}")]
     Invalid(&'static str),
     /// The store is unreachable or closed; nothing was written. Retry with the same idempotency
     /// key. Holds the cause.
-    #[error("the store is away: {0}")]
+    #[error("the store is unavailable and nothing was written, try again later: {0}")]
     Unavailable(String),
     /// The result of the commit is unknown: the record may have been written. Retry with the same
     /// idempotency key. Holds the cause.
-    #[error("the result of the write is unknown, it may have been stored: {0}")]
+    #[error(
+        "the write may or may not have been stored, repeat it with the same idempotency key: {0}"
+    )]
     Unknown(String),
     /// Another process writes to the store under this process's writer name. This process must
     /// stop.
-    #[error("another process writes as {writer}")]
+    #[error(
+        "another process writes to the store as writer `{writer}`: stop one, or give each its own `writer`"
+    )]
     Fenced {
         /// Writer name that both processes use.
         writer: String,
     },
     /// The store is corrupt, as described by the text. Restore a backup.
-    #[error("the store is damaged: {0}")]
+    #[error("the store is damaged, restore a backup: {0}")]
     Damaged(String),
     /// The underlying database failed, with its error message. Never contains the data to be
     /// written.
-    #[error("journal's store failed: {0}")]
+    #[error("the store failed: {0}")]
     Store(String),
 }
 
@@ -180,7 +185,7 @@ impl From<JournalError> for Failure {
 /// [`JournalError::Invalid`] if it contains a NUL character.
 pub fn check_storable(text: &str) -> JournalResult<()> {
     match text.contains('\0') {
-        true => Err(JournalError::Invalid("a text has a NUL character")),
+        true => Err(JournalError::Invalid("a text has a NUL character (U+0000)")),
         false => Ok(()),
     }
 }
@@ -251,7 +256,9 @@ impl JournalState {
 impl Journal for MemoryJournal {
     async fn append_all(&self, records: Vec<JournalRecord>) -> JournalResult<Vec<u64>> {
         if records.len() > JOURNAL_BATCH_MAX {
-            return Err(JournalError::Invalid("too many records at once"));
+            return Err(JournalError::Invalid(
+                "at most 256 records can be appended at once (`JOURNAL_BATCH_MAX`)",
+            ));
         }
         for record in &records {
             check_storable(&record.stream)?;

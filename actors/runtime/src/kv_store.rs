@@ -36,7 +36,7 @@ pub struct KvEntry {
 #[non_exhaustive]
 pub enum KvError {
     /// The entry has been written or removed since the expected version. Read it again.
-    #[error("the entry has changed: its version is now {version}")]
+    #[error("the entry was changed meanwhile: read its version {version}, then write again")]
     VersionConflict {
         /// Current version; 0 if there is no entry.
         version: u64,
@@ -93,7 +93,7 @@ pub fn check_kv_entry(space: &str, key: &str, body: &RawObject) -> JournalResult
         |name: &str| !name.is_empty() && name.len() <= KV_KEY_BYTES_MAX && !name.contains('\0');
     if !fits(space) || !fits(key) {
         return Err(JournalError::Invalid(
-            "an entry's space or key is empty, too long, or has a NUL character",
+            "an entry's space and key must have 1 to 256 bytes each, without NUL characters",
         ));
     }
     let bytes = body.to_raw().get().len();

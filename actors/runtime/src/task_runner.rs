@@ -311,7 +311,9 @@ impl TaskJob {
             ..
         } = &self.task.spec;
         let Some(callee) = self.system.directory().get(agent) else {
-            return Err(Failure::not_found(format!("there is no agent {agent}")));
+            return Err(Failure::not_found(format!(
+                "the task's agent `{agent}` isn't registered in this process"
+            )));
         };
         let (caller, mut happening) = channel_caller();
         let call = CallContext::new(Arc::new(principal.clone()))
@@ -529,8 +531,9 @@ impl CallQuestions<'_> {
             && let Some(waiting) = self.waiting.remove(&key)
         {
             // The agent may have withdrawn it.
-            let body = RawObject::parse(&answer)
-                .map_err(|_| Failure::invalid("the answer is not a JSON object"));
+            let body = RawObject::parse(&answer).map_err(|_| {
+                Failure::invalid("the stored answer to the question isn't a JSON object")
+            });
             let _ = waiting
                 .answer
                 .send(body.map(|body| waiting.question.answer_with(body)));

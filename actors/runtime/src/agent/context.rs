@@ -298,7 +298,9 @@ impl Context {
 }
 
 fn mismatched_answer() -> Failure {
-    Failure::invalid("the answer doesn't fit the question")
+    Failure::invalid(
+        "the answer is of another kind than the question: the client has to be corrected",
+    )
 }
 
 /// Shortest period of a timer.

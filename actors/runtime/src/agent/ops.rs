@@ -172,7 +172,7 @@ macro_rules! impl_handler_op {
                 Box::pin(async move {
                     let Some(codec) = M::codec() else {
                         return Err(Failure::not_found(format!(
-                            "{} is not for use from outside",
+                            "{} can only be sent by agents of the same process: send one of the messages that the agent describes",
                             M::NAME
                         )));
                     };

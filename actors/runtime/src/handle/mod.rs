@@ -457,7 +457,7 @@ impl<M: Message> sealed::Target<M> for &dyn DynMessageRoute<M> {
 #[non_exhaustive]
 pub enum SendError<M> {
     /// The mailbox is full; the message is returned. Retry later, or wait for room with `tell`.
-    #[error("mailbox is full ({capacity} messages)")]
+    #[error("the agent's mailbox is full ({capacity} messages): try again later")]
     Full {
         /// The message, unchanged.
         message: M,
@@ -465,13 +465,13 @@ pub enum SendError<M> {
         capacity: u32,
     },
     /// The agent has ended or its system is stopping; the message is returned.
-    #[error("agent has ended")]
+    #[error("the agent has ended: the log tells why")]
     Closed {
         /// The message, unchanged.
         message: M,
     },
     /// The agent has no handler for this type; the message is returned.
-    #[error("agent {agent} doesn't handle {name}")]
+    #[error("agent {agent} has no handler for {name}: send one of the messages that it describes")]
     NotHandled {
         /// The message, unchanged.
         message: M,
@@ -481,24 +481,26 @@ pub enum SendError<M> {
         name: &'static str,
     },
     /// The message was queued, but the agent ended before handling it, so it had no effect.
-    #[error("agent stopped before it took the message")]
+    #[error(
+        "the agent stopped before it took the message, which had no effect: send it again later"
+    )]
     Stopped,
     /// The deadline passed. Holds the time since the ask began. Whether the message took effect is
     /// unknown.
-    #[error("no reply in {0:?}")]
+    #[error("the agent sent no reply in {0:?}; whether it acted is unknown")]
     TimedOut(Duration),
     /// The call was cancelled; whether the message took effect is unknown.
-    #[error("call was cancelled")]
+    #[error("the call was cancelled; whether the agent acted is unknown")]
     Cancelled,
     /// The handler panicked, which is a bug in the agent. If the agent restarts, it continues with
     /// the next message.
-    #[error("handler panicked")]
+    #[error("the agent's handler panicked: this is a bug in the agent, report it")]
     Panicked,
     /// The agent wasn't ready for the message and its stash is full. Retry later.
-    #[error("stash is full")]
+    #[error("the agent isn't ready, and its stash of waiting messages is full: try again later")]
     StashFull,
     /// The call passed through more agents than allowed, probably in a loop.
-    #[error("call passed through more than {hops_max} agents")]
+    #[error("the call passed through more than {hops_max} agents: look for a loop")]
     TooManyHops {
         /// Maximum number of agents that the call may pass through.
         hops_max: u16,

@@ -70,7 +70,7 @@ impl MemoryMailStore {
         }
         if state.by_id.contains_key(&new.id) {
             return Err(JournalError::Store(
-                "a message with that id exists".to_owned(),
+                "a message with this id is stored already: give each message a new id".to_owned(),
             ));
         }
         if state.messages.len() >= self.messages_max {
@@ -201,14 +201,16 @@ impl MailStore for MemoryMailStore {
 
     async fn fan_out(&self, message: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
         let mut state = self.state.lock();
-        let stored = state
-            .message_at(message)
-            .ok_or(JournalError::Invalid("there is no such message"))?;
+        let stored = state.message_at(message).ok_or(JournalError::Invalid(
+            "`fan_out` names a message that isn't stored",
+        ))?;
         let to = to.min(u32::try_from(stored.new.recipients.len()).unwrap_or(u32::MAX));
         if to.saturating_sub(stored.copies_made) as usize > FAN_OUT_BATCH_MAX
             || delivered.len() > FAN_OUT_BATCH_MAX
         {
-            return Err(JournalError::Invalid("too many copies at once"));
+            return Err(JournalError::Invalid(
+                "at most 128 copies can be made at once (`FAN_OUT_BATCH_MAX`)",
+            ));
         }
         let to = to.max(stored.copies_made);
         let delivered = delivered
@@ -245,7 +247,9 @@ impl MailStore for MemoryMailStore {
         update: ReceiptUpdate,
     ) -> JournalResult<Vec<(String, u64)>> {
         if updates.len() > RECEIPT_BATCH_MAX {
-            return Err(JournalError::Invalid("too many receipts at once"));
+            return Err(JournalError::Invalid(
+                "at most 256 receipts can be stored at once (`RECEIPT_BATCH_MAX`)",
+            ));
         }
         let state = match update {
             ReceiptUpdate::Delivered => DeliveryState::Delivered,

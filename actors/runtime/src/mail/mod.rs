@@ -219,7 +219,7 @@ impl StoredMailEvent {
                 check_storable(agent).and_then(|()| check_storable(how))
             }
             Self::Posted(_) | Self::ReceiptsUpdated { .. } => Err(JournalError::Invalid(
-                "this event is stored with its message",
+                "`append_event` takes only `Joined` and `Left`: other events are stored with their message",
             )),
         }
     }
@@ -283,24 +283,24 @@ impl NewMailMessage {
         let why = if self.class == DataClass::Clinical {
             "mail must not contain clinical data"
         } else if self.recipients.is_empty() {
-            "a message has no recipient"
+            "a message must have at least one recipient"
         } else if self.recipients.len() > MAIL_RECIPIENTS_MAX {
-            "a message has too many recipients"
+            "a message may have at most 10000 recipients"
         } else if !self.recipients.is_sorted_by(|one, next| one < next) {
-            "a message's recipients aren't sorted and unique"
+            "a message's recipients must be sorted and unique"
         } else if !is_id(&self.id)
             || !is_id(&self.sender)
             || !self.recipients.iter().all(|id| is_id(id))
         {
-            "an id of the message, its sender or a recipient is malformed"
+            "the ids of a message, its sender and recipients must have 1 to 64 characters of A-Z a-z 0-9 . _ -"
         } else if !self.key.iter().all(has_key) {
-            "a message's key is empty or too long"
+            "a message's idempotency key must have 1 to 128 bytes"
         } else if self
             .topic
             .as_ref()
             .is_some_and(|topic| topic.chars().count() > MAIL_TOPIC_CHARS_MAX)
         {
-            "a message's topic is too long"
+            "a message's topic may have at most 64 characters"
         } else if self.body.len() > MAIL_BODY_BYTES_MAX {
             return Err(JournalError::TooLarge {
                 bytes: self.body.len(),
@@ -523,7 +523,9 @@ impl MailMessageFilter {
             .as_ref()
             .is_some_and(|text| text.chars().count() > MAIL_SEARCH_CHARS_MAX)
         {
-            true => Err(JournalError::Invalid("the search text is too long")),
+            true => Err(JournalError::Invalid(
+                "the search text may have at most 128 characters",
+            )),
             false => Ok(()),
         }
     }

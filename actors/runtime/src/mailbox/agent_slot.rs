@@ -170,14 +170,14 @@ impl<A: Agent> AgentCell<A> {
                 TurnStep::Continue
             }
             RestartDecision::End => {
-                log::error!(agent = %self.id, name = self.label.as_deref(), message, "agent ends: restart limit reached, or no factory");
+                log::error!(agent = %self.id, name = self.label.as_deref(), message, "agent panicked and ends: its restart limit is reached, or it has no factory for a restart");
                 self.end(body, ExitReason::Failed)
             }
         }
     }
 
     pub(crate) fn restart(self: &Arc<Self>, body: &mut AgentSlot<A>, pause: Duration) {
-        log::warn!(agent = %self.id, name = self.label.as_deref(), ?pause, "agent restarts");
+        log::warn!(agent = %self.id, name = self.label.as_deref(), ?pause, "agent restarts: it, or another agent of its supervisor, panicked");
         self.stats.restarts.fetch_add(1, Relaxed);
         self.drop_exclusive_handler(body);
         self.set_state(AgentState::Restarting);

@@ -26,10 +26,11 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
     deadline: impl FnOnce() -> Instant,
     work: impl FnOnce(RawMessage) -> Work,
 ) -> RawReply {
-    if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
-        return Err(Failure::rejected(
-            "the call passed through too many agents: look for a loop",
-        ));
+    if let Some(call) = cx.call().filter(|call| call.hops >= call.hops_max) {
+        return Err(Failure::rejected(format!(
+            "the call passed through more than {} agents: look for a loop",
+            call.hops_max
+        )));
     }
     let (name, policy) = (message.name.clone(), cx.system().policy());
     policy
@@ -71,7 +72,8 @@ async fn run_until_deadline(
     deadline: Instant,
     work: impl Future<Output = RawReply>,
 ) -> RawReply {
-    let timed_out = || Failure::timed_out("no response in time");
+    let timed_out =
+        || Failure::timed_out("the server sent no response in time; whether it acted is unknown");
     tokio::select! {
         // The deadline also cancels the token.
         () = cx.cancelled() => Err(match Instant::now() < deadline {

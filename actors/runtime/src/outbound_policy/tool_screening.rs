@@ -21,9 +21,9 @@ const NAMED_TOOLS_MAX: usize = 16;
 const TOLD_NAME_CHARS_MAX: usize = 64;
 
 /// Reasons for removing a tool.
-const CONFUSABLE_NAME: &str = "a name in letters that look like others";
-const HIDDEN_TEXT: &str = "text that can't be seen";
-const EXTERNAL_SCHEMA: &str = "a schema that is elsewhere";
+const CONFUSABLE_NAME: &str = "a name with letters that look like those of another script";
+const HIDDEN_TEXT: &str = "text with invisible characters";
+const EXTERNAL_SCHEMA: &str = "a schema that refers to another host, or is nested too deeply";
 
 /// Removes misleading tools from the `tools/list` reply of `server`: tools with a confusable name,
 /// hidden text or a schema reference to another host. Logs each, and names them in the list's
@@ -291,10 +291,10 @@ mod tests {
             told(tools, json!({ "own": 1, AWAY_META_KEY: [&earlier] })),
             json!({ "own": 1, AWAY_META_KEY: [
                 earlier,
-                why("its tool `remote` isn't shown: it has a schema that is elsewhere"),
-                why("its tool `\\u{430}dd` isn't shown: it has a name in letters that look like others"),
-                why("its tool `t` isn't shown: it has text that can't be seen"),
-                why(&format!("its tool `{cut}` isn't shown: it has a schema that is elsewhere")),
+                why("its tool `remote` isn't shown: it has a schema that refers to another host, or is nested too deeply"),
+                why("its tool `\\u{430}dd` isn't shown: it has a name with letters that look like those of another script"),
+                why("its tool `t` isn't shown: it has text with invisible characters"),
+                why(&format!("its tool `{cut}` isn't shown: it has a schema that refers to another host, or is nested too deeply")),
             ] })
         );
         let many: Vec<Value> = (0..=NAMED_TOOLS_MAX)

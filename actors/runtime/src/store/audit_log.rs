@@ -119,9 +119,9 @@ impl AuditLog {
         self.acquire_place().await;
         let (kept, is_kept) = oneshot::channel();
         self.push(entry, Some(kept));
-        is_kept
-            .await
-            .map_err(|_| JournalError::Unavailable("the audit's queue ended".to_owned()))?
+        is_kept.await.map_err(|_| {
+            JournalError::Unavailable("the audit's writer has ended, as at a shutdown".to_owned())
+        })?
     }
 
     /// Waits until all queued entries are stored, without a time limit while the store is
@@ -203,7 +203,7 @@ impl AuditLog {
         self.inner.lost.fetch_add(entries, Relaxed);
         let mut queue = self.inner.queue.lock();
         if queue.gap == 0 {
-            log::error!(target: "callboard::audit", entries, "dropped audit entries: queue full");
+            log::error!(target: "callboard::audit", entries, "lost audit entries: the audit's queue is full, or the store refused them; check the store");
         }
         queue.gap += entries;
     }

@@ -54,5 +54,5 @@ impl Store {
 /// Error of setting the stores of a system whose stores have been set or used already. Set them
 /// before first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the system has a store already")]
+#[error("the system's stores were set or used already: set them right after `System::start`")]
 pub struct StoreAlreadySet;

@@ -33,7 +33,7 @@ struct DirectoryEntry {
 /// Error of registering a name that another living agent has. Choose another name, or stop that
 /// agent first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the name {name} is taken")]
+#[error("the agent name {name:?} is taken: choose another, or stop the agent that has it")]
 pub struct NameTakenError {
     /// The requested name.
     pub name: String,

@@ -375,7 +375,7 @@ impl SystemInner {
                 .await
                 .is_err()
             {
-                log::error!("agent blocks its thread: shutdown does not wait for it");
+                log::error!(waited = ?KILL_TIMEOUT, "a synchronous handler still blocks its thread: shutdown doesn't wait longer");
             }
         }
     }
@@ -398,7 +398,10 @@ impl Drop for SystemGuard {
         if self.fails_test {
             panic!("{alive} agents still run: did you call System::shutdown?");
         }
-        log::warn!(alive, "system dropped with agents still running");
+        log::warn!(
+            alive,
+            "system dropped with agents still running, which were killed: call `System::shutdown` first"
+        );
     }
 }
 

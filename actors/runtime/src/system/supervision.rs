@@ -244,7 +244,9 @@ impl Supervisor {
     }
 
     fn end_all(&self, except: AgentId) {
-        callboard_message::log::error!("supervisor gives up: restart limit reached");
+        callboard_message::log::error!(
+            "supervisor ends all its agents: too many restarts in a short time"
+        );
         self.control_others(except, &|| Control::Kill(ExitReason::Escalated));
     }
 

@@ -56,7 +56,7 @@ impl TaskGraph {
                 }
             }
             if depth > TASK_DEPTH_MAX {
-                return Err(JournalError::Invalid("tasks are nested too deeply").into());
+                return Err(JournalError::Invalid("tasks can be nested at most 8 deep").into());
             }
         }
         Ok(())

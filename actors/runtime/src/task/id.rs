@@ -33,7 +33,7 @@ impl TaskId {
         let id = id.into();
         if id.is_empty() || id.len() > TASK_ID_BYTES_MAX || id.chars().any(char::is_control) {
             return Err(JournalError::Invalid(
-                "a task's id is empty, too long, or has control characters",
+                "a task's id must have 1 to 128 bytes and no control characters",
             ));
         }
         Ok(Self(id))

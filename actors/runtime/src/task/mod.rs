@@ -254,13 +254,13 @@ pub trait TaskStore: Send + Sync + 'static {
 pub enum TaskError {
     /// The task doesn't exist or belongs to another owner. The two cases are deliberately
     /// indistinguishable.
-    #[error("there is no such task")]
+    #[error("there is no task with this id, or it isn't yours")]
     NotFound,
     /// The task has ended and can't change any more. Holds its final state.
-    #[error("the task has ended: {0}")]
+    #[error("the task has ended ({0}) and can't change any more")]
     HasEnded(TaskState),
     /// The task's current state, or the actor, doesn't allow the step. Read the task again.
-    #[error("a task that is {from} can't take the step `{step}`")]
+    #[error("a task that is {from} can't take the step `{step}`: read its state again")]
     Illegal {
         /// Current state of the task.
         from: TaskState,
@@ -268,19 +268,19 @@ pub enum TaskError {
         step: &'static str,
     },
     /// Another worker has claimed the task. Stop working on it.
-    #[error("another worker has the task")]
+    #[error("another worker has claimed the task: this one must stop working on it")]
     LostLease,
     /// The idempotency key was used for a different request. Use a new key.
-    #[error("the key was used for another request")]
+    #[error("the idempotency key was used for another request: use a new key")]
     KeyReused,
     /// The task can't complete before its open children have ended. Holds their number.
-    #[error("{0} children of the task still run")]
+    #[error("the task can't complete yet: {0} of its child tasks still run")]
     ChildrenRunning(u32),
     /// A task that the new task needs, or its parent, doesn't exist. Holds that task's id.
-    #[error("needed or parent task doesn't exist: {0}")]
+    #[error("the new task needs `{0}` or has it as its parent, but there is no such task")]
     UnknownNeed(TaskId),
     /// The tasks' dependencies form a cycle.
-    #[error("the dependencies of the tasks form a cycle")]
+    #[error("the dependencies of the tasks form a cycle: remove one of them")]
     Cycle,
     /// Too many tasks are stored. Retry after some have ended and expired.
     #[error("too many tasks are kept (at most {tasks_max}): try again later")]
@@ -297,7 +297,7 @@ pub enum TaskError {
         bytes_max: usize,
     },
     /// The task has too many events. Only a step that ends it is accepted.
-    #[error("the task has too many events (at most {events_max})")]
+    #[error("the task has too many events (at most {events_max}): it can only be ended")]
     TooManyEvents {
         /// Maximum number of events of a task.
         events_max: u64,

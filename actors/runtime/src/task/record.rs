@@ -136,10 +136,12 @@ impl NewTask {
         let key = self.key.as_deref().unwrap_or("key");
         check_storable(key)?;
         if key.is_empty() || key.len() > TASK_KEY_BYTES_MAX {
-            return Err(JournalError::Invalid("a task's key is empty or too long").into());
+            return Err(
+                JournalError::Invalid("a task's idempotency key must have 1 to 128 bytes").into(),
+            );
         }
         if self.needs.len() > super::TASK_NEEDS_MAX {
-            return Err(JournalError::Invalid("a task needs too many others").into());
+            return Err(JournalError::Invalid("a task can need at most 64 other tasks").into());
         }
         Task::check_bytes(self.bytes())
     }

@@ -181,7 +181,10 @@ impl CompactEvent {
     pub(super) fn expand(&self, task: &Task, number: u64) -> TaskEvent {
         let failure = || match &task.outcome {
             Some(TaskOutcome::Failed(failure)) => failure.clone(),
-            _ => Failure::new(FailureKind::Internal, "the reason for the end isn't stored"),
+            _ => Failure::new(
+                FailureKind::Internal,
+                "the task failed, but the reason isn't stored",
+            ),
         };
         let step = match &self.step {
             CompactStep::Start => TaskStep::Start,

@@ -116,7 +116,7 @@ fn stop_and_kill() {
             (false, Ok(3)),
             (
                 true,
-                Err("agent stopped before it took the message".to_owned()),
+                Err("the agent stopped before it took the message, which had no effect: send it again later".to_owned()),
             ),
         ] {
             let counter = system.spawn(Counter::default());
@@ -342,7 +342,7 @@ fn stash() {
             .collect();
         assert_eq!(
             early,
-            [Ok(1), Ok(12), Ok(123), Err("stash is full".to_owned())]
+            [Ok(1), Ok(12), Ok(123), Err("the agent isn't ready, and its stash of waiting messages is full: try again later".to_owned())]
         );
         assert_eq!(last, 1239);
         assert_eq!(system.dead_letters().count(), 1);

@@ -413,7 +413,10 @@ async fn failures() {
         .await;
     assert_eq!(
         (reply.status, &*reply.text),
-        (500, r#"{"detail":"the store is away"}"#)
+        (
+            500,
+            r#"{"detail":"the store is unavailable and nothing was written, try again later"}"#
+        )
     );
     served.stop().await;
 }

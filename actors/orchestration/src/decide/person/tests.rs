@@ -308,7 +308,7 @@ fn nobody_to_ask() {
         let person = system.spawn(PersonDecider);
         let decided = person.ask(route()).await.unwrap().unwrap();
         assert!(
-            decided.outcome.is_none() && decided.why == "nobody to ask",
+            decided.outcome.is_none() && decided.why.starts_with("nobody can answer the question"),
             "{}",
             decided.why
         );

@@ -63,7 +63,10 @@ impl TaskTable {
 
     pub(super) fn create_all(&mut self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
         if new.len() > TASK_BATCH_MAX {
-            return Err(JournalError::Invalid("too many tasks at once").into());
+            return Err(JournalError::Invalid(
+                "at most 64 tasks can be created at once (`TASK_BATCH_MAX`)",
+            )
+            .into());
         }
         let mut ids = Vec::with_capacity(new.len());
         let mut fresh = Vec::new();

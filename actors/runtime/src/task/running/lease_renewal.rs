@@ -113,7 +113,7 @@ impl RunningTasks {
         let id = task.id.clone();
         let resumed = if time_left(&task).is_zero() {
             Err(CannotResume::Forget(Failure::unavailable(
-                "the task has expired",
+                "the task expired while no process worked on it",
             )))
         } else {
             host.clone().resume(task, lease.clone()).await
@@ -141,7 +141,7 @@ impl RunningTasks {
             Ok(_) | Err(TaskError::HasEnded(_)) => {}
             // A later recovery finds it again.
             Err(error) => {
-                log::warn!(task = %lease.task, %error, "failed to end a task that can't be resumed")
+                log::warn!(task = %lease.task, %error, "failed to end a task that can't be resumed; the next recovery tries again")
             }
         }
     }

@@ -403,7 +403,10 @@ impl RunningTasks {
         let all_finished =
             async { while !self.running.lock().is_empty() && finished.changed().await.is_ok() {} };
         if timeout(STOP_TIMEOUT, all_finished).await.is_err() {
-            log::warn!(scope = self.scope, "tasks weren't released in time");
+            log::warn!(
+                scope = self.scope,
+                "tasks weren't released in time; others can claim them when their leases expire"
+            );
         }
     }
 
@@ -411,14 +414,14 @@ impl RunningTasks {
     pub async fn delete(&self, id: &TaskId) {
         if let Err(error) = self.tasks.delete(id).await {
             // The store's retention deletes it later.
-            log::warn!(task = %id, %error, "failed to delete a task");
+            log::warn!(task = %id, %error, "failed to delete a task; the store's retention will do it");
         }
     }
 
     async fn release(&self, lease: &Lease, why: ReleaseReason) {
         if let Err(error) = self.tasks.release(lease, why).await {
             // The lease expires.
-            log::warn!(task = %lease.task, %error, "failed to release a task");
+            log::warn!(task = %lease.task, %error, "failed to release a task; its lease will expire");
         }
     }
 

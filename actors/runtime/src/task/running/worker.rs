@@ -218,9 +218,9 @@ impl TaskWorker {
         answer: oneshot::Sender<Result<Answer, Failure>>,
     ) {
         if self.waiting.len() >= TASK_QUESTIONS_MAX {
-            let _ = answer.send(Err(Failure::overloaded(
-                "too many questions of this task wait",
-            )));
+            let _ = answer.send(Err(Failure::overloaded(format!(
+                "{TASK_QUESTIONS_MAX} questions of this task wait for answers already: ask later"
+            ))));
             return;
         }
         let nth = self.keys.len() + 1;
@@ -314,7 +314,7 @@ impl TaskWorker {
                 // After a question the state machine no longer allows `Rejected`.
                 Some(TaskStep::Rejected(failure)) => vec![TaskStep::Failed(failure)],
                 _ => {
-                    log::error!(task = %self.lease.task, %error, "failed to store the end of a task");
+                    log::error!(task = %self.lease.task, %error, "failed to store the end of a task; its lease will expire");
                     self.is_lost = true;
                     return;
                 }
@@ -374,8 +374,9 @@ impl TaskWorker {
                     continue;
                 };
                 if let Some(waiting) = self.waiting.remove(&key) {
-                    let body = RawObject::parse(&answer)
-                        .map_err(|_| Failure::invalid("the answer isn't a JSON object"));
+                    let body = RawObject::parse(&answer).map_err(|_| {
+                        Failure::invalid("the stored answer to the question isn't a JSON object")
+                    });
                     let _ = waiting
                         .answer
                         .send(body.map(|body| waiting.question.answer_with(body)));
