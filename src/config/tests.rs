@@ -357,7 +357,7 @@ fn stores() {
     for (section, expected) in [
         (
             "url = \"mysql://h/d\"",
-            "3:7 store URL: it begins with `sqlite:` or `postgres://`",
+            "3:7 store: the URL must begin with `sqlite:` or `postgres://`",
         ),
         (
             "url = \"memory\"\nwriter = \"a\"",

@@ -44,7 +44,9 @@ impl PreparedRecord {
 impl AppendRecords {
     pub(super) fn new(records: Vec<JournalRecord>) -> JournalResult<Self> {
         if records.len() > JOURNAL_BATCH_MAX {
-            return Err(JournalError::Invalid("at most 256 records at once"));
+            return Err(JournalError::Invalid(
+                "at most 256 records can be appended at once (`JOURNAL_BATCH_MAX`)",
+            ));
         }
         records
             .into_iter()
@@ -83,7 +85,7 @@ fn prepare_record(
     JournalRecord { stream, key, body }: JournalRecord,
 ) -> JournalResult<PreparedRecord> {
     if stream.is_empty() {
-        return Err(JournalError::Invalid("a record without a stream"));
+        return Err(JournalError::Invalid("a record must name its stream"));
     }
     let body = body.to_string();
     // The body may hold a NUL: JSON escapes it, so any database can store it.

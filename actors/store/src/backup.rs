@@ -67,7 +67,7 @@ async fn vacuum_into(from: &Path, part: &Path) -> Result<(), StoreError> {
         .read_only(true)
         .create_if_missing(false);
     let mut db = DbConnection::Sqlite(Box::new(options.connect().await?));
-    let not_text = || StoreError::NotSupported("a backup's path must be UTF-8");
+    let not_text = || StoreError::NotSupported("a backup's path must be UTF-8: name another file");
     let name = part.to_str().ok_or_else(not_text)?.replace('\'', "''");
     let copied = db.run_text(format!("VACUUM INTO '{name}'")).await;
     let closed = db.close().await;

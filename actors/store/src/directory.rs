@@ -27,10 +27,12 @@ const FORMAT_VERSION: u64 = 1;
 #[non_exhaustive]
 pub enum DirectoryError {
     /// The text isn't a directory of agents; holds the reason in one sentence.
-    #[error("not a directory of agents: {0}")]
+    #[error("the file isn't a directory of agents (`{{\"version\": 1, \"agents\": {{…}}}}`): {0}")]
     NotADirectory(String),
     /// The file has another format version. Export it again as version 1.
-    #[error("the directory has version {found}; this callboard knows {FORMAT_VERSION}")]
+    #[error(
+        "the directory file has version {found}, but this callboard reads only {FORMAT_VERSION}: export it again"
+    )]
     OtherVersion {
         /// Format version of the file.
         found: u64,
@@ -154,7 +156,7 @@ fn parse_agents(text: &str) -> Result<Vec<(String, RawObject)>, DirectoryError> 
     {
         None | Some(Ok(FORMAT_VERSION)) => {}
         Some(Ok(found)) => return Err(DirectoryError::OtherVersion { found }),
-        Some(Err(_)) => return Err(no(&"`version` is no number")),
+        Some(Err(_)) => return Err(no(&"`version` isn't a whole number")),
     }
     let agents = file
         .get("agents")

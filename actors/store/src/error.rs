@@ -48,7 +48,9 @@ pub enum StoreError {
     },
     /// The store has an older schema and was opened read-only, which never migrates. Open it for
     /// writing once.
-    #[error("{place} has schema {found}, this callboard {known}: start the node once, it migrates")]
+    #[error(
+        "{place} has schema {found}; this callboard needs {known}: start the node once, which migrates the store"
+    )]
     OlderSchema {
         /// File path, or database URL without user and password.
         place: String,
@@ -76,17 +78,17 @@ pub enum StoreError {
         anchor: PathBuf,
     },
     /// The file can't be written by this user; change the permissions.
-    #[error("{} can't be written by this user: change the rights of file and folder", .path.display())]
+    #[error("{} can't be written by this user: change the permissions of the file and its folder", .path.display())]
     ReadOnly {
         /// File path.
         path: PathBuf,
     },
     /// The database doesn't sync commits to disk, so committed writes could be lost at a power
     /// failure. Holds the reason.
-    #[error("the database doesn't sync commits to disk: {0}")]
+    #[error("the store's database may lose commits at a power failure: {0}")]
     NotDurable(String),
     /// A file, lock or folder could not be created or read.
-    #[error("{} could not be created", .path.display())]
+    #[error("failed to create or read {}", .path.display())]
     NotCreated {
         /// Path of the file or folder.
         path: PathBuf,
@@ -94,8 +96,8 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
-    /// The URL isn't a valid store URL. Holds the reason.
-    #[error("store URL: {0}")]
+    /// The URL isn't a valid store URL, or the writer name is invalid. Holds the reason.
+    #[error("store: {0}")]
     Url(String),
     /// The URL names a Postgres store, but this program was built without Postgres.
     #[error(
@@ -104,7 +106,7 @@ pub enum StoreError {
     )]
     NoPostgres,
     /// The audit key or another file of the audit is missing or unusable.
-    #[error("audit key {}: {why}", .path.display())]
+    #[error("audit file {}: {why}", .path.display())]
     Key {
         /// Path of the file.
         path: PathBuf,
@@ -121,7 +123,7 @@ pub enum StoreError {
     #[error("{0}")]
     NotSupported(&'static str),
     /// Error of the database.
-    #[error("{place}")]
+    #[error("failed to use the store {place}")]
     Database {
         /// File path, or database URL without user and password.
         place: String,
@@ -250,7 +252,7 @@ pub(crate) fn journal_error(error: sqlx::Error) -> JournalError {
         | DbErrorClass::Busy
         | DbErrorClass::Conflict
         | DbErrorClass::Io => JournalError::Unavailable(error_message(&error)),
-        DbErrorClass::ReadOnly => JournalError::Unavailable("the store is read-only".to_owned()),
+        DbErrorClass::ReadOnly => JournalError::Unavailable("the database is read-only".to_owned()),
         DbErrorClass::Damaged => JournalError::Damaged(error_message(&error)),
         DbErrorClass::Statement => match error {
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {

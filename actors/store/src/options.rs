@@ -199,16 +199,17 @@ impl StoreOptions {
     /// `sslmode=verify-full` or an explicit `sslmode=disable`; [`StoreError::NoPostgres`] in a
     /// build without the feature `postgres`.
     pub fn postgres(url: &str, password: Option<SecretString>) -> Result<Self, StoreError> {
-        let url = Url::parse(url).map_err(|e| StoreError::Url(e.to_string()))?;
+        let url =
+            Url::parse(url).map_err(|e| StoreError::Url(format!("the URL is invalid: {e}")))?;
         if !matches!(url.scheme(), "postgres" | "postgresql") {
             return Err(StoreError::Url(format!(
-                "{}: is no scheme of Postgres",
+                "`{}:` is no scheme of Postgres: write `postgres://`",
                 url.scheme()
             )));
         }
         if url.password().is_some() || url.query_pairs().any(|(name, _)| name == "password") {
             return Err(StoreError::Url(
-                "a password doesn't belong into a URL: name a variable that holds it".to_owned(),
+                "the URL must not hold a password: name an environment variable that does, as `password_env`".to_owned(),
             ));
         }
         let mode = url
@@ -217,7 +218,7 @@ impl StoreOptions {
             .map(|(_, mode)| mode);
         if !matches!(mode.as_deref(), Some("verify-full" | "disable")) && !is_local(&url) {
             return Err(StoreError::Url(
-                "another host needs `sslmode=verify-full` (or, where the network is yours, `sslmode=disable`)"
+                "the URL of another host needs `sslmode=verify-full`, or in a trusted network `sslmode=disable`"
                     .to_owned(),
             ));
         }
@@ -241,15 +242,15 @@ impl StoreOptions {
     ) -> Result<Self, StoreError> {
         match url.split_once(':') {
             Some(("sqlite", file)) => match file.strip_prefix("//").unwrap_or(file) {
-                "" => Err(StoreError::Url("sqlite: needs a file".to_owned())),
+                "" => Err(StoreError::Url("the URL names no file: write `sqlite:FILE`".to_owned())),
                 file if file.contains(['?', '\0']) => Err(StoreError::Url(
-                    "a sqlite: URL has no parameters".to_owned(),
+                    "the file of a `sqlite:` URL must not have `?` or NUL characters: it takes no parameters".to_owned(),
                 )),
                 file => Ok(Self::sqlite(folder.join(file))),
             },
             Some(("postgres" | "postgresql", _)) => Self::postgres(url, password),
             _ => Err(StoreError::Url(
-                "it begins with `sqlite:` or `postgres://`".to_owned(),
+                "the URL must begin with `sqlite:` or `postgres://`".to_owned(),
             )),
         }
     }
@@ -353,7 +354,7 @@ impl StoreOptions {
             Ok(())
         } else {
             Err(StoreError::Url(format!(
-                "invalid writer name `{name}`: 1 to {WRITER_NAME_BYTES_MAX} bytes without #, NUL and line breaks"
+                "the writer name `{name}` must have 1 to {WRITER_NAME_BYTES_MAX} bytes, without `#`, NUL and line breaks"
             )))
         }
     }

@@ -194,7 +194,7 @@ async fn check_durability(db: &mut DbConnection) -> Result<(), StoreError> {
     for name in ["fsync", "full_page_writes"] {
         if db.text("SELECT current_setting($1)", &args![name]).await? != "on" {
             return Err(StoreError::NotDurable(format!(
-                "{name} of the Postgres server is off"
+                "turn on `{name}` of the Postgres server"
             )));
         }
     }

@@ -169,13 +169,13 @@ impl SqliteBackend {
         let synchronous = db.number("PRAGMA synchronous", &[]).await?;
         if synchronous != 2 {
             return Err(StoreError::NotDurable(format!(
-                "synchronous is {synchronous}, not FULL"
+                "SQLite set `synchronous` to {synchronous}, not 2 (FULL)"
             )));
         }
         let mode = db.text("PRAGMA journal_mode", &[]).await?;
         if mode != "wal" {
             return Err(StoreError::NotDurable(format!(
-                "journal_mode is {mode}, not wal: the file system may not allow it"
+                "SQLite set `journal_mode` to {mode}, not `wal`: move the store to a local file system"
             )));
         }
         Ok(())

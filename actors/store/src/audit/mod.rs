@@ -93,7 +93,7 @@ impl AuditSetup {
     ) -> Result<Self, StoreError> {
         let files = AuditFiles::of(options).ok_or_else(|| StoreError::Key {
             path: "audit.key".into(),
-            why: "say where it is: a store in a database has no folder".to_owned(),
+            why: "set `audit_key`: a store in a database has no folder for it".to_owned(),
         })?;
         let counted = db
             .number(
@@ -208,7 +208,9 @@ impl SqlAudit {
 impl AuditStore for SqlAudit {
     async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64> {
         if entries.is_empty() {
-            return Err(JournalError::Invalid("an audit without entries"));
+            return Err(JournalError::Invalid(
+                "at least one audit entry must be appended",
+            ));
         }
         self.core.writer.submit(AppendEntries(entries)).await
     }
@@ -285,7 +287,7 @@ fn spawn_signing(core: &Arc<StoreCore>, owes: Arc<AtomicBool>, every: Duration) 
             if owes.load(Relaxed)
                 && let Err(error) = core.writer.submit(AppendSigned(Vec::new())).await
             {
-                log::warn!(%error, "failed to sign the audit");
+                log::warn!(%error, "failed to sign the audit; the next signing tries again");
             }
         }
     });

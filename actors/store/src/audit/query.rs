@@ -168,7 +168,8 @@ impl AuditVerifyOptions {
         let public = public.ok_or_else(|| {
             refused(
                 &"audit.pub".into(),
-                "say where the public keys are".to_owned(),
+                "the store is in a database and has no folder: name the file of public keys"
+                    .to_owned(),
             )
         })?;
         let text = std::fs::read_to_string(public)
@@ -178,7 +179,12 @@ impl AuditVerifyOptions {
             // An anchor that was named explicitly must exist.
             Some(path) if self.anchor.is_none() || path.exists() => Anchor::read(path, &keys)
                 .map_err(|e| refused(path, format!("failed to read the anchor: {e}")))?,
-            Some(path) => return Err(refused(path, "there is no such anchor".to_owned())),
+            Some(path) => {
+                return Err(refused(
+                    path,
+                    "the anchor file doesn't exist: correct its path".to_owned(),
+                ));
+            }
             None => Anchor::default(),
         };
         Ok((keys, anchor))
@@ -378,7 +384,7 @@ pub enum ExportError {
     #[error("failed to read or write the export: {0}")]
     Io(#[from] io::Error),
     /// A line isn't a valid line of an audit export.
-    #[error("line {line} isn't one of an audit export")]
+    #[error("line {line} isn't one of an audit export: export the audit again")]
     InvalidLine {
         /// Number of the line, from 1.
         line: usize,

@@ -237,16 +237,19 @@ impl AuditKey {
         let text =
             read_if_exists(&files.key).map_err(|e| refused(format!("failed to read it: {e}")))?;
         let key = match (text, signed_by) {
-            (Some(text), _) => Self::parse(&text)
-                .ok_or_else(|| refused("it is no audit key: restore it".to_owned()))?,
+            (Some(text), _) => Self::parse(&text).ok_or_else(|| {
+                refused(
+                    "it is no audit key: restore it, or remove it and set `audit_key_new`"
+                        .to_owned(),
+                )
+            })?,
             (None, Some(id)) if !may_be_new => {
                 return Err(refused(format!(
                     "it is missing, though the chain was signed with {id}: restore it, or set `audit_key_new`"
                 )));
             }
-            (None, _) => {
-                Self::create(&files.key).map_err(|e| refused(format!("failed to make it: {e}")))?
-            }
+            (None, _) => Self::create(&files.key)
+                .map_err(|e| refused(format!("failed to create it: {e}")))?,
         };
         if let Some(id) = signed_by
             && id != key.id

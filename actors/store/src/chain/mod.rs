@@ -261,7 +261,7 @@ impl AuditChain {
         self.anchored_at = Some(Instant::now());
         if let Ok(Err((error, checkpoint))) = told.await {
             // A later line does as well; until then only the store holds the checkpoint.
-            log::error!(%error, path = %self.anchor.display(), "failed to write the audit anchor");
+            log::error!(%error, path = %self.anchor.display(), "failed to write the audit anchor; the next checkpoint tries again");
             self.unanchored = Some(checkpoint);
         }
     }

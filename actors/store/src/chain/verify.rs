@@ -28,7 +28,7 @@ pub(crate) struct AuditRow {
 #[non_exhaustive]
 pub enum AuditFault {
     /// One or more entries are missing.
-    #[error("entry {number}: it is missing")]
+    #[error("entry {number}: it is missing, though later entries or checkpoints exist")]
     Missing {
         /// Number of the first missing entry.
         number: u64,
@@ -56,7 +56,9 @@ pub enum AuditFault {
         number: u64,
     },
     /// A checkpoint was signed with a key that isn't among the known public keys.
-    #[error("entry {number}: its checkpoint was signed with the unknown key {key_id}")]
+    #[error(
+        "entry {number}: its checkpoint was signed with the key {key_id}, which isn't in the file of public keys"
+    )]
     UnknownKey {
         /// Number of the checkpoint's entry.
         number: u64,
@@ -71,7 +73,7 @@ pub enum AuditFault {
         number: u64,
     },
     /// Entries at the end of the chain are missing.
-    #[error("entry {}: the chain ends before it, though it went to {expected}", .last.saturating_add(1))]
+    #[error("entry {}: it and all others up to {expected} are missing at the end of the chain", .last.saturating_add(1))]
     Truncated {
         /// Number of the last entry that exists.
         last: u64,
@@ -79,7 +81,7 @@ pub enum AuditFault {
         expected: u64,
     },
     /// An entry has a number above the store's own counter, so it wasn't written by the store.
-    #[error("entry {number}: it was added without the store, beyond its counter")]
+    #[error("entry {number}: it is beyond the store's counter, so the store didn't write it")]
     Uncounted {
         /// Number of the first entry above the counter.
         number: u64,

@@ -75,7 +75,9 @@ impl MailStore for SqlMail {
 
     async fn fan_out(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
         if delivered.len() > FAN_OUT_BATCH_MAX {
-            return Err(JournalError::Invalid("too many copies at once"));
+            return Err(JournalError::Invalid(
+                "at most 128 copies can be made at once (`FAN_OUT_BATCH_MAX`)",
+            ));
         }
         delivered
             .iter()
@@ -106,7 +108,9 @@ impl MailStore for SqlMail {
         mark: ReceiptUpdate,
     ) -> JournalResult<Vec<(String, u64)>> {
         if marks.len() > RECEIPT_BATCH_MAX {
-            return Err(JournalError::Invalid("too many receipts at once"));
+            return Err(JournalError::Invalid(
+                "at most 256 receipts can be stored at once (`RECEIPT_BATCH_MAX`)",
+            ));
         }
         marks
             .iter()

@@ -258,12 +258,16 @@ impl WriteOp for FanOut {
             )
             .await?;
         let Some(at) = at else {
-            return Ok(Err(JournalError::Invalid("there is no such message")));
+            return Ok(Err(JournalError::Invalid(
+                "`fan_out` names a message that isn't stored",
+            )));
         };
         let (from, count) = (at.get(0)?, at.get(1)?);
         let to = self.to.min(count);
         if to - from > FAN_OUT_BATCH_MAX as i64 {
-            return Ok(Err(JournalError::Invalid("too many copies at once")));
+            return Ok(Err(JournalError::Invalid(
+                "at most 128 copies can be made at once (`FAN_OUT_BATCH_MAX`)",
+            )));
         }
         if to > from {
             tx.db

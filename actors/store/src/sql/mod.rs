@@ -381,7 +381,8 @@ columns! {
 }
 
 fn parse_column<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> sqlx::Result<T> {
-    parse(row.get(column)?).ok_or_else(|| row.unreadable(column, "there is no such word"))
+    parse(row.get(column)?)
+        .ok_or_else(|| row.unreadable(column, "this version doesn't know its value"))
 }
 
 /// Row counts that a bulk statement has a text for. Few counts keep all statements prepared; large

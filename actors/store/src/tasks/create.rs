@@ -353,7 +353,7 @@ async fn look_up_graph(
     let needs = needs.into_iter().filter(runs).collect();
     if !parents.is_empty() && !follow_waits(&mut known.waits_for, db, needs).await? {
         let refused = TaskError::Journal(JournalError::Invalid(
-            "the tasks are part of too large a graph",
+            "the new tasks' parents wait for more than 1024 other tasks (`GRAPH_TASKS_MAX`)",
         ));
         return Err(refused.into());
     }

@@ -131,7 +131,10 @@ impl SqlTasks {
         starts: bool,
     ) -> TaskResult<create::CreatedTasks> {
         if new.len() > TASK_BATCH_MAX {
-            return Err(JournalError::Invalid("too many tasks at once").into());
+            return Err(JournalError::Invalid(
+                "at most 64 tasks can be created at once (`TASK_BATCH_MAX`)",
+            )
+            .into());
         }
         new.iter().try_for_each(NewTask::check)?;
         for new in &new {

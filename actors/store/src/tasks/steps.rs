@@ -139,7 +139,7 @@ impl ClaimTasks {
 
 fn worker_lost_step() -> TaskStep {
     TaskStep::Failed(Failure::unavailable(
-        "the node ended before this was done, and what was asked was held in its memory only",
+        "the node ended before this was done, and held the request in memory only: send it again",
     ))
 }
 

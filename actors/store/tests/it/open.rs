@@ -196,7 +196,7 @@ async fn an_unreadable_row_is_named() {
     for (sql, said) in [
         (
             "UPDATE task SET state = 'a secret'",
-            "`state` of task t-1: there is no such word",
+            "`state` of task t-1: this version doesn't know its value",
         ),
         (
             "UPDATE task SET state = 'submitted', last_event = -1",
