@@ -141,7 +141,7 @@ impl ReceiptWriter {
         // then they count as accepted.
         if self.agent.try_tell(FanOut(letter)).is_err() {
             callboard_message::log::warn!(
-                "too many broadcasts at once: copies of one are made later"
+                "too many broadcasts at once: the copies of one are made later"
             );
         }
     }
@@ -299,7 +299,7 @@ impl ReceiptWriterAgent {
             }
             Err(error) if error.is_transient() => Err(error),
             Err(error) => {
-                callboard_message::log::error!(%error, letters, ?update, "failed to store receipts");
+                callboard_message::log::error!(%error, letters, ?update, "failed to store receipts: they are dropped");
                 Ok(Vec::new())
             }
         }

@@ -217,7 +217,7 @@ impl SetupService {
                 let Some(left) = room.checked_sub(1) else {
                     callboard_message::log::warn!(
                         member = declaration.id,
-                        "the mailroom is full: the holder of this key is not a member"
+                        "the mailroom is full: the holder of this key isn't a member; declare fewer members"
                     );
                     continue;
                 };

@@ -126,7 +126,7 @@ pub(crate) async fn deliver(
     });
     tokio::select! {
         biased;
-        ended = &mut conversation => match ended.unwrap_or_else(|_| Err(Failure::internal("the delivery task failed"))) {
+        ended = &mut conversation => match ended.unwrap_or_else(|_| Err(Failure::internal("the delivery to the agent panicked: this is a bug, report it"))) {
             // A failure after the first activity doesn't undo the delivery.
             Err(_) if *has_it.borrow() => Ok(()),
             ended => ended,
@@ -134,7 +134,10 @@ pub(crate) async fn deliver(
         Ok(_) = observed.wait_for(|observed| *observed) => Ok(()),
         () = tokio::time::sleep(DELIVERY_TIMEOUT) => {
             conversation.abort();
-            Err(Failure::timed_out("the agent showed no activity"))
+            Err(Failure::timed_out(format!(
+                "the agent showed no activity in {} s",
+                DELIVERY_TIMEOUT.as_secs()
+            )))
         }
     }
 }
@@ -152,7 +155,9 @@ async fn post_answer(
     answer: ToolResult,
 ) -> Result<(), Failure> {
     if answer.is_error() {
-        return Err(Failure::rejected("the agent refused it"));
+        return Err(Failure::rejected(
+            "the agent answered the message with an error",
+        ));
     }
     let letter = &outgoing.letter;
     let is_answer = letter

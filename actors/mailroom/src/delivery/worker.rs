@@ -233,7 +233,7 @@ impl DeliveryWorker {
     fn record_failure(&self, failure: &DeliveryFailure) {
         let DeliveryFailure { kind, why } = failure;
         if self.queue.record_failure(why) {
-            callboard_message::log::warn!(by: &self.id, member = &*self.id, way = &*self.way, %kind, why, "mail waits: it can't be delivered at the moment");
+            callboard_message::log::warn!(by: &self.id, member = &*self.id, way = &*self.way, %kind, why, "mail can't be delivered at the moment: it waits and is tried again");
         }
     }
 
@@ -379,7 +379,9 @@ impl DeliveryWorker {
                 Err(busy) => Err(busy),
             }
         } else {
-            Err(Failure::rejected("the agent doesn't handle mail"))
+            Err(Failure::rejected(
+                "the agent has no handler for mail (`DeliverMessage` or `Converse`)",
+            ))
         };
         let Err(failure) = answer else {
             return DeliveryResult::Delivered;

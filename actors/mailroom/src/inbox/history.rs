@@ -114,8 +114,11 @@ impl InboxService {
 
 fn parse_time(name: &str, value: Option<String>) -> Result<Option<SystemTime>, Failure> {
     let read = |text: String| {
-        parse_rfc3339(&text)
-            .ok_or_else(|| Failure::invalid(format!("`{name}` must be a time as RFC 3339 has it")))
+        parse_rfc3339(&text).ok_or_else(|| {
+            Failure::invalid(format!(
+                "`{name}` must be a time of RFC 3339, such as 2026-11-25T15:00:00Z"
+            ))
+        })
     };
     value.map(read).transpose()
 }

@@ -261,7 +261,7 @@ impl InboxService {
         let letter = self.find_message(&identity, &message.message_id).await?;
         if !letter.new.is_for(&identity.id) {
             return Err(Failure::not_found(
-                "there is no such message, or it isn't yours",
+                "there is no message with this id, or it isn't yours",
             ));
         }
         self.update_receipts(&identity.id, &[letter.number], mark)
@@ -385,7 +385,7 @@ impl InboxService {
         identity: &MemberIdentity,
         id: &str,
     ) -> Result<Arc<MailMessage>, Failure> {
-        let unknown = || Failure::not_found("there is no such message, or it isn't yours");
+        let unknown = || Failure::not_found("there is no message with this id, or it isn't yours");
         if MemberId::parse(id).is_err() {
             return Err(unknown());
         }

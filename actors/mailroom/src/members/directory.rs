@@ -36,7 +36,7 @@ fn has_room(members: &Members, id: &str) -> Result<(), Failure> {
     if members.get(id).is_some() || members.len() < MAIL_MEMBERS_MAX {
         return Ok(());
     }
-    let why = format!("the mailroom is full ({MAIL_MEMBERS_MAX} members)");
+    let why = format!("the mailroom is full ({MAIL_MEMBERS_MAX} members): no other agent can join");
     Err(Failure::overloaded(why))
 }
 
@@ -407,7 +407,7 @@ impl MemberDirectory {
             }
             Err(KvError::Journal(error)) => Err(error.into()),
             Err(_) => Err(Failure::unavailable(
-                "other nodes keep changing this agent: try again",
+                "other nodes changed this agent's record at the same time: try again",
             )),
         }
     }

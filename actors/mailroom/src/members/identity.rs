@@ -43,10 +43,14 @@ impl MemberIdentity {
                 Ok(identity(&principal.id, false, false))
             }
             PrincipalKind::Agent => Err(denied(
-                "the caller is not a member: send requests through a mailbox",
+                "the calling agent is no member of the mailroom: send its requests through a `Mailbox`",
             )),
-            PrincipalKind::ApiKey => Err(denied("this key's name can't be an agent's id")),
-            _ => Err(denied("show a credential")),
+            PrincipalKind::ApiKey => Err(denied(
+                "this key's name can't be a member's id: use a key with another name (1 to 64 characters of A-Z a-z 0-9 . _ -, and not `guardian`, `operator` or `system`)",
+            )),
+            _ => Err(denied(
+                "the mailroom doesn't know who you are: send an API key",
+            )),
         }
     }
 

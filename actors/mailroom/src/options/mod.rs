@@ -216,18 +216,21 @@ pub enum MailroomError {
     #[error("the id {0} is reserved: {GUARDIAN_ID}, operator and system can't be used")]
     ReservedId(String),
     /// The id is declared twice.
-    #[error("{0} is declared twice")]
+    #[error("the member {0} is declared twice: remove one declaration")]
     DuplicateMember(String),
     /// The role, phase or a group has an invalid name, or there are too many groups.
     #[error(
-        "the role, phase and groups of {0} must be named like agents, and at most {MAIL_GROUPS_MAX} groups"
+        "{0} can be in at most {MAIL_GROUPS_MAX} groups; the names of these, its role and its phase have 1 to {max} characters of A-Z a-z 0-9 . _ -",
+        max = MemberId::CHARS_MAX
     )]
     InvalidGroups(String),
     /// There are more than [`MAIL_MEMBERS_MAX`] members.
-    #[error("a mailroom has at most {MAIL_MEMBERS_MAX} members")]
+    #[error("a mailroom has at most {MAIL_MEMBERS_MAX} members: declare fewer")]
     TooManyMembers,
     /// The confidentiality class is clinical, which must not be stored.
-    #[error("a mailroom keeps no clinical messages")]
+    #[error(
+        "a mailroom can't have the class `clinical`, because it stores its messages: choose a lower class"
+    )]
     ClinicalClass,
     /// The default expiry is less than 1 s or more than [`MAIL_EXPIRES_MAX`].
     #[error("messages expire after 1 s at least and {} days at most", MAIL_EXPIRES_MAX.as_secs() / 86_400)]

@@ -64,7 +64,7 @@ impl PostService {
         });
         let letter = posted
             .await
-            .map_err(|_| Failure::internal("the message wasn't kept"))??;
+            .map_err(|_| Failure::internal("storing the message was interrupted, it may be stored: look into your sent messages before you send it again"))??;
         match again.filter(|_| !letter.is_new) {
             Some(again) => {
                 let sent = self.duplicate_receipt(&letter, &again)?;
@@ -140,7 +140,9 @@ impl PostService {
         again: &Draft,
     ) -> Result<SendReceipt, Failure> {
         if !again.matches(first) {
-            return Err(Failure::rejected("this key was used for another message"));
+            return Err(Failure::rejected(
+                "this `idempotency_key` was used for another message: use a new one",
+            ));
         }
         let Draft {
             new,

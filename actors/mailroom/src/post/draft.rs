@@ -73,7 +73,9 @@ impl Draft {
                 return too_long("topic", MAIL_TOPIC_CHARS_MAX, "characters");
             }
             if topic.trim().is_empty() || topic.chars().any(char::is_control) {
-                return Err(Failure::invalid("`topic` must be a line of text"));
+                return Err(Failure::invalid(
+                    "`topic` must be one line of text without control characters, and not empty",
+                ));
             }
         }
         match key {

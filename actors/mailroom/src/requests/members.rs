@@ -82,7 +82,10 @@ impl MemberService {
             || !fits(&mute_topics, &is_topic)
             || !fits(&topics, &is_topic)
         {
-            let why = format!("each list has at most {MAIL_MUTED_MAX} agents' ids, or topics");
+            let why = format!(
+                "`mute_senders` takes at most {MAIL_MUTED_MAX} agents' ids, `mute_topics` and `topics` \
+                 as many topics of 1 to {MAIL_TOPIC_CHARS_MAX} characters"
+            );
             return Err(Failure::invalid(why));
         }
         if mute_senders.is_some()
@@ -132,7 +135,8 @@ impl MemberService {
             .get(&id)
             .filter(|member| !member.is_reserved())
             .map(|member| member.is_ended);
-        let was_ended = was_ended.ok_or_else(|| Failure::not_found("there is no such agent"))?;
+        let was_ended = was_ended
+            .ok_or_else(|| Failure::not_found("there is no agent with this `agent_id`"))?;
         if was_ended != back {
             return Ok(MailAck { success: true });
         }
@@ -170,7 +174,7 @@ impl MemberService {
         let members = self.directory.members();
         let member = members
             .get(&identity.id)
-            .ok_or_else(|| Failure::not_found("there is no such agent"))?;
+            .ok_or_else(|| Failure::not_found("the mailroom has no record of you: try again"))?;
         Ok(agent_view(&members, member, &identity))
     }
 

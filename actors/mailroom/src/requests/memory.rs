@@ -48,7 +48,7 @@ impl MemoryService {
         let tags = &message.tags;
         if tags.len() > TAGS_MAX || tags.iter().any(|tag| tag.chars().count() > TAG_CHARS_MAX) {
             return Err(Failure::invalid(format!(
-                "at most {TAGS_MAX} `tags` of {TAG_CHARS_MAX} characters"
+                "`tags` may be at most {TAGS_MAX}, of at most {TAG_CHARS_MAX} characters each"
             )));
         }
         // Generated keys are in chronological order.
