@@ -182,12 +182,14 @@ impl CredentialError {
             }
             Self::Missing => "a key is needed: send `Authorization: Bearer KEY`",
             Self::Malformed => "`Authorization` must be `Bearer` and one token",
-            Self::Wrong => "the key or token is not valid",
+            Self::Wrong => {
+                "the key or token is not valid here, or no longer: ask the operator for another"
+            }
             Self::Forwarded => {
                 "a proxy passed this request on, and this listener only takes callers of its own machine \
                  without a key: configure `keys` for it, or connect to it directly"
             }
-            Self::Unavailable => "credentials can't be verified now",
+            Self::Unavailable => "credentials can't be verified at the moment: try again later",
         }
     }
 

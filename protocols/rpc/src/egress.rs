@@ -28,28 +28,28 @@ pub const RESOLVED_ADDRESSES_MAX: usize = 16;
 #[non_exhaustive]
 pub enum EgressError {
     /// The text is not an absolute URL.
-    #[error("not an absolute URL")]
+    #[error("the URL isn't absolute: write it with its scheme, such as https://host/path")]
     Url,
     /// The scheme is neither `https` nor `http`, or it is `http` where `https` is required.
-    #[error("the URL's scheme is not allowed here")]
+    #[error("the URL's scheme is not allowed here: use https")]
     Scheme,
     /// The URL has a user name or a password.
-    #[error("a URL with a user or password in it is not followed")]
+    #[error("the URL must not hold a user or password: remove them")]
     Credentials,
     /// The address is not in an allowed network.
-    #[error("connections to {0} are not allowed")]
+    #[error("connections to {0} are not allowed: its network must be allowed in the configuration")]
     Address(IpAddr),
     /// The address is loopback, which is not allowed.
     #[error("connections to this machine are not allowed")]
     Loopback,
     /// The host name has no allowed address.
-    #[error("the name has no address to which connections are allowed")]
+    #[error("the host name has no address to which connections are allowed")]
     Name,
     /// The DNS lookup failed. A retry may succeed.
-    #[error("the name could not be looked up")]
+    #[error("the host name could not be looked up (DNS): check it, or try again later")]
     Lookup,
     /// The request exceeded [`REDIRECTS_MAX`] redirects.
-    #[error("more than {REDIRECTS_MAX} redirects")]
+    #[error("the request was redirected more than {REDIRECTS_MAX} times")]
     Redirects,
 }
 
@@ -343,7 +343,7 @@ pub struct IpNetwork {
 /// first `BITS`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a network: write an address, or an address / its leading bits, all others zero"
+    "{0:?} is not a network: write an address, or a range such as 10.0.0.0/8, whose other bits must be 0"
 )]
 pub struct ParseNetworkError(String);
 

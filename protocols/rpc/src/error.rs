@@ -65,22 +65,22 @@ impl RpcError {
 #[non_exhaustive]
 pub enum DecodeError {
     /// The body is not valid JSON, or exceeds a limit.
-    #[error("can't be read: {0}")]
+    #[error("the message can't be read as JSON: {0}")]
     Json(#[from] JsonError),
     /// The body is a batch, but the function or protocol revision permits none.
-    #[error("batches are not accepted")]
+    #[error("batches are not accepted: send each message alone")]
     Batch,
     /// The batch is empty.
-    #[error("a batch has at least one message")]
+    #[error("a batch must have at least one message")]
     BatchEmpty,
     /// The batch has too many entries.
-    #[error("a batch has at most {entries_max} messages")]
+    #[error("a batch may have at most {entries_max} messages: send several batches")]
     BatchOver {
         /// Limit: [`DecodeLimits::batch_entries_max`](crate::DecodeLimits::batch_entries_max).
         entries_max: usize,
     },
     /// The message is not a JSON object.
-    #[error("a message is an object")]
+    #[error("a message must be a JSON object")]
     NotAnObject,
     /// The member `jsonrpc` is not `"2.0"`.
     #[error("`jsonrpc` must be \"2.0\"")]
@@ -102,7 +102,7 @@ pub enum DecodeError {
     #[error("`params` must be an object or an array")]
     Params,
     /// The response has both `result` and `error`, or neither.
-    #[error("a response has either `result` or `error`")]
+    #[error("a response must have either `result` or `error`")]
     Outcome,
     /// The member `error` is not an object with an integer `code` and a string `message`.
     #[error("`error` must be an object with an integer `code` and a string `message`")]

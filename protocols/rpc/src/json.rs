@@ -359,7 +359,7 @@ pub enum JsonError {
         expected: &'static str,
     },
     /// A number is too large for a 64-bit floating-point number.
-    #[error("number out of range at byte {at}")]
+    #[error("the number at byte {at} is too large for a 64-bit floating-point number")]
     NumberRange {
         /// Offset of the number.
         at: usize,

@@ -54,7 +54,9 @@ impl SigningAlgorithm {
 /// Error of a [`KeyPair`]: the text is no PKCS#8 key in PEM (`-----BEGIN PRIVATE KEY-----`), the
 /// key doesn't fit the algorithm, or signing failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the signing key is not a PKCS#8 key in PEM that fits its algorithm")]
+#[error(
+    "the signing key must be an unencrypted PKCS#8 key in PEM (`BEGIN PRIVATE KEY`) that fits its algorithm"
+)]
 pub struct KeyPairError;
 
 /// Asymmetric key pair for signatures. `Debug` never prints the private key.

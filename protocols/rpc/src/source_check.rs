@@ -11,10 +11,10 @@ use std::net::{IpAddr, SocketAddr};
 #[non_exhaustive]
 pub enum SourceError {
     /// The value of `Origin` is not an allowed web origin.
-    #[error("the page's origin is not allowed here")]
+    #[error("the page's origin is not allowed here: add it to the allowed origins")]
     Origin,
     /// The value of `Host` is not an allowed host name, or is missing.
-    #[error("the host's name is not allowed here")]
+    #[error("the host name is not allowed here: add it to the allowed hosts")]
     Host,
 }
 

@@ -38,13 +38,13 @@ impl Default for SseLimits {
 #[non_exhaustive]
 pub enum SseError {
     /// A line exceeds the limit.
-    #[error("a line of more than {max} bytes in the event stream")]
+    #[error("the event stream has a line of more than {max} bytes")]
     LineOver {
         /// Limit in bytes: [`SseLimits::line_bytes_max`].
         max: usize,
     },
     /// An event exceeds the limit.
-    #[error("an event of more than {max} bytes in the event stream")]
+    #[error("the event stream has an event of more than {max} bytes")]
     EventOver {
         /// Limit in bytes: [`SseLimits::event_bytes_max`].
         max: usize,

@@ -19,8 +19,8 @@ use crate::mcp_client::{BOTH, Client, initialize};
 use crate::mcp_kit::Served;
 
 const KEY: &str = "Authorization: Bearer alice\r\n";
-const OTHER: &str = "`X-Agent-ID` is not the id of the credential that was shown";
-const NEEDED: &str = "`X-Agent-ID` is needed once: your own id";
+const OTHER: &str = "`X-Agent-ID` must be the name of the key that the request has";
+const NEEDED: &str = "send `X-Agent-ID` exactly once, with the name of your key";
 
 /// Verifier of one key, until it is revoked.
 #[derive(Clone, Default)]

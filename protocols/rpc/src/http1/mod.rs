@@ -53,7 +53,7 @@ pub enum NetError {
     Unreachable(ConnectFailure),
     /// The connection broke during the request. It is unknown whether the server processed the
     /// request.
-    #[error("the connection to the server broke")]
+    #[error("the connection to the server broke; whether it processed the request is unknown")]
     Broken,
 }
 
@@ -66,10 +66,10 @@ pub enum ConnectFailure {
     #[error("connection refused")]
     Refused,
     /// The host name can't be resolved.
-    #[error("the host name can't be resolved")]
+    #[error("the host name can't be resolved (DNS)")]
     Name,
     /// The egress policy forbids all addresses of the host name.
-    #[error("the address is not allowed")]
+    #[error("connections to its address are not allowed")]
     NotAllowed,
     /// The TLS handshake failed, for example because the certificate isn't trusted.
     #[error("the TLS handshake failed, check the certificate")]
@@ -78,7 +78,7 @@ pub enum ConnectFailure {
     #[error("no connection within the time limit")]
     TimedOut,
     /// Another failure of the network.
-    #[error("the network failed")]
+    #[error("the network failed, or has no route to the server")]
     Network,
 }
 

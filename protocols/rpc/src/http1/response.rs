@@ -20,7 +20,7 @@ use crate::{ReadPacer, SseDecoder, SseError, SseEvent, SseLimits};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// The body is longer than the limit that the caller has set.
-    #[error("the body is over the limit")]
+    #[error("the response's body is larger than the caller accepts")]
     TooLarge,
     /// The connection broke.
     #[error(transparent)]

@@ -92,7 +92,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
         None => "not a key file".to_owned(),
     })?;
     if file.version != VERSION {
-        return Err(format!("version {} is not known here", file.version));
+        return Err(format!(
+            "`version` is {}, but only {VERSION} is known here",
+            file.version
+        ));
     }
     if file.key.len() > KEYS_IN_FILE_MAX {
         return Err(format!("more than {KEYS_IN_FILE_MAX} keys"));
@@ -100,13 +103,13 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
     let mut names = std::collections::HashSet::new();
     for (nth, StoredKey(key)) in file.key.iter().enumerate() {
         if !is_valid_name(&key.name) || !key.scopes.iter().all(|scope| is_valid_scope(scope)) {
-            return Err(format!(
-                "key {} has a name or scope that can't be one",
-                nth + 1
-            ));
+            return Err(format!("key {} has an invalid name or scope", nth + 1));
         }
         if !names.insert(&key.name) {
-            return Err(format!("key {} has the name of another", nth + 1));
+            return Err(format!(
+                "key {} has the same name as an earlier one",
+                nth + 1
+            ));
         }
     }
     Ok(file.key.into_iter().map(|StoredKey(key)| key).collect())

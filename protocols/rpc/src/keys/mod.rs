@@ -67,26 +67,28 @@ pub enum KeyError {
         why: String,
     },
     /// The name is not 1 to [`KEY_NAME_BYTES_MAX`] letters, digits, `-`, `_` and `.`.
-    #[error("a key's name has 1 to {KEY_NAME_BYTES_MAX} letters, digits, -, _ and .")]
+    #[error("a key's name must have 1 to {KEY_NAME_BYTES_MAX} letters, digits, -, _ and .")]
     Name,
     /// There are more than [`KEY_SCOPES_MAX`] scopes, or one is not 1 to [`KEY_SCOPE_BYTES_MAX`]
     /// printable ASCII characters without space, `"` and `\` (RFC 6749, section 3.3).
     #[error(
-        "a key has at most {KEY_SCOPES_MAX} scopes, each of 1 to {KEY_SCOPE_BYTES_MAX} printable characters without spaces, \" and \\"
+        "a key may have at most {KEY_SCOPES_MAX} scopes, each of 1 to {KEY_SCOPE_BYTES_MAX} printable characters without spaces, \" and \\"
     )]
     Scope,
     /// A key with this name exists, possibly revoked. Names are never reused, so that old audit
     /// records stay unambiguous.
-    #[error("there is a key of that name already, perhaps a revoked one")]
+    #[error("there is a key of that name already, perhaps a revoked one: choose another name")]
     Exists,
     /// No key has this name.
-    #[error("there is no key of that name")]
+    #[error("there is no key of that name: `callboard keys list` lists them")]
     Unknown,
     /// The file has [`KEYS_IN_FILE_MAX`] keys. Remedy: start a new file without the revoked keys.
-    #[error("the key file is full ({KEYS_IN_FILE_MAX} keys)")]
+    #[error(
+        "the key file is full ({KEYS_IN_FILE_MAX} keys): begin a new one without the revoked keys"
+    )]
     Full,
     /// The operating system could not provide random numbers.
-    #[error("system random number generator unavailable")]
+    #[error("the system's random number generator is unavailable")]
     Random,
 }
 

@@ -27,7 +27,7 @@ pub fn check_matches_principal(
 ) -> Result<(), HttpRejection> {
     const OTHER: HttpRejection = http_rejection(
         StatusCode::FORBIDDEN,
-        "`X-Agent-ID` is not the id of the credential that was shown",
+        "`X-Agent-ID` must be the name of the key that the request has",
     );
     let claimed = claimed_id(headers)?;
     let id = principal_id(principal).ok_or(MISSING_CREDENTIAL)?;
@@ -50,7 +50,7 @@ const MISSING_CREDENTIAL: HttpRejection = HttpRejection {
 fn claimed_id(headers: &HeaderMap) -> Result<&[u8], HttpRejection> {
     const NEEDED: HttpRejection = http_rejection(
         StatusCode::UNAUTHORIZED,
-        "`X-Agent-ID` is needed once: your own id",
+        "send `X-Agent-ID` exactly once, with the name of your key",
     );
     let mut claims = headers.get_all(&AGENT_ID);
     match (

@@ -58,7 +58,7 @@ pub fn check_source(
     if is_foreign {
         return Err(http_rejection(
             StatusCode::FORBIDDEN,
-            "the page's origin is not allowed here",
+            "the page's origin is not allowed here: the listener's `origins` must name it",
         ));
     }
     let target = request.uri().authority().map(|a| a.as_str().as_bytes());
@@ -69,7 +69,7 @@ pub fn check_source(
     if hosts.check(names, local.ip()).is_err() {
         return Err(http_rejection(
             StatusCode::FORBIDDEN,
-            "the host's name is not allowed here",
+            "the host name is not allowed here: the listener's `hosts` must name it",
         ));
     }
     Ok(())
@@ -135,8 +135,10 @@ pub async fn read_json(
     bytes_max: usize,
     body_timeout: Duration,
 ) -> Result<BytesMut, HttpRejection> {
-    const TOO_LARGE: HttpRejection =
-        http_rejection(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
+    const TOO_LARGE: HttpRejection = http_rejection(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "the body is larger than the listener's `body_bytes_max`",
+    );
     let headers = request.headers();
     // Without a media type a browser sends a page's request without asking first (CORS preflight),
     // so any page of this machine could use the listener.
@@ -158,7 +160,7 @@ pub async fn read_json(
     {
         return Err(http_rejection(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "compressed bodies are not accepted",
+            "compressed bodies are not accepted: send it without `Content-Encoding`",
         ));
     }
     let declared: Option<u64> = headers
@@ -175,7 +177,10 @@ pub async fn read_json(
         let mut body = BytesMut::with_capacity(room);
         while let Some(chunk) = payload.next().await {
             let chunk = chunk.map_err(|_| {
-                http_rejection(StatusCode::BAD_REQUEST, "the body did not arrive whole")
+                http_rejection(
+                    StatusCode::BAD_REQUEST,
+                    "the body did not arrive whole: send the request again",
+                )
             })?;
             // Checked before it is stored, so a body with a wrong length or none uses no more
             // memory than the limit.

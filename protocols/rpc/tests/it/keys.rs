@@ -429,7 +429,7 @@ fn damaged_files_are_refused() {
     assert!(read("version = 1").unwrap().list().is_empty());
     for (text, why) in [
         ("", "line 1"),
-        ("version = 2", "version 2 is not known here"),
+        ("version = 2", "`version` is 2, but only 1 is known here"),
         ("version = 1\ncbk_secret", "line 2"),
         ("version = 1\ncbk_secret = 1", "line 2"),
         (&good.replace("0f0f0f", "0f0f"), "line 4"),
@@ -440,19 +440,19 @@ fn damaged_files_are_refused() {
         ),
         (
             &good.replace("\"a\"", "\"a b\""),
-            "key 1 has a name or scope that can't be one",
+            "key 1 has an invalid name or scope",
         ),
         (
             &good.replace("\"a\"", "\"\""),
-            "key 1 has a name or scope that can't be one",
+            "key 1 has an invalid name or scope",
         ),
         (
             &(good.clone() + "scopes = [\"a b\"]"),
-            "key 1 has a name or scope that can't be one",
+            "key 1 has an invalid name or scope",
         ),
         (
             &(good.clone() + good.trim_start_matches("version = 1")),
-            "key 2 has the name of another",
+            "key 2 has the same name as an earlier one",
         ),
     ] {
         let error = read(text).unwrap_err().to_string();
