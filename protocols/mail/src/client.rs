@@ -326,7 +326,8 @@ fn refused_error(status: u16, body: &[u8], retry_after_s: Option<u64>) -> MailCl
     let parsed = serde_json::from_slice::<ErrorBody>(body)
         .ok()
         .map(|body| body.detail);
-    let detail = parsed.unwrap_or_else(|| "the server rejected the request".to_owned());
+    let detail =
+        parsed.unwrap_or_else(|| "the server rejected the request without a reason".to_owned());
     MailClientError::Refused {
         status,
         detail,

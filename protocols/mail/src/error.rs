@@ -25,11 +25,13 @@ pub enum MailClientError {
     },
     /// The connection broke. It is unknown whether the server processed the request. It can be
     /// repeated safely with the same idempotency key.
-    #[error("the connection to the mail listener broke")]
+    #[error(
+        "the connection to the mail listener broke: repeat the request with the same idempotency key"
+    )]
     ConnectionLost,
     /// There was no response within this time. It is unknown whether the server processed the
     /// request. It can be repeated safely with the same idempotency key.
-    #[error("the mail listener did not answer in {} s", .0.as_secs_f32())]
+    #[error("the mail listener did not answer in {} s: repeat the request with the same idempotency key", .0.as_secs_f32())]
     TimedOut(Duration),
     /// The server rejected the request. 401 and 403 concern the credential, 429 and 503 are
     /// temporary.

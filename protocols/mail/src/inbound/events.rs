@@ -160,7 +160,9 @@ pub(super) async fn open_socket(
         ));
     }
     if events.stopping.is_cancelled() {
-        return Err(ProblemResponse::at_capacity("this server is about to stop"));
+        return Err(ProblemResponse::at_capacity(
+            "this server is about to stop: try again later",
+        ));
     }
     let permit = ConcurrencyPermit::try_acquire(&events.open, server.options.sockets_max)
         .ok_or_else(|| {
@@ -182,13 +184,13 @@ pub(super) async fn open_socket(
     if after.is_some_and(|after| after > newest) {
         return Err(ProblemResponse::new(
             StatusCode::BAD_REQUEST,
-            "`after` is above the newest event's number",
+            format!("`after` is above the newest event's number, which is {newest}"),
         ));
     }
     let incomplete = |_| {
         ProblemResponse::new(
             StatusCode::BAD_REQUEST,
-            "the WebSocket handshake is not complete",
+            "the WebSocket handshake is not complete: send `Sec-WebSocket-Key` and version 13",
         )
     };
     let opened = websocket::accept_handshake(request, payload, &[], INCOMING_FRAME_BYTES_MAX);
@@ -533,7 +535,7 @@ impl EventTypeFilter {
         let named: Option<Vec<_>> = list.split(',').map(known).collect();
         named.map(|named| Self(Some(named))).ok_or_else(|| {
             ProblemResponse::unprocessable(
-                "the parameter `types` doesn't fit: names of events with commas between, see /api/openapi.json",
+                "the parameter `types` must be names of events, separated by commas: see /api/openapi.json",
             )
         })
     }

@@ -30,8 +30,9 @@ pub(super) fn parse_body<T: DeserializeOwned>(
     body: &[u8],
     limits: &DecodeLimits,
 ) -> Result<T, ProblemResponse> {
-    let text = check_json(body, limits)
-        .map_err(|error| ProblemResponse::unprocessable(format!("the body: {error}")))?;
+    let text = check_json(body, limits).map_err(|error| {
+        ProblemResponse::unprocessable(format!("the body can't be read as JSON: {error}"))
+    })?;
     let object: &RawValue = serde_json::from_str(text)
         .map_err(|_| ProblemResponse::unprocessable("the body is not JSON"))?;
     let members = RawMembers::parse(object)
@@ -65,8 +66,11 @@ fn mismatch_detail(text: &str, members: &RawMembers<'_>, error: &serde_json::Err
     };
     match found {
         Some((name, _)) if unknown => format!("`{}` is not known here", printable(name)),
-        Some((name, _)) => format!("`{}` doesn't fit: see /api/openapi.json", printable(name)),
-        None => "the body doesn't fit: see /api/openapi.json".to_owned(),
+        Some((name, _)) => format!(
+            "`{}` has a wrong type or value: see /api/openapi.json",
+            printable(name)
+        ),
+        None => "the body has a wrong type or value: see /api/openapi.json".to_owned(),
     }
 }
 
@@ -145,7 +149,7 @@ impl<'a> QueryParameters<'a> {
         let read = serde_json::from_str(text).or_else(|_| quoted());
         read.map(Some).map_err(|_| {
             ProblemResponse::unprocessable(format!(
-                "the parameter `{name}` doesn't fit: see /api/openapi.json"
+                "the parameter `{name}` has a wrong type or value: see /api/openapi.json"
             ))
         })
     }
@@ -306,7 +310,7 @@ impl From<Failure> for ProblemResponse {
             kind, mut message, ..
         } = failure;
         if status == StatusCode::INTERNAL_SERVER_ERROR {
-            callboard_message::log::warn!(%kind, why = message, "a request failed");
+            callboard_message::log::warn!(%kind, why = message, "a request of mail failed");
             // The text after the colon comes from a database or network and must not leave the
             // node.
             message.truncate(message.find(": ").unwrap_or(message.len()));
@@ -356,28 +360,34 @@ mod tests {
             ),
             (
                 "{\"message\":\n \"x\",\n\n \"limit\":\n \"secret\", \"names\": []}",
-                "`limit` doesn't fit",
+                "`limit` has a wrong type or value",
             ),
             (
                 r#"{"limit": 300, "message": "secret"}"#,
-                "`limit` doesn't fit",
+                "`limit` has a wrong type or value",
             ),
             (
                 r#"{"message": "x", "names": ["a", 1, "secret"]}"#,
-                "`names` doesn't fit",
+                "`names` has a wrong type or value",
             ),
-            (r#"{"message": {"secret": 1}}"#, "`message` doesn't fit"),
+            (
+                r#"{"message": {"secret": 1}}"#,
+                "`message` has a wrong type or value",
+            ),
             (
                 r#"{"message": ["secret"], "limit": 1}"#,
-                "`message` doesn't fit",
+                "`message` has a wrong type or value",
             ),
             (r#"{"limit": 1}"#, "`message` is needed"),
             ("{}", "`message` is needed"),
             (r#"["secret"]"#, "must be a JSON object"),
             (r#""secret""#, "must be a JSON object"),
-            ("", "the body: "),
+            ("", "the body can't be read as JSON: "),
             (r#"{"message": "secret", "message": "x"}"#, "duplicate key"),
-            ("{\"message\": \"secret\"", "the body: "),
+            (
+                "{\"message\": \"secret\"",
+                "the body can't be read as JSON: ",
+            ),
         ] {
             let problem =
                 parse_body::<Sample>(sent.as_bytes(), &DecodeLimits::default()).unwrap_err();

@@ -178,15 +178,27 @@ impl MailServerState {
 }
 
 fn encode<M: Message>(message: &M) -> Result<Box<RawValue>, Failure> {
-    let wire = M::codec().ok_or_else(|| Failure::internal("the message has no JSON codec"))?;
-    (wire.encode)(message).map_err(|_| Failure::internal("the message can't be written"))
+    let wire = M::codec().ok_or_else(no_codec::<M>)?;
+    (wire.encode)(message).map_err(|_| {
+        Failure::internal(format!(
+            "{} can't be encoded as JSON, which is a bug: report it to the operator",
+            M::NAME
+        ))
+    })
+}
+
+fn no_codec<M: Message>() -> Failure {
+    Failure::internal(format!(
+        "{} has no JSON codec, which is a bug: report it to the operator",
+        M::NAME
+    ))
 }
 
 fn decode<T, M>(reply: Result<Box<RawValue>, Failure>) -> Result<T, Failure>
 where
     M: Message<Reply = Result<T, Failure>>,
 {
-    let wire = M::codec().ok_or_else(|| Failure::internal("the message has no JSON codec"))?;
+    let wire = M::codec().ok_or_else(no_codec::<M>)?;
     (wire.decode_reply)(reply).and_then(|reply| reply)
 }
 

@@ -313,7 +313,7 @@ impl MailRequest<'_> {
         match (http::header(self.request, IDEMPOTENCY_KEY_HEADER)?, in_body) {
             (Some(header), Some(member)) if header != member => {
                 Err(ProblemResponse::unprocessable(
-                    "`idempotency_key` and the header `Idempotency-Key` say different things",
+                    "`idempotency_key` and the header `Idempotency-Key` differ: send one of them",
                 ))
             }
             (header, member) => Ok(header.or(member)),

@@ -72,10 +72,10 @@ pub enum WebhookError {
     #[error("the webhook's url is refused: {0}")]
     Url(#[from] EgressError),
     /// The secret is empty.
-    #[error("the webhook's secret is empty")]
+    #[error("the webhook's secret is empty: set the variable of `secret_env`")]
     Secret,
     /// The HTTP client can't be created, because TLS can't be set up.
-    #[error("no HTTP client: {0}")]
+    #[error("failed to create the HTTP client: {0}")]
     Client(#[from] reqwest::Error),
 }
 
@@ -177,19 +177,21 @@ fn delivery_result(posted: PostOutcome) -> Result<(), Failure> {
         PostOutcome::NoAnswer => return Err(Failure::unavailable("the receiver doesn't answer")),
         PostOutcome::NotAllowed => {
             return Err(Failure::rejected(
-                "requests to the receiver's URL are not allowed",
+                "requests to the receiver's address are not allowed: add its network to `allow`",
             ));
         }
     };
     match status {
         200..=299 => Ok(()),
         300..=399 => Err(Failure::rejected(
-            "the receiver redirects, and redirects are not followed",
+            "the receiver redirects, and redirects are not followed: correct `url`",
         )),
         408 | 429 | 500.. => Err(Failure::unavailable(format!(
-            "the receiver answers {status}"
+            "the receiver answers with HTTP status {status}"
         ))),
-        _ => Err(Failure::rejected(format!("the receiver answers {status}"))),
+        _ => Err(Failure::rejected(format!(
+            "the receiver answers with HTTP status {status}"
+        ))),
     }
 }
 

@@ -354,13 +354,13 @@ async fn a_dead_pane_gets_nothing_and_nobody_else_does() {
     tmux.run(&["kill-session", "-t", "=a"]);
     assert_eq!(
         in_the_way(&agent, letter("2", "hello")).await,
-        "no such pane"
+        "no such tmux pane: open it, or correct `target`"
     );
     for target in ["a-1:0.1", "a-1:1.0", "a-1:ca.0", "a-1:00.0", "a-:0.0"] {
         let agent = tmux.agent(tmux.options(target));
         assert_eq!(
             in_the_way(&agent, letter("3", "hello")).await,
-            "no such pane",
+            "no such tmux pane: open it, or correct `target`",
             "{target}"
         );
     }
@@ -370,7 +370,7 @@ async fn a_dead_pane_gets_nothing_and_nobody_else_does() {
     };
     assert_eq!(
         in_the_way(&tmux.agent(nowhere), letter("4", "hello")).await,
-        "tmux refuses, or has no server"
+        "tmux refused the command, or no tmux server runs"
     );
     // A pane whose program has ended, which is kept open.
     tmux.run(&["set-option", "-g", "remain-on-exit", "on"]);
@@ -419,7 +419,7 @@ async fn never_into_a_shell() {
             assert_eq!(
                 in_the_way(&agent, run_me.clone()).await,
                 format!(
-                    "a shell ({}) is in the foreground",
+                    "a shell ({}) is in the foreground: start the agent there",
                     if shell == "shell" { "sh" } else { "bash" }
                 )
             );
@@ -448,7 +448,7 @@ async fn never_into_a_shell() {
     };
     assert_eq!(
         in_the_way(&only("claude"), letter("2", "a")).await,
-        "another program (cat) is in the foreground"
+        "another program (cat) is in the foreground than `command` names"
     );
     send(&only("cat"), letter("3", "b")).await.unwrap();
     tmux.run(&["copy-mode", "-t", "=cat:0.0"]);
@@ -513,7 +513,7 @@ async fn never_delivered_unless_seen() {
     for _ in 0..TMUX_PASTES_MAX {
         assert_eq!(
             in_the_way(&agent, letter("1", "hello")).await,
-            "not visible in the pane"
+            "pasted, but not visible in the pane in time"
         );
     }
     assert_eq!(
@@ -548,7 +548,7 @@ async fn seen_late() {
     let once = format!("\n{}\n", letter.text);
     assert_eq!(
         in_the_way(&agent, letter.clone()).await,
-        "not visible in the pane"
+        "pasted, but not visible in the pane in time"
     );
     holds(&got, &once).await;
     std::fs::write(&shown, &once).unwrap();
@@ -586,7 +586,7 @@ async fn folded_pastes() {
     let letter = letter("1", "hello");
     assert_eq!(
         in_the_way(&agent, letter.clone()).await,
-        "not visible in the pane"
+        "pasted, but not visible in the pane in time"
     );
     std::fs::write(&shown, "> [Pasted text #1 +12 lines]\n").unwrap();
     eventually(|| {
@@ -596,7 +596,7 @@ async fn folded_pastes() {
     .await;
     assert_eq!(
         in_the_way(&agent, letter.clone()).await,
-        "not visible in the pane"
+        "pasted, but not visible in the pane in time"
     );
     // Enter was pressed for neither.
     holds(&got, &format!("\n{}\n", letter.text).repeat(2)).await;

@@ -167,12 +167,19 @@ impl TmuxServer {
     async fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<String, Failure> {
         match timeout(TMUX_COMMAND_TIMEOUT, self.run_to_exit(arguments, input)).await {
             Ok(Ok(Some(output))) => Ok(output),
-            Ok(Ok(None)) => Err(Failure::unavailable("tmux refuses, or has no server")),
+            Ok(Ok(None)) => Err(Failure::unavailable(
+                "tmux refused the command, or no tmux server runs",
+            )),
             Ok(Err(error)) => {
-                callboard_message::log::warn!(%error, "tmux can't be run");
-                Err(Failure::unavailable("tmux can't be run"))
+                callboard_message::log::warn!(%error, "tmux can't be run: install it, or correct `PATH`");
+                Err(Failure::unavailable(
+                    "tmux can't be run: install it, or correct `PATH`",
+                ))
             }
-            Err(_) => Err(Failure::unavailable("tmux doesn't answer")),
+            Err(_) => Err(Failure::unavailable(format!(
+                "tmux did not answer in {} s",
+                TMUX_COMMAND_TIMEOUT.as_secs()
+            ))),
         }
     }
 
@@ -343,7 +350,9 @@ impl PaneWriter<'_> {
                 .is_some_and(|pasted| pasted.attempts >= TMUX_PASTES_MAX)
             {
                 unseen.forget(id);
-                return Err(Failure::rejected("pasted, but never visible in the pane"));
+                return Err(Failure::rejected(format!(
+                    "pasted {TMUX_PASTES_MAX} times, but never visible in the pane"
+                )));
             }
             // Recorded first, because the paste may happen even if this future is dropped.
             let whole = unseen.record_paste(id, &pane.id, now.whole);
@@ -357,7 +366,7 @@ impl PaneWriter<'_> {
                 .await?
         {
             return Err(Failure::unavailable(
-                "visible in the pane, but not submitted",
+                "visible in the pane, but not submitted: another program came to its foreground",
             ));
         }
         unseen.forget(id);
@@ -379,7 +388,7 @@ impl PaneWriter<'_> {
             Ok(())
         } else {
             Err(Failure::unavailable(
-                "another program came to the foreground",
+                "not pasted: another program came to the pane's foreground",
             ))
         }
     }
@@ -392,7 +401,9 @@ impl PaneWriter<'_> {
         let until = Instant::now() + self.confirm_timeout;
         while !self.read_pane(mark).await?.shows_more_than(before) {
             if Instant::now() >= until {
-                return Err(Failure::unavailable("not visible in the pane"));
+                return Err(Failure::unavailable(
+                    "pasted, but not visible in the pane in time",
+                ));
             }
             sleep(POLL_INTERVAL).await;
         }

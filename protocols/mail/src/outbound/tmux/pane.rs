@@ -179,8 +179,12 @@ fn find_pane_id(panes: &str, target: &PaneTarget) -> Result<String, Failure> {
     meant.dedup();
     match meant[..] {
         [id] if is_pane_id(id) => Ok(id.to_owned()),
-        [] | [_] => Err(Failure::unavailable("no such pane")),
-        _ => Err(Failure::unavailable("more than one such pane")),
+        [] | [_] => Err(Failure::unavailable(
+            "no such tmux pane: open it, or correct `target`",
+        )),
+        _ => Err(Failure::unavailable(
+            "several tmux panes fit `target`: name its window by number",
+        )),
     }
 }
 
@@ -197,7 +201,9 @@ fn is_pane_id(id: &str) -> bool {
 fn check_free(state: &str, programs: &[String]) -> Result<String, Failure> {
     let fields: Vec<_> = state.splitn(4, ' ').collect();
     let [dead, read_back, synchronized, program] = fields[..] else {
-        return Err(Failure::unavailable("no such pane"));
+        return Err(Failure::unavailable(
+            "no such tmux pane: open it, or correct `target`",
+        ));
     };
     for (flag, why) in [
         (dead, "the pane's program has ended"),
@@ -217,7 +223,7 @@ fn check_free(state: &str, programs: &[String]) -> Result<String, Failure> {
     };
     if is_among(SHELLS) {
         return Err(Failure::unavailable(format!(
-            "a shell ({named}) is in the foreground"
+            "a shell ({named}) is in the foreground: start the agent there"
         )));
     }
     if programs.is_empty() && is_among(COMMAND_PROGRAMS) {
@@ -230,12 +236,12 @@ fn check_free(state: &str, programs: &[String]) -> Result<String, Failure> {
         |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | ' ' | '/' | '@');
     if program.is_empty() || !program.chars().all(is_plain) {
         return Err(Failure::unavailable(
-            "the foreground program's name is unusual",
+            "the foreground program's name has unusual characters",
         ));
     }
     if !programs.is_empty() && !programs.iter().any(|one| one == program) {
         return Err(Failure::unavailable(format!(
-            "another program ({program}) is in the foreground"
+            "another program ({program}) is in the foreground than `command` names"
         )));
     }
     Ok(program.to_owned())
@@ -346,7 +352,10 @@ mod tests {
     /// Goal: exactly one pane matches, or nothing is written. Method: lists as tmux prints them.
     #[test]
     fn only_one_is_meant() {
-        let (several, no) = (Err("more than one such pane"), Err("no such pane"));
+        let (several, no) = (
+            Err("several tmux panes fit `target`: name its window by number"),
+            Err("no such tmux pane: open it, or correct `target`"),
+        );
         for (list, target, expected) in [
             ("%0 0 0 0 1\n%1 1 0 0 1\n%2 0 0 0 0\n", "a:0.0", Ok("%0")),
             ("%0 0 0 0 1\n%1 1 0 0 1\n%2 0 0 0 0\n", "a:0.1", Ok("%1")),
@@ -381,20 +390,28 @@ mod tests {
             (
                 "0 0 0 node",
                 &claude,
-                Err("another program (node) is in the foreground"),
+                Err("another program (node) is in the foreground than `command` names"),
             ),
             (
                 "0 0 0 bash",
                 &[],
-                Err("a shell (bash) is in the foreground"),
+                Err("a shell (bash) is in the foreground: start the agent there"),
             ),
             (
                 "0 0 0 bash",
                 &claude,
-                Err("a shell (bash) is in the foreground"),
+                Err("a shell (bash) is in the foreground: start the agent there"),
             ),
-            ("0 0 0 -ZSH", &[], Err("a shell (zsh) is in the foreground")),
-            ("0 0 0 ssh", &[], Err("a shell (ssh) is in the foreground")),
+            (
+                "0 0 0 -ZSH",
+                &[],
+                Err("a shell (zsh) is in the foreground: start the agent there"),
+            ),
+            (
+                "0 0 0 ssh",
+                &[],
+                Err("a shell (ssh) is in the foreground: start the agent there"),
+            ),
             (
                 "0 0 0 less",
                 &[],
@@ -413,17 +430,17 @@ mod tests {
             (
                 "0 0 0 ",
                 &[],
-                Err("the foreground program's name is unusual"),
+                Err("the foreground program's name has unusual characters"),
             ),
             (
                 "0 0 0 a,b",
                 &[],
-                Err("the foreground program's name is unusual"),
+                Err("the foreground program's name has unusual characters"),
             ),
             (
                 "0 0 0 a\n0",
                 &[],
-                Err("the foreground program's name is unusual"),
+                Err("the foreground program's name has unusual characters"),
             ),
             ("1 0 0 cat", &[], Err("the pane's program has ended")),
             ("0 1 0 cat", &[], Err("the pane is in copy mode")),
@@ -432,7 +449,11 @@ mod tests {
                 &[],
                 Err("the pane is synchronized with others"),
             ),
-            ("", &[], Err("no such pane")),
+            (
+                "",
+                &[],
+                Err("no such tmux pane: open it, or correct `target`"),
+            ),
         ] {
             let found = check_free(state, programs).map_err(|failure| failure.message);
             assert_eq!(found.as_deref().map_err(|why| &**why), expected, "{state}");
