@@ -73,7 +73,7 @@ impl CallRouter {
         name: &str,
         cx: &Context,
     ) -> Result<(&MemberState, String), Failure> {
-        let missing = || Failure::not_found("no such prompt");
+        let missing = || Failure::not_found(format!("no such prompt: {}", printable(name)));
         match self
             .names
             .resolve_name(ListKind::Prompts, name, cx, missing)
@@ -130,7 +130,8 @@ impl CallRouter {
             .collect();
         let member = match &*samplers {
             [] => {
-                let why = "no member of this server answers sampling requests";
+                let why =
+                    "no member of this server answers sampling requests (`sampling/createMessage`)";
                 return Err(Failure::not_found(why));
             }
             [only] => only,
@@ -166,11 +167,15 @@ fn preferred_member<'a>(
 }
 
 fn unknown_tool(name: &str) -> Failure {
+    Failure::invalid(format!("unknown tool: {}", printable(name)))
+}
+
+/// Returns a client's name for use in an error message: without control characters, cut to 80
+/// characters.
+fn printable(name: &str) -> String {
     const CHARS_MAX: usize = 80;
-    let name: String = name
-        .chars()
+    name.chars()
         .filter(|c| !c.is_control())
         .take(CHARS_MAX)
-        .collect();
-    Failure::invalid(format!("unknown tool: {name}"))
+        .collect()
 }

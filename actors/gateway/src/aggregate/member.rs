@@ -149,8 +149,12 @@ impl MemberState {
         cx: &Context,
     ) -> Result<RawObject, Failure> {
         let reply = self.ask_named(M::NAME, body.to_raw(), cx).await?;
-        RawObject::parse(&reply)
-            .map_err(|_| Failure::internal(format!("{} answered no object", self.name)))
+        RawObject::parse(&reply).map_err(|_| {
+            let (name, message) = (&self.name, M::NAME);
+            Failure::internal(format!(
+                "{name}: its reply to {message} is no JSON object: the agent has to be corrected"
+            ))
+        })
     }
 
     pub async fn ask_named(
@@ -166,10 +170,13 @@ impl MemberState {
         {
             call.session = Some(member_session(session, index, *at));
         }
-        if call.is_none() && cx.call().is_some() {
-            return Err(Failure::rejected(
-                "the call passed through too many agents: look for a loop",
-            ));
+        if call.is_none()
+            && let Some(own) = cx.call()
+        {
+            return Err(Failure::rejected(format!(
+                "the call passed through more than {} agents: look for a loop",
+                own.hops_max
+            )));
         }
         self.agent
             .ask_named(name, body, call)
@@ -400,7 +407,7 @@ pub(super) async fn ask_first<M: Message>(
     }
     let failed = || {
         why.map_or_else(
-            || Failure::not_found("no such resource"),
+            || Failure::not_found("no such resource: list the resources for their URIs"),
             |(_, failure)| failure,
         )
     };

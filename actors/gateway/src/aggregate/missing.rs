@@ -57,9 +57,9 @@ impl MissingMembers {
         }
         let reason = absence_reason(member, failure);
         if reason == STILL_STARTING {
-            callboard_message::log::debug!(by: &member.name, member = member.name, "a member is starting, its part is missing");
+            callboard_message::log::debug!(by: &member.name, member = member.name, "a member is still starting: its items are missing from a list");
         } else if member.absence().report() {
-            callboard_message::log::warn!(by: &member.name, member = member.name, kind = %failure.kind, "a member's part is missing until it is back");
+            callboard_message::log::warn!(by: &member.name, member = member.name, kind = %failure.kind, "a member doesn't answer: its items are missing from lists until it is back");
         }
         self.servers.push((member.name.clone(), reason));
         if is_temporary(failure)

@@ -389,7 +389,10 @@ pub enum AggregateError {
     #[error("two members have the same name {0:?} in tool names: rename one")]
     SameName(String),
     /// There are more than [`AGGREGATE_MEMBERS_MAX`] members.
-    #[error("at most {} members are allowed", AGGREGATE_MEMBERS_MAX)]
+    #[error(
+        "there are more than {} members: leave some out, or serve them as several servers",
+        AGGREGATE_MEMBERS_MAX
+    )]
     TooManyMembers,
     /// A tool filter gives two tools the same new name, or the new name isn't 1 to 64 letters,
     /// digits, `_`, `-`, `.` and `/`.
@@ -412,7 +415,7 @@ pub enum AggregateError {
     /// because of [`AggregateMember::keeps_names`] or [`PrefixMode::Never`]. Holds the names of the
     /// members.
     #[error(
-        "{0:?} and {1:?} both list tools or prompts themselves: without a prefix their names could collide"
+        "{0:?} and {1:?} both list tools or prompts themselves, so their names could collide: set another `prefix` than \"never\""
     )]
     NeedsPrefix(String, String),
 }

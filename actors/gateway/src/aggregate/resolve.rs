@@ -182,7 +182,7 @@ impl NameResolver {
                 NamedItem::Listed(member, _) => Some(*member),
             };
             let member = member.map_or("", |member| &*member.name);
-            callboard_message::log::warn!(by: member, member, "a dotted name is used: this release is the last that accepts it, write `__` for `.`");
+            callboard_message::log::warn!(by: member, member, "a client calls a tool or prompt by a dotted name: this release is the last that accepts it, write `__` for `.`");
             return Ok(found);
         }
         if let Some((_, keeper)) = keeper

@@ -38,7 +38,9 @@ impl ResourceRouter {
         if let Some((at, own)) = self.index.resolve_alias(&uri) {
             let can = MemberState::handles::<ReadResource>;
             let member = self.members.get(at).filter(|member| can(member));
-            let member = member.ok_or_else(|| Failure::not_found("no such resource"))?;
+            let member = member.ok_or_else(|| {
+                Failure::not_found("no such resource: list the resources for their URIs")
+            })?;
             params.set("uri", own);
             let mut read = member.ask::<ReadResource>(params, cx).await?;
             self.show_contents(&mut read, own, at);

@@ -120,7 +120,9 @@ impl ResourceIndex {
             return Ok(is_counted);
         }
         if followed.len() >= AGGREGATE_SUBSCRIPTIONS_MAX {
-            let why = format!("more than {AGGREGATE_SUBSCRIPTIONS_MAX} resources are followed");
+            let why = format!(
+                "there are subscriptions to {AGGREGATE_SUBSCRIPTIONS_MAX} resources, which is the limit: end one first"
+            );
             return Err(Failure::overloaded(why));
         }
         let is_told = members.is_some();

@@ -84,7 +84,7 @@ impl GrantedCaller {
         self.account
             .get_or_init(open)
             .as_ref()
-            .ok_or_else(|| denied("ask anything"))
+            .ok_or_else(|| denied(&self.source, ASK_ANYTHING))
     }
 
     /// Returns the strategy by which the server's sampling requests are answered.
@@ -107,10 +107,19 @@ impl GrantedCaller {
     /// `Denied` without a grant, `Rejected` beyond the nesting depth, `Overloaded` above a cap.
     fn admit(&self, question: &Question) -> Result<(), Failure> {
         self.admit_granted(|grants| match question {
-            Question::Sample(_) => (grants.supports_sampling, "ask a model"),
-            Question::Elicit(_) => (grants.supports_elicitation, "ask a person"),
-            Question::Roots(_) => (grants.supports_roots, "ask for roots"),
-            _ => (false, "ask that"),
+            Question::Sample(_) => (
+                grants.supports_sampling,
+                "ask a model: set `supports_sampling = true` for it",
+            ),
+            Question::Elicit(_) => (
+                grants.supports_elicitation,
+                "ask a person: set `supports_elicitation = true` for it",
+            ),
+            Question::Roots(_) => (
+                grants.supports_roots,
+                "ask for roots: set `supports_roots = true` for it",
+            ),
+            _ => (false, "ask a question of this kind: no key permits it"),
         })
     }
 
@@ -120,14 +129,16 @@ impl GrantedCaller {
         &self,
         granted: impl FnOnce(&ServerGrants) -> (bool, &'static str),
     ) -> Result<(), Failure> {
-        let grants = self.grants().ok_or_else(|| denied("ask anything"))?;
+        let grants = self
+            .grants()
+            .ok_or_else(|| denied(&self.source, ASK_ANYTHING))?;
         let (is_granted, what) = granted(grants);
         if !is_granted {
-            return Err(denied(what));
+            return Err(denied(&self.source, what));
         }
         if !self.is_within_depth(grants) {
             return Err(Failure::rejected(format!(
-                "questions are nested more than {} deep",
+                "questions are nested more than {} deep (`depth_max`): look for servers that ask each other",
                 grants.caps.depth_max
             )));
         }
@@ -162,7 +173,7 @@ impl GrantedCaller {
         let grant = |grants: &ServerGrants| {
             (
                 grants.supports_extensions,
-                "send requests of the client's extensions",
+                "send requests of the client's extensions: set `supports_extensions = true` for it",
             )
         };
         if let Err(refused) = self.admit_granted(grant) {
@@ -261,7 +272,7 @@ impl Caller for GrantedCaller {
                 Ok(Answer::Elicit(given)) if given.action() == ElicitationAction::Accept => {
                     let unrecorded = |error| {
                         Failure::unavailable(format!(
-                            "failed to record the consent in the audit: {error}"
+                            "failed to record the consent in the audit log, so it wasn't passed on: {error}"
                         ))
                     };
                     log.record(entry).await.map_err(unrecorded)?;
@@ -333,12 +344,18 @@ fn question_kind(question: &Question) -> &'static str {
     }
 }
 
-fn denied(what: &str) -> Failure {
-    Failure::denied(format!("the server may not {what} here"))
+/// Prohibition for a server without any grant, and its remedy.
+const ASK_ANYTHING: &str = "ask anything: set `supports_sampling`, `supports_elicitation` or \
+     `supports_roots` for it";
+
+fn denied(server: &str, what: &str) -> Failure {
+    Failure::denied(format!("the server {server:?} may not {what}"))
 }
 
 pub(super) fn no_responder() -> Failure {
-    Failure::no_responder("nobody to ask")
+    Failure::no_responder(
+        "nobody can answer the question: call from a client that supports such questions",
+    )
 }
 
 impl GrantedCaller {
@@ -423,7 +440,9 @@ impl GrantedCaller {
         };
         match answer.0.has("content") {
             true => Ok(answer),
-            false => Err(Failure::invalid("the answer has no content")),
+            false => Err(Failure::invalid(format!(
+                "the answer of {candidate} has no `content`: the answerer has to be corrected"
+            ))),
         }
     }
 
@@ -431,12 +450,14 @@ impl GrantedCaller {
         let client = self.client.as_ref().ok_or_else(no_responder)?;
         if !self.client_can(sample) {
             return Err(Failure::no_responder(
-                "the client doesn't answer sampling requests",
+                "the client doesn't answer sampling requests: use one that declares `sampling`, or a strategy that asks models",
             ));
         }
         match client.ask(Question::Sample(sample.clone())).await? {
             Answer::Sample(answer) => Ok(answer),
-            _ => Err(Failure::invalid("the answer doesn't fit the question")),
+            _ => Err(Failure::invalid(
+                "the client answered a sampling request with an answer of another kind",
+            )),
         }
     }
 
@@ -457,9 +478,10 @@ impl GrantedCaller {
             .filter(|hops| *hops <= self.call.hops_max);
         let Some(hops) = hops else {
             charge.settle(&Usage::default());
-            return Err(Failure::rejected(
-                "the call passed through too many agents: look for a loop",
-            ));
+            return Err(Failure::rejected(format!(
+                "the call passed through more than {} agents: look for a loop",
+                self.call.hops_max
+            )));
         };
         let cancel = self.call.cancel.child_token();
         let call = CallContext {
@@ -571,6 +593,11 @@ impl GrantedCaller {
         sample: &SamplingRequest,
     ) -> Result<CandidateAnswer, UnansweredReason> {
         let limit = Duration::from_secs(self.core.options.sampling.answer_timeout_s.into());
+        let late = || {
+            Failure::timed_out(format!(
+                "no answer within {limit:?} (`answer_timeout_s` of `[routing.sampling]`)"
+            ))
+        };
         let mut approved = !self.needs_approval();
         let mut failures = Vec::new();
         let mut left = candidates.len();
@@ -591,9 +618,7 @@ impl GrantedCaller {
             let asking = self.ask_one(&who, sample);
             let answer = match left {
                 0 => asking.await,
-                _ => timeout(limit, asking)
-                    .await
-                    .unwrap_or_else(|_| Err(Failure::timed_out("no answer in time"))),
+                _ => timeout(limit, asking).await.unwrap_or_else(|_| Err(late())),
             };
             match answer {
                 Ok(answer) => return Ok((who, answer)),

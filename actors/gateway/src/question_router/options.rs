@@ -281,13 +281,17 @@ pub enum QuestionRouterError {
     ElicitationOrder,
     /// `order` names an agent that may not answer: it is neither in `models` nor in `servers` with
     /// `answers_sampling`.
-    #[error("{name} is neither one of the models nor a server with answers_sampling")]
+    #[error(
+        "`order` names {name:?}, which is neither a model nor a server: add a model of that name, or set `answers_sampling` for the server"
+    )]
     UnknownAnswerer {
         /// Name of the agent in `order`.
         name: String,
     },
     /// `order` has no answerer that the strategy may ask, so no question could be answered.
-    #[error("the order has no answerer that {strategy} may ask")]
+    #[error(
+        "`order` has no answerer that the strategy {strategy} may ask: add one, or choose another strategy"
+    )]
     NobodyInOrder {
         /// Strategy that finds no answerer.
         strategy: AnswerStrategy,
