@@ -54,10 +54,13 @@ impl CustomRule {
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if self.id.is_empty() || !self.id.chars().all(is_name) {
-            return mistake("its id must be letters, digits, `.`, `_` and `-`".to_owned());
+            return mistake(
+                "its `id` may have only ASCII letters, digits, `.`, `_` and `-`, and at least one"
+                    .to_owned(),
+            );
         }
         if self.weight == 0 {
-            return mistake("its weight must be 1 or more".to_owned());
+            return mistake("its `weight` must be 1 or more".to_owned());
         }
         if self.weight > CUSTOM_RULE_WEIGHT_MAX {
             return mistake(format!(
@@ -73,7 +76,7 @@ impl CustomRule {
             .sum::<usize>();
         if bytes > CUSTOM_RULE_BYTES_MAX {
             return mistake(format!(
-                "{bytes} bytes are too many (at most {CUSTOM_RULE_BYTES_MAX})"
+                "its `phrases` and `pattern` have {bytes} bytes together, over the limit of {CUSTOM_RULE_BYTES_MAX}"
             ));
         }
         let mut parts = Vec::new();
@@ -81,7 +84,7 @@ impl CustomRule {
             let plain = normalize(phrase).text;
             let words: Vec<String> = plain.split_whitespace().map(regex::escape).collect();
             if words.is_empty() {
-                return mistake("one of its phrases is empty".to_owned());
+                return mistake("one of its `phrases` is empty or blank".to_owned());
             }
             let edges = [
                 plain.trim_start().chars().next(),
@@ -103,9 +106,10 @@ impl CustomRule {
         let pattern = parts.join("|");
         match regex::Regex::new(&pattern) {
             _ if pattern.is_empty() => mistake("it must have `phrases` or a `pattern`".to_owned()),
-            Ok(regex) if regex.is_match("") => {
-                mistake("its pattern matches an empty text".to_owned())
-            }
+            Ok(regex) if regex.is_match("") => mistake(
+                "its `pattern` matches an empty text, and so every text: require a character"
+                    .to_owned(),
+            ),
             Ok(_) => Ok(pattern),
             Err(e) => mistake(e.to_string()),
         }

@@ -64,7 +64,7 @@ impl Guardrail {
     /// be used ([`RuleSet::with_custom`]), every text is blocked.
     pub fn with_rules(own: &[CustomRule]) -> Self {
         let rules = RuleSet::with_custom(own).inspect_err(|error| {
-            callboard_message::log::error!(%error, "the guardrail blocks every text");
+            callboard_message::log::error!(%error, "the guardrail blocks every text until this rule is corrected");
         });
         Self {
             rules: rules.ok(),
@@ -168,7 +168,7 @@ impl GuardrailPolicy {
                 Err(blocked_failure(rules))
             }
             Err(why) => {
-                callboard_message::log::error!(%why, "guardrail could not screen a message: stopped");
+                callboard_message::log::error!(%why, "the guardrail couldn't screen a message, so the message was blocked");
                 Err(blocked_failure([GUARD_UNAVAILABLE_RULE]))
             }
         }

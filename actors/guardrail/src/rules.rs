@@ -12,7 +12,7 @@ use super::custom::{CUSTOM_RULES_MAX, CustomRule, folded_letter};
 use super::normalize::is_word_char;
 
 /// Mistake of a rule with the id of another.
-const SAME_ID: &str = "two rules have this id: the audit log couldn't tell them apart";
+const SAME_ID: &str = "two rules have this id, which the audit log couldn't tell apart: rename one";
 
 const BUILT_IN_RULES: &str = include_str!("rules.toml");
 
@@ -228,7 +228,7 @@ impl RuleSet {
             .zip(0..=ConceptId::MAX)
             .collect::<BTreeMap<_, _>>();
         if names.len() < concepts.len() {
-            let why = format!("there are more than {}", ConceptId::MAX);
+            let why = format!("there are more than {} concepts", ConceptId::MAX);
             return Err(mistake("concepts", &why));
         }
         let names = ConceptNames(names);
@@ -245,7 +245,10 @@ impl RuleSet {
             let is_made = [&forms.address, &forms.underscore].contains(&name)
                 || compounds.iter().any(|compound| compound.concept == *name);
             if list.trim().is_empty() && !is_made {
-                return Err(mistake(name, "it never matches: the concept has no words"));
+                return Err(mistake(
+                    name,
+                    "it never matches: give the concept at least one word",
+                ));
             }
         }
         let compound = |w: CompoundEntry| {
@@ -295,7 +298,7 @@ impl RuleSet {
         let mistake = |why: &str| mistake(id, why);
         let family = id
             .split_once('.')
-            .ok_or_else(|| mistake("its id must be FAMILY.CASE"))?
+            .ok_or_else(|| mistake("its id must be FAMILY.CASE, for example `override.prior`"))?
             .0;
         let mut within = vec![0];
         let mut steps = Vec::new();
@@ -304,7 +307,7 @@ impl RuleSet {
                 0 => steps.push(names.resolve_all(id, part)?),
                 _ => within.push(
                     part.parse()
-                        .map_err(|_| mistake("its chain must be CONCEPT WORDS CONCEPT …"))?,
+                        .map_err(|_| mistake("each second part of its chain must be a number of words: CONCEPT WORDS CONCEPT …"))?,
                 ),
             }
         }
@@ -315,7 +318,7 @@ impl RuleSet {
         }
         if steps.len() < 2 || steps.len() != within.len() || written.weight == 0 {
             return Err(mistake(
-                "it must have a weight and a chain of two concepts or more",
+                "it must have a weight of 1 or more, and a chain of two concepts or more that ends with a concept",
             ));
         }
         for (step, concepts) in steps.iter().enumerate().rev() {

@@ -428,7 +428,7 @@ fn own_rules() {
         ),
         (
             json!({"id": "a", "phrases": [" "]}),
-            "one of its phrases is empty",
+            "one of its `phrases` is empty",
         ),
         (json!({"id": "a", "pattern": "x*"}), "matches an empty text"),
         (json!({"id": "a", "pattern": "("}), "unclosed group"),
@@ -446,7 +446,7 @@ fn own_rules() {
         ),
         (
             json!({"id": "a", "pattern": "x".repeat(CUSTOM_RULE_BYTES_MAX + 1)}),
-            "16385 bytes are too many",
+            "have 16385 bytes together, over the limit of 16384",
         ),
         (
             json!({"id": "a", "weight": CUSTOM_RULE_WEIGHT_MAX + 1, "phrases": ["x"]}),
