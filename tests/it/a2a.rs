@@ -167,7 +167,7 @@ async fn cards_are_shown() {
         (
             &others,
             4,
-            "BAD signature: no signature of the card is by a trusted key".to_owned(),
+            "BAD signature: no signature of the card is by a trusted key: add the signer's key if you trust it".to_owned(),
         ),
     ] {
         let shown = run(&home, None, &["card", &served.url, "--verify", keys]).await;

@@ -92,7 +92,9 @@ fn thumbprint(members: &[(&'static str, String)]) -> String {
 /// Error of parsing a key set: the text isn't a JSON Web Key Set of at most [`JWKS_KEYS_MAX`] keys
 /// and [`JWKS_BYTES_MAX`] bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a JSON Web Key Set of at most {JWKS_KEYS_MAX} keys")]
+#[error(
+    "not a JSON Web Key Set (an object with `keys`) of at most {JWKS_KEYS_MAX} keys and {JWKS_BYTES_MAX} bytes"
+)]
 pub struct JwksError;
 
 /// Public keys that are trusted to sign cards.

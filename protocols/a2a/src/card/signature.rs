@@ -37,20 +37,22 @@ pub struct CardSigner {
 #[non_exhaustive]
 pub enum CardVerifyError {
     /// The card has no signatures. Remedy: ask the agent's operator to sign it.
-    #[error("the card is not signed")]
+    #[error("the card is not signed: ask the agent's operator to sign it")]
     NotSigned,
     /// No trusted key matches. Remedy: add the signer's key to the trusted ones.
-    #[error("no signature of the card is by a trusted key")]
+    #[error("no signature of the card is by a trusted key: add the signer's key if you trust it")]
     UnknownKey,
     /// The card or its signature was altered after signing. Remedy: don't use the card.
-    #[error("the card's signature is invalid")]
+    #[error("the card's signature is invalid: the card was changed after signing, don't use it")]
     InvalidSignature,
     /// The signature has expired or isn't valid yet. Remedy: fetch the card again.
-    #[error("the card's signature has expired or isn't valid yet")]
+    #[error("the card's signature has expired or isn't valid yet: fetch the card again")]
     Expired,
     /// The signature is malformed or of an unsupported kind. `none` and shared secrets are never
     /// accepted.
-    #[error("the card's signature is malformed or of an unsupported kind")]
+    #[error(
+        "the card's signature is malformed or of an unsupported kind: have it signed by ES256, EdDSA or RS256"
+    )]
     Unsupported,
 }
 
@@ -131,7 +133,7 @@ pub enum JwksFetchError {
     #[error(transparent)]
     Egress(#[from] EgressError),
     /// The server didn't respond with a key set. Remedy: retry later.
-    #[error("the key set could not be fetched")]
+    #[error("the key set could not be fetched: try again later")]
     Unavailable,
     /// The response isn't a valid key set, see the inner error.
     #[error(transparent)]

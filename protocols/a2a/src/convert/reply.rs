@@ -61,7 +61,9 @@ pub(crate) fn task_completion(
         };
     }
     let Ok(told) = ToolResult::parse(&reply) else {
-        let why = Failure::internal("the agent's answer can't be read");
+        let why = Failure::internal(
+            "the agent's reply is no valid tool result: the agent has to be corrected",
+        );
         return TaskCompletion {
             artifact: None,
             step: TaskStep::Failed(why),
@@ -223,7 +225,7 @@ fn tool_error_step(result: &ToolResult) -> TaskStep {
     let said = Some(result.texts()).filter(|said| !said.is_empty());
     let why = said
         .or_else(|| told.text("reason"))
-        .unwrap_or_else(|| "the agent failed".to_owned());
+        .unwrap_or_else(|| "the agent failed without giving a reason".to_owned());
     let failure = |kind| with_data(Failure::new(kind, &why), &told);
     match told.text("state").as_deref().and_then(parse_task_state) {
         Some(TaskState::Rejected) => TaskStep::Rejected(failure(FailureKind::Rejected)),

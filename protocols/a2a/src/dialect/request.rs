@@ -112,7 +112,7 @@ impl Dialect {
             Some(task) if config.task_id != task => {
                 return Err(A2aError::invalid_params(
                     "taskId",
-                    "must be the task in the path",
+                    "must be the id in the path, or be left out",
                 ));
             }
             _ if config.task_id.is_empty() => {

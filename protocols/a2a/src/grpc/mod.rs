@@ -109,7 +109,7 @@ pub fn serve(
             .serve_with_incoming_shutdown(connections, until.cancelled_owned())
             .await;
         if let Err(error) = served {
-            callboard_message::log::error!(%error, "the gRPC listener failed");
+            callboard_message::log::error!(%error, "the gRPC listener has stopped: restart the process to serve gRPC again");
         }
     });
     Ok(BoundGrpcServer {
@@ -154,7 +154,7 @@ fn accept_connections(
                         ));
                     }
                     Err(error) => {
-                        callboard_message::log::warn!(%error, "failed to accept a connection");
+                        callboard_message::log::warn!(%error, "failed to accept a gRPC connection: trying again");
                         tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 }

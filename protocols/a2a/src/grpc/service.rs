@@ -176,7 +176,9 @@ fn authorization(metadata: &MetadataMap) -> Result<Option<Vec<u8>>, Status> {
 /// Returns the status for a request that can't be converted to JSON, for example because it
 /// contains an infinite number or an unknown task state.
 fn unreadable_request() -> Status {
-    error_status(ErrorKind::InvalidParams.error("the message can't be converted to JSON"))
+    error_status(ErrorKind::InvalidParams.error(
+        "the message can't be converted to JSON: send only finite numbers and known task states",
+    ))
 }
 
 fn unencodable_response() -> Status {

@@ -41,7 +41,7 @@ impl AddressRouter {
     pub(crate) fn negotiate(&self, version: &str, extensions: &[&str]) -> Result<(), A2aError> {
         if !version.is_empty() && Dialect::from_version(version) != Some(Dialect::V10) {
             return Err(ErrorKind::VersionNotSupported
-                .error("unsupported version: this binding supports 1.0 only"));
+                .error("unsupported `a2a-version`: over gRPC this server supports 1.0 only"));
         }
         request_head::check_required_extensions(self.options(), || extensions.iter().copied())
     }

@@ -196,7 +196,9 @@ impl AgentCards {
             return Err(kind.error("there is no extended card: use the public one"));
         }
         if who.principal.kind == PrincipalKind::Anonymous {
-            return Err(ErrorKind::Denied.error("the extended card requires authentication"));
+            return Err(
+                ErrorKind::Denied.error("the extended card requires authentication: send a key")
+            );
         }
         self.sign_card(self.build_card(who).await?)
     }

@@ -144,7 +144,10 @@ pub(super) fn query_object(query: &str) -> Result<RawObject, A2aError> {
     let mut object = RawObject::new();
     for (nth, (name, value)) in form_urlencoded::parse(query.as_bytes()).enumerate() {
         if nth == QUERY_PARAMETERS_MAX {
-            return Err(A2aError::invalid_params("", "has too many parameters"));
+            return Err(A2aError::invalid_params(
+                "",
+                &format!("has more than {QUERY_PARAMETERS_MAX} parameters"),
+            ));
         }
         if object.get(&name).is_some() {
             return Err(A2aError::invalid_params(&name, "occurs twice"));

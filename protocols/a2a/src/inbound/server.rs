@@ -452,7 +452,9 @@ impl HttpEndpoint {
             return Ok(match is_request {
                 // The client's dialect is unknown, so the newest is used.
                 true => binding.respond_error(
-                    &ErrorKind::MethodNotFound.error("no such method"),
+                    &ErrorKind::MethodNotFound.error(
+                        "no such method: use one of A2A 1.0, 0.3 or 0.1, such as `SendMessage`",
+                    ),
                     Dialect::V10,
                 ),
                 // A notification gets no response (JSON-RPC 2.0, section 4.1).

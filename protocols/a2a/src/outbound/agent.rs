@@ -148,12 +148,14 @@ impl RemoteA2aAgent {
                         .unwrap_or_else(|| RawObject::new().to_raw()),
                 )
             }
-            _ => return Err(Failure::not_found("A2A agents don't support this message")),
+            _ => {
+                return Err(Failure::not_found(format!(
+                    "an A2A agent has no operation for {name}: send it a text, or call one of its skills"
+                )));
+            }
         };
         let tools = self.load_tools(cx).await?;
-        let skill = tools
-            .get(&skill)
-            .ok_or_else(|| Failure::not_found("the agent has no such skill"))?;
+        let skill = tools.get(&skill).ok_or_else(|| no_such_skill(&skill))?;
         let opening = tools.conversation_request(
             skill,
             &arguments,
@@ -282,6 +284,14 @@ impl Agent for RemoteA2aAgent {
     }
 }
 
+fn no_such_skill(name: &str) -> Failure {
+    const CHARS_MAX: usize = 80;
+    let name: String = name.chars().take(CHARS_MAX).collect();
+    Failure::not_found(format!(
+        "the agent has no skill {name:?}: list its tools for the skills that it has"
+    ))
+}
+
 impl ConcurrentHandler<RawMessage> for RemoteA2aAgent {
     fn handle(
         &mut self,
@@ -304,8 +314,11 @@ impl ConcurrentHandler<Converse> for RemoteA2aAgent {
         };
         let replied = self.clone().exchange(message, cx);
         async move {
-            ToolResult::parse(&replied.await?)
-                .map_err(|_| Failure::internal("the agent's answer can't be read"))
+            ToolResult::parse(&replied.await?).map_err(|_| {
+                Failure::internal(
+                    "the agent's reply is no valid tool result: the agent has to be corrected",
+                )
+            })
         }
     }
 }

@@ -190,7 +190,7 @@ fn unexpected_media_type(response: &ClientResponse) -> A2aClientError {
     let is_plain =
         kind.len() <= 64 && kind.bytes().all(|b| b.is_ascii_graphic()) && !kind.is_empty();
     A2aClientError::Protocol(format!(
-        "the agent answered with {}",
+        "the agent answered with {}, not with A2A's JSON or event stream: check its URL",
         if is_plain { &kind } else { "no media type" }
     ))
 }
@@ -208,7 +208,7 @@ fn read_rpc_response(
         decode(body, limits).map_err(|refusal| refused(&refusal))?
     else {
         return Err(A2aClientError::Protocol(
-            "the agent's answer is a request".into(),
+            "the agent answered with a JSON-RPC request, not with a response".into(),
         ));
     };
     // Some agents return a numeric id as a string.
@@ -218,7 +218,8 @@ fn read_rpc_response(
         .is_none_or(|theirs| theirs.as_json().trim_matches('"') == id.as_json());
     match response.outcome {
         _ if !is_ours => Err(A2aClientError::Protocol(
-            "the agent answered another request".into(),
+            "the agent answered with the id of another request: the agent has to be corrected"
+                .into(),
         )),
         Ok(result) => Ok(result.to_owned()),
         Err(error) => Err(A2aClientError::Agent(RemoteAgentError::new(
@@ -235,9 +236,13 @@ fn read_rpc_event(
     id: &RequestId,
     limits: &DecodeLimits,
 ) -> Result<Box<RawValue>, A2aClientError> {
-    let text = check_json(data, limits)
-        .map_err(|error| A2aClientError::Protocol(format!("an event can't be read: {error}")))?;
-    let no_object = || A2aClientError::Protocol("an event isn't an object".into());
+    let text = check_json(data, limits).map_err(|error| {
+        A2aClientError::Protocol(format!(
+            "an event of the agent's stream can't be read: {error}"
+        ))
+    })?;
+    let no_object =
+        || A2aClientError::Protocol("an event of the agent's stream isn't a JSON object".into());
     let raw: &RawValue = serde_json::from_str(text).map_err(|_| no_object())?;
     let event = RawObject::parse(raw).map_err(|_| no_object())?;
     match event.has("jsonrpc") || event.has("result") || event.has("error") {

@@ -80,8 +80,11 @@ impl A2aClient {
             body_bytes_max: CARD_BYTES_MAX,
             ..DecodeLimits::default()
         };
-        let wrong =
-            || A2aClientError::Protocol("the catalogue is no JSON object within the limits".into());
+        let wrong = || {
+            A2aClientError::Protocol(format!(
+                "the agent catalogue is no JSON object, or is over {CARD_BYTES_MAX} bytes or nested too deeply"
+            ))
+        };
         let text = check_json(&body, &limits).map_err(|_| wrong())?;
         let catalog: RawObject = serde_json::from_str(text).map_err(|_| wrong())?;
         Ok(Some(read_entries(&catalog)))

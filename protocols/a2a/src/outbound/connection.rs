@@ -76,8 +76,13 @@ impl HttpClient {
         if !is_ours {
             self.egress.check_url(url).map_err(A2aClientError::Egress)?;
         }
-        let target = RequestTarget::new(url)
-            .ok_or_else(|| A2aClientError::Protocol("a URL can't be used over HTTP".into()))?;
+        let target = RequestTarget::new(url).ok_or_else(|| {
+            A2aClientError::Protocol(format!(
+                "the URL {}{} can't be used over HTTP",
+                url.origin().ascii_serialization(),
+                url.path()
+            ))
+        })?;
         let clients = if is_ours { &self.own } else { &self.guarded };
         Ok(clients
             .for_current_runtime()
@@ -380,7 +385,9 @@ impl RequestCredentials {
             scopes,
         } = &self.auth
         else {
-            return Err(A2aClientError::Auth("no client credentials are configured"));
+            return Err(A2aClientError::Auth(
+                "no client credentials are configured: set `oauth`",
+            ));
         };
         let (url, is_ours) = token_endpoint(token_url.as_ref(), card)?;
         let mut form = "grant_type=client_credentials".to_owned();
@@ -399,7 +406,7 @@ impl RequestCredentials {
         headers.insert(
             AUTHORIZATION,
             who.map_err(|_| {
-                A2aClientError::Auth("the client id or secret isn't valid in a header")
+                A2aClientError::Auth("the client id or secret has characters that a header can't hold: correct `oauth`")
             })?,
         );
         headers.insert(ACCEPT, JSON);
@@ -412,12 +419,12 @@ impl RequestCredentials {
             .await?;
         if !answered.status().is_success() {
             return Err(A2aClientError::Auth(
-                "the token endpoint rejected the request",
+                "the token endpoint rejected the request: check client id, secret and scopes in `oauth`",
             ));
         }
         let body = Zeroizing::new(answered.body(TOKEN_BYTES_MAX).await?);
         parse_token_response(&body).ok_or(A2aClientError::Auth(
-            "the token endpoint's answer holds no bearer token",
+            "the token endpoint's answer holds no bearer token: check `token_url`",
         ))
     }
 }
@@ -433,19 +440,25 @@ fn token_endpoint(
     let (url, is_ours) = match (named, of_card) {
         (Some(url), _) => (url.clone(), true),
         (None, Some((url, place))) => {
-            let url: Url = url
-                .parse()
-                .map_err(|_| A2aClientError::Auth("the card's token URL is invalid"))?;
+            let url: Url = url.parse().map_err(|_| {
+                A2aClientError::Auth("the card's token URL is invalid: set `token_url` in `oauth`")
+            })?;
             let is_ours = is_same_origin(&url, place);
             (url, is_ours)
         }
-        (None, None) => return Err(A2aClientError::Auth("the card names no token endpoint")),
+        (None, None) => {
+            return Err(A2aClientError::Auth(
+                "the card names no token endpoint: set `token_url` in `oauth`",
+            ));
+        }
     };
     let is_local = url
         .host_str()
         .is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
     if url.scheme() != "https" && !is_local {
-        return Err(A2aClientError::Auth("token endpoints must use https"));
+        return Err(A2aClientError::Auth(
+            "token endpoints must use https, except on this machine",
+        ));
     }
     Ok((url, is_ours))
 }

@@ -187,7 +187,9 @@ impl<'a> Conversation<'a> {
             let asked = RemoteQuestion::from_task(&self.state);
             let answered = match self.caller {
                 Some(caller) => caller.ask(asked.question.clone()).await,
-                None => Err(Failure::no_responder("nobody to ask")),
+                None => Err(Failure::no_responder(
+                    "nobody can answer the question: call from a client that supports such questions",
+                )),
             };
             let answer = match answered {
                 Ok(answer) => answer,
@@ -208,7 +210,7 @@ impl<'a> Conversation<'a> {
             };
             self.state.mark_answered();
         }
-        let why = format!("the agent asked more than {QUESTION_ROUNDS_MAX} times");
+        let why = format!("the agent asked more than {QUESTION_ROUNDS_MAX} times in one call");
         Err(ConversationError::Failed(
             Failure::rejected(why).with_data(self.state.task_reference()),
         ))
@@ -508,7 +510,7 @@ impl Conversation<'_> {
         while !self.state.is_settled() {
             if self.state.task_id.is_empty() {
                 return Err(A2aClientError::Protocol(
-                    "the agent's task has no id".into(),
+                    "the agent's task has no id, so it can't be followed: the agent has to be corrected".into(),
                 ));
             }
             if looks > 0 {

@@ -85,23 +85,27 @@ pub enum A2aClientError {
     #[error("can't connect to the agent: {0}")]
     Unreachable(ConnectFailure),
     /// The connection broke after the request was sent. The agent may have acted on it.
-    #[error("the connection to the agent broke")]
+    #[error("the connection to the agent broke; it may have acted on the request")]
     ConnectionBroken,
     /// The response isn't valid A2A; the text describes the problem.
     #[error("{0}")]
     Protocol(String),
     /// A size or count limit was exceeded.
-    #[error("the agent's message is over the limit")]
+    #[error(
+        "the agent's answer is over the limit of its size or of its number of events: ask for less"
+    )]
     TooLarge,
     /// There was no response within the timeout.
-    #[error("no answer in {0:?}")]
+    #[error("the agent didn't answer within {0:?}")]
     TimedOut(Duration),
     /// Authentication failed; the text names the reason. Remedy: correct the credentials.
     #[error("{0}")]
     Auth(&'static str),
     /// The card names a URL that the egress policy forbids. Remedy: allow the network if the URL is
     /// trusted.
-    #[error("the agent's card names a place to which {0}")]
+    #[error(
+        "the agent's card names a URL that is not contacted: {0}; if it is right, add its network to `networks`"
+    )]
     Egress(EgressError),
     /// No agent card was found. Remedy: configure the card's URL or an interface.
     #[error("no agent card was found: configure the card's URL or an interface")]
@@ -219,9 +223,9 @@ impl From<A2aClientError> for Failure {
                     _ => FailureKind::Rejected,
                 };
                 let told = if error.message.is_empty() {
-                    "the agent answered with an error"
+                    format!("the agent answered with error {} and no text", error.code)
                 } else {
-                    &error.message
+                    error.message.clone()
                 };
                 return Self::new(kind, told).with_data(json!({ "a2aErrorCode": error.code }));
             }

@@ -182,14 +182,16 @@ impl RemoteOptions {
 pub enum RemoteOptionsError {
     /// The URL isn't http or https, or contains a user or password. Remedy: use a URL like
     /// `https://agent.example/a2a`.
-    #[error("not an http or https URL without user and password")]
+    #[error(
+        "not an http or https URL without user and password: write it like https://agent.example/a2a"
+    )]
     Url,
     /// A header's name or value is invalid. Remedy: use a valid name, and a value of visible
     /// characters.
-    #[error("not a valid header name or value")]
+    #[error("not a valid header name, or a value with other characters than visible ASCII")]
     Header,
     /// No version or no binding is selected. Remedy: select at least one of each.
-    #[error("no protocol version or no binding is selected")]
+    #[error("no protocol version or no binding is selected: select at least one of each")]
     NoProtocolSelected,
     /// The TLS client couldn't be built, see the cause.
     #[error("can't build the HTTP client")]

@@ -89,7 +89,9 @@ impl RemoteQuestion {
                 | (Question::Roots(_), Answer::Roots(_))
         );
         if !fits {
-            return Err(Failure::invalid("the answer doesn't fit the question"));
+            return Err(Failure::invalid(
+                "the caller's answer is of another kind than the agent's question",
+            ));
         }
         let meta = answer.body().object("_meta").unwrap_or_default();
         let said = meta.object(SOURCE_MESSAGE_META_KEY).unwrap_or_default();

@@ -324,8 +324,11 @@ async fn read_card_body(response: ClientResponse) -> Result<Box<RawValue>, A2aCl
         body_bytes_max: CARD_BYTES_MAX,
         ..DecodeLimits::default()
     };
-    let wrong =
-        || A2aClientError::Protocol("the agent card isn't a JSON object within the limits".into());
+    let wrong = || {
+        A2aClientError::Protocol(format!(
+            "the agent card is no JSON object, or is over {CARD_BYTES_MAX} bytes or nested too deeply"
+        ))
+    };
     let text = check_json(&body, &limits).map_err(|_| wrong())?;
     let card: RawObject = serde_json::from_str(text).map_err(|_| wrong())?;
     Ok(card.to_raw())

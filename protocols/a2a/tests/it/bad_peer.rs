@@ -53,7 +53,7 @@ async fn nonsense_is_told() {
             "request",
         ),
         ("text/event-stream", "data: nonsense\n\n", "can't be read"),
-        ("text/event-stream", "data: []\n\n", "isn't an object"),
+        ("text/event-stream", "data: []\n\n", "isn't a JSON object"),
         ("text/event-stream", "", "broke"),
         ("text/event-stream", ": only a comment\n\n", "broke"),
     ] {

@@ -137,7 +137,8 @@ impl FollowUps {
 pub(super) fn check_context(task: &Task, message: &A2aMessage) -> Result<(), A2aError> {
     match message.context_id.is_empty() || message.context_id == context_id(task) {
         true => Ok(()),
-        false => Err(ErrorKind::InvalidParams.error("the task belongs to another `contextId`")),
+        false => Err(ErrorKind::InvalidParams
+            .error("the task belongs to another `contextId`: send that one, or none")),
     }
 }
 
@@ -163,13 +164,13 @@ fn missing_fields_text(lacks: &[String]) -> String {
 
 fn ended_error(task: &Task) -> A2aError {
     ErrorKind::UnsupportedOperation
-        .error("the task has ended")
+        .error("the task has ended: send the message without its id, to begin a new task")
         .with_task(task.id.as_str())
 }
 
 fn no_open_question_error(task: &Task) -> A2aError {
     ErrorKind::UnsupportedOperation
-        .error("the task has no open question that this message could answer")
+        .error("the task has no open question that this message could answer: send the message without its id, to begin a new task")
         .with_task(task.id.as_str())
 }
 
@@ -211,7 +212,8 @@ pub(super) async fn cancel_found_task(found: &mut FoundTask) -> Result<(), A2aEr
         [TaskState::Completed, TaskState::Failed, TaskState::Rejected],
     );
     if had_ended || ended_otherwise.contains(&task.state) {
-        let error = ErrorKind::TaskNotCancelable.error("the task has ended");
+        let error =
+            ErrorKind::TaskNotCancelable.error("the task has ended, so it can't be cancelled");
         return Err(error.with_task(task.id.as_str()));
     }
     Ok(())

@@ -272,7 +272,7 @@ impl A2aTaskService {
         let missed = last_event.filter(|last| *last < task.last_event);
         if task.state.is_terminal() && missed.is_none() {
             return Err(ErrorKind::UnsupportedOperation
-                .error("the task has ended")
+                .error("the task has ended and sends no more events: get the task instead")
                 .with_task(id));
         }
         let task = match missed {

@@ -43,7 +43,7 @@ impl Caller for ListingCaller {
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(ready(Err(Failure::no_responder(
-            "a list of tools can't ask questions",
+            "an agent can't ask questions while it lists its tools",
         ))))
     }
 
@@ -235,8 +235,12 @@ impl ServedAgent {
                 .agent
                 .ask_named(ListTools::NAME, params.to_raw(), Some(call.clone()))
                 .await?;
-            let mut page = RawObject::parse(&page)
-                .map_err(|_| Failure::internal("a list of tools can't be read"))?;
+            let mut page = RawObject::parse(&page).map_err(|_| {
+                Failure::internal(format!(
+                    "the agent's reply to {} is no JSON object: the agent has to be corrected",
+                    ListTools::NAME
+                ))
+            })?;
             let tools: Vec<RawObject> = page.read("tools").unwrap_or_default();
             all.extend(
                 tools

@@ -65,7 +65,9 @@ impl TaskLists {
         let after = match &*request.page_token {
             "" => None,
             token => {
-                let invalid = || ErrorKind::InvalidParams.error("`pageToken` is invalid");
+                let invalid = || {
+                    ErrorKind::InvalidParams.error("`pageToken` is invalid: list again without it")
+                };
                 Some(read_page_token(token).ok_or_else(invalid)?)
             }
         };

@@ -325,8 +325,9 @@ impl A2aTaskService {
     ) -> Result<(), A2aError> {
         match self.push.get() {
             Some(keep) => keep(who.clone(), task.clone(), config).await,
-            None => Err(ErrorKind::PushNotificationNotSupported
-                .error("push notifications aren't supported")),
+            None => Err(ErrorKind::PushNotificationNotSupported.error(
+                "this agent doesn't support push notifications: leave out the push configuration",
+            )),
         }
     }
 
@@ -464,7 +465,9 @@ impl TaskHost for A2aTaskService {
     ) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some((given, is_message)) = stored_arguments(&task) else {
-                let why = Failure::unavailable("what it was asked wasn't kept");
+                let why = Failure::unavailable(
+                    "the task couldn't go on after a restart, because its request wasn't stored: send it again",
+                );
                 return Err(CannotResume::Fail(why));
             };
             let (callee, call) = (
@@ -482,7 +485,7 @@ impl TaskHost for A2aTaskService {
                         .await;
                     let unread = |_| {
                         CannotResume::Fail(Failure::unavailable(
-                            "failed to read the tasks that the message refers to",
+                            "the task couldn't go on after a restart, because tasks that its message refers to can't be read",
                         ))
                     };
                     told.map_err(unread)?.unwrap_or(given)

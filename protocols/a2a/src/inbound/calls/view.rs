@@ -25,8 +25,7 @@ pub(super) const NEEDED_PREFIX: &str = "still needed: ";
 const TASK_OVERHEAD_BYTES: usize = 512;
 /// Status message of a completed task whose result was only in memory and was lost when the server
 /// restarted.
-const RESULT_NOT_STORED: &str =
-    "the result was of a kind that isn't kept over a restart of the server";
+const RESULT_NOT_STORED: &str = "the task completed, but its result was kept in memory only and was lost when the server restarted";
 
 /// Returns the id of the task's conversation.
 pub(super) fn context_id(task: &Task) -> String {

@@ -97,7 +97,10 @@ pub(super) fn validate_config(
     }
     task.id.as_str().clone_into(&mut config.task_id);
     if config.url.len() > PUSH_URL_BYTES_MAX {
-        return Err(A2aError::invalid_params("url", "is too long"));
+        return Err(A2aError::invalid_params(
+            "url",
+            &format!("is longer than {PUSH_URL_BYTES_MAX} bytes"),
+        ));
     }
     check_secret("token", &config.token)?;
     if let Some(authentication) = &config.authentication {
@@ -107,7 +110,7 @@ pub(super) fn validate_config(
         if scheme.is_empty() || scheme.len() > PUSH_ID_BYTES_MAX || !scheme.bytes().all(is_token) {
             return Err(A2aError::invalid_params(
                 "authentication.scheme",
-                "must be a token, like Bearer",
+                &format!("must be a token of at most {PUSH_ID_BYTES_MAX} bytes, like Bearer"),
             ));
         }
         check_secret("authentication.credentials", &authentication.credentials)?;
@@ -121,7 +124,7 @@ pub(super) fn check_id(id: &str) -> Result<(), A2aError> {
     match id.len() > PUSH_ID_BYTES_MAX || id.chars().any(char::is_control) {
         true => Err(A2aError::invalid_params(
             "id",
-            "is too long, or has control characters",
+            &format!("is longer than {PUSH_ID_BYTES_MAX} bytes, or has control characters"),
         )),
         false => Ok(()),
     }
@@ -136,7 +139,9 @@ fn check_secret(field: &'static str, secret: &SecretString) -> Result<(), A2aErr
     } else {
         Err(A2aError::invalid_params(
             field,
-            "is too long, or fits no header",
+            &format!(
+                "is longer than {PUSH_SECRET_BYTES_MAX} bytes, or has characters that a header can't hold"
+            ),
         ))
     }
 }

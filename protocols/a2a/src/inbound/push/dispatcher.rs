@@ -89,7 +89,7 @@ impl PushDispatcher {
         let sender = PushSender::new(&options.push);
         let sender = sender
             .inspect_err(
-                |error| callboard_message::log::error!(%error, "push notifications are disabled"),
+                |error| callboard_message::log::error!(%error, "push notifications are disabled: their HTTP client can't be built"),
             )
             .ok();
         let stopped = CancellationToken::new();
@@ -120,7 +120,8 @@ impl PushDispatcher {
         Arc::new(move |who, task, config| {
             let state = state.clone();
             Box::pin(async move {
-                let stopping = || ErrorKind::Overloaded.error("the server is stopping");
+                let stopping =
+                    || ErrorKind::Overloaded.error("the server is stopping: try again later");
                 DispatcherState::create(&state.upgrade().ok_or_else(stopping)?, &who, &task, config)
                     .await
                     .map(drop)
@@ -161,7 +162,9 @@ impl PushDispatcher {
                 .map(|at| all.swap_remove(at)),
         };
         let missing = || {
-            ErrorKind::TaskNotFound.error("the task has no such push notification configuration")
+            ErrorKind::TaskNotFound.error(
+                "the task has no such push notification configuration: list them for their ids",
+            )
         };
         found.map(|(_, kept)| kept.config).ok_or_else(missing)
     }
@@ -181,7 +184,9 @@ impl PushDispatcher {
                 .decode(token)
                 .ok()
                 .and_then(|after| String::from_utf8(after).ok())
-                .ok_or_else(|| ErrorKind::InvalidParams.error("`pageToken` is invalid"))?,
+                .ok_or_else(|| {
+                    ErrorKind::InvalidParams.error("`pageToken` is invalid: list again without it")
+                })?,
         };
         let page_max = usize::try_from(request.page_size)
             .ok()
@@ -234,22 +239,24 @@ impl DispatcherState {
         let config = config::validate_config(config, task)?;
         let sender = self.sender.as_ref();
         let none = || {
-            ErrorKind::PushNotificationNotSupported
-                .error("this server can't send push notifications")
+            ErrorKind::PushNotificationNotSupported.error(
+                "this server can't send push notifications: subscribe to the task, or poll it",
+            )
         };
         sender.ok_or_else(none)?.check_receiver(&config.url).await?;
         let key = config::config_key(&task.id, &config.id);
         let creation = self.workers.creation.lock().await;
         let others = self.configs_of_task(&task.id).await?;
         if others.len() >= PUSH_CONFIGS_MAX && others.iter().all(|(note, _)| note.key != key) {
-            let full =
-                format!("a task has at most {PUSH_CONFIGS_MAX} push notification configurations");
+            let full = format!(
+                "a task has at most {PUSH_CONFIGS_MAX} push notification configurations: delete one first"
+            );
             return Err(ErrorKind::InvalidParams.error(full));
         }
         if !self.has_capacity(&key) {
-            return Err(
-                ErrorKind::Overloaded.error("too many push notification configurations are in use")
-            );
+            return Err(ErrorKind::Overloaded.error(format!(
+                "{PUSH_WORKERS_MAX} push notification configurations are in use, which is the limit: try again later"
+            )));
         }
         // The first event of a new task is its beginning, which the receiver gets too.
         let delivered = if task.last_event <= 1 {
@@ -448,9 +455,8 @@ async fn scan_periodically(state: Weak<DispatcherState>, stopped: CancellationTo
 /// Converts an error of the store to that of the operation.
 fn store_error(error: JournalError) -> A2aError {
     match error {
-        JournalError::Invalid(_) | JournalError::TooLarge { .. } => {
-            ErrorKind::InvalidParams.error("the push notification configuration can't be stored")
-        }
+        JournalError::Invalid(_) | JournalError::TooLarge { .. } => ErrorKind::InvalidParams
+            .error("the push notification configuration is invalid, or too large to be stored"),
         error => {
             callboard_message::log::warn!(%error, "failed to read or store a push notification configuration");
             ErrorKind::Overloaded.error("the store is unavailable: try again later")
