@@ -194,7 +194,7 @@ pub enum RemoteOptionsError {
     #[error("no protocol version or no binding is selected: select at least one of each")]
     NoProtocolSelected,
     /// The TLS client couldn't be built, see the cause.
-    #[error("can't build the HTTP client")]
+    #[error("can't build the HTTP client: {0}")]
     Tls(#[source] rustls::Error),
 }
 
