@@ -255,7 +255,7 @@ async fn a_noisy_upstream() {
     let lines_max = (u64::from(LOG_LINES_MAX) + 1) * (windows + 1);
     let with = |text: &str| shown.err.lines().filter(|line| line.contains(text)).count() as u64;
     for (text, place) in [
-        ("is no message and is skipped", "duplex.rs"),
+        ("skipped a message of the server", "duplex.rs"),
         ("spam", "child.rs"),
     ] {
         assert!(

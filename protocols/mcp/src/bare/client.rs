@@ -49,7 +49,9 @@ impl Default for BareClientOptions {
 pub enum BareClientError {
     /// The address isn't an http or https URL with a host and without user and password. Use one
     /// like `http://127.0.0.1:8001/mcp`.
-    #[error("not an http or https URL without user and password")]
+    #[error(
+        "not an http or https URL without user and password: write it like http://127.0.0.1:8001/mcp"
+    )]
     Url,
     /// The HTTP client can't be built, because the TLS library supports none of the safe protocol
     /// versions.
@@ -143,7 +145,10 @@ impl BareMcpClient {
             .body(self.options.limits.body_bytes_max)
             .await
             .map_err(|error| match error {
-                BodyError::TooLarge => Failure::overloaded("the response is over the limit"),
+                BodyError::TooLarge => Failure::overloaded(format!(
+                    "the response is over the limit of {} bytes (`body_bytes_max`)",
+                    self.options.limits.body_bytes_max
+                )),
                 BodyError::Net(error) => failure_from_net(error),
             })?;
         match decode(&body, &self.options.limits) {
@@ -156,11 +161,17 @@ impl BareMcpClient {
                 // error is ours.
                 (None, Err(error)) if status.is_success() => Err(from_rpc(&error)),
                 (None, Err(_)) => Err(failure_from_status(status)),
-                _ => Err(Failure::internal("the response belongs to another request")),
+                _ => Err(Failure::internal(
+                    "the server answered with the id of another request, so its answer was discarded: the server has to be corrected",
+                )),
             },
             _ if !status.is_success() => Err(failure_from_status(status)),
-            Ok(_) => Err(Failure::internal("the answer is not a response")),
-            Err(refusal) => Err(Failure::internal(format!("the response {refusal}"))),
+            Ok(_) => Err(Failure::internal(
+                "the server answered with no JSON-RPC response: the server has to be corrected",
+            )),
+            Err(refusal) => Err(Failure::internal(format!(
+                "the server's response {refusal}"
+            ))),
         }
     }
 }

@@ -138,7 +138,8 @@ impl ConcurrentHandler<RawMessage> for Bridge {
         let proxy = self.running.as_ref().map(|running| running.proxy.clone());
         let limit = self.options.client.call_timeout;
         async move {
-            let proxy = proxy.ok_or_else(|| Failure::internal("the bridge hasn't started"))?;
+            let proxy = proxy
+                .ok_or_else(|| Failure::internal("`Bridge` got a message before it was started"))?;
             let deadline = || {
                 let limited = Instant::now() + limit;
                 cx.deadline()

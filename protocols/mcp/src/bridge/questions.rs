@@ -213,7 +213,11 @@ impl Caller for RelayCaller {
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         match &self.answerer {
             Some(answerer) => answerer.ask(self.strip_forged_origin(question)),
-            None => Box::pin(async { Err(Failure::no_responder("nobody to ask")) }),
+            None => Box::pin(async {
+                Err(Failure::no_responder(
+                    "nobody can answer the question: call from a client that supports such questions",
+                ))
+            }),
         }
     }
 

@@ -257,10 +257,10 @@ impl UpstreamProxy {
             };
             self.overloaded(&match why {
                 NoSlot::TimedOut => {
-                    format!("its limit of {max} concurrent calls{of_one} is reached")
+                    format!("its limit of {max} concurrent calls{of_one} is reached (`calls_max`): try again later")
                 }
                 NoSlot::TooManyWaiters => {
-                    format!("{PRINCIPAL_WAITERS_MAX} calls of this principal wait for it already")
+                    format!("{PRINCIPAL_WAITERS_MAX} calls of this principal wait for it already: try again later")
                 }
             })
         })
@@ -383,7 +383,9 @@ impl UpstreamProxy {
     }
 
     fn connections_exhausted(&self) -> TransportError {
-        TransportError::Failed(self.overloaded("all its connections are in use"))
+        TransportError::Failed(
+            self.overloaded("all its connections are in use (`connections_max`): try again later"),
+        )
     }
 
     fn overloaded(&self, why: &str) -> Failure {
@@ -526,7 +528,7 @@ async fn keep_connected(proxy: Arc<UpstreamProxy>) {
                 };
             }
             Err(error) => {
-                callboard_message::log::warn!(by: &proxy.name, server = %proxy.name, %error, "the server can't be connected to");
+                callboard_message::log::warn!(by: &proxy.name, server = %proxy.name, %error, "failed to connect to the server: trying again");
                 in_a_row = in_a_row.saturating_add(1);
             }
         }
@@ -579,7 +581,7 @@ async fn is_alive(proxy: &UpstreamProxy) -> bool {
             .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)));
         proxy.record_outcome(permit, &checked);
         if let Err(error) = &checked {
-            callboard_message::log::warn!(by: &proxy.name, server = %proxy.name, %error, "the server doesn't answer pings");
+            callboard_message::log::warn!(by: &proxy.name, server = %proxy.name, %error, "the server doesn't answer pings: closing its session");
             connection.upstream.discard_session(&session);
             is_alive = false;
         }

@@ -153,5 +153,7 @@ pub(crate) fn question_with_meta(question: &Question, name: &str, value: &RawObj
 }
 
 pub(crate) fn no_responder() -> Failure {
-    Failure::no_responder("the client can't answer this question")
+    Failure::no_responder(
+        "the client can't answer this question: call from a client that supports such questions",
+    )
 }

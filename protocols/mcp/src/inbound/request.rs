@@ -408,18 +408,21 @@ impl RunningRequests {
         cancel: &CancellationToken,
     ) -> Result<RunningRequest<'a>, RpcError> {
         let mut by_id = self.by_id.lock();
-        let running = by_id
-            .as_mut()
-            .ok_or_else(|| RpcError::invalid_request("the session is closed"))?;
+        let running = by_id.as_mut().ok_or_else(|| {
+            RpcError::invalid_request("the session is closed: begin another one with `initialize`")
+        })?;
         if running.contains_key(id) {
             return Err(RpcError::invalid_request(
-                "a request with that `id` is running",
+                "a request with that `id` is running: use another id",
             ));
         }
         if running.len() >= self.requests_max {
             return Err(RpcError::new(
                 OVERLOADED,
-                "too many requests of this session are running",
+                format!(
+                    "{} requests of this session are running, which is the limit: wait for one to end",
+                    self.requests_max
+                ),
             ));
         }
         running.insert(id.clone(), cancel.clone());

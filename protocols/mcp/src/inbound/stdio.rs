@@ -81,7 +81,8 @@ pub async fn serve_stdio(
         Ok(ended) => ended,
         Err(_) => {
             callboard_message::log::warn!(
-                "running requests didn't finish before the drain timeout"
+                ?drain,
+                "running requests didn't finish within the drain timeout and get no answer"
             );
             ((), Ok(()))
         }
@@ -318,9 +319,20 @@ impl RequestRunner {
         self.spawn(async move { pipe.send_reliably(answer).await });
     }
 
+    /// Returns the error for a request beyond the limit of running ones.
+    fn overloaded(&self) -> RpcError {
+        RpcError::new(
+            mcp::OVERLOADED,
+            format!(
+                "{} requests are running, which is the limit: wait for one to end",
+                self.running_max
+            ),
+        )
+    }
+
     fn start_request(&mut self, id: RequestId, request: McpRequest, is_modern: bool) {
         if self.running.len() >= self.running_max {
-            let error = RpcError::new(mcp::OVERLOADED, "too many requests are running");
+            let error = self.overloaded();
             return self.reject(Some(&id), &error);
         }
         let pipe = self.pipe.clone();
@@ -357,7 +369,7 @@ impl RequestRunner {
 
     fn start_batch(&mut self, line: Bytes) {
         if self.running.len() >= self.running_max {
-            let error = RpcError::new(mcp::OVERLOADED, "too many requests are running");
+            let error = self.overloaded();
             return self.reject(None, &error);
         }
         let (session, pipe) = (self.session.clone(), self.pipe.clone());

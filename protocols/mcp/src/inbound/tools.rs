@@ -122,7 +122,7 @@ impl AgentTool {
         let mut listings =
             [Era::Legacy, Era::Modern].map(|era| Some(tool_listing(spec, reply, era).to_raw()));
         let header_params = parse_header_params(&spec.input_schema).unwrap_or_else(|error| {
-            callboard_message::log::warn!(tool = %spec.name, %error, "not offered to clients of 2026-07-28");
+            callboard_message::log::warn!(tool = %spec.name, %error, "a tool has invalid x-mcp-header annotations: it isn't offered to clients of 2026-07-28");
             listings[Era::Modern as usize] = None;
             Vec::new()
         });

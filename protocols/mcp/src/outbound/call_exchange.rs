@@ -235,7 +235,9 @@ impl<'a> CallExchange<'a> {
             true => self
                 .notifications
                 .parse_request(method.clone(), params.clone(), || self.client_name()),
-            false => Err(Failure::overloaded("too many questions are open")),
+            false => Err(Failure::overloaded(format!(
+                "{CONCURRENT_QUESTIONS_MAX} questions of this call are open already: wait for an answer"
+            ))),
         };
         let (abort, registration) = AbortHandle::new_pair();
         let (key, answered) = (id.clone(), id.clone());

@@ -119,7 +119,7 @@ async fn follow_get(http: Arc<HttpTransport>, reconnects_max: u32, ready: onesho
             // The next call begins another session, with its own listener.
             Ok(None) | Err(TransportError::SessionLost) => return,
             Err(error) if failures >= reconnects_max => {
-                callboard_message::log::warn!(%error, "failed to listen for the server's changes");
+                callboard_message::log::warn!(%error, reconnects_max, "stopped listening for the server's changes after failed attempts");
                 return;
             }
             Err(_) => {
@@ -142,14 +142,17 @@ async fn subscribe(connection: ServerConnection, filter: RawObject, ready: onesh
             Err(TransportError::Rpc { error, .. }) => {
                 callboard_message::log::warn!(
                     code = error.code,
-                    "the server rejects the subscription to its changes"
+                    "the server rejects the subscription to its changes: they aren't announced"
                 );
                 return;
             }
             _ if connection.transport.is_closed() => return,
             _ if began.elapsed() > STABLE_STREAM_AGE => failures = 0,
             _ if failures >= connection.options.reconnects_max => {
-                callboard_message::log::warn!("failed to listen for the server's changes");
+                callboard_message::log::warn!(
+                    reconnects_max = connection.options.reconnects_max,
+                    "stopped listening for the server's changes after failed attempts"
+                );
                 return;
             }
             _ => {}

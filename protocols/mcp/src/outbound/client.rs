@@ -93,8 +93,9 @@ impl ConcurrentHandler<RawMessage> for McpClient {
         let (upstream, limit) = (self.upstream.clone(), self.options.call_timeout);
         let endpoint = self.server.endpoint.to_string();
         async move {
-            let upstream =
-                upstream.ok_or_else(|| Failure::internal("the client hasn't started"))?;
+            let upstream = upstream.ok_or_else(|| {
+                Failure::internal("`McpClient` got a message before it was started")
+            })?;
             let server = cx.me().name().unwrap_or(&endpoint);
             let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + limit);
             exchange(message, &cx, server, deadline, |message| {
@@ -169,7 +170,11 @@ impl ClientOperation {
             GetPrompt::NAME => "prompts/get",
             CompleteArgument::NAME => "completion/complete",
             CreateMessage::NAME => hmcp::METHOD,
-            _ => return Err(Failure::not_found("MCP has no such message")),
+            _ => {
+                return Err(Failure::not_found(format!(
+                    "MCP has no method for the message {name}"
+                )));
+            }
         };
         Ok(Self::Request {
             method: method.to_owned(),

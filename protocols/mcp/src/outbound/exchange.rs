@@ -47,7 +47,7 @@ pub(crate) enum DecodedMessage {
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum TransportError {
     /// The server answered with a JSON-RPC error; `status` is the HTTP status.
-    #[error("the server answered with an error")]
+    #[error("the server answered with error {}", .error.code)]
     Rpc {
         error: RpcError,
         status: Option<u16>,
@@ -56,7 +56,7 @@ pub(crate) enum TransportError {
     #[error("the server answered with HTTP status {0}")]
     Status(u16),
     /// The server has ended the session; a new one is needed.
-    #[error("the session is lost")]
+    #[error("the server has ended the session")]
     SessionLost,
     /// The server can't be reached; the request wasn't sent.
     #[error("{0}")]
@@ -72,7 +72,7 @@ pub(crate) enum TransportError {
     #[error("the server's message is over the limit of {0} bytes; `body_bytes_max` raises it")]
     TooLarge(usize),
     /// No response within the time limit.
-    #[error("no answer in {0:?}")]
+    #[error("the server didn't answer within {0:?}")]
     TimedOut(Duration),
     /// The request couldn't be authorized.
     #[error("{0}")]
@@ -86,7 +86,9 @@ impl From<NetError> for TransportError {
     fn from(error: NetError) -> Self {
         match error {
             NetError::Unreachable(_) => Self::Unreachable(error.to_string().into()),
-            NetError::Broken => Self::Broken("the connection to the server broke".into()),
+            NetError::Broken => Self::Broken(
+                "the connection to the server broke; it may have acted on the request".into(),
+            ),
         }
     }
 }

@@ -89,7 +89,7 @@ fn parse_discovery(result: &RawValue) -> Result<Option<RawObject>, TransportErro
         Some(Era::Legacy) => return Ok(None),
         None => {
             return Err(TransportError::Protocol(
-                "the server supports no revision of this client".into(),
+                "the server supports no revision of MCP that callboard supports: update one of the two".into(),
             ));
         }
     }
@@ -222,14 +222,14 @@ pub(crate) async fn request_in_rounds(
             Some("input_required") if INTERACTIVE_METHODS.contains(&method) => {}
             Some("input_required") => {
                 return Err(TransportError::Protocol(format!(
-                    "the server answers {method} with questions"
+                    "the server answered {method} with questions, which MCP doesn't allow: the server has to be corrected"
                 )));
             }
             // A type of an extension that the caller has declared, and can handle.
             Some(_) if cx.caller_capabilities().0.has("extensions") => return Ok(result),
             Some(_) => {
                 return Err(TransportError::Protocol(
-                    "the server's result is of an unknown type".into(),
+                    "the server's result has an unknown `resultType`: the server has to be corrected".into(),
                 ));
             }
         }
@@ -282,7 +282,8 @@ async fn collect_answers(
     (dialect, client): (ServerDialect, Option<String>),
 ) -> Result<RawObject, TransportError> {
     if asked.len() > CONCURRENT_QUESTIONS_MAX {
-        let why = format!("the server has more than {CONCURRENT_QUESTIONS_MAX} questions at once");
+        let why =
+            format!("the server asked more than {CONCURRENT_QUESTIONS_MAX} questions at once");
         return Err(TransportError::Failed(Failure::overloaded(why)));
     }
     let client = &client;
@@ -311,7 +312,10 @@ async fn collect_answers(
 }
 
 fn malformed_questions() -> TransportError {
-    TransportError::Protocol("the server's input request is malformed".into())
+    TransportError::Protocol(
+        "the server's input request is malformed: it needs `requestState`, or `inputRequests` with a `method` each"
+            .into(),
+    )
 }
 
 /// Returns true if `error` is a rejection of `initialize` by a server that supports the modern era

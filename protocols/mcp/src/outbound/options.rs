@@ -318,17 +318,21 @@ impl McpClientOptions {
 pub enum McpClientError {
     /// The address isn't an http, https, ws or wss URL with a host and without user and password.
     /// Use one like `https://tools.example/mcp`.
-    #[error("not an http, https, ws or wss URL without user and password")]
+    #[error(
+        "not an http, https, ws or wss URL without user and password: write it like https://tools.example/mcp"
+    )]
     Url,
     /// The name isn't a header name, or the value has characters that aren't visible ASCII.
-    #[error("not a header")]
+    #[error("not a header name, or a value with other characters than visible ASCII")]
     Header,
     /// The transport supports the legacy era only, or the option `revision` isn't of the legacy
     /// era. Choose another era or revision.
-    #[error("the era doesn't fit the transport or the revision")]
+    #[error(
+        "the era doesn't fit: the transport supports the legacy era only, or `revision` is of the modern era"
+    )]
     Era,
     /// The HTTP client can't be built, because the TLS library supports none of the safe protocol
     /// versions.
-    #[error("can't build the HTTP client")]
+    #[error("can't build the HTTP client: {0}")]
     Client(#[source] rustls::Error),
 }

@@ -189,7 +189,7 @@ impl NotificationHandler {
     pub fn handle_message(&self, message: ServerMessage) -> ServerReply {
         match message {
             ServerMessage::Request { id, method, .. } if self.is_modern.load(Relaxed) => {
-                callboard_message::log::warn!(method, %id, "a request of a modern server's is dropped");
+                callboard_message::log::warn!(method, %id, "dropped a request of a server of 2026-07-28, which may send none: the server has to be corrected");
                 ServerReply::None
             }
             ServerMessage::Request { id, method, params } => {
@@ -460,7 +460,7 @@ fn delivery_error_response(id: &RequestId, why: DeliveryError) -> Vec<u8> {
         DeliveryError::Ambiguous => {
             "no caller to ask: several calls are pending, and the question names none"
         }
-        DeliveryError::Full => "no caller to ask: too many questions of the call are open",
+        DeliveryError::Full => "no caller to ask: too many questions of the call are open already",
     };
     encode_error(Some(id), &RpcError::new(mcp::NO_RESPONDER, why))
 }
@@ -498,7 +498,9 @@ async fn ask_caller(caller: &dyn Caller, asked: ClientRequest) -> Result<Box<Raw
     let answer = caller.ask(question).await?;
     match discriminant(&answer) == wanted {
         true => Ok(manner.format_answer(answer.body().clone()).to_raw()),
-        false => Err(Failure::invalid("the answer doesn't fit the question")),
+        false => Err(Failure::invalid(
+            "the caller's answer is of another kind than the server's question",
+        )),
     }
 }
 
@@ -524,7 +526,9 @@ pub(crate) async fn ask_in_call(
     });
     match call.and_then(|call| call.caller) {
         Some(caller) => ask_caller(&*caller, asked.into()).await,
-        None => Err(Failure::no_responder("nobody to ask")),
+        None => Err(Failure::no_responder(
+            "nobody can answer the question: call from a client that supports such questions",
+        )),
     }
 }
 

@@ -264,15 +264,20 @@ pub(crate) async fn initialize(
     let result = connection
         .send_without_call(|number| legacy_request(number, "initialize", &params, None))
         .await?;
-    let about = RawObject::parse(&result)
-        .map_err(|_| TransportError::Protocol("the handshake's result is no object".into()))?;
+    let about = RawObject::parse(&result).map_err(|_| {
+        TransportError::Protocol(
+            "the server's result of `initialize` is no JSON object: the server has to be corrected"
+                .into(),
+        )
+    })?;
     let chosen = about
         .text("protocolVersion")
         .and_then(|version| Revision::parse(&version));
     let Some(revision) = chosen.filter(|revision| revision.era() == Era::Legacy) else {
-        return Err(TransportError::Protocol(
-            "the server chose an unsupported revision".into(),
-        ));
+        return Err(TransportError::Protocol(format!(
+            "the server chose a protocol version that callboard doesn't support: {:?}",
+            shown_version(&about)
+        )));
     };
     if let Some(http) = transport.http() {
         http.set_revision(revision);
@@ -281,4 +286,12 @@ pub(crate) async fn initialize(
         .send(encode_notification("notifications/initialized", None))
         .await?;
     Ok(UpstreamSession::new(connection.clone(), revision, about))
+}
+
+/// Returns the protocol version in the result of `initialize`, cut to 40 characters, for use in an
+/// error message.
+fn shown_version(about: &RawObject) -> String {
+    const CHARS_MAX: usize = 40;
+    let version = about.text("protocolVersion").unwrap_or_default();
+    version.chars().take(CHARS_MAX).collect()
 }

@@ -45,8 +45,9 @@ pub(crate) async fn plain_value<Wrapped: Future<Output = bool>>(
     result: &RawValue,
     wrapped: impl FnOnce() -> Wrapped,
 ) -> Result<Box<RawValue>, Failure> {
-    let result = RawObject::parse(result)
-        .map_err(|_| Failure::internal("the tool's result is no object"))?;
+    let result = RawObject::parse(result).map_err(|_| {
+        Failure::internal("the tool's result is no JSON object: the server has to be corrected")
+    })?;
     // Boxed: it may request the tool list, and most calls needn't carry its state.
     let content = result.object("structuredContent");
     let may_be_wrapped = content.is_some_and(|content| content.len() == 1 && content.has("result"));

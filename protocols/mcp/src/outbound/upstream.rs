@@ -141,7 +141,7 @@ impl Upstream {
         let task = AbortOnDropHandle::new(task);
         async move {
             task.await.unwrap_or(Err(TransportError::Broken(
-                "the connection was given up".into(),
+                "the attempt to connect to the server was abandoned: try again".into(),
             )))
         }
         .boxed()
@@ -291,9 +291,11 @@ impl Upstream {
             Box::pin(self.fetch_tools(session)).await;
         }
         match self.factory.tools.get(&tool) {
-            Some(known) if known.header_params.is_none() => Err(TransportError::Failed(
-                Failure::rejected("the tool's x-mcp-header annotations are invalid"),
-            )),
+            Some(known) if known.header_params.is_none() => {
+                Err(TransportError::Failed(Failure::rejected(format!(
+                    "the x-mcp-header annotations of the tool {tool:?} are invalid: the server has to be corrected"
+                ))))
+            }
             _ => Ok(()),
         }
     }
@@ -330,7 +332,7 @@ impl Upstream {
         }
         callboard_message::log::warn!(
             pages_max = self.factory.options.pages_max,
-            "the list of tools doesn't end"
+            "the server's list of tools has more pages than the limit: the others are left out"
         );
     }
 
@@ -380,7 +382,9 @@ impl Upstream {
             .ok_or_else(|| TransportError::Failed(Failure::invalid("`uri` must be a string")))?;
         let session = self.connect().await?;
         if on && self.factory.subscribed_resources.lock().len() >= SUBSCRIPTIONS_MAX {
-            let why = format!("more than {SUBSCRIPTIONS_MAX} resources are subscribed to");
+            let why = format!(
+                "there are subscriptions to {SUBSCRIPTIONS_MAX} resources, which is the limit: end one first"
+            );
             return Err(TransportError::Failed(Failure::overloaded(why)));
         }
         let result = match session.era() {
@@ -667,7 +671,7 @@ impl SessionFactory {
                 Ok(UpstreamSession::new(connection, revision, about))
             }
             (None, Some(_)) => Err(TransportError::Protocol(
-                "the server is of the legacy era, and the modern era is required".into(),
+                "the server doesn't support revision 2026-07-28, which `era = \"modern\"` requires: set another `era`, or check the URL".into(),
             )),
             (None, None) => self.negotiate_legacy(endpoint, Some(connection)).await,
         }

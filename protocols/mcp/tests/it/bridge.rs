@@ -335,7 +335,10 @@ async fn nobody_to_ask_is_said() {
             (Era::Legacy, Era::Modern) => {
                 assert_eq!(
                     (result.texts().as_str(), result.is_error()),
-                    ("nobody to ask", true)
+                    (
+                        "nobody can answer the question: call from a client that supports such questions",
+                        true
+                    )
                 )
             }
             _ => {

@@ -389,7 +389,7 @@ async fn calls_are_bounded() {
         (refused.kind, &*refused.message),
         (
             FailureKind::Overloaded,
-            "far: its limit of 2 concurrent calls is reached"
+            "far: its limit of 2 concurrent calls is reached (`calls_max`): try again later"
         )
     );
     hanging[0].abort();
@@ -479,7 +479,7 @@ async fn one_caller_is_not_all() {
         .unwrap_err();
     assert_eq!(
         refused.message,
-        "far: its limit of 8 concurrent calls, 6 of one principal, is reached"
+        "far: its limit of 8 concurrent calls, 6 of one principal, is reached (`calls_max`): try again later"
     );
     for _ in 0..2 * SLOTS {
         soon(spawn(&other, json!({ "quick": 1 })))
@@ -525,7 +525,7 @@ async fn connections_are_bounded() {
     });
     eventually("it is asked", SOON, || b.open.load(SeqCst) == 1).await;
     let refused = ask_as(&bridge, a.call(), json!({})).await.unwrap_err();
-    let expected = "far: all its connections are in use";
+    let expected = "far: all its connections are in use (`connections_max`): try again later";
     assert_eq!(
         (refused.kind, &*refused.message),
         (FailureKind::Overloaded, expected)

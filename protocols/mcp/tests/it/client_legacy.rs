@@ -504,6 +504,6 @@ async fn the_rest_is_forwarded() {
         .unwrap_err()
         .message
         .into();
-    assert_eq!(unknown, "MCP has no such message");
+    assert_eq!(unknown, "MCP has no method for the message callboard.odd");
     client.stop().await;
 }

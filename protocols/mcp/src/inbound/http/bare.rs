@@ -129,7 +129,7 @@ async fn call(
         if failure.kind == FailureKind::Internal {
             // Without its message, which may quote data.
             let agent = &*adapter.agent_name;
-            callboard_message::log::warn!(by: agent, agent, principal = principal.id, %trace, "a call failed by a bug");
+            callboard_message::log::warn!(by: agent, agent, principal = principal.id, %trace, "a call failed with an internal error, whose text may hold data and isn't logged");
         }
         to_rpc(failure)
     })

@@ -270,7 +270,7 @@ impl ServerState {
     ) -> Result<Vec<ConcurrencyPermit>, HttpRejection> {
         const SESSION_FULL: HttpRejection = http_rejection(
             StatusCode::TOO_MANY_REQUESTS,
-            "the session has too many open streams",
+            "the session has too many open streams: close one first",
         );
         const SERVER_FULL: HttpRejection = http_rejection(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -41,8 +41,10 @@ pub(crate) async fn open_stream(
     request: HttpRequest,
     server: Data<ServerState>,
 ) -> Result<HttpResponse, JsonRpcRejection> {
-    const GONE: HttpRejection =
-        http_rejection(StatusCode::INTERNAL_SERVER_ERROR, "the stream is gone");
+    const GONE: HttpRejection = http_rejection(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "the event stream has ended: open another one",
+    );
     let busy = idle_timeout::track_request(&request);
     let principal = authenticate(&request, &server)?;
     AcceptedTypes::check_events(request.headers())?;

@@ -306,7 +306,7 @@ impl PostExchange<'_> {
 /// Rejection of a call whose messages overflowed the buffer before they could be read.
 const STREAM_OVERFLOW: HttpRejection = http_rejection(
     StatusCode::INTERNAL_SERVER_ERROR,
-    "the messages of the call overflowed the buffer before the client read them",
+    "the messages of the call overflowed the buffer: call again, and read them while the call runs",
 );
 
 /// Returns the response to a request that names an unsupported revision (2025-06-18, transports).
@@ -317,7 +317,11 @@ fn unsupported_version(message: &ClientMessage<'_>, wanted: &str) -> HttpRespons
         .iter()
         .map(|revision| revision.as_str())
         .collect();
-    let mut error = RpcError::new(mcp::UNSUPPORTED_VERSION, "unsupported protocol version");
+    let why = format!(
+        "unsupported protocol version: this server speaks {}",
+        supported.join(", ")
+    );
+    let mut error = RpcError::new(mcp::UNSUPPORTED_VERSION, why);
     error.data = to_raw_value(&json!({ "supported": supported, "requested": wanted })).ok();
     let id = match message {
         ClientMessage::Request(id, _) => Some(id),
@@ -337,7 +341,7 @@ pub(crate) async fn get(
 ) -> Result<HttpResponse, JsonRpcRejection> {
     const GONE: HttpRejection = http_rejection(
         StatusCode::BAD_REQUEST,
-        "nothing can be resumed from that `Last-Event-ID`",
+        "no stream can be resumed from that `Last-Event-ID`: it is unknown, or too old",
     );
     let busy = idle_timeout::track_request(&request);
     let principal = authenticate(&request, &server)?;
@@ -417,7 +421,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), HttpRejection> {
         version if version.is_modern() => Err(METHOD_NOT_ALLOWED),
         VersionHeader::Unknown(_) => Err(http_rejection(
             StatusCode::BAD_REQUEST,
-            "unsupported protocol version",
+            "unsupported protocol version: send the one that `initialize` returned",
         )),
         _ => Ok(()),
     }

@@ -37,7 +37,7 @@ pub(crate) async fn upgrade(
 ) -> Result<HttpResponse, JsonRpcRejection> {
     const NO_HANDSHAKE: HttpRejection = http_rejection(
         StatusCode::BAD_REQUEST,
-        "the WebSocket handshake is not complete",
+        "the WebSocket handshake is not complete: send `Upgrade`, `Sec-WebSocket-Key` and `Sec-WebSocket-Version: 13`",
     );
     if !server.options.compat.websocket {
         return streamable::other_method(request, server).await;

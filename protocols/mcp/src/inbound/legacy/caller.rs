@@ -67,9 +67,9 @@ impl SessionCaller {
                 () = self.ended.cancelled() => return Err(no_responder()),
             }
         }
-        self.session
-            .upgrade()
-            .ok_or_else(|| Failure::no_responder("the client has gone"))
+        self.session.upgrade().ok_or_else(|| {
+            Failure::no_responder("the client has disconnected, so it can't be asked")
+        })
     }
 }
 
@@ -107,7 +107,7 @@ impl Caller for SessionCaller {
             if !abilities.can_answer(&question) {
                 return Err(no_responder());
             }
-            let unknown = || Failure::no_responder("MCP has no such question");
+            let unknown = || Failure::no_responder("MCP has no method for this kind of question");
             let (method, params) = (
                 question_method(&question).ok_or_else(unknown)?,
                 question.body().to_raw(),
@@ -196,9 +196,9 @@ impl SessionElicitations {
         {
             let mut waiting = self.waiting.lock();
             if waiting.len() >= PENDING_ELICITATIONS_MAX {
-                return Err(Failure::overloaded(
-                    "too many questions wait for this client",
-                ));
+                return Err(Failure::overloaded(format!(
+                    "{PENDING_ELICITATIONS_MAX} questions wait for this client already: try again later"
+                )));
             }
             waiting.insert(id.clone(), answer);
         }
@@ -243,7 +243,9 @@ impl SessionElicitations {
 }
 
 fn no_responder() -> Failure {
-    Failure::no_responder("the client can't be asked")
+    Failure::no_responder(
+        "the client can't be asked: it doesn't support such questions, or its call or connection has ended",
+    )
 }
 
 /// Guard of an open question. When dropped, it removes the question, and notifies the client if it

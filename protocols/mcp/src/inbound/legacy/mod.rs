@@ -287,7 +287,8 @@ impl LegacySession {
     }
 
     async fn initialize(&self, params: Option<&RawValue>) -> RpcResult {
-        let twice = || RpcError::invalid_request("the session is initialized already");
+        let twice =
+            || RpcError::invalid_request("the session is initialized already: begin another one");
         if self.client.get().is_some() {
             return Err(twice());
         }
@@ -329,8 +330,11 @@ impl LegacySession {
         let level = params
             .get(ParamName::Level)
             .and_then(|level| serde_json::from_str(level.get()).ok());
-        let invalid =
-            || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
+        let invalid = || {
+            RpcError::invalid_params(
+                "`level` must be debug, info, notice, warning, error, critical, alert or emergency",
+            )
+        };
         let level = level.ok_or_else(invalid)?;
         *self.log_level.lock() = level;
         self.peer.log_level.send_replace(Some(level));
@@ -343,7 +347,14 @@ impl LegacySession {
             state.subscriptions.len() >= SUBSCRIPTIONS_MAX
                 && !state.subscriptions.contains_key(&uri)
         };
-        let full = || RpcError::new(mcp::OVERLOADED, "too many subscriptions of this session");
+        let full = || {
+            RpcError::new(
+                mcp::OVERLOADED,
+                format!(
+                    "this session has {SUBSCRIPTIONS_MAX} subscriptions, which is the limit: end one first"
+                ),
+            )
+        };
         if is_full(&self.state.lock()) {
             return Err(full());
         }

@@ -167,7 +167,9 @@ impl SubscriptionFilter {
                     .map_err(|_| invalid(format!("`{name}` must be a list of strings")))?,
             };
             if list.len() > uris_max {
-                Err(invalid(format!("more than {uris_max} `{name}`")))
+                Err(invalid(format!(
+                    "`{name}` has more than {uris_max} entries"
+                )))
             } else {
                 Ok(list)
             }

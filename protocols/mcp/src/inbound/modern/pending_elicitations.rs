@@ -77,7 +77,9 @@ impl PendingElicitations {
             state.waiting.retain(|waiting| !waiting.answer.is_closed());
             check_capability(&question, &state.abilities)?;
             if state.waiting.len() >= ELICITATIONS_MAX {
-                return Err(Failure::overloaded("too many questions wait for answers"));
+                return Err(Failure::overloaded(format!(
+                    "{ELICITATIONS_MAX} questions of this call wait for answers already"
+                )));
             }
             let key = state.assign_key(key);
             if let Some(early) = state
@@ -96,7 +98,9 @@ impl PendingElicitations {
             answered
         };
         self.new_question.notify_one();
-        answered.await.map_err(|_| no_responder())
+        answered.await.map_err(|_| {
+            Failure::no_responder("the call ended before the client answered its question")
+        })
     }
 
     /// Returns the unanswered questions as `inputRequests`, by key; `None` if there are none.
@@ -189,7 +193,9 @@ fn check_capability(question: &Question, abilities: &CallerCapabilities) -> Resu
         Question::Elicit(_) => json!({ "elicitation": {} }),
         _ => json!({ "roots": {} }),
     };
-    let failure = Failure::no_responder("the client hasn't declared that it can answer this");
+    let failure = Failure::no_responder(
+        "the client hasn't declared that it can answer this question: see `requiredCapabilities`",
+    );
     Err(failure.with_data(json!({ "requiredCapabilities": required })))
 }
 
@@ -319,7 +325,11 @@ impl Caller for ModernCaller {
         }
         match &self.elicitations {
             Some(elicitations) => Box::pin(elicitations.ask(question)),
-            None => Box::pin(async { Err(no_responder()) }),
+            None => Box::pin(async {
+                Err(Failure::no_responder(
+                    "the client can't be asked during a request of this method",
+                ))
+            }),
         }
     }
 
@@ -332,10 +342,6 @@ impl Caller for ModernCaller {
             None => self.abilities.clone(),
         }
     }
-}
-
-fn no_responder() -> Failure {
-    Failure::no_responder("the client can't be asked during this request")
 }
 
 /// Maximum number of times that a request is repeated after the user has visited the required URLs.

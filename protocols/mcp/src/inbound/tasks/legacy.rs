@@ -41,10 +41,10 @@ pub(crate) fn begins_task(tasks: &TaskService, params: &RequestParams) -> Result
     let is_wanted = requested_ttl(params, tasks.options.ttl)?.is_some();
     match (support, is_wanted) {
         (TaskSupport::Forbidden, true) => Err(RpcError::method_not_found(
-            "this tool can't be called as a task",
+            "this tool can't be called as a task: leave out `task`",
         )),
         (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Err(
-            RpcError::method_not_found("this tool can be called as a task only"),
+            RpcError::method_not_found("this tool can be called as a task only: add `task`"),
         ),
         _ => Ok(is_wanted),
     }

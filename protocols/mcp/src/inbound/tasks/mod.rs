@@ -367,7 +367,9 @@ fn lookup_error(error: TaskError) -> RpcError {
 }
 
 fn unknown_task() -> RpcError {
-    RpcError::invalid_params("there is no such task")
+    RpcError::invalid_params(
+        "there is no such task: it may have expired, or belong to another client",
+    )
 }
 
 impl TaskHost for TaskService {
@@ -390,7 +392,9 @@ impl TaskHost for TaskService {
                 )));
             }
             let (Some(extra), Some(params)) = (TaskExtra::from_task(&task), &task.request) else {
-                return Err(CannotResume::Fail(unavailable("its request wasn't stored")));
+                return Err(CannotResume::Fail(unavailable(
+                    "the task couldn't go on after a restart, because its request wasn't stored: send it again",
+                )));
             };
             let call = CallContext::new(Arc::new(task.principal.clone()));
             let request = McpRequest::new("tools/call", Some(params.clone()));

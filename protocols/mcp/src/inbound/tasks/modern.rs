@@ -164,8 +164,8 @@ pub(crate) async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) 
         };
         let answer = parse_answer(&open.question, response).map_err(|failure| {
             RpcError::invalid_params(format!(
-                "the response under a key doesn't fit: {}",
-                failure.message
+                "`inputResponses.{}` doesn't fit its question: {}",
+                open.key, failure.message
             ))
         })?;
         answers.push((open.key.clone(), answer));

@@ -76,7 +76,7 @@ pub(crate) fn call_outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
         }
         TaskOutcome::NotKept => Err(RpcError::new(
             mcp::UNAVAILABLE,
-            "the result was of a kind that isn't kept over a restart of the server",
+            "the task completed, but its result was kept in memory only and was lost when the server restarted",
         )),
     })
 }
@@ -127,7 +127,7 @@ pub(crate) fn task_error(error: TaskError) -> RpcError {
         _ => mcp::OVERLOADED,
     };
     if code == code::INTERNAL_ERROR {
-        callboard_message::log::error!(error = message, "the store of tasks failed");
+        callboard_message::log::error!(error = message, "the task store failed");
         return RpcError::new(code, "internal error");
     }
     RpcError::new(code, message)

@@ -126,7 +126,7 @@ impl ConsentProvider for HeadlessConsent {
                     AuthorizationResponse::from_url(&back)
                 }
                 _ => Err(AuthError::Consent(
-                    "the authorization server didn't redirect to the expected address",
+                    "the authorization server didn't redirect to the client's address: register that address there",
                 )),
             }
         })

@@ -215,7 +215,9 @@ impl OAuthGrant {
                 let request = AuthorizationRequest::new(fetch, session, redirect_uri)?;
                 let redirected = timeout(consent_timeout, consent.authorize(&request.url))
                     .await
-                    .map_err(|_| AuthError::Consent("the user didn't consent in time"))??;
+                    .map_err(|_| {
+                        AuthError::Consent("the user didn't consent in time: try again")
+                    })??;
                 let code = request.authorization_code(redirected, &session.server)?;
                 let grant = [
                     ("grant_type", "authorization_code"),

@@ -80,9 +80,9 @@ fn convert_message(mut message: RawObject) -> Result<RawObject, Failure> {
     let content = match content.get().as_bytes().first() {
         Some(b'"') => text_block(content.to_owned()).to_raw(),
         Some(b'[') => {
-            let parts: Vec<RawObject> = message
-                .read("content")
-                .ok_or_else(|| invalid_input("content's parts must be objects"))?;
+            let parts: Vec<RawObject> = message.read("content").ok_or_else(|| {
+                invalid_input("the parts of a message's `content` must be objects")
+            })?;
             let parts: Vec<RawObject> = parts
                 .into_iter()
                 .map(convert_media_part)

@@ -95,7 +95,7 @@ impl ServerDialect {
                 AnswerFormat::Mcp,
             ),
             "roots/list" => (Question::Roots(RootsRequest(body)), AnswerFormat::Mcp),
-            _ => return Err(Failure::not_found("no such question")),
+            _ => return Err(Failure::not_found("MCP has no question of this method")),
         };
         if let Question::Sample(sample) = &question {
             check_sample(&sample.0)?;

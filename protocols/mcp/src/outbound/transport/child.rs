@@ -63,7 +63,7 @@ pub(crate) fn spawn_child(
     }
     let mut child = start.spawn().map_err(|error| {
         callboard_message::log::warn!(by: options.name.as_deref().unwrap_or_default(), server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
-        TransportError::Unreachable(format!("the server's program can't be started: {error}").into())
+        TransportError::Unreachable(format!("the server's program can't be started: {error}; check `command`").into())
     })?;
     let group = ProcessGroup(
         child

@@ -37,8 +37,9 @@ pub(crate) struct DuplexChannel {
 }
 
 /// Error of requests that are pending when the channel's last handle is dropped.
-pub(crate) const CLIENT_ENDED: TransportError =
-    TransportError::Broken(Cow::Borrowed("the client has ended"));
+pub(crate) const CLIENT_ENDED: TransportError = TransportError::Broken(Cow::Borrowed(
+    "the client was stopped before the server answered",
+));
 
 pub(crate) type OutboxReceiver = mpsc::Receiver<Vec<u8>>;
 
@@ -104,7 +105,7 @@ impl DuplexChannel {
             .is_err()
         {
             callboard_message::log::debug!(
-                "failed to notify a server that reads nothing of a cancelled call"
+                "failed to notify a server of a cancelled call, because the server doesn't read its input"
             );
         }
     }
@@ -140,7 +141,7 @@ impl DuplexDriver {
                     ServerReply::None => {}
                     ServerReply::Now(reply) => {
                         if self.replies.try_send(reply).is_err() {
-                            callboard_message::log::warn!(by: &self.server, server = &*self.server, "failed to answer a request of a server that reads nothing");
+                            callboard_message::log::warn!(by: &self.server, server = &*self.server, "dropped the answer to a request of a server, because the server doesn't read its input");
                         }
                     }
                     ServerReply::Later(answering) => {
@@ -156,7 +157,7 @@ impl DuplexDriver {
             }
             Err(unreadable) => {
                 let (number, refusal) = (unreadable.number, &unreadable.failure);
-                callboard_message::log::warn!(by: &self.server, server = &*self.server, bytes = message.len(), %refusal, "what the server says is no message and is skipped");
+                callboard_message::log::warn!(by: &self.server, server = &*self.server, bytes = message.len(), %refusal, "skipped a message of the server that is no valid JSON-RPC");
                 self.fail_request(number, unreadable.to_error());
             }
         }
@@ -166,7 +167,7 @@ impl DuplexDriver {
     /// Handles a message over the size limit. `id` is that of the response that it is, if it is one.
     pub fn handle_oversized(&self, id: Option<RequestId>) {
         let bytes_max = self.limits.body_bytes_max;
-        callboard_message::log::warn!(by: &self.server, server = &*self.server, bytes_max, "dropped a message of the server over the size limit");
+        callboard_message::log::warn!(by: &self.server, server = &*self.server, bytes_max, "dropped a message of the server over the size limit; `body_bytes_max` raises it");
         let number = id.as_ref().and_then(request_number);
         self.fail_request(number, TransportError::TooLarge(bytes_max));
     }
@@ -206,5 +207,5 @@ impl Drop for DuplexDriver {
 }
 
 fn connection_ended() -> TransportError {
-    TransportError::Broken("the connection has ended".into())
+    TransportError::Broken("the connection to the server has ended".into())
 }

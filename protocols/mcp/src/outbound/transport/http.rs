@@ -172,7 +172,7 @@ impl HttpTransport {
             }),
             _ if !status.is_success() => Err(TransportError::Status(status.as_u16())),
             _ => Err(TransportError::Protocol(
-                "the request was answered with no response".into(),
+                "the server answered with no JSON-RPC response: check its URL".into(),
             )),
         }
     }
@@ -184,7 +184,10 @@ impl HttpTransport {
         pending: &PendingRequest,
         is_legacy: bool,
     ) -> ExchangeResult {
-        let broken = TransportError::Broken("the response's stream broke off".into());
+        let broken = TransportError::Broken(
+            "the server's response stream broke off; the server may have acted on the request"
+                .into(),
+        );
         loop {
             while let Some(event) = events.next().await.map_err(|_| self.too_large())? {
                 if let Some(result) = self.handle_streamed(&event.data, pending).await {
@@ -227,11 +230,13 @@ impl HttpTransport {
                     if answered == Some(pending.number) {
                         return Err(self.too_large());
                     }
-                    callboard_message::log::warn!("a line over the size limit is skipped");
+                    callboard_message::log::warn!(
+                        "skipped a line of a response over the size limit; `body_bytes_max` raises it"
+                    );
                 }
                 None if is_over => {
                     return Err(TransportError::Broken(
-                        "the response's lines ended without a response".into(),
+                        "the server's response ended without a JSON-RPC response".into(),
                     ));
                 }
                 None => match response.chunk().await? {
@@ -268,7 +273,7 @@ impl HttpTransport {
             }
             Err(unreadable) => {
                 let refusal = &unreadable.failure;
-                callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
+                callboard_message::log::warn!(%refusal, "skipped an event of the server that is no valid JSON-RPC")
             }
         }
         None
@@ -298,7 +303,7 @@ impl HttpTransport {
             }
         }
         Err(TransportError::Broken(
-            "the response's stream broke off and can't be resumed".into(),
+            "the server's response stream broke off and can't be resumed; the server may have acted on the request".into(),
         ))
     }
 
@@ -377,7 +382,7 @@ impl HttpTransport {
                     self.notifications.pending_requests.count_unknown()
                 }
                 Err(refusal) => {
-                    callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
+                    callboard_message::log::warn!(%refusal, "skipped an event of the server that is no valid JSON-RPC")
                 }
             }
         }
@@ -412,7 +417,11 @@ impl HttpTransport {
             let method = HeaderValue::from_str(method);
             headers.insert(
                 METHOD,
-                method.map_err(|_| TransportError::Protocol("no such method".into()))?,
+                method.map_err(|_| {
+                    TransportError::Protocol(
+                        "the method's name has characters that a header can't hold".into(),
+                    )
+                })?,
             );
             if let Some(name) = name {
                 headers.insert(NAME, name.clone());
@@ -454,8 +463,9 @@ impl HttpTransport {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<(ClientResponse, Url), TransportError> {
-        let unusable =
-            TransportError::Unreachable("the server's URL can't be used over HTTP".into());
+        let unusable = TransportError::Unreachable(
+            "the server's URL can't be used over HTTP: correct `url`".into(),
+        );
         let target = self.target.as_ref().ok_or(unusable)?;
         let send = |authorization: Option<HeaderValue>| {
             let (mut headers, method, body) = (headers.clone(), method.clone(), body.clone());
@@ -616,13 +626,14 @@ pub(crate) async fn open_event_stream(http: HttpTransport) -> Result<Transport, 
     let endpoint = endpoint.and_then(|path| url.join(path.trim()).ok());
     let Some(endpoint) = endpoint else {
         return Err(TransportError::Protocol(
-            "the event stream doesn't begin with an endpoint".into(),
+            "the event stream doesn't begin with an `endpoint` event: check that `url` is of HTTP+SSE".into(),
         ));
     };
     // Messages must not be sent to another origin.
     if endpoint.origin() != http.url.origin() {
         return Err(TransportError::Protocol(
-            "the event stream's endpoint has another origin".into(),
+            "the event stream's endpoint has another origin than `url`, so nothing is sent there"
+                .into(),
         ));
     }
     let server = endpoint.host_str().unwrap_or_default().to_owned();

@@ -73,10 +73,9 @@ async fn try_handshake(
     let config = WebSocketConfig::default()
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max);
-    let mut request = url
-        .as_str()
-        .into_client_request()
-        .map_err(|_| TransportError::Unreachable("not a WebSocket URL".into()))?;
+    let mut request = url.as_str().into_client_request().map_err(|_| {
+        TransportError::Unreachable("not a WebSocket URL: write it with ws:// or wss://".into())
+    })?;
     let headers = request.headers_mut();
     for (name, value) in &options.headers {
         headers.append(name, value.clone());
@@ -123,7 +122,11 @@ async fn run_driver(
                 Some(Err(Error::Capacity(_))) => {
                     return TransportError::TooLarge(bytes_max);
                 }
-                Some(Err(_)) => return TransportError::Broken("the WebSocket is broken".into()),
+                Some(Err(_)) => {
+                    return TransportError::Broken(
+                        "the WebSocket connection to the server broke".into(),
+                    );
+                }
             };
             // A server that only answers is as fast as its callers.
             if !is_response {
@@ -138,7 +141,9 @@ async fn run_driver(
                 continue;
             };
             if sink.send(Message::text(text)).await.is_err() {
-                return TransportError::Broken("the WebSocket is broken".into());
+                return TransportError::Broken(
+                    "the WebSocket connection to the server broke".into(),
+                );
             }
         }
         CLIENT_ENDED
